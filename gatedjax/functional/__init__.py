@@ -1,0 +1,37 @@
+"""The mathematics: pure functions of arrays that compose under `jit`, `grad` and `vmap`.
+
+Imports JAX only. Masks are bool with True = real, batch first, time second; rows without real
+positions give zeros and finite gradients; softmax, noise and sums are float32 or wider.
+"""
+
+from gatedjax.functional._attention import attention_pool as attention_pool
+from gatedjax.functional._attention import local_attention_weights as local_attention_weights
+from gatedjax.functional._compact import CompactPool as CompactPool
+from gatedjax.functional._compact import compact_attention_pool as compact_attention_pool
+from gatedjax.functional._compact import open_indices as open_indices
+from gatedjax.functional._compact import plan_capacity as plan_capacity
+from gatedjax.functional._gru import GRUWeights as GRUWeights
+from gatedjax.functional._gru import gru as gru
+from gatedjax.functional._gru import gru_step as gru_step
+from gatedjax.functional._lstm import LSTMState as LSTMState
+from gatedjax.functional._lstm import LSTMWeights as LSTMWeights
+from gatedjax.functional._lstm import lstm as lstm
+from gatedjax.functional._lstm import lstm_step as lstm_step
+from gatedjax.functional._random import example_dropout as example_dropout
+from gatedjax.functional._random import example_keys as example_keys
+from gatedjax.functional._random import example_noise as example_noise
+from gatedjax.functional._recurrence import bidirectional as bidirectional
+from gatedjax.functional._relaxations import ensure_open as ensure_open
+from gatedjax.functional._relaxations import gate_penalty as gate_penalty
+from gatedjax.functional._relaxations import gumbel_noise as gumbel_noise
+from gatedjax.functional._relaxations import gumbel_sigmoid as gumbel_sigmoid
+from gatedjax.functional._relaxations import gumbel_softmax as gumbel_softmax
+from gatedjax.functional._relaxations import log_gumbel_sigmoid as log_gumbel_sigmoid
+from gatedjax.functional._relaxations import logistic_noise as logistic_noise
+from gatedjax.functional._relaxations import sample_gates as sample_gates
+from gatedjax.functional._relaxations import score_function_loss as score_function_loss
+from gatedjax.functional._relaxations import threshold_gates as threshold_gates
+from gatedjax.functional._softmax import gated_softmax as gated_softmax
+from gatedjax.functional._softmax import length_mask as length_mask
+from gatedjax.functional._softmax import masked_softmax as masked_softmax
+from gatedjax.functional._softmax import relaxed_gated_softmax as relaxed_gated_softmax

@@ -1,0 +1,94 @@
+"""Attention pooling and windowed attention over a sequence."""
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from gatedjax.functional._checks import check_floating, check_positive, check_same_shape, wide_dtype
+from gatedjax.functional._softmax import length_mask, masked_softmax
+
+
+def attention_pool(
+    states: Float[Array, "*B T D"], weights: Float[Array, "*B T"]
+) -> Float[Array, "*B D"]:
+    """The weighted sum of states: c = sum_t alpha_t h_t.
+
+    Args:
+      states: h; padded states must be finite (the recurrences here return 0 there).
+      weights: alpha; 0 at padding.
+
+    Returns:
+      c in the dtype of states, summed in float32 or wider.
+
+    Raises:
+      TypeError: if states or weights is not floating point.
+      ValueError: if weights does not have the shape of states without its last axis.
+
+    Reference: Xue et al. 2020 (GA-Net), eq. 3.
+    """
+    check_floating(states=states, weights=weights)
+    if jnp.shape(weights) != jnp.shape(states)[:-1]:
+        raise ValueError(
+            f"weights must have shape {jnp.shape(states)[:-1]}, the leading axes of states "
+            f"{jnp.shape(states)}, got {jnp.shape(weights)}"
+        )
+    pooled = jnp.einsum(
+        "...t,...td->...d", weights, states, preferred_element_type=wide_dtype(states, weights)
+    )
+    return pooled.astype(jnp.result_type(states))
+
+
+def local_attention_weights(
+    scores: Float[Array, "*B T"],
+    position: Float[Array, "*B"],
+    half_width: float | Float[Array, ""],
+    lengths: Int[Array, "*B"],
+    *,
+    renormalise: bool = False,
+) -> Float[Array, "*B T"]:
+    """Attention inside a window around a predicted position, under a Gaussian.
+
+    alpha_t = softmax_{|t - p| <= D}(e)_t * exp(-(t - p)^2 / (2 s^2)),  s = D / 2.
+
+    Args:
+      scores: e, unnormalised attention, in nats.
+      position: p, real-valued and 0-based; the gradient flows through the Gaussian.
+      half_width: D > 0, half of the window in tokens. The token nearest to p that is inside the
+        sequence always belongs to the window.
+      lengths: number of real tokens per row.
+      renormalise: divide by the sum, so that the weights add up to 1.
+
+    Returns:
+      Weights in the dtype of scores; 0 outside the window and at padding; a row of length 0 is
+      all 0. Without renormalise they add up to at most 1.
+
+    Raises:
+      TypeError: if scores or position is not floating point, or lengths is not integer.
+      ValueError: if half_width is not positive, or the shapes do not fit.
+
+    Reference: Luong et al. 2015, local-p; Xue et al. 2020 (GA-Net), "BiLSTM+localAtt".
+    Deviation: p is 0-based; the query is the last hidden state (adapted by Xue et al.).
+    """
+    check_floating(scores=scores, position=position)
+    check_positive(half_width=half_width)
+    check_same_shape(position=position, lengths=lengths)
+    if jnp.shape(position) != jnp.shape(scores)[:-1]:
+        raise ValueError(
+            f"position must have shape {jnp.shape(scores)[:-1]}, the leading axes of scores "
+            f"{jnp.shape(scores)}, got {jnp.shape(position)}"
+        )
+    dtype = wide_dtype(scores, position)
+    mask = length_mask(lengths, jnp.shape(scores)[-1])
+    centre = jnp.asarray(position, dtype)[..., None]
+    steps = lax.broadcasted_iota(dtype, mask.shape, mask.ndim - 1)
+    last = jnp.maximum(jnp.asarray(lengths, dtype) - 1, 0)[..., None]
+    nearest = jnp.round(jnp.clip(lax.stop_gradient(centre), 0, last))
+    inside = (jnp.abs(steps - centre) <= half_width) | (steps == nearest)
+    softmax = masked_softmax(jnp.asarray(scores, dtype), mask & inside)
+    log_gaussian = -((steps - centre) ** 2) / (2 * (half_width / 2) ** 2)
+    if renormalise:
+        # One softmax in log space: a window whose Gaussian underflows still sums to 1.
+        weights = masked_softmax(jnp.asarray(scores, dtype) + log_gaussian, mask & inside)
+    else:
+        weights = softmax * jnp.exp(log_gaussian)
+    return weights.astype(jnp.result_type(scores))

@@ -1,0 +1,60 @@
+"""Random draws keyed by example, so that no batch, bucket, padding or device changes them."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from gatedjax.functional._relaxations import logistic_noise
+
+
+def example_keys(key: Key[Array, ""], example_id: Int[Array, "B"]) -> Key[Array, "B"]:
+    """One key per example: fold_in(key, example_id).
+
+    Args:
+      key: the key of the step, itself fold_in(seed, step).
+      example_id: a number that belongs to the example, whatever batch it is in.
+
+    Returns:
+      A typed key per example.
+    """
+    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, example_id)
+
+
+def example_noise(keys: Key[Array, "B"], size: int) -> Float[Array, "B size"]:
+    """Logistic noise per example and position; a longer row continues a shorter one.
+
+    Args:
+      keys: one key per example (see `example_keys`).
+      size: padded length T.
+
+    Returns:
+      float32 noise.
+    """
+    return jax.vmap(lambda key: logistic_noise(key, (size,)))(keys)
+
+
+def example_dropout(
+    inputs: Float[Array, "B ..."], rate: float, keys: Key[Array, "B"]
+) -> Float[Array, "B ..."]:
+    """Inverted dropout with the bits of each example drawn from its own key.
+
+    y = x * keep / (1 - rate),  keep ~ Bernoulli(1 - rate).
+
+    Args:
+      inputs: activations; axis 0 is the example, axis 1 (if any further) time.
+      rate: probability of a zero, in [0, 1); 0 returns inputs unchanged.
+      keys: one key per example (see `example_keys`).
+
+    Returns:
+      Dropped-out activations in the dtype of inputs.
+
+    Raises:
+      ValueError: if rate is outside [0, 1).
+    """
+    if not 0.0 <= rate < 1.0:
+        raise ValueError(f"rate must be in [0, 1), got {rate}")
+    if rate == 0.0:
+        return inputs
+    shape = jnp.shape(inputs)[1:]
+    keep = jax.vmap(lambda key: jax.random.bernoulli(key, 1.0 - rate, shape))(keys)
+    return jnp.where(keep, inputs / (1.0 - rate), jnp.zeros_like(inputs))

@@ -1,0 +1,308 @@
+"""Relaxed and hard binary gates: Gumbel-sigmoid, Gumbel-softmax, Bernoulli, score function."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Key
+
+from gatedjax.functional._checks import (
+    check_axis,
+    check_floating,
+    check_mask,
+    check_positive,
+    check_same_shape,
+    wide_dtype,
+)
+
+# Uniform draws are kept inside [_TINY, 1 - _TINY]: float32 draws are multiples of 2**-23, so only
+# the draw 0 is moved, and both logarithms below stay finite.
+_TINY = 1e-7
+
+
+def logistic_noise(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, "..."]:
+    """Draws standard logistic noise, the difference of two Gumbel variables.
+
+    L = log u - log(1 - u),  u ~ Uniform(0, 1).
+
+    Args:
+      key: a PRNG key.
+      shape: shape of the result. With the partitionable threefry (JAX's default) a longer last
+        axis of a one-dimensional draw continues a shorter one, so padding changes no real draw.
+
+    Returns:
+      float32 noise, finite for every draw (|L| < 16.2).
+
+    Reference: Xue et al. 2020 (GA-Net), eq. 8, rewritten for two classes.
+    """
+    u = jnp.clip(jax.random.uniform(key, shape, jnp.float32), _TINY, 1.0 - _TINY)
+    return jnp.log(u) - jnp.log1p(-u)
+
+
+def gumbel_noise(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, "..."]:
+    """Draws standard Gumbel noise, -log(-log u) with u ~ Uniform(0, 1).
+
+    Args:
+      key: a PRNG key.
+      shape: shape of the result.
+
+    Returns:
+      float32 noise, finite for every draw.
+    """
+    u = jnp.clip(jax.random.uniform(key, shape, jnp.float32), _TINY, 1.0 - _TINY)
+    return -jnp.log(-jnp.log(u))
+
+
+@jax.custom_jvp
+def _straight_through(hard: Array, soft: Array) -> Array:
+    """The value of hard with the derivative of soft, exact where `hard + soft - soft` rounds."""
+    del soft
+    return hard
+
+
+@_straight_through.defjvp
+def _straight_through_jvp(primals, tangents):
+    return _straight_through(*primals), tangents[1]
+
+
+def gumbel_sigmoid(
+    logits: Float[Array, "..."],
+    noise: Float[Array, "..."],
+    *,
+    temperature: float | Float[Array, ""] = 1.0,
+    straight_through: bool = False,
+) -> Float[Array, "..."]:
+    """Relaxes a Bernoulli gate: g = sigmoid((a + L) / tau).
+
+    Equal to the open component of a two-class Gumbel-softmax over (log p, log(1 - p)) with
+    p = sigmoid(a), in the form that neither overflows nor takes the log of zero.
+
+    Args:
+      logits: a, the log-odds that a gate is open, in nats; -inf closes it.
+      noise: L, logistic noise of the same shape (see `logistic_noise`).
+      temperature: tau > 0. As tau -> 0 the gate approaches the Bernoulli draw [a + L > 0].
+      straight_through: return that hard draw, with the gradient of the soft gate.
+
+    Returns:
+      Gates in [0, 1], in the dtype of logits; computed in float32 or wider.
+
+    Raises:
+      ValueError: if the shapes differ, or temperature is not positive and finite.
+      TypeError: if logits or noise is not floating point.
+
+    Reference: Xue et al. 2020 (GA-Net), eq. 8; Jang et al. 2017; Maddison et al. 2017.
+    """
+    check_floating(logits=logits, noise=noise)
+    check_same_shape(logits=logits, noise=noise)
+    check_positive(temperature=temperature)
+    dtype = wide_dtype(logits, noise)
+    perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
+    soft = jax.nn.sigmoid(perturbed / temperature).astype(jnp.result_type(logits))
+    if not straight_through:
+        return soft
+    return _straight_through((perturbed > 0).astype(soft.dtype), soft)
+
+
+def log_gumbel_sigmoid(
+    logits: Float[Array, "..."],
+    noise: Float[Array, "..."],
+    *,
+    temperature: float | Float[Array, ""] = 1.0,
+) -> Float[Array, "..."]:
+    """The logarithm of `gumbel_sigmoid`: log g = log_sigmoid((a + L) / tau).
+
+    Linear in the tail, so a gate too small for float32 still has a value and a gradient. It is
+    what `relaxed_gated_softmax` takes.
+
+    Args:
+      logits: a, log-odds of an open gate, in nats.
+      noise: logistic noise of the same shape.
+      temperature: tau > 0.
+
+    Returns:
+      log g <= 0, in float32 or wider.
+
+    Raises:
+      ValueError: if the shapes differ, or temperature is not positive and finite.
+      TypeError: if logits or noise is not floating point.
+
+    Reference: Xue et al. 2020 (GA-Net), eqs. 8-9.
+    """
+    check_floating(logits=logits, noise=noise)
+    check_same_shape(logits=logits, noise=noise)
+    check_positive(temperature=temperature)
+    dtype = wide_dtype(logits, noise)
+    perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
+    return jax.nn.log_sigmoid(perturbed / temperature)
+
+
+def gumbel_softmax(
+    logits: Float[Array, "..."],
+    noise: Float[Array, "..."],
+    *,
+    temperature: float | Float[Array, ""] = 1.0,
+    axis: int = -1,
+    straight_through: bool = False,
+) -> Float[Array, "..."]:
+    """Relaxes a categorical draw: softmax((logits + noise) / tau).
+
+    Args:
+      logits: unnormalised log-probabilities, in nats.
+      noise: Gumbel noise of the same shape (see `gumbel_noise`).
+      temperature: tau > 0.
+      axis: the axis of the categories.
+      straight_through: return the one-hot draw (the first of equal maxima), with the gradient
+        of the relaxation.
+
+    Returns:
+      Weights that sum to 1 along axis, in the dtype of logits.
+
+    Raises:
+      ValueError: if the shapes differ, axis does not exist, or temperature is not positive.
+      TypeError: if logits or noise is not floating point.
+
+    Reference: Jang et al. 2017; Xue et al. 2020 (GA-Net), eq. 8.
+    """
+    check_floating(logits=logits, noise=noise)
+    check_same_shape(logits=logits, noise=noise)
+    check_positive(temperature=temperature)
+    axis = check_axis(axis, jnp.ndim(logits))
+    dtype = wide_dtype(logits, noise)
+    perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
+    soft = jax.nn.softmax(perturbed / temperature, axis=axis).astype(jnp.result_type(logits))
+    if not straight_through:
+        return soft
+    winner = jnp.argmax(perturbed, axis=axis, keepdims=True)
+    positions = lax.broadcasted_iota(winner.dtype, perturbed.shape, axis)
+    return _straight_through((positions == winner).astype(soft.dtype), soft)
+
+
+def sample_gates(logits: Float[Array, "..."], key: Key[Array, ""]) -> Float[Array, "..."]:
+    """Draws hard gates g ~ Bernoulli(sigmoid(a)) as [a + L > 0].
+
+    The draw that `gumbel_sigmoid` relaxes: with the same key it is its limit at tau -> 0.
+
+    Args:
+      logits: a, log-odds of an open gate, in nats; -inf is closed, and so is NaN.
+      key: a PRNG key.
+
+    Returns:
+      Gates in {0, 1}, in the dtype of logits; no gradient.
+
+    Raises:
+      TypeError: if logits is not floating point.
+
+    Reference: Xue et al. 2020 (GA-Net), eq. 5.
+    """
+    check_floating(logits=logits)
+    noise = logistic_noise(key, jnp.shape(logits))
+    return (jnp.asarray(logits, wide_dtype(logits)) + noise > 0).astype(jnp.result_type(logits))
+
+
+def threshold_gates(logits: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Opens the gates that are more likely open than closed: g = [a > 0]; ties close.
+
+    Args:
+      logits: a, log-odds of an open gate, in nats.
+
+    Returns:
+      Gates in {0, 1}, in the dtype of logits; no gradient.
+
+    Raises:
+      TypeError: if logits is not floating point.
+
+    Reference: Xue et al. 2020 (GA-Net), eq. 6 without noise.
+    """
+    check_floating(logits=logits)
+    return (jnp.asarray(logits) > 0).astype(jnp.result_type(logits))
+
+
+def ensure_open(
+    gates: Float[Array, "*B T"],
+    logits: Float[Array, "*B T"],
+    mask: Bool[Array, "*B T"],
+) -> tuple[Float[Array, "*B T"], Bool[Array, "*B"]]:
+    """Opens the likeliest valid gate of every row in which all valid gates are closed.
+
+    Args:
+      gates: hard gates.
+      logits: log-odds by which the gate is chosen (the first of equal maxima).
+      mask: True at real positions.
+
+    Returns:
+      The gates, 0 at padding, and a bool per row: was it closed. A row without real positions
+      stays closed and does not count as closed.
+
+    Raises:
+      ValueError: if the shapes differ.
+      TypeError: if mask is not bool.
+
+    Reference: decision of this library (the paper's eq. 2 is 0/0 there).
+    """
+    check_same_shape(gates=gates, logits=logits, mask=mask)
+    check_mask(mask, jnp.shape(gates))
+    gates = jnp.where(mask, gates, 0)
+    closed = jnp.logical_and(~jnp.any(gates > 0, axis=-1), jnp.any(mask, axis=-1))
+    # A valid logit may itself be -inf (probability 0): two keys, validity before size.
+    lowest = jnp.finfo(jnp.result_type(logits)).min
+    candidates = jnp.where(mask, jnp.maximum(logits, lowest), -jnp.inf)
+    best = jnp.argmax(candidates, axis=-1, keepdims=True)
+    positions = lax.broadcasted_iota(best.dtype, gates.shape, gates.ndim - 1)
+    forced = jnp.logical_and(positions == best, closed[..., None])
+    return jnp.where(forced, jnp.ones_like(gates), gates), closed
+
+
+def gate_penalty(
+    gates: Float[Array, "*B T"], mask: Bool[Array, "*B T"] | None = None
+) -> Float[Array, "*B"]:
+    """The mean gate over real positions: (1 / T) sum_t g_t with T the true length.
+
+    Args:
+      gates: soft or hard gates, or open probabilities.
+      mask: True at real positions; None means all.
+
+    Returns:
+      Mean gate per row, float32 or wider; 0 for a row without real positions. The gradient at
+      padding is 0.
+
+    Raises:
+      ValueError: if the shapes differ.
+      TypeError: if mask is not bool.
+
+    Reference: Xue et al. 2020 (GA-Net), eq. 10, second term without lambda.
+    Deviation: T is the length of the example, never that of its padded batch.
+    """
+    check_floating(gates=gates)
+    gates = jnp.asarray(gates, wide_dtype(gates))
+    if mask is None:
+        mask = jnp.ones(gates.shape, bool)
+    check_same_shape(gates=gates, mask=mask)
+    check_mask(mask, gates.shape)
+    total = jnp.sum(jnp.where(mask, gates, 0), axis=-1)
+    count = jnp.sum(mask, axis=-1).astype(gates.dtype)
+    return total / jnp.maximum(count, 1)
+
+
+def score_function_loss(
+    log_prob: Float[Array, "*B"],
+    reward: Float[Array, "*B"],
+    baseline: Float[Array, "*B"] | float = 0.0,
+) -> Float[Array, "*B"]:
+    """A surrogate whose gradient is the score-function (REINFORCE) estimate.
+
+    loss = -(R - b) log pi, with R and b held constant; minimising it raises the expected reward.
+
+    Args:
+      log_prob: log-probability of the sampled gates, in nats.
+      reward: R, larger is better.
+      baseline: b, any value that does not depend on the sample; lowers the variance.
+
+    Returns:
+      The surrogate per example; its value has no meaning of its own.
+
+    Raises:
+      ValueError: if log_prob and reward differ in shape.
+
+    Reference: Williams 1992; the policy-gradient variants compared with GA-Net and SSAN.
+    """
+    check_same_shape(log_prob=log_prob, reward=reward)
+    return -lax.stop_gradient(reward - baseline) * log_prob

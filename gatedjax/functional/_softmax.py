@@ -1,0 +1,185 @@
+"""Softmax over the real positions, and over the positions whose gates are open."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from gatedjax.functional._checks import (
+    check_axis,
+    check_floating,
+    check_mask,
+    check_same_shape,
+    wide_dtype,
+)
+
+# exp(80) is finite in float32 with room for a sum: the bound on d(weight)/d(gate) of a closed gate.
+_MAX_EXPONENT = 80.0
+
+
+def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
+    """True at the positions before each length: mask[..., t] = t < lengths[...].
+
+    Args:
+      lengths: number of real positions per row; 0 is legal, more than size means all.
+      size: padded length T.
+
+    Returns:
+      The bool mask.
+
+    Raises:
+      TypeError: if lengths is not an integer array, or size is not an int.
+      ValueError: if size is negative.
+    """
+    lengths = jnp.asarray(lengths)
+    if not jnp.issubdtype(lengths.dtype, jnp.integer):
+        raise TypeError(f"lengths must be integers, got dtype {lengths.dtype}")
+    if not isinstance(size, int):
+        raise TypeError(f"size must be an int known while tracing, got {type(size).__name__}")
+    if size < 0:
+        raise ValueError(f"size must not be negative, got {size}")
+    positions = lax.broadcasted_iota(lengths.dtype, (*lengths.shape, size), lengths.ndim)
+    return positions < lengths[..., None]
+
+
+def masked_softmax(
+    scores: Float[Array, "..."], mask: Bool[Array, "..."] | None = None, axis: int = -1
+) -> Float[Array, "..."]:
+    """Softmax over the positions where mask is True; exactly 0 elsewhere.
+
+    Args:
+      scores: unnormalised scores, in nats; -inf at a real position gives it weight 0. What
+        stands at masked positions, NaN included, has no effect.
+      mask: True at positions that count, same rank as scores (axes of size 1 broadcast).
+      axis: the axis that is normalised.
+
+    Returns:
+      Weights in the dtype of scores, computed in float32 or wider. A row with nothing to
+      attend to is all 0, with a zero gradient.
+
+    Raises:
+      TypeError: if scores is not floating point or mask is not bool.
+      ValueError: if mask does not fit scores, or axis does not exist.
+    """
+    check_floating(scores=scores)
+    check_mask(mask, jnp.shape(scores))
+    axis = check_axis(axis, jnp.ndim(scores))
+    x = jnp.asarray(scores, wide_dtype(scores))
+    keep = jnp.ones(x.shape, bool) if mask is None else jnp.broadcast_to(mask, x.shape)
+    # The first `where` keeps masked values out of the derivative, the second out of the sum.
+    x = jnp.where(keep, x, 0)
+    top = jnp.max(x, axis=axis, keepdims=True, where=keep, initial=-jnp.inf)
+    top = lax.stop_gradient(jnp.where(jnp.isneginf(top), 0, top))
+    unnormalised = jnp.where(keep, jnp.exp(jnp.where(keep, x - top, 0)), 0)
+    total = jnp.sum(unnormalised, axis=axis, keepdims=True)
+    weights = unnormalised / jnp.where(total == 0, 1, total)
+    return weights.astype(jnp.result_type(scores))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _gated_softmax(scores: Array, gates: Array, axis: int) -> Array:
+    return _gated_parts(scores, gates, axis)[0]
+
+
+def _gated_parts(scores: Array, gates: Array, axis: int) -> tuple[Array, Array]:
+    """Weights alpha = g exp(e - lse) and ratios r = exp(e - lse), lse = log sum g exp(e)."""
+    is_open = gates > 0
+    log_gates = jnp.log(jnp.where(is_open, gates, 1))
+    joint = jnp.where(is_open, scores + log_gates, -jnp.inf)
+    top = jnp.max(joint, axis=axis, keepdims=True, initial=-jnp.inf)
+    alive = ~jnp.isneginf(top)
+    shift = jnp.where(alive, top, 0)
+    total = jnp.sum(jnp.exp(joint - shift), axis=axis, keepdims=True)
+    lse = shift + jnp.log(jnp.where(alive, total, 1))
+    weights = jnp.exp(joint - lse)
+    ratios = jnp.exp(jnp.minimum(scores - lse, _MAX_EXPONENT))
+    return weights, jnp.where(alive, ratios, 0)
+
+
+@_gated_softmax.defjvp
+def _gated_softmax_jvp(axis, primals, tangents):
+    scores, gates = primals
+    d_scores, d_gates = tangents
+    weights, ratios = _gated_parts(scores, gates, axis)
+    # d alpha_t = alpha_t de_t + r_t dg_t - alpha_t sum_s (alpha_s de_s + r_s dg_s)
+    direct = weights * d_scores + ratios * d_gates
+    change = direct - weights * jnp.sum(direct, axis=axis, keepdims=True)
+    return weights, change
+
+
+def gated_softmax(
+    scores: Float[Array, "..."],
+    gates: Float[Array, "..."],
+    mask: Bool[Array, "..."] | None = None,
+    axis: int = -1,
+) -> Float[Array, "..."]:
+    """Softmax weighted by gates: alpha_t = g_t exp(e_t) / sum_s g_s exp(e_s).
+
+    With gates in {0, 1} it is the softmax over the open set; with all gates open, the plain
+    softmax. A closed gate has weight 0 but still a gradient, exp(e_t) / sum_s g_s exp(e_s), which
+    is what a straight-through estimator needs; that ratio is bounded by exp(80) to stay finite.
+
+    Args:
+      scores: e, unnormalised attention, in nats.
+      gates: g >= 0 of the same shape. For soft gates from a relaxation prefer
+        `relaxed_gated_softmax`, which takes log g.
+      mask: True at real positions, same rank as scores (axes of size 1 broadcast).
+      axis: the axis that is normalised.
+
+    Returns:
+      Weights in the dtype of scores, computed in float32 or wider. A row whose gates are all
+      closed, or whose mask is all False, is all 0 with a zero gradient.
+
+    Raises:
+      TypeError: if scores or gates is not floating point, or mask is not bool.
+      ValueError: if shapes do not fit, or axis does not exist.
+
+    Reference: Xue et al. 2020 (GA-Net), eqs. 2 and 9.
+    """
+    check_floating(scores=scores, gates=gates)
+    check_same_shape(scores=scores, gates=gates)
+    check_mask(mask, jnp.shape(scores))
+    axis = check_axis(axis, jnp.ndim(scores))
+    dtype = wide_dtype(scores, gates)
+    wide_scores, wide_gates = jnp.asarray(scores, dtype), jnp.asarray(gates, dtype)
+    if mask is not None:
+        keep = jnp.broadcast_to(mask, wide_scores.shape)
+        wide_scores = jnp.where(keep, wide_scores, 0)
+        wide_gates = jnp.where(keep, wide_gates, 0)
+    weights = _gated_softmax(wide_scores, wide_gates, axis)
+    return weights.astype(jnp.result_type(scores))
+
+
+def relaxed_gated_softmax(
+    scores: Float[Array, "..."],
+    log_gates: Float[Array, "..."],
+    mask: Bool[Array, "..."] | None = None,
+    axis: int = -1,
+) -> Float[Array, "..."]:
+    """Softmax weighted by soft gates given as logarithms: softmax(e + log g).
+
+    Args:
+      scores: e, unnormalised attention, in nats.
+      log_gates: log g <= 0 of the same shape (see `log_gumbel_sigmoid`); -inf is closed.
+      mask: True at real positions, same rank as scores (axes of size 1 broadcast).
+      axis: the axis that is normalised.
+
+    Returns:
+      Weights in the dtype of scores; they sum to 1 for every row with an open gate, however
+      small the gates are, because no gate is ever exponentiated on its own.
+
+    Raises:
+      TypeError: if scores or log_gates is not floating point, or mask is not bool.
+      ValueError: if shapes do not fit, or axis does not exist.
+
+    Reference: Xue et al. 2020 (GA-Net), eq. 9.
+    Deviation: takes log g where the paper has g, so that a gate too small for float32 still has
+      a gradient; no constant is added to a denominator.
+    """
+    check_floating(scores=scores, log_gates=log_gates)
+    check_same_shape(scores=scores, log_gates=log_gates)
+    dtype = wide_dtype(scores, log_gates)
+    joint = jnp.asarray(scores, dtype) + jnp.asarray(log_gates, dtype)
+    return masked_softmax(joint, mask, axis).astype(jnp.result_type(scores))

@@ -1,0 +1,6 @@
+"""The networks of the papers, their baselines, and the tasks that train them."""
+
+from gatedjax.models.ga_net import GANet as GANet
+from gatedjax.models.ga_net import GANetConfig as GANetConfig
+from gatedjax.models.ga_net import GANetOutput as GANetOutput
+from gatedjax.models.ga_net import GANetTask as GANetTask

@@ -1,0 +1,476 @@
+"""GA-Net (Xue et al. 2020): a network of gates decides which words attention may see.
+
+    h = BiLSTM(x),  e_t = w . tanh(h_t),  a = AuxiliaryNetwork(x)
+    g_t = sigmoid((a_t + L_t) / tau) in training, Bernoulli(sigmoid(a_t)) in evaluation
+    alpha_t = g_t exp(e_t) / sum_s g_s exp(e_s),  c = sum_t alpha_t h_t,  y = W tanh(c) + b
+
+The three baselines of the paper are the same backbone with another `system`.
+"""
+
+import dataclasses
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+from jaxtyping import Array, Bool, Float, Int
+
+from gatedjax import functional as F
+from gatedjax import nn as gnn
+from gatedjax.training import Ratio
+
+GATE_MODES = ("sample", "threshold", "expected", "relaxed")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GANetConfig:
+    """Everything that the paper fixes or leaves open about the network."""
+
+    system: Literal["ganet", "soft", "local", "bilstm"] = "ganet"
+    """GA-Net, or one of its baselines: global attention, local attention, last hidden state."""
+    embedding_dim: int = 100
+    """Width of the word vectors."""
+    hidden: int = 100
+    """Backbone LSTM width per direction."""
+    num_layers: int = 2
+    """Backbone layers."""
+    merge: Literal["concat", "sum"] = "concat"
+    """How the two directions become one state."""
+    score: Literal["zhou", "mlp1"] = "zhou"
+    """Attention score: w . tanh(h), or w . tanh(W h + b)."""
+    post_tanh: bool = True
+    """Apply tanh to the pooled state before the classifier."""
+    aux: Literal["lstm", "fnn", "att"] = "lstm"
+    """Auxiliary network that predicts the gates."""
+    aux_hidden: int = 100
+    """Width of the auxiliary network."""
+    aux_positions: bool = True
+    """Add sinusoidal positions to the input of the "att" auxiliary network."""
+    gate_bias_init: float = 0.0
+    """Gate bias at the start; 0 opens about half of the gates."""
+    temperature: float = 1.0
+    """tau of the Gumbel relaxation (paper: 0.5, 1.0, 1.5 or 2.0)."""
+    penalty: float = 1e-4
+    """lambda, weight of the mean gate in the loss (paper: 4e-6 to 1e-3)."""
+    penalty_on: Literal["gate", "prob"] = "gate"
+    """Penalise the sampled soft gates, or the open probabilities (lower variance)."""
+    relax: Literal["soft", "straight_through"] = "soft"
+    """Training gates: soft, or hard forward with the soft gradient."""
+    test_gate: Literal["sample", "threshold", "multi_sample"] = "sample"
+    """Evaluation gates behind "accuracy"; all gate modes are always reported. "multi_sample"
+    averages class probabilities over the draws."""
+    test_samples: int = 5
+    """Draws of the gates in evaluation."""
+    empty: Literal["max_gate", "soft", "zeros"] = "max_gate"
+    """If all gates close: open the likeliest, attend to everything, or pool nothing."""
+    local_half_width: float = 4.0
+    """Local attention: half of the window, in tokens."""
+    local_renormalise: bool = False
+    """Local attention: make the weights sum to 1 after the Gaussian."""
+    embedding_dropout: float = 0.3
+    """Dropout on word vectors."""
+    layer_dropout: float = 0.0
+    """Dropout between the backbone layers."""
+    recurrent_dropout: float = 0.0
+    """Dropout on the recurrent connections of the backbone, one mask per example."""
+    pool_dropout: float = 0.3
+    """Dropout on the pooled state."""
+    freeze_embeddings: bool = False
+    """Keep word vectors as they are."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Compute dtype; parameters, softmax, noise, carries and the loss stay float32."""
+
+    def __post_init__(self) -> None:
+        """Refuses values that no run could use."""
+        for name in ("embedding_dim", "hidden", "num_layers", "aux_hidden", "test_samples"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("temperature", "local_half_width"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
+        if not 0 <= self.penalty < float("inf"):
+            raise ValueError(f"penalty must be at least 0 and finite, got {self.penalty}")
+        for name in ("embedding_dropout", "layer_dropout", "recurrent_dropout", "pool_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+
+
+@struct.dataclass
+class GANetOutput:
+    """What one pass computed. Gate fields are None for the baselines.
+
+    Attributes:
+      logits: class scores [B, C], float32.
+      attention: alpha [B, T]; None for "bilstm".
+      gates: g [B, T] used in this pass, 0 at padding.
+      gate_logits: a [B, T], -inf at padding.
+      scores: e [B, T]; None for "bilstm".
+      closed: bool [B], rows in which every gate was closed before the `empty` rule.
+    """
+
+    logits: Array
+    attention: Array | None = None
+    gates: Array | None = None
+    gate_logits: Array | None = None
+    scores: Array | None = None
+    closed: Array | None = None
+
+
+@struct.dataclass
+class _Encoded:
+    """What every gate mode shares."""
+
+    states: Array
+    last: Array
+    mask: Array
+    scores: Array | None
+    gate_logits: Array | None
+
+
+class GANet(nn.Module):
+    """GA-Net or one of its baselines, for classifying sequences.
+
+    Attributes:
+      config: the network.
+      vocab_size: rows of the embedding table, padding included.
+      num_classes: C.
+      embeddings: a pretrained table to start from, or None.
+
+    Call with a batch {"tokens": int [B, T], "lengths": int [B]} and, where noise is drawn,
+    "example_id": int [B]. Streams: "dropout" (train) and "gate" (train and sampled evaluation).
+
+    Reference: Xue et al. 2020, "Not All Attention Is Needed".
+    """
+
+    config: GANetConfig
+    vocab_size: int
+    num_classes: int
+    embeddings: Any = None
+
+    def setup(self) -> None:
+        """Creates the layers that the system needs."""
+        c = self.config
+        types: dict[str, Any] = {"dtype": jnp.dtype(c.dtype)}
+        self.embed = gnn.WordEmbedding(
+            self.vocab_size,
+            c.embedding_dim,
+            frozen=c.freeze_embeddings,
+            initial=self.embeddings,
+            **types,
+        )
+        self.backbone = gnn.LSTM(
+            c.hidden,
+            num_layers=c.num_layers,
+            bidirectional=True,
+            dropout=c.layer_dropout,
+            recurrent_dropout=c.recurrent_dropout,
+            **types,
+        )
+        if c.system != "bilstm":
+            self.score = gnn.TokenScore(c.score, **types)
+        if c.system == "ganet":
+            self.auxiliary = gnn.GatePredictor(
+                c.aux,
+                features=c.aux_hidden,
+                positions=c.aux_positions,
+                bias_init=c.gate_bias_init,
+                **types,
+            )
+        if c.system == "local":
+            self.position = gnn.LocalPosition(**types)
+        self.classifier = nn.Dense(self.num_classes, name="classifier", **types)
+
+    def __call__(self, batch: dict[str, Array], *, train: bool = False) -> GANetOutput:
+        """Runs the network with the gates of training or of `config.test_gate`.
+
+        Args:
+          batch: "tokens" [B, T], "lengths" [B], "example_id" [B] (row numbers if absent).
+          train: relaxed gates and dropout if True.
+
+        Returns:
+          The output; for `test_gate="multi_sample"` it holds the first draw's gates, and the log
+          of the class probabilities averaged over the draws.
+        """
+        encoded = self.encode(batch, train=train)
+        config = self.config
+        if config.system != "ganet":
+            return self._ungated(encoded, batch, train)
+        if train:
+            noise = F.example_noise(self._keys(batch, "gate"), encoded.mask.shape[-1])
+            return self._relaxed(encoded, noise, batch, train=True)
+        if config.test_gate == "threshold":
+            return self._hard(encoded, F.threshold_gates(encoded.gate_logits), batch)
+        draws = self._draws(encoded, batch)
+        first = self._hard(encoded, draws[0], batch)
+        if config.test_gate == "sample":
+            return first
+        probabilities = [nn.softmax(self._hard(encoded, g, batch).logits) for g in draws]
+        return first.replace(logits=jnp.log(sum(probabilities) / len(probabilities)))
+
+    def encode(self, batch: dict[str, Array], *, train: bool = False) -> _Encoded:
+        """The part that does not depend on the gates: states, scores and gate logits."""
+        config = self.config
+        tokens, lengths = batch["tokens"], batch["lengths"]
+        if tokens.ndim != 2 or lengths.shape != tokens.shape[:1]:
+            raise ValueError(
+                f"batch needs tokens [B, T] and lengths [B], got {tokens.shape}, {lengths.shape}"
+            )
+        mask = F.length_mask(lengths, tokens.shape[1])
+        xs = self.embed(tokens)
+        if train and config.embedding_dropout > 0:
+            xs = F.example_dropout(xs, config.embedding_dropout, self._keys(batch, "dropout"))
+        carries, states = self.backbone(
+            xs, mask, deterministic=not train, example_id=batch.get("example_id")
+        )
+        ahead, back = carries[-1]
+        left, right = ahead.hidden.astype(states.dtype), back.hidden.astype(states.dtype)
+        if config.merge == "concat":
+            last = jnp.concatenate([left, right], axis=-1)
+        else:
+            states = states[..., : config.hidden] + states[..., config.hidden :]
+            last = left + right
+        return _Encoded(
+            states=states,
+            last=last,
+            mask=mask,
+            scores=None if config.system == "bilstm" else self.score(states),
+            gate_logits=self.auxiliary(xs, mask) if config.system == "ganet" else None,
+        )
+
+    def gate_modes(self, batch: dict[str, Array]) -> dict[str, list[GANetOutput]]:
+        """The same states under every kind of gate, from one pass over the sequence.
+
+        Returns:
+          "sample" and "relaxed" with `config.test_samples` draws each (the same noise), and
+          "threshold" and "expected" (the open probabilities as gates) with one.
+        """
+        encoded = self.encode(batch)
+        if self.config.system != "ganet":
+            raise ValueError(f"system {self.config.system!r} has no gates")
+        noises = self._noises(encoded, batch)
+        open_probability = nn.sigmoid(encoded.gate_logits)
+        weights = F.gated_softmax(encoded.scores, open_probability, encoded.mask)
+        return {
+            "sample": [self._hard(encoded, self._draw(encoded, n), batch) for n in noises],
+            "threshold": [self._hard(encoded, F.threshold_gates(encoded.gate_logits), batch)],
+            "expected": [self._pooled(encoded, weights, batch, gates=open_probability)],
+            "relaxed": [self._relaxed(encoded, n, batch, train=False) for n in noises],
+        }
+
+    def _keys(self, batch: dict[str, Array], stream: str) -> Array:
+        example_id = batch.get("example_id")
+        if example_id is None:
+            example_id = jnp.arange(batch["tokens"].shape[0])
+        return F.example_keys(self.make_rng(stream), example_id)
+
+    def _noises(self, encoded: _Encoded, batch: dict[str, Array]) -> list[Array]:
+        keys = self._keys(batch, "gate")
+        size = encoded.mask.shape[-1]
+        folded = jax.vmap(jax.random.fold_in, in_axes=(0, None))
+        return [F.example_noise(folded(keys, s), size) for s in range(self.config.test_samples)]
+
+    def _draw(self, encoded: _Encoded, noise: Float[Array, "B T"]) -> Float[Array, "B T"]:
+        return (encoded.gate_logits + noise > 0).astype(jnp.float32)
+
+    def _draws(self, encoded: _Encoded, batch: dict[str, Array]) -> list[Array]:
+        return [self._draw(encoded, noise) for noise in self._noises(encoded, batch)]
+
+    def _relaxed(
+        self, encoded: _Encoded, noise: Float[Array, "B T"], batch: dict[str, Array], *, train: bool
+    ) -> GANetOutput:
+        config = self.config
+        if train and config.relax == "straight_through":
+            gates = F.gumbel_sigmoid(
+                encoded.gate_logits, noise, temperature=config.temperature, straight_through=True
+            )
+            return self._hard(encoded, gates, batch, train=True)
+        log_gates = F.log_gumbel_sigmoid(
+            encoded.gate_logits, noise, temperature=config.temperature
+        )
+        weights = F.relaxed_gated_softmax(encoded.scores, log_gates, encoded.mask)
+        return self._pooled(encoded, weights, batch, gates=jnp.exp(log_gates), train=train)
+
+    def _hard(
+        self, encoded: _Encoded, gates: Array, batch: dict[str, Array], *, train: bool = False
+    ) -> GANetOutput:
+        opened, closed = F.ensure_open(gates, encoded.gate_logits, encoded.mask)
+        if self.config.empty == "max_gate":
+            gates = opened
+        weights = F.gated_softmax(encoded.scores, gates, encoded.mask)
+        if self.config.empty == "soft":
+            everything = F.masked_softmax(encoded.scores, encoded.mask)
+            weights = jnp.where(closed[:, None], everything, weights)
+        return self._pooled(encoded, weights, batch, gates=gates, closed=closed, train=train)
+
+    def _ungated(self, encoded: _Encoded, batch: dict[str, Array], train: bool) -> GANetOutput:
+        config = self.config
+        if config.system == "bilstm":
+            return GANetOutput(logits=self._classify(encoded.last, batch, train))
+        if config.system == "soft":
+            weights = F.masked_softmax(encoded.scores, encoded.mask)
+        else:
+            weights = F.local_attention_weights(
+                encoded.scores,
+                self.position(encoded.last, batch["lengths"]),
+                config.local_half_width,
+                batch["lengths"],
+                renormalise=config.local_renormalise,
+            )
+        return self._pooled(encoded, weights, batch, train=train)
+
+    def _pooled(
+        self,
+        encoded: _Encoded,
+        weights: Float[Array, "B T"],
+        batch: dict[str, Array],
+        *,
+        gates: Array | None = None,
+        closed: Bool[Array, "B"] | None = None,
+        train: bool = False,
+    ) -> GANetOutput:
+        pooled = F.attention_pool(encoded.states, weights)
+        if self.config.post_tanh:
+            pooled = jnp.tanh(pooled)
+        return GANetOutput(
+            logits=self._classify(pooled, batch, train),
+            attention=weights,
+            gates=None if gates is None else jnp.where(encoded.mask, gates, 0),
+            gate_logits=encoded.gate_logits,
+            scores=encoded.scores,
+            closed=closed,
+        )
+
+    def _classify(self, pooled: Array, batch: dict[str, Array], train: bool) -> Array:
+        if train and self.config.pool_dropout > 0:
+            keys = self._keys(batch, "dropout")
+            pooled = F.example_dropout(pooled, self.config.pool_dropout, keys)
+        return self.classifier(pooled).astype(jnp.float32)
+
+
+def _cross_entropy(logits: Float[Array, "B C"], label: Int[Array, "B"]) -> Float[Array, "B"]:
+    return optax.softmax_cross_entropy_with_integer_labels(logits, label)
+
+
+def _accuracy(logits: Float[Array, "B C"], label: Int[Array, "B"]) -> Float[Array, "B"]:
+    return (jnp.argmax(logits, axis=-1) == label).astype(jnp.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class GANetTask:
+    """How a `GANet` (or a baseline) is trained and evaluated.
+
+    Loss per example: cross-entropy + lambda * mean gate over the true length.
+
+    Attributes:
+      model: the network.
+      eval_seed: seed of the gates drawn in evaluation.
+    """
+
+    model: GANet
+    eval_seed: int = 0
+
+    def init(self, key: Array, batch: dict[str, Array]) -> Any:
+        """Returns parameters for batches with the widths of this one."""
+        streams = dict(zip(("params", "dropout", "gate"), jax.random.split(key, 3), strict=True))
+        return self.model.init(streams, batch, train=True)["params"]
+
+    def loss(
+        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
+    ) -> tuple[Array, dict[str, Ratio]]:
+        """Returns the loss summed over the real rows, and metrics as sums and counts."""
+        config, weight = self.model.config, batch["weight"]
+        output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
+        cross_entropy = _cross_entropy(output.logits, batch["label"])
+        loss = cross_entropy
+        metrics = {}
+        if config.system == "ganet":
+            mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
+            open_probability = nn.sigmoid(output.gate_logits)
+            penalised = output.gates if config.penalty_on == "gate" else open_probability
+            loss = loss + config.penalty * F.gate_penalty(penalised, mask)
+            metrics["density"] = Ratio.of(F.gate_penalty(output.gates, mask), weight)
+        metrics["loss"] = Ratio.of(loss, weight)
+        metrics["cross_entropy"] = Ratio.of(cross_entropy, weight)
+        metrics["accuracy"] = Ratio.of(_accuracy(output.logits, batch["label"]), weight)
+        return jnp.sum(loss * weight), metrics
+
+    def evaluate(
+        self, params: Any, batch: dict[str, Array]
+    ) -> tuple[dict[str, Ratio], dict[str, Array]]:
+        """Returns metrics and per-example predictions; for GA-Net under every gate mode.
+
+        Metrics: "loss" (cross-entropy) and "accuracy" under `config.test_gate`; for GA-Net also
+        accuracy_*, density_* (sentence mean), density_tok_* (token-pooled) per gate mode, each
+        averaged over the draws, and closed_* (rows whose gates were all closed).
+        Predictions: "label", "predicted", "correct" and, per example, "attended" tokens.
+        """
+        config, label, weight = self.model.config, batch["label"], batch["weight"]
+        rngs = {"gate": jax.random.key(self.eval_seed)}
+        variables = {"params": params}
+        if config.system != "ganet":
+            output = self.model.apply(variables, batch)
+            metrics = {
+                "loss": Ratio.of(_cross_entropy(output.logits, label), weight),
+                "accuracy": Ratio.of(_accuracy(output.logits, label), weight),
+            }
+            attended = batch["lengths"]
+            if output.attention is not None:
+                attended = jnp.sum(output.attention > 0, axis=-1)
+            return metrics, self._predictions(batch, output.logits, attended)
+
+        modes = self.model.apply(variables, batch, rngs=rngs, method=GANet.gate_modes)
+        metrics = {}
+        for mode, outputs in modes.items():
+            draws = [self._gate_metrics(output, batch) for output in outputs]
+            for name in draws[0]:
+                # every draw has the same counts: the sum of ratios is their mean
+                total = sum((d[name] for d in draws[1:]), draws[0][name])
+                metrics[f"{name}_{mode}"] = total
+        logits = modes["sample"][0].logits
+        chosen = modes["sample"][0]
+        if config.test_gate == "threshold":
+            chosen = modes["threshold"][0]
+            logits = chosen.logits
+        elif config.test_gate == "multi_sample":
+            probabilities = [nn.softmax(o.logits) for o in modes["sample"]]
+            logits = jnp.log(sum(probabilities) / len(probabilities))
+        if config.test_gate == "multi_sample":
+            metrics["accuracy"] = Ratio.of(_accuracy(logits, label), weight)
+            metrics["loss"] = Ratio.of(_cross_entropy(logits, label), weight)
+        else:
+            metrics["accuracy"] = metrics[f"accuracy_{config.test_gate}"]
+            metrics["loss"] = metrics[f"loss_{config.test_gate}"]
+        metrics["density"] = metrics[f"density_{config.test_gate.removeprefix('multi_')}"]
+        attended = jnp.sum(chosen.attention > 0, axis=-1)
+        return metrics, self._predictions(batch, logits, attended)
+
+    def _gate_metrics(self, output: GANetOutput, batch: dict[str, Array]) -> dict[str, Ratio]:
+        label, weight, lengths = batch["label"], batch["weight"], batch["lengths"]
+        mask = F.length_mask(lengths, batch["tokens"].shape[1])
+        opened = jnp.sum(output.gates, axis=-1)
+        metrics = {
+            "loss": Ratio.of(_cross_entropy(output.logits, label), weight),
+            "accuracy": Ratio.of(_accuracy(output.logits, label), weight),
+            "density": Ratio.of(F.gate_penalty(output.gates, mask), weight),
+            "density_tok": Ratio(
+                total=jnp.sum(opened * weight),
+                count=jnp.sum(lengths * weight).astype(jnp.float32),
+            ),
+        }
+        if output.closed is not None:
+            metrics["closed"] = Ratio.of(output.closed.astype(jnp.float32), weight)
+        return metrics
+
+    def _predictions(
+        self, batch: dict[str, Array], logits: Array, attended: Array
+    ) -> dict[str, Array]:
+        return {
+            "example_id": batch["example_id"],
+            "label": batch["label"],
+            "predicted": jnp.argmax(logits, axis=-1),
+            "correct": _accuracy(logits, batch["label"]),
+            "attended": attended,
+            "length": batch["lengths"],
+        }

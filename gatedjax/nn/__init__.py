@@ -1,0 +1,9 @@
+"""Thin Flax Linen modules: they own parameters and call `gatedjax.functional`."""
+
+from gatedjax.nn._attention import AttentionPool as AttentionPool
+from gatedjax.nn._attention import GatePredictor as GatePredictor
+from gatedjax.nn._attention import LocalPosition as LocalPosition
+from gatedjax.nn._attention import TokenScore as TokenScore
+from gatedjax.nn._embedding import WordEmbedding as WordEmbedding
+from gatedjax.nn._recurrent import GRU as GRU
+from gatedjax.nn._recurrent import LSTM as LSTM

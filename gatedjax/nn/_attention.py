@@ -1,0 +1,169 @@
+"""Scores, gates and pooling over a sequence."""
+
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from gatedjax import functional as F
+from gatedjax.nn._recurrent import LSTM
+
+Dtype = Any
+
+
+class TokenScore(nn.Module):
+    """One unnormalised attention score per token.
+
+    zhou: e_t = w . tanh(h_t);  mlp1: e_t = w . tanh(W h_t + b).
+
+    Attributes:
+      kind: "zhou" (Zhou et al. 2016, no further parameters) or "mlp1".
+      features: width of the hidden layer of "mlp1"; None takes that of the states.
+    """
+
+    kind: Literal["zhou", "mlp1"] = "zhou"
+    features: int | None = None
+    dtype: Dtype | None = None
+    param_dtype: Dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, states: Float[Array, "*B T D"]) -> Float[Array, "*B T"]:
+        """Returns scores in float32 or wider."""
+        if self.kind not in ("zhou", "mlp1"):
+            raise ValueError(f"kind must be 'zhou' or 'mlp1', got {self.kind!r}")
+        if self.kind == "mlp1":
+            width = self.features or states.shape[-1]
+            states = nn.Dense(width, dtype=self.dtype, param_dtype=self.param_dtype)(states)
+        score = nn.Dense(
+            1, use_bias=False, kernel_init=nn.initializers.glorot_uniform(),
+            dtype=self.dtype, param_dtype=self.param_dtype,
+        )(jnp.tanh(states))  # fmt: skip
+        return score[..., 0].astype(jnp.promote_types(score.dtype, jnp.float32))
+
+
+class AttentionPool(nn.Module):
+    """Attention over states, optionally gated: scores, weights and the weighted sum.
+
+    Attributes:
+      score: kind of `TokenScore`.
+    """
+
+    score: Literal["zhou", "mlp1"] = "zhou"
+    dtype: Dtype | None = None
+    param_dtype: Dtype = jnp.float32
+
+    @nn.compact
+    def __call__(
+        self,
+        states: Float[Array, "*B T D"],
+        mask: Bool[Array, "*B T"] | None = None,
+        *,
+        gates: Float[Array, "*B T"] | None = None,
+        log_gates: Float[Array, "*B T"] | None = None,
+    ) -> tuple[Float[Array, "*B D"], Float[Array, "*B T"]]:
+        """Returns (pooled, weights).
+
+        Args:
+          states: h.
+          mask: True at real positions.
+          gates: hard gates, or None.
+          log_gates: logarithms of soft gates, or None. At most one of the two is given.
+        """
+        if gates is not None and log_gates is not None:
+            raise ValueError("give gates or log_gates, not both")
+        scores = TokenScore(self.score, dtype=self.dtype, param_dtype=self.param_dtype)(states)
+        if gates is not None:
+            weights = F.gated_softmax(scores, gates, mask)
+        elif log_gates is not None:
+            weights = F.relaxed_gated_softmax(scores, log_gates, mask)
+        else:
+            weights = F.masked_softmax(scores, mask)
+        return F.attention_pool(states, weights), weights
+
+
+def _sinusoids(size: int, width: int) -> np.ndarray:
+    rates = 10_000.0 ** (-2.0 * (np.arange(width) // 2) / width)
+    angles = np.arange(size)[:, None] * rates[None, :]
+    return np.where(np.arange(width)[None, :] % 2 == 0, np.sin(angles), np.cos(angles))
+
+
+class GatePredictor(nn.Module):
+    """The auxiliary network of GA-Net: the log-odds that each gate is open.
+
+    lstm: a_t = u . h'_t + b with h' a one-layer bidirectional LSTM;
+    fnn:  a_t = u . tanh(W_1 x_t + b_1) + b;
+    att:  a_t = u . s_t + b with s single-head self-attention of width `features`.
+
+    Attributes:
+      kind: which of the three.
+      features: hidden width (per direction for "lstm").
+      positions: add sinusoidal positions to the input of "att".
+      bias_init: b at the start; 0 opens about half of the gates.
+
+    Reference: Xue et al. 2020 (GA-Net), eq. 4 and "Auxiliary Network".
+    """
+
+    kind: Literal["lstm", "fnn", "att"] = "lstm"
+    features: int = 100
+    positions: bool = True
+    bias_init: float = 0.0
+    dtype: Dtype | None = None
+    param_dtype: Dtype = jnp.float32
+
+    @nn.compact
+    def __call__(
+        self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"]
+    ) -> Float[Array, "B T"]:
+        """Returns gate logits in float32 or wider; -inf (closed) at padding."""
+        types: dict[str, Any] = {"dtype": self.dtype, "param_dtype": self.param_dtype}
+        if self.kind == "lstm":
+            _, hidden = LSTM(self.features, bidirectional=True, **types)(xs, mask)
+        elif self.kind == "fnn":
+            hidden = jnp.tanh(nn.Dense(self.features, **types)(xs))
+        elif self.kind == "att":
+            hidden = self._self_attention(xs, mask, types)
+        else:
+            raise ValueError(f"kind must be 'lstm', 'fnn' or 'att', got {self.kind!r}")
+        logits = nn.Dense(
+            1,
+            kernel_init=nn.initializers.glorot_uniform(),
+            bias_init=nn.initializers.constant(self.bias_init),
+            name="gate",
+            **types,
+        )(hidden)[..., 0]
+        logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+        return jnp.where(mask, logits, -jnp.inf)
+
+    def _self_attention(self, xs: Array, mask: Array, types: dict[str, Any]) -> Array:
+        if self.positions:
+            table = jnp.asarray(_sinusoids(xs.shape[1], xs.shape[2]), xs.dtype)
+            xs = xs + table[None]
+        query = nn.Dense(self.features, name="query", **types)(xs)
+        key = nn.Dense(self.features, name="key", **types)(xs)
+        value = nn.Dense(self.features, name="value", **types)(xs)
+        scores = jnp.einsum("bqd,bkd->bqk", query, key) / np.sqrt(self.features)
+        weights = F.masked_softmax(scores, mask[:, None, :])
+        return jnp.einsum("bqk,bkd->bqd", weights, value)
+
+
+class LocalPosition(nn.Module):
+    """The centre of local attention: (len - 1) * sigmoid(v . tanh(W h_last)), 0-based.
+
+    Reference: Luong et al. 2015, eq. 9, with the last hidden state as the query.
+    """
+
+    dtype: Dtype | None = None
+    param_dtype: Dtype = jnp.float32
+
+    @nn.compact
+    def __call__(
+        self, last: Float[Array, "*B D"], lengths: Int[Array, "*B"]
+    ) -> Float[Array, "*B"]:
+        """Returns a real-valued position inside the sequence, float32 or wider."""
+        types: dict[str, Any] = {"dtype": self.dtype, "param_dtype": self.param_dtype}
+        hidden = jnp.tanh(nn.Dense(last.shape[-1], use_bias=False, **types)(last))
+        share = nn.Dense(1, use_bias=False, **types)(hidden)[..., 0]
+        share = share.astype(jnp.promote_types(share.dtype, jnp.float32))
+        return jnp.maximum(lengths - 1, 0) * nn.sigmoid(share)

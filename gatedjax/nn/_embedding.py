@@ -1,0 +1,55 @@
+"""Word vectors."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+
+class WordEmbedding(nn.Module):
+    """Looks up word vectors; the padding id 0 is always the zero vector.
+
+    Attributes:
+      num_embeddings: size of the vocabulary, padding included.
+      features: width E.
+      frozen: stop the gradient at the table.
+      initial: a table to start from (pretrained vectors) [num_embeddings, features]; None draws
+        uniform(-0.25, 0.25).
+      dtype: dtype of the result.
+      param_dtype: dtype of the table.
+    """
+
+    num_embeddings: int
+    features: int
+    frozen: bool = False
+    initial: Any = None
+    dtype: Any = None
+    param_dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, tokens: Int[Array, "*B"]) -> Float[Array, "*B E"]:
+        """Returns the vectors of tokens.
+
+        Raises:
+          TypeError: if tokens are not integers.
+          ValueError: if the initial table has another shape.
+        """
+        if not jnp.issubdtype(tokens.dtype, jnp.integer):
+            raise TypeError(f"tokens must be integers, got dtype {tokens.dtype}")
+        shape = (self.num_embeddings, self.features)
+        if self.initial is not None and self.initial.shape != shape:
+            raise ValueError(f"initial must have shape {shape}, got {self.initial.shape}")
+
+        def table_init(key: Array) -> Array:
+            if self.initial is not None:
+                return jnp.asarray(self.initial, self.param_dtype)
+            return jax.random.uniform(key, shape, self.param_dtype, -0.25, 0.25)
+
+        table = self.param("table", table_init)
+        if self.frozen:
+            table = lax.stop_gradient(table)
+        vectors = jnp.take(table, tokens, axis=0).astype(self.dtype or table.dtype)
+        return jnp.where((tokens != 0)[..., None], vectors, jnp.zeros_like(vectors))
