@@ -286,9 +286,7 @@ class GANet(nn.Module):
                 encoded.gate_logits, noise, temperature=config.temperature, straight_through=True
             )
             return self._hard(encoded, gates, batch, train=True)
-        log_gates = F.log_gumbel_sigmoid(
-            encoded.gate_logits, noise, temperature=config.temperature
-        )
+        log_gates = F.log_gumbel_sigmoid(encoded.gate_logits, noise, temperature=config.temperature)
         weights = F.relaxed_gated_softmax(encoded.scores, log_gates, encoded.mask)
         return self._pooled(encoded, weights, batch, gates=jnp.exp(log_gates), train=train)
 

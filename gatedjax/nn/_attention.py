@@ -113,9 +113,7 @@ class GatePredictor(nn.Module):
     param_dtype: Dtype = jnp.float32
 
     @nn.compact
-    def __call__(
-        self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"]
-    ) -> Float[Array, "B T"]:
+    def __call__(self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"]) -> Float[Array, "B T"]:
         """Returns gate logits in float32 or wider; -inf (closed) at padding."""
         types: dict[str, Any] = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         if self.kind == "lstm":
@@ -158,9 +156,7 @@ class LocalPosition(nn.Module):
     param_dtype: Dtype = jnp.float32
 
     @nn.compact
-    def __call__(
-        self, last: Float[Array, "*B D"], lengths: Int[Array, "*B"]
-    ) -> Float[Array, "*B"]:
+    def __call__(self, last: Float[Array, "*B D"], lengths: Int[Array, "*B"]) -> Float[Array, "*B"]:
         """Returns a real-valued position inside the sequence, float32 or wider."""
         types: dict[str, Any] = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         hidden = jnp.tanh(nn.Dense(last.shape[-1], use_bias=False, **types)(last))

@@ -77,9 +77,7 @@ class _Recurrent(nn.Module):
             # bernoulli's key is folded so that the two directions drop different units
             own = jax.vmap(lambda k: jax.random.fold_in(k, 1 + int(reverse)))(keys)
             ones = jnp.ones((xs.shape[0], self.features), xs.dtype)
-            options["recurrent_dropout_mask"] = F.example_dropout(
-                ones, self.recurrent_dropout, own
-            )
+            options["recurrent_dropout_mask"] = F.example_dropout(ones, self.recurrent_dropout, own)
         weights = jax.tree.map(lambda w: w.astype(xs.dtype), self._weights(name, xs.shape[-1]))
         return self._unroll()(weights, xs, mask, **options)
 

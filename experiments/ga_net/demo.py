@@ -1,0 +1,111 @@
+"""What `make demo` runs: soft attention and GA-Net on the embedded corpus, and what gates chose."""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import tyro
+
+from experiments.ga_net.cli import fail
+from experiments.ga_net.config import PRESETS
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DemoConfig:
+    """Trains two small models on the embedded corpus (no download) and compares them."""
+
+    workdir: Path = Path("runs/demo")
+    """Where metrics, checkpoints and the heat map go; finished work there is not repeated."""
+    num_steps: int | None = None
+    """Training steps per model (default: the preset's)."""
+    seed: int = 0
+    """Seed of parameters, data order and gates."""
+    cpu_devices: int | None = None
+    """CPU devices to split a batch over (default: one per core)."""
+
+
+def main(args: list[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    options = tyro.cli(DemoConfig, args=args, prog="python -m experiments.ga_net.demo")
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from experiments.ga_net.figures import inspect
+    from experiments.ga_net.run import prepare, run, use_all_cores
+    from gatedjax import analysis
+
+    use_all_cores(options.cpu_devices)
+    console = Console()
+    preset = PRESETS["polarity"]
+    train = dataclasses.replace(preset.train, seed=options.seed)
+    if options.num_steps is not None:
+        train = dataclasses.replace(train, num_steps=options.num_steps)
+    prepared = prepare(preset.data, preset.model.embedding_dim)
+    console.print(
+        f"[bold]polarity[/], generated sentences with known deciding words: {len(prepared.train)} "
+        f"train, {len(prepared.validation)} validation, {len(prepared.test)} test"
+    )
+    results = {}
+    for system, name in (("soft", "soft attention"), ("ganet", "GA-Net")):
+        console.rule(f"training {name}")
+        config = dataclasses.replace(
+            preset,
+            workdir=str(options.workdir / system),
+            model=dataclasses.replace(preset.model, system=system),
+            train=train,
+        )
+        try:
+            results[system] = run(config, prepared)
+        except (ValueError, FileNotFoundError, RuntimeError) as error:
+            fail(str(error))
+        if results[system].fit.stopped == "signal":
+            console.print("stopped; the same command continues")
+            return results[system].fit.exit_code
+
+    width = preset.model.hidden * (2 if preset.model.merge == "concat" else 1)
+    soft, ganet = results["soft"].record, results["ganet"].record
+    full = analysis.attention_flops(soft["test_tokens"], width)
+    sparse = analysis.attention_flops(ganet["attended_tokens"], width)
+    test = prepared.test
+    seen = [inspect(results["ganet"], test, index) for index in range(len(test))]
+    truth = [test.extra(index)["decides"] for index in range(len(test))]
+    scores = analysis.gate_truth(
+        analysis.pad([s.gates for s in seen]),
+        analysis.pad(truth),
+        [len(s.tokens) for s in seen],
+    )
+
+    table = Table(title="polarity, test set", title_justify="left")
+    for heading in ("", "soft attention", "GA-Net"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    table.add_row("accuracy", f"{soft['test']['accuracy']:.4f}", f"{ganet['test']['accuracy']:.4f}")
+    table.add_row("gate density", "1.0000", f"{ganet['test']['density']:.4f}")
+    table.add_row("attention FLOPs", f"{full:,}", f"{sparse:,} ({sparse / full:.2f} of soft)")
+    table.add_row("open gates on deciding words: precision", "-", f"{scores.precision:.4f}")
+    table.add_row("deciding words with an open gate: recall", "-", f"{scores.recall:.4f}")
+    console.print(table)
+
+    console.print("\nWords that GA-Net attends to:")
+    for example in seen[:5]:
+        mark = "right" if example.predicted == example.label else "wrong"
+        console.print(
+            analysis.highlight_terminal(example.tokens, example.attention, example.gates),
+            f" [dim]{example.label} ({mark})[/]",
+        )
+
+    shown = max(range(40), key=lambda i: len(seen[i].tokens) * (seen[i].label == "positive"))
+    rows = []
+    for system, name in (("ganet", "GA-Net"), ("soft", "soft attention")):
+        one = inspect(results[system], test, shown)
+        rows.append((f"{name}: {one.predicted}", one.tokens, one.attention, one.gates))
+    analysis.plot_heatmap(rows, options.workdir / "heatmap", title=f"label: {seen[shown].label}")
+    console.print(
+        f"\n{options.workdir}/heatmap.png shows one sentence under both models; "
+        f"metrics.jsonl, config.json and checkpoints are in {options.workdir}/soft and /ganet"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

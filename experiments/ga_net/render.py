@@ -1,0 +1,298 @@
+"""RESULTS.md: the paper's numbers beside those of the runs that have a record."""
+
+import json
+from typing import Any
+
+import numpy as np
+
+from experiments.ga_net import paper
+from experiments.ga_net.results import Store
+from gatedjax import analysis
+
+NOT_RUN = "not run"
+NAMES = {
+    "imdb": "IMDB",
+    "ag_news": "AG News",
+    "sst1": "SST-1",
+    "sst2": "SST-2",
+    "trec": "TREC",
+    "polarity": "polarity",
+}
+
+
+def _mean_std(values: list[float]) -> str:
+    summary = analysis.summary(values)
+    spread = "" if summary.std is None else f" ± {summary.std:.4f}"
+    return f"{summary.mean:.4f}{spread} (n={summary.n})"
+
+
+def _cell(records: list[dict[str, Any]], metric: str) -> str:
+    values = [record["test"][metric] for record in records if metric in record["test"]]
+    return _mean_std(values) if values else NOT_RUN
+
+
+def _correct(records: list[dict[str, Any]]) -> np.ndarray:
+    """Correctness [seeds, examples]."""
+    return np.array([[c == "1" for c in record["correct"]] for record in records])
+
+
+def _datasets(store: Store, variant: str) -> list[str]:
+    extra = [] if not store.all("polarity", variant) else ["polarity"]
+    return [*paper.DATA, *extra]
+
+
+def table1(store: Store) -> str:
+    """Data statistics."""
+    path = store.folder / "table1.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    headers = ["data", "paper: length", "C", "train", "test"]
+    headers += ["ours: length", "C", "train", "validation", "test", "words"]
+    rows = []
+    for data in paper.DATA:
+        length, classes, train, test = paper.STATISTICS[data]
+        row = [NAMES[data], str(length), str(classes), train, test]
+        mine = known.get(data)
+        if mine is None:
+            row += [NOT_RUN] + ["-"] * 5
+        else:
+            parts = [mine[split] for split in ("train", "validation", "test")]
+            total = sum(part["n"] for part in parts)
+            mean = sum(part["n"] * part["mean_length"] for part in parts) / total
+            row += [f"{mean:.1f}", str(len(parts[0]["class_counts"]))]
+            row += [str(part["n"]) for part in parts] + [str(parts[0]["vocabulary_size"])]
+        rows.append(row)
+    return analysis.render_table(headers, rows)
+
+
+def table2(store: Store) -> str:
+    """Accuracy and density of the four systems."""
+    headers = ["data", "system", "paper", "ours", "density: paper", "ours (mean gate)"]
+    rows = []
+    for data in _datasets(store, "ganet"):
+        for system, name in paper.SYSTEMS.items():
+            records = store.all(data, system)
+            gated = system == "ganet"
+            quoted = paper.ACCURACY[system].get(data)
+            rows.append(
+                [
+                    NAMES[data],
+                    name,
+                    "-" if quoted is None else f"{quoted:.4f}",
+                    _cell(records, "accuracy"),
+                    f"{paper.DENSITY[data]:.4f}" if gated and data in paper.DENSITY else "-",
+                    _cell(records, "density") if gated else "-",
+                ]
+            )
+    return analysis.render_table(headers, rows)
+
+
+def paired(store: Store) -> str:
+    """GA-Net against each baseline, example by example."""
+    headers = ["data", "baseline", "GA-Net minus baseline", "95 % interval", "bootstrap p"]
+    headers += ["McNemar p (each seed)"]
+    rows = []
+    for data in _datasets(store, "ganet"):
+        ganet = {record["seed"]: record for record in store.all(data, "ganet")}
+        for system in ("bilstm", "local", "soft"):
+            other = {record["seed"]: record for record in store.all(data, system)}
+            seeds = sorted(ganet.keys() & other.keys())
+            if not seeds:
+                rows.append([NAMES[data], paper.SYSTEMS[system], NOT_RUN, "-", "-", "-"])
+                continue
+            a = _correct([ganet[seed] for seed in seeds])
+            b = _correct([other[seed] for seed in seeds])
+            boot = analysis.paired_bootstrap(a.mean(axis=0), b.mean(axis=0))
+            exact = [analysis.mcnemar(x, y).p_value for x, y in zip(a, b, strict=True)]
+            rows.append(
+                [
+                    NAMES[data],
+                    paper.SYSTEMS[system],
+                    f"{boot.difference:+.4f} (n={len(seeds)} seeds)",
+                    f"[{boot.low:+.4f}, {boot.high:+.4f}]",
+                    f"{boot.p_value:.3f}",
+                    ", ".join(f"{p:.3f}" for p in exact),
+                ]
+            )
+    return analysis.render_table(headers, rows)
+
+
+def gate_modes(store: Store) -> str:
+    """Accuracy and density of the same parameters under each kind of gate."""
+    modes = ("sample", "threshold", "expected", "relaxed")
+    headers = ["data", *(f"{m}: accuracy, density" for m in modes), "all closed (sample)"]
+    rows = []
+    for data in _datasets(store, "ganet"):
+        records = store.all(data, "ganet")
+        row = [NAMES[data]]
+        for mode in modes:
+            if not records:
+                row.append(NOT_RUN)
+                continue
+            accuracy = np.mean([r["test"][f"accuracy_{mode}"] for r in records])
+            density = np.mean([r["test"][f"density_{mode}"] for r in records])
+            row.append(f"{accuracy:.4f}, {density:.4f}")
+        row.append(_cell(records, "closed_sample"))
+        rows.append(row)
+    return analysis.render_table(headers, rows)
+
+
+def _short(number: float) -> str:
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:.2f}{unit}"
+    return f"{number:.0f}"
+
+
+def _auxiliary_flops(record: dict[str, Any]) -> int:
+    model = record["config"]["model"]
+    return analysis.auxiliary_flops(
+        model["aux"],
+        tokens=record["test_tokens"],
+        examples=record["test_n"],
+        input_dim=model["embedding_dim"],
+        hidden=model["aux_hidden"],
+    )
+
+
+def table3(store: Store) -> str:
+    """Attention operations over the test set, with and without the auxiliary network."""
+    headers = ["data", "paper: soft", "GA-Net", "ratio", "ours: soft", "GA-Net", "ratio"]
+    headers += ["GA-Net per text", "auxiliary network"]
+    rows = []
+    for data in _datasets(store, "ganet"):
+        row = [NAMES[data]]
+        if data in paper.DENSITY:
+            soft, ganet = paper.FLOPS["soft"][data], paper.FLOPS["ganet"][data]
+            row += [_short(soft), _short(ganet), f"{ganet / soft:.3f}"]
+        else:
+            row += ["-"] * 3
+        records = store.all(data, "ganet")
+        if not records:
+            rows.append([*row, NOT_RUN, NOT_RUN, "-", "-", "-"])
+            continue
+        model = records[0]["config"]["model"]
+        width = model["hidden"] * (2 if model["merge"] == "concat" else 1)
+        full = analysis.attention_flops(records[0]["test_tokens"], width)
+        mine = [analysis.attention_flops(r["attended_tokens"], width) for r in records]
+        mean = float(np.mean(mine))
+        auxiliary = _auxiliary_flops(records[0])
+        row += [_short(full), _short(mean), f"{mean / full:.3f}"]
+        row += [_short(mean / records[0]["test_n"]), _short(auxiliary)]
+        rows.append(row)
+    return analysis.render_table(headers, rows)
+
+
+def table5(store: Store) -> str:
+    """Auxiliary networks."""
+    headers = ["data", "auxiliary network", "paper: accuracy", "density", "ours: accuracy"]
+    headers += ["density"]
+    rows = []
+    others = [d for d in NAMES if d != "imdb" and store.all(d, "ganet_aux_fnn")]
+    for data in ["imdb", *others]:
+        for kind, name in paper.AUXILIARY.items():
+            records = store.all(data, "ganet" if kind == "lstm" else f"ganet_aux_{kind}")
+            quoted = paper.AUX_IMDB[kind] if data == "imdb" else None
+            row = [NAMES[data], name]
+            row += ["-", "-"] if quoted is None else [f"{quoted[0]:.4f}", f"{quoted[1]:.4f}"]
+            rows.append([*row, _cell(records, "accuracy"), _cell(records, "density")])
+    return analysis.render_table(headers, rows)
+
+
+def figure5(store: Store) -> str:
+    """The points of figure 5."""
+    headers = ["data", "metric", *(str(width) for width in paper.AUX_WIDTHS)]
+    rows = []
+    for data in NAMES:
+        found = {
+            width: store.all(data, f"ganet_width_{width}") or store.all(data, "ganet")
+            if width == 100
+            else store.all(data, f"ganet_width_{width}")
+            for width in paper.AUX_WIDTHS
+        }
+        if data not in ("imdb", "sst1", "trec") and not any(found[w] for w in (20, 40, 60, 80)):
+            continue
+        for metric in ("accuracy", "density"):
+            rows.append([NAMES[data], metric, *(_cell(r, metric) for r in found.values())])
+    return analysis.render_table(headers, rows)
+
+
+def provenance(store: Store) -> str:
+    """What the numbers were made with: one line per group of equal runs."""
+    headers = ["data", "system", "seeds", "batch", "lr", "tau", "lambda", "dropout", "steps"]
+    headers += ["seconds", "hardware", "substitute"]
+    rows = []
+    for data in NAMES:
+        for variant in store.variants(data):
+            records = store.all(data, variant)
+            first = records[0]
+            model, train = first["config"]["model"], first["config"]["train"]
+            hardware = first["hardware"]
+            gated = first["system"] == "ganet"
+            rows.append(
+                [
+                    NAMES[data],
+                    variant,
+                    ", ".join(str(record["seed"]) for record in records),
+                    str(first["config"]["data"]["batch_size"]),
+                    f"{train['optimizer']['learning_rate']:g}",
+                    f"{model['temperature']:g}" if gated else "-",
+                    f"{model['penalty']:g}" if gated else "-",
+                    f"{model['embedding_dropout']:g}/{model['pool_dropout']:g}",
+                    ", ".join(str(record["best_step"]) for record in records),
+                    f"{np.mean([record['seconds'] for record in records]):.0f}",
+                    f"{hardware['device']} x{hardware['devices']}, jax {hardware['jax']}",
+                    first["substitute"] or "no",
+                ]
+            )
+    return analysis.render_table(headers, rows)
+
+
+def write(store: Store, command: str) -> None:
+    """Renders every section from the records and replaces RESULTS.md whole."""
+    del command
+    sections = [
+        ("Table 1: data", table1(store), "ours: mean length over all splits; words of train"),
+        (
+            "Table 2: test accuracy and density",
+            table2(store),
+            "mean ± sample standard deviation over seeds. GA-Net: gates sampled as in the paper, "
+            "mean of 5 draws per run; density is the mean over texts of the share of open gates.",
+        ),
+        (
+            "Table 2, paired tests",
+            paired(store),
+            "Bootstrap over test texts of the correctness averaged over seeds (10,000 samples); "
+            "exact McNemar test of each pair of runs with one seed, first draw of the gates.",
+        ),
+        (
+            "One set of parameters under four kinds of gates",
+            gate_modes(store),
+            "Means over seeds: Bernoulli draws, probability above 1/2, probabilities as gates, "
+            "and the relaxed gates of training.",
+        ),
+        (
+            "Table 3: attention operations over the test set",
+            table3(store),
+            "n(4D + 3) per text with n attended words, multiplications and additions counted. The "
+            "auxiliary network costs more than the attention that it saves.",
+        ),
+        ("Table 5: auxiliary networks", table5(store), "the paper used IMDB only."),
+        ("Figure 5: width of the auxiliary LSTM", figure5(store), "figure5.png where it was run."),
+        ("Runs", provenance(store), "records in runs/; seconds are wall time per run."),
+    ]
+    lines = [
+        "# GA-Net: results",
+        "",
+        "Written by `python -m experiments.ga_net.tables`; not edited by hand.",
+        'Paper: Xue, Li and Zhang, "Not All Attention Is Needed" (AAAI 2020).',
+        '"not run" means that nobody ran it here.',
+        "",
+    ]
+    for title, table, note in sections:
+        lines += [f"## {title}", "", table.rstrip(), "", f"{note[0].upper()}{note[1:]}", ""]
+    store.folder.mkdir(parents=True, exist_ok=True)
+    path = store.folder / "RESULTS.md"
+    partial = path.with_suffix(".partial")
+    partial.write_text("\n".join(lines), encoding="utf-8")
+    partial.replace(path)
+    print(f"wrote {path}", flush=True)

@@ -1,0 +1,209 @@
+"""One run of GA-Net or a baseline: data in, trained parameters and test results out."""
+
+import dataclasses
+import json
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments.ga_net.config import Config, DataConfig
+from experiments.ga_net.results import jsonable, public_config
+from gatedjax import data as gdata
+from gatedjax.models import GANet, GANetConfig, GANetTask
+from gatedjax.training import FitResult, evaluate, fit, make_parallel
+
+SOURCES = {"imdb": "imdb_reviews", "ag_news": "ag_news_subset"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A data set as the trainer needs it: encoded splits, vocabulary and word vectors."""
+
+    train: gdata.Encoded
+    validation: gdata.Encoded
+    test: gdata.Encoded
+    vocabulary: gdata.Vocabulary
+    embeddings: np.ndarray
+    coverage: float | None
+    """Share of the vocabulary with a pretrained vector; None without a file."""
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self.train.info.class_names)
+
+
+def find_embeddings(config: DataConfig) -> Path | None:
+    """Returns the file of word vectors: as given, or below manual-dir; None for "none"."""
+    if config.embeddings == "none":
+        return None
+    path = Path(config.embeddings).expanduser()
+    if not path.exists() and config.manual_dir is not None and not path.is_absolute():
+        for folder in (Path(config.manual_dir), Path(config.manual_dir) / "glove"):
+            for name in (path.name, f"{path.name}.gz"):
+                if (folder / name).exists():
+                    return folder / name
+    return path
+
+
+def prepare(config: DataConfig, embedding_dim: int, *, seed: int = 0) -> Prepared:
+    """Loads, counts and encodes the splits, and reads the word vectors.
+
+    Without a file the vocabulary is that of the training text. With one, words of the other splits
+    join it: their vectors are constants of the file, as they would be for any new text.
+    """
+    name = SOURCES.get(config.name, config.name)
+    options: dict[str, Any] = {"data_dir": config.data_dir, "manual_dir": config.manual_dir}
+    if config.strict:
+        options["strict"] = True
+    path = find_embeddings(config)
+    if path is not None and not path.exists():
+        # before the slow part; the loader owns the message
+        gdata.load_embeddings(path, gdata.Vocabulary.build([]), dim=embedding_dim)
+    splits = {s: gdata.load(name, s, **options) for s in ("train", "validation", "test")}
+    seen = [splits["train"]] if path is None else list(splits.values())
+    vocabulary = gdata.Vocabulary.build(seen, min_count=config.min_count)
+    coverage = None
+    if path is None:
+        matrix = gdata.random_embeddings(vocabulary, embedding_dim, seed)
+    else:
+        vectors = gdata.load_embeddings(path, vocabulary, dim=embedding_dim, seed=seed)
+        matrix, coverage = vectors.matrix, vectors.coverage
+    encoded = {
+        split: gdata.encode(
+            source, vocabulary, max_len=config.max_len, truncate_side=config.truncate_side
+        )
+        for split, source in splits.items()
+    }
+    return Prepared(**encoded, vocabulary=vocabulary, embeddings=matrix, coverage=coverage)
+
+
+def use_all_cores(devices: int | None) -> None:
+    """Gives JAX one CPU device per core; call before the first computation.
+
+    A scan runs on one thread of a CPU device, so data parallelism is what uses the other cores.
+    """
+    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        jax.config.update("jax_num_cpu_devices", devices or os.cpu_count() or 1)
+
+
+def make_task(config: GANetConfig, prepared: Prepared) -> GANetTask:
+    """Binds the network to a data set."""
+    model = GANet(
+        config,
+        vocab_size=len(prepared.vocabulary),
+        num_classes=prepared.num_classes,
+        embeddings=prepared.embeddings,
+    )
+    return GANetTask(model)
+
+
+def batches(
+    prepared: Prepared, config: DataConfig, *, seed: int
+) -> tuple[gdata.Batches, gdata.Batches, gdata.Batches]:
+    """Returns training, validation and test batches; the last two are one ordered pass."""
+    train = gdata.Batches(
+        prepared.train, batch_size=config.batch_size, max_buckets=config.max_buckets, seed=seed
+    )
+    rest = [
+        gdata.Batches.eval(split, batch_size=config.eval_batch_size, max_buckets=config.max_buckets)
+        for split in (prepared.validation, prepared.test)
+    ]
+    return train, rest[0], rest[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class RunResult:
+    """What a run leaves behind."""
+
+    fit: FitResult
+    task: GANetTask
+    prepared: Prepared
+    record: dict[str, Any]
+    """The JSON record: configuration, metrics, per-example correctness, hardware."""
+
+
+def hardware() -> dict[str, Any]:
+    """What the run ran on."""
+    device = jax.devices()[0]
+    return {
+        "platform": device.platform,
+        "device": device.device_kind,
+        "devices": jax.device_count(),
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+    }
+
+
+def default_workdir(config: Config) -> Path:
+    """runs/ga_net/PRESET-SYSTEM, unless the configuration names one."""
+    if config.workdir is not None:
+        return Path(config.workdir)
+    return Path("runs") / "ga_net" / f"{config.data.name}-{config.model.system}"
+
+
+def run(config: Config, prepared: Prepared | None = None) -> RunResult:
+    """Trains, restores the best parameters by validation accuracy, and evaluates on test.
+
+    Args:
+      config: the run.
+      prepared: the data, if it is loaded already.
+
+    Returns:
+      The result; `results.json` in the workdir holds its record. A run that was stopped by a
+      signal has no test results and writes none.
+    """
+    start = time.perf_counter()
+    prepared = prepared or prepare(config.data, config.model.embedding_dim)
+    task = make_task(config.model, prepared)
+    train, validation, test = batches(prepared, config.data, seed=config.train.seed)
+    workdir = default_workdir(config)
+    metadata = {
+        "config": jsonable(public_config(config)),
+        "vocabulary": prepared.vocabulary.digest(),
+    }
+    result = fit(task, train, validation, config.train, workdir, metadata=metadata)
+    record: dict[str, Any] = {
+        "data": config.data.name,
+        "substitute": prepared.test.info.substitute,
+        "system": config.model.system,
+        "seed": config.train.seed,
+        "config": metadata["config"],
+        "vocabulary_size": len(prepared.vocabulary),
+        "embedding_coverage": prepared.coverage,
+        "stopped": result.stopped,
+        "steps": result.steps,
+        "best_step": result.best_step,
+        "validation": result.best_metrics,
+    }
+    if result.stopped != "signal":
+        parallel = make_parallel(config.train.parallel)
+        metrics, predictions = evaluate(task, result.best_params, test, parallel)
+        order = np.argsort(predictions["example_id"], kind="stable")
+        record |= {
+            "test": metrics,
+            "test_n": len(order),
+            "attended_tokens": int(predictions["attended"].sum()),
+            "test_tokens": int(predictions["length"].sum()),
+            # one character per test example, in the order of the file: for paired tests
+            "correct": "".join("1" if c > 0 else "0" for c in predictions["correct"][order]),
+        }
+    record |= {"seconds": round(time.perf_counter() - start, 1), "hardware": hardware()}
+    if result.stopped != "signal":
+        write_json(workdir / "results.json", record)
+    return RunResult(fit=result, task=task, prepared=prepared, record=record)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes JSON so that a reader sees the old file or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    os.replace(partial, path)

@@ -1,0 +1,149 @@
+"""Reproduces the paper's tables and figures: `python -m experiments.ga_net.tables table2`."""
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from experiments.ga_net import paper
+from experiments.ga_net.cli import fail
+from experiments.ga_net.config import PRESETS, Config, DataName
+from experiments.ga_net.results import DEFAULT, Store, jsonable, public_config
+
+What = Literal[
+    "table1", "table2", "table3", "table4", "table5", "figure1", "figure4", "figure5", "render"
+]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TablesConfig:
+    """What to reproduce, on which data, and with how many seeds."""
+
+    what: tyro.conf.Positional[What]
+    """table1: data statistics; table2: accuracy and density of the four systems; table3: attention
+    operations; table4: open words of two IMDB reviews; table5: auxiliary networks; figure1 and
+    figure4: heat maps of SST-2 sentences; figure5: auxiliary width; render: only rewrite RESULTS.md
+    from the finished runs."""
+    data: tuple[DataName, ...] = ()
+    """Data sets (default: those of the paper's table or figure)."""
+    systems: tuple[Literal["bilstm", "local", "soft", "ganet"], ...] = tuple(paper.SYSTEMS)
+    """Systems of table2 and table3."""
+    seeds: int = 3
+    """Runs per cell, with seeds 0, 1, ..."""
+    data_dir: str | None = None
+    """Where prepared TFDS data sets are."""
+    manual_dir: str | None = None
+    """Folder with the raw files, to work without a network."""
+    embeddings: str | None = None
+    """GloVe file (default: the preset's); "none" starts from random vectors."""
+    num_steps: int | None = None
+    """Steps per run (default: the preset's)."""
+    results: Path = DEFAULT
+    """Where records, figures and RESULTS.md are written."""
+    runs: Path = Path("runs/ga_net/tables")
+    """Work folders of the runs; an interrupted run continues from here."""
+    rerun: bool = False
+    """Run again what has a record of the same configuration."""
+    cpu_devices: int | None = None
+    """CPU devices to split a batch over (default: one per core)."""
+
+
+def run_config(options: TablesConfig, data: str, seed: int, **model: object) -> Config:
+    """The configuration of one run: the preset with the table's system and seed."""
+    preset = PRESETS[data]
+    changes = {
+        name: value
+        for name in ("data_dir", "manual_dir", "embeddings")
+        if (value := getattr(options, name)) is not None
+    }
+    if data == "polarity":
+        changes.pop("embeddings", None)
+    train = dataclasses.replace(preset.train, seed=seed)
+    if options.num_steps is not None:
+        train = dataclasses.replace(train, num_steps=options.num_steps)
+    return dataclasses.replace(
+        preset,
+        data=dataclasses.replace(preset.data, **changes),
+        model=dataclasses.replace(preset.model, **model),
+        train=train,
+    )
+
+
+def run_cell(options: TablesConfig, data: str, variant: str, **model: object) -> None:
+    """Runs every seed of one cell that has no record of this configuration yet."""
+    from experiments.ga_net.run import prepare, run, write_json
+
+    store = Store(options.results)
+    for seed in range(options.seeds):
+        config = run_config(options, data, seed, **model)
+        wanted = jsonable(public_config(config))
+        existing = store.get(data, variant, seed)
+        if existing is not None and existing["config"] == wanted and not options.rerun:
+            continue
+        workdir = options.runs / f"{data}-{variant}-seed{seed}"
+        config = dataclasses.replace(config, workdir=str(workdir))
+        print(f"{data}, {variant}, seed {seed}: {workdir}", flush=True)
+        key = (config.data, config.model.embedding_dim)
+        if key not in _PREPARED:
+            _PREPARED.clear()
+            _PREPARED[key] = prepare(*key)
+        result = run(config, _PREPARED[key])
+        if result.fit.stopped == "signal":
+            print("stopped; the same command continues", file=sys.stderr)
+            sys.exit(result.fit.exit_code)
+        write_json(store.path(data, variant, seed), result.record)
+
+
+_PREPARED: dict = {}
+"""The data set in use: consecutive runs share it."""
+
+
+def _default(options: TablesConfig, *names: DataName) -> tuple[DataName, ...]:
+    return options.data or names
+
+
+def main(args: list[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    options = tyro.cli(TablesConfig, args=args, prog="python -m experiments.ga_net.tables")
+    if options.seeds < 1:
+        fail(f"--seeds must be at least 1, got {options.seeds}")
+
+    from experiments.ga_net import figures, render
+    from experiments.ga_net.run import use_all_cores
+
+    use_all_cores(options.cpu_devices)
+    try:
+        if options.what == "table1":
+            figures.table1(options, _default(options, *paper.DATA))
+        elif options.what in ("table2", "table3"):
+            for data in _default(options, *paper.DATA):
+                for system in options.systems:
+                    if options.what == "table2" or system in paper.FLOPS:
+                        run_cell(options, data, system, system=system)
+        elif options.what == "table5":
+            for data in _default(options, "imdb"):
+                for kind in paper.AUXILIARY:
+                    # the paper's network is the GA-Net of table 2: the same runs
+                    variant = "ganet" if kind == "lstm" else f"ganet_aux_{kind}"
+                    run_cell(options, data, variant, system="ganet", aux=kind)
+        elif options.what == "figure5":
+            for data in _default(options, "imdb", "sst1", "trec"):
+                for width in paper.AUX_WIDTHS:
+                    same = width == PRESETS[data].model.aux_hidden
+                    variant = "ganet" if same else f"ganet_width_{width}"
+                    run_cell(options, data, variant, system="ganet", aux_hidden=width)
+            figures.figure5(options, _default(options, "imdb", "sst1", "trec"))
+        elif options.what in ("figure1", "figure4"):
+            figures.figure4(options)
+        elif options.what == "table4":
+            figures.table4(options)
+        render.write(Store(options.results), options.what)
+    except (ValueError, FileNotFoundError, RuntimeError) as error:
+        fail(str(error))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
