@@ -5,7 +5,10 @@ from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = (
-    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+    os.environ.get("XLA_FLAGS", "")
+    + " --xla_force_host_platform_device_count=8"
+    # most of the suite's time is compilation; the code itself runs on tiny arrays
+    + " --xla_backend_optimization_level=0"
 ).strip()
 
 import jax

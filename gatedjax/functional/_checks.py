@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 def check_floating(**arrays: Any) -> None:
@@ -53,7 +54,8 @@ def check_positive(**numbers: Any) -> None:
     for name, number in numbers.items():
         if isinstance(number, jax.core.Tracer):
             continue
-        values = jnp.ravel(jnp.asarray(number)).tolist()
+        # NumPy: a JAX call would itself be traced
+        values = np.ravel(np.asarray(number, np.float64)).tolist()
         if not all(math.isfinite(value) and value > 0 for value in values):
             raise ValueError(f"{name} must be positive and finite, got {number}")
 

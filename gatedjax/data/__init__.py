@@ -1,0 +1,30 @@
+"""Data sets as random-access sources, vocabulary, word vectors, and batches in length buckets.
+
+    train = load("trec", "train")
+    vocabulary = Vocabulary.build([train])
+    batches = Batches(encode(train, vocabulary), batch_size=64, seed=0)
+    batches[1000]  # any step: a pure function of (seed, step)
+
+Nothing here imports tensorflow_datasets or grain before a call that needs them; the TFDS builders
+are in `gatedjax.data.builders`.
+"""
+
+from gatedjax.data._batches import Batches as Batches
+from gatedjax.data._buckets import plan_buckets as plan_buckets
+from gatedjax.data._embeddings import Embeddings as Embeddings
+from gatedjax.data._embeddings import load_embeddings as load_embeddings
+from gatedjax.data._embeddings import random_embeddings as random_embeddings
+from gatedjax.data._encode import Encoded as Encoded
+from gatedjax.data._encode import encode as encode
+from gatedjax.data._load import load as load
+from gatedjax.data._load import names as names
+from gatedjax.data._source import Quarantined as Quarantined
+from gatedjax.data._source import ReadReport as ReadReport
+from gatedjax.data._source import Source as Source
+from gatedjax.data._source import SourceInfo as SourceInfo
+from gatedjax.data._statistics import DatasetStatistics as DatasetStatistics
+from gatedjax.data._statistics import dataset_statistics as dataset_statistics
+from gatedjax.data._statistics import overlap as overlap
+from gatedjax.data._statistics import stratified_split as stratified_split
+from gatedjax.data._tokenize import tokenize as tokenize
+from gatedjax.data._vocabulary import Vocabulary as Vocabulary

@@ -1,0 +1,54 @@
+"""Which padded lengths to compile for."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+def plan_buckets(lengths: ArrayLike, max_buckets: int) -> tuple[int, ...]:
+    """Chooses padded lengths that minimise the total of padded tokens.
+
+    Every text is padded to the smallest edge that holds it; each edge costs one compilation. Exact:
+    with the distinct lengths l_1 < ... < l_U and n_i texts up to l_i, the best total that covers
+    the first j lengths with k edges is
+
+        best(k, j) = min over i < j of best(k - 1, i) + (n_j - n_i) l_j,
+
+    so O(max_buckets U^2).
+
+    Args:
+      lengths: int [n], each at least 1.
+      max_buckets: most edges.
+
+    Returns:
+      Ascending edges, each a length that occurs; the last is the longest. No more than are of use.
+
+    Raises:
+      ValueError: if there is no length, one is below 1, or max_buckets < 1.
+    """
+    lengths = np.asarray(lengths)
+    if max_buckets < 1:
+        raise ValueError(f"max_buckets must be at least 1, got {max_buckets}")
+    if lengths.size == 0 or lengths.min() < 1:
+        raise ValueError("lengths must hold at least one length, and none below 1")
+    sizes, counts = np.unique(lengths, return_counts=True)
+    covered = np.concatenate([[0], np.cumsum(counts)])  # texts up to the first j lengths
+    distinct = len(sizes)
+    best = np.full(distinct + 1, np.inf)
+    best[0] = 0.0
+    choices = []
+    for _ in range(min(max_buckets, distinct)):
+        previous, best = best, np.full(distinct + 1, np.inf)
+        best[0] = 0.0
+        choice = np.zeros(distinct + 1, int)
+        for j in range(1, distinct + 1):
+            totals = previous[:j] + (covered[j] - covered[:j]) * float(sizes[j - 1])
+            choice[j] = int(np.argmin(totals))
+            best[j] = totals[choice[j]]
+        choices.append(choice)
+    edges, j = [], distinct
+    for choice in reversed(choices):
+        if j == 0:
+            break
+        edges.append(int(sizes[j - 1]))
+        j = choice[j]
+    return tuple(reversed(edges))

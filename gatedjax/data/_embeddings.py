@@ -1,0 +1,141 @@
+"""Word vectors: GloVe text files, and vectors made from the word itself where there is none."""
+
+import dataclasses
+import gzip
+import hashlib
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from gatedjax.data._files import BOM
+from gatedjax.data._vocabulary import PAD, Vocabulary
+
+OOV_RANGE = 0.25
+
+
+@dataclasses.dataclass(frozen=True)
+class Embeddings:
+    """Vectors of a vocabulary."""
+
+    matrix: np.ndarray
+    """float32 [V, dim]."""
+    found: np.ndarray
+    """bool [V]: which words the file has."""
+
+    @property
+    def coverage(self) -> float:
+        """Share of the words (types, without the specials) that the file has."""
+        words = self.found[2:]
+        return float(words.mean()) if len(words) else 0.0
+
+
+def _check_dim(dim: int) -> None:
+    if dim < 1:
+        raise ValueError(f"dim must be at least 1, got {dim}")
+
+
+def random_embeddings(vocabulary: Vocabulary, dim: int, seed: int = 0) -> np.ndarray:
+    """Makes uniform(-0.25, 0.25) vectors; zeros for padding.
+
+    A vector depends on (seed, word) only, not on the vocabulary or the word's place in it.
+
+    Returns:
+      float32 [V, dim].
+
+    Raises:
+      ValueError: if dim < 1.
+    """
+    _check_dim(dim)
+    matrix = np.empty((len(vocabulary), dim), np.float32)
+    for row, word in zip(matrix, vocabulary.words, strict=True):
+        row[:] = _word_vector(word, dim, seed)
+    matrix[PAD] = 0.0
+    return matrix
+
+
+def _word_vector(word: str, dim: int, seed: int) -> np.ndarray:
+    digest = hashlib.sha256(f"{seed}\0{word}".encode("utf-8", "surrogatepass")).digest()
+    generator = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
+    return generator.uniform(-OOV_RANGE, OOV_RANGE, dim)
+
+
+def load_embeddings(
+    path: str | Path, vocabulary: Vocabulary, *, dim: int, seed: int = 0
+) -> Embeddings:
+    """Reads the vectors of a vocabulary from a GloVe text file.
+
+    A line is a word and `dim` numbers, separated by single spaces. The width of every line is
+    checked; numbers are parsed only for words of the vocabulary. If a word comes twice, the first
+    counts. Words that the file lacks get the vectors of `random_embeddings`, padding gets zeros.
+
+    Args:
+      path: the file, plain or .gz.
+      vocabulary: whose words are wanted.
+      dim: width of the vectors.
+      seed: of the vectors that the file lacks.
+
+    Raises:
+      FileNotFoundError: if there is no such file; the message says where to get one, and how to
+        run without.
+      ValueError: for a line of another width, a value that is not a finite number, broken UTF-8,
+        or a truncated file; the message names the line.
+    """
+    _check_dim(dim)
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"no word vectors at {path}. GloVe 6B is at https://nlp.stanford.edu/data/glove.6B.zip "
+            f"(the file for this width: glove.6B.{dim}d.txt; it may be gzipped). To run without "
+            "pretrained vectors use --data.embeddings none."
+        )
+    wanted = {word: i for i, word in enumerate(vocabulary.words) if i != PAD}
+    matrix = random_embeddings(vocabulary, dim, seed)
+    found = np.zeros(len(vocabulary), bool)
+    for number, line in _numbered(path):
+        spaces = line.count(b" ")
+        if spaces == dim:
+            raw = line[: line.index(b" ")]
+        elif spaces > dim and number > 1 and not _is_number(line.rsplit(b" ", dim)[0]):
+            continue  # some GloVe files have words with spaces in them; no token has
+        else:
+            hint = "; truncated?" if spaces < dim and number > 1 else ""
+            raise ValueError(f"{path}, line {number}: {spaces} values; wanted {dim}{hint}")
+        try:
+            index = wanted.get(raw.decode())
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}, line {number}: the word is not UTF-8: {raw!r}") from error
+        if index is None or found[index]:
+            continue
+        try:
+            vector = np.array(line[len(raw) + 1 :].split(b" "), np.float32)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from error
+        if not np.isfinite(vector).all():
+            raise ValueError(f"{path}, line {number}: a value of {raw.decode()!r} is not finite")
+        matrix[index] = vector
+        found[index] = True
+    return Embeddings(matrix, found)
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yields (number from 1, line without its end); blank lines are left out."""
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                line = line.removeprefix(BOM) if number == 1 else line
+                line = line.rstrip(b"\r\n ")
+                if line:
+                    yield number, line
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path}: truncated or damaged gzip file: {error}") from error
+
+
+def _is_number(last_word_part: bytes) -> bool:
+    """Whether what stands before the last `dim` values ends in one more value."""
+    try:
+        float(last_word_part.rsplit(b" ", 1)[-1])
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,101 @@
+"""Raw files: found, opened (plain or .gz), and every line parsed or set aside with a reason."""
+
+import dataclasses
+import gzip
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from gatedjax.data._source import Quarantined
+
+BOM = b"\xef\xbb\xbf"
+
+
+class LineError(ValueError):
+    """Why a line cannot be used."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A well-formed line: its position in the official part (from 0), class and content."""
+
+    index: int
+    label: int
+    content: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """An official part of a data set: rows by index, lines set aside, and their sum."""
+
+    rows: tuple[Row, ...]
+    quarantine: tuple[Quarantined, ...]
+
+    @property
+    def lines(self) -> int:
+        """Number of lines read."""
+        return len(self.rows) + len(self.quarantine)
+
+
+def find(folders: Sequence[Path], names: Sequence[str]) -> Path | None:
+    """Returns the first of `names`, plain or .gz, in the first folder that has one."""
+    for folder in folders:
+        for name in names:
+            for path in (folder / name, folder / f"{name}.gz"):
+                if path.exists():
+                    return path
+    return None
+
+
+def read_bytes(path: Path) -> bytes:
+    """Reads a file, unpacking .gz, without a byte-order mark.
+
+    Raises:
+      ValueError: if the compressed file is cut short or damaged.
+    """
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path}: truncated or damaged gzip file: {error}") from error
+    return data.removeprefix(BOM)
+
+
+def decode(data: bytes, encoding: str) -> str:
+    """Decodes a text, refusing what no text file should hold.
+
+    Raises:
+      LineError: on broken UTF-8 or a NUL character.
+    """
+    if b"\0" in data:
+        raise LineError("NUL character")
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise LineError(f"not {encoding}: byte 0x{data[error.start]:02x}") from error
+
+
+def read_lines(path: Path, parse: Callable[[str], tuple[int, Any]], encoding: str) -> Rows:
+    r"""Parses a file line by line; "\n" and "\r\n" end a line.
+
+    Args:
+      path: the file, plain or .gz.
+      parse: line -> (label, content); raises LineError for a malformed one.
+      encoding: of the text.
+
+    Returns:
+      All lines: parsed, or set aside with the reason.
+    """
+    rows, quarantine = [], []
+    lines = read_bytes(path).split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+    for index, line in enumerate(lines):
+        try:
+            text = decode(line.removesuffix(b"\r"), encoding)
+            if not text.strip():
+                raise LineError("empty line")
+            rows.append(Row(index, *parse(text)))
+        except LineError as error:
+            quarantine.append(Quarantined(str(path), index + 1, str(error)))
+    return Rows(tuple(rows), tuple(quarantine))

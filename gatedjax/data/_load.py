@@ -1,0 +1,256 @@
+"""`load`: a data set by name, from prepared TFDS files, from raw files, or made here."""
+
+import dataclasses
+import difflib
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gatedjax.data import _ag_news, _files, _imdb, _polarity, _prepared, _sst, _trec
+from gatedjax.data._files import Rows
+from gatedjax.data._source import Example, ReadReport, Source, SourceInfo
+from gatedjax.data._statistics import stratified_split
+from gatedjax.data._tokenize import tokenize
+
+_LOG = logging.getLogger("gatedjax.data")
+
+SPLITS = ("train", "validation", "test", "train_full")
+HELD_OUT = 0.1
+SPLIT_SEED = 20_200_820
+"""Fixed, so that "validation" means the same examples in every run."""
+ID_BASE = {"train": 0, "validation": 100_000_000, "test": 200_000_000}
+
+ALIASES: dict[str, tuple[str, dict[str, str]]] = {
+    "sst1": ("sst", {"granularity": "fine"}),
+    "sst2": ("sst", {"granularity": "binary"}),
+    "imdb": ("imdb_reviews", {}),
+    "ag_news": ("ag_news_subset", {}),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Set:
+    """How to read one data set."""
+
+    official: dict[str, int]
+    where: str
+    files: Callable[[Path, str], tuple[Path | None, str]]
+    """(manual_dir, part) -> (the raw file or None, what was looked for)."""
+    read: Callable[[Path, str], Rows]
+    examples: Callable[[Rows, int, dict[str, str]], Sequence[Example]]
+    """(rows, first id, options) -> examples."""
+    classes: Callable[[dict[str, str]], tuple[str, ...]]
+    options: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """Option -> values, the default first."""
+
+
+class _Lazy(Sequence[Example]):
+    """Texts that are tokenised when first asked for, then kept."""
+
+    def __init__(self, rows: Rows, base: int) -> None:
+        self._rows = rows.rows
+        self._base = base
+        self._made: list[Example | None] = [None] * len(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index):
+        example = self._made[index]
+        if example is None:
+            row = self._rows[index]
+            example = {
+                "tokens": tokenize(row.content),
+                "label": row.label,
+                "example_id": self._base + row.index,
+                "text": row.content,
+            }
+            self._made[index] = example
+        return example
+
+
+def _by_name(module: Any) -> Callable[[Path, str], tuple[Path | None, str]]:
+    def files(manual_dir: Path, part: str) -> tuple[Path | None, str]:
+        name = module.FILES[part]
+        return _files.find(module.folders(manual_dir), [name]), f"{name} (or {name}.gz)"
+
+    return files
+
+
+SETS: dict[str, _Set] = {
+    "sst": _Set(
+        official=_sst.OFFICIAL,
+        where=f"{_sst.URL} (unpack it: trees/train.txt, dev.txt, test.txt)",
+        files=_by_name(_sst),
+        read=lambda path, part: _sst.read(path),
+        examples=lambda rows, base, o: _sst.examples(rows, base=base, **o),
+        classes=lambda o: _sst.BINARY if o["granularity"] == "binary" else _sst.FINE,
+        options={"granularity": ("fine", "binary"), "level": ("sentence", "phrase")},
+    ),
+    "trec": _Set(
+        official=_trec.OFFICIAL,
+        where=f"{_trec.URL} (train_5500.label, TREC_10.label)",
+        files=_by_name(_trec),
+        read=lambda path, part: _trec.read(path),
+        examples=lambda rows, base, o: _trec.examples(rows, base=base),
+        classes=lambda o: _trec.CLASSES,
+    ),
+    "imdb_reviews": _Set(
+        official=_imdb.OFFICIAL,
+        where=_imdb.URL,
+        files=lambda folder, part: (_imdb.find(folder), f"{_imdb.ARCHIVE} or a folder aclImdb"),
+        read=_imdb.read,
+        examples=lambda rows, base, o: _Lazy(rows, base),
+        classes=lambda o: _imdb.CLASSES,
+    ),
+    "ag_news_subset": _Set(
+        official=_ag_news.OFFICIAL,
+        where=_ag_news.URL,
+        files=_by_name(_ag_news),
+        read=lambda path, part: _ag_news.read(path),
+        examples=lambda rows, base, o: _Lazy(rows, base),
+        classes=lambda o: _ag_news.CLASSES,
+    ),
+}
+
+
+def names() -> tuple[str, ...]:
+    """Returns the names that `load` knows."""
+    return tuple(sorted(["polarity", *SETS, *ALIASES]))
+
+
+def _one_of(what: str, given: object, known: Sequence[str]) -> None:
+    """Refuses a name that is not known, with the nearest one that is."""
+    if given in known:
+        return
+    near = difflib.get_close_matches(str(given), known, n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"unknown {what} {given!r}{hint} Known: {', '.join(known)}.")
+
+
+def _check_options(name: str, spec: _Set, options: dict[str, Any]) -> dict[str, str]:
+    for key in options:
+        _one_of(f"option of {name!r}", key, sorted(spec.options))
+    full = {key: options.get(key, values[0]) for key, values in spec.options.items()}
+    for key, value in full.items():
+        _one_of(key, value, spec.options[key])
+    return full
+
+
+def load(
+    name: str,
+    split: str,
+    *,
+    data_dir: str | Path | None = None,
+    manual_dir: str | Path | None = None,
+    strict: bool = False,
+    **options: Any,
+) -> Source:
+    """Loads one split of a data set as a random-access source.
+
+    Sets: `polarity` (made here), `sst` (options granularity="fine"|"binary", level="sentence"|
+    "phrase"; `sst1` and `sst2` are its fine and binary form), `trec`, `imdb_reviews` (`imdb`),
+    `ag_news_subset` (`ag_news`).
+
+    Where the text comes from: the raw files below `manual_dir` if it is given and has them
+    (nothing is written); else the TFDS set in `data_dir`, which is downloaded and prepared there
+    if it is missing. `sst` and `trec` need no TensorFlow for that.
+
+    Splits: "train", "validation", "test". A set without an official validation part (all but
+    `sst` and `polarity`) has a tenth of its official training part held out, the same examples in
+    every run and in proportion to the classes; "train_full" is the whole official part.
+
+    `example_id` is the line in the official file (IMDB: the review in order of file names; sets
+    that TFDS prepares itself: the position there) plus 100,000,000 for an official validation part
+    and 200,000,000 for test. SST phrases count 4,096 ids a line.
+
+    Args:
+      name: of the data set.
+      split: "train", "validation", "test" or "train_full".
+      data_dir: TFDS folder (default: TFDS's own, ~/tensorflow_datasets).
+      manual_dir: folder with the raw files as they are downloaded, plain or .gz, or its parent.
+      strict: refuse malformed lines and files of another size than the official ones, instead of
+        setting lines aside in `source.quarantine` and naming the size in `source.info.substitute`.
+      **options: of the data set.
+
+    Returns:
+      The source. Its `report` accounts for every line.
+
+    Raises:
+      ValueError: for an unknown name, split or option; for a file without a usable line; under
+        `strict`, for the first malformed line.
+      FileNotFoundError: if the data are not there; the message says where to get them.
+    """
+    _one_of("data set", name, names())
+    _one_of("split", split, SPLITS)
+    name, preset = ALIASES.get(name, (name, {}))
+    for key, value in preset.items():
+        if options.setdefault(key, value) != value:
+            raise ValueError(f"{key}={options[key]!r} contradicts the name of the data set")
+    if name == "polarity":
+        for key in options:
+            raise ValueError(f"unknown option {key!r}: polarity has none")
+        return _polarity.source("train" if split == "train_full" else split)
+    spec = SETS[name]
+    chosen = _check_options(name, spec, options)
+
+    derived = "validation" not in spec.official
+    part = "train" if split == "train_full" or (derived and split == "validation") else split
+    rows = _read(name, spec, part, data_dir, manual_dir)
+    substitute = None
+    if rows.lines != spec.official[part]:
+        substitute = f"{rows.lines:,} lines where the official file has {spec.official[part]:,}"
+    if strict and (rows.quarantine or substitute):
+        first = rows.quarantine[0] if rows.quarantine else f"{name}, {part}: {substitute}"
+        raise ValueError(f"{first} ({len(rows.quarantine)} malformed lines; strict=True)")
+    if not rows.rows:
+        first = f", first {rows.quarantine[0]}" if rows.quarantine else ""
+        raise ValueError(f"data set {name!r}, {part}: no usable line{first}")
+    if rows.quarantine:
+        _LOG.warning(
+            "%s, %s: %d malformed lines set aside, first %s",
+            *(name, part, len(rows.quarantine), rows.quarantine[0]),
+        )
+
+    used = rows
+    if derived and split in ("train", "validation"):
+        labels = np.array([row.label for row in rows.rows])
+        kept, held = stratified_split(labels, HELD_OUT, seed=SPLIT_SEED)
+        wanted = kept if split == "train" else held
+        used = Rows(tuple(rows.rows[i] for i in wanted), ())
+    examples = spec.examples(used, ID_BASE[part], chosen)
+    skipped = {}
+    if chosen.get("granularity") == "binary" and chosen.get("level") == "sentence":
+        skipped = {"neutral": sum(row.label == _sst.NEUTRAL for row in rows.rows)}
+    report = ReadReport(
+        lines=rows.lines,
+        used=len(rows.rows) - sum(skipped.values()),
+        quarantine=rows.quarantine,
+        skipped=skipped,
+    )
+    info = SourceInfo(name, split, spec.classes(chosen), substitute)
+    return Source(examples, info, report)
+
+
+def _read(
+    name: str,
+    spec: _Set,
+    part: str,
+    data_dir: str | Path | None,
+    manual_dir: str | Path | None,
+) -> Rows:
+    """Reads an official part: raw files if manual_dir has them, else the TFDS set."""
+    if manual_dir is not None:
+        folder = Path(manual_dir).expanduser()
+        path, wanted = spec.files(folder, part)
+        if path is not None:
+            return spec.read(path, part)
+        if data_dir is None or not _prepared.is_prepared(name, data_dir):
+            raise FileNotFoundError(
+                f"data set {name!r}, {part}: no {wanted} in manual_dir {folder} or in its folder "
+                f"of the set. The files are at {spec.where}."
+            )
+    return _prepared.read(name, part, data_dir=data_dir, where=spec.where)

@@ -1,0 +1,130 @@
+"""Sets in TFDS form: opened where they are prepared, prepared where they are not."""
+
+import contextlib
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gatedjax.data import _ag_news, _sst
+from gatedjax.data._files import LineError, Row, Rows
+from gatedjax.data._source import Quarantined
+
+
+def is_prepared(name: str, data_dir: str | Path | None) -> bool:
+    """Whether the set lies in `data_dir` in a form that needs no TensorFlow to read."""
+    with contextlib.suppress(Exception):
+        return _builder(name, data_dir).is_prepared()
+    return False
+
+
+def _builder(name: str, data_dir: str | Path | None) -> Any:
+    import tensorflow_datasets as tfds
+
+    from gatedjax.data import builders
+
+    place = None if data_dir is None else str(Path(data_dir).expanduser())
+    ours = {"sst": builders.Sst, "trec": builders.Trec}
+    if name in ours:
+        return ours[name](data_dir=place, file_format="array_record")
+    return tfds.builder(name, data_dir=place, file_format="array_record")
+
+
+def read(name: str, part: str, *, data_dir: str | Path | None, where: str) -> Rows:
+    """Reads an official part of a set, downloading and preparing the set if need be.
+
+    TFDS writes beside the final folder and renames at the end, so a killed preparation leaves
+    nothing that looks prepared.
+
+    Args:
+      name: TFDS name.
+      part: "train", "validation" or "test".
+      data_dir: TFDS folder; None is TFDS's own default.
+      where: address of the files, for the message.
+
+    Returns:
+      The rows by index.
+
+    Raises:
+      FileNotFoundError: if the set is neither prepared nor can be.
+    """
+    builder = _builder(name, data_dir)
+    if not builder.is_prepared():
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                builder.download_and_prepare()
+        except Exception as error:
+            # another process may have finished first
+            if not builder.is_prepared():
+                raise FileNotFoundError(_message(name, builder, where, error)) from error
+            builder = _builder(name, data_dir)
+    source = builder.as_data_source(part)
+    records = source.__getitems__(list(range(len(source))))
+    metadata = builder.info.metadata or {}
+    return _READERS[name](records, metadata.get(part) or {})
+
+
+def _message(name: str, builder: Any, where: str, error: Exception) -> str:
+    text = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+    message = (
+        f"data set {name!r} is not prepared in {builder.data_path} and could not be downloaded "
+        f"({text}). Without a network: get the files from {where} on another machine and name "
+        "their folder with manual_dir=... (--data.manual-dir)."
+    )
+    if isinstance(error, ImportError) or "tensorflow" in str(error).lower():
+        message += " Preparing this set through TFDS needs the [prepare] extra (tensorflow-cpu)."
+    return message
+
+
+def _set_aside(metadata: dict[str, Any]) -> tuple[Quarantined, ...]:
+    return tuple(Quarantined(f, n, reason) for f, n, reason in metadata.get("quarantine", ()))
+
+
+def _lines(
+    records: list[dict[str, Any]],
+    metadata: dict[str, Any],
+    row: Callable[[dict[str, Any]], tuple[int, Any]],
+) -> Rows:
+    rows = [Row(int(record["index"]), *row(record)) for record in records]
+    return Rows(tuple(sorted(rows, key=lambda r: r.index)), _set_aside(metadata))
+
+
+def _read_sst(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    return _lines(records, metadata, lambda r: _sst.parse(r["tree"].decode()))
+
+
+def _read_trec(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    def row(record: dict[str, Any]) -> tuple[int, Any]:
+        content = (record["label-fine"].decode(), record["text"].decode())
+        return int(record["label-coarse"]), content
+
+    return _lines(records, metadata, row)
+
+
+def _texts(records: list[dict[str, Any]], text: Callable[[dict[str, Any]], str], name: str) -> Rows:
+    rows, quarantine = [], []
+    for index, record in enumerate(records):
+        try:
+            rows.append(Row(index, int(record["label"]), text(record)))
+        except (UnicodeDecodeError, LineError) as error:
+            quarantine.append(Quarantined(name, index + 1, str(error)))
+    return Rows(tuple(rows), tuple(quarantine))
+
+
+def _read_imdb(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    return _texts(records, lambda r: r["text"].decode(), "imdb_reviews")
+
+
+def _read_ag_news(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    def text(record: dict[str, Any]) -> str:
+        return _ag_news.clean(record["title"].decode(), record["description"].decode())
+
+    return _texts(records, text, "ag_news_subset")
+
+
+_READERS = {
+    "sst": _read_sst,
+    "trec": _read_trec,
+    "imdb_reviews": _read_imdb,
+    "ag_news_subset": _read_ag_news,
+}

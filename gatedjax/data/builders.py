@@ -1,0 +1,131 @@
+"""TFDS builders of the sets that TFDS does not have in this form: `sst` and `trec`.
+
+They need no TensorFlow: files are array_record. `load` uses them; they also stand alone:
+
+    builder = Sst(data_dir=..., file_format="array_record")
+    builder.download_and_prepare()  # or with DownloadConfig(manual_dir=...)
+    builder.as_data_source("train")
+
+Importing this module imports tensorflow_datasets. Lines that cannot be used are listed in the
+metadata of the prepared set, with the counts.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from gatedjax.data import _files, _sst, _trec
+
+
+class _LinesBuilder(tfds.core.GeneratorBasedBuilder):
+    """Common part: official files by split, each line an example or listed as set aside."""
+
+    MANUAL_DOWNLOAD_INSTRUCTIONS: ClassVar[None] = None
+    FILES: ClassVar[dict[str, str]]
+
+    def _features(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _example(self, row: _files.Row) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _download(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Path]:
+        raise NotImplementedError
+
+    def _folders(self, manual_dir: Path) -> list[Path]:
+        raise NotImplementedError
+
+    def _read(self) -> Callable[[Path], _files.Rows]:
+        raise NotImplementedError
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        return tfds.core.DatasetInfo(
+            builder=self,
+            description=type(self).__doc__,
+            features=tfds.features.FeaturesDict(self._features() | {"index": np.int64}),
+            metadata=tfds.core.MetadataDict(),
+            disable_shuffling=True,
+        )
+
+    def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
+        # not dl_manager.manual_dir: it makes the folder
+        manual = getattr(dl_manager, "_manual_dir", None)
+        paths = self._manual(Path(manual)) if manual is not None else None
+        if paths is None:
+            paths = self._download(dl_manager)
+        return {part: self._generate_examples(part, Path(path)) for part, path in paths.items()}
+
+    def _manual(self, manual_dir: Path) -> dict[str, Path] | None:
+        folders = self._folders(manual_dir)
+        found = {part: _files.find(folders, [name]) for part, name in self.FILES.items()}
+        paths = {part: path for part, path in found.items() if path is not None}
+        return paths if len(paths) == len(found) else None
+
+    def _generate_examples(self, part: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+        rows = self._read()(path)
+        if self.info.metadata is not None:
+            self.info.metadata[part] = {
+                "lines": rows.lines,
+                "quarantine": [[Path(q.file).name, q.line, q.reason] for q in rows.quarantine],
+            }
+        for row in rows.rows:
+            yield row.index, self._example(row) | {"index": row.index}
+
+
+class Sst(_LinesBuilder):
+    """Stanford Sentiment Treebank: bracketed trees; classes and phrases are read off the tree."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    FILES = _sst.FILES
+
+    def _features(self) -> dict[str, Any]:
+        return {
+            "text": tfds.features.Text(),
+            "tree": tfds.features.Text(),
+            "label": tfds.features.ClassLabel(names=list(_sst.FINE)),
+        }
+
+    def _example(self, row: _files.Row) -> dict[str, Any]:
+        line, words, _ = row.content
+        return {"text": " ".join(words), "tree": line, "label": row.label}
+
+    def _download(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Path]:
+        folder = Path(dl_manager.download_and_extract(_sst.URL)) / "trees"
+        return {part: folder / name for part, name in self.FILES.items()}
+
+    def _folders(self, manual_dir: Path) -> list[Path]:
+        return _sst.folders(manual_dir)
+
+    def _read(self) -> Callable[[Path], _files.Rows]:
+        return _sst.read
+
+
+class Trec(_LinesBuilder):
+    """TREC questions with coarse and fine labels, in the order of the official files."""
+
+    # TFDS has a `trec` 1.0.0 of its own: shuffled, and prepared with TensorFlow
+    VERSION = tfds.core.Version("2.0.0")
+    FILES = _trec.FILES
+
+    def _features(self) -> dict[str, Any]:
+        return {
+            "text": tfds.features.Text(),
+            "label-coarse": tfds.features.ClassLabel(names=list(_trec.CLASSES)),
+            "label-fine": tfds.features.Text(),
+        }
+
+    def _example(self, row: _files.Row) -> dict[str, Any]:
+        fine, text = row.content
+        return {"text": text, "label-coarse": row.label, "label-fine": fine}
+
+    def _download(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Path]:
+        return dl_manager.download({part: _trec.URL + n for part, n in self.FILES.items()})
+
+    def _folders(self, manual_dir: Path) -> list[Path]:
+        return _trec.folders(manual_dir)
+
+    def _read(self) -> Callable[[Path], _files.Rows]:
+        return _trec.read

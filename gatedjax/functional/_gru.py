@@ -1,0 +1,313 @@
+"""The gated recurrent unit: one step, and the masked scan with its own backward pass."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float
+
+from gatedjax.functional._recurrence import (
+    Form,
+    apply_dropout,
+    check_sequence_mask,
+    check_state,
+    check_weights,
+    form_for,
+    held,
+    matmul,
+    matmul_t,
+    shifted,
+    time_major,
+    weight_gradient,
+    wide_of,
+)
+
+
+class GRUWeights(NamedTuple):
+    """Kernels that multiply from the right; blocks of H columns in the order r, z, c."""
+
+    input: Float[Array, "D 3H"]
+    recurrent: Float[Array, "H 3H"]
+    bias: Float[Array, "3H"]
+    recurrent_bias: Float[Array, "H"] | None = None
+
+
+def gru_step(
+    weights: GRUWeights,
+    hidden: Float[Array, "B H"],
+    x: Float[Array, "B D"],
+    *,
+    reset_after: bool = False,
+    recurrent_dropout_mask: Float[Array, "B H"] | None = None,
+) -> Float[Array, "B H"]:
+    """One step of a gated recurrent unit; the equations `gru` is tested against.
+
+    r = sigmoid(x W_r + (m h) U_r + b_r);  z = sigmoid(x W_z + (m h) U_z + b_z)
+    c = tanh(x W_c + (r m h) U_c + b_c);   h' = (1 - z) h + z c
+
+    With reset_after the reset gate acts on the product instead, as in cuDNN:
+    c = tanh(x W_c + b_c + r ((m h) U_c + recurrent_bias)).
+
+    Args:
+      weights: W, U and b; `recurrent_bias` (None means zeros) only with reset_after.
+      hidden: h.
+      x: inputs; the products are formed in its dtype.
+      reset_after: see above.
+      recurrent_dropout_mask: m, a multiplicative mask; None means all ones.
+
+    Returns:
+      h' in float32, or in float64 for float64 inputs.
+
+    Raises:
+      TypeError: if an argument is not floating point.
+      ValueError: if the shapes do not fit, or recurrent_bias is given without reset_after.
+
+    Reference: Cho et al. 2014.
+    Deviation: z weighs the candidate, where some texts weigh the old state with it.
+    """
+    _, size = _check_weights(weights, x, "B D", reset_after)
+    check_state("hidden", hidden, (jnp.shape(x)[0], size))
+    if recurrent_dropout_mask is not None:
+        check_state("recurrent_dropout_mask", recurrent_dropout_mask, jnp.shape(hidden))
+    x = jnp.asarray(x)
+    wide = wide_of(x.dtype)
+    h = jnp.asarray(hidden, wide)
+    fed = apply_dropout(h, recurrent_dropout_mask)
+    recurrent = jnp.asarray(weights.recurrent, x.dtype)
+    projected = (
+        matmul(x, jnp.asarray(weights.input, x.dtype), wide) + jnp.asarray(weights.bias, wide)[None]
+    )
+    both = projected[:, : 2 * size] + matmul(fed.astype(x.dtype), recurrent[:, : 2 * size], wide)
+    r, z = jnp.split(jax.nn.sigmoid(both), 2, axis=-1)
+    if reset_after:
+        product = matmul(fed.astype(x.dtype), recurrent[:, 2 * size :], wide)
+        if weights.recurrent_bias is not None:
+            product = product + jnp.asarray(weights.recurrent_bias, wide)[None]
+        product = r * product
+    else:
+        product = matmul((r * fed).astype(x.dtype), recurrent[:, 2 * size :], wide)
+    candidate = jnp.tanh(projected[:, 2 * size :] + product)
+    return (1 - z) * h + z * candidate
+
+
+def gru(
+    weights: GRUWeights,
+    xs: Float[Array, "B T D"],
+    mask: Bool[Array, "B T"] | None = None,
+    *,
+    initial: Float[Array, "B H"] | None = None,
+    reverse: bool = False,
+    reset_after: bool = False,
+    recurrent_dropout_mask: Float[Array, "B H"] | None = None,
+) -> tuple[Float[Array, "B H"], Float[Array, "B T H"]]:
+    """Runs `gru_step` over time with a backward pass of its own.
+
+    The carry is held where the mask is False, which may be anywhere, so padding changes nothing
+    and the final carry is the state after the last real step of each row.
+
+    Args:
+      weights: the parameters; any floating dtype, gradients come back in it.
+      xs: inputs; the products are formed in their dtype (bfloat16 saves time on accelerators),
+        carries and gates in float32 (float64 for float64 inputs).
+      mask: True at real steps; None means all.
+      initial: the carry before the first step; None means zeros.
+      reverse: run from the last step to the first; outputs stay in the order of xs.
+      reset_after: apply the reset gate after the recurrent product, see `gru_step`.
+      recurrent_dropout_mask: multiplies the hidden state that enters the recurrent products, the
+        same at every step (variational dropout), with the scale 1 / keep already in it.
+
+    Returns:
+      The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
+      0 where the mask is False. A row without a real step returns its initial carry.
+
+    Raises:
+      TypeError: if mask is not bool, or another array is not floating point.
+      ValueError: if the shapes do not fit, or recurrent_bias is given without reset_after.
+
+    Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode
+    alone (`jax.jvp`, `jax.jacfwd`) is not: scan `gru_step` for it.
+
+    Reference: as `gru_step`; recurrent dropout of Gal and Ghahramani 2016.
+    """
+    _, size = _check_weights(weights, xs, "B T D", reset_after)
+    check_sequence_mask(mask, xs)
+    xs = jnp.asarray(xs)
+    shape, wide = (xs.shape[0], size), wide_of(xs.dtype)
+    if initial is None:
+        initial = jnp.zeros(shape, wide)
+    check_state("initial", initial, shape)
+    dropout = recurrent_dropout_mask
+    if dropout is not None:
+        check_state("recurrent_dropout_mask", dropout, shape)
+        dropout = jnp.asarray(dropout, wide)
+    weights = jax.tree.map(jnp.asarray, weights)
+    mask = None if mask is None else jnp.asarray(mask)
+    initial = jnp.asarray(initial, wide)
+    return _gru(form_for(), reverse, reset_after, weights, xs, mask, initial, dropout)
+
+
+def _check_weights(
+    weights: GRUWeights, xs: Any, xs_axes: str, reset_after: bool
+) -> tuple[int, int]:
+    sizes = check_weights(3, weights, xs, xs_axes)
+    if weights.recurrent_bias is not None and not reset_after:
+        raise ValueError(
+            "recurrent_bias must be None unless reset_after=True, got shape "
+            f"{jnp.shape(weights.recurrent_bias)}"
+        )
+    return sizes
+
+
+# The state is [H, B] inside the loops (see `form_for`), [B, H] outside.
+
+
+def _forward(
+    form: Form,
+    reverse: bool,
+    reset_after: bool,
+    weights: GRUWeights,
+    xs: Array,
+    mask: Array | None,
+    initial: Array,
+    dropout: Array | None,
+) -> tuple[tuple[Array, Array], tuple[Array, Any]]:
+    """Returns (final carry, outputs) and what the backward pass needs besides the arguments."""
+    size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
+    # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
+    half = jnp.repeat(jnp.array([0.5, 0.5, 1.0], wide), size)
+    kernel, recurrent = (
+        (value.astype(wide) * half[None]).astype(dtype).T
+        for value in (weights.input, weights.recurrent)
+    )
+    bias = (weights.bias.astype(wide) * half)[:, None]
+    extra = weights.recurrent_bias
+    extra = jnp.zeros((), wide) if extra is None else extra.astype(wide)[:, None]
+    drop = None if dropout is None else dropout.T
+    inputs = time_major(xs)
+    if form.hoist_input:
+        inputs = matmul(inputs, kernel.T, wide)
+
+    def body(h: Array, step: Any) -> Any:
+        x, keep = step
+        projected = (x.T if form.hoist_input else matmul_t(kernel, x, wide)) + bias
+        fed = apply_dropout(h, drop)
+        if reset_after:
+            products = matmul(recurrent, fed.astype(dtype), wide)
+            both = products[: 2 * size]
+        else:
+            both = matmul(recurrent[: 2 * size], fed.astype(dtype), wide)
+        both = 0.5 * jnp.tanh(projected[: 2 * size] + both) + 0.5
+        r, z = both[:size], both[size:]
+        if reset_after:
+            inner = products[2 * size :] + extra
+            product = r * inner
+        else:
+            inner = (r * fed).astype(dtype)
+            product = matmul(recurrent[2 * size :], inner, wide)
+        candidate = jnp.tanh(projected[2 * size :] + product)
+        new = held(keep, h + z * (candidate - h), h)
+        return new, (new.T, (r, z, candidate, inner if reset_after else inner.T))
+
+    h, (states, saved) = lax.scan(
+        body,
+        initial.T,
+        (inputs, time_major(mask)),
+        reverse=reverse,
+        unroll=form.unroll,
+    )
+    outputs = time_major(states).astype(dtype)
+    if mask is not None:
+        outputs = jnp.where(mask[..., None], outputs, 0)
+    return (h.T, outputs), (states, saved)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _gru(form: Form, reverse: bool, reset_after: bool, *arguments: Any) -> tuple[Array, Array]:
+    return _forward(form, reverse, reset_after, *arguments)[0]
+
+
+def _gru_fwd(form: Form, reverse: bool, reset_after: bool, *arguments: Any) -> Any:
+    result, saved = _forward(form, reverse, reset_after, *arguments)
+    return result, (arguments, saved)
+
+
+def _gru_bwd(form: Form, reverse: bool, reset_after: bool, residuals: Any, cotangents: Any) -> Any:
+    (weights, xs, mask, initial, dropout), (states, (r, z, candidate, inner)) = residuals
+    final, outputs = cotangents
+    size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
+    recurrent = weights.recurrent.astype(dtype)
+    drop = None if dropout is None else dropout.T
+    before = shifted(states, initial, reverse)
+
+    def body(dh: Array, step: Any) -> Any:
+        dy, keep, h, r, z, candidate, inner = step
+        h = h.T
+        new = held(keep, dh + dy.T.astype(wide), 0.0)
+        dz = new * (candidate - h) * z * (1 - z)
+        dc = new * z * (1 - candidate * candidate)
+        if reset_after:
+            dr = dc * inner * r * (1 - r)
+            gates = jnp.concatenate([dr, dz, dc], axis=0).astype(dtype)
+            second = jnp.concatenate([dr, dz, dc * r], axis=0).astype(dtype)
+            through = matmul(recurrent, second, wide)
+        else:
+            reset = matmul(recurrent[:, 2 * size :], dc.astype(dtype), wide)
+            dr = reset * apply_dropout(h, drop) * r * (1 - r)
+            both = jnp.concatenate([dr, dz], axis=0).astype(dtype)
+            gates = jnp.concatenate([both, dc.astype(dtype)], axis=0)
+            through = reset * r + matmul(recurrent[:, : 2 * size], both, wide)
+        through = apply_dropout(through, drop) + new * (1 - z)
+        if keep is not None:
+            through = through + held(keep, jnp.zeros_like(dh), dh)
+        return through, gates.T
+
+    # `inner` is stored for the reset gate's gradient, or for that of U_c, which is formed below.
+    dh, gates = lax.scan(
+        body,
+        final.T,
+        (
+            time_major(outputs),
+            time_major(mask),
+            before,
+            r,
+            z,
+            candidate,
+            inner if reset_after else None,
+        ),
+        reverse=not reverse,
+        unroll=form.unroll,
+    )
+    fed = before if dropout is None else before * dropout[None]
+    both, last = gates[..., : 2 * size], gates[..., 2 * size :]
+    reset = jnp.swapaxes(r, 1, 2)
+    if reset_after:
+        last = (last.astype(wide) * reset).astype(dtype)
+        both = jnp.concatenate([both, last], axis=-1)
+        d_recurrent = weight_gradient(fed.astype(dtype), both, wide)
+    else:
+        blocks = [(fed.astype(dtype), both), (inner, last)]
+        d_recurrent = jnp.concatenate([weight_gradient(*pair, wide) for pair in blocks], axis=-1)
+    d_extra = weights.recurrent_bias
+    if d_extra is not None:
+        d_extra = jnp.sum(last, axis=(0, 1), dtype=wide).astype(d_extra.dtype)
+    d_weights = GRUWeights(
+        weight_gradient(time_major(xs), gates, wide).astype(weights.input.dtype),
+        d_recurrent.astype(weights.recurrent.dtype),
+        jnp.sum(gates, axis=(0, 1), dtype=wide).astype(weights.bias.dtype),
+        d_extra,
+    )
+    d_xs = time_major(matmul(gates, weights.input.astype(dtype).T, wide)).astype(dtype)
+    d_dropout = None
+    if dropout is not None:  # unused, as in training, it is removed by the compiler
+        if reset_after:
+            through = matmul(both, recurrent.T, wide)
+        else:
+            through = matmul(both, recurrent[:, : 2 * size].T, wide)
+            through = through + reset * matmul(last, recurrent[:, 2 * size :].T, wide)
+        d_dropout = jnp.sum(before * through, axis=0)
+    return d_weights, d_xs, None, dh.T, d_dropout
+
+
+_gru.defvjp(_gru_fwd, _gru_bwd)

@@ -1,0 +1,253 @@
+"""The long short-term memory: one step, and the masked scan with its own backward pass."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float
+
+from gatedjax.functional._recurrence import (
+    Form,
+    apply_dropout,
+    check_sequence_mask,
+    check_state,
+    check_weights,
+    form_for,
+    held,
+    matmul,
+    matmul_t,
+    shifted,
+    time_major,
+    weight_gradient,
+    wide_of,
+)
+
+
+class LSTMWeights(NamedTuple):
+    """Kernels that multiply from the right; blocks of H columns in the order i, f, g, o."""
+
+    input: Float[Array, "D 4H"]
+    recurrent: Float[Array, "H 4H"]
+    bias: Float[Array, "4H"]
+
+
+class LSTMState(NamedTuple):
+    """The carry of an LSTM."""
+
+    hidden: Float[Array, "B H"]
+    cell: Float[Array, "B H"]
+
+
+def lstm_step(
+    weights: LSTMWeights,
+    carry: LSTMState,
+    x: Float[Array, "B D"],
+    *,
+    recurrent_dropout_mask: Float[Array, "B H"] | None = None,
+) -> LSTMState:
+    """One step of a long short-term memory; the equations `lstm` is tested against.
+
+    [i, f, g, o] = x W + (m h) U + b
+    c' = sigmoid(f) c + sigmoid(i) tanh(g);  h' = sigmoid(o) tanh(c')
+
+    Args:
+      weights: W, U and b.
+      carry: h and c.
+      x: inputs; the products are formed in its dtype.
+      recurrent_dropout_mask: m, a multiplicative mask; None means all ones.
+
+    Returns:
+      h' and c' in float32, or in float64 for float64 inputs.
+
+    Raises:
+      TypeError: if an argument is not floating point.
+      ValueError: if the shapes do not fit.
+
+    Reference: Hochreiter and Schmidhuber 1997; forget gate of Gers et al. 2000, no peepholes.
+    """
+    _, hidden = check_weights(4, weights, x, "B D")
+    shape = (jnp.shape(x)[0], hidden)
+    check_state("carry.hidden", carry.hidden, shape)
+    check_state("carry.cell", carry.cell, shape)
+    if recurrent_dropout_mask is not None:
+        check_state("recurrent_dropout_mask", recurrent_dropout_mask, shape)
+    x = jnp.asarray(x)
+    wide = wide_of(x.dtype)
+    h, c = (jnp.asarray(value, wide) for value in carry)
+    fed = apply_dropout(h, recurrent_dropout_mask).astype(x.dtype)
+    gates = (
+        matmul(x, jnp.asarray(weights.input, x.dtype), wide)
+        + matmul(fed, jnp.asarray(weights.recurrent, x.dtype), wide)
+        + jnp.asarray(weights.bias, wide)[None]
+    )
+    i, f, g, o = jnp.split(gates, 4, axis=-1)
+    c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+    return LSTMState(jax.nn.sigmoid(o) * jnp.tanh(c), c)
+
+
+def lstm(
+    weights: LSTMWeights,
+    xs: Float[Array, "B T D"],
+    mask: Bool[Array, "B T"] | None = None,
+    *,
+    initial: LSTMState | None = None,
+    reverse: bool = False,
+    recurrent_dropout_mask: Float[Array, "B H"] | None = None,
+) -> tuple[LSTMState, Float[Array, "B T H"]]:
+    """Runs `lstm_step` over time with a backward pass of its own.
+
+    The carry is held where the mask is False, which may be anywhere, so padding changes nothing
+    and the final carry is the state after the last real step of each row.
+
+    Args:
+      weights: the parameters; any floating dtype, gradients come back in it.
+      xs: inputs; the products are formed in their dtype (bfloat16 saves time on accelerators),
+        carries and gates in float32 (float64 for float64 inputs).
+      mask: True at real steps; None means all.
+      initial: the carry before the first step; None means zeros.
+      reverse: run from the last step to the first; outputs stay in the order of xs.
+      recurrent_dropout_mask: multiplies the hidden state that enters the recurrent product, the
+        same at every step (variational dropout), with the scale 1 / keep already in it.
+
+    Returns:
+      The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
+      0 where the mask is False. A row without a real step returns its initial carry.
+
+    Raises:
+      TypeError: if mask is not bool, or another array is not floating point.
+      ValueError: if the shapes do not fit.
+
+    Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode
+    alone (`jax.jvp`, `jax.jacfwd`) is not: scan `lstm_step` for it.
+
+    Reference: as `lstm_step`; recurrent dropout of Gal and Ghahramani 2016.
+    """
+    _, hidden = check_weights(4, weights, xs, "B T D")
+    check_sequence_mask(mask, xs)
+    xs = jnp.asarray(xs)
+    shape, wide = (xs.shape[0], hidden), wide_of(xs.dtype)
+    if initial is None:
+        initial = LSTMState(jnp.zeros(shape, wide), jnp.zeros(shape, wide))
+    check_state("initial.hidden", initial.hidden, shape)
+    check_state("initial.cell", initial.cell, shape)
+    initial = LSTMState(*(jnp.asarray(value, wide) for value in initial))
+    dropout = recurrent_dropout_mask
+    if dropout is not None:
+        check_state("recurrent_dropout_mask", dropout, shape)
+        dropout = jnp.asarray(dropout, wide)
+    weights = LSTMWeights(*map(jnp.asarray, weights))
+    mask = None if mask is None else jnp.asarray(mask)
+    return _lstm(form_for(), reverse, weights, xs, mask, initial, dropout)
+
+
+# The state is [H, B] inside the loops (see `form_for`), [B, H] outside.
+
+
+def _forward(
+    form: Form,
+    reverse: bool,
+    weights: LSTMWeights,
+    xs: Array,
+    mask: Array | None,
+    initial: LSTMState,
+    dropout: Array | None,
+) -> tuple[tuple[LSTMState, Array], tuple[Array, Any]]:
+    """Returns (final carry, outputs) and what the backward pass needs besides the arguments."""
+    size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.hidden.dtype
+    # sigmoid(a) = (1 + tanh(a / 2)) / 2: with halved columns one tanh serves all four gates.
+    half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, 0.5], wide), size)
+    kernel, recurrent = (
+        (value.astype(wide) * half[None]).astype(dtype).T
+        for value in (weights.input, weights.recurrent)
+    )
+    bias = (weights.bias.astype(wide) * half)[:, None]
+    drop = None if dropout is None else dropout.T
+    inputs = time_major(xs)
+    if form.hoist_input:
+        inputs = matmul(inputs, kernel.T, wide)
+
+    def body(carry: tuple[Array, Array], step: Any) -> Any:
+        h, c = carry
+        x, keep = step
+        projected = x.T if form.hoist_input else matmul_t(kernel, x, wide)
+        fed = apply_dropout(h, drop).astype(dtype)
+        t = jnp.tanh(projected + matmul(recurrent, fed, wide) + bias)
+        i, f, o = (0.5 * t[k * size : (k + 1) * size] + 0.5 for k in (0, 1, 3))
+        g = t[2 * size : 3 * size]
+        new_c = f * c + i * g
+        new_h = o * jnp.tanh(new_c)
+        new_h, new_c = held(keep, new_h, h), held(keep, new_c, c)
+        return (new_h, new_c), (new_h.T, (c, i, f, g, o))
+
+    (h, c), (states, saved) = lax.scan(
+        body,
+        (initial.hidden.T, initial.cell.T),
+        (inputs, time_major(mask)),
+        reverse=reverse,
+        unroll=form.unroll,
+    )
+    outputs = time_major(states).astype(dtype)
+    if mask is not None:
+        outputs = jnp.where(mask[..., None], outputs, 0)
+    return (LSTMState(h.T, c.T), outputs), (states, saved)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _lstm(form: Form, reverse: bool, *arguments: Any) -> tuple[LSTMState, Array]:
+    return _forward(form, reverse, *arguments)[0]
+
+
+def _lstm_fwd(form: Form, reverse: bool, *arguments: Any) -> Any:
+    result, saved = _forward(form, reverse, *arguments)
+    return result, (arguments, saved)
+
+
+def _lstm_bwd(form: Form, reverse: bool, residuals: Any, cotangents: Any) -> Any:
+    (weights, xs, mask, initial, dropout), (states, saved) = residuals
+    final, outputs = cotangents
+    dtype, wide = xs.dtype, initial.hidden.dtype
+    recurrent = weights.recurrent.astype(dtype)
+    drop = None if dropout is None else dropout.T
+
+    def body(carry: tuple[Array, Array], step: Any) -> Any:
+        dh, dc = carry
+        dy, keep, (c, i, f, g, o) = step
+        tanh_c = jnp.tanh(f * c + i * g)
+        dh_new = held(keep, dh + dy.T.astype(wide), 0.0)
+        dc_new = held(keep, dc, 0.0) + dh_new * o * (1 - tanh_c * tanh_c)
+        blocks = (
+            dc_new * g * i * (1 - i),
+            dc_new * c * f * (1 - f),
+            dc_new * i * (1 - g * g),
+            dh_new * tanh_c * o * (1 - o),
+        )
+        gates = jnp.concatenate(blocks, axis=0).astype(dtype)
+        through = apply_dropout(matmul(recurrent, gates, wide), drop)
+        if keep is not None:
+            through = through + held(keep, jnp.zeros_like(dh), dh)
+        return (through, held(keep, dc_new * f, dc)), gates.T
+
+    (dh, dc), gates = lax.scan(
+        body,
+        (final.hidden.T, final.cell.T),
+        (time_major(outputs), time_major(mask), saved),
+        reverse=not reverse,
+        unroll=form.unroll,
+    )
+    before = shifted(states, initial.hidden, reverse)
+    fed = before if dropout is None else before * dropout[None]
+    d_weights = LSTMWeights(
+        weight_gradient(time_major(xs), gates, wide).astype(weights.input.dtype),
+        weight_gradient(fed.astype(dtype), gates, wide).astype(weights.recurrent.dtype),
+        jnp.sum(gates, axis=(0, 1), dtype=wide).astype(weights.bias.dtype),
+    )
+    d_xs = time_major(matmul(gates, weights.input.astype(dtype).T, wide)).astype(dtype)
+    d_dropout = None
+    if dropout is not None:  # unused, as in training, it is removed by the compiler
+        d_dropout = jnp.sum(before * matmul(gates, recurrent.T, wide), axis=0)
+    return d_weights, d_xs, None, LSTMState(dh.T, dc.T), d_dropout
+
+
+_lstm.defvjp(_lstm_fwd, _lstm_bwd)

@@ -1,0 +1,257 @@
+"""Pooling and local attention against loops written from GA-Net, sections 2.1 and 4."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax.functional._attention import attention_pool, local_attention_weights
+from tests.tolerances import BF16, F32, F64
+
+# Rows: position at the left end, at the right end, between tokens, left and right of the
+# sentence, a sentence of one token (twice), the empty one.
+T = 7
+LENGTHS = np.array([7, 7, 6, 4, 4, 1, 1, 0])
+POSITIONS = np.array([0.0, 6.0, 2.3, -2.6, 6.2, 0.0, 0.4, 0.0])
+MASK = np.arange(T)[None, :] < LENGTHS[:, None]
+local = jax.jit(local_attention_weights, static_argnames=("half_width", "renormalise"))
+
+
+def local_rows(scores, positions, half_width, lengths, renormalise=False):
+    """alpha_t = softmax over the window of e_t, times exp(-(t - p)^2 / (2 s^2)), s = D / 2."""
+    out = np.zeros(scores.shape, np.result_type(scores, positions))
+    for b, (p, length) in enumerate(zip(positions, lengths, strict=True)):
+        if length == 0:
+            continue
+        distance = [abs(t - p.real) for t in range(length)]
+        nearest = int(np.argmin(distance))
+        window = [t for t in range(length) if distance[t] <= half_width or t == nearest]
+        total = sum(np.exp(scores[b, t]) for t in window)
+        for t in window:
+            gaussian = np.exp(-((t - p) ** 2) / (2 * (half_width / 2) ** 2))
+            out[b, t] = np.exp(scores[b, t]) / total * gaussian
+        if renormalise:
+            out[b] = out[b] / out[b].sum()
+    return out
+
+
+def complex_step(function, point, cotangent):
+    """The gradient of sum(cotangent * function(point)), exact to rounding for an analytic one."""
+    gradient = np.zeros(point.shape)
+    for index in np.ndindex(point.shape):
+        moved = point.astype(complex)
+        moved[index] += 1e-30j
+        gradient[index] = np.sum(cotangent * function(moved)).imag / 1e-30
+    return gradient
+
+
+@pytest.mark.parametrize("renormalise", [False, True])
+@pytest.mark.parametrize("half_width", [1, 2.0, 20])
+def test_local_value_and_gradients_equal_the_loop(half_width, renormalise, np_rng, x64):
+    scores, cotangent = np_rng.normal(size=(2, *MASK.shape))
+
+    def objective(e, p):
+        weights = local_attention_weights(e, p, half_width, LENGTHS, renormalise=renormalise)
+        return jnp.sum(weights * cotangent), weights
+
+    run = jax.jit(jax.grad(objective, argnums=(0, 1), has_aux=True))
+    (d_scores, d_positions), weights = run(scores, POSITIONS)
+
+    def oracle(e, p):
+        return local_rows(e, p, half_width, LENGTHS, renormalise)
+
+    np.testing.assert_allclose(weights, oracle(scores, POSITIONS), **F64)
+    want = complex_step(lambda e: oracle(e, POSITIONS), scores, cotangent)
+    np.testing.assert_allclose(d_scores, want, **F64)
+    want = complex_step(lambda p: oracle(scores, p), POSITIONS, cotangent)
+    np.testing.assert_allclose(d_positions, want, **F64)
+
+
+def test_window_is_counted_from_the_real_valued_position(np_rng):
+    scores = np_rng.normal(size=(4, T)).astype(np.float32)
+    positions = np.array([3.0, 3.25, 2.75, 0.0], np.float32)
+    got = local(scores, positions, half_width=1.25, lengths=np.full(4, T))
+    want = [[2, 3, 4], [2, 3, 4], [2, 3, 4], [0, 1]]
+    assert [list(np.flatnonzero(row)) for row in np.asarray(got)] == want
+
+
+@pytest.mark.parametrize("renormalise", [False, True])
+def test_nearest_token_is_in_a_window_too_narrow_for_any(renormalise):
+    positions = np.array([2.4, 2.6, 9.0, -3.0, 0.3], np.float32)
+    lengths = np.array([7, 7, 3, 3, 1])
+    scores = jnp.zeros((5, T))
+    got = np.asarray(local(scores, positions, 0.8, lengths, renormalise=renormalise))
+    nearest = np.array([2, 3, 2, 0, 0])
+    narrow = np.asarray(local(scores, positions, 0.25, lengths, renormalise=renormalise))
+    for weights, half_width in ((got, 0.8), (narrow, 0.25)):
+        want = np.zeros((5, T))
+        for b, t in enumerate(nearest):
+            reach = np.abs(np.arange(lengths[b]) - positions[b]) <= half_width
+            window = sorted({t, *np.flatnonzero(reach)})
+            gaussian = np.exp(-2 * (np.array(window) - positions[b]) ** 2 / half_width**2)
+            want[b, window] = gaussian / (gaussian.sum() if renormalise else len(window))
+            if renormalise and len(window) == 1:
+                want[b, window] = 1.0  # even where the Gaussian itself is below 1e-38
+        np.testing.assert_allclose(weights, want, **F32)
+
+
+def test_renormalised_rows_sum_to_one_and_the_others_to_at_most_one(np_rng):
+    scores = (np_rng.normal(size=MASK.shape) * 5).astype(np.float32)
+    positions = POSITIONS.astype(np.float32)
+    for half_width in (0.01, 0.5, 2.0, 100.0):
+        ones = np.sum(local(scores, positions, half_width, LENGTHS, renormalise=True), axis=-1)
+        np.testing.assert_allclose(ones, (LENGTHS > 0).astype(float), **F32)
+        less = np.sum(local(scores, positions, half_width, LENGTHS), axis=-1)
+        assert np.all(less <= 1 + 1e-6)
+        assert less[-1] == 0.0
+
+
+def test_wide_window_is_the_plain_softmax_over_the_sentence(np_rng):
+    scores = np_rng.normal(size=(1, T)).astype(np.float32)
+    got = local(scores, np.array([1.7], np.float32), 1e6, np.array([5]))
+    np.testing.assert_allclose(got[0, :5], jax.nn.softmax(scores[0, :5]), **F32)
+    np.testing.assert_array_equal(got[0, 5:], 0.0)
+
+
+@pytest.mark.parametrize("renormalise", [False, True])
+def test_local_padding_changes_nothing_even_as_nan(renormalise, np_rng):
+    scores = np_rng.normal(size=MASK.shape).astype(np.float32)
+    positions = POSITIONS.astype(np.float32)
+    cotangent = jnp.asarray(np_rng.normal(size=(8, 2 * T)), jnp.float32)
+    padded = np.full((8, 2 * T), np.nan, np.float32)
+    padded[:, :T] = np.where(MASK, scores, np.nan)
+
+    @jax.jit
+    def run(e, p):
+        def objective(e, p):
+            weights = local_attention_weights(e, p, 2.0, LENGTHS, renormalise=renormalise)
+            return jnp.sum(weights * cotangent[:, : e.shape[-1]]), weights
+
+        return jax.grad(objective, argnums=(0, 1), has_aux=True)(e, p)
+
+    (d_short, dp_short), short = run(scores, positions)
+    (d_long, dp_long), long = run(padded, positions)
+    np.testing.assert_allclose(long[:, :T], short, **F32)
+    np.testing.assert_allclose(d_long[:, :T], d_short, **F32)
+    np.testing.assert_allclose(dp_long, dp_short, **F32)
+    np.testing.assert_array_equal(long[:, T:], 0.0)
+    np.testing.assert_array_equal(d_long[:, T:], 0.0)
+
+
+@pytest.mark.parametrize("renormalise", [False, True])
+def test_local_extreme_scores_have_finite_weights_and_gradients(renormalise, np_rng):
+    scores = np_rng.choice([-1e4, 0.0, 1e4], size=MASK.shape).astype(np.float32)
+
+    def objective(e, p):
+        weights = local_attention_weights(e, p, 2.0, LENGTHS, renormalise=renormalise)
+        return jnp.sum(weights * jnp.arange(7.0)[None, :]), weights
+
+    grads, weights = jax.jit(jax.grad(objective, argnums=(0, 1), has_aux=True))(
+        scores, POSITIONS.astype(np.float32)
+    )
+    assert np.all((weights >= 0) & (weights <= 1))
+    assert all(np.all(np.isfinite(g)) for g in grads)
+
+
+def test_local_bfloat16_is_computed_in_float32(np_rng):
+    scores = jnp.asarray(np_rng.normal(size=(1, 400)), jnp.bfloat16)
+    # bfloat16 cannot tell token 300 from 301: the positions must not be rounded to it.
+    got = local(scores, np.array([301.0], np.float32), 3.0, np.array([400]))
+    assert got.dtype == jnp.bfloat16
+    want = local_rows(np.asarray(scores, np.float64), np.array([301.0]), 3.0, [400])
+    np.testing.assert_allclose(got.astype(jnp.float32), want, **BF16)
+
+
+def test_local_long_row_sums_to_one(np_rng):
+    scores = np_rng.normal(size=(1, 5000)).astype(np.float32)
+    got = local(scores, np.array([2500.5], np.float32), 4000.0, np.array([5000]), renormalise=True)
+    np.testing.assert_allclose(np.sum(np.asarray(got, np.float64)), 1.0, atol=1e-5)
+
+
+def test_local_takes_leading_axes_vmap_and_a_traced_width(np_rng):
+    scores = np_rng.normal(size=MASK.shape).astype(np.float32)
+    positions = POSITIONS.astype(np.float32)
+    want = local_rows(scores.astype(float), POSITIONS, 2.0, LENGTHS)
+    folded = jax.jit(local_attention_weights)(
+        scores.reshape(2, 4, T), positions.reshape(2, 4), 2.0, LENGTHS.reshape(2, 4)
+    )
+    np.testing.assert_allclose(folded.reshape(-1, T), want, **F32)
+    mapped = jax.jit(jax.vmap(local_attention_weights, in_axes=(0, 0, None, 0)))(
+        scores, positions, 2.0, LENGTHS
+    )
+    np.testing.assert_allclose(mapped, want, **F32)
+
+
+# ---- pooling
+
+
+def test_pool_value_and_gradients_equal_the_loop(np_rng, x64):
+    states = np_rng.normal(size=(3, 5, 4))
+    weights = np_rng.uniform(size=(3, 5))
+    cotangent = np_rng.normal(size=(3, 4))
+    value = np.array([[sum(weights[b, t] * states[b, t, d] for t in range(5)) for d in range(4)]
+                      for b in range(3)])  # fmt: skip
+    np.testing.assert_allclose(jax.jit(attention_pool)(states, weights), value, **F64)
+    grads = jax.jit(
+        jax.grad(lambda h, a: jnp.sum(attention_pool(h, a) * cotangent), argnums=(0, 1))
+    )(states, weights)
+    np.testing.assert_allclose(grads[0], np.einsum("bt,bd->btd", weights, cotangent), **F64)
+    np.testing.assert_allclose(grads[1], np.einsum("btd,bd->bt", states, cotangent), **F64)
+
+
+def test_pool_of_zero_weights_or_no_tokens_is_zero():
+    np.testing.assert_array_equal(attention_pool(jnp.ones((2, 3, 4)), jnp.zeros((2, 3))), 0.0)
+    got = attention_pool(jnp.ones((2, 0, 4)), jnp.ones((2, 0)))
+    np.testing.assert_array_equal(got, np.zeros((2, 4)))
+
+
+def test_pool_ignores_the_states_at_padding(np_rng):
+    states = np_rng.normal(size=(1, 3, 4)).astype(np.float32)
+    weights = np.array([[0.25, 0.75, 0.0]], np.float32)
+    long = attention_pool(np.pad(states, ((0, 0), (0, 2), (0, 0)), constant_values=9.0),
+                          np.pad(weights, ((0, 0), (0, 2))))  # fmt: skip
+    np.testing.assert_allclose(long, attention_pool(states[:, :2], weights[:, :2]), **F32)
+
+
+def test_pool_takes_any_leading_axes_and_vmap(np_rng):
+    states = np_rng.normal(size=(2, 3, 5, 4)).astype(np.float32)
+    weights = np_rng.uniform(size=(2, 3, 5)).astype(np.float32)
+    want = (states.astype(float) * weights[..., None]).sum(axis=-2)
+    np.testing.assert_allclose(attention_pool(states, weights), want, **F32)
+    np.testing.assert_allclose(jax.vmap(attention_pool)(states, weights), want, **F32)
+    np.testing.assert_allclose(attention_pool(states[0, 0], weights[0, 0]), want[0, 0], **F32)
+
+
+@pytest.mark.parametrize("weight_dtype", [jnp.bfloat16, jnp.float32])
+def test_pool_of_bfloat16_states_is_summed_in_float32(weight_dtype):
+    size = 4096
+    states = jnp.full((1, size, 2), 1.5, jnp.bfloat16)
+    got = attention_pool(states, jnp.full((1, size), 1 / size, weight_dtype))
+    assert got.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(got.astype(jnp.float32), 1.5)
+
+
+# ---- bad input
+
+X, I, P, N = jnp.ones((2, 3)), jnp.ones((2, 3), jnp.int32), jnp.ones(2), jnp.array([3, 1])
+BAD = [
+    (lambda: local_attention_weights(I, P, 2.0, N), TypeError, "scores.*int32"),
+    (lambda: local_attention_weights(X, N, 2.0, N), TypeError, "position.*int32"),
+    (lambda: local_attention_weights(X, P, 2.0, P), TypeError, "lengths.*float32"),
+    (lambda: local_attention_weights(X, P, 0.0, N), ValueError, "half_width.*0.0"),
+    (lambda: local_attention_weights(X, P, np.nan, N), ValueError, "half_width.*nan"),
+    (lambda: local_attention_weights(X, P, 2.0, N[:1]), ValueError, r"lengths \(1,\)"),
+    (lambda: local_attention_weights(X, P[:1], 2.0, N[:1]), ValueError, r"position.*\(1,\)"),
+    (lambda: attention_pool(X[..., None], I), TypeError, "weights.*int32"),
+    (lambda: attention_pool(I[..., None], X), TypeError, "states.*int32"),
+    (lambda: attention_pool(X[..., None], X[:, :2]), ValueError, r"weights.*\(2, 3\).*\(2, 2\)"),
+    (lambda: attention_pool(X[..., None], X[0]), ValueError, r"weights.*\(3,\)"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), BAD)
+def test_bad_input_is_refused_by_the_name_of_the_argument(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+    with pytest.raises(error, match=message):
+        jax.jit(call)()

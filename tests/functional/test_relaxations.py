@@ -1,0 +1,444 @@
+"""Gates: relaxations, draws, penalty and score function, against GA-Net sections 2.3 and 2.5."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax.functional._relaxations import (
+    ensure_open,
+    gate_penalty,
+    gumbel_noise,
+    gumbel_sigmoid,
+    gumbel_softmax,
+    log_gumbel_sigmoid,
+    logistic_noise,
+    sample_gates,
+    score_function_loss,
+    threshold_gates,
+)
+from gatedjax.functional._softmax import relaxed_gated_softmax
+from tests.tolerances import BF16, F32, F64
+
+# The largest float32 below 1: what a uniform draw can come to at most.
+ALMOST_ONE = np.nextafter(np.float32(1), np.float32(0))
+EXTREME = np.array([-1e4, -100.0, -1.0, 0.0, 1.0, 100.0, 1e4], np.float32)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def complex_step(function, point, cotangent):
+    """The gradient of sum(cotangent * function(point)), exact to rounding for an analytic one."""
+    gradient = np.zeros(point.shape)
+    for index in np.ndindex(point.shape):
+        moved = point.astype(complex)
+        moved[index] += 1e-30j
+        gradient[index] = np.sum(cotangent * function(moved)).imag / 1e-30
+    return gradient
+
+
+def gradient(function, point, cotangent=1.0):
+    return jax.jit(jax.grad(lambda x: jnp.sum(function(x) * cotangent)))(point)
+
+
+# ---- noise
+
+
+@pytest.mark.parametrize("draw", [np.float32(0), ALMOST_ONE, np.float32(1e-38), np.float32(0.5)])
+def test_noise_is_finite_for_every_uniform_draw(draw, rng, monkeypatch):
+    def constant(key, shape=(), dtype=jnp.float32, minval=0.0, maxval=1.0):
+        return jnp.full(shape, draw, dtype)
+
+    monkeypatch.setattr(jax.random, "uniform", constant)
+    u = np.clip(np.float64(draw), 1e-7, 1 - 1e-7)
+    # 1 - 1e-7 is not a float32: the two neighbours differ by half in 1 - u, by log 2 in the noise.
+    slack = {"atol": 0.7} if draw == ALMOST_ONE else F32
+    np.testing.assert_allclose(logistic_noise(rng, (2,)), np.log(u) - np.log(1 - u), **slack)
+    np.testing.assert_allclose(gumbel_noise(rng, (2,)), -np.log(-np.log(u)), **slack)
+
+
+@pytest.mark.parametrize("noise", [logistic_noise, gumbel_noise])
+def test_noise_is_float32_of_the_shape_and_depends_on_the_key_alone(noise, rng):
+    got = noise(rng, (2, 3))
+    assert got.shape == (2, 3)
+    assert got.dtype == jnp.float32
+    np.testing.assert_array_equal(got, jax.jit(noise, static_argnums=1)(rng, (2, 3)))
+    assert not np.any(got == noise(jax.random.key(1), (2, 3)))
+    assert noise(rng, (0,)).shape == (0,)
+    with jax.enable_x64(True):
+        assert noise(rng, (2,)).dtype == jnp.float32
+
+
+@pytest.mark.parametrize(
+    ("noise", "mean", "cdf"),
+    [
+        (logistic_noise, 0.0, sigmoid),
+        (gumbel_noise, 0.5772156649, lambda x: np.exp(-np.exp(-x))),
+    ],
+)
+def test_noise_has_the_moments_and_the_distribution(noise, mean, cdf):
+    n = 200_000
+    x = np.sort(np.asarray(noise(jax.random.key(3), (n,)), np.float64))
+    variance = np.pi**2 / 3 if noise is logistic_noise else np.pi**2 / 6
+    # Five standard errors; the kurtosis is 4.2 and 5.4.
+    assert abs(x.mean() - mean) < 5 * np.sqrt(variance / n)
+    assert abs(x.var() / variance - 1) < 5 * np.sqrt(4.4 / n)
+    distance = np.max(np.abs(cdf(x) - (np.arange(n) + 0.5) / n))
+    assert distance < 1.95 / np.sqrt(n), "Kolmogorov-Smirnov distance, p = 0.001"
+
+
+# ---- the relaxed gate
+
+
+def test_relaxed_gate_is_the_open_component_of_the_two_class_gumbel_softmax(np_rng, x64):
+    logits = np_rng.normal(size=(3, 4)) * 2
+    uniform = np_rng.uniform(0.01, 0.99, size=(3, 4, 2))
+    tau = 0.7
+    eps = -np.log(-np.log(uniform))
+    want = np.zeros((3, 4))
+    for i, j in np.ndindex(3, 4):
+        log_p = np.log([1 - sigmoid(logits[i, j]), sigmoid(logits[i, j])])
+        parts = np.exp((log_p + eps[i, j]) / tau)
+        want[i, j] = parts[1] / parts.sum()
+    noise = eps[..., 1] - eps[..., 0]
+    got = jax.jit(lambda a: gumbel_sigmoid(a, noise, temperature=tau))(logits)
+    np.testing.assert_allclose(got, want, **F64)
+    got = jax.jit(lambda a: log_gumbel_sigmoid(a, noise, temperature=tau))(logits)
+    np.testing.assert_allclose(got, np.log(want), **F64)
+
+
+@pytest.mark.parametrize("tau", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("relax", [gumbel_sigmoid, log_gumbel_sigmoid])
+def test_gradient_of_the_relaxed_gate_is_that_of_the_formula(relax, tau, np_rng, x64):
+    logits, noise, cotangent = np_rng.normal(size=(3, 5)) * 2
+
+    def oracle(a):
+        gate = sigmoid((a + noise) / tau)
+        return gate if relax is gumbel_sigmoid else np.log(gate)
+
+    got = gradient(lambda a: relax(a, noise, temperature=tau), logits, cotangent)
+    np.testing.assert_allclose(got, complex_step(oracle, logits, cotangent), **F64)
+    # The noise has the same gradient, and the temperature may be a traced scalar.
+    got = gradient(lambda x: relax(logits, x, temperature=tau), noise, cotangent)
+    np.testing.assert_allclose(got, complex_step(oracle, logits, cotangent), **F64)
+    traced = jax.jit(lambda t: relax(logits, noise, temperature=t))(tau)
+    np.testing.assert_allclose(traced, oracle(logits), **F64)
+
+
+def test_gate_approaches_its_bernoulli_draw_as_temperature_falls(rng):
+    logits = jnp.asarray(np.random.default_rng(1).normal(size=500) * 2, jnp.float32)
+    noise = logistic_noise(rng, (500,))
+    hard = sample_gates(logits, rng)
+    np.testing.assert_array_equal(hard, np.asarray(logits) + np.asarray(noise) > 0)
+    assert 0 < np.mean(hard) < 1
+    # |sigmoid(x / tau) - [x > 0]| <= exp(-|x| / tau)
+    distance = np.abs(np.asarray(logits, np.float64) + np.asarray(noise, np.float64))
+    for tau in (1.0, 1e-1, 1e-3, 1e-6):
+        soft = gumbel_sigmoid(logits, noise, temperature=tau)
+        assert np.all(np.abs(soft - hard) <= np.exp(-distance / tau) + 1e-6)
+
+
+@pytest.mark.parametrize("tau", [1e-3, 1.0])
+def test_extreme_logits_have_finite_gates_and_gradients(tau):
+    logits, noise = (jnp.asarray(x) for x in np.meshgrid(EXTREME, [-16.2, 0.0, 16.2]))
+    logits, noise = logits.astype(jnp.float32), noise.astype(jnp.float32)
+    for straight_through in (False, True):
+
+        def gate(a, straight_through=straight_through):
+            return gumbel_sigmoid(a, noise, temperature=tau, straight_through=straight_through)
+
+        got = gate(logits)
+        assert np.all((got >= 0) & (got <= 1))
+        assert np.all(np.isfinite(gradient(gate, logits)))
+
+    def log_gate(a):
+        return log_gumbel_sigmoid(a, noise, temperature=tau)
+
+    x = (np.asarray(logits, np.float64) + np.asarray(noise)) / tau
+    np.testing.assert_allclose(log_gate(logits), -np.logaddexp(0, -x), **F32)
+    want = 1 / (tau * (1 + np.exp(np.minimum(x, 700))))
+    np.testing.assert_allclose(gradient(log_gate, logits), want, rtol=1e-5, atol=1e-6 / tau)
+
+
+def test_minus_infinity_closes_a_gate_with_finite_gradients():
+    logits, noise = jnp.array([-jnp.inf, 1.0]), jnp.zeros(2)
+    np.testing.assert_array_equal(gumbel_sigmoid(logits, noise)[0], 0.0)
+    np.testing.assert_array_equal(log_gumbel_sigmoid(logits, noise)[0], -np.inf)
+    for relax in (gumbel_sigmoid, log_gumbel_sigmoid):
+        assert np.all(np.isfinite(gradient(lambda a, f=relax: f(a, noise), logits)))
+    np.testing.assert_array_equal(sample_gates(logits.at[1].set(1e4), jax.random.key(0)), [0, 1])
+    np.testing.assert_array_equal(threshold_gates(logits), [0, 1])
+
+
+@pytest.mark.parametrize("tau", [1e-3, 0.5, 2.0])
+def test_attention_under_extreme_gates_and_scores_sums_to_one_with_finite_gradients(tau):
+    logits, scores = (jnp.asarray(x, jnp.float32) for x in np.meshgrid(EXTREME, EXTREME))
+    noise = logistic_noise(jax.random.key(0), logits.shape)
+
+    def attention(a, e):
+        return relaxed_gated_softmax(e, log_gumbel_sigmoid(a, noise, temperature=tau))
+
+    np.testing.assert_allclose(jnp.sum(jax.jit(attention)(logits, scores), axis=-1), 1.0, **F32)
+    weights = jnp.arange(49.0).reshape(7, 7)
+    grads = jax.jit(jax.grad(lambda *x: jnp.sum(attention(*x) * weights), argnums=(0, 1)))
+    assert all(np.all(np.isfinite(g)) for g in grads(logits, scores))
+
+
+def test_straight_through_has_the_hard_value_and_the_soft_gradient(np_rng):
+    logits, noise, cotangent = np_rng.normal(size=(3, 200)).astype(np.float32) * 3
+
+    def gate(a, straight_through):
+        return gumbel_sigmoid(a, noise, temperature=0.3, straight_through=straight_through)
+
+    hard = jax.jit(gate, static_argnums=1)(logits, True)
+    np.testing.assert_array_equal(hard, logits + noise > 0)
+    np.testing.assert_array_equal(
+        gradient(lambda a: gate(a, True), logits, cotangent),
+        gradient(lambda a: gate(a, False), logits, cotangent),
+    )
+    np.testing.assert_array_equal(jax.vmap(lambda a, n: gumbel_sigmoid(
+        a, n, straight_through=True))(logits, noise), hard)  # fmt: skip
+    low = gumbel_sigmoid(logits.astype(jnp.bfloat16), noise, straight_through=True)
+    assert low.dtype == jnp.bfloat16
+    assert set(np.unique(low.astype(jnp.float32))) == {0.0, 1.0}
+
+
+def test_bfloat16_logits_are_perturbed_in_float32(np_rng):
+    logits = jnp.asarray(np_rng.normal(size=500), jnp.bfloat16)
+    noise = logistic_noise(jax.random.key(2), (500,))
+    exact = sigmoid(np.asarray(logits, np.float64) + np.asarray(noise))
+    got = gumbel_sigmoid(logits, noise)
+    assert got.dtype == jnp.bfloat16
+    np.testing.assert_allclose(got.astype(jnp.float32), exact, **BF16)
+    log_gate = log_gumbel_sigmoid(logits, noise)
+    assert log_gate.dtype == jnp.float32
+    np.testing.assert_allclose(log_gate, np.log(exact), **F32)
+    # A noise just above the logit opens the gate although both are one number in bfloat16.
+    near = gumbel_sigmoid(
+        jnp.array([-3.0, -3.0], jnp.bfloat16), jnp.array([3.001, 2.999]), straight_through=True
+    )
+    np.testing.assert_array_equal(near.astype(jnp.float32), [1.0, 0.0])
+
+
+# ---- the relaxed category
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_gumbel_softmax_equals_the_formula_in_value_and_gradient(axis, np_rng, x64):
+    logits, noise, cotangent = np_rng.normal(size=(3, 4, 3))
+
+    def oracle(a):
+        parts = np.exp((a + noise) / 0.6)
+        return parts / parts.sum(axis=axis, keepdims=True)
+
+    def relax(a):
+        return gumbel_softmax(a, noise, temperature=0.6, axis=axis)
+
+    np.testing.assert_allclose(jax.jit(relax)(logits), oracle(logits), **F64)
+    want = complex_step(oracle, logits, cotangent)
+    np.testing.assert_allclose(gradient(relax, logits, cotangent), want, **F64)
+
+
+def test_gumbel_softmax_straight_through_is_one_hot_with_the_soft_gradient(np_rng):
+    logits, noise, cotangent = np_rng.normal(size=(3, 50, 4)).astype(np.float32)
+
+    def draw(a, straight_through):
+        return gumbel_softmax(a, noise, temperature=0.5, straight_through=straight_through)
+
+    want = np.eye(4)[np.argmax(logits + noise, axis=-1)]
+    np.testing.assert_array_equal(draw(logits, True), want)
+    np.testing.assert_array_equal(
+        gradient(lambda a: draw(a, True), logits, cotangent),
+        gradient(lambda a: draw(a, False), logits, cotangent),
+    )
+    tie = gumbel_softmax(jnp.zeros((3, 1)), jnp.zeros((3, 1)), axis=0, straight_through=True)
+    np.testing.assert_array_equal(tie[:, 0], [1, 0, 0])
+
+
+def test_gumbel_softmax_draws_each_category_with_its_probability():
+    logits = jnp.array([0.0, 1.0, -1.0, 2.0])
+    n = 40_000
+    noise = gumbel_noise(jax.random.key(5), (n, 4))
+    draws = gumbel_softmax(jnp.broadcast_to(logits, (n, 4)), noise, straight_through=True)
+    p = np.asarray(jax.nn.softmax(logits), np.float64)
+    assert np.all(np.abs(np.mean(draws, axis=0) - p) < 5 * np.sqrt(p * (1 - p) / n))
+
+
+# ---- hard gates
+
+
+@pytest.mark.parametrize("logit", [-4.0, -1.0, 0.0, 0.5, 3.0])
+def test_gates_open_with_probability_sigmoid_of_the_logit(logit):
+    n, p = 40_000, sigmoid(logit)
+    logits = jnp.full(n, logit)
+    bound = 5 * np.sqrt(p * (1 - p) / n)
+    assert abs(np.mean(sample_gates(logits, jax.random.key(7))) - p) < bound
+    noise = logistic_noise(jax.random.key(8), (n,))
+    assert abs(np.mean(gumbel_sigmoid(logits, noise, straight_through=True)) - p) < bound
+    assert abs(np.mean(gumbel_sigmoid(logits, noise, temperature=1e-4)) - p) < bound
+
+
+def test_sampled_gates_repeat_with_the_key_and_keep_the_dtype(rng):
+    logits = jnp.zeros((3, 40), jnp.bfloat16)
+    got = sample_gates(logits, rng)
+    assert got.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(got, jax.jit(sample_gates)(logits, rng))
+    assert np.any(got != sample_gates(logits, jax.random.key(1)))
+    assert set(np.unique(got.astype(jnp.float32))) == {0.0, 1.0}
+
+
+def test_ties_close_in_every_hard_gate():
+    np.testing.assert_array_equal(
+        threshold_gates(jnp.array([-1.0, -0.0, 0.0, 1e-30, 1.0])), [0, 0, 0, 1, 1]
+    )
+    tie = gumbel_sigmoid(jnp.array([1.5]), jnp.array([-1.5]), straight_through=True)
+    np.testing.assert_array_equal(tie, [0.0])
+    assert threshold_gates(jnp.ones(2, jnp.bfloat16)).dtype == jnp.bfloat16
+
+
+def test_an_open_row_is_left_alone_and_a_closed_one_gets_its_likeliest_valid_gate():
+    mask = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]], bool)
+    gates = jnp.array([[0, 1, 0, 1.0], [0, 0, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]])
+    logits = jnp.array(
+        [[9, 1, 2, 3.0], [-5, -2, -2, 9], [-7, 3, 3, 3], [1, 2, 3, 4], [-np.inf, -np.inf, 0, 0]]
+    )
+    want = [[0, 1, 0, 1], [0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0]]
+    got, closed = jax.jit(ensure_open)(gates, logits, mask)
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(closed, [False, True, True, False, True])
+    assert closed.dtype == jnp.bool_
+
+    dirty, again = ensure_open(
+        jnp.where(mask, gates, jnp.nan), jnp.where(mask, logits, jnp.nan), mask
+    )
+    np.testing.assert_array_equal(dirty, want)
+    np.testing.assert_array_equal(again, closed)
+    by_row, _ = jax.vmap(ensure_open)(gates, logits, mask)
+    np.testing.assert_array_equal(by_row, want)
+
+
+def test_ensure_open_keeps_the_dtype_and_prefers_any_valid_logit_to_padding():
+    lowest = jnp.finfo(jnp.bfloat16).min
+    logits = jnp.array([[0.0, lowest, 5.0]], jnp.bfloat16)
+    mask = jnp.array([[False, True, False]])
+    got, closed = ensure_open(jnp.zeros((1, 3), jnp.bfloat16), logits, mask)
+    assert got.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(got.astype(jnp.float32), [[0, 1, 0]])
+    assert bool(closed[0])
+
+
+# ---- losses
+
+
+def test_penalty_is_the_mean_gate_over_true_length_with_its_gradient(np_rng, x64):
+    lengths = [0, 1, 3, 5]
+    gates, cotangent = np_rng.uniform(size=(4, 5)), np_rng.normal(size=4)
+    mask = np.arange(5)[None, :] < np.array(lengths)[:, None]
+    value = [sum(gates[b, :n]) / n if n else 0.0 for b, n in enumerate(lengths)]
+    want = [[cotangent[b] / n if t < n else 0.0 for t in range(5)] for b, n in enumerate(lengths)]
+
+    np.testing.assert_allclose(jax.jit(gate_penalty)(gates, mask), value, **F64)
+    got = gradient(lambda g: gate_penalty(g, mask), gates, cotangent)
+    np.testing.assert_allclose(got, want, **F64)
+    np.testing.assert_array_equal(np.asarray(got)[~mask], 0.0)
+
+    dirty = jnp.where(jnp.pad(mask, ((0, 0), (0, 5))), jnp.pad(gates, ((0, 0), (0, 5))), jnp.nan)
+    wide_mask = np.pad(mask, ((0, 0), (0, 5)))
+    np.testing.assert_allclose(gate_penalty(dirty, wide_mask), value, **F64)
+    assert np.all(np.isfinite(gradient(lambda g: gate_penalty(g, wide_mask), dirty, cotangent)))
+    np.testing.assert_allclose(gate_penalty(gates), gates.mean(-1), **F64)
+
+
+def test_penalty_of_bfloat16_gates_is_summed_in_float32():
+    gates = jnp.full((2, 5000), 0.1, jnp.bfloat16)
+    got = gate_penalty(gates)
+    assert got.dtype == jnp.float32
+    np.testing.assert_allclose(got, float(gates[0, 0]), **F32)
+
+
+def test_penalty_reaches_the_logits_through_the_relaxed_gate(np_rng):
+    logits, noise = np_rng.normal(size=(2, 1, 4)).astype(np.float32)
+    mask = np.array([[True, True, True, False]])
+    got = gradient(lambda a: gate_penalty(gumbel_sigmoid(a, noise), mask), logits)
+    g = sigmoid(logits + noise)
+    np.testing.assert_allclose(got, np.where(mask, g * (1 - g) / 3, 0), **F32)
+
+
+@pytest.mark.parametrize("baseline", [0.0, 0.7])
+def test_score_function_gradient_equals_the_enumerated_expected_gradient(baseline, np_rng, x64):
+    logits = np_rng.normal(size=3)
+    actions = np.array(list(itertools.product([0.0, 1.0], repeat=3)))
+    reward = np_rng.normal(size=8)
+
+    def probabilities(a):
+        p = sigmoid(a)
+        return np.array([np.prod([p[t] if g[t] else 1 - p[t] for t in range(3)]) for g in actions])
+
+    def expected_loss(a):
+        log_p = actions * jax.nn.log_sigmoid(a)[None] + (1 - actions) * jax.nn.log_sigmoid(-a)[None]
+        surrogate = score_function_loss(jnp.sum(log_p, -1), reward, np.full(8, baseline))
+        return jnp.sum(probabilities(logits) * surrogate)
+
+    want = complex_step(lambda a: -np.sum(probabilities(a) * reward), logits, 1.0)
+    np.testing.assert_allclose(jax.jit(jax.grad(expected_loss))(logits), want, **F64)
+
+
+def test_score_function_passes_no_gradient_to_reward_or_baseline():
+    arguments = (jnp.array([-1.0, -2.0]), jnp.array([3.0, 5.0]), jnp.array([1.0, 1.0]))
+    grads = jax.grad(lambda *x: jnp.sum(score_function_loss(*x)), argnums=(0, 1, 2))(*arguments)
+    np.testing.assert_allclose(grads[0], [-2.0, -4.0], **F32)
+    np.testing.assert_array_equal(grads[1], 0.0)
+    np.testing.assert_array_equal(grads[2], 0.0)
+    np.testing.assert_allclose(score_function_loss(*arguments), [2.0, 8.0], **F32)
+
+
+# ---- bad input
+
+X, I, M = jnp.ones((2, 3)), jnp.ones((2, 3), jnp.int32), jnp.ones((2, 3), bool)
+RELAXATIONS = [gumbel_sigmoid, log_gumbel_sigmoid, gumbel_softmax]
+
+
+@pytest.mark.parametrize("relax", RELAXATIONS)
+@pytest.mark.parametrize("tau", [0.0, -1.0, np.nan, np.inf])
+def test_temperature_must_be_positive_and_finite(relax, tau):
+    with pytest.raises(ValueError, match=f"temperature.*{tau}"):
+        relax(X, X, temperature=tau)
+    with pytest.raises(ValueError, match="temperature"):
+        jax.jit(lambda x: relax(x, x, temperature=tau))(X)
+
+
+@pytest.mark.parametrize("relax", RELAXATIONS)
+def test_relaxations_name_the_wrong_argument(relax):
+    with pytest.raises(TypeError, match=r"logits.*int32"):
+        relax(I, X)
+    with pytest.raises(TypeError, match=r"noise.*int32"):
+        relax(X, I)
+    with pytest.raises(ValueError, match=r"logits \(2, 3\), noise \(3,\)"):
+        relax(X, X[0])
+
+
+BAD = [
+    (lambda: gumbel_softmax(X, X, axis=2), ValueError, "axis.*2"),
+    (lambda: sample_gates(I, jax.random.key(0)), TypeError, "logits.*int32"),
+    (lambda: threshold_gates(I), TypeError, "logits.*int32"),
+    (lambda: ensure_open(X, X, I), TypeError, "mask must be bool.*int32"),
+    (lambda: ensure_open(X, X[:1], M), ValueError, r"logits \(1, 3\)"),
+    (lambda: ensure_open(X, X, M[0]), ValueError, r"mask \(3,\)"),
+    (lambda: gate_penalty(I), TypeError, "gates.*int32"),
+    (lambda: gate_penalty(X, X), TypeError, "mask must be bool.*float32"),
+    (lambda: gate_penalty(X, M[:, :2]), ValueError, r"mask \(2, 2\)"),
+    (lambda: score_function_loss(X[0], X[0, :2]), ValueError, r"reward \(2,\)"),
+    # (3, 1) against (3,) would quietly make a 3 x 3 loss.
+    (lambda: score_function_loss(X[0], X[0], X[:1].T), ValueError, "baseline"),
+    (lambda: score_function_loss(X[0], X[0], X[0, :2]), ValueError, "baseline"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), BAD)
+def test_bad_input_is_refused_by_the_name_of_the_argument(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,129 @@
+"""Modules own parameters and pass arguments on; the mathematics is tested under functional."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax import functional as F
+from gatedjax import nn as gnn
+from tests.tolerances import F32
+
+
+def test_bidirectional_stack_equals_the_functional_calls(rng):
+    xs = jax.random.normal(rng, (3, 6, 4))
+    mask = F.length_mask(jnp.array([6, 2, 0]), 6)
+    module = gnn.LSTM(5, num_layers=2, bidirectional=True)
+    params = module.init(rng, xs, mask)["params"]
+    carries, got = module.apply({"params": params}, xs, mask)
+    expected = xs
+    for layer in range(2):
+        weights = [
+            F.LSTMWeights(
+                *(params[f"layer_{layer}_{way}_{k}"] for k in ("input", "recurrent", "bias"))
+            )
+            for way in ("forward", "backward")
+        ]
+        last, expected = F.bidirectional(F.lstm, *weights, expected, mask)
+    np.testing.assert_allclose(got, expected, **F32)
+    np.testing.assert_allclose(carries[1][1].cell, last[1].cell, **F32)
+
+
+@pytest.mark.parametrize("reset_after", [False, True])
+def test_gru_equals_the_functional_call(reset_after, rng):
+    xs = jax.random.normal(rng, (2, 5, 3))
+    module = gnn.GRU(4, reset_after=reset_after)
+    params = module.init(rng, xs)["params"]
+    params = jax.tree.map(lambda p: p + 0.1, params)
+    (carry,), got = module.apply({"params": params}, xs)
+    names = ["input", "recurrent", "bias"] + ["recurrent_bias"] * reset_after
+    weights = F.GRUWeights(*(params[f"layer_0_{name}"] for name in names))
+    last, expected = F.gru(weights, xs, reset_after=reset_after)
+    np.testing.assert_allclose(got, expected, **F32)
+    np.testing.assert_allclose(carry, last, **F32)
+
+
+def test_two_chunks_with_carried_state_equal_one(rng):
+    xs = jax.random.normal(rng, (2, 8, 3))
+    module = gnn.LSTM(4, num_layers=2)
+    variables = module.init(rng, xs)
+    whole, outputs = module.apply(variables, xs)
+    first, left = module.apply(variables, xs[:, :5])
+    second, right = module.apply(variables, xs[:, 5:], initial=first)
+    np.testing.assert_allclose(jnp.concatenate([left, right], 1), outputs, **F32)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F32), second, whole)
+
+
+def test_dropout_bits_belong_to_the_example(rng):
+    xs = jnp.ones((3, 4, 5))
+    module = gnn.LSTM(6, num_layers=2, dropout=0.5, recurrent_dropout=0.5)
+    variables = module.init(rng, xs)
+
+    def run(xs, ids):
+        return module.apply(
+            variables, xs, deterministic=False, example_id=ids, rngs={"dropout": rng}
+        )[1]
+
+    outputs = run(xs, jnp.array([7, 8, 9]))
+    np.testing.assert_allclose(run(xs[:1], jnp.array([9]))[0], outputs[2], **F32)
+    assert not np.allclose(outputs[0], outputs[1])
+
+
+def test_initial_kernels_are_orthogonal_per_gate_and_the_forget_bias_is_one(rng):
+    params = gnn.LSTM(4).init(rng, jnp.ones((1, 2, 3)))["params"]
+    for block in jnp.split(params["layer_0_recurrent"], 4, axis=1):
+        np.testing.assert_allclose(block @ block.T, np.eye(4), atol=1e-5)
+    np.testing.assert_array_equal(params["layer_0_bias"], [0] * 4 + [1] * 4 + [0] * 8)
+
+
+def test_attention_pool_takes_gates_or_log_gates(rng):
+    states = jax.random.normal(rng, (2, 5, 3))
+    mask = F.length_mask(jnp.array([5, 3]), 5)
+    gates = jnp.array([[1.0, 0, 1, 0, 1], [0, 1, 1, 1, 1]])
+    module = gnn.AttentionPool("mlp1")
+    variables = module.init(rng, states, mask)
+    hard = module.apply(variables, states, mask, gates=gates)
+    soft = module.apply(variables, states, mask, log_gates=jnp.log(gates))
+    np.testing.assert_allclose(hard[0], soft[0], **F32)
+    np.testing.assert_array_equal(hard[1][1], hard[1][1] * gates[1] * mask[1])
+    with pytest.raises(ValueError, match="not both"):
+        module.apply(variables, states, mask, gates=gates, log_gates=gates)
+
+
+def test_gate_predictor_closes_padding(rng):
+    xs = jax.random.normal(rng, (2, 4, 3))
+    mask = F.length_mask(jnp.array([4, 2]), 4)
+    for kind in ("lstm", "fnn", "att"):
+        module = gnn.GatePredictor(kind, features=5, bias_init=0.7)
+        variables = module.init(rng, xs, mask)
+        logits = module.apply(variables, xs, mask)
+        assert np.isneginf(np.asarray(logits[1, 2:])).all()
+        wider = module.apply(variables, jnp.pad(xs, ((0, 0), (0, 3), (0, 0)), constant_values=9.0),
+                             jnp.pad(mask, ((0, 0), (0, 3))))  # fmt: skip
+        np.testing.assert_allclose(wider[:, :4], logits, **F32)
+
+
+def test_word_embedding_starts_from_the_table_and_keeps_padding_zero(rng):
+    table = np.arange(12, dtype=np.float32).reshape(4, 3) + 1
+    module = gnn.WordEmbedding(4, 3, initial=table)
+    variables = module.init(rng, jnp.array([[0]]))
+    got = module.apply(variables, jnp.array([[2, 0]]))
+    np.testing.assert_array_equal(got, [[table[2], np.zeros(3)]])
+    with pytest.raises(ValueError, match="initial"):
+        gnn.WordEmbedding(5, 3, initial=table).init(rng, jnp.array([[0]]))
+    with pytest.raises(TypeError, match="tokens"):
+        module.apply(variables, jnp.array([[0.5]]))
+
+
+@pytest.mark.parametrize("kind", ["bad"])
+def test_unknown_kinds_are_refused(kind, rng):
+    xs, mask = jnp.ones((1, 2, 3)), jnp.ones((1, 2), bool)
+    with pytest.raises(ValueError, match="kind"):
+        gnn.GatePredictor(kind).init(rng, xs, mask)
+    with pytest.raises(ValueError, match="kind"):
+        gnn.TokenScore(kind).init(rng, xs)
+
+
+def test_wrong_number_of_initial_carries_is_refused(rng):
+    with pytest.raises(ValueError, match="initial"):
+        gnn.LSTM(2, num_layers=2).init(rng, jnp.ones((1, 2, 3)), initial=(None,))

@@ -1,0 +1,57 @@
+"""The README's code runs as pasted, and its claims about size and speed hold."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+
+def _blocks() -> list[str]:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+
+
+def test_example_runs_as_pasted_and_prints_what_the_readme_says(capsys):
+    example = _blocks()[0]
+    assert sum(bool(line.strip()) for line in example.splitlines()) == 12
+    exec(compile(example, "README.md", "exec"), {})
+    assert capsys.readouterr().out.strip() == "(2, 8) (2, 5)"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:flax")
+def test_nnx_example_runs_after_the_first_one():
+    scope: dict = {}
+    exec(compile(_blocks()[0], "README.md", "exec"), scope)
+    exec(compile(_blocks()[1], "README.md", "exec"), scope)
+    assert scope["pooled"].shape == (2, 8)
+    assert float(scope["weights"][1, 3:].sum()) == 0.0
+
+
+@pytest.mark.slow
+def test_import_adds_little_to_importing_jax_and_flax():
+    code = (
+        "import time, jax, jax.numpy, flax.linen, optax\n"
+        "start = time.perf_counter()\n"
+        "import gatedjax\n"
+        "print(time.perf_counter() - start)\n"
+    )
+    seconds = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+        for _ in range(3)
+    ]
+    assert min(seconds) < 0.6
+
+
+@pytest.mark.slow
+def test_import_of_every_subpackage_loads_no_heavy_extra():
+    code = (
+        "import sys, gatedjax\n"
+        "for name in gatedjax.__all__[1:]: getattr(gatedjax, name)\n"
+        "heavy = {'tensorflow', 'tensorflow_datasets', 'orbax.checkpoint', 'matplotlib', 'grain'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout.strip() == "[]"
