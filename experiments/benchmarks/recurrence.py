@@ -89,7 +89,7 @@ def make_batch(case: Case, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return xs.astype(np.float32), lengths
 
 
-def _jax_runs(apply: Callable[..., jax.Array], params: Any, xs: Any, lengths: Any) -> Runs:
+def _jax_runs(apply: Callable[..., Any], params: Any, xs: Any, lengths: Any) -> Runs:
     """Compiles the forward pass, and it with the gradients of params and inputs.
 
     The loss is the sum of the squared outputs of real steps.
@@ -128,9 +128,10 @@ def _stack(unroll: Callable[..., Any], params: Any, xs: jax.Array, lengths: jax.
     mask = length_mask(lengths, xs.shape[1])
     for layer in params:
         if len(layer) == 2:
-            xs = bidirectional(unroll, *layer, xs, mask)[1]
+            forward, backward = layer
+            xs = bidirectional(unroll, forward, backward, xs, mask)[1]
         else:
-            xs = unroll(*layer, xs, mask)[1]
+            xs = unroll(layer[0], xs, mask)[1]
     return xs
 
 
@@ -173,10 +174,10 @@ class _FlaxStack(nn.Module):
     case: Case
 
     @nn.compact
-    def __call__(self, xs: jax.Array, lengths: jax.Array) -> jax.Array:
+    def __call__(self, xs: Any, lengths: Any) -> Any:
         for _ in range(self.case.num_layers):
             ways = [nn.RNN(self.cell(self.case.hidden)) for _ in range(1 + self.case.both_ways)]
-            layer = nn.Bidirectional(*ways) if self.case.both_ways else ways[0]
+            layer: Any = nn.Bidirectional(ways[0], ways[1]) if self.case.both_ways else ways[0]
             xs = layer(xs, seq_lengths=lengths)
         return xs
 
@@ -191,7 +192,7 @@ def run_flax(case: Case, xs: Any, lengths: Any, *, cells: dict[str, Any]) -> Run
 
 
 def run_torch(case: Case, xs: Any, lengths: Any, *, packed: bool) -> Runs:
-    """PyTorch on the CPU; without packing it reads the padding like any other step, in its loss too."""
+    """PyTorch on the CPU; without packing, padding is computed and in the loss like any step."""
     try:
         import torch
     except ImportError as error:

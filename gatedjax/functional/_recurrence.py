@@ -20,8 +20,10 @@ class Form(NamedTuple):
     unroll: int
 
 
-# The one place where a backend gets its form. Measured with experiments/benchmarks on 2 cores of an
-# AMD EPYC, jax 0.10.2, float32, medians of alternating runs in one process.
+# The one place where a backend gets its form. Measured with prototypes of each form on 2 shared
+# cores of an AMD EPYC, jax 0.10.2, float32: one run per size, medians of 7 or 9 turns in one
+# process. Repeats of a ratio differ by about 0.1, so only the larger differences mean anything.
+# Rows from different runs are not comparable to the last digit. GRU forms were not compared.
 #
 # Two bidirectional LSTM layers with lengths, time / flax's OptimizedLSTMCell, forward and
 # forward + backward:

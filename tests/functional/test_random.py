@@ -9,10 +9,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from gatedjax.functional._random import example_dropout, example_keys, example_noise
 from tests.tolerances import F32
 
-IDS = np.array([11, 3, 70_000, 8, 2**31 - 1, 0], np.int32)
-noise = jax.jit(
-    lambda key, ids, size: example_noise(example_keys(key, ids), size), static_argnums=2
-)
+# Compiling threefry takes half a second a shape: the tests share these few.
+IDS = np.array([11, 3, 70_000, 8, 2**31 - 1, 0, 5, 4], np.int32)
+ORDER = np.array([4, 0, 7, 2, 5, 1, 6, 3])
+SIZE = 40
+noise = jax.jit(lambda key, ids, size: example_noise(example_keys(key, ids), size), static_argnums=2)
 
 
 @jax.jit
@@ -26,37 +27,38 @@ def test_key_of_an_example_is_the_fold_in_of_its_id(rng):
     np.testing.assert_array_equal(got, np.stack(want))
 
 
-def test_filler_rows_have_legal_keys(rng):
-    ids = np.array([-1, 4, -1], np.int32)
-    got = np.asarray(noise(rng, ids, 5))
-    assert np.all(np.isfinite(got))
-    np.testing.assert_array_equal(got[1], noise(rng, ids[1:2], 5)[0])
-
-
 def test_noise_is_the_same_in_another_order_and_batch_size(rng):
-    whole = np.asarray(noise(rng, IDS, 9))
-    order = np.array([4, 0, 2, 5, 1, 3])
-    np.testing.assert_array_equal(noise(rng, IDS[order], 9), whole[order])
-    np.testing.assert_array_equal(noise(rng, IDS[2:5], 9), whole[2:5])
-    np.testing.assert_array_equal(example_noise(example_keys(rng, IDS), 9), whole)
+    whole = np.asarray(noise(rng, IDS, SIZE))
+    np.testing.assert_array_equal(noise(rng, IDS[ORDER], SIZE), whole[ORDER])
+    np.testing.assert_array_equal(noise(rng, IDS[2:5], SIZE), whole[2:5])
+    np.testing.assert_array_equal(example_noise(example_keys(rng, IDS), SIZE), whole)
 
 
-def test_longer_padding_continues_the_noise_of_the_shorter(rng):
-    longest = np.asarray(noise(rng, IDS, 64))
-    for size in (0, 1, 2, 7, 8, 33):
-        np.testing.assert_array_equal(noise(rng, IDS, size), longest[:, :size])
+def test_filler_rows_have_legal_keys_and_change_no_other_row(rng):
+    ids = np.array([-1, 4, -1], np.int32)
+    got = np.asarray(noise(rng, ids, SIZE))
+    assert np.all(np.isfinite(got))
+    np.testing.assert_array_equal(got[1], noise(rng, IDS, SIZE)[IDS.tolist().index(4)])
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 64])
+def test_longer_padding_continues_the_noise_of_the_shorter(size, rng):
+    usual, other = np.asarray(noise(rng, IDS, SIZE)), np.asarray(noise(rng, IDS, size))
+    shared = min(size, SIZE)
+    assert other.shape == (8, size)
+    np.testing.assert_array_equal(other[:, :shared], usual[:, :shared])
 
 
 def test_noise_differs_between_examples_positions_and_steps(rng):
-    got = np.asarray(noise(rng, np.arange(50, dtype=np.int32), 40))
+    got = np.asarray(noise(rng, IDS, SIZE))
     assert got.dtype == np.float32
-    # 2000 draws of 2**23 values: some pair agrees by chance, a repeated row or column does not.
-    assert len(np.unique(got)) > 1990
-    steps = [np.asarray(noise(jax.random.fold_in(rng, step), IDS, 40)) for step in range(2)]
-    assert np.mean(steps[0] == steps[1]) < 0.01
+    # 320 draws out of 2**23 values: a pair may agree by chance, a repeated row cannot.
+    assert len(np.unique(got)) > 315
+    later = np.asarray(noise(jax.random.fold_in(rng, 1), IDS, SIZE))
+    assert np.mean(got == later) < 0.01
 
 
-def test_noise_has_logistic_moments_across_examples_and_no_correlation_between_them(rng):
+def test_noise_is_logistic_across_examples_and_uncorrelated_between_them(rng):
     got = np.asarray(noise(rng, np.arange(400, dtype=np.int32), 250), np.float64)
     n, variance = got.size, np.pi**2 / 3
     assert abs(got.mean()) < 5 * np.sqrt(variance / n)
@@ -65,32 +67,27 @@ def test_noise_has_logistic_moments_across_examples_and_no_correlation_between_t
         assert abs(np.corrcoef(a.ravel(), b.ravel())[0, 1]) < 5 / np.sqrt(n)
 
 
-@pytest.mark.parametrize("devices", [2, 8])
-def test_bits_are_the_same_on_any_number_of_devices(devices, rng):
-    ids = np.arange(16, dtype=np.int32)
-    inputs = np.ones((16, 6, 2), np.float32)
-    mesh = Mesh(np.array(jax.devices()[:devices]), ("data",))
+def test_bits_are_the_same_on_eight_devices(rng):
+    inputs = np.ones((8, 10, 3), np.float32)
+    mesh = Mesh(np.array(jax.devices()[:8]), ("data",))
     spread = NamedSharding(mesh, PartitionSpec("data"))
-    many = noise(rng, jax.device_put(ids, spread), 12)
-    assert len(many.sharding.device_set) == devices
-    np.testing.assert_array_equal(many, noise(rng, ids, 12))
-    many = dropped(rng, jax.device_put(ids, spread), jax.device_put(inputs, spread))
-    np.testing.assert_array_equal(many, dropped(rng, ids, inputs))
+    many = noise(rng, jax.device_put(IDS, spread), SIZE)
+    assert len(many.sharding.device_set) == 8
+    np.testing.assert_array_equal(many, noise(rng, IDS, SIZE))
+    many = dropped(rng, jax.device_put(IDS, spread), jax.device_put(inputs, spread))
+    np.testing.assert_array_equal(many, dropped(rng, IDS, inputs))
 
 
 def test_dropout_of_an_example_is_the_same_in_any_batch_and_padding(rng, np_rng):
-    inputs = np_rng.normal(size=(6, 10, 3)).astype(np.float32)
+    inputs = np_rng.normal(size=(8, 10, 3)).astype(np.float32)
     whole = np.asarray(dropped(rng, IDS, inputs))
-    order = np.array([4, 0, 2, 5, 1, 3])
-    np.testing.assert_array_equal(dropped(rng, IDS[order], inputs[order]), whole[order])
+    np.testing.assert_array_equal(dropped(rng, IDS[ORDER], inputs[ORDER]), whole[ORDER])
     np.testing.assert_array_equal(dropped(rng, IDS[1:3], inputs[1:3]), whole[1:3])
-    for size in (1, 4, 7):
-        short = dropped(rng, IDS, inputs[:, :size])
-        np.testing.assert_array_equal(short, whole[:, :size])
+    np.testing.assert_array_equal(dropped(rng, IDS, inputs[:, :7]), whole[:, :7])
 
 
 def test_dropout_scales_what_it_keeps_and_is_its_own_gradient_mask(rng, np_rng):
-    inputs = np_rng.uniform(1, 2, size=(6, 10, 3)).astype(np.float32)
+    inputs = np_rng.uniform(1, 2, size=(8, 10, 3)).astype(np.float32)
     got = np.asarray(dropped(rng, IDS, inputs))
     kept = got != 0
     assert 0 < kept.mean() < 1
@@ -101,7 +98,7 @@ def test_dropout_scales_what_it_keeps_and_is_its_own_gradient_mask(rng, np_rng):
     assert not np.array_equal(kept, np.asarray(dropped(jax.random.key(1), IDS, inputs)) != 0)
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("rate", [0.1, 0.9])
 def test_dropout_rate_and_mean(rate, rng):
     inputs = jnp.ones((40, 50, 20))
     keys = example_keys(rng, np.arange(40, dtype=np.int32))
@@ -123,7 +120,7 @@ def test_dropout_of_rate_zero_returns_the_inputs(rng):
     np.testing.assert_array_equal(example_dropout(inputs, 0.0, example_keys(rng, IDS[:2])), inputs)
 
 
-@pytest.mark.parametrize("shape", [(2,), (2, 3), (2, 0, 4), (0, 3)])
+@pytest.mark.parametrize("shape", [(2,), (2, 0, 4), (0, 3)])
 def test_dropout_keeps_shape_and_dtype(shape, rng):
     inputs = jnp.ones(shape, jnp.bfloat16)
     got = example_dropout(inputs, 0.5, example_keys(rng, IDS[: shape[0]]))
@@ -132,7 +129,7 @@ def test_dropout_keeps_shape_and_dtype(shape, rng):
 
 
 def test_dropout_removes_nonfinite_values_and_their_gradients(rng):
-    inputs = jnp.ones((6, 10, 3))
+    inputs = jnp.ones((8, 10, 3))
     kept = np.asarray(dropped(rng, IDS, inputs)) != 0
     dirty = jnp.where(kept, inputs, jnp.inf)
     assert np.all(np.isfinite(dropped(rng, IDS, dirty)))

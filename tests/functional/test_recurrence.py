@@ -196,10 +196,12 @@ def test_all_gradients_equal_those_of_the_scanned_step(cell, reverse, np_rng):
 @pytest.mark.usefixtures("x64")
 def test_gradients_without_mask_or_dropout_equal_those_of_the_scanned_step(cell, np_rng):
     weights, xs, initial, _ = arguments(cell, np_rng, jnp.float64)
-    got = jax.grad(lambda w: weighted_loss(cell.unroll, w, xs, None, initial, None))(weights)
+    got = jax.jit(jax.grad(lambda w: weighted_loss(cell.unroll, w, xs, None, initial, None)))(
+        weights
+    )
     full = jnp.ones((B, T), bool)
     plain = functools.partial(scanned, cell)
-    want = jax.grad(lambda w: weighted_loss(plain, w, xs, full, initial, None))(weights)
+    want = jax.jit(jax.grad(lambda w: weighted_loss(plain, w, xs, full, initial, None)))(weights)
     for value, expected in zip(leaves(got), leaves(want), strict=True):
         np.testing.assert_allclose(value, expected, **F64)
 
@@ -232,7 +234,7 @@ def test_padding_changes_nothing(cell, reverse, np_rng):
         np.testing.assert_array_equal(got, want)
     outputs = run(xs)[1]
     np.testing.assert_array_equal(outputs[~MASK], 0.0)
-    gradient = jax.grad(lambda x: loss(weights, x, mask, initial))(xs)
+    gradient = jax.jit(jax.grad(lambda x: loss(weights, x, mask, initial)))(xs)
     np.testing.assert_array_equal(gradient[~MASK], 0.0)
     assert np.abs(gradient[MASK]).min() > 0
 
@@ -256,7 +258,7 @@ def test_empty_rows_return_their_initial_carry_with_finite_gradients(cell, np_rn
         np.testing.assert_array_equal(got, want)
     np.testing.assert_array_equal(outputs, 0.0)
     loss = functools.partial(weighted_loss, cell.unroll, drop=None)
-    grads = jax.grad(lambda w: loss(w, xs, jnp.zeros((B, T), bool), initial))(weights)
+    grads = jax.jit(jax.grad(lambda w: loss(w, xs, jnp.zeros((B, T), bool), initial)))(weights)
     for leaf in leaves(grads):
         np.testing.assert_array_equal(leaf, 0.0)
 
@@ -265,7 +267,7 @@ def test_empty_rows_return_their_initial_carry_with_finite_gradients(cell, np_rn
 def test_no_rows_or_no_steps_are_legal(cell, rows, steps, np_rng):
     weights, xs = cell.weights(np_rng), jnp.ones((rows, steps, D))
     loss = lambda w, x: jnp.sum(cell.unroll(w, x, jnp.ones((rows, steps), bool))[1])  # noqa: E731
-    value, grads = jax.value_and_grad(loss, (0, 1))(weights, xs)
+    value, grads = jax.jit(jax.value_and_grad(loss, (0, 1)))(weights, xs)
     assert value == 0
     for leaf, like in zip(leaves(grads), leaves((weights, xs)), strict=True):
         np.testing.assert_array_equal(leaf, np.zeros_like(like))
@@ -293,7 +295,7 @@ def test_bfloat16_inputs_stay_close_with_float32_carries_and_gradients(cell, np_
         assert got.dtype == np.float32
         np.testing.assert_allclose(got, expected, **BF16)
     loss = lambda w, x: jnp.sum(cell.unroll(w, x, mask, **options)[1].astype(jnp.float32) ** 2)  # noqa: E731
-    got_grads, want_grads = (jax.grad(loss, (0, 1))(weights, x) for x in (low, xs))
+    got_grads, want_grads = (jax.jit(jax.grad(loss, (0, 1)))(weights, x) for x in (low, xs))
     assert got_grads[0].input.dtype == jnp.float32
     assert got_grads[1].dtype == jnp.bfloat16
     for got, expected in zip(leaves(got_grads), leaves(want_grads), strict=True):
@@ -306,7 +308,7 @@ def test_vmap_over_everything_equals_a_loop(cell, np_rng):
     weights, xs, initial, drop = jax.tree.map(lambda *a: jnp.stack(a), *many)
     masks = jnp.stack([jnp.asarray(MASK), jnp.asarray(~MASK)])
     loss = functools.partial(weighted_loss, cell.unroll)
-    gradient = jax.value_and_grad(loss, (0, 1, 3, 4))
+    gradient = jax.jit(jax.value_and_grad(loss, (0, 1, 3, 4)))
     got = jax.jit(jax.vmap(gradient))(weights, xs, masks, initial, drop)
     for k, (w, x, h, d) in enumerate(many):
         want = gradient(w, x, masks[k], h, d)
@@ -318,7 +320,7 @@ def test_vmap_over_weights_alone_equals_a_loop(cell, np_rng):
     _, xs, initial, _ = arguments(cell, np_rng, jnp.float32)
     many = [cell.weights(np_rng) for _ in range(2)]
     loss = functools.partial(weighted_loss, cell.unroll, drop=None)
-    gradient = jax.grad(lambda w: loss(w, xs, jnp.asarray(MASK), initial))
+    gradient = jax.jit(jax.grad(lambda w: loss(w, xs, jnp.asarray(MASK), initial)))
     got = jax.vmap(gradient)(jax.tree.map(lambda *a: jnp.stack(a), *many))
     for k, weights in enumerate(many):
         for value, expected in zip(leaves(got), leaves(gradient(weights)), strict=True):
@@ -329,7 +331,7 @@ def test_vmap_over_weights_alone_equals_a_loop(cell, np_rng):
 def test_extreme_inputs_have_finite_values_and_gradients(cell, scale, np_rng):
     weights, xs, initial, drop = arguments(cell, np_rng, jnp.float32)
     loss = functools.partial(weighted_loss, cell.unroll)
-    value, grads = jax.value_and_grad(loss, (0, 1, 3))(
+    value, grads = jax.jit(jax.value_and_grad(loss, (0, 1, 3)))(
         weights, xs * scale, jnp.asarray(MASK), initial, drop
     )
     assert np.isfinite(value)

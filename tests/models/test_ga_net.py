@@ -35,7 +35,7 @@ def make_task(**config) -> GANetTask:
 
 # Compiled whole: an eager pass would compile every operation on its own.
 init = jax.jit(lambda task, key, batch: task.init(key, batch), static_argnums=0)
-evaluate = jax.jit(lambda task, params, batch: evaluate(task, params, batch), static_argnums=0)
+evaluate = jax.jit(lambda task, params, batch: task.evaluate(params, batch), static_argnums=0)
 loss = jax.jit(lambda task, params, batch, keys: task.loss(params, batch, keys), static_argnums=0)
 gradient = jax.jit(
     lambda task, params, batch, keys: jax.grad(lambda p: task.loss(p, batch, keys)[0])(params),

@@ -1,0 +1,25 @@
+"""Training: a pure step, one loop, data parallelism, checkpoints that resume exactly.
+
+Knows of a model only what `Task` says.
+"""
+
+from gatedjax.training.checkpoint import CheckpointMismatch as CheckpointMismatch
+from gatedjax.training.checkpoint import CheckpointStore as CheckpointStore
+from gatedjax.training.config import OptimizerConfig as OptimizerConfig
+from gatedjax.training.config import TrainConfig as TrainConfig
+from gatedjax.training.config import make_optimizer as make_optimizer
+from gatedjax.training.evaluation import evaluate as evaluate
+from gatedjax.training.loop import FitResult as FitResult
+from gatedjax.training.loop import NonFiniteError as NonFiniteError
+from gatedjax.training.loop import fit as fit
+from gatedjax.training.metrics import Ratio as Ratio
+from gatedjax.training.metrics import merge as merge
+from gatedjax.training.metrics import to_floats as to_floats
+from gatedjax.training.parallel import Parallel as Parallel
+from gatedjax.training.parallel import make_parallel as make_parallel
+from gatedjax.training.parallel import pad_rows as pad_rows
+from gatedjax.training.step import TrainState as TrainState
+from gatedjax.training.step import init_state as init_state
+from gatedjax.training.step import make_train_step as make_train_step
+from gatedjax.training.step import step_rngs as step_rngs
+from gatedjax.training.task import Task as Task

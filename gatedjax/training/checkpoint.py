@@ -1,0 +1,174 @@
+"""Checkpoints: everything that a run needs to continue with the same bits, in one Orbax step."""
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+# Differences in these change how long or how visibly a run trains, not what a step computes.
+_FREE = frozenset(
+    f"config.train.{name}"
+    for name in ("num_steps", "progress", "tensorboard", "keep_checkpoints", "parallel")
+)
+
+
+class CheckpointMismatch(ValueError):
+    """A checkpoint belongs to another configuration, vocabulary or network."""
+
+
+def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
+    """Leaves of nested dicts by dotted name."""
+    if not isinstance(tree, dict):
+        return {prefix: tree}
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        flat |= flatten(value, f"{prefix}.{name}" if prefix else str(name))
+    return flat
+
+
+def check_metadata(saved: dict[str, Any], wanted: dict[str, Any], where: Path) -> None:
+    """Raises CheckpointMismatch with every leaf in which two runs differ."""
+    old, new = flatten(saved), flatten(wanted)
+    lines = [
+        f"  {name}: saved {old.get(name, 'nothing')!r}, now {new.get(name, 'nothing')!r}"
+        for name in sorted(old.keys() | new.keys())
+        if name not in _FREE and old.get(name) != new.get(name)
+    ]
+    if lines:
+        raise CheckpointMismatch(
+            f"{where} holds a checkpoint of another run:\n"
+            + "\n".join(lines)
+            + "\nUse another workdir, or the saved settings."
+        )
+
+
+def _leaves(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:
+    flat, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): (
+            tuple(np.shape(x)),
+            str(np.result_type(x)),
+        )
+        for path, x in flat
+    }
+
+
+class CheckpointStore:
+    """A folder of checkpoints, the newest few kept.
+
+    Each holds the train state, the best parameters so far, and a JSON record. Orbax writes a step
+    into a temporary folder and renames it when it is whole, so a killed save leaves no step.
+
+    Args:
+      directory: where the steps are.
+      keep: how many of the newest to keep.
+    """
+
+    def __init__(self, directory: str | Path, keep: int = 2) -> None:
+        import orbax.checkpoint as ocp
+
+        # Orbax reports every file it touches through absl at "warning" level.
+        logging.getLogger("absl").setLevel(logging.ERROR)
+        self.directory = Path(directory).absolute()
+        self._ocp = ocp
+        self._manager = ocp.CheckpointManager(
+            self.directory,
+            options=ocp.CheckpointManagerOptions(
+                max_to_keep=keep, create=True, cleanup_tmp_directories=True
+            ),
+        )
+
+    def steps(self) -> list[int]:
+        """The complete steps, oldest first."""
+        return sorted(self._manager.all_steps())
+
+    def latest(self) -> int | None:
+        """The newest complete step, or None."""
+        return max(self.steps(), default=None)
+
+    def save(self, step: int, state: Any, best: Any, record: dict[str, Any]) -> None:
+        """Saves host arrays; returns when they are copied, writes in the background.
+
+        Args:
+          step: the number of the checkpoint; one that exists is left as it is.
+          state: the train state, as NumPy arrays.
+          best: the best parameters so far, as NumPy arrays.
+          record: what JSON can hold.
+        """
+        if step in self._manager.all_steps():
+            return
+        args = self._ocp.args
+        self._manager.save(
+            step,
+            args=args.Composite(
+                state=args.StandardSave(state),
+                best=args.StandardSave(best),
+                record=args.JsonSave(record),
+            ),
+        )
+
+    def record(self, step: int) -> dict[str, Any]:
+        """The JSON record of a step."""
+        args = self._ocp.args
+        return self._manager.restore(step, args=args.Composite(record=args.JsonRestore())).record
+
+    def restore(self, step: int, state_like: Any, best_like: Any) -> tuple[Any, Any]:
+        """Reads a step as NumPy arrays.
+
+        Args:
+          step: a complete step.
+          state_like: shapes and dtypes of the state (from `jax.eval_shape`).
+          best_like: those of the parameters.
+
+        Raises:
+          CheckpointMismatch: if the saved arrays have other names, shapes or dtypes.
+        """
+        args = self._ocp.args
+        empty = lambda tree: jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), tree)  # noqa: E731
+        self._check_leaves(step, state_like)
+        with warnings.catch_warnings():
+            # restoring to NumPy on another topology is what is wanted here
+            warnings.simplefilter("ignore")
+            restored = self._manager.restore(
+                step,
+                args=args.Composite(
+                    state=args.StandardRestore(empty(state_like)),
+                    best=args.StandardRestore(empty(best_like)),
+                ),
+            )
+        return restored.state, restored.best
+
+    def _check_leaves(self, step: int, state_like: Any) -> None:
+        metadata = self._manager.item_metadata(step).state
+        tree = getattr(metadata, "tree", metadata)
+        saved = {
+            name.removesuffix(".value"): shape
+            for name, shape in (
+                (jax.tree_util.keystr(path, simple=True, separator="."), tuple(leaf.shape))
+                for path, leaf in jax.tree_util.tree_flatten_with_path(
+                    tree, is_leaf=lambda x: hasattr(x, "shape")
+                )[0]
+            )
+        }
+        wanted = {name: shape for name, (shape, _) in _leaves(state_like).items()}
+        lines = [
+            f"  {name}: saved {saved.get(name, 'nothing')}, now {wanted.get(name, 'nothing')}"
+            for name in sorted(saved.keys() | wanted.keys())
+            if saved.get(name) != wanted.get(name)
+        ]
+        if lines:
+            raise CheckpointMismatch(
+                f"{self.directory} holds the checkpoint of another network:\n" + "\n".join(lines)
+            )
+
+    def wait(self) -> None:
+        """Returns when every save is on disk."""
+        self._manager.wait_until_finished()
+
+    def close(self) -> None:
+        """Waits, and stops the background threads."""
+        self._manager.wait_until_finished()
+        self._manager.close()

@@ -1,0 +1,45 @@
+"""One pass over evaluation data."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import numpy as np
+
+from gatedjax.training.metrics import Metrics, merge, to_floats
+from gatedjax.training.parallel import Parallel
+from gatedjax.training.task import Batch, Task
+
+
+def run_evaluation(
+    step: Callable[..., Any], params: Any, data: Iterable[Batch], parallel: Parallel
+) -> tuple[Metrics, dict[str, np.ndarray]]:
+    """Sums metrics and collects predictions of the real rows, with a compiled step."""
+    metrics: Metrics = {}
+    rows: dict[str, list[np.ndarray]] = {}
+    for batch in data:
+        real = np.asarray(batch["weight"]) > 0
+        one, predictions = step(params, parallel.shard(batch))
+        metrics = merge(metrics, jax.device_get(one))
+        for name, values in jax.device_get(predictions).items():
+            rows.setdefault(name, []).append(np.asarray(values)[: len(real)][real])
+    return metrics, {name: np.concatenate(parts) for name, parts in rows.items()}
+
+
+def evaluate(
+    task: Task, params: Any, data: Iterable[Batch], parallel: Parallel
+) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+    """Evaluates parameters on one pass over data.
+
+    Args:
+      task: the model.
+      params: parameters, not replicated.
+      data: batches with fixed shapes per bucket; filler rows have weight 0.
+      parallel: the devices (see `make_parallel`).
+
+    Returns:
+      Metrics as floats, and predictions of every real row in the order of the data.
+    """
+    step = parallel.eval_step(task)
+    metrics, predictions = run_evaluation(step, parallel.replicate(params), data, parallel)
+    return to_floats(metrics), predictions

@@ -1,0 +1,410 @@
+"""`fit`: the one training loop. Order of every round: evaluate, save, then take the next batch."""
+
+import dataclasses
+import json
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gatedjax.training.checkpoint import CheckpointStore, check_metadata
+from gatedjax.training.config import TrainConfig, make_optimizer
+from gatedjax.training.evaluation import run_evaluation
+from gatedjax.training.log import MetricsLog, environment, write_json
+from gatedjax.training.metrics import Metrics, Ratio, to_floats
+from gatedjax.training.parallel import make_parallel
+from gatedjax.training.progress import ProgressView, summary
+from gatedjax.training.step import init_state
+from gatedjax.training.task import Batch, Task
+
+
+class NonFiniteError(RuntimeError):
+    """Too many updates in a row had a loss or gradient that is not finite."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FitResult:
+    """What `fit` returns; arrays are NumPy, one copy.
+
+    Attributes:
+      state: the last train state.
+      best_params: parameters of the best evaluation (the last ones without evaluation data).
+      best_step: the step of that evaluation.
+      best_metrics: its metrics.
+      history: every evaluation: its metrics with "step".
+      stopped: "done" (all steps), "early" (no improvement), or "signal".
+      steps: updates made in all.
+      compilations: step functions compiled by this call.
+      signal: the signal number behind "signal".
+    """
+
+    state: Any
+    best_params: Any
+    best_step: int
+    best_metrics: dict[str, float]
+    history: list[dict[str, float]]
+    stopped: Literal["done", "early", "signal"]
+    steps: int
+    compilations: int
+    signal: int | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0, also after SIGTERM (the run is saved and can continue); 130 after Ctrl-C."""
+        return 130 if self.signal == signal.SIGINT else 0
+
+
+@dataclasses.dataclass
+class _Record:
+    """What a checkpoint remembers beside arrays; JSON, and exact through it."""
+
+    step: int = 0
+    best_step: int = 0
+    best_metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    without_improvement: int = 0
+    skipped_in_a_row: int = 0
+    finished: Literal["done", "early"] | None = None
+    history: list[dict[str, float]] = dataclasses.field(default_factory=list)
+    pending: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    """Sums and counts since the last line of metrics.jsonl: float32 values, exact as JSON."""
+
+
+class _Signals:
+    """Remembers SIGTERM and SIGINT while the loop runs; a second one acts as it always did."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "_Signals":
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        self.received = number
+        signal.signal(number, self._before[number])
+
+    def __exit__(self, *exc_info: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def _tensorboard(workdir: Path, wanted: bool) -> Any:
+    if not wanted:
+        return None
+    for module in ("tensorboardX", "torch.utils.tensorboard"):
+        try:
+            writer = __import__(module, fromlist=["SummaryWriter"]).SummaryWriter
+        except ImportError:
+            continue
+        return writer(str(workdir / "tensorboard"))
+    raise ValueError("tensorboard=True needs tensorboardX (pip install tensorboardX)")
+
+
+class _Loop:
+    """The state of one call of `fit`."""
+
+    def __init__(
+        self,
+        task: Task,
+        train_data: Any,
+        eval_data: Any,
+        config: TrainConfig,
+        workdir: str | Path,
+        metadata: dict[str, Any] | None,
+        on_event: Callable[[str, int], None] | None,
+    ) -> None:
+        self.task, self.config = task, config
+        self.train_data, self.eval_data = train_data, eval_data
+        self.metadata = metadata or {}
+        self.event = on_event or (lambda name, step: None)
+        self.workdir = Path(workdir)
+        self.workdir.mkdir(parents=True, exist_ok=True)
+        self.parallel = make_parallel(config.parallel)
+        self.tx = make_optimizer(config.optimizer, config.num_steps)
+        self.seed_key = jax.random.key(config.seed)
+        self.train_step = self.parallel.train_step(task, self.tx)
+        self.eval_step = self.parallel.eval_step(task)
+        self.shapes: set[tuple] = set()
+        self.record = _Record()
+        self.recent: list[tuple[int, Any, np.ndarray]] = []
+        self._add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b))
+
+    # -- start ---------------------------------------------------------------------------------
+
+    def start(self) -> bool:
+        """Restores or initialises; returns whether there is anything left to do."""
+        first = self.train_data[0]
+        make = lambda key: init_state(self.task, self.tx, key, first)  # noqa: E731
+        self.store = CheckpointStore(self.workdir / "checkpoints", self.config.keep_checkpoints)
+        latest = self.store.latest()
+        if latest is None:
+            state = jax.device_get(jax.jit(make)(self.seed_key))
+            self.best = state.params
+            write_json(self.workdir / "config.json", self.metadata | {"train": _plain(self.config)})
+            write_json(self.workdir / "environment.json", environment(self.config.seed))
+        else:
+            saved = self.store.record(latest)
+            check_metadata(saved["metadata"], _json(self.metadata), self.workdir)
+            self.record = _Record(**saved["run"])
+            like = jax.eval_shape(make, self.seed_key)
+            state, self.best = self.store.restore(latest, like, like.params)
+        self.resumed = latest
+        self.state = self.parallel.replicate(state)
+        self.step = self.record.step
+        self.pending: Metrics = {
+            name: Ratio(jnp.float32(total), jnp.float32(count))
+            for name, (total, count) in self.record.pending.items()
+        }
+        ended = self.record.finished
+        return not (ended == "early" or (ended == "done" and self.step >= self.config.num_steps))
+
+    # -- one round -----------------------------------------------------------------------------
+
+    def run(self) -> tuple[Literal["done", "early", "signal"], int | None]:
+        """Trains until the end, no improvement, or a signal."""
+        self.log = MetricsLog(self.workdir / "metrics.jsonl", self.resumed)
+        self.view = ProgressView(self.config.num_steps, self.step, self.config.progress)
+        self.board = _tensorboard(self.workdir, self.config.tensorboard)
+        if self.resumed is not None:
+            self.view.message(f"resuming {self.workdir} from step {self.step}")
+        self.view.phase("train")
+        self.record.finished = None
+        try:
+            with _Signals() as signals:
+                return self._rounds(signals)
+        finally:
+            self.view.close()
+            self.log.close()
+            if self.board is not None:
+                self.board.close()
+
+    def _rounds(self, signals: _Signals) -> tuple[Literal["done", "early", "signal"], int | None]:
+        config, start = self.config, self.step
+        batches = self._batches(start)
+        self._reset_clock()
+        while True:
+            if self.step > start or (self.resumed is None and self.step >= config.num_steps):
+                if self.step % config.log_every == 0 or self.step >= config.num_steps:
+                    self._log_train()
+                at_end = self.step >= config.num_steps
+                if self.eval_data is not None and (self.step % config.eval_every == 0 or at_end):
+                    self._evaluate()
+                patience = config.early_stop_patience
+                if at_end:
+                    self.record.finished = "done"
+                elif patience is not None and self.record.without_improvement >= patience:
+                    self.record.finished = "early"
+                due = self.step % config.checkpoint_every == 0
+                if due or self.record.finished or signals.received is not None:
+                    self._save()
+            if self.record.finished is not None:
+                return self.record.finished, None
+            if signals.received is not None:
+                if self.step == start and self.resumed is None:
+                    self._save()
+                return "signal", signals.received
+            self._train(next(batches))
+
+    def _batches(self, start: int) -> Iterator[Batch]:
+        if hasattr(self.train_data, "iterate"):
+            return iter(self.train_data.iterate(start, self.config.num_steps))
+        return (self.train_data[step] for step in range(start, self.config.num_steps))
+
+    def _train(self, batch: Batch) -> None:
+        shape = tuple(np.shape(batch["weight"])) + tuple(
+            sorted((name, np.shape(value)) for name, value in batch.items())
+        )
+        new = shape not in self.shapes
+        began = time.perf_counter()
+        if new:
+            self.shapes.add(shape)
+            self.view.phase("compile")
+        device_batch = self.parallel.shard(batch)
+        self.state, metrics = self.train_step(self.state, device_batch, self.seed_key)
+        if new:
+            jax.block_until_ready(metrics)
+            self.compiling += time.perf_counter() - began
+            self.view.phase("train")
+        metrics = jax.tree.map(lambda x: jax.device_put(x, self.parallel.devices[0]), metrics)
+        self.pending = self._add(self.pending, metrics) if self.pending else metrics
+        self.recent.append((self.step, metrics["skipped"].total, batch.get("example_id")))
+        self.step += 1
+        self._count(batch)
+        self.event("step", self.step)
+        self.view.step(self.step)
+
+    # -- numbers -------------------------------------------------------------------------------
+
+    def _reset_clock(self) -> None:
+        self.clock, self.compiling = time.perf_counter(), 0.0
+        self.tokens = self.cells = 0
+        self.interval_steps = 0
+
+    def _count(self, batch: Batch) -> None:
+        self.interval_steps += 1
+        if "lengths" in batch and "tokens" in batch:
+            self.tokens += int(np.sum(batch["lengths"]))
+            self.cells += int(np.prod(np.shape(batch["tokens"])))
+
+    def _check_skipped(self) -> None:
+        """Reports updates that were skipped, and stops a run that only skips."""
+        for step, skipped, example_id in self.recent:
+            if not float(skipped):
+                self.record.skipped_in_a_row = 0
+                continue
+            self.record.skipped_in_a_row += 1
+            ids = [] if example_id is None else [int(i) for i in example_id if i >= 0]
+            self.log.write({"split": "skipped", "step": step + 1, "example_id": ids})
+            self.view.message(
+                f"step {step + 1}: loss or gradient is not finite, update skipped; examples {ids}"
+            )
+            if self.record.skipped_in_a_row > self.config.max_skipped:
+                raise NonFiniteError(
+                    f"{self.record.skipped_in_a_row} updates in a row had a loss or gradient that "
+                    f"is not finite (limit {self.config.max_skipped}), the last at step {step + 1} "
+                    f"with examples {ids}. The checkpoints in {self.store.directory} are from "
+                    "before. Lower the learning rate, or look for non-finite inputs."
+                )
+        self.recent = []
+
+    def _log_train(self) -> None:
+        self._check_skipped()
+        metrics = to_floats(self.pending)
+        seconds = max(time.perf_counter() - self.clock - self.compiling, 1e-9)
+        line: dict[str, Any] = {"split": "train", "step": self.step, **metrics}
+        line["steps_per_s"] = round(self.interval_steps / seconds, 3)
+        line["compile_s"] = round(self.compiling, 3)
+        if self.cells:
+            line["tokens_per_s"] = round(self.tokens / seconds, 1)
+            line["padding"] = round(1 - self.tokens / self.cells, 4)
+        self._write(line)
+        self.view.log(self.step, line)
+        self.pending = {}
+        self._reset_clock()
+
+    def _write(self, line: dict[str, Any]) -> None:
+        line["time"] = round(time.time(), 3)
+        self.log.write(line)
+        if self.board is not None:
+            for name, value in line.items():
+                if isinstance(value, float) and name != "time":
+                    self.board.add_scalar(f"{line['split']}/{name}", value, line["step"])
+
+    def _evaluate(self) -> None:
+        self.view.phase("evaluate")
+        self.event("evaluate", self.step)
+        began = time.perf_counter()
+        totals, _ = run_evaluation(self.eval_step, self.state.params, self.eval_data, self.parallel)
+        metrics = to_floats(totals)
+        self._write({"split": "eval", "step": self.step, **metrics})
+        self.view.message(f"step {self.step}: evaluation: {summary(metrics)}")
+        name = self.config.best_metric
+        if name not in metrics:
+            raise ValueError(f"best_metric must be one of {sorted(metrics)}, got {name!r}")
+        sign = 1.0 if self.config.best_mode == "max" else -1.0
+        best = self.record.best_metrics.get(name, math.nan)
+        if math.isnan(best) or sign * metrics[name] > sign * best:
+            self.record.best_step, self.record.best_metrics = self.step, metrics
+            self.record.without_improvement = 0
+            self.best = self.parallel.host(self.state.params)
+        else:
+            self.record.without_improvement += 1
+        self.record.history.append({"step": self.step, **metrics})
+        self.clock += time.perf_counter() - began
+        self.view.phase("train")
+
+    def _save(self) -> None:
+        self._check_skipped()
+        self.view.phase("save")
+        self.event("save", self.step)
+        self.record.step = self.step
+        self.record.pending = {
+            name: [float(r.total), float(r.count)]
+            for name, r in jax.device_get(self.pending).items()
+        }
+        best = self.best if self.record.best_metrics else self.parallel.host(self.state.params)
+        self.store.save(
+            self.step,
+            self.parallel.host(self.state),
+            best,
+            {"run": dataclasses.asdict(self.record), "metadata": _json(self.metadata)},
+        )
+        self.event("saved", self.step)
+        self.view.phase("train")
+
+
+def _plain(config: TrainConfig) -> dict[str, Any]:
+    return dataclasses.asdict(config)
+
+
+def _json(value: Any) -> Any:
+    """The value as a JSON file gives it back."""
+    return json.loads(json.dumps(value))
+
+
+def fit(
+    task: Task,
+    train_data: Any,
+    eval_data: Any,
+    config: TrainConfig,
+    workdir: str | Path,
+    *,
+    metadata: dict[str, Any] | None = None,
+    on_event: Callable[[str, int], None] | None = None,
+) -> FitResult:
+    """Trains a task; continues where the checkpoints in workdir end, with the same bits.
+
+    Args:
+      task: what is trained.
+      train_data: `train_data[step]` is the batch of a step, a pure function of the step number;
+        `train_data.iterate(start, stop)`, where it exists, yields the same batches ahead of use.
+      eval_data: batches of one evaluation pass, iterated again for each; None evaluates nothing.
+      config: how to train.
+      workdir: gets metrics.jsonl, config.json, environment.json and checkpoints/.
+      metadata: JSON values that a checkpoint must share with this run to be continued, such as
+        the configuration and the digest of the vocabulary.
+      on_event: called with ("step" | "evaluate" | "save" | "saved", step).
+
+    Returns:
+      The result. After SIGTERM or Ctrl-C the run is saved and `stopped` is "signal".
+
+    Raises:
+      CheckpointMismatch: if workdir belongs to another run.
+      NonFiniteError: after more than `config.max_skipped` skipped updates in a row.
+      ValueError: for settings or batches that cannot work.
+    """
+    loop = _Loop(task, train_data, eval_data, config, workdir, metadata, on_event)
+    try:
+        stopped: Literal["done", "early", "signal"] = "done"
+        number = None
+        if loop.start():
+            stopped, number = loop.run()
+        elif loop.record.finished is not None:
+            stopped = loop.record.finished
+        host = loop.parallel.host(loop.state)
+    finally:
+        if hasattr(loop, "store"):
+            loop.store.close()
+    return FitResult(
+        state=host,
+        best_params=loop.best if loop.record.best_metrics else host.params,
+        best_step=loop.record.best_step if loop.record.best_metrics else loop.step,
+        best_metrics=loop.record.best_metrics,
+        history=loop.record.history,
+        stopped=stopped,
+        steps=loop.step,
+        compilations=loop.parallel.traces,
+        signal=number,
+    )

@@ -1,0 +1,52 @@
+"""Metrics as sums and counts, so that batches of any size merge without bias."""
+
+import math
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Float
+
+
+@struct.dataclass
+class Ratio:
+    """A sum and what it is divided by; both are float32 scalars.
+
+    Attributes:
+      total: sum of values.
+      count: sum of weights.
+    """
+
+    total: Float[Array, ""]
+    count: Float[Array, ""]
+
+    @classmethod
+    def of(cls, values: Float[Array, "B"], weight: Float[Array, "B"]) -> "Ratio":
+        """Sums values over the rows with weight; a row of weight 0 may hold anything."""
+        kept = jnp.where(weight > 0, values, 0).astype(jnp.float32)
+        return cls(total=jnp.sum(kept * weight), count=jnp.sum(weight).astype(jnp.float32))
+
+    def __add__(self, other: "Ratio") -> "Ratio":
+        return Ratio(total=self.total + other.total, count=self.count + other.count)
+
+    def value(self) -> float:
+        """The ratio as a Python float; NaN if nothing was counted. Waits for the device."""
+        total, count = (float(x) for x in jax.device_get((self.total, self.count)))
+        return total / count if count else math.nan
+
+
+Metrics = dict[str, Ratio]
+
+
+def merge(a: Metrics, b: Metrics) -> Metrics:
+    """Adds two sets of metrics; a name that only one has is kept."""
+    return {
+        name: a[name] + b[name] if name in a and name in b else a.get(name, b.get(name))
+        for name in [*a, *(name for name in b if name not in a)]
+    }
+
+
+def to_floats(metrics: Mapping[str, Ratio]) -> dict[str, float]:
+    """Values of all metrics, fetched from the device at once."""
+    return {name: ratio.value() for name, ratio in jax.device_get(dict(metrics)).items()}

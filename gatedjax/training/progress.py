@@ -1,0 +1,82 @@
+"""What a person sees while a run trains: a bar on a terminal, a line per log elsewhere."""
+
+import sys
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+SHOWN = ("loss", "accuracy", "density")
+
+
+def summary(metrics: dict[str, Any]) -> str:
+    """The few numbers that fit on a line."""
+    parts = [f"{name} {metrics[name]:.4f}" for name in SHOWN if metrics.get(name) is not None]
+    for name, unit in (("steps_per_s", "steps/s"), ("tokens_per_s", "tokens/s")):
+        if metrics.get(name):
+            parts.append(f"{metrics[name]:,.1f} {unit}" if unit == "steps/s" else
+                         f"{metrics[name]:,.0f} {unit}")  # fmt: skip
+    if metrics.get("padding") is not None:
+        parts.append(f"padding {metrics['padding']:.0%}")
+    return ", ".join(parts)
+
+
+class ProgressView:
+    """Progress of one run.
+
+    Args:
+      total: steps in all.
+      start: the step that the run starts from.
+      enabled: False prints nothing.
+    """
+
+    def __init__(self, total: int, start: int, enabled: bool) -> None:
+        self._enabled = enabled
+        self._console = Console(stderr=True)
+        self._bar: Progress | None = None
+        self._start = time.monotonic()
+        self._first = start
+        self._total = total
+        if enabled and self._console.is_terminal:
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[note]}"),
+                console=self._console,
+                transient=True,
+            )
+            self._task = self._bar.add_task("train", total=total, completed=start, note="")
+            self._bar.start()
+
+    def phase(self, name: str) -> None:
+        """Shows what is going on: train, compile, evaluate, save."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=name)
+
+    def step(self, step: int) -> None:
+        """Moves the bar."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step)
+
+    def log(self, step: int, metrics: dict[str, Any]) -> None:
+        """Shows the metrics of the last interval."""
+        note = summary(metrics)
+        if self._bar is not None:
+            self._bar.update(self._task, note=note)
+        elif self._enabled:
+            done = step - self._first
+            left = (time.monotonic() - self._start) / max(done, 1) * (self._total - step)
+            print(f"step {step}/{self._total}: {note}, {left:.0f} s left", file=sys.stderr)
+
+    def message(self, text: str) -> None:
+        """Prints a line that stays."""
+        if self._enabled:
+            self._console.print(text, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Takes the bar away."""
+        if self._bar is not None:
+            self._bar.stop()

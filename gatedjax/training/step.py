@@ -1,0 +1,102 @@
+"""One pure training step over a small state of arrays."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+
+from gatedjax.training.metrics import Metrics, Ratio
+from gatedjax.training.task import Batch, Task
+
+STREAMS = ("dropout", "gate")
+
+
+@struct.dataclass
+class TrainState:
+    """What a step reads and writes; arrays only.
+
+    Attributes:
+      step: updates made so far, int32.
+      params: parameters.
+      opt_state: state of the Optax chain.
+    """
+
+    step: jax.Array
+    params: Any
+    opt_state: optax.OptState
+
+
+TrainStep = Callable[[TrainState, Batch, jax.Array], tuple[TrainState, Metrics]]
+
+
+def step_rngs(seed_key: jax.Array, step: jax.Array | int) -> dict[str, jax.Array]:
+    """The named streams of a step: a function of (seed, step) and nothing else.
+
+    A model folds in "example_id", so the bits of example i in step s can be drawn again alone.
+    """
+    key = jax.random.fold_in(seed_key, step)
+    return {name: jax.random.fold_in(key, number) for number, name in enumerate(STREAMS)}
+
+
+def init_state(
+    task: Task, tx: optax.GradientTransformation, key: jax.Array, batch: Batch
+) -> TrainState:
+    """Parameters and optimiser state before the first step."""
+    params = task.init(key, batch)
+    return TrainState(step=jnp.zeros((), jnp.int32), params=params, opt_state=tx.init(params))
+
+
+def make_train_step(
+    task: Task, tx: optax.GradientTransformation, *, axis_name: str | None = None
+) -> TrainStep:
+    """Builds the step: gradient of the mean loss, update, metrics.
+
+    A loss or gradient that is not finite leaves parameters and optimiser state as they are; the
+    step counts all the same, and "skipped" says so.
+
+    Args:
+      task: the model and its loss.
+      tx: the Optax chain.
+      axis_name: sum gradients and metrics over this mapped axis (`jax.pmap`).
+    """
+
+    def train_step(
+        state: TrainState, batch: Batch, seed_key: jax.Array
+    ) -> tuple[TrainState, Metrics]:
+        rngs = step_rngs(seed_key, state.step)
+        with jax.named_scope("loss_and_gradient"):
+            grad_fn = jax.value_and_grad(task.loss, has_aux=True)
+            (total, metrics), grads = grad_fn(state.params, batch, rngs)
+        if axis_name is not None:
+            total, metrics, grads = jax.lax.psum((total, metrics, grads), axis_name)
+        count = jnp.maximum(metrics["loss"].count, 1)
+        grads = jax.tree.map(lambda g: g / count.astype(g.dtype), grads)
+        norm = optax.tree.norm(grads)
+        finite = jnp.isfinite(total) & jnp.isfinite(norm)
+        with jax.named_scope("update"):
+            updates, opt_state = tx.update(grads, state.opt_state, state.params)
+            params = optax.apply_updates(state.params, updates)
+        keep = lambda new, old: jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)  # noqa: E731
+        one = jnp.ones((), jnp.float32)
+        # A step that was skipped must not turn the sums of its interval into NaN.
+        metrics = {
+            name: Ratio(
+                total=jnp.where(finite, ratio.total, 0), count=jnp.where(finite, ratio.count, 0)
+            )
+            for name, ratio in metrics.items()
+        }
+        metrics["grad_norm"] = Ratio(
+            total=jnp.where(finite, norm, 0).astype(jnp.float32), count=finite.astype(jnp.float32)
+        )
+        metrics["skipped"] = Ratio(total=1 - finite.astype(jnp.float32), count=one)
+        state = TrainState(
+            step=state.step + 1,
+            params=keep(params, state.params),
+            opt_state=keep(opt_state, state.opt_state),
+        )
+        return state, metrics
+
+    return train_step
