@@ -17,7 +17,7 @@ def public_config(config: Config) -> dict[str, Any]:
     data = recorded["data"]
     data.pop("data_dir")
     data.pop("manual_dir")
-    data["embeddings"] = Path(data["embeddings"]).name.removesuffix(".gz").replace(".subset", "")
+    data["embeddings"] = Path(data["embeddings"]).name.removesuffix(".gz")
     return {"data": data, "model": recorded["model"], "train": recorded["train"]}
 
 

@@ -107,12 +107,17 @@ def batches(
     prepared: Prepared, config: DataConfig, *, seed: int
 ) -> tuple[gdata.Batches, gdata.Batches, gdata.Batches]:
     """Returns training, validation and test batches; the last two are one ordered pass."""
+    splits = (prepared.train, prepared.validation, prepared.test)
+    edges = gdata.plan_buckets(prepared.train.lengths, config.max_buckets)
+    # one set of shapes for all splits: what validation compiled, the test pass finds
+    longest = max(int(split.lengths.max()) for split in splits)
+    edges = (*edges[:-1], max(longest, edges[-1]))
     train = gdata.Batches(
-        prepared.train, batch_size=config.batch_size, max_buckets=config.max_buckets, seed=seed
+        prepared.train, batch_size=config.batch_size, bucket_edges=edges, seed=seed
     )
     rest = [
-        gdata.Batches.eval(split, batch_size=config.eval_batch_size, max_buckets=config.max_buckets)
-        for split in (prepared.validation, prepared.test)
+        gdata.Batches.eval(split, batch_size=config.eval_batch_size, bucket_edges=edges)
+        for split in splits[1:]
     ]
     return train, rest[0], rest[1]
 
@@ -169,7 +174,10 @@ def run(config: Config, prepared: Prepared | None = None) -> RunResult:
         "config": jsonable(public_config(config)),
         "vocabulary": prepared.vocabulary.digest(),
     }
-    result = fit(task, train, validation, config.train, workdir, metadata=metadata)
+    parallel = make_parallel(config.train.parallel)
+    result = fit(
+        task, train, validation, config.train, workdir, metadata=metadata, parallel=parallel
+    )
     record: dict[str, Any] = {
         "data": config.data.name,
         "substitute": prepared.test.info.substitute,
@@ -184,7 +192,6 @@ def run(config: Config, prepared: Prepared | None = None) -> RunResult:
         "validation": result.best_metrics,
     }
     if result.stopped != "signal":
-        parallel = make_parallel(config.train.parallel)
         metrics, predictions = evaluate(task, result.best_params, test, parallel)
         order = np.argsort(predictions["example_id"], kind="stable")
         record |= {

@@ -5,7 +5,8 @@ import html
 import re
 from pathlib import Path
 
-from gatedjax.data._files import LineError, Rows, read_lines
+from gatedjax.data import _files as files
+from gatedjax.data._files import AnyPath, LineError, Rows, read_lines
 
 CLASSES = ("World", "Sports", "Business", "Sci/Tech")
 OFFICIAL = {"train": 120_000, "test": 7_600}
@@ -51,6 +52,11 @@ def folders(manual_dir: Path) -> list[Path]:
     return [*(manual_dir / name for name in names), manual_dir]
 
 
-def read(path: Path) -> Rows:
+def find(manual_dir: Path, part: str) -> AnyPath | None:
+    """Returns the file of a part below manual_dir."""
+    return files.find(folders(manual_dir), FILES[part])
+
+
+def read(path: AnyPath) -> Rows:
     """Reads a file of rows."""
     return read_lines(path, parse, "utf-8")

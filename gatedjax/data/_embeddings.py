@@ -56,9 +56,9 @@ def random_embeddings(vocabulary: Vocabulary, dim: int, seed: int = 0) -> np.nda
 
 
 def _word_vector(word: str, dim: int, seed: int) -> np.ndarray:
-    digest = hashlib.sha256(f"{seed}\0{word}".encode("utf-8", "surrogatepass")).digest()
-    generator = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
-    return generator.uniform(-OOV_RANGE, OOV_RANGE, dim)
+    # bits of a hash: cheaper than a generator per word, and the same in every version of NumPy
+    data = hashlib.shake_256(f"{seed}\0{word}".encode("utf-8", "surrogatepass")).digest(4 * dim)
+    return (np.frombuffer(data, "<u4") / 2.0**32 * 2 - 1) * OOV_RANGE
 
 
 def load_embeddings(
@@ -91,7 +91,7 @@ def load_embeddings(
             "pretrained vectors use --data.embeddings none."
         )
     wanted = {word: i for i, word in enumerate(vocabulary.words) if i != PAD}
-    matrix = random_embeddings(vocabulary, dim, seed)
+    matrix = np.zeros((len(vocabulary), dim), np.float32)
     found = np.zeros(len(vocabulary), bool)
     for number, line in _numbered(path):
         spaces = line.count(b" ")
@@ -109,13 +109,16 @@ def load_embeddings(
         if index is None or found[index]:
             continue
         try:
-            vector = np.array(line[len(raw) + 1 :].split(b" "), np.float32)
+            vector = np.array([float(v) for v in line[len(raw) + 1 :].split(b" ")], np.float32)
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from error
         if not np.isfinite(vector).all():
             raise ValueError(f"{path}, line {number}: a value of {raw.decode()!r} is not finite")
         matrix[index] = vector
         found[index] = True
+    for index in np.flatnonzero(~found):
+        if index != PAD:
+            matrix[index] = _word_vector(vocabulary.words[index], dim, seed)
     return Embeddings(matrix, found)
 
 

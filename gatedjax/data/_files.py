@@ -2,6 +2,7 @@
 
 import dataclasses
 import gzip
+import zipfile
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 from gatedjax.data._source import Quarantined
 
 BOM = b"\xef\xbb\xbf"
+
+AnyPath = Path | zipfile.Path
 
 
 class LineError(ValueError):
@@ -38,17 +41,31 @@ class Rows:
         return len(self.rows) + len(self.quarantine)
 
 
-def find(folders: Sequence[Path], names: Sequence[str]) -> Path | None:
-    """Returns the first of `names`, plain or .gz, in the first folder that has one."""
+def find(folders: Sequence[Path], name: str) -> Path | None:
+    """Returns the file of this name, plain or .gz, in the first folder that has one."""
     for folder in folders:
-        for name in names:
-            for path in (folder / name, folder / f"{name}.gz"):
-                if path.exists():
-                    return path
+        for path in (folder / name, folder / f"{name}.gz"):
+            if path.is_file():
+                return path
     return None
 
 
-def read_bytes(path: Path) -> bytes:
+def in_zip(archive: Path, member: str) -> zipfile.Path:
+    """Returns a file inside a zip archive.
+
+    Raises:
+      ValueError: if the archive is damaged or has no such file.
+    """
+    try:
+        path = zipfile.Path(archive, member)
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{archive}: truncated or damaged zip file: {error}") from error
+    if not path.is_file():
+        raise ValueError(f"{archive}: no {member} in it")
+    return path
+
+
+def read_bytes(path: AnyPath) -> bytes:
     """Reads a file, unpacking .gz, without a byte-order mark.
 
     Raises:
@@ -56,8 +73,8 @@ def read_bytes(path: Path) -> bytes:
     """
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path}: truncated or damaged gzip file: {error}") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path}: truncated or damaged compressed file: {error}") from error
     return data.removeprefix(BOM)
 
 
@@ -75,7 +92,7 @@ def decode(data: bytes, encoding: str) -> str:
         raise LineError(f"not {encoding}: byte 0x{data[error.start]:02x}") from error
 
 
-def read_lines(path: Path, parse: Callable[[str], tuple[int, Any]], encoding: str) -> Rows:
+def read_lines(path: AnyPath, parse: Callable[[str], tuple[int, Any]], encoding: str) -> Rows:
     r"""Parses a file line by line; "\n" and "\r\n" end a line.
 
     Args:

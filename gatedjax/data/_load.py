@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax.data import _ag_news, _files, _imdb, _polarity, _prepared, _sst, _trec
-from gatedjax.data._files import Rows
+from gatedjax.data import _ag_news, _imdb, _polarity, _prepared, _sst, _trec
+from gatedjax.data._files import AnyPath, Rows
 from gatedjax.data._source import Example, ReadReport, Source, SourceInfo
 from gatedjax.data._statistics import stratified_split
 from gatedjax.data._tokenize import tokenize
@@ -37,9 +37,9 @@ class _Set:
 
     official: dict[str, int]
     where: str
-    files: Callable[[Path, str], tuple[Path | None, str]]
+    files: Callable[[Path, str], tuple[AnyPath | None, str]]
     """(manual_dir, part) -> (the raw file or None, what was looked for)."""
-    read: Callable[[Path, str], Rows]
+    read: Callable[[Any, str], Rows]
     examples: Callable[[Rows, int, dict[str, str]], Sequence[Example]]
     """(rows, first id, options) -> examples."""
     classes: Callable[[dict[str, str]], tuple[str, ...]]
@@ -72,10 +72,10 @@ class _Lazy(Sequence[Example]):
         return example
 
 
-def _by_name(module: Any) -> Callable[[Path, str], tuple[Path | None, str]]:
-    def files(manual_dir: Path, part: str) -> tuple[Path | None, str]:
+def _by_name(module: Any) -> Callable[[Path, str], tuple[AnyPath | None, str]]:
+    def files(manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
         name = module.FILES[part]
-        return _files.find(module.folders(manual_dir), [name]), f"{name} (or {name}.gz)"
+        return module.find(manual_dir, part), f"{name} (or {name}.gz)"
 
     return files
 
@@ -83,7 +83,7 @@ def _by_name(module: Any) -> Callable[[Path, str], tuple[Path | None, str]]:
 SETS: dict[str, _Set] = {
     "sst": _Set(
         official=_sst.OFFICIAL,
-        where=f"{_sst.URL} (unpack it: trees/train.txt, dev.txt, test.txt)",
+        where=f"{_sst.URL} (as it is, or unpacked)",
         files=_by_name(_sst),
         read=lambda path, part: _sst.read(path),
         examples=lambda rows, base, o: _sst.examples(rows, base=base, **o),

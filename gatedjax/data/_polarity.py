@@ -46,9 +46,9 @@ _POLAR = {
         "dreadful tiresome silly painful hollow messy annoying sloppy stale dreary pointless"
     ),
     1: _words(
-        "good great superb lovely strong wonderful brilliant charming rich gripping graceful lively "
-        "moving delightful clever funny splendid touching elegant pleasant fresh smart tender "
-        "stunning"
+        "good great superb lovely strong wonderful brilliant charming rich gripping graceful "
+        "lively moving delightful clever funny splendid touching elegant pleasant fresh smart "
+        "tender stunning"
     ),
 }
 _NOUN = _words(

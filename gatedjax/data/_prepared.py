@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gatedjax.data import _ag_news, _sst
+from gatedjax.data import _ag_news, _sst, _trec
 from gatedjax.data._files import LineError, Row, Rows
 from gatedjax.data._source import Quarantined
 
@@ -51,6 +51,7 @@ def read(name: str, part: str, *, data_dir: str | Path | None, where: str) -> Ro
     builder = _builder(name, data_dir)
     if not builder.is_prepared():
         try:
+            _check_network(name, builder)
             with contextlib.redirect_stdout(io.StringIO()):
                 builder.download_and_prepare()
         except Exception as error:
@@ -62,6 +63,18 @@ def read(name: str, part: str, *, data_dir: str | Path | None, where: str) -> Ro
     records = source.__getitems__(list(range(len(source))))
     metadata = builder.info.metadata or {}
     return _READERS[name](records, metadata.get(part) or {})
+
+
+def _check_network(name: str, builder: Any) -> None:
+    """Fails at once where nothing can be downloaded: TFDS tries for minutes."""
+    import requests
+
+    # data_path is data_dir/name/[config/]version
+    downloads = next(p for p in Path(builder.data_path).parents if p.name == name).parent
+    if (downloads / "downloads" / name).is_dir():
+        return  # finished downloads may be all that it needs
+    with requests.head(_HOSTS[name], timeout=10):
+        pass
 
 
 def _message(name: str, builder: Any, where: str, error: Exception) -> str:
@@ -122,6 +135,12 @@ def _read_ag_news(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Ro
     return _texts(records, text, "ag_news_subset")
 
 
+_HOSTS = {
+    "sst": _sst.URL,
+    "trec": _trec.URL,
+    "imdb_reviews": "https://ai.stanford.edu",
+    "ag_news_subset": "https://drive.google.com",
+}
 _READERS = {
     "sst": _read_sst,
     "trec": _read_trec,

@@ -7,7 +7,8 @@ leaves the neutral class out.
 import re
 from pathlib import Path
 
-from gatedjax.data._files import LineError, Rows, read_lines
+from gatedjax.data import _files as files
+from gatedjax.data._files import AnyPath, LineError, Rows, read_lines
 from gatedjax.data._source import Example
 
 FINE = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -15,7 +16,8 @@ BINARY = ("negative", "positive")
 NEUTRAL = 2
 OFFICIAL = {"train": 8544, "validation": 1101, "test": 2210}
 FILES = {"train": "train.txt", "validation": "dev.txt", "test": "test.txt"}
-URL = "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip"
+ARCHIVE = "trainDevTestTrees_PTB.zip"
+URL = f"https://nlp.stanford.edu/sentiment/{ARCHIVE}"
 
 # a few words hold a no-break space ("9 1/2"), so not \s
 _PIECE = re.compile(r"[()]|[^ \t()]+")
@@ -92,7 +94,15 @@ def folders(manual_dir: Path) -> list[Path]:
     return [manual_dir / "sst" / "trees", manual_dir / "sst", manual_dir / "trees", manual_dir]
 
 
-def read(path: Path) -> Rows:
+def find(manual_dir: Path, part: str) -> AnyPath | None:
+    """Returns the file of a part below manual_dir, unpacked or in the archive as downloaded."""
+    name = FILES[part]
+    path = files.find(folders(manual_dir), name)
+    archive = files.find([manual_dir / "sst", manual_dir], ARCHIVE)
+    return files.in_zip(archive, f"trees/{name}") if path is None and archive else path
+
+
+def read(path: AnyPath) -> Rows:
     """Reads a file of trees."""
     return read_lines(path, parse, "utf-8")
 

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from gatedjax.data._files import LineError, Rows, read_lines
+from gatedjax.data import _files as files
+from gatedjax.data._files import AnyPath, LineError, Rows, read_lines
 from gatedjax.data._source import Example
 
 CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
@@ -34,7 +35,12 @@ def folders(manual_dir: Path) -> list[Path]:
     return [manual_dir / "trec", manual_dir]
 
 
-def read(path: Path) -> Rows:
+def find(manual_dir: Path, part: str) -> AnyPath | None:
+    """Returns the file of a part below manual_dir."""
+    return files.find(folders(manual_dir), FILES[part])
+
+
+def read(path: AnyPath) -> Rows:
     """Reads a file of questions."""
     return read_lines(path, parse, "latin-1")
 

@@ -10,7 +10,8 @@ Importing this module imports tensorflow_datasets. Lines that cannot be used are
 metadata of the prepared set, with the counts.
 """
 
-from collections.abc import Callable, Iterator
+import abc
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,19 +27,24 @@ class _LinesBuilder(tfds.core.GeneratorBasedBuilder):
     MANUAL_DOWNLOAD_INSTRUCTIONS: ClassVar[None] = None
     FILES: ClassVar[dict[str, str]]
 
+    @abc.abstractmethod
     def _features(self) -> dict[str, Any]:
         raise NotImplementedError
 
+    @abc.abstractmethod
     def _example(self, row: _files.Row) -> dict[str, Any]:
         raise NotImplementedError
 
-    def _download(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Path]:
+    @abc.abstractmethod
+    def _download(self, dl_manager: tfds.download.DownloadManager) -> Mapping[str, _files.AnyPath]:
         raise NotImplementedError
 
-    def _folders(self, manual_dir: Path) -> list[Path]:
+    @abc.abstractmethod
+    def _find(self, manual_dir: Path, part: str) -> _files.AnyPath | None:
         raise NotImplementedError
 
-    def _read(self) -> Callable[[Path], _files.Rows]:
+    @abc.abstractmethod
+    def _read(self) -> Callable[[_files.AnyPath], _files.Rows]:
         raise NotImplementedError
 
     def _info(self) -> tfds.core.DatasetInfo:
@@ -56,20 +62,21 @@ class _LinesBuilder(tfds.core.GeneratorBasedBuilder):
         paths = self._manual(Path(manual)) if manual is not None else None
         if paths is None:
             paths = self._download(dl_manager)
-        return {part: self._generate_examples(part, Path(path)) for part, path in paths.items()}
+        return {part: self._generate_examples(part, path) for part, path in paths.items()}
 
-    def _manual(self, manual_dir: Path) -> dict[str, Path] | None:
-        folders = self._folders(manual_dir)
-        found = {part: _files.find(folders, [name]) for part, name in self.FILES.items()}
+    def _manual(self, manual_dir: Path) -> Mapping[str, _files.AnyPath] | None:
+        found = {part: self._find(manual_dir, part) for part in self.FILES}
         paths = {part: path for part, path in found.items() if path is not None}
         return paths if len(paths) == len(found) else None
 
-    def _generate_examples(self, part: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _generate_examples(
+        self, part: str, path: _files.AnyPath
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
         rows = self._read()(path)
         if self.info.metadata is not None:
             self.info.metadata[part] = {
                 "lines": rows.lines,
-                "quarantine": [[Path(q.file).name, q.line, q.reason] for q in rows.quarantine],
+                "quarantine": [[self.FILES[part], q.line, q.reason] for q in rows.quarantine],
             }
         for row in rows.rows:
             yield row.index, self._example(row) | {"index": row.index}
@@ -92,40 +99,46 @@ class Sst(_LinesBuilder):
         line, words, _ = row.content
         return {"text": " ".join(words), "tree": line, "label": row.label}
 
-    def _download(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Path]:
-        folder = Path(dl_manager.download_and_extract(_sst.URL)) / "trees"
-        return {part: folder / name for part, name in self.FILES.items()}
+    def _download(self, dl_manager: tfds.download.DownloadManager) -> Mapping[str, _files.AnyPath]:
+        # not download_and_extract: TFDS unpacks with TensorFlow
+        archive = Path(dl_manager.download(_sst.URL))
+        return {p: _files.in_zip(archive, f"trees/{name}") for p, name in self.FILES.items()}
 
-    def _folders(self, manual_dir: Path) -> list[Path]:
-        return _sst.folders(manual_dir)
+    def _find(self, manual_dir: Path, part: str) -> _files.AnyPath | None:
+        return _sst.find(manual_dir, part)
 
-    def _read(self) -> Callable[[Path], _files.Rows]:
+    def _read(self) -> Callable[[_files.AnyPath], _files.Rows]:
         return _sst.read
 
 
-class Trec(_LinesBuilder):
-    """TREC questions with coarse and fine labels, in the order of the official files."""
+# TFDS has a `trec` 1.0.0 of its own, so ours is not registered under that name
+with tfds.core.registered.skip_registration():
 
-    # TFDS has a `trec` 1.0.0 of its own: shuffled, and prepared with TensorFlow
-    VERSION = tfds.core.Version("2.0.0")
-    FILES = _trec.FILES
+    class Trec(_LinesBuilder):
+        """TREC questions with coarse and fine labels, in the order of the official files."""
 
-    def _features(self) -> dict[str, Any]:
-        return {
-            "text": tfds.features.Text(),
-            "label-coarse": tfds.features.ClassLabel(names=list(_trec.CLASSES)),
-            "label-fine": tfds.features.Text(),
-        }
+        VERSION = tfds.core.Version("2.0.0")
+        FILES = _trec.FILES
 
-    def _example(self, row: _files.Row) -> dict[str, Any]:
-        fine, text = row.content
-        return {"text": text, "label-coarse": row.label, "label-fine": fine}
+        def _features(self) -> dict[str, Any]:
+            return {
+                "text": tfds.features.Text(),
+                "label-coarse": tfds.features.ClassLabel(names=list(_trec.CLASSES)),
+                "label-fine": tfds.features.Text(),
+            }
 
-    def _download(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Path]:
-        return dl_manager.download({part: _trec.URL + n for part, n in self.FILES.items()})
+        def _example(self, row: _files.Row) -> dict[str, Any]:
+            fine, text = row.content
+            return {"text": text, "label-coarse": row.label, "label-fine": fine}
 
-    def _folders(self, manual_dir: Path) -> list[Path]:
-        return _trec.folders(manual_dir)
+        def _download(
+            self, dl_manager: tfds.download.DownloadManager
+        ) -> Mapping[str, _files.AnyPath]:
+            paths = dl_manager.download({part: _trec.URL + n for part, n in self.FILES.items()})
+            return {part: Path(path) for part, path in paths.items()}
 
-    def _read(self) -> Callable[[Path], _files.Rows]:
-        return _trec.read
+        def _find(self, manual_dir: Path, part: str) -> _files.AnyPath | None:
+            return _trec.find(manual_dir, part)
+
+        def _read(self) -> Callable[[_files.AnyPath], _files.Rows]:
+            return _trec.read

@@ -202,12 +202,11 @@ class GANet(nn.Module):
             return self._relaxed(encoded, noise, batch, train=True)
         if config.test_gate == "threshold":
             return self._hard(encoded, F.threshold_gates(encoded.gate_logits), batch)
-        draws = self._draws(encoded, batch)
-        first = self._hard(encoded, draws[0], batch)
+        draws = _draw(encoded, self._noise(encoded, batch))
         if config.test_gate == "sample":
-            return first
-        probabilities = [nn.softmax(self._hard(encoded, g, batch).logits) for g in draws]
-        return first.replace(logits=jnp.log(sum(probabilities) / len(probabilities)))
+            return self._hard(encoded, draws[0], batch)
+        hard = self._hard(encoded, draws, batch)
+        return _first_draw(hard).replace(logits=_mean_log_probability(hard.logits))
 
     def encode(self, batch: dict[str, Array], *, train: bool = False) -> _Encoded:
         """The part that does not depend on the gates: states, scores and gate logits."""
@@ -239,24 +238,27 @@ class GANet(nn.Module):
             gate_logits=self.auxiliary(xs, mask) if config.system == "ganet" else None,
         )
 
-    def gate_modes(self, batch: dict[str, Array]) -> dict[str, list[GANetOutput]]:
+    def gate_modes(self, batch: dict[str, Array]) -> dict[str, GANetOutput]:
         """The same states under every kind of gate, from one pass over the sequence.
 
         Returns:
-          "sample" and "relaxed" with `config.test_samples` draws each (the same noise), and
-          "threshold" and "expected" (the open probabilities as gates) with one.
+          "sample" and "relaxed" (`config.test_samples` draws with the same noise), "threshold" and
+          "expected" (the open probabilities as gates). Every field but gate_logits and scores has
+          a leading axis over the draws, of size 1 where nothing is drawn.
+
+        Raises:
+          ValueError: if the system has no gates.
         """
         encoded = self.encode(batch)
         if self.config.system != "ganet":
             raise ValueError(f"system {self.config.system!r} has no gates")
-        noises = self._noises(encoded, batch)
-        open_probability = nn.sigmoid(encoded.gate_logits)
-        weights = F.gated_softmax(encoded.scores, open_probability, encoded.mask)
+        noise = self._noise(encoded, batch)
+        logits = encoded.gate_logits[None]
         return {
-            "sample": [self._hard(encoded, self._draw(encoded, n), batch) for n in noises],
-            "threshold": [self._hard(encoded, F.threshold_gates(encoded.gate_logits), batch)],
-            "expected": [self._pooled(encoded, weights, batch, gates=open_probability)],
-            "relaxed": [self._relaxed(encoded, n, batch, train=False) for n in noises],
+            "sample": self._hard(encoded, _draw(encoded, noise), batch),
+            "threshold": self._hard(encoded, F.threshold_gates(logits), batch),
+            "expected": self._gated(encoded, nn.sigmoid(logits), batch),
+            "relaxed": self._relaxed(encoded, noise, batch, train=False),
         }
 
     def _keys(self, batch: dict[str, Array], stream: str) -> Array:
@@ -265,17 +267,19 @@ class GANet(nn.Module):
             example_id = jnp.arange(batch["tokens"].shape[0])
         return F.example_keys(self.make_rng(stream), example_id)
 
-    def _noises(self, encoded: _Encoded, batch: dict[str, Array]) -> list[Array]:
-        keys = self._keys(batch, "gate")
-        size = encoded.mask.shape[-1]
+    def _noise(self, encoded: _Encoded, batch: dict[str, Array]) -> Float[Array, "S B T"]:
+        """Noise of every draw; draw s of an example is the same in any batch."""
+        keys, size = self._keys(batch, "gate"), encoded.mask.shape[-1]
         folded = jax.vmap(jax.random.fold_in, in_axes=(0, None))
-        return [F.example_noise(folded(keys, s), size) for s in range(self.config.test_samples)]
+        return jnp.stack(
+            [F.example_noise(folded(keys, s), size) for s in range(self.config.test_samples)]
+        )
 
-    def _draw(self, encoded: _Encoded, noise: Float[Array, "B T"]) -> Float[Array, "B T"]:
-        return (encoded.gate_logits + noise > 0).astype(jnp.float32)
-
-    def _draws(self, encoded: _Encoded, batch: dict[str, Array]) -> list[Array]:
-        return [self._draw(encoded, noise) for noise in self._noises(encoded, batch)]
+    def _gated(
+        self, encoded: _Encoded, gates: Float[Array, "*S B T"], batch: dict[str, Array]
+    ) -> GANetOutput:
+        weights = F.gated_softmax(_like(encoded.scores, gates), gates, _like(encoded.mask, gates))
+        return self._pooled(encoded, weights, batch, gates=gates)
 
     def _relaxed(
         self, encoded: _Encoded, noise: Float[Array, "B T"], batch: dict[str, Array], *, train: bool
@@ -286,20 +290,24 @@ class GANet(nn.Module):
                 encoded.gate_logits, noise, temperature=config.temperature, straight_through=True
             )
             return self._hard(encoded, gates, batch, train=True)
-        log_gates = F.log_gumbel_sigmoid(encoded.gate_logits, noise, temperature=config.temperature)
-        weights = F.relaxed_gated_softmax(encoded.scores, log_gates, encoded.mask)
+        log_gates = F.log_gumbel_sigmoid(
+            _like(encoded.gate_logits, noise), noise, temperature=config.temperature
+        )
+        weights = F.relaxed_gated_softmax(
+            _like(encoded.scores, noise), log_gates, _like(encoded.mask, noise)
+        )
         return self._pooled(encoded, weights, batch, gates=jnp.exp(log_gates), train=train)
 
     def _hard(
         self, encoded: _Encoded, gates: Array, batch: dict[str, Array], *, train: bool = False
     ) -> GANetOutput:
-        opened, closed = F.ensure_open(gates, encoded.gate_logits, encoded.mask)
+        mask, scores = _like(encoded.mask, gates), _like(encoded.scores, gates)
+        opened, closed = F.ensure_open(gates, _like(encoded.gate_logits, gates), mask)
         if self.config.empty == "max_gate":
             gates = opened
-        weights = F.gated_softmax(encoded.scores, gates, encoded.mask)
+        weights = F.gated_softmax(scores, gates, mask)
         if self.config.empty == "soft":
-            everything = F.masked_softmax(encoded.scores, encoded.mask)
-            weights = jnp.where(closed[:, None], everything, weights)
+            weights = jnp.where(closed[..., None], F.masked_softmax(scores, mask), weights)
         return self._pooled(encoded, weights, batch, gates=gates, closed=closed, train=train)
 
     def _ungated(self, encoded: _Encoded, batch: dict[str, Array], train: bool) -> GANetOutput:
@@ -328,13 +336,14 @@ class GANet(nn.Module):
         closed: Bool[Array, "B"] | None = None,
         train: bool = False,
     ) -> GANetOutput:
-        pooled = F.attention_pool(encoded.states, weights)
+        pool = F.attention_pool if weights.ndim == 2 else jax.vmap(F.attention_pool, (None, 0))
+        pooled = pool(encoded.states, weights)
         if self.config.post_tanh:
             pooled = jnp.tanh(pooled)
         return GANetOutput(
             logits=self._classify(pooled, batch, train),
             attention=weights,
-            gates=None if gates is None else jnp.where(encoded.mask, gates, 0),
+            gates=None if gates is None else jnp.where(_like(encoded.mask, gates), gates, 0),
             gate_logits=encoded.gate_logits,
             scores=encoded.scores,
             closed=closed,
@@ -345,6 +354,28 @@ class GANet(nn.Module):
             keys = self._keys(batch, "dropout")
             pooled = F.example_dropout(pooled, self.config.pool_dropout, keys)
         return self.classifier(pooled).astype(jnp.float32)
+
+
+def _like(array: Array, other: Array) -> Array:
+    """The array with the leading axes of the other."""
+    return jnp.broadcast_to(array, other.shape)
+
+
+def _draw(encoded: _Encoded, noise: Float[Array, "*S B T"]) -> Float[Array, "*S B T"]:
+    return (_like(encoded.gate_logits, noise) + noise > 0).astype(jnp.float32)
+
+
+def _first_draw(output: GANetOutput) -> GANetOutput:
+    first = {
+        name: None if (value := getattr(output, name)) is None else value[0]
+        for name in ("logits", "attention", "gates", "closed")
+    }
+    return output.replace(**first)
+
+
+def _mean_log_probability(logits: Float[Array, "S B C"]) -> Float[Array, "B C"]:
+    """The log of the class probabilities averaged over draws, without leaving log space."""
+    return jax.nn.logsumexp(nn.log_softmax(logits), axis=0) - jnp.log(logits.shape[0])
 
 
 def _cross_entropy(logits: Float[Array, "B C"], label: Int[Array, "B"]) -> Float[Array, "B"]:
@@ -414,51 +445,53 @@ class GANetTask:
                 "accuracy": Ratio.of(_accuracy(output.logits, label), weight),
             }
             attended = batch["lengths"]
-            if output.attention is not None:
+            if config.system == "local":
                 attended = jnp.sum(output.attention > 0, axis=-1)
             return metrics, self._predictions(batch, output.logits, attended)
 
         modes = self.model.apply(variables, batch, rngs=rngs, method=GANet.gate_modes)
-        metrics = {}
-        for mode, outputs in modes.items():
-            draws = [self._gate_metrics(output, batch) for output in outputs]
-            for name in draws[0]:
-                # every draw has the same counts: the sum of ratios is their mean
-                total = sum((d[name] for d in draws[1:]), draws[0][name])
-                metrics[f"{name}_{mode}"] = total
-        logits = modes["sample"][0].logits
-        chosen = modes["sample"][0]
-        if config.test_gate == "threshold":
-            chosen = modes["threshold"][0]
-            logits = chosen.logits
-        elif config.test_gate == "multi_sample":
-            probabilities = [nn.softmax(o.logits) for o in modes["sample"]]
-            logits = jnp.log(sum(probabilities) / len(probabilities))
+        metrics = {
+            f"{name}_{mode}": ratio
+            for mode, output in modes.items()
+            for name, ratio in self._gate_metrics(output, batch).items()
+        }
+        hard = modes["threshold" if config.test_gate == "threshold" else "sample"]
+        chosen = _first_draw(hard)
+        logits = chosen.logits
+        source = config.test_gate
         if config.test_gate == "multi_sample":
+            logits, source = _mean_log_probability(hard.logits), "sample"
             metrics["accuracy"] = Ratio.of(_accuracy(logits, label), weight)
             metrics["loss"] = Ratio.of(_cross_entropy(logits, label), weight)
         else:
-            metrics["accuracy"] = metrics[f"accuracy_{config.test_gate}"]
-            metrics["loss"] = metrics[f"loss_{config.test_gate}"]
-        metrics["density"] = metrics[f"density_{config.test_gate.removeprefix('multi_')}"]
-        attended = jnp.sum(chosen.attention > 0, axis=-1)
+            metrics["accuracy"] = metrics[f"accuracy_{source}"]
+            metrics["loss"] = metrics[f"loss_{source}"]
+        metrics["density"] = metrics[f"density_{source}"]
+        attended = jnp.sum(chosen.gates > 0, axis=-1)
+        if config.empty == "soft":
+            attended = jnp.where(chosen.closed, batch["lengths"], attended)
         return metrics, self._predictions(batch, logits, attended)
 
     def _gate_metrics(self, output: GANetOutput, batch: dict[str, Array]) -> dict[str, Ratio]:
-        label, weight, lengths = batch["label"], batch["weight"], batch["lengths"]
-        mask = F.length_mask(lengths, batch["tokens"].shape[1])
-        opened = jnp.sum(output.gates, axis=-1)
+        """Means over examples and draws: every draw counts every example once."""
+        draws = output.logits.shape[0]
+        repeat = lambda values: jnp.tile(values, draws)  # noqa: E731
+        label, weight = repeat(batch["label"]), repeat(batch["weight"])
+        lengths = repeat(batch["lengths"])
+        logits = output.logits.reshape(-1, output.logits.shape[-1])
+        gates = output.gates.reshape(-1, output.gates.shape[-1])
+        mask = F.length_mask(lengths, gates.shape[-1])
         metrics = {
-            "loss": Ratio.of(_cross_entropy(output.logits, label), weight),
-            "accuracy": Ratio.of(_accuracy(output.logits, label), weight),
-            "density": Ratio.of(F.gate_penalty(output.gates, mask), weight),
+            "loss": Ratio.of(_cross_entropy(logits, label), weight),
+            "accuracy": Ratio.of(_accuracy(logits, label), weight),
+            "density": Ratio.of(F.gate_penalty(gates, mask), weight),
             "density_tok": Ratio(
-                total=jnp.sum(opened * weight),
+                total=jnp.sum(jnp.sum(gates, axis=-1) * weight),
                 count=jnp.sum(lengths * weight).astype(jnp.float32),
             ),
         }
         if output.closed is not None:
-            metrics["closed"] = Ratio.of(output.closed.astype(jnp.float32), weight)
+            metrics["closed"] = Ratio.of(output.closed.reshape(-1).astype(jnp.float32), weight)
         return metrics
 
     def _predictions(

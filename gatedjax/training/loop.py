@@ -20,7 +20,7 @@ from gatedjax.training.config import TrainConfig, make_optimizer
 from gatedjax.training.evaluation import run_evaluation
 from gatedjax.training.log import MetricsLog, environment, write_json
 from gatedjax.training.metrics import Metrics, Ratio, to_floats
-from gatedjax.training.parallel import make_parallel
+from gatedjax.training.parallel import Parallel, make_parallel
 from gatedjax.training.progress import ProgressView, summary
 from gatedjax.training.step import init_state
 from gatedjax.training.task import Batch, Task
@@ -124,6 +124,7 @@ class _Loop:
         workdir: str | Path,
         metadata: dict[str, Any] | None,
         on_event: Callable[[str, int], None] | None,
+        parallel: Parallel | None,
     ) -> None:
         self.task, self.config = task, config
         self.train_data, self.eval_data = train_data, eval_data
@@ -131,7 +132,8 @@ class _Loop:
         self.event = on_event or (lambda name, step: None)
         self.workdir = Path(workdir)
         self.workdir.mkdir(parents=True, exist_ok=True)
-        self.parallel = make_parallel(config.parallel)
+        self.parallel = parallel or make_parallel(config.parallel)
+        self.traces_before = self.parallel.traces
         self.tx = make_optimizer(config.optimizer, config.num_steps)
         self.seed_key = jax.random.key(config.seed)
         self.train_step = self.parallel.train_step(task, self.tx)
@@ -363,6 +365,7 @@ def fit(
     *,
     metadata: dict[str, Any] | None = None,
     on_event: Callable[[str, int], None] | None = None,
+    parallel: Parallel | None = None,
 ) -> FitResult:
     """Trains a task; continues where the checkpoints in workdir end, with the same bits.
 
@@ -375,6 +378,8 @@ def fit(
       workdir: gets metrics.jsonl, config.json, environment.json and checkpoints/.
       metadata: JSON values that a checkpoint must share with this run to be continued, such as
         the configuration and the digest of the vocabulary.
+      parallel: the devices (default: `make_parallel(config.parallel)`); give the same one to
+        `evaluate` to share its compiled steps.
       on_event: called with ("step" | "evaluate" | "save" | "saved", step).
 
     Returns:
@@ -385,7 +390,7 @@ def fit(
       NonFiniteError: after more than `config.max_skipped` skipped updates in a row.
       ValueError: for settings or batches that cannot work.
     """
-    loop = _Loop(task, train_data, eval_data, config, workdir, metadata, on_event)
+    loop = _Loop(task, train_data, eval_data, config, workdir, metadata, on_event, parallel)
     try:
         stopped: Literal["done", "early", "signal"] = "done"
         number = None
@@ -405,6 +410,6 @@ def fit(
         history=loop.record.history,
         stopped=stopped,
         steps=loop.step,
-        compilations=loop.parallel.traces,
+        compilations=loop.parallel.traces - loop.traces_before,
         signal=number,
     )

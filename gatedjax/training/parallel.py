@@ -44,6 +44,7 @@ class Parallel:
         self.kind = kind
         self.devices = list(devices)
         self.traces = 0
+        self._eval_steps: dict[int, tuple[Task, Callable[..., Any]]] = {}
         if kind == "sharding":
             auto = (jax.sharding.AxisType.Auto,)
             mesh = jax.make_mesh(
@@ -101,7 +102,16 @@ class Parallel:
         return jax.jit(self._counted(make_train_step(task, tx)), donate_argnums=0)
 
     def eval_step(self, task: Task) -> Callable[..., Any]:
-        """The compiled evaluation (params, batch) -> (metrics, predictions with rows in order)."""
+        """The compiled evaluation (params, batch) -> (metrics, predictions with rows in order).
+
+        One per task: a test pass after training compiles nothing that validation has compiled.
+        """
+        if id(task) not in self._eval_steps:
+            # the task is kept with its step, so that its id stays its own
+            self._eval_steps[id(task)] = (task, self._make_eval_step(task))
+        return self._eval_steps[id(task)][1]
+
+    def _make_eval_step(self, task: Task) -> Callable[..., Any]:
         if self.kind == "pmap":
 
             def evaluate(params: Any, batch: Batch) -> Any:

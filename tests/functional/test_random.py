@@ -13,7 +13,9 @@ from tests.tolerances import F32
 IDS = np.array([11, 3, 70_000, 8, 2**31 - 1, 0, 5, 4], np.int32)
 ORDER = np.array([4, 0, 7, 2, 5, 1, 6, 3])
 SIZE = 40
-noise = jax.jit(lambda key, ids, size: example_noise(example_keys(key, ids), size), static_argnums=2)
+noise = jax.jit(
+    lambda key, ids, size: example_noise(example_keys(key, ids), size), static_argnums=2
+)
 
 
 @jax.jit

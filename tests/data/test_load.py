@@ -1,0 +1,337 @@
+"""`load`: names, splits, raw files, malformed lines, and the counts of the real sets."""
+
+import collections
+import gzip
+import subprocess
+import sys
+import tarfile
+
+import numpy as np
+import pytest
+
+from gatedjax import data
+from gatedjax.data import _ag_news, _load, _sst
+
+TREE = "(3 (2 (2 A) (3 good)) (2 (2 film) (2 .)))"
+NEUTRAL = "(2 (2 A) (2 film))"
+
+
+@pytest.fixture
+def sst_dir(tmp_path):
+    trees = tmp_path / "sst" / "trees"
+    trees.mkdir(parents=True)
+    for name in ("train", "dev", "test"):
+        (trees / f"{name}.txt").write_text(f"{TREE}\n{NEUTRAL}\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_importing_data_leaves_tfds_and_grain_alone():
+    code = (
+        "import sys, gatedjax.data; "
+        "print([m for m in ('tensorflow_datasets', 'grain', 'tensorflow') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("args", "options", "message"),
+    [
+        (("polarty", "train"), {}, "did you mean 'polarity'"),
+        (("trec", "dev"), {}, "unknown split 'dev'"),
+        (("sst", "train"), {"granularty": "fine"}, "did you mean 'granularity'"),
+        (("sst", "train"), {"granularity": "coarse"}, "unknown granularity 'coarse'"),
+        (("sst2", "train"), {"granularity": "fine"}, "contradicts"),
+        (("polarity", "train"), {"level": "phrase"}, "unknown option 'level'"),
+    ],
+)
+def test_unknown_names_are_refused_with_a_suggestion(args, options, message):
+    with pytest.raises(ValueError, match=message):
+        data.load(*args, **options)
+
+
+def test_missing_raw_files_name_the_file_the_address_and_the_option(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"train_5500.label.*manual_dir.*cogcomp"):
+        data.load("trec", "train", manual_dir=tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"aclImdb_v1.tar.gz.*stanford"):
+        data.load("imdb", "train", manual_dir=tmp_path)
+
+
+def test_sst_reads_words_labels_and_phrases_off_the_tree(sst_dir):
+    fine = data.load("sst1", "train", manual_dir=sst_dir)
+    assert fine[0] == {
+        "tokens": ("A", "good", "film", "."),
+        "label": 3,
+        "example_id": 0,
+        "tree": TREE,
+    }
+    assert fine.info.class_names[3] == "positive"
+    phrases = data.load("sst", "train", manual_dir=sst_dir, level="phrase")
+    got = [(" ".join(x["tokens"]), x["label"], x["tree"]) for x in phrases]
+    assert got[:4] == [
+        ("A good film .", 3, TREE),
+        ("A good", 2, "(2 (2 A) (3 good))"),
+        ("A", 2, "(2 A)"),
+        ("good", 3, "(3 good)"),
+    ]
+    assert len(phrases) == 7 + 3
+    assert len({x["example_id"] for x in phrases}) == len(phrases)
+
+
+def test_binary_sst_skips_neutral_and_says_so(sst_dir):
+    source = data.load("sst2", "validation", manual_dir=sst_dir)
+    assert [x["label"] for x in source] == [1]
+    assert source.info.class_names == ("negative", "positive")
+    assert source.report.skipped == {"neutral": 1}
+    assert source.report.reconciles
+    assert source[0]["example_id"] == 100_000_000
+
+
+def test_escaped_words_are_restored():
+    _, (_, words, _) = _sst.parse(r"(2 (2 (2 -LRB-) (2 and\/or)) (2 -RRB-))")
+    assert words == ("(", "and/or", ")")
+
+
+def test_a_no_break_space_is_part_of_a_word():
+    _, (_, words, _) = _sst.parse("(2 (2 9\u00a01\\/2) (2 weeks))")
+    assert words == ("9\u00a01/2", "weeks")
+
+
+@pytest.mark.parametrize("folder", ["", "sst", "sst/trees"])
+def test_manual_dir_may_be_the_folder_of_the_set_or_its_parent(sst_dir, folder):
+    assert len(data.load("sst", "test", manual_dir=sst_dir / folder)) == 2
+
+
+BAD_TREES = [
+    (b"(3 (2 A) (3 good)", "unbalanced brackets: 1 not closed"),
+    (b"(3 (2 A) (3 good)))", "unbalanced brackets: one closes"),
+    (b"(7 (2 A) (3 good))", "unknown label '7'"),
+    (b"(3 (2 A) ())", "without words"),
+    (b"(3 )", "without words"),
+    (b"(3 (2 A)) (2 B)", "after the end"),
+    (b"(3 (2 A)) B", "outside the brackets"),
+    (b"((2 A) (3 B))", "no label"),
+    (b"(3 (2 A B))", "more than a word"),
+    (b"(3 (2 A (2 B)))", "both a word and a child"),
+    (b"(2 caf\xe9)", "not utf-8: byte 0xe9"),
+    (b"(2 a\0b)", "NUL"),
+    (b"   ", "empty line"),
+]
+
+
+@pytest.mark.parametrize(("line", "reason"), BAD_TREES, ids=[r for _, r in BAD_TREES])
+def test_a_malformed_tree_is_set_aside_with_file_line_and_reason(sst_dir, line, reason):
+    path = sst_dir / "sst" / "trees" / "train.txt"
+    path.write_bytes(TREE.encode() + b"\n" + line + b"\n" + NEUTRAL.encode() + b"\n")
+    source = data.load("sst", "train", manual_dir=sst_dir)
+    assert [x["example_id"] for x in source] == [0, 2]  # ids are those of the lines
+    (bad,) = source.quarantine
+    assert (bad.file, bad.line) == (str(path), 2)
+    assert reason in bad.reason
+    assert source.report.lines == 3
+    assert source.report.reconciles
+    with pytest.raises(ValueError, match=r"train.txt:2: .*strict"):
+        data.load("sst", "train", manual_dir=sst_dir, strict=True)
+
+
+def test_bom_crlf_gzip_and_a_missing_last_newline_change_nothing(sst_dir):
+    plain = list(data.load("sst", "train", manual_dir=sst_dir))
+    trees = sst_dir / "sst" / "trees"
+    (trees / "train.txt").unlink()
+    raw = b"\xef\xbb\xbf" + f"{TREE}\r\n{NEUTRAL}".encode()
+    (trees / "train.txt.gz").write_bytes(gzip.compress(raw))
+    source = data.load("sst", "train", manual_dir=sst_dir)
+    assert list(source) == plain
+    assert source.quarantine == ()
+
+
+def test_a_truncated_gzip_file_and_one_without_a_usable_line_are_errors(sst_dir):
+    trees = sst_dir / "sst" / "trees"
+    (trees / "train.txt").unlink()
+    packed = gzip.compress((TREE * 50).encode())
+    (trees / "train.txt.gz").write_bytes(packed[:-20])
+    with pytest.raises(ValueError, match=r"train.txt.gz: truncated"):
+        data.load("sst", "train", manual_dir=sst_dir)
+    (trees / "dev.txt").write_bytes(b"no tree\n")
+    with pytest.raises(ValueError, match=r"no usable line, first .*dev.txt:1"):
+        data.load("sst", "validation", manual_dir=sst_dir)
+    (trees / "test.txt").write_bytes(b"")
+    with pytest.raises(ValueError, match="no usable line"):
+        data.load("sst", "test", manual_dir=sst_dir)
+
+
+def test_a_file_cut_short_is_named_as_a_substitute_and_refused_by_strict(sst_dir):
+    source = data.load("sst", "train", manual_dir=sst_dir)
+    assert source.info.substitute == "2 lines where the official file has 8,544"
+    with pytest.raises(ValueError, match="2 lines where"):
+        data.load("sst", "train", manual_dir=sst_dir, strict=True)
+
+
+def test_trec_is_latin_1_with_an_empty_question_kept_and_bad_labels_set_aside(tmp_path):
+    lines = [b"NUM:dist How far ?", b"HUM:ind Who is Jos\xe9 ?", b"LOC:city ", b"FOO:x What ?"]
+    lines += [b"no label here", b"DESC: What ?"]
+    (tmp_path / "train_5500.label").write_bytes(b"\n".join(lines) + b"\n")
+    source = data.load("trec", "train_full", manual_dir=tmp_path)
+    assert [x["tokens"] for x in source] == [
+        ("How", "far", "?"),
+        ("Who", "is", "José", "?"),
+        (),
+    ]
+    assert [source.info.class_names[x["label"]] for x in source] == ["NUM", "HUM", "LOC"]
+    assert source[0]["fine"] == "dist"
+    assert [q.line for q in source.quarantine] == [4, 5, 6]
+    assert "unknown label 'FOO'" in source.quarantine[0].reason
+    assert source.report.reconciles
+
+
+def test_ag_news_rows_are_cleaned_and_bad_rows_set_aside(tmp_path):
+    rows = [
+        '"3","Oil up","Haiti #39;s oil costs  #36;10\\a barrel &lt;A HREF=""x""&gt;Reuters&lt;/A&gt;"',
+        '"1","",""',
+        '"5","a","b"',
+        '"1","a"',
+        '"1","a","b',
+    ]
+    (tmp_path / "test.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    source = data.load("ag_news", "test", manual_dir=tmp_path)
+    words = "Oil up Haiti 's oil costs $ 10 a barrel Reuters".split()
+    assert source[0]["tokens"] == tuple(words)
+    assert source[0]["label"] == 2
+    assert source[1]["tokens"] == ()
+    assert [q.line for q in source.quarantine] == [3, 4, 5]
+    assert [q.reason.split(" ")[0] for q in source.quarantine] == ["unknown", "2", "not"]
+    assert _ag_news.clean("AT amp;T", " quot;yes quot;") == 'AT&T "yes"'
+
+
+@pytest.fixture
+def imdb_dir(tmp_path):
+    for part in ("train", "test"):
+        for label in ("neg", "pos"):
+            folder = tmp_path / "aclImdb" / part / label
+            folder.mkdir(parents=True)
+            for i in range(10):
+                (folder / f"{i}_1.txt").write_text(f"It's {label} {part} {i}.<br />", "utf-8")
+    (tmp_path / "aclImdb" / "test" / "pos" / "3_1.txt").write_bytes(b"caf\xe9")
+    return tmp_path
+
+
+def test_imdb_is_the_same_from_the_folder_and_the_archive(imdb_dir, tmp_path_factory):
+    archive = tmp_path_factory.mktemp("archive") / "aclImdb_v1.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(imdb_dir / "aclImdb", "aclImdb")
+    for split, size in (("train_full", 20), ("train", 18), ("validation", 2), ("test", 19)):
+        folder = data.load("imdb_reviews", split, manual_dir=imdb_dir)
+        packed = data.load("imdb", split, manual_dir=archive.parent)
+        assert len(folder) == size
+        assert list(folder) == list(packed)
+    assert folder[0]["tokens"] == ("It", "'s", "neg", "test", "0", ".")
+    assert folder[0]["label"] == 0
+    assert "not utf-8" in folder.quarantine[0].reason
+    assert folder.report.reconciles
+    archive.write_bytes(archive.read_bytes()[:-40])
+    with pytest.raises(ValueError, match=r"tar.gz: truncated"):
+        data.load("imdb", "train", manual_dir=archive.parent)
+
+
+def test_the_held_out_split_is_a_fixed_stratified_tenth(tmp_path):
+    labels = ["NUM"] * 100 + ["LOC"] * 50 + ["HUM"] * 10
+    text = "".join(f"{label}:x What is {i} ?\n" for i, label in enumerate(labels))
+    (tmp_path / "train_5500.label").write_text(text, "utf-8")
+    train, held, full = (
+        data.load("trec", split, manual_dir=tmp_path)
+        for split in ("train", "validation", "train_full")
+    )
+    ids = [{x["example_id"] for x in source} for source in (train, held, full)]
+    assert ids[0] | ids[1] == ids[2] == set(range(160))
+    assert not ids[0] & ids[1]
+    counts = collections.Counter(train.info.class_names[x["label"]] for x in held)
+    assert counts == {"NUM": 10, "LOC": 5, "HUM": 1}
+    again = data.load("trec", "validation", manual_dir=tmp_path)
+    assert list(again) == list(held)
+    assert train.report.used == len(train) + len(held)
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.25])
+def test_stratified_split_shares_every_class_to_the_nearest_example(fraction, np_rng):
+    labels = np_rng.integers(0, 5, 237)
+    kept, held = data.stratified_split(labels, fraction, seed=3)
+    assert sorted([*kept, *held]) == list(range(237))
+    assert len(held) == round(237 * fraction)
+    share = np.bincount(labels[held], minlength=5) - fraction * np.bincount(labels, minlength=5)
+    assert np.abs(share).max() < 1
+    with pytest.raises(ValueError, match="fraction"):
+        data.stratified_split(labels, 1.0)
+
+
+def test_statistics_and_overlap_count_by_hand(sst_dir):
+    source = data.load("sst1", "test", manual_dir=sst_dir)
+    got = data.dataset_statistics(source)
+    assert (got.n, got.mean_length, got.max_length, got.vocabulary_size) == (2, 3.0, 4, 4)
+    assert got.class_counts["positive"] == got.class_counts["neutral"] == 1
+    other = data.Source([{"tokens": ("a", "FILM"), "label": 0, "example_id": 0}], source.info)
+    assert data.overlap(source, other) == 1
+    assert data.overlap(other, source) == 1
+
+
+def test_a_source_is_a_sequence(sst_dir):
+    source = data.load("sst", "test", manual_dir=sst_dir)
+    assert source[-1] == source[1]
+    assert source[:1] == [source[0]]
+    with pytest.raises(IndexError):
+        source[2]
+
+
+# The real sets. ------------------------------------------------------------------------------
+
+
+def stsa_labels(folder, name):
+    lines = (folder / "sst" / name).read_text("utf-8").splitlines()
+    return collections.Counter(int(line.split(" ", 1)[0]) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("split", "stsa", "fine", "binary"),
+    [
+        ("train", "train", 8544, 6920),
+        ("validation", "dev", 1101, 872),
+        ("test", "test", 2210, 1821),
+    ],
+)
+def test_sst_has_the_published_counts_and_labels(shared_data, split, stsa, fine, binary):
+    for name, size, kind in (("sst1", fine, "fine"), ("sst2", binary, "binary")):
+        source = data.load(name, split, manual_dir=shared_data, strict=True)
+        labels = collections.Counter(x["label"] for x in source)
+        assert len(source) == size
+        assert labels == stsa_labels(shared_data, f"stsa.{kind}.{stsa}")
+        assert source.info.substitute is None
+        assert source.report.reconciles
+
+
+def test_sst_phrases_are_the_nodes_of_the_trees(shared_data):
+    source = data.load("sst", "validation", manual_dir=shared_data, level="phrase")
+    text = (shared_data / "sst" / "trees" / "dev.txt").read_text("utf-8")
+    assert len(source) == text.count("(")
+    assert len({x["example_id"] for x in source}) == len(source)
+
+
+def test_trec_has_the_published_counts(shared_data):
+    sizes = {s: len(data.load("trec", s, manual_dir=shared_data)) for s in _load.SPLITS}
+    assert sizes == {"train": 4907, "validation": 545, "test": 500, "train_full": 5452}
+    classes = data.dataset_statistics(data.load("trec", "test", manual_dir=shared_data))
+    assert classes.class_counts == dict(ABBR=9, DESC=138, ENTY=94, HUM=65, LOC=81, NUM=113)
+
+
+def test_ag_news_test_part_has_the_published_counts(shared_data):
+    source = data.load("ag_news", "test", manual_dir=shared_data, strict=True)
+    assert collections.Counter(x["label"] for x in source) == dict.fromkeys(range(4), 1900)
+    with pytest.raises(FileNotFoundError, match=r"train.csv"):
+        data.load("ag_news", "train", manual_dir=shared_data)
+
+
+@pytest.mark.slow
+def test_imdb_has_the_published_counts(shared_data):
+    for split, size in (("train_full", 25_000), ("test", 25_000), ("validation", 2_500)):
+        source = data.load("imdb", split, manual_dir=shared_data, strict=split != "validation")
+        rows = [row.label for row in source._examples._rows]  # without splitting every text
+        assert len(source) == size
+        assert collections.Counter(rows) == {0: size // 2, 1: size // 2}

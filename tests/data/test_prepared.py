@@ -1,0 +1,128 @@
+"""The TFDS form: our builders without TensorFlow, and the official sets where they are prepared."""
+
+import functools
+import http.server
+import os
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from gatedjax import data
+from gatedjax.data import _prepared, _sst, _trec
+
+TREES = "(3 (2 A) (3 hit))\n(2 A (2 B))\n(1 (2 A) (1 bore))\n(2 (2 A) (2 film))\n"
+QUESTIONS = "NUM:dist How far ?\nBAD:x Why ?\nLOC:city Where ?\n" * 10
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture
+def raw(tmp_path):
+    folder = tmp_path / "raw"
+    (folder / "trees").mkdir(parents=True)
+    for name in ("train", "dev", "test"):
+        (folder / "trees" / f"{name}.txt").write_text(TREES, "utf-8")
+    with zipfile.ZipFile(folder / "trainDevTestTrees_PTB.zip", "w") as archive:
+        for name in ("train", "dev", "test"):
+            archive.write(folder / "trees" / f"{name}.txt", f"trees/{name}.txt")
+    for name in _trec.FILES.values():
+        (folder / name).write_text(QUESTIONS, "utf-8")
+    return folder
+
+
+@pytest.fixture
+def site(raw, monkeypatch):
+    """The official addresses, on this machine."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+    handler = functools.partial(Quiet, directory=str(raw))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        root = f"http://127.0.0.1:{server.server_address[1]}/"
+        monkeypatch.setattr(_sst, "URL", f"{root}trainDevTestTrees_PTB.zip")
+        monkeypatch.setattr(_trec, "URL", root)
+        monkeypatch.setattr(_prepared, "_HOSTS", dict.fromkeys(_prepared._HOSTS, root))
+        yield root
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("name", "split"), [("sst1", "train"), ("sst2", "test"), ("trec", "train")]
+)
+def test_a_downloaded_set_equals_the_raw_files(site, raw, tmp_path, name, split):
+    prepared = data.load(name, split, data_dir=tmp_path / "tfds")
+    direct = data.load(name, split, manual_dir=raw)
+    assert list(prepared) == list(direct)
+    assert prepared.info == direct.info
+    # the account survives on disk; only the name of the file loses its folder
+    assert prepared.report.lines == direct.report.lines
+    got = [(Path(q.file).name, q.line, q.reason) for q in prepared.quarantine]
+    assert got == [(Path(q.file).name, q.line, q.reason) for q in direct.quarantine]
+    assert got
+    assert prepared.report.reconciles
+    assert "tensorflow" not in sys.modules
+
+
+def test_a_prepared_set_is_read_without_a_network(site, tmp_path, monkeypatch):
+    first = data.load("trec", "test", data_dir=tmp_path / "tfds")
+    monkeypatch.setattr(_trec, "URL", "http://127.0.0.1:9/")
+    assert list(data.load("trec", "test", data_dir=tmp_path / "tfds")) == list(first)
+    # and it serves where manual_dir lacks the files
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    again = data.load("trec", "test", data_dir=tmp_path / "tfds", manual_dir=empty)
+    assert list(again) == list(first)
+
+
+def test_builders_take_a_manual_dir(raw, tmp_path):
+    import tensorflow_datasets as tfds
+
+    from gatedjax.data import builders
+
+    builder = builders.Sst(data_dir=str(tmp_path / "tfds"), file_format="array_record")
+    config = tfds.download.DownloadConfig(manual_dir=str(raw))
+    builder.download_and_prepare(download_config=config)
+    source = builder.as_data_source("train")
+    assert [source[i]["tree"].decode() for i in range(3)] == [
+        line for line in TREES.splitlines() if line != "(2 A (2 B))"
+    ]
+    assert builder.info.metadata["train"]["lines"] == 4
+
+
+def test_no_network_and_no_files_says_where_to_get_them(tmp_path, monkeypatch):
+    nowhere = dict.fromkeys(_prepared._HOSTS, "http://127.0.0.1:9/")
+    monkeypatch.setattr(_prepared, "_HOSTS", nowhere)
+    with pytest.raises(FileNotFoundError, match=r"trainDevTestTrees_PTB.zip.*manual_dir"):
+        data.load("sst", "train", data_dir=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tfds_keeps_its_own_trec():
+    code = (
+        "import gatedjax.data.builders, tensorflow_datasets as tfds; "
+        "print(tfds.builder_cls('sst').__module__, tfds.builder_cls('trec').__module__)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ours, theirs = out.stdout.split()
+    assert ours == "gatedjax.data.builders"
+    assert theirs.startswith("tensorflow_datasets.")
+
+
+@pytest.mark.slow
+def test_imdb_as_tfds_prepares_it_has_the_published_counts():
+    folder = os.environ.get("GATEDJAX_TFDS_DATA") or Path.home() / "tensorflow_datasets"
+    if not _prepared.is_prepared("imdb_reviews", folder):
+        pytest.skip("imdb_reviews is not prepared here (set GATEDJAX_TFDS_DATA)")
+    train = data.load("imdb", "train", data_dir=folder)
+    held = data.load("imdb", "validation", data_dir=folder)
+    test = data.load("imdb", "test", data_dir=folder)
+    assert (len(train), len(held), len(test)) == (22_500, 2_500, 25_000)
+    assert train[0]["tokens"]
+    assert {test[i]["label"] for i in range(50)} == {0, 1}

@@ -1,0 +1,430 @@
+"""Compacted attention against loops over the open tokens, and against the dense form."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax.functional._compact import compact_attention_pool, open_indices, plan_capacity
+from tests.tolerances import BF16, F32, F64
+
+# Rows: some open, all open, all closed, one open at the end, open gates at padding only, empty.
+GATES = np.array(
+    [
+        [1, 0, 1, 1, 0, 0, 1],
+        [1, 1, 1, 1, 1, 1, 1],
+        [0, 0, 0, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0, 0, 1],
+        [0, 0, 0, 0, 1, 1, 1],
+        [1, 1, 1, 1, 1, 1, 1],
+    ],
+    np.float32,
+)
+LENGTHS = np.array([7, 5, 7, 7, 4, 0])
+MASK = np.arange(7)[None, :] < LENGTHS[:, None]
+OPEN = (GATES > 0) & MASK
+B, T, D = 6, 7, 3
+
+
+def open_loop(is_open, capacity):
+    """Indices, valid and overflow, one token at a time."""
+    indices = np.zeros((len(is_open), capacity), int)
+    valid = np.zeros((len(is_open), capacity), bool)
+    overflow = np.zeros(len(is_open), int)
+    for b, row in enumerate(is_open):
+        slot = 0
+        for t, value in enumerate(row):
+            if not value:
+                continue
+            if slot == capacity:
+                overflow[b] += 1
+                continue
+            indices[b, slot], valid[b, slot] = t, True
+            slot += 1
+    return indices, valid, overflow
+
+
+def pool_loop(states, scores, is_open):
+    """Softmax over the open set and the weighted sum, one row at a time."""
+    weights, pooled = np.zeros(scores.shape), np.zeros((len(states), states.shape[-1]))
+    for b in range(len(states)):
+        chosen = [t for t in range(states.shape[1]) if is_open[b, t]]
+        if not chosen:
+            continue
+        top = max(scores[b, t] for t in chosen)
+        total = sum(np.exp(scores[b, t] - top) for t in chosen)
+        for t in chosen:
+            weights[b, t] = np.exp(scores[b, t] - top) / total
+            pooled[b] += weights[b, t] * states[b, t]
+    return pooled, weights
+
+
+def first_open(is_open, capacity):
+    """The open tokens that fit."""
+    return is_open & (np.cumsum(is_open, axis=-1) <= capacity)
+
+
+def score(params, states):
+    """w . tanh(W h + b)."""
+    kernel, bias, vector = params
+    bias = bias.reshape((1,) * (states.ndim - 1) + bias.shape)
+    return jnp.tanh(states @ kernel + bias) @ vector
+
+
+def score_numpy(params, states):
+    kernel, bias, vector = (np.asarray(p, np.float64) for p in params)
+    return np.tanh(np.asarray(states, np.float64) @ kernel + bias) @ vector
+
+
+@pytest.fixture
+def params(np_rng):
+    return tuple(np_rng.normal(size=s).astype(np.float32) for s in ((D, D), (D,), (D,)))
+
+
+@pytest.fixture
+def states(np_rng):
+    return np_rng.normal(size=(B, T, D)).astype(np.float32)
+
+
+def run(params, states, gates=GATES, mask=MASK, **options):
+    @jax.jit
+    def call(params, states, gates, mask):
+        return compact_attention_pool(
+            lambda h: score(params, h), states, gates, mask=mask, **options
+        )
+
+    return call(params, states, gates, mask)
+
+
+# ---- the indices
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 3, 4, 6, 7])
+def test_indices_equal_the_loop(capacity):
+    got = jax.jit(open_indices, static_argnums=1)(GATES, capacity, MASK)
+    for mine, want in zip(got, open_loop(OPEN, capacity), strict=True):
+        np.testing.assert_array_equal(mine, want)
+    assert [a.dtype for a in got] == [jnp.int32, jnp.bool_, jnp.int32]
+
+
+def test_random_indices_equal_the_loop(np_rng):
+    for size, capacity, density in [(1, 1, 0.5), (64, 16, 0.2), (65, 40, 0.8), (33, 32, 1.0)]:
+        is_open = np_rng.random((9, size)) < density
+        got = open_indices(is_open, capacity)
+        for mine, want in zip(got, open_loop(is_open, capacity), strict=True):
+            np.testing.assert_array_equal(mine, want)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int32, np.float32, jnp.bfloat16])
+def test_indices_are_the_same_for_every_kind_of_gate(dtype):
+    got = open_indices(jnp.asarray(GATES).astype(dtype), 4, MASK)
+    for mine, want in zip(got, open_loop(OPEN, 4), strict=True):
+        np.testing.assert_array_equal(mine, want)
+
+
+def test_nan_and_negative_gates_are_closed():
+    gates = jnp.array([[np.nan, 1.0, -1.0, 0.25]])
+    indices, valid, overflow = open_indices(gates, 3)
+    np.testing.assert_array_equal(indices, [[1, 3, 0]])
+    np.testing.assert_array_equal(valid, [[True, True, False]])
+    np.testing.assert_array_equal(overflow, [0])
+
+
+def test_indices_take_any_leading_axes_and_vmap():
+    want = open_loop(OPEN, 4)
+    folded = open_indices(GATES.reshape(2, 3, T), 4, MASK.reshape(2, 3, T))
+    mapped = jax.jit(jax.vmap(lambda g, m: open_indices(g, 4, m)))(GATES, MASK)
+    for i in range(3):
+        np.testing.assert_array_equal(folded[i].reshape(want[i].shape), want[i])
+        np.testing.assert_array_equal(mapped[i], want[i])
+    np.testing.assert_array_equal(open_indices(GATES[0], 4, MASK[0])[0], want[0][0])
+
+
+def test_capacity_beyond_the_row_means_the_row():
+    indices, valid, overflow = open_indices(GATES, 100)
+    assert indices.shape == valid.shape == (B, T)
+    np.testing.assert_array_equal(valid.sum(axis=-1), GATES.sum(axis=-1))
+    np.testing.assert_array_equal(overflow, 0)
+
+
+# ---- the pool
+
+
+@pytest.mark.parametrize("overflow", ["dense", "truncate"])
+@pytest.mark.parametrize("capacity", [5, 6, 7, 50])
+def test_pool_equals_the_loop_when_everything_fits(capacity, overflow, params, states):
+    got = run(params, states, capacity=capacity, overflow=overflow)
+    pooled, weights = pool_loop(states, score_numpy(params, states), OPEN)
+    np.testing.assert_allclose(got.pooled, pooled, **F32)
+    np.testing.assert_allclose(got.weights, weights, **F32)
+    np.testing.assert_array_equal(got.overflow, 0)
+
+
+@pytest.mark.parametrize("capacity", [1, 3, 4])
+def test_overflow_dense_equals_the_loop_over_all_open_tokens(capacity, params, states):
+    got = run(params, states, capacity=capacity, overflow="dense")
+    pooled, weights = pool_loop(states, score_numpy(params, states), OPEN)
+    np.testing.assert_allclose(got.pooled, pooled, **F32)
+    np.testing.assert_allclose(got.weights, weights, **F32)
+    np.testing.assert_array_equal(got.overflow, np.maximum(OPEN.sum(axis=-1) - capacity, 0))
+
+
+@pytest.mark.parametrize("capacity", [1, 3, 4])
+def test_overflow_truncate_attends_to_the_first_open_tokens(capacity, params, states):
+    got = run(params, states, capacity=capacity, overflow="truncate")
+    kept = first_open(OPEN, capacity)
+    pooled, weights = pool_loop(states, score_numpy(params, states), kept)
+    np.testing.assert_allclose(got.pooled, pooled, **F32)
+    np.testing.assert_allclose(got.weights, weights, **F32)
+    np.testing.assert_array_equal(got.overflow, OPEN.sum(axis=-1) - kept.sum(axis=-1))
+    assert np.any(got.overflow > 0)
+
+
+def test_weights_sum_to_one_or_the_row_is_zero(params, states):
+    got = run(params, states, capacity=5)
+    np.testing.assert_allclose(got.weights.sum(axis=-1), OPEN.any(axis=-1), **F32)
+    np.testing.assert_array_equal(got.pooled[~OPEN.any(axis=-1)], 0.0)
+
+
+def test_only_the_slots_are_scored(params, states):
+    seen = []
+
+    def counted(h):
+        seen.append(h.shape)
+        return score(params, h)
+
+    compact_attention_pool(counted, states, GATES, capacity=4, mask=MASK, overflow="truncate")
+    assert seen == [(B, 4, D)]
+
+
+@pytest.mark.parametrize("overflow", ["dense", "truncate"])
+@pytest.mark.parametrize("capacity", [3, 5, 7])
+def test_closed_and_padded_states_have_no_effect_even_as_nan(capacity, overflow, params, states):
+    def objective(states, params):
+        got = compact_attention_pool(
+            lambda h: score(params, h),
+            states,
+            GATES,
+            capacity=capacity,
+            mask=MASK,
+            overflow=overflow,
+        )
+        return jnp.sum(got.pooled**2), got
+
+    grad = jax.jit(jax.grad(objective, argnums=(0, 1), has_aux=True))
+    clean, out = grad(states, params)
+    dirty, again = grad(np.where(OPEN[..., None], states, np.nan), params)
+    for mine, want in zip(jax.tree.leaves((dirty, again)), jax.tree.leaves((clean, out)),
+                          strict=True):  # fmt: skip
+        assert np.all(np.isfinite(mine))
+        np.testing.assert_allclose(mine, want, **F32)
+    np.testing.assert_array_equal(dirty[0][~OPEN], 0.0)
+
+
+def test_padding_changes_nothing(params, states):
+    short = run(params, states, capacity=5)
+    pad = ((0, 0), (0, 6))
+    long = run(
+        params,
+        np.pad(states, (*pad, (0, 0)), constant_values=9.0),
+        np.pad(GATES, pad, constant_values=1.0),
+        np.pad(MASK, pad),
+        capacity=5,
+    )
+    np.testing.assert_allclose(long.pooled, short.pooled, **F32)
+    np.testing.assert_allclose(long.weights[:, :T], short.weights, **F32)
+    np.testing.assert_array_equal(long.weights[:, T:], 0.0)
+    np.testing.assert_array_equal(long.overflow, 0)
+
+
+def test_no_mask_means_all_tokens(params, states):
+    got = compact_attention_pool(lambda h: score(params, h), states, GATES > 0, capacity=7)
+    pooled, _ = pool_loop(states, score_numpy(params, states), GATES > 0)
+    np.testing.assert_allclose(got.pooled, pooled, **F32)
+
+
+@pytest.mark.parametrize("overflow", ["dense", "truncate"])
+@pytest.mark.parametrize("capacity", [2, 5, 7])
+def test_gradients_equal_those_of_the_dense_form(capacity, overflow, params, states, np_rng, x64):
+    params = tuple(np.asarray(p, np.float64) for p in params)
+    states = np.asarray(states, np.float64)
+    d_pooled, d_weights = np_rng.normal(size=(B, D)), np_rng.normal(size=(B, T))
+    attended = first_open(OPEN, capacity) if overflow == "truncate" else OPEN
+
+    def compact(states, params):
+        got = compact_attention_pool(
+            lambda h: score(params, h),
+            states,
+            GATES,
+            capacity=capacity,
+            mask=MASK,
+            overflow=overflow,
+        )
+        return jnp.sum(got.pooled * d_pooled) + jnp.sum(got.weights * d_weights)
+
+    def dense(states, params):
+        # written out, without the library's softmax
+        powers = jnp.where(attended, jnp.exp(score(params, states)), 0)
+        total = powers.sum(axis=-1, keepdims=True)
+        weights = powers / jnp.where(total == 0, 1, total)
+        pooled = jnp.einsum("bt,btd->bd", weights, states)
+        return jnp.sum(pooled * d_pooled) + jnp.sum(weights * d_weights)
+
+    got = jax.jit(jax.value_and_grad(compact, argnums=(0, 1)))(states, params)
+    want = jax.jit(jax.value_and_grad(dense, argnums=(0, 1)))(states, params)
+    for mine, right in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(mine, right, **F64)
+
+
+def test_gates_get_no_gradient(params, states):
+    def objective(gates):
+        got = compact_attention_pool(lambda h: score(params, h), states, gates, capacity=5)
+        return jnp.sum(got.pooled**2)
+
+    np.testing.assert_array_equal(jax.grad(objective)(jnp.asarray(GATES) * 0.5), 0.0)
+
+
+@pytest.mark.parametrize("overflow", ["dense", "truncate"])
+def test_vmap_and_leading_axes_equal_the_batch(overflow, params, states):
+    options = {"capacity": 4, "overflow": overflow}
+    want = run(params, states, **options)
+    folded = run(
+        params,
+        states.reshape(2, 3, T, D),
+        GATES.reshape(2, 3, T),
+        MASK.reshape(2, 3, T),
+        **options,
+    )
+    mapped = jax.jit(
+        jax.vmap(
+            lambda h, g, m: compact_attention_pool(
+                lambda x: score(params, x), h, g, mask=m, **options
+            )
+        )
+    )(states, GATES, MASK)
+    for mine, again, right in zip(folded, mapped, want, strict=True):
+        np.testing.assert_allclose(mine.reshape(right.shape), right, **F32)
+        np.testing.assert_allclose(again, right, **F32)
+
+
+def test_bfloat16_softmax_is_computed_in_float32(np_rng):
+    size = 2048
+    h = jnp.asarray(np_rng.normal(size=(1, size, 2)), jnp.bfloat16)
+    gates = np.arange(size)[None, :] < 1024
+    got = compact_attention_pool(lambda x: x[..., 0], h, gates, capacity=1024)
+    assert got.pooled.dtype == got.weights.dtype == jnp.bfloat16
+    wide = np.asarray(h.astype(jnp.float32), np.float64)
+    pooled, weights = pool_loop(wide, wide[..., 0], gates)
+    np.testing.assert_allclose(got.pooled.astype(jnp.float32), pooled, **BF16)
+    np.testing.assert_allclose(got.weights.astype(jnp.float32), weights, **BF16)
+    # A sum of 1,024 terms kept in bfloat16 would stall far below 1.
+    assert abs(float(got.weights.astype(jnp.float32).sum()) - 1) < 2e-3
+
+
+def test_extreme_scores_have_finite_weights_and_gradients(states):
+    def objective(h):
+        got = compact_attention_pool(lambda x: 1e4 * x[..., 0], h, GATES, capacity=5, mask=MASK)
+        return jnp.sum(got.pooled), got
+
+    grads, got = jax.jit(jax.grad(objective, has_aux=True))(states)
+    assert np.all(np.isfinite(grads))
+    np.testing.assert_allclose(got.weights.sum(axis=-1), OPEN.any(axis=-1), **F32)
+
+
+def test_other_gates_do_not_compile_again(params, states):
+    traces = []
+
+    @jax.jit
+    def call(states, gates):
+        traces.append(None)
+        return compact_attention_pool(lambda h: score(params, h), states, gates, capacity=3)
+
+    for gates in (GATES, 1 - GATES, np.ones_like(GATES)):
+        pooled, _ = pool_loop(states, score_numpy(params, states), gates > 0)
+        np.testing.assert_allclose(call(states, gates).pooled, pooled, **F32)
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize("shape", [(0, T, D), (B, 0, D)])
+def test_empty_batches_and_empty_rows_give_zeros(shape):
+    got = compact_attention_pool(
+        lambda h: h.sum(axis=-1), jnp.ones(shape), jnp.ones(shape[:2]), capacity=3
+    )
+    np.testing.assert_array_equal(got.pooled, np.zeros((shape[0], D)))
+    assert got.weights.shape == shape[:2]
+    assert got.overflow.shape == shape[:1]
+
+
+# ---- the capacity
+
+
+@pytest.mark.parametrize(
+    ("counts", "quantile", "multiple", "want"),
+    [
+        ([3, 9, 17], 1.0, 8, 24),
+        ([3, 9, 16], 1.0, 8, 16),
+        ([0, 0], 1.0, 8, 8),
+        ([7], 0.5, 1, 7),
+        ([0], 0.5, 1, 1),
+        (range(1, 101), 0.9, 1, 91),
+        (range(1, 101), 0.0, 1, 1),
+        ([[1, 2], [3, 4]], 1.0, 4, 4),
+    ],
+)
+def test_planned_capacity(counts, quantile, multiple, want):
+    counts = np.asarray(list(counts))
+    assert plan_capacity(counts, quantile, multiple) == want
+
+
+def test_planned_share_of_rows_fits(np_rng):
+    counts = np_rng.integers(0, 200, size=501)
+    for quantile in (0.5, 0.9, 0.99, 1.0):
+        assert np.mean(counts <= plan_capacity(counts, quantile, 1)) >= quantile
+
+
+# ---- bad input
+
+H, G = jnp.ones((2, 3, 4)), jnp.ones((2, 3))
+
+
+def _total(h):
+    return jnp.sum(h, axis=-1)
+
+
+def _pool(score_fn=_total, states=H, gates=G, **options):
+    return compact_attention_pool(score_fn, states, gates, **{"capacity": 2, **options})
+
+
+BAD = [
+    (lambda: _pool(capacity=0), ValueError, "capacity must be positive, got 0"),
+    (lambda: _pool(capacity=-1), ValueError, "capacity must be positive, got -1"),
+    (lambda: _pool(capacity=2.0), TypeError, "capacity must be an int.*float"),
+    (lambda: _pool(capacity=True), TypeError, "capacity must be an int.*bool"),
+    (lambda: _pool(overflow="drop"), ValueError, "overflow.*'drop'"),
+    (lambda: _pool(gates=G[:, :2]), ValueError, r"gates.*\(2, 3\).*\(2, 2\)"),
+    (lambda: _pool(states=H.astype(jnp.int32)), TypeError, "states.*int32"),
+    (lambda: _pool(mask=G), TypeError, "mask.*float32"),
+    (lambda: _pool(mask=G[:1, :2] > 0), ValueError, r"mask.*\(1, 2\)"),
+    (lambda: _pool(lambda h: h), ValueError, "score_fn"),
+    (lambda: _pool(lambda h: _total(h).astype(jnp.int32)), TypeError, "scores.*int32"),
+    (lambda: open_indices(G, 0), ValueError, "capacity must be positive, got 0"),
+    (lambda: open_indices(G, 1.5), TypeError, "capacity.*float"),
+    (lambda: open_indices(jnp.float32(1), 1), ValueError, "gates.*scalar"),
+    (lambda: open_indices(G.astype(jnp.complex64), 1), TypeError, "gates.*complex64"),
+    (lambda: plan_capacity([]), ValueError, "open_counts"),
+    (lambda: plan_capacity([-1]), ValueError, "open_counts.*-1"),
+    (lambda: plan_capacity([np.nan]), ValueError, "open_counts.*nan"),
+    (lambda: plan_capacity([1], quantile=1.1), ValueError, "quantile.*1.1"),
+    (lambda: plan_capacity([1], multiple=0), ValueError, "multiple.*0"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), BAD)
+def test_bad_input_is_refused_by_the_name_of_the_argument(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_traced_capacity_is_refused():
+    with pytest.raises(TypeError, match="capacity must be an int known while tracing"):
+        jax.jit(open_indices)(G, 2)
