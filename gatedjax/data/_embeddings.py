@@ -13,6 +13,7 @@ from gatedjax.data._files import BOM
 from gatedjax.data._vocabulary import PAD, Vocabulary
 
 OOV_RANGE = 0.25
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,16 +110,16 @@ def load_embeddings(
         if index is None or found[index]:
             continue
         try:
-            vector = np.array([float(v) for v in line[len(raw) + 1 :].split(b" ")], np.float32)
+            vector = np.array([float(v) for v in line[len(raw) + 1 :].split(b" ")])
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from error
-        if not np.isfinite(vector).all():
+        if not (np.abs(vector) <= _LARGEST).all():  # nor is NaN
             raise ValueError(f"{path}, line {number}: a value of {raw.decode()!r} is not finite")
         matrix[index] = vector
         found[index] = True
-    for index in np.flatnonzero(~found):
-        if index != PAD:
-            matrix[index] = _word_vector(vocabulary.words[index], dim, seed)
+    for row in np.flatnonzero(~found).tolist():
+        if row != PAD:
+            matrix[row] = _word_vector(vocabulary.words[row], dim, seed)
     return Embeddings(matrix, found)
 
 

@@ -10,8 +10,8 @@ _TOKEN = re.compile(
     r"""
       n't\b | '(?:s|re|ve|ll|d|m)\b     # clitics, split off above
     | (?:[^\W\d_]\.){2,}                # u.s.
-    | \d+(?:[.,:]\d+)*                  # 1,000  3.5  10:30
-    | [^\W_]+                           # words
+    | \d+(?:[.,:]\d+)+                  # 1,000  3.5  10:30
+    | [^\W_]+                           # words  90s
     | \.{2,} | -{2,}                    # ... --
     | [^\w\s] | _                       # any other mark by itself
     """,

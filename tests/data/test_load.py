@@ -5,6 +5,7 @@ import gzip
 import subprocess
 import sys
 import tarfile
+import zipfile
 
 import numpy as np
 import pytest
@@ -102,6 +103,19 @@ def test_manual_dir_may_be_the_folder_of_the_set_or_its_parent(sst_dir, folder):
     assert len(data.load("sst", "test", manual_dir=sst_dir / folder)) == 2
 
 
+def test_the_sst_archive_is_read_as_it_is_downloaded(sst_dir, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("zip")
+    with zipfile.ZipFile(folder / "trainDevTestTrees_PTB.zip", "w") as archive:
+        archive.write(sst_dir / "sst" / "trees" / "train.txt", "trees/train.txt")
+    packed = data.load("sst", "train", manual_dir=folder)
+    assert list(packed) == list(data.load("sst", "train", manual_dir=sst_dir))
+    with pytest.raises(ValueError, match=r"no trees/dev.txt in it"):
+        data.load("sst", "validation", manual_dir=folder)
+    (folder / "trainDevTestTrees_PTB.zip").write_bytes(b"PK\3\4 cut")
+    with pytest.raises(ValueError, match="damaged zip"):
+        data.load("sst", "train", manual_dir=folder)
+
+
 BAD_TREES = [
     (b"(3 (2 A) (3 good)", "unbalanced brackets: 1 not closed"),
     (b"(3 (2 A) (3 good)))", "unbalanced brackets: one closes"),
@@ -186,7 +200,7 @@ def test_trec_is_latin_1_with_an_empty_question_kept_and_bad_labels_set_aside(tm
 
 def test_ag_news_rows_are_cleaned_and_bad_rows_set_aside(tmp_path):
     rows = [
-        '"3","Oil up","Haiti #39;s oil costs  #36;10\\a barrel &lt;A HREF=""x""&gt;Reuters&lt;/A&gt;"',
+        '"3","Oil up","Haiti #39;s oil costs  #36;10\\a barrel &lt;A HREF=""x""&gt;AP&lt;/A&gt;"',
         '"1","",""',
         '"5","a","b"',
         '"1","a"',
@@ -194,7 +208,7 @@ def test_ag_news_rows_are_cleaned_and_bad_rows_set_aside(tmp_path):
     ]
     (tmp_path / "test.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     source = data.load("ag_news", "test", manual_dir=tmp_path)
-    words = "Oil up Haiti 's oil costs $ 10 a barrel Reuters".split()
+    words = ["Oil", "up", "Haiti", "'s", "oil", "costs", "$", "10", "a", "barrel", "AP"]
     assert source[0]["tokens"] == tuple(words)
     assert source[0]["label"] == 2
     assert source[1]["tokens"] == ()
@@ -318,7 +332,8 @@ def test_trec_has_the_published_counts(shared_data):
     sizes = {s: len(data.load("trec", s, manual_dir=shared_data)) for s in _load.SPLITS}
     assert sizes == {"train": 4907, "validation": 545, "test": 500, "train_full": 5452}
     classes = data.dataset_statistics(data.load("trec", "test", manual_dir=shared_data))
-    assert classes.class_counts == dict(ABBR=9, DESC=138, ENTY=94, HUM=65, LOC=81, NUM=113)
+    # ABBR, DESC, ENTY, HUM, LOC, NUM
+    assert list(classes.class_counts.values()) == [9, 138, 94, 65, 81, 113]
 
 
 def test_ag_news_test_part_has_the_published_counts(shared_data):

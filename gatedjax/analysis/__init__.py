@@ -1,0 +1,33 @@
+"""What gates and attention did: density, operations, truth scores, tests, plots, marked text.
+
+NumPy in, NumPy out; nothing here runs on a device. Plots need the extra `plots` (matplotlib is
+imported when a plot is drawn, not before).
+"""
+
+from gatedjax.analysis._curves import plot_learning_curves as plot_learning_curves
+from gatedjax.analysis._curves import plot_lines as plot_lines
+from gatedjax.analysis._curves import read_metrics as read_metrics
+from gatedjax.analysis._flops import FlopsReport as FlopsReport
+from gatedjax.analysis._flops import attention_flops as attention_flops
+from gatedjax.analysis._flops import attention_flops_total as attention_flops_total
+from gatedjax.analysis._flops import auxiliary_flops as auxiliary_flops
+from gatedjax.analysis._flops import bilstm_flops as bilstm_flops
+from gatedjax.analysis._flops import flops_report as flops_report
+from gatedjax.analysis._gates import Density as Density
+from gatedjax.analysis._gates import DensityCounts as DensityCounts
+from gatedjax.analysis._gates import TruthScores as TruthScores
+from gatedjax.analysis._gates import density as density
+from gatedjax.analysis._gates import density_ratios as density_ratios
+from gatedjax.analysis._gates import gate_truth as gate_truth
+from gatedjax.analysis._gates import pad as pad
+from gatedjax.analysis._heatmap import plot_heatmap as plot_heatmap
+from gatedjax.analysis._significance import Bootstrap as Bootstrap
+from gatedjax.analysis._significance import McNemar as McNemar
+from gatedjax.analysis._significance import Summary as Summary
+from gatedjax.analysis._significance import mcnemar as mcnemar
+from gatedjax.analysis._significance import paired_bootstrap as paired_bootstrap
+from gatedjax.analysis._significance import summary as summary
+from gatedjax.analysis._text import highlight_html as highlight_html
+from gatedjax.analysis._text import highlight_terminal as highlight_terminal
+from gatedjax.analysis._text import render_table as render_table
+from gatedjax.analysis._text import write_html as write_html

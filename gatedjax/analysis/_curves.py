@@ -1,0 +1,206 @@
+"""Lines with error bars, and learning curves."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gatedjax.analysis._figure import DASHES, MARKERS, PALETTE, new_figure, save, style
+from gatedjax.analysis._text import clean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Points = Sequence[tuple[float, float, float]]
+
+
+def plot_lines(
+    series: Mapping[str, Mapping[str, Points]],
+    path_stem: str | Path | None = None,
+    *,
+    xlabel: str = "",
+    title: str | None = None,
+) -> "Figure":
+    """Draws one panel per measure, with one line per name, and error bars.
+
+    Args:
+      series: {measure: {name: points}}; a point is (x, mean, standard deviation), a deviation of
+        0 draws no bar. A name keeps its colour, marker and dashes in all panels. A name without
+        points is listed as "not run".
+      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
+      xlabel: below every panel.
+      title: above the figure.
+
+    Returns:
+      The figure.
+
+    Raises:
+      ImportError: if matplotlib (the extra `plots`) is not installed.
+      ValueError: if there is no measure, a point is not a triple, or a deviation is negative.
+
+    Reference: Xue et al. 2020 (GA-Net), figure 5.
+    """
+    if not series:
+        raise ValueError("series must have at least one measure")
+    for measure, lines in series.items():
+        for name, points in lines.items():
+            for point in points:
+                if len(point) != 3 or not point[2] >= 0:
+                    raise ValueError(
+                        f"points of {measure}, {name} must be (x, mean, deviation >= 0), "
+                        f"got {point}"
+                    )
+    names = list(dict.fromkeys(name for lines in series.values() for name in lines))
+    with style():
+        figure, panels = _panels(list(series), title, len(names))
+        for axes, (measure, lines) in zip(panels, series.items(), strict=True):
+            axes.set(xlabel=clean(xlabel), ylabel=clean(measure))
+            xs = sorted({point[0] for points in lines.values() for point in points})
+            if not xs:
+                axes.text(0.5, 0.5, "not run", ha="center", transform=axes.transAxes)
+            elif len(xs) <= 8:
+                axes.set_xticks(xs)
+            for name, points in lines.items():
+                _line_with_bars(axes, names.index(name), sorted(points))
+            axes.margins(x=0.06, y=0.12)
+        missing = {n for n in names if not any(lines.get(n) for lines in series.values())}
+        _legend_below(figure, names, missing)
+        save(figure, path_stem)
+    return figure
+
+
+def read_metrics(path: str | Path) -> list[dict[str, Any]]:
+    """Reads a metrics.jsonl; an unreadable line (the torn last one of a killed run) is left out.
+
+    Args:
+      path: the file.
+
+    Returns:
+      The records, in their order.
+
+    Raises:
+      FileNotFoundError: if there is no such file.
+    """
+    records = []
+    for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            records.append(record)
+    return records
+
+
+def plot_learning_curves(
+    runs: Mapping[str, Iterable[Mapping[str, Any]]],
+    path_stem: str | Path | None = None,
+    *,
+    metrics: Sequence[str] = ("loss", "accuracy", "density"),
+    title: str | None = None,
+) -> "Figure":
+    """Draws training (thin) and evaluation (with markers) over the steps, one panel per metric.
+
+    Args:
+      runs: {name: records} as of `read_metrics`: each with "split", "step" and numbers. None and
+        missing numbers leave a gap; splits other than "train" and "eval" are not drawn.
+      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
+      metrics: the panels; one that no record has is left out.
+      title: above the figure.
+
+    Returns:
+      The figure.
+
+    Raises:
+      ImportError: if matplotlib (the extra `plots`) is not installed.
+      ValueError: if no record has any of the metrics.
+    """
+    kept = {name: [dict(record) for record in records] for name, records in runs.items()}
+    curves: dict[str, dict[tuple[str, str], list[tuple[float, float]]]] = {}
+    for metric in metrics:
+        for name, records in kept.items():
+            for split in ("train", "eval"):
+                points = [
+                    (float(r["step"]), float(r[metric]))
+                    for r in records
+                    if r.get("split") == split and r.get(metric) is not None and "step" in r
+                ]
+                if points:
+                    curves.setdefault(metric, {})[name, split] = points
+    if not curves:
+        raise ValueError(f"runs must have at least one of the metrics {list(metrics)}")
+    names = list(kept)
+    with style():
+        figure, panels = _panels(list(curves), title, len(names), both=True)
+        for axes, (metric, lines) in zip(panels, curves.items(), strict=True):
+            axes.set(xlabel="step", ylabel=clean(metric))
+            for (name, split), points in lines.items():
+                i = names.index(name)
+                look: dict[str, Any] = {"color": PALETTE[i % len(PALETTE)]}
+                if split == "train":
+                    look |= {"linewidth": 0.9, "alpha": 0.55}
+                else:
+                    look |= {"linewidth": 1.6, "marker": MARKERS[i % len(MARKERS)], "markersize": 4}
+                axes.plot(*zip(*points, strict=True), **look)
+            axes.margins(x=0.02, y=0.06)
+        _legend_below(figure, names, set(), splits=True)
+        save(figure, path_stem)
+    return figure
+
+
+def _line_with_bars(axes: "Axes", i: int, points: Points) -> None:
+    if not points:
+        return
+    xs, means, deviations = zip(*points, strict=True)
+    bars = [d if d > 0 else float("nan") for d in deviations]
+    axes.errorbar(xs, means, yerr=bars, capsize=3, elinewidth=1.0, capthick=1.0, **_look(i))
+
+
+def _look(i: int) -> dict[str, Any]:
+    return {
+        "color": PALETTE[i % len(PALETTE)],
+        "marker": MARKERS[i % len(MARKERS)],
+        "linestyle": DASHES[i % len(DASHES)],
+        "markersize": 5,
+        "linewidth": 1.6,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.6,
+    }
+
+
+def _panels(
+    measures: Sequence[str], title: str | None, names: int, *, both: bool = False
+) -> tuple["Figure", list["Axes"]]:
+    """Panels side by side above a strip for the legend."""
+    count = len(measures)
+    below = 0.32 + 0.22 * (-(-names // 4) - 1) + (0.22 if both else 0.0)
+    figure = new_figure(max(3.4 * count, 4.2), 2.9 + below + (0.3 if title else 0.0))
+    height = figure.get_figheight()
+    figure.set_layout_engine("constrained", rect=(0, below / height, 1, 1 - below / height))
+    if title:
+        figure.suptitle(clean(title), fontsize=11, weight="bold", parse_math=False)
+    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+
+
+def _legend_below(
+    figure: "Figure", names: Sequence[str], missing: set[str], *, splits: bool = False
+) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = []
+    for i, name in enumerate(names):
+        label = f"{clean(name)} (not run)" if name in missing else clean(name)
+        look = _look(i) | ({"linestyle": "none", "alpha": 0.35} if name in missing else {})
+        if splits:
+            look["linestyle"] = "-"
+        handles.append(Line2D([], [], label=label, **look))
+    legend = figure.legend(
+        handles=handles, loc="lower center", ncols=min(len(handles), 4), fontsize=9,
+        bbox_to_anchor=(0.5, 0.06 if splits else 0.0), columnspacing=1.6, handlelength=2.8,
+    )  # fmt: skip
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    if splits:
+        figure.text(0.5, 0.02, "thin: training, per logged step; with markers: evaluation",
+                    ha="center", fontsize=8.5)  # fmt: skip

@@ -1,0 +1,253 @@
+"""Operations of attention, with and without the network that predicts the gates.
+
+All counts are Python integers: a test set of IMDB is beyond 32 bits.
+"""
+
+import operator
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+Count = Literal["flops", "macs"]
+Score = Literal["zhou", "mlp1"]
+Auxiliary = Literal["lstm", "fnn", "att"]
+
+
+class FlopsReport(NamedTuple):
+    """What `flops_report` returns; the arrays are int64 [N], one entry per sentence.
+
+    Attributes:
+      soft: attention over all tokens, summed.
+      gated: attention over the open tokens, summed.
+      auxiliary: the network that predicts the gates, summed.
+      gated_with_auxiliary: gated + auxiliary.
+      ratio: gated / soft (NaN without tokens).
+      ratio_with_auxiliary: gated_with_auxiliary / soft.
+      soft_per_sentence, gated_per_sentence, auxiliary_per_sentence: before summing.
+    """
+
+    soft: int
+    gated: int
+    auxiliary: int
+    gated_with_auxiliary: int
+    ratio: float
+    ratio_with_auxiliary: float
+    soft_per_sentence: np.ndarray
+    gated_per_sentence: np.ndarray
+    auxiliary_per_sentence: np.ndarray
+
+
+def attention_flops(
+    attended: int,
+    width: int,
+    *,
+    count: Count = "flops",
+    include_tanh: bool = False,
+    score: Score = "zhou",
+) -> int:
+    """Operations of attention over some tokens: scores, softmax and weighted sum.
+
+    F = n (4D + 3): per token 2D for w . tanh(h), 2D for the weighted sum, 3 for the softmax.
+
+    Args:
+      attended: n, tokens with a score; of one text or of many together.
+      width: D, width of the states.
+      count: "flops" counts multiplications and additions; "macs" counts a multiplication with its
+        addition as one, 2D per token, and no softmax.
+      include_tanh: count one more per evaluated tanh, D per token.
+      score: "mlp1" has w . tanh(W h + b), with 2D^2 (D^2 MACs) more per token.
+
+    Returns:
+      The count.
+
+    Raises:
+      TypeError: if attended or width is not an integer.
+      ValueError: if attended is negative, width is not positive, or a name is unknown.
+
+    Reference: Xue et al. 2020 (GA-Net), table 3. The paper gives no formula; this one is inferred
+      from its figures, about 400 per token.
+    """
+    attended, width = _integer("attended", attended, 0), _integer("width", width, 1)
+    _known("count", count, ("flops", "macs"))
+    _known("score", score, ("zhou", "mlp1"))
+    per_token = 4 * width + 3 if count == "flops" else 2 * width
+    if score == "mlp1":
+        per_token += 2 * width**2 if count == "flops" else width**2
+    if include_tanh:
+        per_token += width
+    return attended * per_token
+
+
+def attention_flops_total(
+    counts: Any,
+    width: int,
+    *,
+    count: Count = "flops",
+    include_tanh: bool = False,
+    score: Score = "zhou",
+) -> int:
+    """Sums `attention_flops` over sentences.
+
+    Args:
+      counts: [N] attended tokens per sentence: lengths for soft attention, open gates for GA-Net.
+      width: D, width of the states.
+      count, include_tanh, score: as of `attention_flops`.
+
+    Returns:
+      The total.
+
+    Raises:
+      ValueError: if counts is not a one-dimensional array of integers >= 0.
+    """
+    total = int(_counts("counts", counts).sum())
+    return attention_flops(total, width, count=count, include_tanh=include_tanh, score=score)
+
+
+def bilstm_flops(length: int, input_dim: int, hidden: int) -> int:
+    """Operations of one bidirectional LSTM layer: 2 directions * length * 8H (E + H + 1).
+
+    Args:
+      length: tokens, of one text or of many together.
+      input_dim: E.
+      hidden: H per direction.
+
+    Returns:
+      The count; activations and elementwise products are not in it.
+
+    Raises:
+      TypeError: if an argument is not an integer.
+      ValueError: if length is negative or a width is not positive.
+    """
+    length = _integer("length", length, 0)
+    input_dim, hidden = _integer("input_dim", input_dim, 1), _integer("hidden", hidden, 1)
+    return 2 * length * 8 * hidden * (input_dim + hidden + 1)
+
+
+def auxiliary_flops(
+    kind: Auxiliary,
+    *,
+    tokens: int,
+    input_dim: int,
+    hidden: int,
+    examples: int = 1,
+    squared_tokens: int | None = None,
+) -> int:
+    """Operations of the network that predicts the gates, with its readout.
+
+    Per token: "lstm" 16H (E + H + 1) + 4H, "fnn" 2EH + 2H, "att" 6EH + 2H and 4H + 3 for every
+    pair of tokens. The tanh is not counted.
+
+    Args:
+      kind: which of the three networks.
+      tokens: number of tokens, all texts together.
+      input_dim: E.
+      hidden: H (per direction for "lstm").
+      examples: number of texts.
+      squared_tokens: sum of the squared lengths, which "att" needs; None takes texts of equal
+        length, the least that tokens and examples allow.
+
+    Returns:
+      The count.
+
+    Raises:
+      TypeError: if an argument is not an integer.
+      ValueError: if kind is unknown or a number is out of range.
+    """
+    _known("kind", kind, ("lstm", "fnn", "att"))
+    tokens, examples = _integer("tokens", tokens, 0), _integer("examples", examples, 0)
+    input_dim, hidden = _integer("input_dim", input_dim, 1), _integer("hidden", hidden, 1)
+    if tokens and not examples:
+        raise ValueError(f"examples must be positive for {tokens} tokens, got 0")
+    if kind == "lstm":
+        return bilstm_flops(tokens, input_dim, hidden) + tokens * 4 * hidden
+    if kind == "fnn":
+        return tokens * (2 * input_dim * hidden + 2 * hidden)
+    if squared_tokens is None:
+        squared_tokens = -(-tokens * tokens // max(examples, 1))
+    pairs = _integer("squared_tokens", squared_tokens, 0)
+    return tokens * (6 * input_dim * hidden + 2 * hidden) + pairs * (4 * hidden + 3)
+
+
+def flops_report(
+    lengths: Any,
+    attended: Any,
+    width: int,
+    *,
+    auxiliary: Auxiliary = "lstm",
+    input_dim: int = 100,
+    hidden: int = 100,
+    count: Count = "flops",
+    include_tanh: bool = False,
+    score: Score = "zhou",
+) -> FlopsReport:
+    """Soft and gated attention side by side, per sentence and in total.
+
+    Args:
+      lengths: [N] tokens per sentence.
+      attended: [N] open tokens per sentence.
+      width: D, width of the states.
+      auxiliary, input_dim, hidden: the network that predicts the gates (always in flops).
+      count, include_tanh, score: as of `attention_flops`.
+
+    Returns:
+      The report.
+
+    Raises:
+      ValueError: if the shapes differ, or a sentence attends to more tokens than it has.
+    """
+    lengths, attended = _counts("lengths", lengths), _counts("attended", attended)
+    if lengths.shape != attended.shape:
+        raise ValueError(
+            f"lengths and attended must have one shape, got {lengths.shape} and {attended.shape}"
+        )
+    if np.any(attended > lengths):
+        worst = int(np.argmax(attended > lengths))
+        raise ValueError(
+            f"attended must not exceed lengths, got {attended[worst]} of {lengths[worst]} tokens "
+            f"in sentence {worst}"
+        )
+    one = attention_flops(1, width, count=count, include_tanh=include_tanh, score=score)
+    helper = [
+        auxiliary_flops(auxiliary, tokens=int(n), input_dim=input_dim, hidden=hidden)
+        for n in lengths
+    ]
+    soft, gated, network = int(lengths.sum()) * one, int(attended.sum()) * one, sum(helper)
+    return FlopsReport(
+        soft=soft,
+        gated=gated,
+        auxiliary=network,
+        gated_with_auxiliary=gated + network,
+        ratio=gated / soft if soft else float("nan"),
+        ratio_with_auxiliary=(gated + network) / soft if soft else float("nan"),
+        soft_per_sentence=lengths * one,
+        gated_per_sentence=attended * one,
+        auxiliary_per_sentence=np.asarray(helper, np.int64),
+    )
+
+
+def _integer(name: str, value: Any, least: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, got {type(value).__name__}") from None
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, got {number}")
+    return number
+
+
+def _counts(name: str, values: Any) -> np.ndarray:
+    values = np.asarray(values)
+    if values.ndim != 1 or (values.size and not np.issubdtype(values.dtype, np.integer)):
+        raise ValueError(
+            f"{name} must be a one-dimensional array of integers, "
+            f"got shape {values.shape} of {values.dtype}"
+        )
+    values = values.astype(np.int64)
+    if np.any(values < 0):
+        raise ValueError(f"{name} must not be negative, got {values.min()}")
+    return values
+
+
+def _known(name: str, value: str, names: tuple[str, ...]) -> None:
+    if value not in names:
+        raise ValueError(f"{name} must be one of {names}, got {value!r}")

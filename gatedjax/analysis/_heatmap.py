@@ -1,0 +1,259 @@
+"""Attention over the words of a sentence, several models below each other."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gatedjax.analysis._figure import INK, new_figure, save, style
+from gatedjax.analysis._text import aligned, clean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# inches
+_WIDTH, _MARGIN, _ROW, _LINE, _GAP, _WORD_PAD, _LEAST_CELL = 8.0, 0.15, 0.30, 0.20, 0.20, 0.13, 0.36
+_WORD_SIZE, _NAME_SIZE, _NUMBER_SIZE = 10.0, 9.5, 7.5  # points
+_OPEN_EDGE, _CLOSED_EDGE, _CELL_EDGE = "#000000", "#9a9a9a", "#c9c9c9"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Row:
+    name: str
+    words: tuple[str, ...]
+    weights: np.ndarray
+    gates: np.ndarray | None
+
+
+def plot_heatmap(
+    rows: Sequence[tuple[str, Sequence[str], Any, Any]],
+    path_stem: str | Path | None = None,
+    title: str | None = None,
+    *,
+    width: float = _WIDTH,
+) -> "Figure":
+    """Draws the attention of several models over the words of a sentence.
+
+    One cell per word and model: the shade is the weight on one scale for all models, the number
+    is the weight (none below 0.005). An open gate has a bold outline and a dot, a closed one is
+    hatched. Long sentences continue on further lines. Rows that follow each other with the same
+    words share one line of words.
+
+    Args:
+      rows: (name, tokens, weights, gates or None) per model; gates > 0 are open. What follows the
+        last word in weights and gates is padding and ignored.
+      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
+      title: above the figure.
+      width: of the figure, in inches.
+
+    Returns:
+      The figure.
+
+    Raises:
+      ImportError: if matplotlib (the extra `plots`) is not installed.
+      ValueError: if there are no rows or words, there are fewer weights or gates than words, a
+        number is not finite, a weight is negative, or width is too small.
+
+    Reference: Xue et al. 2020 (GA-Net), figures 1 and 4.
+    """
+    checked = _checked(rows)
+    if not width >= 3:
+        raise ValueError(f"width must be at least 3 inches, got {width}")
+    with style():
+        figure = _draw(checked, title, width)
+        save(figure, path_stem)
+    return figure
+
+
+def _checked(rows: Sequence[tuple[str, Sequence[str], Any, Any]]) -> list[_Row]:
+    checked = []
+    for i, (name, tokens, weights, gates) in enumerate(rows):
+        words = tuple(clean(token) for token in tokens)
+        if not words:
+            raise ValueError(f"rows[{i}] must have at least one word")
+        weights = aligned(f"weights of rows[{i}]", weights, len(words))
+        if np.any(weights < 0):
+            raise ValueError(f"weights of rows[{i}] must be >= 0, got {weights.min()}")
+        if gates is not None:
+            gates = aligned(f"gates of rows[{i}]", gates, len(words))
+        checked.append(_Row(clean(name), words, weights, gates))
+    if not checked:
+        raise ValueError("rows must not be empty")
+    return checked
+
+
+def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
+    from matplotlib import cm, colors
+
+    figure = new_figure(width, 1)
+    measure = _ruler(figure)
+    names = {row.name: _fold(row.name, 0.27 * width, measure, _NAME_SIZE) for row in rows}
+    name_width = max(measure(line, _NAME_SIZE) for name in names.values() for line in name)
+    left = _MARGIN + name_width + 0.12
+    room = width - left - _MARGIN
+    height_of_row = max(_ROW, 0.15 * max(len(name) for name in names.values()) + 0.06)
+    heading = _fold(clean(title or ""), width - 2 * _MARGIN, measure, 11.0)
+
+    # Rows with the same words, then the lines that these words need: (rows, first, past, widths).
+    lines = []
+    for group in _groups(rows):
+        words = [_cut(word, room - _WORD_PAD, measure) for word in group[0].words]
+        sizes = [max(measure(word, _WORD_SIZE) + _WORD_PAD, _LEAST_CELL) for word in words]
+        for first, past in _wrap(sizes, room):
+            lines.append((group, first, past, words, sizes))
+
+    top = _MARGIN + (0.22 * len(heading) + 0.08 if heading else 0.0)
+    height = top + sum(_LINE + 0.06 + height_of_row * len(group) + _GAP for group, *_ in lines)
+    footer = height + 0.02
+    height = footer + 0.62
+    figure.set_size_inches(width, height)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    axes.axis("off")
+    for i, text in enumerate(heading):
+        axes.text(_MARGIN, _MARGIN + 0.22 * i + 0.1, text, fontsize=11, weight="bold",
+                  va="center", parse_math=False)  # fmt: skip
+
+    scale = colors.Normalize(0, max(max(row.weights.max() for row in rows), 1e-6))
+    shades = cm.ScalarMappable(scale, "Blues")
+    y = top
+    for group, first, past, words, sizes in lines:
+        edges = left + np.concatenate([[0.0], np.cumsum(sizes[first:past])])
+        for i, word in enumerate(words[first:past]):
+            axes.text((edges[i] + edges[i + 1]) / 2, y + _LINE / 2, word, fontsize=_WORD_SIZE,
+                      ha="center", va="center", parse_math=False)  # fmt: skip
+        y += _LINE + 0.06
+        for row in group:
+            name = "\n".join(names[row.name])
+            axes.text(left - 0.12, y + height_of_row / 2, name, fontsize=_NAME_SIZE, ha="right",
+                      va="center", linespacing=1.05, parse_math=False)  # fmt: skip
+            for i in range(first, past):
+                box = edges[i - first], y, sizes[i], height_of_row
+                _cell(axes, box, row, i, shades)
+            y += height_of_row
+        y += _GAP
+    _legend(figure, axes, footer, shades, gated=any(row.gates is not None for row in rows))
+    return figure
+
+
+def _cell(
+    axes: "Axes", box: tuple[float, float, float, float], row: _Row, i: int, shades: Any
+) -> None:
+    x, y, width, height = box
+    weight = float(row.weights[i])
+    shade = shades.to_rgba(weight)
+    # relative luminance decides between black and white text
+    ink = "white" if np.dot(shade[:3], (0.2126, 0.7152, 0.0722)) < 0.45 else "black"
+    is_open = row.gates is not None and row.gates[i] > 0
+    _box(axes, box, shade, None if row.gates is None else is_open)
+    if is_open:
+        axes.plot(x + width - 0.065, y + 0.07, "o", markersize=2.8, color=ink, zorder=4)
+    if weight >= 0.005:
+        text = f"{weight:.2f}".removeprefix("0")
+        axes.text(x + width / 2, y + height / 2, text, fontsize=_NUMBER_SIZE, color=ink,
+                  ha="center", va="center", zorder=4, parse_math=False)  # fmt: skip
+
+
+def _box(
+    axes: "Axes", box: tuple[float, float, float, float], shade: Any, is_open: bool | None
+) -> None:
+    from matplotlib.patches import Rectangle
+
+    x, y, width, height = box
+    x, width = x + 0.015, width - 0.03
+    y, height = y + 0.02, height - 0.04
+    if is_open is None:
+        look: dict[str, Any] = {"edgecolor": _CELL_EDGE, "linewidth": 0.6, "zorder": 2}
+    elif is_open:
+        look = {"edgecolor": _OPEN_EDGE, "linewidth": 1.5, "zorder": 3}
+    else:
+        look = {"edgecolor": _CLOSED_EDGE, "linewidth": 0.5, "hatch": "/////", "zorder": 2}
+    axes.add_patch(Rectangle((x, y), width, height, facecolor=shade, **look))
+
+
+def _legend(figure: "Figure", axes: "Axes", y: float, shades: Any, *, gated: bool) -> None:
+    width, height = figure.get_size_inches()
+    if gated:
+        x = _MARGIN
+        for is_open, label in ((True, "open gate"), (False, "closed gate")):
+            _box(axes, (x, y, 0.36, 0.26), "white", is_open)
+            if is_open:
+                axes.plot(x + 0.36 - 0.065, y + 0.07, "o", markersize=2.8, color=INK, zorder=4)
+            axes.text(x + 0.42, y + 0.13, label, fontsize=9, va="center")
+            x += 1.4
+    place = ((width - _MARGIN - 2.6) / width, 1 - (y + 0.17) / height, 2.4 / width, 0.12 / height)
+    bar = figure.colorbar(shades, cax=figure.add_axes(place), orientation="horizontal")
+    bar.set_label("attention weight", fontsize=9, labelpad=1)
+    bar.ax.tick_params(labelsize=8, length=2)
+    bar.locator = _ticks()
+    bar.outline.set_linewidth(0.5)  # type: ignore[operator]
+    bar.update_ticks()
+
+
+def _ticks() -> Any:
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
+
+
+Ruler = Callable[[str, float], float]
+
+
+def _ruler(figure: "Figure") -> Ruler:
+    """Measures text: (text, points) -> inches."""
+    from matplotlib.font_manager import FontProperties
+
+    canvas: Any = figure.canvas
+    renderer = canvas.get_renderer()
+
+    def measure(text: str, size: float) -> float:
+        fonts = FontProperties(size=size)
+        return renderer.get_text_width_height_descent(text, fonts, False)[0] / figure.dpi
+
+    return measure
+
+
+def _groups(rows: list[_Row]) -> list[list[_Row]]:
+    groups: list[list[_Row]] = []
+    for row in rows:
+        if groups and groups[-1][0].words == row.words:
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    return groups
+
+
+def _wrap(sizes: Sequence[float], room: float) -> list[tuple[int, int]]:
+    """Breaks cells into lines (first, past) that fit, each with at least one cell."""
+    lines, first, used = [], 0, 0.0
+    for i, size in enumerate(sizes):
+        if i > first and used + size > room:
+            lines.append((first, i))
+            first, used = i, 0.0
+        used += size
+    return [*lines, (first, len(sizes))]
+
+
+def _fold(text: str, room: float, measure: Ruler, size: float) -> list[str]:
+    """Breaks text at spaces into lines no wider than room, where words allow it."""
+    lines: list[str] = []
+    for word in text.split():
+        joined = f"{lines[-1]} {word}" if lines else word
+        if lines and measure(joined, size) <= room:
+            lines[-1] = joined
+        else:
+            lines.append(_cut(word, room, measure, size))
+    return lines or ([""] if text else [])
+
+
+def _cut(word: str, room: float, measure: Ruler, size: float = _WORD_SIZE) -> str:
+    """The word, or its beginning with an ellipsis if it alone is too wide."""
+    if measure(word, size) <= room:
+        return word
+    kept = len(word)
+    while kept > 1 and measure(word[:kept] + "…", size) > room:
+        kept = min(kept - 1, int(kept * room / measure(word[:kept] + "…", size)) + 1)
+    return word[:kept] + "…"

@@ -1,0 +1,169 @@
+"""Paired tests of two systems on the same examples, and mean with standard deviation."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+# draws held in memory at once
+_CHUNK = 2_000_000
+
+
+class McNemar(NamedTuple):
+    """What `mcnemar` returns.
+
+    Attributes:
+      b: examples that only system A has right.
+      c: examples that only system B has right.
+      p_value: exact two-sided probability of a split at least as uneven.
+    """
+
+    b: int
+    c: int
+    p_value: float
+
+
+class Bootstrap(NamedTuple):
+    """What `paired_bootstrap` returns.
+
+    Attributes:
+      difference: mean of A minus mean of B.
+      low: lower end of the percentile interval.
+      high: upper end of the interval.
+      p_value: two-sided, of the hypothesis that the systems are equal.
+    """
+
+    difference: float
+    low: float
+    high: float
+    p_value: float
+
+
+class Summary(NamedTuple):
+    """What `summary` returns.
+
+    Attributes:
+      mean: arithmetic mean.
+      std: sample standard deviation (n - 1); None for a single value.
+      n: number of values.
+    """
+
+    mean: float
+    std: float | None
+    n: int
+
+
+def summary(values: Any) -> Summary:
+    """Mean, sample standard deviation and number of values.
+
+    Args:
+      values: [n] numbers, such as the accuracy of each seed.
+
+    Returns:
+      The summary; std is None for n = 1, where nothing is known about the spread.
+
+    Raises:
+      ValueError: if there are no values.
+    """
+    values = np.asarray(values, np.float64).ravel()
+    if values.size == 0:
+        raise ValueError("values must not be empty")
+    std = float(values.std(ddof=1)) if values.size > 1 else None
+    return Summary(float(values.mean()), std, int(values.size))
+
+
+def mcnemar(correct_a: Any, correct_b: Any) -> McNemar:
+    """The exact McNemar test: are two systems right equally often, on the same examples?
+
+    p = min(1, 2 P(X <= min(b, c))),  X ~ Binomial(b + c, 1/2).
+
+    Args:
+      correct_a: [N] bool, True where system A is right.
+      correct_b: [N] bool, likewise for B.
+
+    Returns:
+      The discordant counts and the p-value; 1 if the systems never differ.
+
+    Raises:
+      ValueError: if the shapes differ, or a value is neither 0 nor 1.
+    """
+    a, b = _pair(correct_a, correct_b)
+    for name, values in (("correct_a", a), ("correct_b", b)):
+        if not np.all((values == 0) | (values == 1)):
+            raise ValueError(f"{name} must be bool (or 0 and 1), got other values")
+    only_a, only_b = int(np.sum(a > b)), int(np.sum(a < b))
+    total, least = only_a + only_b, min(only_a, only_b)
+    # Integers throughout: the tail sum is exact, and one division rounds it correctly.
+    term = tail = 1
+    for k in range(1, least + 1):
+        term = term * (total - k + 1) // k
+        tail += term
+    return McNemar(only_a, only_b, min(1.0, (2 * tail) / (1 << total)))
+
+
+def paired_bootstrap(
+    correct_a: Any,
+    correct_b: Any,
+    *,
+    samples: int = 10_000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> Bootstrap:
+    """Bootstraps the difference of two means over the same examples.
+
+    Examples are drawn with replacement, a pair at a time. The p-value is the share of samples
+    whose difference is as far from the observed one as that is from 0, with the observed sample
+    counted in: (1 + #{|d* - d| >= |d|}) / (1 + samples).
+
+    Args:
+      correct_a: [N] correctness of system A: bool, or any score per example (such as the
+        correctness averaged over seeds).
+      correct_b: [N], likewise for B.
+      samples: number of bootstrap samples.
+      seed: of the draws.
+      level: of the percentile interval.
+
+    Returns:
+      The difference A - B, its interval and the p-value.
+
+    Raises:
+      ValueError: if the shapes differ, there are no examples, a value is not finite, samples is
+        not positive, or level is not inside (0, 1).
+
+    Reference: Efron and Tibshirani 1993, algorithm 16.2 (one sample, shifted).
+    """
+    a, b = _pair(correct_a, correct_b)
+    if a.size == 0:
+        raise ValueError("correct_a must not be empty")
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, got {samples}")
+    if not 0 < level < 1:
+        raise ValueError(f"level must be inside (0, 1), got {level}")
+    # Samples only see how often each difference was drawn, and there are few different ones. They
+    # are rounded far below any score's meaning, so that 1/3 - 1/3 in two orders is one value.
+    values, counts = np.unique(np.round(a - b, 12), return_counts=True)
+    observed = float(values @ counts / a.size)
+    rng = np.random.default_rng(seed)
+    chunk = max(1, _CHUNK // values.size)
+    drawn = [
+        rng.multinomial(a.size, counts / a.size, size=min(chunk, samples - start)) @ values
+        for start in range(0, samples, chunk)
+    ]
+    differences = np.concatenate(drawn) / a.size
+    # a tie must count as one whatever the rounding of the mean
+    extreme = np.abs(differences - observed) >= abs(observed) - 1e-9
+    tail = 50 * (1 - level)
+    low, high = np.percentile(differences, [tail, 100 - tail])
+    p_value = (1 + int(extreme.sum())) / (1 + samples)
+    return Bootstrap(observed, float(low), float(high), p_value)
+
+
+def _pair(correct_a: Any, correct_b: Any) -> tuple[np.ndarray, np.ndarray]:
+    a, b = np.asarray(correct_a, np.float64), np.asarray(correct_b, np.float64)
+    if a.ndim != 1 or a.shape != b.shape:
+        raise ValueError(
+            f"correct_a and correct_b must have one shape [N], got {a.shape} and {b.shape}"
+        )
+    for name, values in (("correct_a", a), ("correct_b", b)):
+        if not np.all(np.isfinite(values)):
+            raise ValueError(f"{name} must be finite")
+    return a, b

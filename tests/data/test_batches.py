@@ -1,0 +1,220 @@
+"""Encoding, bucket planning and batches."""
+
+import collections
+import itertools
+
+import numpy as np
+import pytest
+
+from gatedjax import data
+
+INFO = data.SourceInfo("toy", "train", ("a", "b"))
+
+
+def make(lengths, seed=0):
+    rng = np.random.default_rng(seed)
+    examples = [
+        {
+            "tokens": tuple(f"w{j}" for j in rng.integers(0, 50, n)),
+            "label": i % 2,
+            "example_id": 1000 + i,
+            "decides": tuple(bool(j % 2) for j in range(n)),
+        }
+        for i, n in enumerate(lengths)
+    ]
+    return data.Source(examples, INFO)
+
+
+@pytest.fixture
+def encoded(np_rng):
+    source = make([0, *np_rng.integers(1, 40, 136)])
+    return data.encode(source, data.Vocabulary.build([source]))
+
+
+def equal(a, b):
+    return a.keys() == b.keys() and all(
+        np.array_equal(a[k], b[k]) and a[k].dtype == b[k].dtype for k in a
+    )
+
+
+def test_encode_looks_up_every_token_and_gives_an_empty_text_one_unknown_word(encoded):
+    source = encoded.source
+    words = data.Vocabulary.build([source])
+    assert encoded.ids[0].tolist() == [1]
+    assert encoded.tokens(0) == ("<unk>",)
+    for i in range(1, len(source)):
+        assert words.decode(encoded.ids[i]) == source[i]["tokens"] == encoded.tokens(i)
+    assert encoded.lengths.tolist() == [max(1, len(x["tokens"])) for x in source]
+    assert encoded.example_ids.tolist() == [x["example_id"] for x in source]
+    assert encoded.labels.dtype == encoded.lengths.dtype == encoded.ids[1].dtype == np.int32
+    assert encoded.info is INFO
+
+
+@pytest.mark.parametrize(("side", "window"), [("right", slice(0, 3)), ("left", slice(4, 7))])
+def test_truncation_cuts_ids_words_and_extras_alike(side, window):
+    source = make([7, 2])
+    vocabulary = data.Vocabulary.build([source])
+    encoded = data.encode(source, vocabulary, max_len=3, truncate_side=side)
+    assert encoded.tokens(0) == source[0]["tokens"][window] == vocabulary.decode(encoded.ids[0])
+    assert encoded.extra(0, "decides") == source[0]["decides"][window]
+    assert encoded.extra(1, "label") == 1
+    assert encoded.lengths.tolist() == [3, 2]
+    with pytest.raises(KeyError, match="tree"):
+        encoded.extra(0, "tree")
+
+
+def test_encode_refuses_bad_arguments():
+    source, words = make([3]), data.Vocabulary([])
+    with pytest.raises(ValueError, match="max_len"):
+        data.encode(source, words, max_len=0)
+    with pytest.raises(ValueError, match="truncate_side"):
+        data.encode(source, words, truncate_side="middle")
+    bad = data.Source([{"tokens": (), "label": 2, "example_id": 7}], INFO)
+    with pytest.raises(ValueError, match="label 2 of example 7"):
+        data.encode(bad, words)
+
+
+def padded_total(lengths, edges):
+    return sum(min(e for e in edges if e >= n) for n in lengths)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("buckets", [1, 2, 3, 4])
+def test_planned_edges_are_the_best_of_all_choices(seed, buckets):
+    rng = np.random.default_rng(seed)
+    lengths = rng.choice(np.arange(1, 30), 9, replace=False).repeat(rng.integers(1, 9, 9))
+    sizes = sorted(set(lengths.tolist()))
+    best = min(
+        padded_total(lengths, (*edges, sizes[-1]))
+        for k in range(buckets)
+        for edges in itertools.combinations(sizes[:-1], k)
+    )
+    edges = data.plan_buckets(lengths, buckets)
+    assert len(edges) <= buckets
+    assert edges[-1] == sizes[-1]
+    assert list(edges) == sorted(edges)
+    assert padded_total(lengths, edges) == best
+
+
+def test_no_more_edges_than_lengths_and_bad_input():
+    assert data.plan_buckets([5, 5, 5], 4) == (5,)
+    assert data.plan_buckets([2, 9], 4) == (2, 9)
+    for lengths, buckets in (([], 2), ([0, 3], 2), ([3], 0)):
+        with pytest.raises(ValueError, match=r"lengths|max_buckets"):
+            data.plan_buckets(lengths, buckets)
+
+
+def rows_of(batch):
+    return batch["example_id"][batch["weight"] > 0].tolist()
+
+
+def test_a_batch_holds_its_texts_and_filler_rows_are_empty(encoded):
+    batches = data.Batches(encoded, batch_size=16, max_buckets=3)
+    where = {int(e): i for i, e in enumerate(encoded.example_ids)}
+    for step in range(batches.steps_per_epoch):
+        batch = batches[step]
+        size = batch["tokens"].shape[1]
+        assert batch["tokens"].shape[0] == 16
+        assert size in batches.edges
+        smaller = max((e for e in batches.edges if e < size), default=0)
+        for b in range(16):
+            if batch["weight"][b] == 0:
+                assert batch["example_id"][b] == -1
+                assert batch["lengths"][b] == batch["label"][b] == batch["tokens"][b].max() == 0
+                continue
+            i = where[int(batch["example_id"][b])]
+            n = batch["lengths"][b]
+            assert smaller < n <= size
+            assert batch["tokens"][b, :n].tolist() == encoded.ids[i].tolist()
+            assert batch["tokens"][b, n:].sum() == 0
+            assert batch["label"][b] == encoded.labels[i]
+    types = {k: v.dtype.name for k, v in batch.items()}
+    ints = dict.fromkeys(("tokens", "lengths", "label", "example_id"), "int32")
+    assert types == ints | {"weight": "float32"}
+
+
+def test_every_epoch_has_every_text_once_in_another_order(encoded):
+    batches = data.Batches(encoded, batch_size=16, max_buckets=3, seed=5)
+    n = batches.steps_per_epoch
+    epochs = [[i for s in range(e * n, e * n + n) for i in rows_of(batches[s])] for e in (0, 1, 7)]
+    for rows in epochs:
+        assert sorted(rows) == sorted(encoded.example_ids.tolist())
+    assert epochs[0] != epochs[1] != epochs[2]
+    assert [batches.epoch(s) for s in (0, n - 1, n, 7 * n)] == [0, 0, 1, 7]
+    assert len(batches) == n == len(list(batches))
+
+
+def test_a_batch_is_a_pure_function_of_seed_and_step(encoded):
+    one, two = (data.Batches(encoded, batch_size=8, seed=3) for _ in range(2))
+    steps = [100, 3, 50, 3, 0]
+    got = [one[s] for s in steps]
+    assert all(
+        equal(two[s], batch)
+        for s, batch in sorted(zip(steps, got, strict=True), key=lambda p: p[0])
+    )
+    other = data.Batches(encoded, batch_size=8, seed=4)
+    assert any(not equal(one[s], other[s]) for s in range(3))
+    assert equal(one[np.int64(3)], one[3])
+
+
+def test_eval_is_one_ordered_pass(encoded):
+    batches = data.Batches.eval(encoded, batch_size=10, max_buckets=2)
+    seen = [i for batch in batches for i in rows_of(batch)]
+    assert sorted(seen) == sorted(encoded.example_ids.tolist())
+    by_bucket = collections.defaultdict(list)
+    for batch in batches:
+        by_bucket[batch["tokens"].shape[1]] += rows_of(batch)
+    assert all(rows == sorted(rows) for rows in by_bucket.values())
+    assert len(by_bucket) == 2
+    with pytest.raises(IndexError, match="step"):
+        batches[len(batches)]
+    assert sum(1 for _ in batches.iterate()) == len(batches)
+
+
+def test_without_shuffling_epochs_are_alike(encoded):
+    batches = data.Batches(encoded, batch_size=10, shuffle=False)
+    assert equal(batches[1], batches[1 + 3 * batches.steps_per_epoch])
+
+
+@pytest.mark.parametrize("num_threads", [0, 2])
+def test_grain_gives_what_indexing_gives_from_any_step(encoded, num_threads):
+    batches = data.Batches(encoded, batch_size=16, seed=1)
+    start, stop = 5, batches.steps_per_epoch * 2 + 3
+    stream = list(batches.iterate(start, stop, num_threads=num_threads))
+    assert len(stream) == stop - start
+    assert all(equal(a, batches[s]) for s, a in zip(range(start, stop), stream, strict=True))
+    endless = batches.iterate(10**6, num_threads=num_threads)
+    assert equal(next(endless), batches[10**6])
+    assert equal(next(endless), batches[10**6 + 1])
+    endless.close()
+    assert list(batches.iterate(4, 4)) == []
+
+
+def test_padding_is_the_share_of_cells_without_a_word(encoded):
+    batches = data.Batches(encoded, batch_size=16, max_buckets=3)
+    cells = sum(b["tokens"].size for b in batches)
+    words = sum(int((b["tokens"] > 0).sum()) for b in batches)
+    assert batches.padding_fraction == pytest.approx(1 - words / cells)
+
+
+def test_bad_arguments_of_batches_are_named(encoded):
+    longest = int(encoded.lengths.max())
+    for options, message in (
+        ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": 4, "bucket_edges": (longest - 1,)}, "longest text"),
+        ({"batch_size": 4, "bucket_edges": (9, 5, longest)}, "ascend"),
+        ({"batch_size": 4, "bucket_edges": ()}, "ascend"),
+        ({"batch_size": 4, "max_buckets": 0}, "max_buckets"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            data.Batches(encoded, **options)
+    empty = data.encode(data.Source([], INFO), data.Vocabulary([]))
+    with pytest.raises(ValueError, match="no texts"):
+        data.Batches(empty, batch_size=4)
+    batches = data.Batches(encoded, batch_size=4)
+    with pytest.raises(IndexError, match="step"):
+        batches[-1]
+    with pytest.raises(ValueError, match="steps"):
+        batches.iterate(-1)
+    fixed = data.Batches(encoded, batch_size=4, bucket_edges=(8, 64))
+    assert {b["tokens"].shape for b in fixed} == {(4, 8), (4, 64)}

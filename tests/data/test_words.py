@@ -1,0 +1,176 @@
+"""Tokens, vocabulary and word vectors."""
+
+import doctest
+import gzip
+
+import numpy as np
+import pytest
+
+from gatedjax import data
+from gatedjax.data import _tokenize
+
+INFO = data.SourceInfo("toy", "train", ("a", "b"))
+
+
+def toy(*texts):
+    return data.Source(
+        [{"tokens": tuple(t.split()), "label": 0, "example_id": i} for i, t in enumerate(texts)],
+        INFO,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Don't go.<br /><br/>It can’t be", "Do n't go . It ca n't be"),
+        ("the U.S. won 1,000.50 (10:30)", "the U.S. won 1,000.50 ( 10:30 )"),
+        ("wait.... what--ever", "wait ... what -- ever"),
+        ("'quoted' they're I'd", "' quoted ' they 're I 'd"),
+        ("naïve\tcafé\nsnake_case 90s", "naïve café snake _ case 90s"),
+        ("", ""),
+        ("  \n ", ""),
+    ],
+)
+def test_tokenize_splits_as_glove_counts(text, words):
+    assert data.tokenize(text) == tuple(words.split())
+
+
+def test_the_docstring_of_tokenize_runs():
+    assert doctest.testmod(_tokenize).failed == 0
+    assert doctest.testmod(_tokenize).attempted == 1
+
+
+def test_vocabulary_orders_by_count_then_word_and_folds_case():
+    vocabulary = data.Vocabulary.build([toy("The b a", "the B c"), toy("d THE <pad> <unk>")])
+    assert vocabulary.words == ("<pad>", "<unk>", "the", "b", "a", "c", "d")
+    assert vocabulary.encode(("THE", "zzz", "c", "<pad>", "<unk>")) == [2, 1, 5, 1, 1]
+    assert vocabulary.decode([2, 0, 1]) == ("the", "<pad>", "<unk>")
+    assert "The" in vocabulary
+    assert len(vocabulary) == 7
+
+
+def test_vocabulary_limits_and_case():
+    source = toy("A a b b b c")
+    assert data.Vocabulary.build([source], min_count=2).words[2:] == ("b", "a")
+    assert data.Vocabulary.build([source], max_size=3).words[2:] == ("b",)
+    kept = data.Vocabulary.build([source], lowercase=False)
+    assert kept.words[2:] == ("b", "A", "a", "c")
+    assert kept.encode(("A", "C")) == [3, 1]
+    for bad in ({"min_count": 0}, {"max_size": 1}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            data.Vocabulary.build([source], **bad)
+    with pytest.raises(ValueError, match="more than once"):
+        data.Vocabulary(["a", "a"])
+
+
+def test_vocabulary_survives_its_file_and_the_digest_tells_two_apart(tmp_path):
+    vocabulary = data.Vocabulary.build([toy("é b b")])
+    path = tmp_path / "new" / "vocabulary.json"
+    vocabulary.save(path)
+    again = data.Vocabulary.load(path)
+    assert again.words == vocabulary.words
+    assert again.digest() == vocabulary.digest()
+    assert len(again.digest()) == 64
+    assert list(path.parent.iterdir()) == [path]
+    assert data.Vocabulary(["b", "é"]).digest() == vocabulary.digest()
+    assert data.Vocabulary(["é", "b"]).digest() != vocabulary.digest()
+    assert data.Vocabulary(["b", "é"], lowercase=False).digest() != vocabulary.digest()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"words": ["a"], "lowercase": true}', '{"words": 3}'])
+def test_a_file_that_is_no_vocabulary_is_refused(tmp_path, text):
+    path = tmp_path / "v.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="not a vocabulary"):
+        data.Vocabulary.load(path)
+
+
+GOOD = b"the 1 2 3\nfilm -0.5 0.25 1e-3\nthe 9 9 9\n"
+
+
+@pytest.fixture
+def vocabulary():
+    return data.Vocabulary(["film", "zebra", "the"])
+
+
+@pytest.mark.parametrize("kind", ["plain", "gz", "bom", "crlf"])
+def test_vectors_come_from_the_file_and_the_rest_from_the_word(tmp_path, vocabulary, kind):
+    path = tmp_path / ("v.txt.gz" if kind == "gz" else "v.txt")
+    raw = {"gz": gzip.compress(GOOD), "bom": b"\xef\xbb\xbf" + GOOD}.get(kind, GOOD)
+    path.write_bytes(GOOD.replace(b"\n", b"\r\n") if kind == "crlf" else raw)
+    got = data.load_embeddings(path, vocabulary, dim=3)
+    np.testing.assert_array_equal(got.matrix[4], [1, 2, 3])
+    np.testing.assert_array_equal(got.matrix[2], np.array([-0.5, 0.25, 1e-3], np.float32))
+    np.testing.assert_array_equal(got.matrix[0], 0)
+    assert got.found.tolist() == [False, False, True, False, True]
+    assert got.coverage == pytest.approx(2 / 3)
+    assert got.matrix.dtype == np.float32
+    oov = data.random_embeddings(vocabulary, 3)
+    np.testing.assert_array_equal(got.matrix[[1, 3]], oov[[1, 3]])
+
+
+def test_made_vectors_depend_on_seed_and_word_only():
+    first = data.random_embeddings(data.Vocabulary(["a", "b", "c"]), 50, 1)
+    second = data.random_embeddings(data.Vocabulary(["c", "a"]), 50, 1)
+    np.testing.assert_array_equal(first[[2, 4, 1]], second[[3, 2, 1]])
+    assert not np.array_equal(
+        first, data.random_embeddings(data.Vocabulary(["a", "b", "c"]), 50, 2)
+    )
+    many = data.random_embeddings(data.Vocabulary([str(i) for i in range(2000)]), 20)[1:]
+    assert np.abs(many).max() <= 0.25
+    # a uniform variable on [-1/4, 1/4]: mean 0, variance 1/48
+    assert abs(many.mean()) < 3e-3
+    assert many.var() == pytest.approx(1 / 48, rel=0.03)
+    np.testing.assert_array_equal(first[0], 0)
+
+
+BAD_VECTORS = [
+    (b"the 1 2\n", r"line 1: 2 values; wanted 3$"),
+    (b"the 1 2 3 4\n", r"line 1: 4 values; wanted 3$"),
+    (b"a 1 2 3\nthe 1 2 3 4\n", "line 2: 4 values"),
+    (b"a 1 2 3\nthe 1 2", "line 2: 2 values; wanted 3; truncated"),
+    (b"a 1 2 3\nfilm 1 nan 2\n", "line 2: a value of 'film' is not finite"),
+    (b"film 1 inf 2\n", "line 1: .*not finite"),
+    (b"film 1 1e60 2\n", "line 1: .*not finite"),
+    (b"film 1 x 2\n", "line 1: could not convert"),
+    (b"a 1 2 3\n\xff\xfe 1 2 3\n", "line 2: the word is not UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("raw", "message"), BAD_VECTORS)
+def test_a_bad_line_of_vectors_is_named(tmp_path, vocabulary, raw, message):
+    path = tmp_path / "v.txt"
+    path.write_bytes(raw)
+    with pytest.raises(ValueError, match=message):
+        data.load_embeddings(path, vocabulary, dim=3)
+
+
+def test_a_missing_or_truncated_file_of_vectors(tmp_path, vocabulary):
+    with pytest.raises(FileNotFoundError, match=r"glove.6B.zip.*--data.embeddings none"):
+        data.load_embeddings(tmp_path / "no.txt", data.Vocabulary.build([]), dim=100)
+    path = tmp_path / "v.txt.gz"
+    path.write_bytes(gzip.compress(GOOD * 99)[:-9])
+    with pytest.raises(ValueError, match="truncated"):
+        data.load_embeddings(path, vocabulary, dim=3)
+    with pytest.raises(ValueError, match="dim"):
+        data.random_embeddings(vocabulary, 0)
+
+
+def test_words_with_spaces_in_them_are_passed_over(tmp_path, vocabulary):
+    path = tmp_path / "v.txt"
+    path.write_bytes(b"a 1 2 3\n. . . 1 2 3\nthe 4 5 6\n")
+    got = data.load_embeddings(path, vocabulary, dim=3)
+    np.testing.assert_array_equal(got.matrix[4], [4, 5, 6])
+
+
+def test_real_vectors_cover_trec(shared_data):
+    path = shared_data / "glove" / "glove.6B.100d.subset.txt.gz"
+    vocabulary = data.Vocabulary.build([data.load("trec", "train_full", manual_dir=shared_data)])
+    got = data.load_embeddings(path, vocabulary, dim=100)
+    assert 0.9 < got.coverage < 1
+    # the first line of GloVe 6B 100d
+    np.testing.assert_allclose(
+        got.matrix[vocabulary.encode(["the"])[0], :3], [-0.038194, -0.24487, 0.72812]
+    )
+    with pytest.raises(ValueError, match=r"line 1: 100 values; wanted 300"):
+        data.load_embeddings(path, vocabulary, dim=300)
