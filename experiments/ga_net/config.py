@@ -86,7 +86,7 @@ def _preset(
     )
 
 
-# Steps are about 20 epochs of the training text (IMDB: 4, AG News: 5); evaluation is once per
+# Steps are about 20 epochs of the training text (IMDB: 3, AG News: 5); evaluation is once per
 # epoch. Half-widths of local attention are half of the paper's window sizes (spec: 40, 16, 8, 8, 4
 # are total widths). Dropout was chosen on the validation splits (results/ga_net/TUNING.md).
 _SST: dict = {"embedding_dropout": 0.5, "pool_dropout": 0.5}
@@ -122,7 +122,7 @@ PRESETS: dict[str, Config] = {
     ),
     "imdb": _preset(
         "imdb",
-        num_steps=1408,
+        num_steps=1056,
         eval_every=352,
         local_half_width=20.0,
         patience=2,

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# inches
+_LEGEND_ROW, _CAPTION = 0.2, 0.17
+
 Points = Sequence[tuple[float, float, float]]
 
 
@@ -141,7 +144,7 @@ def plot_learning_curves(
                 if split == "train":
                     look |= {"linewidth": 0.9, "alpha": 0.55}
                 else:
-                    look |= {"linewidth": 1.6, "marker": MARKERS[i % len(MARKERS)], "markersize": 4}
+                    look = _look(i)
                 axes.plot(*zip(*points, strict=True), **look)
             axes.margins(x=0.02, y=0.06)
         _legend_below(figure, names, set(), splits=True)
@@ -174,12 +177,12 @@ def _panels(
 ) -> tuple["Figure", list["Axes"]]:
     """Panels side by side above a strip for the legend."""
     count = len(measures)
-    below = 0.32 + 0.22 * (-(-names // 4) - 1) + (0.22 if both else 0.0)
+    below = _LEGEND_ROW * -(-names // 4) + 0.08 + (_CAPTION if both else 0.0)
     figure = new_figure(max(3.4 * count, 4.2), 2.9 + below + (0.3 if title else 0.0))
     height = figure.get_figheight()
     figure.set_layout_engine("constrained", rect=(0, below / height, 1, 1 - below / height))
     if title:
-        figure.suptitle(clean(title), fontsize=11, weight="bold", parse_math=False)
+        figure.suptitle(clean(title), fontsize=11, weight="bold")
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
@@ -192,15 +195,12 @@ def _legend_below(
     for i, name in enumerate(names):
         label = f"{clean(name)} (not run)" if name in missing else clean(name)
         look = _look(i) | ({"linestyle": "none", "alpha": 0.35} if name in missing else {})
-        if splits:
-            look["linestyle"] = "-"
         handles.append(Line2D([], [], label=label, **look))
-    legend = figure.legend(
+    figure.legend(
         handles=handles, loc="lower center", ncols=min(len(handles), 4), fontsize=9,
-        bbox_to_anchor=(0.5, 0.06 if splits else 0.0), columnspacing=1.6, handlelength=2.8,
+        bbox_to_anchor=(0.5, (_CAPTION if splits else 0.0) / figure.get_figheight()),
+        columnspacing=1.6, handlelength=2.8, borderpad=0.2, borderaxespad=0.2,
     )  # fmt: skip
-    for text in legend.get_texts():
-        text.set_parse_math(False)
     if splits:
-        figure.text(0.5, 0.02, "thin: training, per logged step; with markers: evaluation",
-                    ha="center", fontsize=8.5)  # fmt: skip
+        caption = "thin: training, per logged step; with markers: evaluation"
+        figure.text(0.5, 0.05 / figure.get_figheight(), caption, ha="center", fontsize=8.5)

@@ -19,8 +19,10 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1, 1.
 INK = "#262626"
 DPI = 200
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "text.usetex": False,
+    # words and names are text, also those with a dollar sign
+    "text.parse_math": False,
     "font.size": 10.0,
     "axes.titlesize": 11.0,
     "axes.edgecolor": INK,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # inches
-_WIDTH, _MARGIN, _ROW, _LINE, _GAP, _WORD_PAD, _LEAST_CELL = 8.0, 0.15, 0.30, 0.20, 0.20, 0.13, 0.36
+_WIDTH, _MARGIN, _ROW, _LINE, _GAP, _WORD_PAD, _LEAST_CELL = 8.0, 0.15, 0.30, 0.20, 0.18, 0.13, 0.38
 _WORD_SIZE, _NAME_SIZE, _NUMBER_SIZE = 10.0, 9.5, 7.5  # points
 _OPEN_EDGE, _CLOSED_EDGE, _CELL_EDGE = "#000000", "#9a9a9a", "#c9c9c9"
 
@@ -100,13 +100,13 @@ def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
     # Rows with the same words, then the lines that these words need: (rows, first, past, widths).
     lines = []
     for group in _groups(rows):
-        words = [_cut(word, room - _WORD_PAD, measure) for word in group[0].words]
+        words = [_cut(word, room / 2, measure) for word in group[0].words]
         sizes = [max(measure(word, _WORD_SIZE) + _WORD_PAD, _LEAST_CELL) for word in words]
         for first, past in _wrap(sizes, room):
             lines.append((group, first, past, words, sizes))
 
     top = _MARGIN + (0.22 * len(heading) + 0.08 if heading else 0.0)
-    height = top + sum(_LINE + 0.06 + height_of_row * len(group) + _GAP for group, *_ in lines)
+    height = top + sum(_LINE + 0.03 + height_of_row * len(group) + _GAP for group, *_ in lines)
     footer = height + 0.02
     height = footer + 0.62
     figure.set_size_inches(width, height)
@@ -115,7 +115,7 @@ def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
     axes.axis("off")
     for i, text in enumerate(heading):
         axes.text(_MARGIN, _MARGIN + 0.22 * i + 0.1, text, fontsize=11, weight="bold",
-                  va="center", parse_math=False)  # fmt: skip
+                  va="center")  # fmt: skip
 
     scale = colors.Normalize(0, max(max(row.weights.max() for row in rows), 1e-6))
     shades = cm.ScalarMappable(scale, "Blues")
@@ -124,12 +124,12 @@ def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
         edges = left + np.concatenate([[0.0], np.cumsum(sizes[first:past])])
         for i, word in enumerate(words[first:past]):
             axes.text((edges[i] + edges[i + 1]) / 2, y + _LINE / 2, word, fontsize=_WORD_SIZE,
-                      ha="center", va="center", parse_math=False)  # fmt: skip
-        y += _LINE + 0.06
+                      ha="center", va="center")  # fmt: skip
+        y += _LINE + 0.03
         for row in group:
             name = "\n".join(names[row.name])
             axes.text(left - 0.12, y + height_of_row / 2, name, fontsize=_NAME_SIZE, ha="right",
-                      va="center", linespacing=1.05, parse_math=False)  # fmt: skip
+                      va="center", linespacing=1.05)  # fmt: skip
             for i in range(first, past):
                 box = edges[i - first], y, sizes[i], height_of_row
                 _cell(axes, box, row, i, shades)
@@ -153,8 +153,10 @@ def _cell(
         axes.plot(x + width - 0.065, y + 0.07, "o", markersize=2.8, color=ink, zorder=4)
     if weight >= 0.005:
         text = f"{weight:.2f}".removeprefix("0")
-        axes.text(x + width / 2, y + height / 2, text, fontsize=_NUMBER_SIZE, color=ink,
-                  ha="center", va="center", zorder=4, parse_math=False)  # fmt: skip
+        # an open cell keeps its upper corner for the dot
+        middle = y + height * (0.58 if is_open else 0.5)
+        axes.text(x + width / 2, middle, text, fontsize=_NUMBER_SIZE, color=ink,
+                  ha="center", va="center", zorder=4)  # fmt: skip
 
 
 def _box(
@@ -189,7 +191,7 @@ def _legend(figure: "Figure", axes: "Axes", y: float, shades: Any, *, gated: boo
     bar.set_label("attention weight", fontsize=9, labelpad=1)
     bar.ax.tick_params(labelsize=8, length=2)
     bar.locator = _ticks()
-    bar.outline.set_linewidth(0.5)  # type: ignore[operator]
+    bar.outline.set_linewidth(0.5)
     bar.update_ticks()
 
 
