@@ -94,7 +94,7 @@ PRESETS: dict[str, Config] = {
     # Both systems reach every sentence here, so the best parameters are those of the lowest loss.
     "polarity": _preset(
         "polarity",
-        num_steps=1250,
+        num_steps=1000,
         eval_every=125,
         local_half_width=4.0,
         batch_size=32,

@@ -68,8 +68,8 @@ def main(args: list[str] | None = None) -> int:
     full = analysis.attention_flops(soft["test_tokens"], width)
     sparse = analysis.attention_flops(ganet["attended_tokens"], width)
     test = prepared.test
-    seen = [inspect(results["ganet"], test, index) for index in range(len(test))]
-    truth = [test.extra(index)["decides"] for index in range(len(test))]
+    seen = inspect(results["ganet"], test, range(len(test)))
+    truth = [test.extra(index, "decides") for index in range(len(test))]
     scores = analysis.gate_truth(
         analysis.pad([s.gates for s in seen]),
         analysis.pad(truth),
@@ -97,7 +97,7 @@ def main(args: list[str] | None = None) -> int:
     shown = max(range(40), key=lambda i: len(seen[i].tokens) * (seen[i].label == "positive"))
     rows = []
     for system, name in (("ganet", "GA-Net"), ("soft", "soft attention")):
-        one = inspect(results[system], test, shown)
+        (one,) = inspect(results[system], test, [shown])
         rows.append((f"{name}: {one.predicted}", one.tokens, one.attention, one.gates))
     analysis.plot_heatmap(rows, options.workdir / "heatmap", title=f"label: {seen[shown].label}")
     console.print(

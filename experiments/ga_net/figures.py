@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,32 +59,46 @@ class Inspected:
     label: str
 
 
-def inspect(result: RunResult, encoded: Any, index: int) -> Inspected:
-    """Runs the trained model on one example of an encoded split, alone.
+def inspect(result: RunResult, encoded: Any, indices: Sequence[int]) -> list[Inspected]:
+    """Runs the trained model on some examples of an encoded split.
 
-    The gates are those of evaluation: noise is keyed by the example, not by its batch.
+    The gates are those of evaluation, whatever batch an example is in: noise is keyed by example.
     """
     import jax
-    import jax.numpy as jnp
 
-    tokens = encoded.tokens(index)
-    ids = np.asarray(encoded.ids[index], np.int32)
-    batch = {
-        "tokens": jnp.asarray(ids[None]),
-        "lengths": jnp.asarray([len(ids)], jnp.int32),
-        "example_id": jnp.asarray([encoded.example_ids[index]], jnp.int32),
-    }
-    model = result.task.model
-    rngs = {"gate": jax.random.key(result.task.eval_seed)}
-    output = model.apply({"params": result.fit.best_params}, batch, rngs=rngs)
-    names = encoded.info.class_names
-    return Inspected(
-        tokens=tuple(tokens[: len(ids)]),
-        attention=np.asarray(output.attention[0]),
-        gates=None if output.gates is None else np.asarray(output.gates[0]),
-        predicted=names[int(jnp.argmax(output.logits[0]))],
-        label=names[int(encoded.labels[index])],
+    model, rows = result.task.model, min(len(indices), 128)
+    forward = jax.jit(
+        lambda params, batch: model.apply(
+            {"params": params}, batch, rngs={"gate": jax.random.key(result.task.eval_seed)}
+        )
     )
+    size = max(len(encoded.ids[index]) for index in indices)
+    names = encoded.info.class_names
+    found = []
+    for start in range(0, len(indices), rows):
+        chunk = list(indices[start : start + rows])
+        tokens = np.zeros((rows, size), np.int32)
+        for line, index in zip(tokens, chunk, strict=False):
+            line[: len(encoded.ids[index])] = encoded.ids[index]
+        padded = chunk + [chunk[0]] * (rows - len(chunk))
+        batch = {
+            "tokens": tokens,
+            "lengths": np.count_nonzero(tokens, axis=1).astype(np.int32),
+            "example_id": np.asarray([encoded.example_ids[i] for i in padded], np.int32),
+        }
+        output = jax.device_get(forward(result.fit.best_params, batch))
+        for row, index in enumerate(chunk):
+            length = len(encoded.ids[index])
+            found.append(
+                Inspected(
+                    tokens=tuple(encoded.tokens(index)[:length]),
+                    attention=output.attention[row, :length],
+                    gates=None if output.gates is None else output.gates[row, :length],
+                    predicted=names[int(np.argmax(output.logits[row]))],
+                    label=names[int(encoded.labels[index])],
+                )
+            )
+    return found
 
 
 def find(encoded: Any, beginning: str) -> int | None:
@@ -122,7 +137,7 @@ def figure4(options: TablesConfig) -> list[Path]:
             index = find(encoded, sentence)
             if index is None:
                 raise ValueError(f"the SST-2 test split has no sentence {sentence!r}")
-            seen = inspect(result, encoded, index)
+            (seen,) = inspect(result, encoded, [index])
             label = seen.label
             title = f"{paper.SYSTEMS[name]}: {seen.predicted}"
             rows.append((title, seen.tokens, seen.attention, seen.gates))
@@ -147,8 +162,7 @@ def table4(options: TablesConfig) -> Path:
     indices = [i if i is not None else n for n, i in enumerate(found)]
     console = Console()
     examples = []
-    for index in indices:
-        seen = inspect(result, encoded, index)
+    for seen in inspect(result, encoded, indices):
         opened = 0 if seen.gates is None else int((seen.gates > 0).sum())
         caption = (
             f"label {seen.label}, predicted {seen.predicted}, "

@@ -1,6 +1,7 @@
 """Reproduces the paper's tables and figures: `python -m experiments.ga_net.tables table2`."""
 
 import dataclasses
+import json
 import sys
 from pathlib import Path
 from typing import Literal
@@ -84,6 +85,13 @@ def run_cell(options: TablesConfig, data: str, variant: str, **model: object) ->
             continue
         workdir = options.runs / f"{data}-{variant}-seed{seed}"
         config = dataclasses.replace(config, workdir=str(workdir))
+        finished = workdir / "results.json"
+        if finished.exists() and not options.rerun:
+            # the same run, made by `python -m experiments.ga_net` or by an interrupted table
+            record = json.loads(finished.read_text(encoding="utf-8"))
+            if record["config"] == wanted:
+                write_json(store.path(data, variant, seed), record)
+                continue
         print(f"{data}, {variant}, seed {seed}: {workdir}", flush=True)
         key = (config.data, config.model.embedding_dim)
         if key not in _PREPARED:

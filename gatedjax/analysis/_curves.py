@@ -165,10 +165,10 @@ def _look(i: int) -> dict[str, Any]:
         "color": PALETTE[i % len(PALETTE)],
         "marker": MARKERS[i % len(MARKERS)],
         "linestyle": DASHES[i % len(DASHES)],
-        "markersize": 5,
+        "markersize": 4.5,
         "linewidth": 1.6,
         "markeredgecolor": "white",
-        "markeredgewidth": 0.6,
+        "markeredgewidth": 0.4,
     }
 
 

@@ -95,7 +95,7 @@ def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
     left = _MARGIN + name_width + 0.12
     room = width - left - _MARGIN
     height_of_row = max(_ROW, 0.15 * max(len(name) for name in names.values()) + 0.06)
-    heading = _fold(clean(title or ""), width - 2 * _MARGIN, measure, 11.0)
+    heading = _fold(clean(title or ""), width - 2 * _MARGIN, _ruler(figure, "bold"), 11.0)
 
     # Rows with the same words, then the lines that these words need: (rows, first, past, widths).
     lines = []
@@ -204,7 +204,7 @@ def _ticks() -> Any:
 Ruler = Callable[[str, float], float]
 
 
-def _ruler(figure: "Figure") -> Ruler:
+def _ruler(figure: "Figure", weight: str = "normal") -> Ruler:
     """Measures text: (text, points) -> inches."""
     from matplotlib.font_manager import FontProperties
 
@@ -212,7 +212,7 @@ def _ruler(figure: "Figure") -> Ruler:
     renderer = canvas.get_renderer()
 
     def measure(text: str, size: float) -> float:
-        fonts = FontProperties(size=size)
+        fonts = FontProperties(size=size, weight=weight)
         return renderer.get_text_width_height_descent(text, fonts, False)[0] / figure.dpi
 
     return measure

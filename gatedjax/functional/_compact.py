@@ -164,7 +164,6 @@ def compact_attention_pool(
 
 def _pool_where(score_fn: ScoreFunction, states: Array, keep: Array) -> tuple[Array, Array]:
     """The dense form: scores every given state, attends to those kept."""
-    states = jnp.where(keep[..., None], states, 0)
     scores = score_fn(states)
     if jnp.shape(scores) != keep.shape:
         raise ValueError(

@@ -45,13 +45,11 @@ def check_metadata(saved: dict[str, Any], wanted: dict[str, Any], where: Path) -
         )
 
 
-def _leaves(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:
+def _leaves(tree: Any) -> dict[str, str]:
+    """Dtype and shape of every array by its dotted name, as in "float32[3, 4]"."""
     flat, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {
-        jax.tree_util.keystr(path, simple=True, separator="."): (
-            tuple(np.shape(x)),
-            str(np.result_type(x)),
-        )
+        jax.tree_util.keystr(path, simple=True, separator="."): f"{x.dtype}{list(np.shape(x))}"
         for path, x in flat
     }
 
@@ -106,12 +104,15 @@ class CheckpointStore:
             args=args.Composite(
                 state=args.StandardSave(state),
                 best=args.StandardSave(best),
-                record=args.JsonSave(record),
+                record=args.JsonSave({"leaves": _leaves(state), "record": record}),
             ),
         )
 
     def record(self, step: int) -> dict[str, Any]:
         """The JSON record of a step."""
+        return self._read(step)["record"]
+
+    def _read(self, step: int) -> dict[str, Any]:
         args = self._ocp.args
         return self._manager.restore(step, args=args.Composite(record=args.JsonRestore())).record
 
@@ -142,18 +143,8 @@ class CheckpointStore:
         return restored.state, restored.best
 
     def _check_leaves(self, step: int, state_like: Any) -> None:
-        metadata = self._manager.item_metadata(step).state
-        tree = getattr(metadata, "tree", metadata)
-        saved = {
-            name.removesuffix(".value"): shape
-            for name, shape in (
-                (jax.tree_util.keystr(path, simple=True, separator="."), tuple(leaf.shape))
-                for path, leaf in jax.tree_util.tree_flatten_with_path(
-                    tree, is_leaf=lambda x: hasattr(x, "shape")
-                )[0]
-            )
-        }
-        wanted = {name: shape for name, (shape, _) in _leaves(state_like).items()}
+        saved = self._read(step)["leaves"]
+        wanted = _leaves(state_like)
         lines = [
             f"  {name}: saved {saved.get(name, 'nothing')}, now {wanted.get(name, 'nothing')}"
             for name in sorted(saved.keys() | wanted.keys())

@@ -1,0 +1,269 @@
+"""Figures: what is drawn, what is written, and that the caller's matplotlib is left alone."""
+
+import builtins
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+from gatedjax import analysis
+from tests.conftest import ROOT
+
+mpl = pytest.importorskip("matplotlib")
+
+WORDS = ["Occasionally", "melodramatic", ",", "it", "'s", "also", "extremely", "effective", "."]
+GATES = np.array([0, 1, 0, 0, 0, 0, 1, 1, 0.0])
+WEIGHTS = GATES * [0, 0.1, 0, 0, 0, 0, 0.3, 0.6, 0]
+SOFT = np.full(9, 1 / 9)
+
+
+def rows():
+    return [("GA-Net", WORDS, WEIGHTS, GATES), ("soft", WORDS, SOFT, None)]
+
+
+def texts(figure):
+    return [text.get_text() for axes in figure.axes for text in axes.texts]
+
+
+def boxes(figure):
+    return [patch for patch in figure.axes[0].patches if isinstance(patch, mpl.patches.Rectangle)]
+
+
+def overlaps(boxes):
+    """Pairs of drawn boxes (x0, y0, x1, y1) that share area, with a pixel of tolerance."""
+    found = []
+    for i, a in enumerate(boxes):
+        for b in boxes[:i]:
+            wide = min(a.x1, b.x1) - max(a.x0, b.x0)
+            high = min(a.y1, b.y1) - max(a.y0, b.y0)
+            if wide > 1 and high > 1:
+                found.append((a, b))
+    return found
+
+
+def is_png(path):
+    return path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def png_size(path):
+    header = path.read_bytes()[16:24]
+    return int.from_bytes(header[:4], "big"), int.from_bytes(header[4:], "big")
+
+
+def test_heatmap_marks_open_and_closed_gates():
+    figure = analysis.plot_heatmap(rows())
+    cells = boxes(figure)[:18]
+    for cell, gate in zip(cells[:9], GATES, strict=True):
+        assert (cell.get_linewidth() > 1) == (gate > 0)
+        assert bool(cell.get_hatch()) == (gate == 0)
+    assert not any(cell.get_hatch() for cell in cells[9:])
+    dots = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
+    assert len(dots) == GATES.sum() + 1  # and the one of the legend
+    assert {"open gate", "closed gate"} <= set(texts(figure))
+    assert figure.axes[1].get_xlabel() == "attention weight"
+
+
+def test_heatmap_is_darker_where_the_weight_is_larger():
+    figure = analysis.plot_heatmap(rows())
+    cells = boxes(figure)[:9]
+    light = [np.dot(cell.get_facecolor()[:3], (0.2126, 0.7152, 0.0722)) for cell in cells]
+    order = np.argsort(WEIGHTS[[0, 1, 6, 7]])
+    assert np.all(np.diff(np.array(light)[[0, 1, 6, 7]][order]) < 0)
+
+
+def test_heatmap_shows_every_word_and_number_once_per_place():
+    shown = texts(analysis.plot_heatmap(rows(), title="label: positive"))
+    assert [text for text in shown if text in WORDS] == WORDS  # one line of words for both rows
+    assert {"GA-Net", "soft", "label: positive", ".60", ".30", ".10"} <= set(shown)
+    assert shown.count(".11") == 9
+    assert ".00" not in shown
+
+
+def test_heatmap_without_gates_has_no_gate_legend():
+    shown = texts(analysis.plot_heatmap([("soft", WORDS, SOFT, None)]))
+    assert "open gate" not in shown
+
+
+def test_heatmap_of_different_words_repeats_the_line_of_words():
+    figure = analysis.plot_heatmap([("a", ["x", "y"], [1, 0], None), ("b", ["x"], [1], None)])
+    shown = texts(figure)
+    assert shown.count("x") == 2
+    assert shown.count("y") == 1
+
+
+def test_long_sentence_wraps_and_stays_inside_the_figure():
+    words = (WORDS * 8) + ["W" * 300]
+    weights = np.full(len(words), 1 / len(words))
+    figure = analysis.plot_heatmap(
+        [("a model with a rather long name: positive", words, weights, np.arange(73) % 2)],
+        title="a title " * 30,
+    )
+    short = analysis.plot_heatmap(rows())
+    assert figure.get_figheight() > 3 * short.get_figheight()
+    renderer = figure.canvas.get_renderer()
+    width, height = figure.get_size_inches() * figure.dpi
+    drawn = [text.get_window_extent(renderer) for text in figure.axes[0].texts]
+    for box in drawn:
+        assert box.x0 >= 0
+        assert box.y0 >= 0
+        assert box.x1 <= width + 1
+        assert box.y1 <= height + 1
+    cells = [cell.get_window_extent(renderer) for cell in boxes(figure)]
+    assert max(cell.x1 for cell in cells) <= width
+    assert overlaps(drawn) == []
+    assert overlaps(cells) == []
+
+
+def test_heatmap_ignores_padding_after_the_words():
+    padded = np.pad(WEIGHTS, (0, 5), constant_values=1.0)
+    shown = texts(analysis.plot_heatmap([("m", WORDS, padded, np.pad(GATES, (0, 3)))]))
+    assert "1.00" not in shown
+    assert ".60" in shown
+
+
+def test_words_are_not_markup():
+    words = ["$x^2$", "$", "<b>", "\\frac", "&", "a\x00b", "tab\tbed"]
+    figure = analysis.plot_heatmap([("$m$", words, np.ones(7) / 7, None)], title="$5 or $6")
+    shown = texts(figure)
+    assert {"$x^2$", "$", "<b>", "\\frac", "&", "a\ufffdb", "tab bed", "$5 or $6"} <= set(shown)
+    figure.canvas.draw()  # fails if any of it is parsed
+
+
+@pytest.mark.parametrize("stem", ["map", "run.v1", "new/folder/map"])
+def test_heatmap_writes_png_and_svg_whole_and_reproducibly(stem, tmp_path):
+    png, svg = tmp_path / f"{stem}.png", tmp_path / f"{stem}.svg"
+    analysis.plot_heatmap(rows(), tmp_path / stem)
+    assert is_png(png)
+    assert png_size(png)[0] >= 8 * 150  # 150 dots per inch or more
+    assert ET.parse(svg).getroot().tag.endswith("svg")
+    before = png.read_bytes(), svg.read_bytes()
+    analysis.plot_heatmap(rows(), tmp_path / stem)
+    assert (png.read_bytes(), svg.read_bytes()) == before
+    assert sorted(p.name for p in png.parent.iterdir()) == sorted([png.name, svg.name])
+
+
+def test_callers_settings_and_pyplot_are_left_alone():
+    import matplotlib.pyplot as plt
+
+    before, open_figures = dict(mpl.rcParams), plt.get_fignums()
+    analysis.plot_heatmap(rows())
+    analysis.plot_lines({"accuracy": {"trec": [(1, 0.5, 0.1)]}})
+    assert dict(mpl.rcParams) == before
+    assert plt.get_fignums() == open_figures
+
+
+def test_notebooks_can_show_the_figure():
+    assert analysis.plot_heatmap(rows())._repr_png_().startswith(b"\x89PNG")
+
+
+def test_lines_have_error_bars_where_there_is_a_deviation(tmp_path):
+    series = {
+        "accuracy": {"trec": [(40, 0.8, 0.0), (20, 0.9, 0.1)], "sst1": [(20, 0.4, 0.02)]},
+        "density": {"trec": [(20, 0.4, 0.0)], "sst1": []},
+    }
+    figure = analysis.plot_lines(series, tmp_path / "lines", xlabel="width", title="t")
+    left, right = figure.axes
+    assert (left.get_xlabel(), left.get_ylabel(), right.get_ylabel()) == (
+        "width", "accuracy", "density",
+    )  # fmt: skip
+    first, second = left.containers
+    np.testing.assert_array_equal(first.lines[0].get_xdata().astype(float), [20, 40])
+    np.testing.assert_allclose(first.lines[0].get_ydata().astype(float), [0.9, 0.8])
+    bars = first.lines[2][0].get_segments()
+    np.testing.assert_allclose(bars[0][:, 1], [0.8, 1.0])
+    assert not any(np.all(np.isfinite(np.asarray(bar, float))) for bar in bars[1:])
+    assert first.lines[0].get_color() != second.lines[0].get_color()
+    assert first.lines[0].get_marker() != second.lines[0].get_marker()
+    assert right.containers[0].lines[0].get_color() == first.lines[0].get_color()
+    assert is_png(tmp_path / "lines.png")
+    ET.parse(tmp_path / "lines.svg")
+
+
+def test_lines_without_points_say_that_they_were_not_run():
+    figure = analysis.plot_lines({"accuracy": {"imdb": [], "trec": [(1, 0.5, 0)]}})
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels == ["imdb (not run)", "trec"]
+    assert "not run" in texts(analysis.plot_lines({"accuracy": {"imdb": []}}))
+
+
+def test_more_names_than_colours_are_still_drawn():
+    series = {"accuracy": {f"name {i}": [(1, i, 0.1), (2, i, 0.1)] for i in range(12)}}
+    figure = analysis.plot_lines(series)
+    looks = {
+        (c.lines[0].get_color(), c.lines[0].get_marker(), str(c.lines[0].get_linestyle()))
+        for c in figure.axes[0].containers
+    }
+    assert len(looks) >= 7
+    assert len(figure.legends[0].get_texts()) == 12
+
+
+RECORDS = [
+    {"split": "train", "step": 1, "loss": 2.0, "accuracy": 0.3},
+    {"split": "train", "step": 2, "loss": None, "accuracy": 0.4},
+    {"split": "eval", "step": 2, "loss": 1.5, "accuracy": 0.5},
+    {"split": "skipped", "step": 2, "example_id": [3]},
+    {"split": "train", "step": 3, "loss": 1.0},
+    {"split": "test", "step": 3, "loss": 9.0},
+]
+
+
+def test_learning_curves_draw_what_was_recorded(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    lines = [json.dumps(record) for record in RECORDS]
+    path.write_text("\n".join([*lines, '{"split": "tr']) + "\n", encoding="utf-8")
+    records = analysis.read_metrics(path)
+    assert records == RECORDS
+    figure = analysis.plot_learning_curves({"soft": iter(records)}, tmp_path / "curves")
+    assert [axes.get_ylabel() for axes in figure.axes] == ["loss", "accuracy"]
+    train, evaluated = figure.axes[0].lines
+    np.testing.assert_array_equal(train.get_xydata(), [[1, 2], [3, 1]])
+    np.testing.assert_array_equal(evaluated.get_xydata(), [[2, 1.5]])
+    assert is_png(tmp_path / "curves.png")
+
+
+def test_analysis_imports_without_matplotlib_and_says_what_is_missing(monkeypatch):
+    load = builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        if name.split(".")[0] == "matplotlib":
+            raise ImportError(name)
+        return load(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ImportError, match=r"pip install 'gatedjax\[plots\]'"):
+        analysis.plot_heatmap(rows())
+
+
+def test_importing_analysis_loads_neither_matplotlib_nor_jax():
+    code = (
+        "import sys, gatedjax.analysis\n"
+        "print(sorted({'matplotlib', 'jax', 'rich', 'flax'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+BAD = [
+    (lambda: analysis.plot_heatmap([]), "rows must not be empty"),
+    (lambda: analysis.plot_heatmap([("a", [], [], None)]), r"rows\[0\].*word"),
+    (lambda: analysis.plot_heatmap([("a", WORDS, SOFT[:3], None)]), r"weights of rows\[0\]"),
+    (lambda: analysis.plot_heatmap([("a", WORDS, SOFT, GATES[:3])]), r"gates of rows\[0\]"),
+    (lambda: analysis.plot_heatmap([("a", ["x"], [-0.5], None)]), "weights.*-0.5"),
+    (lambda: analysis.plot_heatmap([("a", ["x"], [np.inf], None)]), "weights.*finite"),
+    (lambda: analysis.plot_heatmap([("a", ["x"], [1], None)], width=1), "width.*1"),
+    (lambda: analysis.plot_lines({}), "series"),
+    (lambda: analysis.plot_lines({"m": {"n": [(1, 2)]}}), "points of m, n"),
+    (lambda: analysis.plot_lines({"m": {"n": [(1, 2, -1)]}}), "points of m, n"),
+    (lambda: analysis.plot_learning_curves({"a": RECORDS}, metrics=("bleu",)), "bleu"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), BAD)
+def test_bad_input_is_refused_by_the_name_of_the_argument(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

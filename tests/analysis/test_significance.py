@@ -1,0 +1,155 @@
+"""Paired tests against enumerations of every outcome."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from gatedjax import analysis
+
+
+def pair(only_a, only_b, both=3, neither=2):
+    """Correctness of two systems with these counts."""
+    a = [1] * only_a + [0] * only_b + [1] * both + [0] * neither
+    b = [0] * only_a + [1] * only_b + [1] * both + [0] * neither
+    return np.array(a, bool), np.array(b, bool)
+
+
+def enumerated(b, c):
+    """The share of all 2^n coin sequences that split at least as unevenly."""
+    total = b + c
+    outcomes = itertools.product((0, 1), repeat=total)
+    far = sum(abs(2 * sum(o) - total) >= abs(b - c) for o in outcomes)
+    return far / 2**total
+
+
+@pytest.mark.parametrize(("b", "c"), [(0, 0), (1, 0), (0, 5), (3, 3), (2, 7), (8, 4), (6, 5)])
+def test_mcnemar_equals_the_enumeration(b, c):
+    got = analysis.mcnemar(*pair(b, c))
+    assert (got.b, got.c) == (b, c)
+    assert got.p_value == pytest.approx(enumerated(b, c), rel=1e-14)
+
+
+@pytest.mark.parametrize(("b", "c"), [(0, 40), (120, 180), (900, 1001), (2000, 2000), (5, 3000)])
+def test_mcnemar_equals_scipy(b, c):
+    stats = pytest.importorskip("scipy.stats")
+    want = stats.binomtest(b, b + c, 0.5).pvalue
+    assert analysis.mcnemar(*pair(b, c)).p_value == pytest.approx(want, rel=1e-9, abs=1e-300)
+
+
+def test_mcnemar_is_symmetric_and_ignores_where_both_agree():
+    one = analysis.mcnemar(*pair(4, 9, both=0, neither=0))
+    other = analysis.mcnemar(*reversed(pair(4, 9, both=50, neither=7)))
+    assert one.p_value == other.p_value
+    assert (one.b, one.c) == (other.c, other.b)
+
+
+def test_mcnemar_of_a_whole_test_set_is_finite():
+    got = analysis.mcnemar(*pair(12_700, 12_300))
+    assert 0.001 < got.p_value < 0.05
+    assert analysis.mcnemar(*pair(0, 2000)).p_value == 0.0  # below the least float
+
+
+def test_mcnemar_without_examples_is_one():
+    assert analysis.mcnemar([], []) == (0, 0, 1.0)
+
+
+def exact_bootstrap(differences):
+    """The distribution of the resampled mean, from all n^n resamples."""
+    n = len(differences)
+    means = [sum(d) / n for d in itertools.product(differences, repeat=n)]
+    observed = sum(differences) / n
+    far = [abs(m - observed) >= abs(observed) - 1e-12 for m in means]
+    return np.array(means), float(np.mean(far))
+
+
+@pytest.mark.parametrize(
+    "differences",
+    [[1, 1, 1, 1, 0, -1], [1, 0, 0, 0, 0, 0], [1, -1, 0, 0, 1, 1], [1 / 3, -2 / 3, 1]],
+)
+def test_bootstrap_agrees_with_all_resamples(differences):
+    means, p_value = exact_bootstrap(differences)
+    got = analysis.paired_bootstrap(differences, np.zeros(len(differences)), samples=40_000)
+    assert got.difference == pytest.approx(np.mean(differences))
+    # five standard errors of a share estimated from 40,000 samples
+    assert got.p_value == pytest.approx(p_value, abs=5 * 0.5 / math.sqrt(40_000))
+    low, high = np.percentile(means, [2.5, 97.5])
+    step = 1 / len(differences)  # the distribution is discrete: one atom of freedom
+    assert abs(got.low - low) <= step
+    assert abs(got.high - high) <= step
+
+
+def test_bootstrap_of_many_examples_is_near_the_normal_one(np_rng):
+    a, b = np_rng.random(3000) < 0.82, np_rng.random(3000) < 0.80
+    difference = a.astype(float) - b
+    error = difference.std() / math.sqrt(3000)
+    got = analysis.paired_bootstrap(a, b)
+    assert got.low == pytest.approx(difference.mean() - 1.96 * error, abs=0.15 * error)
+    assert got.high == pytest.approx(difference.mean() + 1.96 * error, abs=0.15 * error)
+    z = abs(difference.mean()) / error
+    assert got.p_value == pytest.approx(math.erfc(z / math.sqrt(2)), abs=0.03)
+
+
+def test_bootstrap_rejects_at_about_its_level_when_systems_are_equal(np_rng):
+    rejected = 0
+    for trial in range(200):
+        a, b = np_rng.random((2, 400)) < 0.7
+        rejected += analysis.paired_bootstrap(a, b, samples=400, seed=trial).p_value < 0.05
+    assert 1 <= rejected <= 24  # binomial(200, 0.05): mean 10, sd 3.1
+
+
+def test_bootstrap_of_equal_and_of_constant_differences():
+    same = np.array([1, 0, 1], bool)
+    assert analysis.paired_bootstrap(same, same) == (0.0, 0.0, 0.0, 1.0)
+    got = analysis.paired_bootstrap(np.ones(5), np.zeros(5), samples=99)
+    assert got == (1.0, 1.0, 1.0, pytest.approx(0.01))
+
+
+def test_bootstrap_is_a_function_of_its_seed_and_not_of_the_order(np_rng):
+    a, b = np_rng.random((2, 50)) < 0.5
+    order = np_rng.permutation(50)
+    first = analysis.paired_bootstrap(a, b, seed=3)
+    assert first == analysis.paired_bootstrap(a, b, seed=3)
+    assert first == analysis.paired_bootstrap(a[order], b[order], seed=3)
+    assert first != analysis.paired_bootstrap(a, b, seed=4)
+
+
+def test_bootstrap_interval_widens_with_its_level(np_rng):
+    a, b = np_rng.random((2, 200)) < 0.5
+    narrow = analysis.paired_bootstrap(a, b, level=0.5)
+    wide = analysis.paired_bootstrap(a, b, level=0.99)
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
+def test_bootstrap_takes_scores_that_all_differ(np_rng):
+    a, b = np_rng.normal(size=(2, 3000))
+    got = analysis.paired_bootstrap(a, b, samples=500)
+    assert got.low < got.difference < got.high
+
+
+def test_summary_is_mean_and_sample_deviation():
+    got = analysis.summary([0.90, 0.92, 0.97])
+    assert got.mean == pytest.approx(0.93)
+    assert got.std == pytest.approx(math.sqrt((0.03**2 + 0.01**2 + 0.04**2) / 2))
+    assert got.n == 3
+    assert analysis.summary([0.5]) == (0.5, None, 1)
+
+
+BAD = [
+    (lambda: analysis.summary([]), "values"),
+    (lambda: analysis.mcnemar([1, 0], [1]), r"\(2,\) and \(1,\)"),
+    (lambda: analysis.mcnemar([0.5], [1]), "correct_a must be bool"),
+    (lambda: analysis.mcnemar([1], [2]), "correct_b must be bool"),
+    (lambda: analysis.paired_bootstrap([], []), "correct_a must not be empty"),
+    (lambda: analysis.paired_bootstrap([[1]], [[1]]), r"\(1, 1\)"),
+    (lambda: analysis.paired_bootstrap([1.0], [math.nan]), "correct_b must be finite"),
+    (lambda: analysis.paired_bootstrap([1], [1], samples=0), "samples.*0"),
+    (lambda: analysis.paired_bootstrap([1], [1], level=1.0), "level.*1.0"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), BAD)
+def test_bad_input_is_refused_by_the_name_of_the_argument(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
