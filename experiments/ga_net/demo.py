@@ -51,7 +51,7 @@ def main(args: list[str] | None = None) -> int:
         console.rule(f"training {name}")
         config = dataclasses.replace(
             preset,
-            workdir=str(options.workdir / system),
+            workdir=str(options.workdir if system == "ganet" else options.workdir / system),
             model=dataclasses.replace(preset.model, system=system),
             train=train,
         )
@@ -76,23 +76,32 @@ def main(args: list[str] | None = None) -> int:
         [len(s.tokens) for s in seen],
     )
 
+    chance = sum(map(sum, truth)) / soft["test_tokens"]
     table = Table(title="polarity, test set", title_justify="left")
     for heading in ("", "soft attention", "GA-Net"):
         table.add_column(heading, justify="left" if not heading else "right")
     table.add_row("accuracy", f"{soft['test']['accuracy']:.4f}", f"{ganet['test']['accuracy']:.4f}")
     table.add_row("gate density", "1.0000", f"{ganet['test']['density']:.4f}")
     table.add_row("attention FLOPs", f"{full:,}", f"{sparse:,} ({sparse / full:.2f} of soft)")
-    table.add_row("open gates on deciding words: precision", "-", f"{scores.precision:.4f}")
-    table.add_row("deciding words with an open gate: recall", "-", f"{scores.recall:.4f}")
+    table.add_row("gate precision", f"{chance:.4f}", f"{scores.precision:.4f}")
+    table.add_row("gate recall", "1.0000", f"{scores.recall:.4f}")
     console.print(table)
+    console.print(
+        "gate precision: share of open words that decide the label; recall: share of deciding\n"
+        "words that are open. Gates see states of a BiLSTM, which know their neighbours too:\n"
+        "a gate beside the deciding word can be enough."
+    )
 
     console.print("\nWords that GA-Net attends to:")
     for example in seen[:5]:
         mark = "right" if example.predicted == example.label else "wrong"
-        console.print(
-            analysis.highlight_terminal(example.tokens, example.attention, example.gates),
-            f" [dim]{example.label} ({mark})[/]",
+        marked = analysis.highlight_terminal(
+            example.tokens,
+            example.attention,
+            example.gates,
+            plain=console.color_system is None,
         )
+        console.print(marked, f" [dim]{example.label} ({mark})[/]")
 
     shown = max(range(40), key=lambda i: len(seen[i].tokens) * (seen[i].label == "positive"))
     rows = []
@@ -101,8 +110,8 @@ def main(args: list[str] | None = None) -> int:
         rows.append((f"{name}: {one.predicted}", one.tokens, one.attention, one.gates))
     analysis.plot_heatmap(rows, options.workdir / "heatmap", title=f"label: {seen[shown].label}")
     console.print(
-        f"\n{options.workdir}/heatmap.png shows one sentence under both models; "
-        f"metrics.jsonl, config.json and checkpoints are in {options.workdir}/soft and /ganet"
+        f"\n{options.workdir}/heatmap.png shows one sentence under both models; metrics.jsonl,\n"
+        "config.json and checkpoints are beside it (soft attention's in soft/)."
     )
     return 0
 

@@ -104,8 +104,9 @@ def compact_attention_pool(
 
     Args:
       score_fn: maps states [*B, K, D] to scores [*B, K], token by token; K is capacity, or T where
-        the dense form runs. Slots without a token hold zeros; their scores have no effect.
-      states: h. What stands at closed or padded tokens, NaN included, has no effect.
+        the dense form runs. A slot without a token holds the row's first; its score has no effect.
+      states: h; closed and padded tokens have no effect but must be finite (as in
+        `attention_pool`).
       gates: hard gates; open is True or > 0.
       capacity: slots per row (see `plan_capacity`); T or more runs the dense form.
       mask: True at real tokens; None means all.
@@ -124,7 +125,7 @@ def compact_attention_pool(
         not an int.
       ValueError: if shapes do not fit, capacity is not positive, or overflow is unknown.
 
-    Reference: Xue et al. 2020 (GA-Net), section "Inference": closed tokens need no attention.
+    Reference: Xue et al. 2020 (GA-Net), eq. 2 with binary gates.
     """
     check_floating(states=states)
     if overflow not in ("dense", "truncate"):
@@ -163,7 +164,10 @@ def compact_attention_pool(
 
 
 def _pool_where(score_fn: ScoreFunction, states: Array, keep: Array) -> tuple[Array, Array]:
-    """The dense form: scores every given state, attends to those kept."""
+    """The dense form: scores every given state, attends to those kept.
+
+    States that are not kept are not zeroed: that copy of [B, T, D] took longer than the scores.
+    """
     scores = score_fn(states)
     if jnp.shape(scores) != keep.shape:
         raise ValueError(
