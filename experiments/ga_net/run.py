@@ -154,12 +154,13 @@ def default_workdir(config: Config) -> Path:
     return Path("runs") / "ga_net" / f"{config.data.name}-{config.model.system}"
 
 
-def run(config: Config, prepared: Prepared | None = None) -> RunResult:
+def run(config: Config, prepared: Prepared | None = None, *, test: bool = True) -> RunResult:
     """Trains, restores the best parameters by validation accuracy, and evaluates on test.
 
     Args:
       config: the run.
       prepared: the data, if it is loaded already.
+      test: evaluate on the test split; a search for settings must not.
 
     Returns:
       The result; `results.json` in the workdir holds its record. A run that was stopped by a
@@ -168,7 +169,7 @@ def run(config: Config, prepared: Prepared | None = None) -> RunResult:
     start = time.perf_counter()
     prepared = prepared or prepare(config.data, config.model.embedding_dim)
     task = make_task(config.model, prepared)
-    train, validation, test = batches(prepared, config.data, seed=config.train.seed)
+    train, validation, test_data = batches(prepared, config.data, seed=config.train.seed)
     workdir = default_workdir(config)
     metadata = {
         "config": jsonable(public_config(config)),
@@ -191,8 +192,8 @@ def run(config: Config, prepared: Prepared | None = None) -> RunResult:
         "best_step": result.best_step,
         "validation": result.best_metrics,
     }
-    if result.stopped != "signal":
-        metrics, predictions = evaluate(task, result.best_params, test, parallel)
+    if test and result.stopped != "signal":
+        metrics, predictions = evaluate(task, result.best_params, test_data, parallel)
         order = np.argsort(predictions["example_id"], kind="stable")
         record |= {
             "test": metrics,
@@ -203,7 +204,7 @@ def run(config: Config, prepared: Prepared | None = None) -> RunResult:
             "correct": "".join("1" if c > 0 else "0" for c in predictions["correct"][order]),
         }
     record |= {"seconds": round(time.perf_counter() - start, 1), "hardware": hardware()}
-    if result.stopped != "signal":
+    if test and result.stopped != "signal":
         write_json(workdir / "results.json", record)
     return RunResult(fit=result, task=task, prepared=prepared, record=record)
 

@@ -1,0 +1,172 @@
+"""Searches settings on the validation split: `python -m experiments.ga_net.tune --data trec`."""
+
+import dataclasses
+import itertools
+import json
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+
+from experiments.ga_net.cli import fail
+from experiments.ga_net.config import PRESETS, Config, DataName
+from experiments.ga_net.results import DEFAULT
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TuneConfig:
+    """Trains every combination of the given values; the test split is never evaluated.
+
+    A value that is not given stays as in the preset. The paper's grids: learning rate 1e-4 to 1e-2,
+    batch 8 to 128, temperature 0.5 to 2, penalty 4e-6 to 1e-3.
+    """
+
+    data: DataName
+    """Data set."""
+    system: Literal["bilstm", "local", "soft", "ganet"] = "ganet"
+    """System."""
+    learning_rates: tuple[float, ...] = ()
+    """Learning rates to try."""
+    batch_sizes: tuple[int, ...] = ()
+    """Batch sizes to try."""
+    dropouts: tuple[float, ...] = ()
+    """Dropout rates to try, on word vectors and on the pooled state alike."""
+    temperatures: tuple[float, ...] = ()
+    """Temperatures of the gates to try."""
+    penalties: tuple[float, ...] = ()
+    """Gate penalties (lambda) to try."""
+    num_steps: int | None = None
+    """Steps per trial (default: the preset's)."""
+    seed: int = 0
+    """Seed of every trial."""
+    data_dir: str | None = None
+    """Where prepared TFDS data sets are."""
+    manual_dir: str | None = None
+    """Folder with the raw files, to work without a network."""
+    embeddings: str | None = None
+    """GloVe file (default: the preset's)."""
+    results: Path = DEFAULT
+    """Where tuning.json and TUNING.md are written."""
+    runs: Path = Path("runs/ga_net/tune")
+    """Work folders of the trials; an interrupted trial continues from here."""
+    cpu_devices: int | None = None
+    """CPU devices to split a batch over (default: one per core)."""
+
+
+def trials(options: TuneConfig) -> list[tuple[dict[str, float], Config]]:
+    """Every combination: the values that vary, and the configuration."""
+    preset = PRESETS[options.data]
+    paths = {
+        name: value
+        for name in ("data_dir", "manual_dir", "embeddings")
+        if (value := getattr(options, name)) is not None
+    }
+    train = dataclasses.replace(preset.train, seed=options.seed)
+    if options.num_steps is not None:
+        train = dataclasses.replace(train, num_steps=options.num_steps)
+    model = dataclasses.replace(preset.model, system=options.system)
+    found = []
+    for rate, size, drop, tau, penalty in itertools.product(
+        options.learning_rates or (train.optimizer.learning_rate,),
+        options.batch_sizes or (preset.data.batch_size,),
+        options.dropouts or (model.embedding_dropout,),
+        options.temperatures or (model.temperature,),
+        options.penalties or (model.penalty,),
+    ):
+        values: dict[str, float] = {"learning rate": rate, "batch": size, "dropout": drop}
+        if options.system == "ganet":
+            values |= {"tau": tau, "lambda": penalty}
+        config = dataclasses.replace(
+            preset,
+            data=dataclasses.replace(preset.data, batch_size=size, **paths),
+            model=dataclasses.replace(
+                model,
+                embedding_dropout=drop,
+                pool_dropout=drop,
+                temperature=tau,
+                penalty=penalty,
+            ),
+            train=dataclasses.replace(
+                train, optimizer=dataclasses.replace(train.optimizer, learning_rate=rate)
+            ),
+        )
+        found.append((values, config))
+    return found
+
+
+def render(records: list[dict[str, Any]]) -> str:
+    """TUNING.md from the records, best validation accuracy first."""
+    from gatedjax import analysis
+
+    headers = ["data", "system", "lr", "batch", "dropout", "tau", "lambda", "seed", "steps"]
+    headers += ["best step", "validation accuracy", "density"]
+    ordered = sorted(records, key=lambda r: (r["data"], r["system"], -r["accuracy"]))
+    rows = []
+    for record in ordered:
+        values = record["values"]
+        names = ("learning rate", "batch", "dropout", "tau", "lambda")
+        rows.append(
+            [record["data"], record["system"]]
+            + [f"{values[name]:g}" if name in values else "-" for name in names]
+            + [str(record[name]) for name in ("seed", "num_steps", "best_step")]
+            + [f"{record['accuracy']:.4f}"]
+            + ["-" if record["density"] is None else f"{record['density']:.4f}"]
+        )
+    return (
+        "# GA-Net: tuning record\n\nWritten by `python -m experiments.ga_net.tune`; not edited by "
+        "hand. Trials never evaluate on the test split.\n\n" + analysis.render_table(headers, rows)
+    )
+
+
+def main(args: list[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    options = tyro.cli(
+        TuneConfig,
+        args=args,
+        prog="python -m experiments.ga_net.tune",
+    )
+
+    from experiments.ga_net.run import prepare, run, use_all_cores, write_json
+
+    use_all_cores(options.cpu_devices)
+    path = options.results / "tuning.json"
+    records = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    prepared: dict[Any, Any] = {}
+    try:
+        for values, config in trials(options):
+            key = {"data": options.data, "system": options.system, "values": values}
+            key |= {"seed": options.seed, "num_steps": config.train.num_steps}
+            if any(record.items() >= key.items() for record in records):
+                continue
+            name = "-".join(f"{value:g}" for value in values.values())
+            folder = f"{options.data}-{options.system}-{name}-{options.seed}-{key['num_steps']}"
+            print(f"{options.data}, {options.system}: {values}", flush=True)
+            if not prepared:
+                # batch size does not change what is loaded
+                prepared["data"] = prepare(config.data, config.model.embedding_dim)
+            trial = dataclasses.replace(config, workdir=str(options.runs / folder))
+            result = run(trial, prepared["data"], test=False)
+            if result.fit.stopped == "signal":
+                print("stopped; the same command continues", file=sys.stderr)
+                return result.fit.exit_code
+            best = result.fit.best_metrics
+            records.append(
+                key
+                | {
+                    "accuracy": best["accuracy"],
+                    "density": best.get("density"),
+                    "best_step": result.fit.best_step,
+                }
+            )
+            write_json(path, records)
+    except (ValueError, FileNotFoundError, RuntimeError) as error:
+        fail(str(error))
+    table = options.results / "TUNING.md"
+    table.write_text(render(records), encoding="utf-8")
+    print(f"wrote {table}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
