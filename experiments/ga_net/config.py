@@ -6,6 +6,7 @@ from typing import Literal
 from gatedjax.models import GANetConfig
 from gatedjax.training import OptimizerConfig, TrainConfig
 
+SystemName = Literal["bilstm", "local", "soft", "ganet"]
 DataName = Literal["polarity", "trec", "sst1", "sst2", "imdb", "ag_news"]
 
 

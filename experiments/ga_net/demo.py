@@ -7,7 +7,7 @@ from pathlib import Path
 import tyro
 
 from experiments.ga_net.cli import fail
-from experiments.ga_net.config import PRESETS
+from experiments.ga_net.config import PRESETS, SystemName
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,8 @@ def main(args: list[str] | None = None) -> int:
         f"train, {len(prepared.validation)} validation, {len(prepared.test)} test"
     )
     results = {}
-    for system, name in (("soft", "soft attention"), ("ganet", "GA-Net")):
+    systems: tuple[tuple[SystemName, str], ...] = (("soft", "soft attention"), ("ganet", "GA-Net"))
+    for system, name in systems:
         console.rule(f"training {name}")
         config = dataclasses.replace(
             preset,

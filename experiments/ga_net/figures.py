@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.ga_net import paper
+from experiments.ga_net.config import SystemName
 from experiments.ga_net.results import Store
 from gatedjax import analysis
 
@@ -127,7 +128,8 @@ def trained(options: TablesConfig, data: str, system: str) -> RunResult:
 
 def figure4(options: TablesConfig) -> list[Path]:
     """Three-model heat maps of the paper's two SST-2 test sentences."""
-    results = {name: trained(options, "sst2", name) for name in ("ganet", "soft", "local")}
+    names: tuple[SystemName, ...] = ("ganet", "soft", "local")
+    results = {name: trained(options, "sst2", name) for name in names}
     written = []
     for number, sentence in enumerate(paper.FIGURE4, start=1):
         rows: list[tuple[str, Any, Any, Any]] = []

@@ -1,7 +1,9 @@
 """The numbers that Xue et al. (2020) report; spec rows G1 to G68."""
 
-DATA = ("imdb", "ag_news", "sst1", "sst2", "trec")
-SYSTEMS = {
+from experiments.ga_net.config import DataName, SystemName
+
+DATA: tuple[DataName, ...] = ("imdb", "ag_news", "sst1", "sst2", "trec")
+SYSTEMS: dict[SystemName, str] = {
     "bilstm": "BiLSTM",
     "local": "BiLSTM + localAtt",
     "soft": "BiLSTM + softAtt",

@@ -4,13 +4,13 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import tyro
 
 from experiments.ga_net import paper
 from experiments.ga_net.cli import fail
-from experiments.ga_net.config import PRESETS, Config, DataName
+from experiments.ga_net.config import PRESETS, Config, DataName, SystemName
 from experiments.ga_net.results import DEFAULT, Store, jsonable, public_config
 
 What = Literal[
@@ -29,7 +29,7 @@ class TablesConfig:
     from the finished runs."""
     data: tuple[DataName, ...] = ()
     """Data sets (default: those of the paper's table or figure)."""
-    systems: tuple[Literal["bilstm", "local", "soft", "ganet"], ...] = tuple(paper.SYSTEMS)
+    systems: tuple[SystemName, ...] = tuple(paper.SYSTEMS)
     """Systems of table2 and table3."""
     seeds: int = 3
     """Runs per cell, with seeds 0, 1, ..."""
@@ -51,7 +51,7 @@ class TablesConfig:
     """CPU devices to split a batch over (default: one per core)."""
 
 
-def run_config(options: TablesConfig, data: str, seed: int, **model: object) -> Config:
+def run_config(options: TablesConfig, data: str, seed: int, **model: Any) -> Config:
     """The configuration of one run: the preset with the table's system and seed."""
     preset = PRESETS[data]
     changes = {
@@ -72,7 +72,7 @@ def run_config(options: TablesConfig, data: str, seed: int, **model: object) -> 
     )
 
 
-def run_cell(options: TablesConfig, data: str, variant: str, **model: object) -> None:
+def run_cell(options: TablesConfig, data: str, variant: str, **model: Any) -> None:
     """Runs every seed of one cell that has no record of this configuration yet."""
     from experiments.ga_net.run import prepare, run, write_json
 

@@ -5,12 +5,12 @@ import itertools
 import json
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import tyro
 
 from experiments.ga_net.cli import fail
-from experiments.ga_net.config import PRESETS, Config, DataName
+from experiments.ga_net.config import PRESETS, Config, DataName, SystemName
 from experiments.ga_net.results import DEFAULT
 
 
@@ -24,7 +24,7 @@ class TuneConfig:
 
     data: DataName
     """Data set."""
-    system: Literal["bilstm", "local", "soft", "ganet"] = "ganet"
+    system: SystemName = "ganet"
     """System."""
     learning_rates: tuple[float, ...] = ()
     """Learning rates to try."""
@@ -135,7 +135,8 @@ def main(args: list[str] | None = None) -> int:
     prepared: dict[Any, Any] = {}
     try:
         for values, config in trials(options):
-            key = {"data": options.data, "system": options.system, "values": values}
+            key: dict[str, Any] = {"data": options.data, "system": options.system}
+            key["values"] = values
             key |= {"seed": options.seed, "num_steps": config.train.num_steps}
             if any(record.items() >= key.items() for record in records):
                 continue

@@ -125,8 +125,8 @@ class _Encoded:
     states: Array
     last: Array
     mask: Array
-    scores: Array | None
-    gate_logits: Array | None
+    scores: Any  # None for "bilstm"
+    gate_logits: Any  # None for the baselines
 
 
 class GANet(nn.Module):
@@ -365,7 +365,7 @@ def _draw(encoded: _Encoded, noise: Float[Array, "*S B T"]) -> Float[Array, "*S 
     return (_like(encoded.gate_logits, noise) + noise > 0).astype(jnp.float32)
 
 
-def _first_draw(output: GANetOutput) -> GANetOutput:
+def _first_draw(output: Any) -> Any:
     first = {
         name: None if (value := getattr(output, name)) is None else value[0]
         for name in ("logits", "attention", "gates", "closed")
@@ -410,7 +410,7 @@ class GANetTask:
     ) -> tuple[Array, dict[str, Ratio]]:
         """Returns the loss summed over the real rows, and metrics as sums and counts."""
         config, weight = self.model.config, batch["weight"]
-        output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
+        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         cross_entropy = _cross_entropy(output.logits, batch["label"])
         loss = cross_entropy
         metrics = {}
@@ -439,7 +439,7 @@ class GANetTask:
         rngs = {"gate": jax.random.key(self.eval_seed)}
         variables = {"params": params}
         if config.system != "ganet":
-            output = self.model.apply(variables, batch)
+            output: Any = self.model.apply(variables, batch)
             metrics = {
                 "loss": Ratio.of(_cross_entropy(output.logits, label), weight),
                 "accuracy": Ratio.of(_accuracy(output.logits, label), weight),
@@ -449,7 +449,7 @@ class GANetTask:
                 attended = jnp.sum(output.attention > 0, axis=-1)
             return metrics, self._predictions(batch, output.logits, attended)
 
-        modes = self.model.apply(variables, batch, rngs=rngs, method=GANet.gate_modes)
+        modes: Any = self.model.apply(variables, batch, rngs=rngs, method=GANet.gate_modes)
         metrics = {
             f"{name}_{mode}": ratio
             for mode, output in modes.items()
@@ -472,7 +472,7 @@ class GANetTask:
             attended = jnp.where(chosen.closed, batch["lengths"], attended)
         return metrics, self._predictions(batch, logits, attended)
 
-    def _gate_metrics(self, output: GANetOutput, batch: dict[str, Array]) -> dict[str, Ratio]:
+    def _gate_metrics(self, output: Any, batch: dict[str, Array]) -> dict[str, Ratio]:
         """Means over examples and draws: every draw counts every example once."""
         draws = output.logits.shape[0]
         repeat = lambda values: jnp.tile(values, draws)  # noqa: E731

@@ -112,11 +112,10 @@ class _Recurrent(nn.Module):
             )
         xs = xs.astype(self.dtype or xs.dtype)
         noisy = not deterministic and (self.dropout > 0 or self.recurrent_dropout > 0)
-        if noisy and example_id is None:
-            example_id = jnp.arange(xs.shape[0])
+        ids = jnp.arange(xs.shape[0]) if example_id is None else example_id
         carries = []
         for layer in range(self.num_layers):
-            keys = F.example_keys(self.make_rng("dropout"), example_id) if noisy else None
+            keys = F.example_keys(self.make_rng("dropout"), ids) if noisy else None
             if keys is not None and layer > 0:
                 xs = F.example_dropout(xs, self.dropout, keys)
             start = None if initial is None else initial[layer]

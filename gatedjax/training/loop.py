@@ -140,7 +140,7 @@ class _Loop:
         self.eval_step = self.parallel.eval_step(task)
         self.shapes: set[tuple] = set()
         self.record = _Record()
-        self.recent: list[tuple[int, Any, np.ndarray]] = []
+        self.recent: list[tuple[int, Any, Any]] = []
         self._add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b))
 
     # -- start ---------------------------------------------------------------------------------

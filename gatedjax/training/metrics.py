@@ -41,10 +41,10 @@ Metrics = dict[str, Ratio]
 
 def merge(a: Metrics, b: Metrics) -> Metrics:
     """Adds two sets of metrics; a name that only one has is kept."""
-    return {
-        name: a[name] + b[name] if name in a and name in b else a.get(name, b.get(name))
-        for name in [*a, *(name for name in b if name not in a)]
-    }
+    merged = dict(a)
+    for name, ratio in b.items():
+        merged[name] = merged[name] + ratio if name in merged else ratio
+    return merged
 
 
 def to_floats(metrics: Mapping[str, Ratio]) -> dict[str, float]:

@@ -33,7 +33,8 @@ def test_noise_is_the_same_in_another_order_and_batch_size(rng):
     whole = np.asarray(noise(rng, IDS, SIZE))
     np.testing.assert_array_equal(noise(rng, IDS[ORDER], SIZE), whole[ORDER])
     np.testing.assert_array_equal(noise(rng, IDS[2:5], SIZE), whole[2:5])
-    np.testing.assert_array_equal(example_noise(example_keys(rng, IDS), SIZE), whole)
+    # Compiled apart, the logarithms may differ in the last bit.
+    np.testing.assert_allclose(example_noise(example_keys(rng, IDS), SIZE), whole, **F32)
 
 
 def test_filler_rows_have_legal_keys_and_change_no_other_row(rng):

@@ -66,7 +66,8 @@ def test_noise_is_float32_of_the_shape_and_depends_on_the_key_alone(noise, rng):
     got = noise(rng, (2, 3))
     assert got.shape == (2, 3)
     assert got.dtype == jnp.float32
-    np.testing.assert_array_equal(got, jax.jit(noise, static_argnums=1)(rng, (2, 3)))
+    np.testing.assert_array_equal(got, noise(rng, (2, 3)))
+    np.testing.assert_allclose(got, jax.jit(noise, static_argnums=1)(rng, (2, 3)), **F32)
     assert not np.any(got == noise(jax.random.key(1), (2, 3)))
     assert noise(rng, (0,)).shape == (0,)
     with jax.enable_x64(True):
