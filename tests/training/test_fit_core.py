@@ -1,0 +1,254 @@
+"""`fit` on a logistic regression: resume with the same bits, one compilation per shape, faults."""
+
+import json
+import signal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from gatedjax.training import (
+    CheckpointMismatch,
+    NonFiniteError,
+    OptimizerConfig,
+    Ratio,
+    TrainConfig,
+    evaluate,
+    fit,
+    make_parallel,
+    merge,
+)
+
+
+class Tiny:
+    """Logistic regression whose dropout bits belong to the example."""
+
+    def init(self, key, batch):
+        return {"w": 0.1 * jax.random.normal(key, (batch["x"].shape[-1],)), "b": jnp.zeros(())}
+
+    def _logit(self, params, x):
+        return x @ params["w"] + params["b"]
+
+    def loss(self, params, batch, rngs):
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(rngs["dropout"], batch["example_id"])
+        keep = jax.vmap(lambda k: jax.random.bernoulli(k, 0.9, batch["x"].shape[1:]))(keys)
+        logit = self._logit(params, jnp.where(keep, batch["x"], 0))
+        each = optax.sigmoid_binary_cross_entropy(logit, batch["label"].astype(jnp.float32))
+        return jnp.sum(each * batch["weight"]), {"loss": Ratio.of(each, batch["weight"])}
+
+    def evaluate(self, params, batch):
+        correct = (self._logit(params, batch["x"]) > 0) == (batch["label"] > 0)
+        accuracy = Ratio.of(correct.astype(jnp.float32), batch["weight"])
+        return {"accuracy": accuracy}, {"example_id": batch["example_id"], "correct": correct}
+
+
+class Data:
+    """Batches of 8 rows of which the last has filler; a pure function of the step."""
+
+    def __init__(self, count=30, poison=None):
+        generator = np.random.default_rng(0)
+        self.x = generator.normal(size=(count, 3)).astype(np.float32)
+        self.label = (self.x @ np.array([1.0, -2.0, 0.5]) > 0).astype(np.int32)
+        self.poison = poison
+
+    def __getitem__(self, step):
+        rows = np.random.default_rng([7, step]).permutation(len(self.x))[:8]
+        return self.batch(rows, step == self.poison)
+
+    def batch(self, rows, poison=False):
+        extra = 8 - len(rows)
+        x = np.pad(self.x[rows], ((0, extra), (0, 0)))
+        if poison:
+            x[0, 0] = np.nan
+        return {
+            "x": x,
+            "label": np.pad(self.label[rows], (0, extra)),
+            "example_id": np.pad(rows, (0, extra), constant_values=-1).astype(np.int32),
+            "weight": (np.arange(8) < len(rows)).astype(np.float32),
+        }
+
+    def once(self):
+        rows = np.arange(len(self.x))
+        return [self.batch(rows[i : i + 8]) for i in range(0, len(rows), 8)]
+
+
+def config(**changes):
+    settings = {"num_steps": 23, "log_every": 5, "eval_every": 10, "checkpoint_every": 10}
+    settings |= {"progress": False, "parallel": "single"}
+    return TrainConfig(optimizer=OptimizerConfig(learning_rate=0.05), **(settings | changes))
+
+
+def lines(workdir):
+    found = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    timing = ("time", "steps_per_s", "compile_s")
+    return [{k: v for k, v in line.items() if k not in timing} for line in found]
+
+
+def same(a, b):
+    jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+def test_training_learns_and_writes_what_it_promises(tmp_path):
+    data = Data()
+    result = fit(Tiny(), data, data.once(), config(num_steps=200), tmp_path)
+    assert result.best_metrics["accuracy"] > 0.9
+    assert {"config.json", "environment.json", "metrics.jsonl", "checkpoints"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
+    train = [line for line in lines(tmp_path) if line["split"] == "train"]
+    assert [line["step"] for line in train] == list(range(5, 201, 5))
+    assert train[-1]["loss"] < 0.5 * train[0]["loss"]
+    assert result.stopped == "done"
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("stop_at", [7, 10, 13])
+def test_a_stopped_run_continues_with_the_same_bits(stop_at, tmp_path):
+    data = Data()
+    whole = fit(Tiny(), data, data.once(), config(), tmp_path / "whole", metadata={"a": 1})
+
+    def stop(name, step):
+        if name == "step" and step == stop_at:
+            signal.raise_signal(signal.SIGTERM)
+
+    first = fit(
+        Tiny(), data, data.once(), config(), tmp_path / "cut", metadata={"a": 1}, on_event=stop
+    )
+    assert (first.stopped, first.steps, first.exit_code) == ("signal", stop_at, 0)
+    second = fit(Tiny(), data, data.once(), config(), tmp_path / "cut", metadata={"a": 1})
+    same(second.state, whole.state)
+    same(second.best_params, whole.best_params)
+    assert second.history == whole.history
+    assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
+
+
+def test_a_killed_run_repeats_the_steps_since_its_last_checkpoint(tmp_path):
+    data = Data()
+    whole = fit(Tiny(), data, data.once(), config(), tmp_path / "whole")
+
+    class Killed(Exception):
+        pass
+
+    def kill(name, step):
+        if name == "step" and step == 17:
+            raise Killed
+
+    with pytest.raises(Killed):
+        fit(Tiny(), data, data.once(), config(), tmp_path / "cut", on_event=kill)
+    with (tmp_path / "cut" / "metrics.jsonl").open("a") as file:
+        file.write('{"split": "train", "st')
+    again = fit(Tiny(), data, data.once(), config(), tmp_path / "cut")
+    same(again.state, whole.state)
+    assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
+
+
+def test_a_finished_run_returns_at_once_and_a_longer_one_goes_on(tmp_path):
+    data = Data()
+    first = fit(Tiny(), data, data.once(), config(), tmp_path)
+    again = fit(Tiny(), data, data.once(), config(), tmp_path)
+    assert again.compilations == 0
+    same(first.best_params, again.best_params)
+    longer = fit(Tiny(), data, data.once(), config(num_steps=30), tmp_path)
+    assert longer.steps == 30
+
+
+def test_one_compilation_per_shape_and_none_for_a_second_evaluation(tmp_path):
+    data, parallel = Data(), make_parallel("single")
+    result = fit(Tiny(), data, data.once(), config(), tmp_path, parallel=parallel)
+    assert result.compilations == 2  # a training step and an evaluation step
+    before = parallel.traces
+    metrics, predictions = evaluate(
+        Tiny(), result.best_params, data.once(), make_parallel("single")
+    )
+    np.testing.assert_array_equal(predictions["example_id"], np.arange(30))
+    assert metrics["accuracy"] == pytest.approx(predictions["correct"].mean())
+    assert parallel.traces == before
+
+
+@pytest.mark.parametrize("kind", ["sharding", "pmap"])
+def test_every_kind_of_parallelism_gives_the_same_losses(kind, tmp_path):
+    data = Data()
+    alone = fit(Tiny(), data, data.once(), config(num_steps=20, log_every=1), tmp_path / "one")
+    parallel = make_parallel(kind, jax.devices()[:4])
+    split = fit(
+        Tiny(), data, data.once(), config(num_steps=20, log_every=1), tmp_path / "many",
+        parallel=parallel,
+    )  # fmt: skip
+    for one, many in zip(lines(tmp_path / "one"), lines(tmp_path / "many"), strict=True):
+        if one["split"] == "train":
+            assert many["loss"] == pytest.approx(one["loss"], rel=1e-6)
+        else:
+            assert many["accuracy"] == one["accuracy"]
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), alone.state, split.state)
+
+
+def test_rows_that_do_not_divide_are_counted_once(tmp_path):
+    data = Data(count=5)
+    batch = {name: value[:5] for name, value in data.batch(np.arange(5)).items()}
+    params = Tiny().init(jax.random.key(0), batch)
+    for kind in ("sharding", "pmap", "single"):
+        parallel = make_parallel(kind, jax.devices()[:4])
+        metrics, predictions = evaluate(Tiny(), params, [batch], parallel)
+        assert list(predictions["example_id"]) == [0, 1, 2, 3, 4]
+        assert metrics["accuracy"] == pytest.approx(predictions["correct"].mean())
+
+
+def test_a_poisoned_batch_is_skipped_and_reported(tmp_path):
+    data = Data(poison=3)
+    result = fit(Tiny(), data, data.once(), config(), tmp_path)
+    assert np.isfinite(result.state.params["w"]).all()
+    found = [line for line in lines(tmp_path) if line["split"] == "skipped"]
+    assert [line["step"] for line in found] == [4]
+    assert found[0]["example_id"] == data[3]["example_id"].tolist()
+    train = [line for line in lines(tmp_path) if line["split"] == "train"]
+    assert train[0]["skipped"] == pytest.approx(0.2)
+    assert np.isfinite(train[0]["loss"])
+
+
+def test_too_many_skipped_updates_stop_the_run_and_keep_the_good_checkpoint(tmp_path):
+    data = Data()
+    fit(Tiny(), data, data.once(), config(num_steps=10), tmp_path)
+    data.x[:] = np.nan
+    with pytest.raises(NonFiniteError, match="not finite"):
+        fit(Tiny(), data, data.once(), config(num_steps=40, max_skipped=3), tmp_path)
+    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["10"]
+
+
+def test_early_stopping_counts_evaluations_without_improvement(tmp_path):
+    data = Data()
+    settings = config(num_steps=500, eval_every=5, early_stop_patience=2)
+    result = fit(Tiny(), data, data.once(), settings, tmp_path)
+    assert result.stopped == "early"
+    assert result.steps == result.best_step + 10
+    accuracies = [entry["accuracy"] for entry in result.history]
+    assert result.best_metrics["accuracy"] == max(accuracies)
+
+
+def test_another_configuration_or_network_is_refused_with_the_difference(tmp_path):
+    data = Data()
+    fit(Tiny(), data, data.once(), config(), tmp_path, metadata={"config": {"width": 3}})
+    before = sorted(str(p) for p in tmp_path.rglob("*"))
+    with pytest.raises(CheckpointMismatch, match=r"config\.width: saved 3, now 4"):
+        fit(Tiny(), data, data.once(), config(), tmp_path, metadata={"config": {"width": 4}})
+    wide = Data()
+    wide.x = np.concatenate([wide.x, wide.x], axis=1)
+    with pytest.raises(CheckpointMismatch, match=r"params\.w: saved float32\[3\]"):
+        fit(Tiny(), wide, wide.once(), config(), tmp_path, metadata={"config": {"width": 3}})
+    assert sorted(str(p) for p in tmp_path.rglob("*")) == before
+
+
+def test_ratios_merge_as_sums_and_counts():
+    one = Ratio.of(jnp.array([1.0, jnp.nan]), jnp.array([1.0, 0.0]))
+    two = Ratio.of(jnp.array([0.0, 0.0]), jnp.array([1.0, 1.0]))
+    merged = merge({"a": one}, {"a": two, "b": two})
+    assert merged["a"].value() == pytest.approx(1 / 3)
+    assert merged["b"].value() == 0.0
+    assert np.isnan(Ratio.of(jnp.zeros(1), jnp.zeros(1)).value())
+
+
+@pytest.mark.parametrize("field", ["num_steps", "log_every", "eval_every", "keep_checkpoints"])
+def test_impossible_settings_are_refused_by_name(field):
+    with pytest.raises(ValueError, match=field):
+        TrainConfig(**{field: 0})
