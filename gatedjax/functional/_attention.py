@@ -81,7 +81,8 @@ def local_attention_weights(
     mask = length_mask(lengths, jnp.shape(scores)[-1])
     centre = jnp.asarray(position, dtype)[..., None]
     steps = lax.broadcasted_iota(dtype, mask.shape, mask.ndim - 1)
-    last = jnp.maximum(jnp.asarray(lengths, dtype) - 1, 0)[..., None]
+    inside_length = jnp.minimum(jnp.asarray(lengths), mask.shape[-1])
+    last = jnp.maximum(inside_length.astype(dtype) - 1, 0)[..., None]
     nearest = jnp.round(jnp.clip(lax.stop_gradient(centre), 0, last))
     inside = (jnp.abs(steps - centre) <= half_width) | (steps == nearest)
     softmax = masked_softmax(jnp.asarray(scores, dtype), mask & inside)

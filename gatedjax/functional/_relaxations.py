@@ -300,9 +300,11 @@ def score_function_loss(
       The surrogate per example; its value has no meaning of its own.
 
     Raises:
-      ValueError: if log_prob and reward differ in shape.
+      ValueError: if log_prob, reward and a baseline that is no scalar differ in shape.
 
     Reference: Williams 1992; the policy-gradient variants compared with GA-Net and SSAN.
     """
     check_same_shape(log_prob=log_prob, reward=reward)
+    if jnp.ndim(baseline):
+        check_same_shape(reward=reward, baseline=baseline)
     return -lax.stop_gradient(reward - baseline) * log_prob

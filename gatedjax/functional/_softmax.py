@@ -40,6 +40,7 @@ def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
         raise TypeError(f"size must be an int known while tracing, got {type(size).__name__}")
     if size < 0:
         raise ValueError(f"size must not be negative, got {size}")
+    lengths = lengths.astype(jnp.promote_types(lengths.dtype, jnp.int32))
     positions = lax.broadcasted_iota(lengths.dtype, (*lengths.shape, size), lengths.ndim)
     return positions < lengths[..., None]
 
@@ -91,10 +92,11 @@ def _gated_parts(scores: Array, gates: Array, axis: int) -> tuple[Array, Array]:
     top = jnp.max(joint, axis=axis, keepdims=True, initial=-jnp.inf)
     alive = ~jnp.isneginf(top)
     shift = jnp.where(alive, top, 0)
-    total = jnp.sum(jnp.exp(joint - shift), axis=axis, keepdims=True)
-    lse = shift + jnp.log(jnp.where(alive, total, 1))
-    weights = jnp.exp(joint - lse)
-    ratios = jnp.exp(jnp.minimum(scores - lse, _MAX_EXPONENT))
+    unnormalised = jnp.exp(joint - shift)
+    total = jnp.where(alive, jnp.sum(unnormalised, axis=axis, keepdims=True), 1)
+    # Never shift + log(total) in one number: at scores of 1e4 its rounding shows in the weights.
+    weights = unnormalised / total
+    ratios = jnp.exp(jnp.minimum(scores - shift - jnp.log(total), _MAX_EXPONENT))
     return weights, jnp.where(alive, ratios, 0)
 
 

@@ -1,0 +1,37 @@
+"""Notebooks equal their text copies, and run."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def test_notebooks_equal_their_text_copies_and_hold_no_outputs():
+    pytest.importorskip("nbformat")
+    assert NOTEBOOKS
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "notebooks" / "build.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+# the kernel's own libraries warn about event loops and platform folders, not we
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
+def test_notebook_runs(path, monkeypatch):
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    monkeypatch.setenv("GATEDJAX_NOTEBOOK_STEPS", "40")
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    book = nbformat.read(path, as_version=4)
+    nbclient.NotebookClient(book, timeout=600, kernel_name="python3").execute()
+    assert all(cell.get("execution_count") for cell in book.cells if cell.cell_type == "code")
