@@ -39,7 +39,7 @@ print("half open   ", F.gated_softmax(scores, jnp.array([1.0, 0.5, 1.0])))
 # %% [markdown]
 # ## Gates that have a gradient
 # A Bernoulli draw has none. With logistic noise $L$ the draw is $[a + L > 0]$, and
-# $\sigma((a + L)/\tau)$ is its smooth stand-in: sharp when $\tau$ is small, blurred when it is large.
+# $\sigma((a + L)/\tau)$ is its smooth stand-in, sharp when $\tau$ is small.
 
 # %%
 noise = F.logistic_noise(jax.random.key(0), (20_000,))

@@ -22,7 +22,7 @@ def main(args: list[str] | None = None) -> int:
     use_all_cores(config.cpu_devices)
     try:
         result = run(config)
-    except (ValueError, FileNotFoundError, RuntimeError) as error:
+    except (ValueError, OSError, RuntimeError) as error:
         fail(str(error))
     console = Console()
     if result.fit.stopped == "signal":

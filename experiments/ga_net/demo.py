@@ -58,7 +58,7 @@ def main(args: list[str] | None = None) -> int:
         )
         try:
             results[system] = run(config, prepared)
-        except (ValueError, FileNotFoundError, RuntimeError) as error:
+        except (ValueError, OSError, RuntimeError) as error:
             fail(str(error))
         if results[system].fit.stopped == "signal":
             console.print("stopped; the same command continues")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import numpy as np
 
 from experiments.ga_net import paper
 from experiments.ga_net.config import SystemName
-from experiments.ga_net.results import Store
+from experiments.ga_net.results import Store, read_json
 from gatedjax import analysis
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def table1(options: TablesConfig, names: tuple[str, ...]) -> None:
     from gatedjax import data as gdata
 
     path = options.results / "table1.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    known = read_json(path) if path.exists() else {}
     for name in names:
         sources = {}
         try:

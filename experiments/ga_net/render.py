@@ -1,12 +1,12 @@
 """RESULTS.md: the paper's numbers beside those of the runs that have a record."""
 
-import json
 from typing import Any
 
 import numpy as np
 
 from experiments.ga_net import paper
-from experiments.ga_net.results import Store
+from experiments.ga_net.config import PRESETS
+from experiments.ga_net.results import Store, read_json
 from gatedjax import analysis
 
 NOT_RUN = "not run"
@@ -44,7 +44,7 @@ def _datasets(store: Store, variant: str) -> list[str]:
 def table1(store: Store) -> str:
     """Data statistics."""
     path = store.folder / "table1.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    known = read_json(path) if path.exists() else {}
     headers = ["data", "paper: length", "C", "train", "test"]
     headers += ["ours: length", "C", "train", "validation", "test", "words"]
     rows = []
@@ -203,13 +203,15 @@ def figure5(store: Store) -> str:
     headers = ["data", "metric", *(str(width) for width in paper.AUX_WIDTHS)]
     rows = []
     for data in NAMES:
+        own = PRESETS[data].model.aux_hidden
         found = {
-            width: store.all(data, f"ganet_width_{width}") or store.all(data, "ganet")
-            if width == 100
-            else store.all(data, f"ganet_width_{width}")
+            # the preset's width is the GA-Net of table 2: the same runs
+            width: store.all(data, "ganet" if width == own else f"ganet_width_{width}")
             for width in paper.AUX_WIDTHS
         }
-        if data not in ("imdb", "sst1", "trec") and not any(found[w] for w in (20, 40, 60, 80)):
+        if data not in ("imdb", "sst1", "trec") and not any(
+            found[width] for width in paper.AUX_WIDTHS if width != own
+        ):
             continue
         for metric in ("accuracy", "density"):
             rows.append([NAMES[data], metric, *(_cell(r, metric) for r in found.values())])

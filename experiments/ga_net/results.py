@@ -26,6 +26,33 @@ def jsonable(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
+def read_json(path: Path, *keys: str) -> Any:
+    """Reads a file that a command wrote.
+
+    Args:
+      path: the file.
+      keys: what an object must have to be used.
+
+    Raises:
+      ValueError: naming the file, if it is damaged or lacks a key.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}); delete it to have it made again") from error
+    missing = [key for key in keys if not isinstance(value, dict) or key not in value]
+    if missing:
+        raise ValueError(
+            f"{path} is not a record: it has no {', '.join(missing)}; delete it to have it made "
+            "again"
+        )
+    return value
+
+
+RECORD = ("config", "seed", "test", "correct")
+"""What every record of a finished run has."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Store:
     """A folder of run records.
@@ -43,12 +70,12 @@ class Store:
     def get(self, data: str, variant: str, seed: int) -> dict[str, Any] | None:
         """The record, or None if the run is missing."""
         path = self.path(data, variant, seed)
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        return read_json(path, *RECORD) if path.exists() else None
 
     def all(self, data: str, variant: str) -> list[dict[str, Any]]:
         """The records of every seed, in the order of the seeds."""
         found = self.folder.glob(f"runs/{data}-{variant}-seed*.json")
-        records = [json.loads(path.read_text(encoding="utf-8")) for path in found]
+        records = [read_json(path, *RECORD) for path in found]
         return sorted(records, key=lambda record: record["seed"])
 
     def variants(self, data: str) -> Iterator[str]:

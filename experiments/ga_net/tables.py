@@ -1,7 +1,7 @@
 """Reproduces the paper's tables and figures: `python -m experiments.ga_net.tables table2`."""
 
 import dataclasses
-import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +11,14 @@ import tyro
 from experiments.ga_net import paper
 from experiments.ga_net.cli import fail
 from experiments.ga_net.config import PRESETS, Config, DataName, SystemName
-from experiments.ga_net.results import DEFAULT, Store, jsonable, public_config
+from experiments.ga_net.results import (
+    DEFAULT,
+    RECORD,
+    Store,
+    jsonable,
+    public_config,
+    read_json,
+)
 
 What = Literal[
     "table1", "table2", "table3", "table4", "table5", "figure1", "figure4", "figure5", "render"
@@ -46,7 +53,7 @@ class TablesConfig:
     runs: Path = Path("runs/ga_net/tables")
     """Work folders of the runs; an interrupted run continues from here."""
     rerun: bool = False
-    """Run again what has a record of the same configuration."""
+    """Run again, from the start, what has a record or a work folder."""
     cpu_devices: int | None = None
     """CPU devices to split a batch over (default: one per core)."""
 
@@ -88,10 +95,13 @@ def run_cell(options: TablesConfig, data: str, variant: str, **model: Any) -> No
         finished = workdir / "results.json"
         if finished.exists() and not options.rerun:
             # the same run, made by `python -m experiments.ga_net` or by an interrupted table
-            record = json.loads(finished.read_text(encoding="utf-8"))
+            record = read_json(finished, *RECORD)
             if record["config"] == wanted:
                 write_json(store.path(data, variant, seed), record)
                 continue
+        if options.rerun and workdir.exists():
+            # a finished work folder would be taken as it is
+            shutil.rmtree(workdir)
         print(f"{data}, {variant}, seed {seed}: {workdir}", flush=True)
         key = (config.data, config.model.embedding_dim)
         if key not in _PREPARED:
@@ -148,7 +158,7 @@ def main(args: list[str] | None = None) -> int:
         elif options.what == "table4":
             figures.table4(options)
         render.write(Store(options.results), options.what)
-    except (ValueError, FileNotFoundError, RuntimeError) as error:
+    except (ValueError, OSError, RuntimeError) as error:
         fail(str(error))
     return 0
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import tyro
 
 from experiments.ga_net.cli import fail
 from experiments.ga_net.config import PRESETS, Config, DataName, SystemName
-from experiments.ga_net.results import DEFAULT
+from experiments.ga_net.results import DEFAULT, read_json
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -131,9 +130,9 @@ def main(args: list[str] | None = None) -> int:
 
     use_all_cores(options.cpu_devices)
     path = options.results / "tuning.json"
-    records = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     prepared: dict[Any, Any] = {}
     try:
+        records = read_json(path) if path.exists() else []
         for values, config in trials(options):
             key: dict[str, Any] = {"data": options.data, "system": options.system}
             key["values"] = values
@@ -161,7 +160,7 @@ def main(args: list[str] | None = None) -> int:
                 }
             )
             write_json(path, records)
-    except (ValueError, FileNotFoundError, RuntimeError) as error:
+    except (ValueError, OSError, RuntimeError) as error:
         fail(str(error))
     table = options.results / "TUNING.md"
     table.write_text(render(records), encoding="utf-8")
