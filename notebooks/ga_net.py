@@ -10,6 +10,7 @@
 
 # %%
 import dataclasses
+import html
 import os
 import tempfile
 from pathlib import Path
@@ -18,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
-from IPython.display import HTML, display
+from IPython.display import HTML
 
 from gatedjax import analysis, data, models, training
 from gatedjax import functional as F
@@ -104,7 +105,7 @@ for name, config in configs.items():
 
 # %%
 curves = {name: analysis.read_metrics(WORK / name / "metrics.jsonl") for name in configs}
-figure = analysis.plot_learning_curves(curves, title="Learning curves on polarity")
+analysis.plot_learning_curves(curves, title="Learning curves on polarity")
 
 # %% [markdown]
 # ## The gap between kinds of gates
@@ -142,7 +143,7 @@ print(analysis.density(gates, lengths))
 # %%
 shown = int(np.argmax(lengths))
 size = int(lengths[shown])
-figure = analysis.plot_heatmap(
+analysis.plot_heatmap(
     [
         (
             "GA-Net",
@@ -160,7 +161,9 @@ marked = [
     (f"sentence {i}", words[i], np.asarray(outputs["ganet"].attention[i]), gates[i])
     for i in range(min(4, len(rows)))
 ]
-display(HTML(analysis.highlight_html(marked, "Open words")))
+page = html.escape(analysis.highlight_html(marked, "Open words"))
+# a page of its own: its style sheet must not reach the notebook
+HTML(f'<div><iframe srcdoc="{page}" title="Open words" width="100%" height="520"></iframe></div>')
 
 # %% [markdown]
 # ## The same example, alone

@@ -30,8 +30,15 @@ def test_notebook_runs(path, monkeypatch):
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
     monkeypatch.setenv("GATEDJAX_NOTEBOOK_STEPS", "40")
-    monkeypatch.setenv("MPLBACKEND", "agg")
+    # the kernel's own choice draws into the notebook
+    monkeypatch.delenv("MPLBACKEND", raising=False)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     book = nbformat.read(path, as_version=4)
     nbclient.NotebookClient(book, timeout=600, kernel_name="python3").execute()
-    assert all(cell.get("execution_count") for cell in book.cells if cell.cell_type == "code")
+    code = [cell for cell in book.cells if cell.cell_type == "code"]
+    assert all(cell.get("execution_count") for cell in code)
+    drawing = [cell for cell in code if "plot_" in cell.source or "plt.subplots" in cell.source]
+    assert drawing
+    for cell in drawing:
+        shown = {kind for output in cell.outputs for kind in output.get("data", {})}
+        assert "image/png" in shown, f"no figure is shown by: {cell.source}"
