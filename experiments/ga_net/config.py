@@ -45,7 +45,7 @@ class Config:
     preset: str = "polarity"
     """Starting point that the other options change: polarity, trec, sst1, sst2, imdb, ag_news."""
     workdir: str | None = None
-    """Where metrics.jsonl, checkpoints and results go (default: runs/ga_net/PRESET-SYSTEM). A
+    """Where metrics.jsonl, checkpoints and results go (default: runs/ga_net/DATA-SYSTEM). A
     workdir that holds a checkpoint of the same configuration is resumed."""
     cpu_devices: int | None = None
     """CPU devices to split a batch over (default: one per core); no effect on GPU or TPU."""

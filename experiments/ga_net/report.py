@@ -34,7 +34,7 @@ def print_run(console: Console, record: dict[str, Any], workdir: Path) -> None:
                 ),
             )
     else:
-        table.add_row("none", f"{test['accuracy']:.4f}", "1.0000", "1.0000", "-")
+        table.add_row("none", f"{test['accuracy']:.4f}", "-", "-", "-")
     console.print(table)
     console.print(
         f"best of {record['steps']} steps: step {record['best_step']} "

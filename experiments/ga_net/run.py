@@ -148,7 +148,7 @@ def hardware() -> dict[str, Any]:
 
 
 def default_workdir(config: Config) -> Path:
-    """runs/ga_net/PRESET-SYSTEM, unless the configuration names one."""
+    """runs/ga_net/DATA-SYSTEM, unless the configuration names one."""
     if config.workdir is not None:
         return Path(config.workdir)
     return Path("runs") / "ga_net" / f"{config.data.name}-{config.model.system}"

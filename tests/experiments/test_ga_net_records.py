@@ -303,6 +303,17 @@ def test_one_seed_has_no_deviation(tmp_path):
     assert "±" not in render.table2(store)
 
 
+def test_a_baseline_alone_on_the_embedded_corpus_has_its_row(tmp_path):
+    store = Store(tmp_path)
+    preset = settings.PRESETS["polarity"]
+    soft = dataclasses.replace(preset, model=dataclasses.replace(preset.model, system="soft"))
+    save(store, "soft", [make_record(soft, "1110")])
+    text = f"## table\n{render.table2(store)}"
+    table = {(row[0], row[1]): row[2:] for row in rows_of(text, "table")}
+    assert table["polarity", "BiLSTM + softAtt"] == ["-", "0.7500 (n=1)", "-", "-"]
+    assert table["polarity", "GA-Net"] == ["-", "not run", "-", "not run"]
+
+
 def test_figure_5_takes_the_presets_width_from_the_runs_of_table_2(tmp_path):
     store = Store(tmp_path)
     save(store, "ganet", [make_record(trec("ganet", 0), "1110")])
