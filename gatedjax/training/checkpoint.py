@@ -1,6 +1,8 @@
 """Checkpoints: everything that a run needs to continue with the same bits, in one Orbax step."""
 
+import itertools
 import logging
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -8,11 +10,11 @@ from typing import Any
 import jax
 import numpy as np
 
+# What a damaged file raises. A folder that may not be read (PermissionError) is not damage.
+DAMAGED = (ValueError, KeyError, TypeError, FileNotFoundError)
+
 # Differences in these change how long or how visibly a run trains, not what a step computes.
-_FREE = frozenset(
-    f"config.train.{name}"
-    for name in ("num_steps", "progress", "tensorboard", "keep_checkpoints", "parallel")
-)
+_FREE = ("num_steps", "max_skipped", "progress", "tensorboard", "keep_checkpoints", "parallel")
 
 
 class CheckpointMismatch(ValueError):
@@ -29,13 +31,28 @@ def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def check_metadata(saved: dict[str, Any], wanted: dict[str, Any], where: Path) -> None:
-    """Raises CheckpointMismatch with every leaf in which two runs differ."""
+def check_metadata(
+    saved: dict[str, Any], wanted: dict[str, Any], where: Path, *, same_length: bool = False
+) -> None:
+    """Raises CheckpointMismatch with every leaf in which two runs differ.
+
+    Args:
+      saved: metadata of the checkpoint.
+      wanted: metadata of this run. Training options are below "train" or "config.train".
+      where: the workdir, for the message.
+      same_length: num_steps may not differ, as where a schedule falls to 0 at the last step.
+    """
+    free = {
+        f"{group}.{name}"
+        for group in ("train", "config.train")
+        for name in _FREE
+        if not (same_length and name == "num_steps")
+    }
     old, new = flatten(saved), flatten(wanted)
     lines = [
         f"  {name}: saved {old.get(name, 'nothing')!r}, now {new.get(name, 'nothing')!r}"
         for name in sorted(old.keys() | new.keys())
-        if name not in _FREE and old.get(name) != new.get(name)
+        if name not in free and old.get(name) != new.get(name)
     ]
     if lines:
         raise CheckpointMismatch(
@@ -99,7 +116,7 @@ class CheckpointStore:
         if step in self._manager.all_steps():
             return
         args = self._ocp.args
-        self._manager.save(
+        saved = self._manager.save(
             step,
             args=args.Composite(
                 state=args.StandardSave(state),
@@ -107,6 +124,21 @@ class CheckpointStore:
                 record=args.JsonSave({"leaves": _leaves(state), "record": record}),
             ),
         )
+        if not saved:
+            raise RuntimeError(
+                f"checkpoint {step} was not saved: {self.directory} holds {self.steps()}"
+            )
+
+    def set_aside(self, step: int) -> Path:
+        """Moves a step out of the way, beside the folder; returns where it is now."""
+        self.wait()
+        folder = self.directory.with_name(self.directory.name + "-bad")
+        folder.mkdir(exist_ok=True)
+        names = itertools.chain([str(step)], (f"{step}-{n}" for n in itertools.count(2)))
+        target = next(folder / name for name in names if not (folder / name).exists())
+        os.replace(self.directory / str(step), target)
+        self._manager.reload()
+        return target
 
     def record(self, step: int) -> dict[str, Any]:
         """The JSON record of a step."""

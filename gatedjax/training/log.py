@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import math
 import os
 import platform
 import subprocess
@@ -95,9 +96,12 @@ class MetricsLog:
         return kept
 
     def write(self, record: dict[str, Any]) -> None:
-        """Appends a line and hands it to the system at once. NaN is written as null."""
-        finite = {k: None if v != v else v for k, v in record.items()}
-        self._file.write(json.dumps(finite) + "\n")
+        """Appends a line and hands it to the system at once. NaN and infinities become null."""
+        finite = {
+            k: None if isinstance(v, float) and not math.isfinite(v) else v
+            for k, v in record.items()
+        }
+        self._file.write(json.dumps(finite, allow_nan=False) + "\n")
         self._file.flush()
 
     def close(self) -> None:

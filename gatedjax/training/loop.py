@@ -6,6 +6,7 @@ import math
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -15,7 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gatedjax.training.checkpoint import CheckpointStore, check_metadata
+from gatedjax.training.checkpoint import (
+    DAMAGED,
+    CheckpointMismatch,
+    CheckpointStore,
+    check_metadata,
+)
 from gatedjax.training.config import TrainConfig, make_optimizer
 from gatedjax.training.evaluation import run_evaluation
 from gatedjax.training.log import MetricsLog, environment, write_json
@@ -24,6 +30,9 @@ from gatedjax.training.parallel import Parallel, make_parallel
 from gatedjax.training.progress import ProgressView, summary
 from gatedjax.training.step import init_state
 from gatedjax.training.task import Batch, Task
+
+# Steps that are queued on the device. Two keep it busy; with more, a signal waits for all of them.
+IN_FLIGHT = 2
 
 
 class NonFiniteError(RuntimeError):
@@ -129,6 +138,7 @@ class _Loop:
         self.task, self.config = task, config
         self.train_data, self.eval_data = train_data, eval_data
         self.metadata = metadata or {}
+        self.identity = _identity(self.metadata, config)
         self.event = on_event or (lambda name, step: None)
         self.workdir = Path(workdir)
         self.workdir.mkdir(parents=True, exist_ok=True)
@@ -150,19 +160,13 @@ class _Loop:
         first = self.train_data[0]
         make = lambda key: init_state(self.task, self.tx, key, first)  # noqa: E731
         self.store = CheckpointStore(self.workdir / "checkpoints", self.config.keep_checkpoints)
-        latest = self.store.latest()
-        if latest is None:
+        like = jax.eval_shape(make, self.seed_key)
+        self.resumed, state = self._restore(like)
+        if self.resumed is None:
             state = jax.device_get(jax.jit(make)(self.seed_key))
             self.best = state.params
             write_json(self.workdir / "config.json", self.metadata | {"train": _plain(self.config)})
             write_json(self.workdir / "environment.json", environment(self.config.seed))
-        else:
-            saved = self.store.record(latest)
-            check_metadata(saved["metadata"], _json(self.metadata), self.workdir)
-            self.record = _Record(**saved["run"])
-            like = jax.eval_shape(make, self.seed_key)
-            state, self.best = self.store.restore(latest, like, like.params)
-        self.resumed = latest
         self.state = self.parallel.replicate(state)
         self.step = self.record.step
         self.pending: Metrics = {
@@ -171,6 +175,42 @@ class _Loop:
         }
         ended = self.record.finished
         return not (ended == "early" or (ended == "done" and self.step >= self.config.num_steps))
+
+    def _restore(self, like: Any) -> tuple[int | None, Any]:
+        """Reads the newest step that can be read; (None, None) in a new workdir."""
+        damaged: dict[int, Exception] = {}
+        for step in reversed(self.store.steps()):
+            try:
+                saved = self.store.record(step)
+                metadata, run = saved["metadata"], _Record(**saved["run"])
+                # checkpoints of version 0.1.0.dev0 may lack the training options
+                wanted = {k: v for k, v in self.identity.items() if k != "train" or k in metadata}
+                falls = self.config.optimizer.schedule != "constant"
+                check_metadata(metadata, wanted, self.workdir, same_length=falls)
+                state, best = self.store.restore(step, like, like.params)
+            except CheckpointMismatch:
+                raise
+            except DAMAGED as error:
+                damaged[step] = error
+                continue
+            self.record, self.best = run, best
+            for bad, cause in damaged.items():
+                moved = self.store.set_aside(bad)
+                reason = str(cause).split("\n", 1)[0][:200]
+                warnings.warn(
+                    f"checkpoint {bad} cannot be read and is now {moved} ({reason}); "
+                    f"continuing from step {step}",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
+            return step, state
+        if damaged:
+            cause = next(iter(damaged.values()))
+            raise RuntimeError(
+                f"no checkpoint in {self.store.directory} can be read: tried {sorted(damaged)}; "
+                "remove the folder to start again"
+            ) from cause
+        return None, None
 
     # -- one round -----------------------------------------------------------------------------
 
@@ -239,9 +279,11 @@ class _Loop:
             jax.block_until_ready(metrics)
             self.compiling += time.perf_counter() - began
             self.view.phase("train")
-        metrics = jax.tree.map(lambda x: jax.device_put(x, self.parallel.devices[0]), metrics)
+        metrics = jax.device_put(metrics, self.parallel.devices[0])
         self.pending = self._add(self.pending, metrics) if self.pending else metrics
         self.recent.append((self.step, metrics["skipped"].total, batch.get("example_id")))
+        if len(self.recent) > IN_FLIGHT:
+            jax.block_until_ready(self.recent[-1 - IN_FLIGHT][1])
         self.step += 1
         self._count(batch)
         self.event("step", self.step)
@@ -262,8 +304,9 @@ class _Loop:
 
     def _check_skipped(self) -> None:
         """Reports updates that were skipped, and stops a run that only skips."""
-        for step, skipped, example_id in self.recent:
-            if not float(skipped):
+        flags = jax.device_get([skipped for _, skipped, _ in self.recent])
+        for (step, _, example_id), skipped in zip(self.recent, flags, strict=True):
+            if not skipped:
                 self.record.skipped_in_a_row = 0
                 continue
             self.record.skipped_in_a_row += 1
@@ -317,7 +360,10 @@ class _Loop:
             raise ValueError(f"best_metric must be one of {sorted(metrics)}, got {name!r}")
         sign = 1.0 if self.config.best_mode == "max" else -1.0
         best = self.record.best_metrics.get(name, math.nan)
-        if math.isnan(best) or sign * metrics[name] > sign * best:
+        # NaN is never an improvement, so that early stopping counts it
+        if sign * metrics[name] > sign * best or (
+            math.isnan(best) and metrics[name] == metrics[name]
+        ):
             self.record.best_step, self.record.best_metrics = self.step, metrics
             self.record.without_improvement = 0
             self.best = self.parallel.host(self.state.params)
@@ -341,7 +387,7 @@ class _Loop:
             self.step,
             self.parallel.host(self.state),
             best,
-            {"run": dataclasses.asdict(self.record), "metadata": _json(self.metadata)},
+            {"run": dataclasses.asdict(self.record), "metadata": self.identity},
         )
         self.event("saved", self.step)
         self.view.phase("train")
@@ -349,6 +395,14 @@ class _Loop:
 
 def _plain(config: TrainConfig) -> dict[str, Any]:
     return dataclasses.asdict(config)
+
+
+def _identity(metadata: dict[str, Any], config: TrainConfig) -> dict[str, Any]:
+    """What a checkpoint must share with a run: its metadata and the training options."""
+    given = metadata.get("config")
+    if isinstance(given, dict) and "train" in given:
+        return _json(metadata)
+    return _json({"train": _plain(config)} | metadata)
 
 
 def _json(value: Any) -> Any:
@@ -377,7 +431,7 @@ def fit(
       config: how to train.
       workdir: gets metrics.jsonl, config.json, environment.json and checkpoints/.
       metadata: JSON values that a checkpoint must share with this run to be continued, such as
-        the configuration and the digest of the vocabulary.
+        the configuration and the digest of the vocabulary. The training options join them.
       parallel: the devices (default: `make_parallel(config.parallel)`); give the same one to
         `evaluate` to share its compiled steps.
       on_event: called with ("step" | "evaluate" | "save" | "saved", step).
@@ -387,6 +441,8 @@ def fit(
 
     Raises:
       CheckpointMismatch: if workdir belongs to another run.
+      RuntimeError: if none of its checkpoints can be read. A damaged one is moved to
+        checkpoints-bad/ with a RuntimeWarning, and the newest good one is used.
       NonFiniteError: after more than `config.max_skipped` skipped updates in a row.
       ValueError: for settings or batches that cannot work.
     """

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import optax
 
-from gatedjax.training.step import TrainState, make_train_step
+from gatedjax.training.step import make_train_step
 from gatedjax.training.task import Batch, Task
 
 FILLER_ID = -1
@@ -45,7 +45,7 @@ class Parallel:
         self.devices = list(devices)
         self.traces = 0
         self._eval_steps: dict[int, tuple[Task, Callable[..., Any]]] = {}
-        if kind == "sharding":
+        if kind != "single":
             auto = (jax.sharding.AxisType.Auto,)
             mesh = jax.make_mesh(
                 (len(self.devices),), ("data",), axis_types=auto, devices=self.devices
@@ -64,7 +64,8 @@ class Parallel:
         """Puts a copy of every array on every device."""
         if self.kind == "pmap":
             count = len(self.devices)
-            return jax.tree.map(lambda x: np.broadcast_to(x, (count, *np.shape(x))), tree)
+            tree = jax.tree.map(lambda x: np.broadcast_to(x, (count, *np.shape(x))), tree)
+            return jax.device_put(tree, self._split)
         if self.kind == "sharding":
             return jax.device_put(tree, self._whole)
         return jax.device_put(tree, self.devices[0])
@@ -80,26 +81,29 @@ class Parallel:
         count = len(self.devices)
         batch = pad_rows(batch, count)
         if self.kind == "pmap":
-            return {
+            batch = {
                 name: np.reshape(array, (count, -1, *np.shape(array)[1:]))
                 for name, array in batch.items()
             }
-        return jax.device_put(batch, self._split if self.kind == "sharding" else self.devices[0])
+        return jax.device_put(batch, self.devices[0] if self.kind == "single" else self._split)
 
     def train_step(self, task: Task, tx: optax.GradientTransformation) -> Callable[..., Any]:
         """The compiled step (state, batch, seed_key) -> (state, metrics); the state is donated."""
         if self.kind == "pmap":
             step = self._counted(make_train_step(task, tx, axis_name="data"))
-            mapped = jax.pmap(
-                step, axis_name="data", in_axes=(0, 0, None), devices=self.devices, donate_argnums=0
+            return jax.pmap(
+                step,
+                axis_name="data",
+                in_axes=(0, 0, None),
+                out_axes=(0, None),  # metrics are equal on all devices: one copy
+                devices=self.devices,
+                donate_argnums=0,
             )
-
-            def run(state: TrainState, batch: Batch, key: jax.Array) -> Any:
-                state, metrics = mapped(state, batch, key)
-                return state, jax.tree.map(lambda x: x[0], metrics)
-
-            return run
-        return jax.jit(self._counted(make_train_step(task, tx)), donate_argnums=0)
+        step = self._counted(make_train_step(task, tx))
+        if self.kind == "single":
+            return jax.jit(step, donate_argnums=0)
+        # said outright: a state that came back split another way would compile the step again
+        return jax.jit(step, donate_argnums=0, out_shardings=self._whole)
 
     def eval_step(self, task: Task) -> Callable[..., Any]:
         """The compiled evaluation (params, batch) -> (metrics, predictions with rows in order).
@@ -118,12 +122,14 @@ class Parallel:
                 metrics, predictions = task.evaluate(params, batch)
                 return jax.lax.psum(metrics, "data"), predictions
 
-            mapped = jax.pmap(self._counted(evaluate), axis_name="data", devices=self.devices)
+            mapped = jax.pmap(
+                self._counted(evaluate), axis_name="data", out_axes=(None, 0), devices=self.devices
+            )
 
             def run(params: Any, batch: Batch) -> Any:
                 metrics, predictions = mapped(params, batch)
                 rows = {k: np.reshape(v, (-1, *v.shape[2:])) for k, v in predictions.items()}
-                return jax.tree.map(lambda x: x[0], metrics), rows
+                return metrics, rows
 
             return run
         return jax.jit(self._counted(task.evaluate))

@@ -1,0 +1,57 @@
+"""A run of `fit` in a process of its own, to be killed: python _tiny.py WORKDIR [PAUSE]."""
+
+import sys
+import time
+
+import jax
+import numpy as np
+
+from gatedjax.training import FitResult, OptimizerConfig, Ratio, TrainConfig, fit
+
+
+class Tiny:
+    """Logistic regression with noise that belongs to the example."""
+
+    def init(self, key, batch):
+        return {"w": jax.random.normal(key, (batch["x"].shape[-1],))}
+
+    def loss(self, params, batch, rngs):
+        draw = lambda i: jax.random.normal(jax.random.fold_in(rngs["gate"], i), ())  # noqa: E731
+        logit = batch["x"] @ params["w"] + 0.1 * jax.vmap(draw)(batch["example_id"])
+        each = jax.nn.softplus(logit) - logit * batch["label"]
+        return (each * batch["weight"]).sum(), {"loss": Ratio.of(each, batch["weight"])}
+
+    def evaluate(self, params, batch):
+        correct = ((batch["x"] @ params["w"] > 0) == (batch["label"] > 0)).astype(np.float32)
+        return {"accuracy": Ratio.of(correct, batch["weight"])}, {"correct": correct}
+
+
+class Data:
+    """Eight rows a step; a function of the step alone. A pause makes the run last."""
+
+    def __init__(self, pause=0.0):
+        self.pause = pause
+
+    def __getitem__(self, step):
+        time.sleep(self.pause)
+        generator = np.random.default_rng([3, step])
+        x = generator.normal(size=(8, 4)).astype(np.float32)
+        return {
+            "x": x,
+            "label": (x[:, 0] > x[:, 1]).astype(np.float32),
+            "example_id": np.arange(8, dtype=np.int32) + 8 * step,
+            "weight": np.ones(8, np.float32),
+        }
+
+
+def train(workdir: str, pause: float = 0.0) -> FitResult:
+    """Sixty steps; log, evaluation and checkpoints do not fall together."""
+    config = TrainConfig(
+        num_steps=60, log_every=7, eval_every=10, checkpoint_every=4, progress=False,
+        optimizer=OptimizerConfig(learning_rate=0.05),
+    )  # fmt: skip
+    return fit(Tiny(), Data(pause), [Data()[1000]], config, workdir)
+
+
+if __name__ == "__main__":
+    sys.exit(train(sys.argv[1], float(sys.argv[2])).exit_code)

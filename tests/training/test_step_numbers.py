@@ -1,0 +1,164 @@
+"""The pure step, the optimisers and the batch padding against NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax.training import (
+    OptimizerConfig,
+    Ratio,
+    Task,
+    init_state,
+    make_optimizer,
+    make_train_step,
+    pad_rows,
+    step_rngs,
+    to_floats,
+)
+from tests.tolerances import F32
+
+
+class Line:
+    """Half the squared error of w * x."""
+
+    def init(self, key, batch):
+        return {"w": jnp.array(2.0)}
+
+    def loss(self, params, batch, rngs):
+        each = 0.5 * (params["w"] * batch["x"] - batch["y"]) ** 2
+        return jnp.sum(jnp.where(batch["weight"] > 0, each, 0)), {
+            "loss": Ratio.of(each, batch["weight"])
+        }
+
+    def evaluate(self, params, batch):
+        return {}, {}
+
+
+BATCH = {
+    "x": np.array([1.0, 2.0, 3.0, 9.0], np.float32),
+    "y": np.array([0.0, 1.0, 2.0, 9.0], np.float32),
+    "weight": np.array([1.0, 1.0, 1.0, 0.0], np.float32),
+}
+
+
+def steps(config, count, batch=BATCH, num_steps=10):
+    tx = make_optimizer(config, num_steps)
+    state = init_state(Line(), tx, jax.random.key(0), batch)
+    step = jax.jit(make_train_step(Line(), tx))
+    found = []
+    for _ in range(count):
+        state, metrics = step(state, batch, jax.random.key(0))
+        found.append((float(state.params["w"]), to_floats(metrics)))
+    return state, found
+
+
+def slope(w):
+    x, y = BATCH["x"][:3].astype(np.float64), BATCH["y"][:3].astype(np.float64)
+    return np.mean((w * x - y) * x)
+
+
+def test_the_step_follows_the_gradient_of_the_mean_over_real_rows():
+    _, found = steps(OptimizerConfig(name="sgd", learning_rate=0.1), 3)
+    w = 2.0
+    for got, metrics in found:
+        x, y = BATCH["x"][:3], BATCH["y"][:3]
+        np.testing.assert_allclose(metrics["loss"], np.mean(0.5 * (w * x - y) ** 2), **F32)
+        np.testing.assert_allclose(metrics["grad_norm"], abs(slope(w)), **F32)
+        assert metrics["skipped"] == 0
+        w -= 0.1 * slope(w)
+        np.testing.assert_allclose(got, w, **F32)
+
+
+def test_clipping_bounds_the_length_of_an_update():
+    config = OptimizerConfig(name="sgd", learning_rate=0.1, clip_norm=0.5)
+    _, found = steps(config, 1)
+    np.testing.assert_allclose(found[0][0], 2.0 - 0.1 * 0.5 * np.sign(slope(2.0)), **F32)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        ("constant", [0.0, 0.05, 0.1, 0.1, 0.1, 0.1]),
+        ("linear", [0.0, 0.05, 0.1, 0.075, 0.05, 0.025]),
+        ("cosine", [0.0, 0.05] + [0.05 * (1 + np.cos(np.pi * t / 4)) for t in range(4)]),
+    ],
+)
+def test_schedules_warm_up_and_fall_as_stated(schedule, rates):
+    config = OptimizerConfig(name="sgd", learning_rate=0.1, schedule=schedule, warmup_steps=2)
+    _, found = steps(config, 6, num_steps=6)
+    w = 2.0
+    for rate, (got, _) in zip(rates, found, strict=True):
+        w -= rate * slope(w)
+        np.testing.assert_allclose(got, w, **F32)
+
+
+def test_adam_and_adamw_differ_by_the_decoupled_decay():
+    _, plain = steps(OptimizerConfig(name="adam", learning_rate=0.1), 1)
+    decay = OptimizerConfig(name="adamw", learning_rate=0.1, weight_decay=0.3)
+    _, decayed = steps(decay, 1)
+    # the first step of Adam is the learning rate times the sign of the gradient
+    np.testing.assert_allclose(plain[0][0], 2.0 - 0.1, rtol=1e-5)
+    np.testing.assert_allclose(decayed[0][0], 2.0 - 0.1 - 0.1 * 0.3 * 2.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (OptimizerConfig(learning_rate=0.0), "learning_rate"),
+        (OptimizerConfig(weight_decay=0.1), "weight_decay"),
+        (OptimizerConfig(clip_norm=-1.0), "clip_norm"),
+        (OptimizerConfig(warmup_steps=11), "warmup_steps"),
+    ],
+)
+def test_impossible_optimisers_are_refused_by_name(config, name):
+    with pytest.raises(ValueError, match=name):
+        make_optimizer(config, 10)
+
+
+@pytest.mark.parametrize("field", ["x", "y"])
+def test_a_non_finite_row_leaves_parameters_and_moments_alone(field):
+    poisoned = BATCH | {field: np.array([np.inf, 1.0, 1.0, 0.0], np.float32)}
+    tx = make_optimizer(OptimizerConfig(), 10)
+    before = init_state(Line(), tx, jax.random.key(0), poisoned)
+    after, found = steps(OptimizerConfig(), 1, poisoned)
+    assert found[0][1]["skipped"] == 1
+    assert int(after.step) == 1
+    jax.tree.map(np.testing.assert_array_equal, after.params, before.params)
+    jax.tree.map(np.testing.assert_array_equal, after.opt_state, before.opt_state)
+
+
+def test_streams_are_a_function_of_seed_and_step_and_differ():
+    key = jax.random.key(3)
+    data = [
+        jax.random.key_data(value).tolist()
+        for step in range(3)
+        for value in step_rngs(key, jnp.int32(step)).values()
+    ]
+    assert len({tuple(d) for d in data}) == 6
+    again = step_rngs(jax.random.key(3), 2)
+    assert jax.random.key_data(again["gate"]).tolist() == data[-1]
+
+
+def test_filler_rows_are_marked_and_real_rows_unchanged():
+    batch = {
+        "tokens": np.arange(1, 11, dtype=np.int32).reshape(5, 2),
+        "lengths": np.full(5, 2, np.int32),
+        "example_id": np.arange(5, dtype=np.int32),
+        "weight": np.ones(5, np.float32),
+    }
+    padded = pad_rows(batch, 4)
+    for name, array in batch.items():
+        assert padded[name].dtype == array.dtype
+        np.testing.assert_array_equal(padded[name][:5], array)
+    assert padded["example_id"][5:].tolist() == [-1] * 3
+    for name in ("tokens", "lengths", "weight"):
+        assert not padded[name][5:].any()
+    assert pad_rows(batch, 5) is batch
+    with pytest.raises(ValueError, match="weight"):
+        pad_rows({"tokens": batch["tokens"]}, 4)
+
+
+def test_a_task_is_recognised_by_its_three_methods():
+    assert isinstance(Line(), Task)
+    assert not isinstance(object(), Task)
