@@ -1,7 +1,7 @@
 """What a run is made of, and the presets of the paper's data sets."""
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 from gatedjax.models import GANetConfig
 from gatedjax.training import OptimizerConfig, TrainConfig
@@ -52,6 +52,12 @@ class Config:
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: GANetConfig = dataclasses.field(default_factory=GANetConfig)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+
+
+def given_paths(options: Any) -> dict[str, Any]:
+    """The fields of DataConfig that a command was given of data_dir, manual_dir, embeddings."""
+    names = ("data_dir", "manual_dir", "embeddings")
+    return {name: value for name in names if (value := getattr(options, name)) is not None}
 
 
 GLOVE = "glove.6B.100d.txt"

@@ -8,6 +8,7 @@ from experiments.ga_net import paper
 from experiments.ga_net.config import PRESETS
 from experiments.ga_net.results import Store, read_json
 from gatedjax import analysis
+from gatedjax.training.log import write_text
 
 NOT_RUN = "not run"
 NAMES = {
@@ -293,9 +294,6 @@ def write(store: Store, command: str) -> None:
     ]
     for title, table, note in sections:
         lines += [f"## {title}", "", table.rstrip(), "", f"{note[0].upper()}{note[1:]}", ""]
-    store.folder.mkdir(parents=True, exist_ok=True)
     path = store.folder / "RESULTS.md"
-    partial = path.with_suffix(".partial")
-    partial.write_text("\n".join(lines), encoding="utf-8")
-    partial.replace(path)
+    write_text(path, "\n".join(lines))
     print(f"wrote {path}", flush=True)

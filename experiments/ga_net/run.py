@@ -1,7 +1,6 @@
 """One run of GA-Net or a baseline: data in, trained parameters and test results out."""
 
 import dataclasses
-import json
 import os
 import platform
 import time
@@ -16,6 +15,7 @@ from experiments.ga_net.results import jsonable, public_config
 from gatedjax import data as gdata
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.training import FitResult, evaluate, fit, make_parallel
+from gatedjax.training.log import write_json as write_json
 
 SOURCES = {"imdb": "imdb_reviews", "ag_news": "ag_news_subset"}
 
@@ -207,11 +207,3 @@ def run(config: Config, prepared: Prepared | None = None, *, test: bool = True) 
     if test and result.stopped != "signal":
         write_json(workdir / "results.json", record)
     return RunResult(fit=result, task=task, prepared=prepared, record=record)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Writes JSON so that a reader sees the old file or the whole new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    os.replace(partial, path)

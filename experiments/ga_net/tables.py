@@ -10,7 +10,7 @@ import tyro
 
 from experiments.ga_net import paper
 from experiments.ga_net.cli import fail
-from experiments.ga_net.config import PRESETS, Config, DataName, SystemName
+from experiments.ga_net.config import PRESETS, Config, DataName, SystemName, given_paths
 from experiments.ga_net.results import (
     DEFAULT,
     RECORD,
@@ -61,11 +61,7 @@ class TablesConfig:
 def run_config(options: TablesConfig, data: str, seed: int, **model: Any) -> Config:
     """The configuration of one run: the preset with the table's system and seed."""
     preset = PRESETS[data]
-    changes = {
-        name: value
-        for name in ("data_dir", "manual_dir", "embeddings")
-        if (value := getattr(options, name)) is not None
-    }
+    changes = given_paths(options)
     if data == "polarity":
         changes.pop("embeddings", None)
     train = dataclasses.replace(preset.train, seed=seed)

@@ -9,7 +9,7 @@ from typing import Any
 import tyro
 
 from experiments.ga_net.cli import fail
-from experiments.ga_net.config import PRESETS, Config, DataName, SystemName
+from experiments.ga_net.config import PRESETS, Config, DataName, SystemName, given_paths
 from experiments.ga_net.results import DEFAULT, read_json
 
 
@@ -56,11 +56,7 @@ class TuneConfig:
 def trials(options: TuneConfig) -> list[tuple[dict[str, float], Config]]:
     """Every combination: the values that vary, and the configuration."""
     preset = PRESETS[options.data]
-    paths = {
-        name: value
-        for name in ("data_dir", "manual_dir", "embeddings")
-        if (value := getattr(options, name)) is not None
-    }
+    paths = given_paths(options)
     train = dataclasses.replace(preset.train, seed=options.seed)
     if options.num_steps is not None:
         train = dataclasses.replace(train, num_steps=options.num_steps)
@@ -126,7 +122,8 @@ def main(args: list[str] | None = None) -> int:
         prog="python -m experiments.ga_net.tune",
     )
 
-    from experiments.ga_net.run import prepare, run, use_all_cores, write_json
+    from experiments.ga_net.run import prepare, run, use_all_cores
+    from gatedjax.training.log import write_json, write_text
 
     use_all_cores(options.cpu_devices)
     path = options.results / "tuning.json"
@@ -163,7 +160,7 @@ def main(args: list[str] | None = None) -> int:
     except (ValueError, OSError, RuntimeError) as error:
         fail(str(error))
     table = options.results / "TUNING.md"
-    table.write_text(render(records), encoding="utf-8")
+    write_text(table, render(records))
     print(f"wrote {table}")
     return 0
 

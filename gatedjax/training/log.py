@@ -23,12 +23,17 @@ PACKAGES = (
 )
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Writes JSON so that a reader sees the old file or the whole new one."""
+def write_text(path: Path, text: str) -> None:
+    """Writes a file so that a reader sees the old one or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    partial.write_text(text, encoding="utf-8")
     os.replace(partial, path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes JSON as `write_text` does, keys sorted."""
+    write_text(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
 
 
 def _version(package: str) -> str | None:
@@ -77,9 +82,7 @@ class MetricsLog:
     def __init__(self, path: Path, restored_step: int | None) -> None:
         self.path = path
         kept = [] if restored_step is None else self._until(restored_step)
-        partial = path.with_name(path.name + ".partial")
-        partial.write_text("".join(kept), encoding="utf-8")
-        os.replace(partial, path)
+        write_text(path, "".join(kept))
         self._file = path.open("a", encoding="utf-8")
 
     def _until(self, step: int) -> list[str]:
