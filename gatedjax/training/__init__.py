@@ -7,7 +7,11 @@ from gatedjax.training.checkpoint import CheckpointMismatch as CheckpointMismatc
 from gatedjax.training.checkpoint import CheckpointStore as CheckpointStore
 from gatedjax.training.config import OptimizerConfig as OptimizerConfig
 from gatedjax.training.config import TrainConfig as TrainConfig
+from gatedjax.training.config import eval_params as eval_params
 from gatedjax.training.config import make_optimizer as make_optimizer
+from gatedjax.training.config import params_ema as params_ema
+from gatedjax.training.distributed import DistributedConfig as DistributedConfig
+from gatedjax.training.distributed import initialize as initialize
 from gatedjax.training.evaluation import evaluate as evaluate
 from gatedjax.training.loop import FitResult as FitResult
 from gatedjax.training.loop import NonFiniteError as NonFiniteError

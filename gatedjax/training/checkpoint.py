@@ -1,5 +1,6 @@
 """Checkpoints: everything that a run needs to continue with the same bits, in one Orbax step."""
 
+import dataclasses
 import itertools
 import logging
 import os
@@ -10,11 +11,21 @@ from typing import Any
 import jax
 import numpy as np
 
+from gatedjax.training.config import TrainConfig
+
 # What a damaged file raises. A folder that may not be read (PermissionError) is not damage.
 DAMAGED = (ValueError, KeyError, TypeError, FileNotFoundError)
 
 # Differences in these change how long or how visibly a run trains, not what a step computes.
-_FREE = ("num_steps", "max_skipped", "progress", "tensorboard", "keep_checkpoints", "parallel")
+_FREE = (
+    "num_steps",
+    "max_skipped",
+    "progress",
+    "tensorboard",
+    "keep_checkpoints",
+    "parallel",
+    "profile_steps",
+)
 
 
 class CheckpointMismatch(ValueError):
@@ -49,6 +60,12 @@ def check_metadata(
         if not (same_length and name == "num_steps")
     }
     old, new = flatten(saved), flatten(wanted)
+    # an option that is younger than the checkpoint was what it is by default
+    default = flatten(dataclasses.asdict(TrainConfig()))
+    for name in new.keys() - old.keys():
+        group, _, option = name.partition("train.")
+        if group in ("", "config.") and option in default:
+            old[name] = default[option]
     lines = [
         f"  {name}: saved {old.get(name, 'nothing')!r}, now {new.get(name, 'nothing')!r}"
         for name in sorted(old.keys() | new.keys())
