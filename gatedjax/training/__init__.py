@@ -3,12 +3,15 @@
 Knows of a model only what `Task` says.
 """
 
+from gatedjax.training.checkpoint import CheckpointDamaged as CheckpointDamaged
 from gatedjax.training.checkpoint import CheckpointMismatch as CheckpointMismatch
+from gatedjax.training.checkpoint import CheckpointNotSaved as CheckpointNotSaved
 from gatedjax.training.checkpoint import CheckpointStore as CheckpointStore
 from gatedjax.training.config import OptimizerConfig as OptimizerConfig
 from gatedjax.training.config import TrainConfig as TrainConfig
 from gatedjax.training.config import make_optimizer as make_optimizer
 from gatedjax.training.evaluation import evaluate as evaluate
+from gatedjax.training.lock import WorkdirBusy as WorkdirBusy
 from gatedjax.training.loop import FitResult as FitResult
 from gatedjax.training.loop import NonFiniteError as NonFiniteError
 from gatedjax.training.loop import fit as fit

@@ -24,6 +24,7 @@ from gatedjax.training.checkpoint import (
 )
 from gatedjax.training.config import TrainConfig, make_optimizer
 from gatedjax.training.evaluation import run_evaluation
+from gatedjax.training.lock import WorkdirLock
 from gatedjax.training.log import MetricsLog, environment, write_json
 from gatedjax.training.metrics import Metrics, Ratio, to_floats
 from gatedjax.training.parallel import Parallel, make_parallel
@@ -152,6 +153,7 @@ class _Loop:
         self.record = _Record()
         self.recent: list[tuple[int, Any, Any]] = []
         self._add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b))
+        self.lock = WorkdirLock(self.workdir) if jax.process_index() == 0 else None
 
     # -- start ---------------------------------------------------------------------------------
 
@@ -179,7 +181,7 @@ class _Loop:
     def _restore(self, like: Any) -> tuple[int | None, Any]:
         """Reads the newest step that can be read; (None, None) in a new workdir."""
         damaged: dict[int, Exception] = {}
-        for step in reversed(self.store.steps()):
+        for step in reversed(self.store.found()):
             try:
                 saved = self.store.record(step)
                 metadata, run = saved["metadata"], _Record(**saved["run"])
@@ -225,7 +227,10 @@ class _Loop:
         self.record.finished = None
         try:
             with _Signals() as signals:
-                return self._rounds(signals)
+                ended = self._rounds(signals)
+                self.store.wait()
+                self._tell_saved()
+                return ended
         finally:
             self.view.close()
             self.log.close()
@@ -237,6 +242,7 @@ class _Loop:
         batches = self._batches(start)
         self._reset_clock()
         while True:
+            self._tell_saved()
             if self.step > start or (self.resumed is None and self.step >= config.num_steps):
                 if self.step % config.log_every == 0 or self.step >= config.num_steps:
                     self._log_train()
@@ -389,8 +395,12 @@ class _Loop:
             best,
             {"run": dataclasses.asdict(self.record), "metadata": self.identity},
         )
-        self.event("saved", self.step)
         self.view.phase("train")
+
+    def _tell_saved(self) -> None:
+        """Reports the checkpoints that are on disk and proven by now; raises if one failed."""
+        for step in self.store.poll():
+            self.event("saved", step)
 
 
 def _plain(config: TrainConfig) -> dict[str, Any]:
@@ -434,13 +444,16 @@ def fit(
         the configuration and the digest of the vocabulary. The training options join them.
       parallel: the devices (default: `make_parallel(config.parallel)`); give the same one to
         `evaluate` to share its compiled steps.
-      on_event: called with ("step" | "evaluate" | "save" | "saved", step).
+      on_event: called with ("step" | "evaluate" | "save" | "saved", step); "saved" comes when
+        the checkpoint is whole on disk, some steps after "save".
 
     Returns:
       The result. After SIGTERM or Ctrl-C the run is saved and `stopped` is "signal".
 
     Raises:
       CheckpointMismatch: if workdir belongs to another run.
+      CheckpointNotSaved: soon after a checkpoint could not be written, as on a full disk.
+      WorkdirBusy: if another run is writing into workdir.
       RuntimeError: if none of its checkpoints can be read. A damaged one is moved to
         checkpoints-bad/ with a RuntimeWarning, and the newest good one is used.
       NonFiniteError: after more than `config.max_skipped` skipped updates in a row.
@@ -456,8 +469,12 @@ def fit(
             stopped = loop.record.finished
         host = loop.parallel.host(loop.state)
     finally:
-        if hasattr(loop, "store"):
-            loop.store.close()
+        try:
+            if hasattr(loop, "store"):
+                loop.store.close()
+        finally:
+            if loop.lock is not None:
+                loop.lock.release()
     return FitResult(
         state=host,
         best_params=loop.best if loop.record.best_metrics else host.params,
