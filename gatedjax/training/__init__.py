@@ -11,6 +11,7 @@ from gatedjax.training.config import OptimizerConfig as OptimizerConfig
 from gatedjax.training.config import TrainConfig as TrainConfig
 from gatedjax.training.config import make_optimizer as make_optimizer
 from gatedjax.training.evaluation import evaluate as evaluate
+from gatedjax.training.load import load_params as load_params
 from gatedjax.training.lock import WorkdirBusy as WorkdirBusy
 from gatedjax.training.loop import FitResult as FitResult
 from gatedjax.training.loop import NonFiniteError as NonFiniteError

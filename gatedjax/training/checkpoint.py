@@ -4,6 +4,7 @@ import concurrent.futures
 import itertools
 import json
 import logging
+import math
 import os
 import re
 import shutil
@@ -190,13 +191,20 @@ class CheckpointStore:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def verify(self, step: int) -> dict[str, Any]:
-        """Hashes every file of a step; returns its manifest.
+    def manifest(self, step: int) -> dict[str, Any]:
+        """What the files and arrays of a step must be; only the manifest itself is checked."""
+        return manifest.read(self.folder(step))
+
+    def verify(self, step: int, *, arrays: bool = False) -> dict[str, Any]:
+        """Hashes every file of a step, and every array if asked; returns its manifest.
 
         Raises:
           CheckpointDamaged: naming the files that are not what was saved.
         """
-        return manifest.verify(self.folder(step))
+        found = manifest.verify(self.folder(step))
+        for item, leaves in found["leaves"].items() if arrays else ():
+            self._arrays(step, item, leaves, set(leaves))
+        return found
 
     def record(self, step: int) -> dict[str, Any]:
         """The JSON record of a step, its file verified."""
@@ -340,6 +348,11 @@ def _orbax_arrays(folder: Path, saved: dict[str, str], names: set[str]) -> dict[
         # a chunk is unpacked whole, however small the file is
         if any(c > max(s, 1) for c, s in zip(chunk, named[name].shape, strict=True)):
             wrong.append(f"{name}: chunks of {list(chunk)}")
+    if not wrong:
+        size = sum(math.prod(named[n].shape) * np.dtype(named[n].dtype).itemsize for n in names)
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if size > memory:
+            wrong = [f"arrays of {size} bytes on a machine with {memory}"]
     if wrong:
         raise ValueError("; ".join(wrong[:4]).replace(", now ", ", stored "))
     if not names:

@@ -36,7 +36,7 @@ class CheckpointDamaged(ValueError):
 def leaf_hash(array: np.ndarray) -> str:
     """SHA-256 of dtype, shape and bytes."""
     digest = hashlib.sha256(f"{describe(array)}\n".encode())
-    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 
@@ -124,7 +124,9 @@ def read(folder: Path) -> dict[str, Any]:
       CheckpointDamaged: if it is missing, or not as it was written.
     """
     path = folder / NAME
-    if folder.is_symlink() or path.is_symlink() or not path.is_file():
+    if folder.is_symlink():
+        raise CheckpointDamaged(folder, ["the folder is a link"])
+    if path.is_symlink() or not path.is_file():
         raise CheckpointDamaged(folder, [f"{NAME} is missing"])
     if path.stat().st_size > _LARGEST:
         raise CheckpointDamaged(folder, [f"{NAME} has more than {_LARGEST} bytes"])
