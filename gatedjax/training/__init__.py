@@ -3,7 +3,9 @@
 Knows of a model only what `Task` says.
 """
 
+from gatedjax.training.checkpoint import CheckpointDamaged as CheckpointDamaged
 from gatedjax.training.checkpoint import CheckpointMismatch as CheckpointMismatch
+from gatedjax.training.checkpoint import CheckpointNotSaved as CheckpointNotSaved
 from gatedjax.training.checkpoint import CheckpointStore as CheckpointStore
 from gatedjax.training.config import OptimizerConfig as OptimizerConfig
 from gatedjax.training.config import TrainConfig as TrainConfig
@@ -13,6 +15,8 @@ from gatedjax.training.config import params_ema as params_ema
 from gatedjax.training.distributed import DistributedConfig as DistributedConfig
 from gatedjax.training.distributed import initialize as initialize
 from gatedjax.training.evaluation import evaluate as evaluate
+from gatedjax.training.load import load_params as load_params
+from gatedjax.training.lock import WorkdirBusy as WorkdirBusy
 from gatedjax.training.loop import FitResult as FitResult
 from gatedjax.training.loop import NonFiniteError as NonFiniteError
 from gatedjax.training.loop import fit as fit

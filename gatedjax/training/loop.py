@@ -26,6 +26,7 @@ from gatedjax.training.checkpoint import (
 from gatedjax.training.config import TrainConfig, eval_params, make_optimizer
 from gatedjax.training.distributed import any_process, broadcast_json, is_main
 from gatedjax.training.evaluation import run_evaluation
+from gatedjax.training.lock import WorkdirLock
 from gatedjax.training.log import MetricsLog, environment, write_json
 from gatedjax.training.metrics import Metrics, Ratio, to_floats
 from gatedjax.training.parallel import Parallel, make_parallel
@@ -159,6 +160,7 @@ class _Loop:
         self.recent: list[tuple[int, Any, Any]] = []
         self.profiling = False
         self._add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b))
+        self.lock = WorkdirLock(self.workdir) if self.main else None
 
     # -- start ---------------------------------------------------------------------------------
 
@@ -226,7 +228,7 @@ class _Loop:
     def _restore(self, like: Any) -> tuple[int | None, Any]:
         """Reads the newest step that can be read; (None, None) in a new workdir."""
         damaged: dict[int, Exception] = {}
-        for step in reversed(self.store.steps()):
+        for step in reversed(self.store.found()):
             try:
                 saved = self.store.record(step)
                 metadata, run = saved["metadata"], _Record(**saved["run"])
@@ -275,7 +277,11 @@ class _Loop:
         self.record.finished = None
         try:
             with _Signals() as signals:
-                return self._rounds(signals)
+                ended = self._rounds(signals)
+                if self.main:
+                    self.store.wait()
+                    self._tell_saved()
+                return ended
         finally:
             self._stop_profile()
             self.view.close()
@@ -290,6 +296,7 @@ class _Loop:
         self._reset_clock()
         while True:
             stop = self._asked_to_stop(signals)
+            self._tell_saved()
             if self.step > start or (self.resumed is None and self.step >= config.num_steps):
                 if self.step % config.log_every == 0 or self.step >= config.num_steps:
                     self._log_train()
@@ -477,8 +484,12 @@ class _Loop:
             best,
             {"run": dataclasses.asdict(self.record), "metadata": self.identity},
         )
-        self.event("saved", self.step)
         self.view.phase("train")
+
+    def _tell_saved(self) -> None:
+        """Reports the checkpoints that are on disk and proven by now; raises if one failed."""
+        for step in self.store.poll():
+            self.event("saved", step)
 
 
 def _plain(config: TrainConfig) -> dict[str, Any]:
@@ -523,7 +534,8 @@ def fit(
         the configuration and the digest of the vocabulary. The training options join them.
       parallel: the devices (default: `make_parallel(config.parallel)`); give the same one to
         `evaluate` to share its compiled steps.
-      on_event: called with ("step" | "evaluate" | "save" | "saved", step).
+      on_event: called with ("step" | "evaluate" | "save" | "saved", step); "saved" comes when
+        the checkpoint is whole on disk, some steps after "save".
       on_log: called with every line of metrics.jsonl as a dict, for other trackers.
 
     Returns:
@@ -531,6 +543,8 @@ def fit(
 
     Raises:
       CheckpointMismatch: if workdir belongs to another run.
+      CheckpointNotSaved: soon after a checkpoint could not be written, as on a full disk.
+      WorkdirBusy: if another run is writing into workdir.
       RuntimeError: if none of its checkpoints can be read. A damaged one is moved to
         checkpoints-bad/ with a RuntimeWarning, and the newest good one is used.
       NonFiniteError: after more than `config.max_skipped` skipped updates in a row.
@@ -546,8 +560,12 @@ def fit(
             stopped = loop.record.finished
         host = loop.parallel.host(loop.state)
     finally:
-        if hasattr(loop, "store"):
-            loop.store.close()
+        try:
+            if hasattr(loop, "store"):
+                loop.store.close()
+        finally:
+            if loop.lock is not None:
+                loop.lock.release()
     best = loop.best if loop.record.best_metrics else eval_params(host.params, host.opt_state)
     if loop.main and stopped != "signal":
         write_digests(host, best, dataclasses.asdict(loop.record), train_data, loop.workdir)
