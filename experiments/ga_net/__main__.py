@@ -18,12 +18,16 @@ def main(args: list[str] | None = None) -> int:
 
     from experiments.ga_net.report import print_run
     from experiments.ga_net.run import default_workdir, run, use_all_cores
+    from gatedjax.training.distributed import initialize, is_main
 
     use_all_cores(config.cpu_devices)
     try:
+        initialize(config.distributed)
         result = run(config)
     except (ValueError, OSError, RuntimeError) as error:
         fail(str(error))
+    if not is_main():
+        return result.fit.exit_code
     console = Console()
     if result.fit.stopped == "signal":
         console.print(

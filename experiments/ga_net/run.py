@@ -15,6 +15,7 @@ from experiments.ga_net.results import jsonable, public_config
 from gatedjax import data as gdata
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.training import FitResult, evaluate, fit, make_parallel
+from gatedjax.training.distributed import is_main
 from gatedjax.training.log import write_json as write_json
 
 SOURCES = {"imdb": "imdb_reviews", "ag_news": "ag_news_subset"}
@@ -175,7 +176,7 @@ def run(config: Config, prepared: Prepared | None = None, *, test: bool = True) 
         "config": jsonable(public_config(config)),
         "vocabulary": prepared.vocabulary.digest(),
     }
-    parallel = make_parallel(config.train.parallel)
+    parallel = make_parallel(config.train.parallel, accumulate=config.train.accumulate)
     result = fit(
         task, train, validation, config.train, workdir, metadata=metadata, parallel=parallel
     )
@@ -204,6 +205,6 @@ def run(config: Config, prepared: Prepared | None = None, *, test: bool = True) 
             "correct": "".join("1" if c > 0 else "0" for c in predictions["correct"][order]),
         }
     record |= {"seconds": round(time.perf_counter() - start, 1), "hardware": hardware()}
-    if test and result.stopped != "signal":
+    if test and result.stopped != "signal" and is_main():
         write_json(workdir / "results.json", record)
     return RunResult(fit=result, task=task, prepared=prepared, record=record)

@@ -488,7 +488,7 @@ class _Loop:
 
     def _tell_saved(self) -> None:
         """Reports the checkpoints that are on disk and proven by now; raises if one failed."""
-        for step in self.store.poll():
+        for step in self.store.poll() if self.main else ():
             self.event("saved", step)
 
 

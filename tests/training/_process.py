@@ -15,7 +15,7 @@ initialize(DistributedConfig(**options.get("distributed", {})))
 losses = []
 result = fit(
     Tiny(),
-    Data(options.get("pause", 0.0)),
+    Data(options.get("pause", 0.0), options.get("rows", 8)),
     [Data()[1000]],
     TrainConfig(
         **{"num_steps": 20, "log_every": 1, "eval_every": 10, "checkpoint_every": 5}
