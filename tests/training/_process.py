@@ -5,12 +5,11 @@ import sys
 
 import jax
 
-options = json.loads(sys.argv[1])
-jax.config.update("jax_num_cpu_devices", options["devices"])
-
 from gatedjax.training import DistributedConfig, OptimizerConfig, TrainConfig, fit, initialize
 from tests.training._tiny import Data, Tiny
 
+options = json.loads(sys.argv[1])
+jax.config.update("jax_num_cpu_devices", options["devices"])
 initialize(DistributedConfig(**options.get("distributed", {})))
 losses = []
 result = fit(
