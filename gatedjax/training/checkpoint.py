@@ -116,7 +116,7 @@ class CheckpointStore:
             manifest.sync_folder(self.directory)
         except BaseException:
             # on a full disk the space is needed, and half a step is of no use
-            shutil.rmtree(partial, ignore_errors=True)
+            self._clean()
             raise
         self._retire()
 
@@ -209,7 +209,13 @@ class CheckpointStore:
     def record(self, step: int) -> dict[str, Any]:
         """The JSON record of a step, its file verified."""
         manifest.verify(self.folder(step), "record/")
-        return _orbax_record(self.folder(step) / "record")
+        try:
+            record = _orbax_record(self.folder(step) / "record")
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            raise CheckpointDamaged(self.folder(step), ["record/ holds no JSON object"])
+        return record
 
     def restore(self, step: int, state_like: Any, best_like: Any) -> tuple[Any, Any]:
         """Reads a step as NumPy arrays.
@@ -278,9 +284,12 @@ class CheckpointStore:
         folder = self.folder(step)
         try:
             arrays = _orbax_arrays(folder / item, {n: e[0] for n, e in leaves.items()}, names)
-        except PermissionError:
+        except MemoryError:
             raise
-        except DAMAGED as error:
+        except Exception as error:
+            # whatever Orbax makes of a forged file; a file that may not be read is not damage
+            if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+                raise
             reason = str(error).split("\n", 1)[0][:200]
             raise CheckpointDamaged(folder, [f"{item}/ cannot be read: {reason}"]) from error
         wrong = [
