@@ -67,10 +67,13 @@ def _gone(store: CheckpointStore, step: int) -> bool:
 
 
 def _best(record: dict[str, Any]) -> str:
-    run, settings = record.get("run", {}), flatten(record.get("metadata", {}))
-    name = settings.get("config.train.best_metric", settings.get("train.best_metric"))
-    value = run.get("best_metrics", {}).get(name)
-    return "-" if value is None else f"{name} {value:.6g} (step {run.get('best_step')})"
+    flat = flatten(record)
+    settings = (f"metadata.{group}train.best_metric" for group in ("config.", ""))
+    name = next((flat[setting] for setting in settings if setting in flat), None)
+    value = flat.get(f"run.best_metrics.{name}")
+    if not isinstance(value, int | float):
+        return "-"
+    return f"{name} {value:.6g} (step {flat.get('run.best_step')})"
 
 
 def _ls(store: CheckpointStore) -> int:
@@ -160,7 +163,7 @@ def _diff(stores: list[CheckpointStore], steps: list[int] | None, part: Any) -> 
     if rows:
         _show(("array", *titles, "max abs difference"), rows)
     print(f"{len(old.keys() | new.keys()) - len(rows)} identical arrays, {len(rows)} differ")
-    before, after = (flatten(store.record(step)["metadata"]) for store, step in pairs)
+    before, after = (flatten(store.record(step).get("metadata", {})) for store, step in pairs)
     changed = [
         (name, repr(before.get(name, "nothing")), repr(after.get(name, "nothing")))
         for name in sorted(before.keys() | after.keys())

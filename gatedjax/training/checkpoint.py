@@ -90,7 +90,10 @@ class CheckpointStore:
 
         Raises:
           CheckpointNotSaved: if the save before this one failed.
+          RuntimeError: in another process than the first, where Orbax would write no arrays.
         """
+        if jax.process_index() != 0:
+            raise RuntimeError(f"process 0 saves checkpoints, this is {jax.process_index()}")
         self.wait()
         if self.folder(step).exists():
             if manifest.complete(self.folder(step)):
@@ -112,11 +115,14 @@ class CheckpointStore:
             self.directory.mkdir(parents=True, exist_ok=True)
             _orbax_save(partial, trees, record)
             manifest.write(partial, step, leaves)
+            # Read back: Orbax has been seen to report a save of which it wrote no array.
+            for item, entries in manifest.read(partial)["leaves"].items():
+                _read_arrays(partial, item, entries, set(entries))
             os.rename(partial, self.folder(step))
             manifest.sync_folder(self.directory)
         except BaseException:
             # on a full disk the space is needed, and half a step is of no use
-            shutil.rmtree(partial, ignore_errors=True)
+            self._clean()
             raise
         self._retire()
 
@@ -203,13 +209,19 @@ class CheckpointStore:
         """
         found = manifest.verify(self.folder(step))
         for item, leaves in found["leaves"].items() if arrays else ():
-            self._arrays(step, item, leaves, set(leaves))
+            _read_arrays(self.folder(step), item, leaves, set(leaves))
         return found
 
     def record(self, step: int) -> dict[str, Any]:
         """The JSON record of a step, its file verified."""
         manifest.verify(self.folder(step), "record/")
-        return _orbax_record(self.folder(step) / "record")
+        try:
+            record = _orbax_record(self.folder(step) / "record")
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            raise CheckpointDamaged(self.folder(step), ["record/ holds no JSON object"])
+        return record
 
     def restore(self, step: int, state_like: Any, best_like: Any) -> tuple[Any, Any]:
         """Reads a step as NumPy arrays.
@@ -252,7 +264,7 @@ class CheckpointStore:
         saved = {n.removeprefix(prefix): e for n, e in leaves.items() if n.startswith(prefix)}
         wanted = described(params_like)
         both = {n: e for n, e in saved.items() if wanted.get(n) == e[0]}
-        arrays = self._arrays(step, item, leaves, {prefix + name for name in both})
+        arrays = _read_arrays(self.folder(step), item, leaves, {prefix + name for name in both})
         named = {
             name: arrays.get(prefix + name, leaf)
             for name, leaf in named_leaves(params_like).items()
@@ -263,34 +275,37 @@ class CheckpointStore:
     def arrays(self, step: int, item: Literal["state", "best"]) -> dict[str, np.ndarray]:
         """All arrays of a part of a step by name, verified; for tools that know no network."""
         leaves = self.verify(step)["leaves"].get(item, {})
-        return self._arrays(step, item, leaves, set(leaves))
+        return _read_arrays(self.folder(step), item, leaves, set(leaves))
 
     def _read(self, step: int, item: str, leaves: dict[str, Any], like: Any) -> Any:
-        arrays = self._arrays(step, item, leaves, set(leaves))
+        arrays = _read_arrays(self.folder(step), item, leaves, set(leaves))
         return jax.tree.unflatten(
             jax.tree.structure(like), [arrays[name] for name in named_leaves(like)]
         )
 
-    def _arrays(
-        self, step: int, item: str, leaves: dict[str, Any], names: set[str]
-    ) -> dict[str, np.ndarray]:
-        """Reads arrays whose stored shape is the one in the manifest, and checks their hashes."""
-        folder = self.folder(step)
-        try:
-            arrays = _orbax_arrays(folder / item, {n: e[0] for n, e in leaves.items()}, names)
-        except PermissionError:
+
+def _read_arrays(
+    folder: Path, item: str, leaves: dict[str, Any], names: set[str]
+) -> dict[str, np.ndarray]:
+    """Reads arrays whose stored shape is the one in the manifest, and checks their hashes."""
+    try:
+        arrays = _orbax_arrays(folder / item, {n: e[0] for n, e in leaves.items()}, names)
+    except MemoryError:
+        raise
+    except Exception as error:
+        # whatever Orbax makes of a forged file; a file that may not be read is not damage
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise
-        except DAMAGED as error:
-            reason = str(error).split("\n", 1)[0][:200]
-            raise CheckpointDamaged(folder, [f"{item}/ cannot be read: {reason}"]) from error
-        wrong = [
-            f"array {name} in {item}/ is not what was saved"
-            for name in sorted(names)
-            if manifest.leaf_hash(arrays[name]) != leaves[name][1]
-        ]
-        if wrong:
-            raise CheckpointDamaged(folder, wrong)
-        return arrays
+        reason = str(error).split("\n", 1)[0][:200]
+        raise CheckpointDamaged(folder, [f"{item}/ cannot be read: {reason}"]) from error
+    wrong = [
+        f"array {name} in {item}/ is not what was saved"
+        for name in sorted(names)
+        if manifest.leaf_hash(arrays[name]) != leaves[name][1]
+    ]
+    if wrong:
+        raise CheckpointDamaged(folder, wrong)
+    return arrays
 
 
 def _owned(array: Any) -> np.ndarray:

@@ -14,6 +14,7 @@ from gatedjax.training import (
     CheckpointMismatch,
     CheckpointNotSaved,
     CheckpointStore,
+    checkpoint,
     manifest,
 )
 
@@ -198,6 +199,19 @@ def test_nothing_is_removed_before_newer_steps_are_whole(tmp_path, monkeypatch):
     store.save(4, *_store.trees(4), {})
     store.close()
     assert store.steps() == [2, 3, 4]
+
+
+def test_a_save_that_wrote_other_arrays_is_not_a_save(tmp_path, monkeypatch):
+    store, real = _store.make(tmp_path, 1), checkpoint._orbax_save
+
+    def lose(folder, trees, record):
+        real(folder, jax.tree.map(np.zeros_like, trees), record)
+
+    monkeypatch.setattr(checkpoint, "_orbax_save", lose)
+    store.save(2, *_store.trees(2), {})
+    with pytest.raises(CheckpointNotSaved, match=r"array .* in best/ is not what was saved"):
+        store.close()
+    assert store.found() == [1]
 
 
 def test_a_failed_save_is_told_once_by_poll_and_the_next_one_works(tmp_path, monkeypatch):
