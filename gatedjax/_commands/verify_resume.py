@@ -42,7 +42,7 @@ def kill_points(last: int, every: int, count: int, seed: int) -> list[str]:
     They ascend, so that each is reached by a run that continues after the one before it.
     """
     choose = random.Random(seed)
-    saves = [step for step in range(every, last + 1, every)]
+    saves = range(every, last + 1, every)
     during = choose.sample(saves, min(count // 2, len(saves)))
     steps = choose.sample(range(1, last), min(count - len(during), last - 1))
     points = [(step, f"step:{step}") for step in steps]

@@ -15,6 +15,9 @@ from gatedjax.training.config import params_ema as params_ema
 from gatedjax.training.distributed import DistributedConfig as DistributedConfig
 from gatedjax.training.distributed import initialize as initialize
 from gatedjax.training.evaluation import evaluate as evaluate
+from gatedjax.training.lanes import Lane as Lane
+from gatedjax.training.lanes import fit_lanes as fit_lanes
+from gatedjax.training.lanes import lanes_of as lanes_of
 from gatedjax.training.load import load_params as load_params
 from gatedjax.training.lock import WorkdirBusy as WorkdirBusy
 from gatedjax.training.loop import FitResult as FitResult

@@ -45,6 +45,13 @@ class TrainConfig:
     """Newest checkpoints to keep."""
     seed: int = 0
     """Seed of parameters, dropout and gates."""
+    seeds: int = 1
+    """Train this many seeds, from `seed` on, side by side in one compiled program."""
+    sweep: tuple[float, ...] = ()
+    """Train every seed with each of these values of sweep-over, in the same program."""
+    sweep_over: str = "learning_rate"
+    """What sweep changes: learning_rate, or a number that the task can vary (GA-Net: penalty,
+    temperature)."""
     parallel: Literal["sharding", "pmap", "single"] = "sharding"
     """Split every batch over the devices with jit and shardings, with pmap, or use one device."""
     accumulate: int = 1
@@ -88,11 +95,11 @@ class EmaState(NamedTuple):
     """State of `params_ema`.
 
     Attributes:
-      count: updates made.
+      steps: updates made.
       ema: the average, with the structure of the parameters.
     """
 
-    count: jax.Array
+    steps: jax.Array
     ema: Any
 
 
@@ -117,11 +124,11 @@ def params_ema(decay: float) -> optax.GradientTransformation:
     def update(updates: Any, state: EmaState, params: Any = None) -> tuple[Any, EmaState]:
         if params is None:
             raise ValueError("params_ema needs params in update")
-        t = state.count.astype(jnp.float32)
+        t = state.steps.astype(jnp.float32)
         d = jnp.minimum(decay, (1 + t) / (10 + t))
         new = optax.apply_updates(params, updates)
         ema = jax.tree.map(lambda e, p: (d * e + (1 - d) * p).astype(p.dtype), state.ema, new)
-        return updates, EmaState(state.count + 1, ema)
+        return updates, EmaState(state.steps + 1, ema)
 
     return optax.GradientTransformation(init, update)
 

@@ -2,20 +2,19 @@
 
 import dataclasses
 import json
-import math
 import signal
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gatedjax.training._record import Record
+from gatedjax.training._signals import Signals
 from gatedjax.training._verify import killer, write_digests
 from gatedjax.training.checkpoint import (
     DAMAGED,
@@ -75,44 +74,6 @@ class FitResult:
         return 130 if self.signal == signal.SIGINT else 0
 
 
-@dataclasses.dataclass
-class _Record:
-    """What a checkpoint remembers beside arrays; JSON, and exact through it."""
-
-    step: int = 0
-    best_step: int = 0
-    best_metrics: dict[str, float] = dataclasses.field(default_factory=dict)
-    without_improvement: int = 0
-    skipped_in_a_row: int = 0
-    finished: Literal["done", "early"] | None = None
-    history: list[dict[str, float]] = dataclasses.field(default_factory=list)
-    pending: dict[str, list[float]] = dataclasses.field(default_factory=dict)
-    """Sums and counts since the last line of metrics.jsonl: float32 values, exact as JSON."""
-
-
-class _Signals:
-    """Remembers SIGTERM and SIGINT while the loop runs; a second one acts as it always did."""
-
-    def __init__(self) -> None:
-        self.received: int | None = None
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> "_Signals":
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._before[number] = signal.signal(number, self._note)
-        return self
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        self.received = number
-        signal.signal(number, self._before[number])
-
-    def __exit__(self, *exc_info: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-
 def _tensorboard(workdir: Path) -> Any:
     """A writer of TensorBoard events, or None where none is installed."""
     for module in ("tensorboardX", "torch.utils.tensorboard"):
@@ -142,7 +103,7 @@ class _Loop:
         self.task, self.config = task, config
         self.train_data, self.eval_data = train_data, eval_data
         self.metadata = metadata or {}
-        self.identity = _identity(self.metadata, config)
+        self.identity = identity(self.metadata, config)
         self.event = killer(on_event)
         self.on_log = on_log
         self.workdir = Path(workdir)
@@ -156,7 +117,7 @@ class _Loop:
         self.train_step = self.parallel.train_step(task, self.tx)
         self.eval_step = self.parallel.eval_step(task)
         self.shapes: set[tuple] = set()
-        self.record = _Record()
+        self.record = Record()
         self.recent: list[tuple[int, Any, Any]] = []
         self.profiling = False
         self._add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b))
@@ -219,7 +180,7 @@ class _Loop:
         if answer["resumed"] is None:
             return None, None
         if not self.main:
-            self.record = _Record(**answer["record"])
+            self.record = Record(**answer["record"])
             empty = lambda tree: jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), tree)  # noqa: E731
             state, self.best = empty(like), empty(like.params)
         state, self.best = jax.device_get(multihost_utils.broadcast_one_to_all((state, self.best)))
@@ -227,39 +188,19 @@ class _Loop:
 
     def _restore(self, like: Any) -> tuple[int | None, Any]:
         """Reads the newest step that can be read; (None, None) in a new workdir."""
-        damaged: dict[int, Exception] = {}
-        for step in reversed(self.store.found()):
-            try:
-                saved = self.store.record(step)
-                metadata, run = saved["metadata"], _Record(**saved["run"])
-                # checkpoints of version 0.1.0.dev0 may lack the training options
-                wanted = {k: v for k, v in self.identity.items() if k != "train" or k in metadata}
-                falls = self.config.optimizer.schedule != "constant"
-                check_metadata(metadata, wanted, self.workdir, same_length=falls)
-                state, best = self.store.restore(step, like, like.params)
-            except CheckpointMismatch:
-                raise
-            except DAMAGED as error:
-                damaged[step] = error
-                continue
-            self.record, self.best = run, best
-            for bad, cause in damaged.items():
-                moved = self.store.set_aside(bad)
-                reason = str(cause).split("\n", 1)[0][:200]
-                warnings.warn(
-                    f"checkpoint {bad} cannot be read and is now {moved} ({reason}); "
-                    f"continuing from step {step}",
-                    RuntimeWarning,
-                    stacklevel=4,
-                )
-            return step, state
-        if damaged:
-            cause = next(iter(damaged.values()))
-            raise RuntimeError(
-                f"no checkpoint in {self.store.directory} can be read: tried {sorted(damaged)}; "
-                "remove the folder to start again"
-            ) from cause
-        return None, None
+
+        def check(metadata: dict[str, Any]) -> None:
+            # checkpoints of version 0.1.0.dev0 may lack the training options
+            wanted = {k: v for k, v in self.identity.items() if k != "train" or k in metadata}
+            falls = self.config.optimizer.schedule != "constant"
+            check_metadata(metadata, wanted, self.workdir, same_length=falls)
+
+        found = restore_newest(self.store, check, like, like.params)
+        if found is None:
+            return None, None
+        run, state, self.best = found
+        self.record = Record(**run)
+        return self.record.step, state
 
     # -- one round -----------------------------------------------------------------------------
 
@@ -276,7 +217,7 @@ class _Loop:
         self.view.phase("train")
         self.record.finished = None
         try:
-            with _Signals() as signals:
+            with Signals() as signals:
                 ended = self._rounds(signals)
                 if self.main:
                     self.store.wait()
@@ -290,7 +231,7 @@ class _Loop:
             if self.board is not None:
                 self.board.close()
 
-    def _rounds(self, signals: _Signals) -> tuple[Literal["done", "early", "signal"], int | None]:
+    def _rounds(self, signals: Signals) -> tuple[Literal["done", "early", "signal"], int | None]:
         config, start = self.config, self.step
         batches = self._batches(start)
         self._reset_clock()
@@ -303,11 +244,7 @@ class _Loop:
                 at_end = self.step >= config.num_steps
                 if self.eval_data is not None and (self.step % config.eval_every == 0 or at_end):
                     self._evaluate()
-                patience = config.early_stop_patience
-                if at_end:
-                    self.record.finished = "done"
-                elif patience is not None and self.record.without_improvement >= patience:
-                    self.record.finished = "early"
+                self.record.finished = self.record.ended(self.step, config)
                 due = self.step % config.checkpoint_every == 0
                 if due or self.record.finished or stop:
                     self._save()
@@ -320,7 +257,7 @@ class _Loop:
             self._profile(self.step - start)
             self._train(next(batches))
 
-    def _asked_to_stop(self, signals: _Signals) -> bool:
+    def _asked_to_stop(self, signals: Signals) -> bool:
         """Whether a signal came; several processes agree on it wherever they log."""
         if not self.several:
             return signals.received is not None
@@ -444,21 +381,8 @@ class _Loop:
         metrics = to_floats(totals)
         self._write({"split": "eval", "step": self.step, **metrics})
         self.view.message(f"step {self.step}: evaluation: {summary(metrics)}")
-        name = self.config.best_metric
-        if name not in metrics:
-            raise ValueError(f"best_metric must be one of {sorted(metrics)}, got {name!r}")
-        sign = 1.0 if self.config.best_mode == "max" else -1.0
-        best = self.record.best_metrics.get(name, math.nan)
-        # NaN is never an improvement, so that early stopping counts it
-        if sign * metrics[name] > sign * best or (
-            math.isnan(best) and metrics[name] == metrics[name]
-        ):
-            self.record.best_step, self.record.best_metrics = self.step, metrics
-            self.record.without_improvement = 0
+        if self.record.evaluated(self.step, metrics, self.config):
             self.best = self.parallel.host(params)
-        else:
-            self.record.without_improvement += 1
-        self.record.history.append({"step": self.step, **metrics})
         self.clock += time.perf_counter() - began
         self.view.phase("train")
 
@@ -492,11 +416,62 @@ class _Loop:
             self.event("saved", step)
 
 
+def restore_newest(
+    store: CheckpointStore, check: Callable[[dict[str, Any]], None], like: Any, best_like: Any
+) -> tuple[dict[str, Any], Any, Any] | None:
+    """Reads the newest step that can be read: its record, state and best parameters.
+
+    Damaged steps that are newer are set aside with a warning.
+
+    Args:
+      store: the checkpoints.
+      check: raises CheckpointMismatch for the metadata of another run.
+      like: shapes and dtypes of the state.
+      best_like: those of the best parameters.
+
+    Returns:
+      None if there are no checkpoints.
+
+    Raises:
+      CheckpointMismatch: if the checkpoints are of another run.
+      RuntimeError: if there are checkpoints, but none can be read.
+    """
+    damaged: dict[int, Exception] = {}
+    for step in reversed(store.found()):
+        try:
+            saved = store.record(step)
+            check(saved["metadata"])
+            run = dict(saved["run"])
+            state, best = store.restore(step, like, best_like)
+        except CheckpointMismatch:
+            raise
+        except DAMAGED as error:
+            damaged[step] = error
+            continue
+        for bad, cause in damaged.items():
+            moved = store.set_aside(bad)
+            reason = str(cause).split("\n", 1)[0][:200]
+            warnings.warn(
+                f"checkpoint {bad} cannot be read and is now {moved} ({reason}); "
+                f"continuing from step {step}",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+        return run, state, best
+    if damaged:
+        cause = next(iter(damaged.values()))
+        raise RuntimeError(
+            f"no checkpoint in {store.directory} can be read: tried {sorted(damaged)}; "
+            "remove the folder to start again"
+        ) from cause
+    return None
+
+
 def _plain(config: TrainConfig) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
-def _identity(metadata: dict[str, Any], config: TrainConfig) -> dict[str, Any]:
+def identity(metadata: dict[str, Any], config: TrainConfig) -> dict[str, Any]:
     """What a checkpoint must share with a run: its metadata and the training options."""
     given = metadata.get("config")
     if isinstance(given, dict) and "train" in given:
@@ -550,6 +525,8 @@ def fit(
       NonFiniteError: after more than `config.max_skipped` skipped updates in a row.
       ValueError: for settings or batches that cannot work.
     """
+    if config.seeds > 1 or config.sweep:
+        raise ValueError("fit trains one seed; fit_lanes trains several seeds or a sweep")
     loop = _Loop(task, train_data, eval_data, config, workdir, metadata, on_event, on_log, parallel)
     try:
         stopped: Literal["done", "early", "signal"] = "done"
