@@ -29,6 +29,7 @@ from gatedjax.training.metrics import to_floats as to_floats
 from gatedjax.training.parallel import Parallel as Parallel
 from gatedjax.training.parallel import make_parallel as make_parallel
 from gatedjax.training.parallel import pad_rows as pad_rows
+from gatedjax.training.replay import replay as replay
 from gatedjax.training.step import TrainState as TrainState
 from gatedjax.training.step import init_state as init_state
 from gatedjax.training.step import make_train_step as make_train_step

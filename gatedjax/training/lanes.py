@@ -161,8 +161,13 @@ class _Lanes:
             return vmapped(*args)
 
         self.train_step = jax.jit(step, donate_argnums=0, out_shardings=self.split)
-        evaluate = jax.vmap(lambda params, batch: task.evaluate(params, batch)[0], (0, None))
-        self.eval_step = jax.jit(evaluate, out_shardings=self.split)
+        of_task = bool(config.sweep) and config.sweep_over != "learning_rate"
+
+        def evaluate(params: Any, value: jax.Array, batch: Batch) -> Metrics:
+            own = _varied(task, config.sweep_over, value) if of_task else task
+            return own.evaluate(params, batch)[0]
+
+        self.eval_step = jax.jit(jax.vmap(evaluate, (0, 0, None)), out_shardings=self.split)
         self.records = [Record() for _ in self.lanes]
         self.step = 0
         self.pending: Metrics = {}
@@ -295,7 +300,7 @@ class _Lanes:
         params = eval_params(self.state.params, self.state.opt_state)
         totals: Metrics = {}
         for batch in self.eval_data:
-            one = self.eval_step(params, jax.device_put(batch, self.whole))
+            one = self.eval_step(params, self.values, jax.device_put(batch, self.whole))
             totals = jax.tree.map(jnp.add, totals, one) if totals else one
         host = None
         for i, (lane, values) in enumerate(zip(self.lanes, _lane_floats(totals), strict=False)):
