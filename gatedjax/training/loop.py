@@ -236,8 +236,8 @@ class _Loop:
         batches = self._batches(start)
         self._reset_clock()
         while True:
-            stop = self._asked_to_stop(signals)
             self._tell_saved()
+            stop = False
             if self.step > start or (self.resumed is None and self.step >= config.num_steps):
                 if self.step % config.log_every == 0 or self.step >= config.num_steps:
                     self._log_train()
@@ -245,14 +245,14 @@ class _Loop:
                 if self.eval_data is not None and (self.step % config.eval_every == 0 or at_end):
                     self._evaluate()
                 self.record.finished = self.record.ended(self.step, config)
+                # asked once a round, and before the save, so that what stops is always saved
+                stop = self._asked_to_stop(signals)
                 due = self.step % config.checkpoint_every == 0
                 if due or self.record.finished or stop:
                     self._save()
             if self.record.finished is not None:
                 return self.record.finished, None
             if stop:
-                if self.step == start and self.resumed is None:
-                    self._save()
                 return "signal", signals.received
             self._profile(self.step - start)
             self._train(next(batches))

@@ -1,0 +1,66 @@
+"""`python -m gatedjax verify-resume` proves equality, and sees where there is none."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gatedjax.__main__ import main
+from gatedjax._commands.verify_resume import kill_points
+
+RECIPE = str(Path(__file__).parent / "training" / "_recipe.py")
+
+
+@pytest.fixture
+def importable(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
+
+
+@pytest.mark.slow
+def test_a_recipe_is_proved(importable, capsys, tmp_path):
+    args = ["--kills", "4", "--keep", str(tmp_path / "kept"), "--", sys.executable, RECIPE]
+    assert main(["verify-resume", *args]) == 0
+    out = capsys.readouterr().out
+    assert out.count(": killed") == 4
+    assert out.splitlines()[-1] == "bit-equal"
+    assert (tmp_path / "kept" / "killed" / "metrics.jsonl").exists()
+
+
+@pytest.mark.slow
+def test_a_recipe_that_does_not_resume_is_found_out(importable, capsys):
+    assert main(["verify-resume", "--kills", "1", "--", sys.executable, RECIPE, "--forget"]) == 1
+    out = capsys.readouterr().out
+    assert "parameters: DIFFERENT: w" in out
+    assert "NOT equal" in out
+
+
+def test_a_command_that_fails_shows_its_last_lines(capsys):
+    command = [sys.executable, "-c", "raise SystemExit('no such thing')"]
+    assert main(["verify-resume", "--", *command]) == 2
+    assert "no such thing" in capsys.readouterr().err
+
+
+def test_a_command_that_trains_nothing_is_refused(capsys):
+    assert main(["verify-resume", "--", sys.executable, "-c", "pass"]) == 2
+    assert "must finish one training run" in capsys.readouterr().err
+
+
+def test_a_workdir_of_its_own_is_refused(capsys):
+    assert main(["verify-resume", "--", "python", "x.py", "--workdir=w"]) == 2
+    assert "must not have --workdir" in capsys.readouterr().err
+
+
+def test_kills_ascend_and_half_of_them_are_in_saves():
+    points = kill_points(60, 4, 20, seed=3)
+    steps = [int(point.split(":")[1]) for point in points]
+    assert len(points) == 20
+    assert steps == sorted(steps)
+    assert sum(point.startswith("save:") for point in points) == 10
+    assert all(step % 4 == 0 for step, p in zip(steps, points, strict=True) if p[:4] == "save")
+
+
+def test_an_unknown_command_is_refused_with_a_suggestion(capsys):
+    assert main(["verify-resme"]) == 2
+    assert "Did you mean 'verify-resume'?" in capsys.readouterr().err
+    assert main([]) == 2
+    assert main(["--help"]) == 0

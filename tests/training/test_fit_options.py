@@ -1,0 +1,186 @@
+"""Signals at every moment, NaN in every place, and the options of `fit`."""
+
+import dataclasses
+import json
+import signal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax.training import CheckpointStore, NonFiniteError, TrainConfig, fit, make_parallel
+from tests.training._tiny import Data, Tiny
+
+CONFIG = TrainConfig(
+    num_steps=12, log_every=3, eval_every=4, checkpoint_every=5, progress=False, max_skipped=3
+)
+EVALUATION = [Data()[1000]]
+
+
+def same(one, other):
+    jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+class Interrupted(Tiny):
+    """SIGTERM while a step or an evaluation is traced, which is while it compiles."""
+
+    def __init__(self, where):
+        self.where = where
+
+    def loss(self, params, batch, rngs):
+        if self.where == "compile":
+            self.where = None
+            signal.raise_signal(signal.SIGTERM)
+        return super().loss(params, batch, rngs)
+
+
+@pytest.mark.parametrize(
+    ("where", "steps"), [("compile", 1), ("step", 6), ("evaluate", 4), ("save", 6), ("saved", None)]
+)
+def test_sigterm_at_any_moment_leaves_a_whole_checkpoint(where, steps, tmp_path):
+    whole = fit(Tiny(), Data(), EVALUATION, CONFIG, tmp_path / "whole")
+
+    sent = []
+
+    def stop(name, step):
+        # once: a second signal ends the process
+        if name == where and (where != "step" or step == 6) and not sent:
+            sent.append(step)
+            signal.raise_signal(signal.SIGTERM)
+
+    cut = tmp_path / "cut"
+    first = fit(Interrupted(where), Data(), EVALUATION, CONFIG, cut, on_event=stop)
+    assert (first.stopped, first.exit_code, first.signal) == ("signal", 0, signal.SIGTERM)
+    assert steps is None or first.steps == steps
+    store = CheckpointStore(cut / "checkpoints")
+    assert store.latest() == first.steps
+    store.verify(first.steps, arrays=True)
+    second = fit(Tiny(), Data(), EVALUATION, CONFIG, cut)
+    same(second.state, whole.state)
+    assert second.history == whole.history
+
+
+class Broken(Tiny):
+    """Not finite in one place, in steps 6 to 8 or for good."""
+
+    def __init__(self, place, until=9):
+        self.place, self.until = place, until
+
+    def init(self, key, batch):
+        return super().init(key, batch) | {"other": jnp.ones(3)}
+
+    def loss(self, params, batch, rngs):
+        step = batch["example_id"][0] // 8
+        bad = jnp.where((step >= 6) & (step < self.until), jnp.nan, 0.0)
+        if self.place == "input":
+            batch = batch | {"x": batch["x"].at[3, 1].add(bad)}
+        total, metrics = super().loss(params, batch, rngs)
+        total = total + 1e-3 * (params["other"] ** 2).sum()
+        if self.place == "gradient leaf":
+            # the value is 0; the derivative is bad
+            total = total + (params["other"] - jax.lax.stop_gradient(params["other"])).sum() * bad
+            total = jnp.where(jnp.isnan(total), jax.lax.stop_gradient(1.0), total)
+            total = total + bad_gradient(params["other"], bad)
+        if self.place == "gate logit":
+            gate = jax.nn.sigmoid(batch["x"][:, 0] * params["other"][0] + bad)
+            total = total + (gate * batch["weight"]).sum()
+        if self.place == "loss":
+            total = total + bad
+        return total, metrics
+
+
+@jax.custom_vjp
+def bad_gradient(x, bad):
+    """0, with a gradient of `bad` at one entry."""
+    return 0.0 * x.sum()
+
+
+bad_gradient.defvjp(
+    lambda x, bad: (0.0 * x.sum(), (x, bad)),
+    lambda kept, g: (jnp.zeros_like(kept[0]).at[1].set(kept[1]), jnp.zeros_like(kept[1])),
+)
+
+
+@pytest.mark.parametrize("place", ["input", "gradient leaf", "gate logit", "loss"])
+def test_what_is_not_finite_is_skipped_counted_and_named(place, tmp_path):
+    result = fit(Broken(place), Data(), None, CONFIG, tmp_path / "few")
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result.state))
+    found = [json.loads(x) for x in (tmp_path / "few" / "metrics.jsonl").read_text().splitlines()]
+    skipped = [line for line in found if line["split"] == "skipped"]
+    assert [line["step"] for line in skipped] == [7, 8, 9]
+    assert skipped[0]["example_id"] == list(range(48, 56))
+    counted = {line["step"]: line["skipped"] for line in found if line["split"] == "train"}
+    assert counted == pytest.approx({3: 0, 6: 0, 9: 1, 12: 0})
+
+    with pytest.raises(NonFiniteError, match=r"4 updates in a row.* examples \[72, "):
+        fit(Broken(place, until=99), Data(), None, CONFIG, tmp_path / "limit")
+    store = CheckpointStore(tmp_path / "limit" / "checkpoints")
+    state = store.arrays(store.latest(), "state")
+    assert all(np.isfinite(array).all() for array in state.values())
+
+
+@pytest.mark.parametrize("kind", ["sharding", "pmap", "single"])
+def test_parts_of_a_batch_give_the_losses_of_the_whole(kind, tmp_path):
+    options = dataclasses.replace(CONFIG, log_every=1, parallel=kind)
+    losses = {}
+    for parts in (1, 2):
+        seen = losses.setdefault(parts, [])
+        fit(
+            Tiny(),
+            Data(),
+            None,
+            dataclasses.replace(options, accumulate=parts),
+            tmp_path / str(parts),
+            parallel=make_parallel(kind, jax.devices()[:4], accumulate=parts),
+            on_log=lambda line, seen=seen: seen.append(line["loss"]),
+        )
+    assert len(losses[1]) == 12
+    assert losses[2] == pytest.approx(losses[1], rel=1e-6)
+
+
+def test_the_average_is_what_is_evaluated_kept_and_resumed(tmp_path):
+    optimizer = dataclasses.replace(CONFIG.optimizer, ema_decay=0.9, learning_rate=0.1)
+    config = dataclasses.replace(CONFIG, optimizer=optimizer)
+    whole = fit(Tiny(), Data(), EVALUATION, config, tmp_path / "whole")
+    average = whole.state.opt_state[-1].ema["w"]
+    assert np.abs(average - whole.state.params["w"]).max() > 1e-3
+    plain = fit(Tiny(), Data(), None, config, tmp_path / "plain")
+    np.testing.assert_array_equal(plain.best_params["w"], average)
+
+    def stop(name, step):
+        if name == "step" and step == 7:
+            signal.raise_signal(signal.SIGTERM)
+
+    fit(Tiny(), Data(), EVALUATION, config, tmp_path / "cut", on_event=stop)
+    again = fit(Tiny(), Data(), EVALUATION, config, tmp_path / "cut")
+    same(again.state, whole.state)
+    same(again.best_params, whole.best_params)
+
+
+def test_a_checkpoint_from_before_an_option_counts_as_its_default(tmp_path):
+    fit(Tiny(), Data(), None, CONFIG, tmp_path)
+    store = CheckpointStore(tmp_path / "checkpoints")
+    saved = store.record(store.latest())["metadata"]
+    from gatedjax.training.checkpoint import CheckpointMismatch, check_metadata
+
+    del saved["train"]["accumulate"]
+    now = json.loads(json.dumps({"train": dataclasses.asdict(CONFIG)}))
+    check_metadata(saved, now, tmp_path)
+    now["train"]["accumulate"] = 2
+    with pytest.raises(CheckpointMismatch, match="accumulate: saved 1, now 2"):
+        check_metadata(saved, now, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_profile_is_written(tmp_path):
+    config = dataclasses.replace(CONFIG, num_steps=14, profile_steps=2)
+    fit(Tiny(), Data(), None, config, tmp_path)
+    assert list((tmp_path / "profile").rglob("*.xplane.pb"))
+
+
+def test_tensorboard_is_a_message_where_it_is_missing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("gatedjax.training.loop._tensorboard", lambda workdir: None)
+    config = dataclasses.replace(CONFIG, num_steps=2, tensorboard=True, progress=True)
+    assert fit(Tiny(), Data(), None, config, tmp_path).steps == 2
+    assert "tensorboardX is not installed" in capsys.readouterr().err
