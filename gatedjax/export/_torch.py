@@ -23,7 +23,7 @@ from gatedjax.functional import GRUWeights, LSTMWeights
 
 Weights = TypeVar("Weights", LSTMWeights, GRUWeights)
 _NAME = re.compile(r"(weight|bias)_(ih|hh)_l(\d+)(_reverse)?")
-_CELLS = {4: "LSTM", 3: "GRU"}
+_CELLS = {4: "an LSTM", 3: "a GRU"}
 
 
 class _Block(NamedTuple):
@@ -140,7 +140,10 @@ def _convert(
         prefix += "."
     names = _own_names(state_dict, prefix)
     matches = [match for name in names if (match := _NAME.fullmatch(name))]
-    depth = 1 + max(int(match[3]) for match in matches)
+    found = {int(match[3]) for match in matches}
+    depth = 1 + max(found)
+    if len(found) < depth:
+        raise ValueError(f"state_dict must hold layers from 0 on, got only {sorted(found)}")
     ends = ("", "_reverse") if any(match[4] for match in matches) else ("",)
     kinds = ("weight", "bias") if any(match[1] == "bias" for match in matches) else ("weight",)
     wanted = [
@@ -197,13 +200,13 @@ def _block(
     arrays: dict[str, np.ndarray], end: str, prefix: str, gates: int, width: int | None
 ) -> _Block:
     kernel, recurrent = arrays[f"weight_ih_{end}"], arrays[f"weight_hh_{end}"]
-    cell = _CELLS[gates]
-    name = f"state_dict[{prefix + 'weight_hh_' + end!r}]"
-    if recurrent.ndim != 2 or recurrent.shape[0] != gates * recurrent.shape[1]:
-        rows = recurrent.shape[0] / recurrent.shape[1] if recurrent.ndim == 2 else None
-        hint = f", which an {_CELLS[7 - gates]} has" if rows == 7 - gates else ""
+    if recurrent.ndim != 2 or 0 in recurrent.shape or len(recurrent) != gates * recurrent.shape[1]:
+        other = (
+            (7 - gates) * recurrent.shape[-1] == len(recurrent) if recurrent.ndim == 2 else False
+        )
         raise ValueError(
-            f"{name} must have shape ({gates}H, H) for an {cell}, got {recurrent.shape}{hint}"
+            f"state_dict[{prefix + 'weight_hh_' + end!r}] must have shape ({gates}H, H) for "
+            f"{_CELLS[gates]}, got {recurrent.shape}{f', as {_CELLS[7 - gates]} has' * other}"
         )
     rows, size = recurrent.shape
     if kernel.ndim != 2:
