@@ -16,22 +16,31 @@ def main(args: list[str] | None = None) -> int:
 
     from rich.console import Console
 
-    from experiments.ga_net.report import print_run
-    from experiments.ga_net.run import default_workdir, run, use_all_cores
+    from experiments.ga_net.report import print_lanes, print_run
+    from experiments.ga_net.run import default_workdir, run, run_lanes, use_all_cores
+    from gatedjax.training.distributed import initialize, is_main
 
     use_all_cores(config.cpu_devices)
+    several = config.train.seeds > 1 or bool(config.train.sweep)
     try:
-        result = run(config)
+        initialize(config.distributed)
+        results = run_lanes(config) if several else [run(config)]
     except (ValueError, OSError, RuntimeError) as error:
         fail(str(error))
+    stopped = next((r.fit for r in results if r.fit.stopped == "signal"), None)
+    if not is_main():
+        return 0 if stopped is None else stopped.exit_code
     console = Console()
-    if result.fit.stopped == "signal":
+    workdir = default_workdir(config)
+    if stopped is not None:
         console.print(
-            f"stopped after step {result.fit.steps}; the same command continues from "
-            f"{default_workdir(config)}"
+            f"stopped after step {stopped.steps}; the same command continues from {workdir}"
         )
-        return result.fit.exit_code
-    print_run(console, result.record, default_workdir(config))
+        return stopped.exit_code
+    if several:
+        print_lanes(console, [result.record for result in results], workdir)
+    else:
+        print_run(console, results[0].record, workdir)
     return 0
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, Literal
 
 from gatedjax.models import GANetConfig
-from gatedjax.training import OptimizerConfig, TrainConfig
+from gatedjax.training import DistributedConfig, OptimizerConfig, TrainConfig
 
 SystemName = Literal["bilstm", "local", "soft", "ganet"]
 DataName = Literal["polarity", "trec", "sst1", "sst2", "imdb", "ag_news"]
@@ -52,6 +52,8 @@ class Config:
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: GANetConfig = dataclasses.field(default_factory=GANetConfig)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+    distributed: DistributedConfig = dataclasses.field(default_factory=DistributedConfig)
+    """Several processes as one run; see docs/training.md."""
 
 
 def given_paths(options: Any) -> dict[str, Any]:

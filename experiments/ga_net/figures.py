@@ -112,17 +112,13 @@ def find(encoded: Any, beginning: str) -> int | None:
 
 def trained(options: TablesConfig, data: str, system: str) -> RunResult:
     """Trains seed 0 of a system of table 2, or takes it from its finished work folder."""
-    from experiments.ga_net.run import prepare, run
-    from experiments.ga_net.tables import _PREPARED, run_config
+    from experiments.ga_net.run import run
+    from experiments.ga_net.tables import prepared_for, run_config
 
     workdir = options.runs / f"{data}-{system}-seed0"
     config = run_config(options, data, 0, system=system)
     config = dataclasses.replace(config, workdir=str(workdir))
-    key = (config.data, config.model.embedding_dim)
-    if key not in _PREPARED:
-        _PREPARED.clear()
-        _PREPARED[key] = prepare(*key)
-    return run(config, _PREPARED[key])
+    return run(config, prepared_for(config))
 
 
 def figure4(options: TablesConfig) -> list[Path]:

@@ -1,5 +1,6 @@
 """What a run prints when it is done."""
 
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,34 @@ from rich.console import Console
 from rich.table import Table
 
 from gatedjax.models.ga_net import GATE_MODES
+
+
+def print_lanes(console: Console, records: list[dict[str, Any]], workdir: Path) -> None:
+    """Prints the test results of runs that were trained side by side, and their mean."""
+    first = records[0]
+    title = f"{first['system']} on {first['data']} (test, n = {first['test_n']})"
+    table = Table(title=title, title_justify="left")
+    table.add_column("seed")
+    for name in ("learning rate", "tau", "lambda", "steps", "accuracy", "density"):
+        table.add_column(name, justify="right")
+    for record in records:
+        model, train = record["config"]["model"], record["config"]["train"]
+        table.add_row(
+            str(record["seed"]),
+            f"{train['optimizer']['learning_rate']:g}",
+            f"{model['temperature']:g}",
+            f"{model['penalty']:g}",
+            str(record["steps"]),
+            f"{record['test']['accuracy']:.4f}",
+            f"{record['test']['density']:.4f}" if "density" in record["test"] else "-",
+        )
+    console.print(table)
+    accuracies = [record["test"]["accuracy"] for record in records]
+    spread = f" +- {statistics.stdev(accuracies):.4f}" if len(accuracies) > 1 else ""
+    console.print(
+        f"accuracy {statistics.mean(accuracies):.4f}{spread}, {len(accuracies)} runs in "
+        f"{first['seconds']} s; results in {workdir}"
+    )
 
 
 def print_run(console: Console, record: dict[str, Any], workdir: Path) -> None:

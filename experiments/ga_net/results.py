@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.ga_net.config import Config
+from gatedjax.training import TrainConfig
 
 DEFAULT = Path(__file__).resolve().parent.parent / "results" / "ga_net"
 
@@ -24,6 +25,17 @@ def public_config(config: Config) -> dict[str, Any]:
 def jsonable(value: Any) -> Any:
     """The value as JSON gives it back: tuples become lists."""
     return json.loads(json.dumps(value))
+
+
+def same_config(saved: Any, wanted: Any) -> bool:
+    """Whether a record was made with these settings.
+
+    A training option that is younger than the record was what it is by default.
+    """
+    default = jsonable(dataclasses.asdict(TrainConfig()))
+    train = default | saved["train"]
+    train["optimizer"] = default["optimizer"] | train["optimizer"]
+    return saved | {"train": train} == wanted
 
 
 def read_json(path: Path, *keys: str) -> Any:

@@ -14,7 +14,16 @@ from experiments.ga_net.config import Config, DataConfig
 from experiments.ga_net.results import jsonable, public_config
 from gatedjax import data as gdata
 from gatedjax.models import GANet, GANetConfig, GANetTask
-from gatedjax.training import FitResult, evaluate, fit, make_parallel
+from gatedjax.training import (
+    FitResult,
+    Parallel,
+    evaluate,
+    fit,
+    fit_lanes,
+    lanes_of,
+    make_parallel,
+)
+from gatedjax.training.distributed import is_main
 from gatedjax.training.log import write_json as write_json
 
 SOURCES = {"imdb": "imdb_reviews", "ag_news": "ag_news_subset"}
@@ -171,20 +180,84 @@ def run(config: Config, prepared: Prepared | None = None, *, test: bool = True) 
     task = make_task(config.model, prepared)
     train, validation, test_data = batches(prepared, config.data, seed=config.train.seed)
     workdir = default_workdir(config)
-    metadata = {
-        "config": jsonable(public_config(config)),
-        "vocabulary": prepared.vocabulary.digest(),
-    }
-    parallel = make_parallel(config.train.parallel)
+    metadata = _metadata(config, prepared)
+    parallel = make_parallel(config.train.parallel, accumulate=config.train.accumulate)
     result = fit(
         task, train, validation, config.train, workdir, metadata=metadata, parallel=parallel
     )
-    record: dict[str, Any] = {
+    record = _record(config, prepared, result)
+    tested = test and result.stopped != "signal"
+    if tested:
+        record |= _test(task, result, test_data, parallel)
+    record |= {"seconds": round(time.perf_counter() - start, 1), "hardware": hardware()}
+    if tested and is_main():
+        write_json(workdir / "results.json", record)
+    return RunResult(fit=result, task=task, prepared=prepared, record=record)
+
+
+def run_lanes(config: Config, prepared: Prepared | None = None) -> list[RunResult]:
+    """Trains `config.train.seeds` seeds (and a sweep) in one program; tests each as `run` does.
+
+    Args:
+      config: the runs.
+      prepared: the data, if it is loaded already.
+
+    Returns:
+      A result per lane. Its record is that of the single run, with "lanes", how many were trained
+      together, and the "seconds" of all of them. `results.json` in the workdir lists the records;
+      runs that were stopped by a signal have no test results and write none.
+    """
+    start = time.perf_counter()
+    prepared = prepared or prepare(config.data, config.model.embedding_dim)
+    task = make_task(config.model, prepared)
+    seed = config.train.seed
+    _, validation, test_data = batches(prepared, config.data, seed=seed)
+    workdir = default_workdir(config)
+    results = fit_lanes(
+        task,
+        lambda number: batches(prepared, config.data, seed=number)[0],
+        validation,
+        config.train,
+        workdir,
+        metadata=_metadata(config, prepared),
+    )
+    parallel = make_parallel("sharding")
+    found = []
+    own_tasks: dict[float | None, GANetTask] = {}
+    lanes = lanes_of(config.train)
+    swept = config.train.sweep_over if config.train.sweep else None
+    for lane, result in zip(lanes, results, strict=True):
+        own = task
+        if swept in task.sweepable:
+            own = own_tasks.setdefault(lane.value, task.with_value(swept, lane.value))
+        alone = dataclasses.replace(config, model=own.model.config, train=lane.config)
+        record = _record(alone, prepared, result) | {"lanes": len(lanes)}
+        if result.stopped != "signal":
+            record |= _test(own, result, test_data, parallel)
+        found.append(RunResult(fit=result, task=own, prepared=prepared, record=record))
+    seconds = {"seconds": round(time.perf_counter() - start, 1), "hardware": hardware()}
+    for one in found:
+        one.record.update(seconds)
+    if all(one.fit.stopped != "signal" for one in found):
+        write_json(workdir / "results.json", {"lanes": [one.record for one in found]})
+    return found
+
+
+def _metadata(config: Config, prepared: Prepared) -> dict[str, Any]:
+    """What a checkpoint must share with the run that continues it."""
+    return {
+        "config": jsonable(public_config(config)),
+        "vocabulary": prepared.vocabulary.digest(),
+    }
+
+
+def _record(config: Config, prepared: Prepared, result: FitResult) -> dict[str, Any]:
+    return {
         "data": config.data.name,
         "substitute": prepared.test.info.substitute,
         "system": config.model.system,
         "seed": config.train.seed,
-        "config": metadata["config"],
+        "config": jsonable(public_config(config)),
         "vocabulary_size": len(prepared.vocabulary),
         "embedding_coverage": prepared.coverage,
         "stopped": result.stopped,
@@ -192,18 +265,18 @@ def run(config: Config, prepared: Prepared | None = None, *, test: bool = True) 
         "best_step": result.best_step,
         "validation": result.best_metrics,
     }
-    if test and result.stopped != "signal":
-        metrics, predictions = evaluate(task, result.best_params, test_data, parallel)
-        order = np.argsort(predictions["example_id"], kind="stable")
-        record |= {
-            "test": metrics,
-            "test_n": len(order),
-            "attended_tokens": int(predictions["attended"].sum()),
-            "test_tokens": int(predictions["length"].sum()),
-            # one character per test example, in the order of the file: for paired tests
-            "correct": "".join("1" if c > 0 else "0" for c in predictions["correct"][order]),
-        }
-    record |= {"seconds": round(time.perf_counter() - start, 1), "hardware": hardware()}
-    if test and result.stopped != "signal":
-        write_json(workdir / "results.json", record)
-    return RunResult(fit=result, task=task, prepared=prepared, record=record)
+
+
+def _test(
+    task: GANetTask, result: FitResult, test_data: gdata.Batches, parallel: Parallel
+) -> dict[str, Any]:
+    metrics, predictions = evaluate(task, result.best_params, test_data, parallel)
+    order = np.argsort(predictions["example_id"], kind="stable")
+    return {
+        "test": metrics,
+        "test_n": len(order),
+        "attended_tokens": int(predictions["attended"].sum()),
+        "test_tokens": int(predictions["length"].sum()),
+        # one character per test example, in the order of the file: for paired tests
+        "correct": "".join("1" if c > 0 else "0" for c in predictions["correct"][order]),
+    }

@@ -18,6 +18,7 @@ from experiments.ga_net.results import (
     jsonable,
     public_config,
     read_json,
+    same_config,
 )
 
 What = Literal[
@@ -77,14 +78,14 @@ def run_config(options: TablesConfig, data: str, seed: int, **model: Any) -> Con
 
 def run_cell(options: TablesConfig, data: str, variant: str, **model: Any) -> None:
     """Runs every seed of one cell that has no record of this configuration yet."""
-    from experiments.ga_net.run import prepare, run, write_json
+    from experiments.ga_net.run import run, write_json
 
     store = Store(options.results)
     for seed in range(options.seeds):
         config = run_config(options, data, seed, **model)
         wanted = jsonable(public_config(config))
         existing = store.get(data, variant, seed)
-        if existing is not None and existing["config"] == wanted and not options.rerun:
+        if existing is not None and same_config(existing["config"], wanted) and not options.rerun:
             continue
         workdir = options.runs / f"{data}-{variant}-seed{seed}"
         config = dataclasses.replace(config, workdir=str(workdir))
@@ -92,18 +93,14 @@ def run_cell(options: TablesConfig, data: str, variant: str, **model: Any) -> No
         if finished.exists() and not options.rerun:
             # the same run, made by `python -m experiments.ga_net` or by an interrupted table
             record = read_json(finished, *RECORD)
-            if record["config"] == wanted:
+            if same_config(record["config"], wanted):
                 write_json(store.path(data, variant, seed), record)
                 continue
         if options.rerun and workdir.exists():
             # a finished work folder would be taken as it is
             shutil.rmtree(workdir)
         print(f"{data}, {variant}, seed {seed}: {workdir}", flush=True)
-        key = (config.data, config.model.embedding_dim)
-        if key not in _PREPARED:
-            _PREPARED.clear()
-            _PREPARED[key] = prepare(*key)
-        result = run(config, _PREPARED[key])
+        result = run(config, prepared_for(config))
         if result.fit.stopped == "signal":
             print("stopped; the same command continues", file=sys.stderr)
             sys.exit(result.fit.exit_code)
@@ -112,6 +109,17 @@ def run_cell(options: TablesConfig, data: str, variant: str, **model: Any) -> No
 
 _PREPARED: dict = {}
 """The data set in use: consecutive runs share it."""
+
+
+def prepared_for(config: Config) -> Any:
+    """The data of a run: that of the run before, if it is the same."""
+    from experiments.ga_net import run
+
+    key = (config.data, config.model.embedding_dim)
+    if key not in _PREPARED:
+        _PREPARED.clear()
+        _PREPARED[key] = run.prepare(*key)
+    return _PREPARED[key]
 
 
 def _default(options: TablesConfig, *names: DataName) -> tuple[DataName, ...]:

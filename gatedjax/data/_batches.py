@@ -20,8 +20,9 @@ class Batches:
 
     Texts are grouped by length: each is padded to the smallest edge that holds it, so there are at
     most `len(edges)` shapes. Each epoch permutes the texts, fills the batches of every bucket in
-    that order and permutes the batches. The last batch of a bucket is filled up with rows of
-    weight 0 (no tokens, length 0, label 0, example id -1).
+    that order and permutes the batches; the sequence of shapes is the same for every seed. The last
+    batch of a bucket is filled up with rows of weight 0 (no tokens, length 0, label 0, example
+    id -1).
 
     A batch is a dict: tokens int32 [B, T], lengths, label, example_id int32 [B], weight f32 [B].
 
@@ -115,7 +116,10 @@ class Batches:
             rows = order[self._bucket[order] == bucket]
             plan += [rows[i : i + self.batch_size] for i in range(0, len(rows), self.batch_size)]
         if self.shuffle:
-            plan = [plan[i] for i in generator.permutation(len(plan))]
+            # The seed chooses the texts of every batch, not which bucket comes when: runs with
+            # other seeds have batches of one shape, and can be trained side by side.
+            shapes = np.random.default_rng(np.random.SeedSequence([epoch]))
+            plan = [plan[i] for i in shapes.permutation(len(plan))]
         return plan
 
     def rows(self, step: int) -> np.ndarray:

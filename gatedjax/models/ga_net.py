@@ -7,6 +7,7 @@
 The three baselines of the paper are the same backbone with another `system`.
 """
 
+import copy
 import dataclasses
 from typing import Any, Literal
 
@@ -399,6 +400,22 @@ class GANetTask:
 
     model: GANet
     eval_seed: int = 0
+
+    sweepable = ("penalty", "temperature")
+
+    def with_value(self, name: str, value: Any) -> "GANetTask":
+        """The task with another value of a number in `sweepable`, which may be traced.
+
+        Raises:
+          ValueError: if the network cannot have that value.
+        """
+        if isinstance(value, jax.core.Tracer):
+            # the checks of the configuration need a number
+            config = copy.copy(self.model.config)
+            object.__setattr__(config, name, value)
+        else:
+            config = dataclasses.replace(self.model.config, **{name: value})
+        return dataclasses.replace(self, model=self.model.clone(config=config))
 
     def init(self, key: Array, batch: dict[str, Array]) -> Any:
         """Returns parameters for batches with the widths of this one."""

@@ -3,12 +3,23 @@
 Knows of a model only what `Task` says.
 """
 
+from gatedjax.training.checkpoint import CheckpointDamaged as CheckpointDamaged
 from gatedjax.training.checkpoint import CheckpointMismatch as CheckpointMismatch
+from gatedjax.training.checkpoint import CheckpointNotSaved as CheckpointNotSaved
 from gatedjax.training.checkpoint import CheckpointStore as CheckpointStore
 from gatedjax.training.config import OptimizerConfig as OptimizerConfig
 from gatedjax.training.config import TrainConfig as TrainConfig
+from gatedjax.training.config import eval_params as eval_params
 from gatedjax.training.config import make_optimizer as make_optimizer
+from gatedjax.training.config import params_ema as params_ema
+from gatedjax.training.distributed import DistributedConfig as DistributedConfig
+from gatedjax.training.distributed import initialize as initialize
 from gatedjax.training.evaluation import evaluate as evaluate
+from gatedjax.training.lanes import Lane as Lane
+from gatedjax.training.lanes import fit_lanes as fit_lanes
+from gatedjax.training.lanes import lanes_of as lanes_of
+from gatedjax.training.load import load_params as load_params
+from gatedjax.training.lock import WorkdirBusy as WorkdirBusy
 from gatedjax.training.loop import FitResult as FitResult
 from gatedjax.training.loop import NonFiniteError as NonFiniteError
 from gatedjax.training.loop import fit as fit
@@ -18,6 +29,7 @@ from gatedjax.training.metrics import to_floats as to_floats
 from gatedjax.training.parallel import Parallel as Parallel
 from gatedjax.training.parallel import make_parallel as make_parallel
 from gatedjax.training.parallel import pad_rows as pad_rows
+from gatedjax.training.replay import replay as replay
 from gatedjax.training.step import TrainState as TrainState
 from gatedjax.training.step import init_state as init_state
 from gatedjax.training.step import make_train_step as make_train_step

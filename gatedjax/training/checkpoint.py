@@ -1,81 +1,46 @@
 """Checkpoints: everything that a run needs to continue with the same bits, in one Orbax step."""
 
+import concurrent.futures
 import itertools
+import json
 import logging
+import math
 import os
-import warnings
+import re
+import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
 
+from gatedjax.training import manifest
+from gatedjax.training.identity import CheckpointMismatch as CheckpointMismatch
+from gatedjax.training.identity import check_leaves, describe, described, differences, named_leaves
+from gatedjax.training.identity import check_metadata as check_metadata
+from gatedjax.training.identity import flatten as flatten
+from gatedjax.training.manifest import CheckpointDamaged as CheckpointDamaged
+
 # What a damaged file raises. A folder that may not be read (PermissionError) is not damage.
 DAMAGED = (ValueError, KeyError, TypeError, FileNotFoundError)
 
-# Differences in these change how long or how visibly a run trains, not what a step computes.
-_FREE = ("num_steps", "max_skipped", "progress", "tensorboard", "keep_checkpoints", "parallel")
+# What a killed process leaves: a step that was being written or removed, here or by Orbax.
+_LEFTOVER = re.compile(r"\d+\.(partial|removed|orbax-checkpoint-tmp)")
 
 
-class CheckpointMismatch(ValueError):
-    """A checkpoint belongs to another configuration, vocabulary or network."""
-
-
-def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
-    """Leaves of nested dicts by dotted name."""
-    if not isinstance(tree, dict):
-        return {prefix: tree}
-    flat: dict[str, Any] = {}
-    for name, value in tree.items():
-        flat |= flatten(value, f"{prefix}.{name}" if prefix else str(name))
-    return flat
-
-
-def check_metadata(
-    saved: dict[str, Any], wanted: dict[str, Any], where: Path, *, same_length: bool = False
-) -> None:
-    """Raises CheckpointMismatch with every leaf in which two runs differ.
-
-    Args:
-      saved: metadata of the checkpoint.
-      wanted: metadata of this run. Training options are below "train" or "config.train".
-      where: the workdir, for the message.
-      same_length: num_steps may not differ, as where a schedule falls to 0 at the last step.
-    """
-    free = {
-        f"{group}.{name}"
-        for group in ("train", "config.train")
-        for name in _FREE
-        if not (same_length and name == "num_steps")
-    }
-    old, new = flatten(saved), flatten(wanted)
-    lines = [
-        f"  {name}: saved {old.get(name, 'nothing')!r}, now {new.get(name, 'nothing')!r}"
-        for name in sorted(old.keys() | new.keys())
-        if name not in free and old.get(name) != new.get(name)
-    ]
-    if lines:
-        raise CheckpointMismatch(
-            f"{where} holds a checkpoint of another run:\n"
-            + "\n".join(lines)
-            + "\nUse another workdir, or the saved settings."
-        )
-
-
-def _leaves(tree: Any) -> dict[str, str]:
-    """Dtype and shape of every array by its dotted name, as in "float32[3, 4]"."""
-    flat, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="."): f"{x.dtype}{list(np.shape(x))}"
-        for path, x in flat
-    }
+class CheckpointNotSaved(OSError):
+    """A checkpoint could not be written; the ones before it are as they were."""
 
 
 class CheckpointStore:
-    """A folder of checkpoints, the newest few kept.
+    """A folder of checkpoints that prove themselves, the newest few kept.
 
-    Each holds the train state, the best parameters so far, and a JSON record. Orbax writes a step
-    into a temporary folder and renames it when it is whole, so a killed save leaves no step.
+    Each holds the train state, the best parameters so far, a JSON record, and a manifest with the
+    hash of every file and array. Orbax writes a step into a folder with another name; the manifest
+    is put into it last, and then the folder gets its number. A killed save leaves no step, and no
+    step is removed before `keep` newer ones are whole.
+
+    Nothing is made or changed before the first `save`, so that a reader may look on.
 
     Args:
       directory: where the steps are.
@@ -83,51 +48,142 @@ class CheckpointStore:
     """
 
     def __init__(self, directory: str | Path, keep: int = 2) -> None:
-        import orbax.checkpoint as ocp
-
-        # Orbax reports every file it touches through absl at "warning" level.
-        logging.getLogger("absl").setLevel(logging.ERROR)
+        if keep < 1:
+            raise ValueError(f"keep must be at least 1, got {keep}")
         self.directory = Path(directory).absolute()
-        self._ocp = ocp
-        self._manager = ocp.CheckpointManager(
-            self.directory,
-            options=ocp.CheckpointManagerOptions(
-                max_to_keep=keep, create=True, cleanup_tmp_directories=True
-            ),
-        )
+        self.keep = keep
+        self._writer: concurrent.futures.ThreadPoolExecutor | None = None
+        self._saving: tuple[int, concurrent.futures.Future[None]] | None = None
+        self._saved: list[int] = []
+
+    def folder(self, step: int) -> Path:
+        """Where a step is."""
+        return self.directory / str(step)
+
+    def found(self) -> list[int]:
+        """Every numbered folder, oldest first, whole or not."""
+        if not self.directory.is_dir():
+            return []
+        names = [path.name for path in self.directory.iterdir() if path.is_dir()]
+        return sorted(int(n) for n in names if n.isdecimal() and n == str(int(n)))
 
     def steps(self) -> list[int]:
-        """The complete steps, oldest first."""
-        return sorted(self._manager.all_steps())
+        """The steps that have a manifest, oldest first."""
+        return [step for step in self.found() if (self.folder(step) / manifest.NAME).is_file()]
 
     def latest(self) -> int | None:
-        """The newest complete step, or None."""
+        """The newest step that has a manifest, or None."""
         return max(self.steps(), default=None)
+
+    # -- writing -------------------------------------------------------------------------------
 
     def save(self, step: int, state: Any, best: Any, record: dict[str, Any]) -> None:
         """Saves host arrays; returns when they are copied, writes in the background.
+
+        The step exists when `poll` or `wait` says so.
 
         Args:
           step: the number of the checkpoint; one that exists is left as it is.
           state: the train state, as NumPy arrays.
           best: the best parameters so far, as NumPy arrays.
           record: what JSON can hold.
+
+        Raises:
+          CheckpointNotSaved: if the save before this one failed.
+          RuntimeError: in another process than the first, where Orbax would write no arrays.
         """
-        if step in self._manager.all_steps():
+        if jax.process_index() != 0:
+            raise RuntimeError(f"process 0 saves checkpoints, this is {jax.process_index()}")
+        self.wait()
+        if self.folder(step).exists():
+            if manifest.complete(self.folder(step)):
+                self._saved.append(step)
+                return
+            self.set_aside(step)
+        if self._writer is None:
+            self._writer = concurrent.futures.ThreadPoolExecutor(1, "checkpoint")
+            self._clean()
+        trees = {"state": jax.tree.map(_owned, state), "best": jax.tree.map(_owned, best)}
+        leaves = {item: named_leaves(tree) for item, tree in trees.items()}
+        task = self._writer.submit(self._write, step, trees, leaves, json.loads(json.dumps(record)))
+        self._saving = (step, task)
+
+    def _write(self, step: int, trees: dict, leaves: dict, record: dict) -> None:
+        """Runs in the background: the arrays, their manifest, the name, then what is superseded."""
+        partial = self.directory / f"{step}.partial"
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            _orbax_save(partial, trees, record)
+            manifest.write(partial, step, leaves)
+            # Read back: Orbax has been seen to report a save of which it wrote no array.
+            for item, entries in manifest.read(partial)["leaves"].items():
+                _read_arrays(partial, item, entries, set(entries))
+            os.rename(partial, self.folder(step))
+            manifest.sync_folder(self.directory)
+        except BaseException:
+            # on a full disk the space is needed, and half a step is of no use
+            self._clean()
+            raise
+        self._retire()
+
+    def _retire(self) -> None:
+        """Removes whole steps that `keep` newer whole ones supersede; others are left alone."""
+        whole = [step for step in self.steps() if manifest.complete(self.folder(step))]
+        for step in whole[: -self.keep]:
+            removed = self.directory / f"{step}.removed"
+            try:
+                os.rename(self.folder(step), removed)
+            except OSError:
+                continue  # the new step is safe all the same; the next save tries again
+            shutil.rmtree(removed, ignore_errors=True)
+
+    def _clean(self) -> None:
+        if self.directory.is_dir():
+            for path in self.directory.iterdir():
+                if _LEFTOVER.match(path.name):
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def poll(self) -> list[int]:
+        """The steps that became whole since the last call; returns at once.
+
+        Raises:
+          CheckpointNotSaved: if a save failed, once.
+        """
+        if self._saving is not None and self._saving[1].done():
+            self.wait()
+        saved, self._saved = self._saved, []
+        return saved
+
+    def wait(self) -> None:
+        """Returns when every save is on disk, with its manifest.
+
+        Raises:
+          CheckpointNotSaved: if one failed, once.
+        """
+        if self._saving is None:
             return
-        args = self._ocp.args
-        saved = self._manager.save(
-            step,
-            args=args.Composite(
-                state=args.StandardSave(state),
-                best=args.StandardSave(best),
-                record=args.JsonSave({"leaves": _leaves(state), "record": record}),
-            ),
+        step, task = self._saving
+        error = task.exception()
+        self._saving = None
+        if error is None:
+            self._saved.append(step)
+            return
+        failure = CheckpointNotSaved(
+            f"checkpoint {step} was not saved in {self.directory}: "
+            f"{str(error).strip() or type(error).__name__}. "
+            f"Steps that are whole: {self.steps() or 'none'}."
         )
-        if not saved:
-            raise RuntimeError(
-                f"checkpoint {step} was not saved: {self.directory} holds {self.steps()}"
-            )
+        failure.errno = getattr(error, "errno", None)
+        raise failure from error
+
+    def close(self) -> None:
+        """Waits, and stops the background thread."""
+        try:
+            self.wait()
+        finally:
+            if self._writer is not None:
+                self._writer.shutdown()
+                self._writer = None
 
     def set_aside(self, step: int) -> Path:
         """Moves a step out of the way, beside the folder; returns where it is now."""
@@ -136,62 +192,196 @@ class CheckpointStore:
         folder.mkdir(exist_ok=True)
         names = itertools.chain([str(step)], (f"{step}-{n}" for n in itertools.count(2)))
         target = next(folder / name for name in names if not (folder / name).exists())
-        os.replace(self.directory / str(step), target)
-        self._manager.reload()
+        os.replace(self.folder(step), target)
         return target
 
-    def record(self, step: int) -> dict[str, Any]:
-        """The JSON record of a step."""
-        return self._read(step)["record"]
+    # -- reading -------------------------------------------------------------------------------
 
-    def _read(self, step: int) -> dict[str, Any]:
-        args = self._ocp.args
-        return self._manager.restore(step, args=args.Composite(record=args.JsonRestore())).record
+    def manifest(self, step: int) -> dict[str, Any]:
+        """What the files and arrays of a step must be; only the manifest itself is checked."""
+        return manifest.read(self.folder(step))
+
+    def verify(self, step: int, *, arrays: bool = False) -> dict[str, Any]:
+        """Hashes every file of a step, and every array if asked; returns its manifest.
+
+        Raises:
+          CheckpointDamaged: naming the files that are not what was saved.
+        """
+        found = manifest.verify(self.folder(step))
+        for item, leaves in found["leaves"].items() if arrays else ():
+            _read_arrays(self.folder(step), item, leaves, set(leaves))
+        return found
+
+    def record(self, step: int) -> dict[str, Any]:
+        """The JSON record of a step, its file verified."""
+        manifest.verify(self.folder(step), "record/")
+        try:
+            record = _orbax_record(self.folder(step) / "record")
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            raise CheckpointDamaged(self.folder(step), ["record/ holds no JSON object"])
+        return record
 
     def restore(self, step: int, state_like: Any, best_like: Any) -> tuple[Any, Any]:
         """Reads a step as NumPy arrays.
 
+        Files are verified before anything is read from them; names, shapes and dtypes are compared
+        before anything is allocated, and the arrays with the manifest after it.
+
         Args:
-          step: a complete step.
+          step: a step with a manifest.
           state_like: shapes and dtypes of the state (from `jax.eval_shape`).
           best_like: those of the parameters.
 
         Raises:
           CheckpointMismatch: if the saved arrays have other names, shapes or dtypes.
+          CheckpointDamaged: if a file or an array is not what was saved.
         """
-        args = self._ocp.args
-        empty = lambda tree: jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), tree)  # noqa: E731
-        self._check_leaves(step, state_like)
-        with warnings.catch_warnings():
-            # restoring to NumPy on another topology is what is wanted here
-            warnings.simplefilter("ignore")
-            restored = self._manager.restore(
-                step,
-                args=args.Composite(
-                    state=args.StandardRestore(empty(state_like)),
-                    best=args.StandardRestore(empty(best_like)),
-                ),
-            )
-        return restored.state, restored.best
+        leaves = self.verify(step)["leaves"]
+        trees = {"state": state_like, "best": best_like}
+        for item, like in trees.items():
+            saved = {name: entry[0] for name, entry in leaves.get(item, {}).items()}
+            check_leaves(saved, described(like), self.directory)
+        state, best = (self._read(step, item, leaves[item], like) for item, like in trees.items())
+        return state, best
 
-    def _check_leaves(self, step: int, state_like: Any) -> None:
-        saved = self._read(step)["leaves"]
-        wanted = _leaves(state_like)
-        lines = [
-            f"  {name}: saved {saved.get(name, 'nothing')}, now {wanted.get(name, 'nothing')}"
-            for name in sorted(saved.keys() | wanted.keys())
-            if saved.get(name) != wanted.get(name)
-        ]
-        if lines:
-            raise CheckpointMismatch(
-                f"{self.directory} holds the checkpoint of another network:\n" + "\n".join(lines)
-            )
+    def restore_partial(
+        self, step: int, params_like: Any, which: Literal["best", "last"] = "best"
+    ) -> tuple[Any, list[str]]:
+        """Reads the parameters that have the same name, shape and dtype in both.
 
-    def wait(self) -> None:
-        """Returns when every save is on disk."""
-        self._manager.wait_until_finished()
+        Args:
+          step: a step with a manifest.
+          params_like: arrays, of which those that the step lacks are returned as they are.
+          which: the best parameters up to the step, or those at the step.
 
-    def close(self) -> None:
-        """Waits, and stops the background threads."""
-        self._manager.wait_until_finished()
-        self._manager.close()
+        Returns:
+          The parameters, and a line for every array that was not loaded, on either side.
+        """
+        item, prefix = {"best": ("best", ""), "last": ("state", "params.")}[which]
+        leaves = self.verify(step)["leaves"].get(item, {})
+        saved = {n.removeprefix(prefix): e for n, e in leaves.items() if n.startswith(prefix)}
+        wanted = described(params_like)
+        both = {n: e for n, e in saved.items() if wanted.get(n) == e[0]}
+        arrays = _read_arrays(self.folder(step), item, leaves, {prefix + name for name in both})
+        named = {
+            name: arrays.get(prefix + name, leaf)
+            for name, leaf in named_leaves(params_like).items()
+        }
+        params = jax.tree.unflatten(jax.tree.structure(params_like), named.values())
+        return params, differences({n: e[0] for n, e in saved.items()}, wanted)
+
+    def arrays(self, step: int, item: Literal["state", "best"]) -> dict[str, np.ndarray]:
+        """All arrays of a part of a step by name, verified; for tools that know no network."""
+        leaves = self.verify(step)["leaves"].get(item, {})
+        return _read_arrays(self.folder(step), item, leaves, set(leaves))
+
+    def _read(self, step: int, item: str, leaves: dict[str, Any], like: Any) -> Any:
+        arrays = _read_arrays(self.folder(step), item, leaves, set(leaves))
+        return jax.tree.unflatten(
+            jax.tree.structure(like), [arrays[name] for name in named_leaves(like)]
+        )
+
+
+def _read_arrays(
+    folder: Path, item: str, leaves: dict[str, Any], names: set[str]
+) -> dict[str, np.ndarray]:
+    """Reads arrays whose stored shape is the one in the manifest, and checks their hashes."""
+    try:
+        arrays = _orbax_arrays(folder / item, {n: e[0] for n, e in leaves.items()}, names)
+    except MemoryError:
+        raise
+    except Exception as error:
+        # whatever Orbax makes of a forged file; a file that may not be read is not damage
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise
+        reason = str(error).split("\n", 1)[0][:200]
+        raise CheckpointDamaged(folder, [f"{item}/ cannot be read: {reason}"]) from error
+    wrong = [
+        f"array {name} in {item}/ is not what was saved"
+        for name in sorted(names)
+        if manifest.leaf_hash(arrays[name]) != leaves[name][1]
+    ]
+    if wrong:
+        raise CheckpointDamaged(folder, wrong)
+    return arrays
+
+
+def _owned(array: Any) -> np.ndarray:
+    """The array, copied if it looks into memory of a device that a later step may write to."""
+    array = np.asarray(array)
+    return array if array.flags.owndata else array.copy()
+
+
+def _orbax() -> tuple[Any, Any]:
+    import orbax.checkpoint as ocp
+
+    # Orbax reports every file it touches through absl at "warning" level.
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    # Arrays are whole on this host: it never waits for other processes of the run.
+    here = jax.process_index()
+    return ocp, ocp.options.MultiprocessingOptions(primary_host=here, active_processes={here})
+
+
+def _orbax_save(folder: Path, trees: dict[str, Any], record: dict[str, Any]) -> None:
+    ocp, alone = _orbax()
+    handlers = {
+        item: ocp.StandardCheckpointHandler(multiprocessing_options=alone) for item in trees
+    }
+    handler = ocp.CompositeCheckpointHandler(
+        record=ocp.JsonCheckpointHandler(multiprocessing_options=alone),
+        composite_options=ocp.CompositeOptions(multiprocessing_options=alone),
+        **handlers,
+    )
+    arguments = {item: ocp.args.StandardSave(tree) for item, tree in trees.items()}
+    with ocp.Checkpointer(handler, multiprocessing_options=alone) as checkpointer:
+        checkpointer.save(
+            folder, args=ocp.args.Composite(record=ocp.args.JsonSave(record), **arguments)
+        )
+
+
+def _orbax_record(folder: Path) -> dict[str, Any]:
+    from etils import epath
+
+    ocp, alone = _orbax()
+    handler = ocp.JsonCheckpointHandler(multiprocessing_options=alone)
+    return handler.restore(epath.Path(folder), args=ocp.args.JsonRestore())
+
+
+def _orbax_arrays(folder: Path, saved: dict[str, str], names: set[str]) -> dict[str, np.ndarray]:
+    """Reads the named arrays; what is stored must have the names and shapes in `saved`."""
+    from etils import epath
+
+    ocp, alone = _orbax()
+    handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=alone)
+    stored = handler.metadata(epath.Path(folder)).tree
+    named = named_leaves(stored)
+    wrong = differences(saved, {name: describe(leaf) for name, leaf in named.items()})
+    for name in names & named.keys():
+        chunk = getattr(named[name].storage, "chunk_shape", None) or ()
+        # a chunk is unpacked whole, however small the file is
+        if any(c > max(s, 1) for c, s in zip(chunk, named[name].shape, strict=True)):
+            wrong.append(f"{name}: chunks of {list(chunk)}")
+    if not wrong:
+        size = sum(math.prod(named[n].shape) * np.dtype(named[n].dtype).itemsize for n in names)
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if size > memory:
+            wrong = [f"arrays of {size} bytes on a machine with {memory}"]
+    if wrong:
+        raise ValueError("; ".join(wrong[:4]).replace(", now ", ", stored "))
+    if not names:
+        return {}
+    item = jax.tree_util.tree_map_with_path(
+        lambda path, leaf: (
+            leaf
+            if jax.tree_util.keystr(path, simple=True, separator=".") in names
+            else ocp.PLACEHOLDER
+        ),
+        stored,
+    )
+    arguments = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), stored)
+    restored = handler.restore(
+        epath.Path(folder), args=ocp.args.PyTreeRestore(item=item, restore_args=arguments)
+    )
+    return {n: np.asarray(x) for n, x in named_leaves(restored).items() if n in names}

@@ -1,8 +1,10 @@
 """Options of training, as the command line shows them."""
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import optax
 
 
@@ -14,14 +16,17 @@ class OptimizerConfig:
     """Update rule."""
     learning_rate: float = 1e-3
     """Peak learning rate."""
-    schedule: Literal["constant", "cosine", "linear"] = "constant"
-    """How the learning rate falls after warm-up, to 0 at the last step."""
+    schedule: Literal["constant", "cosine", "linear", "rsqrt"] = "constant"
+    """How the learning rate falls after warm-up: to 0 at the last step, or (rsqrt) with the square
+    root of the step, from the end of the warm-up on."""
     warmup_steps: int = 0
     """Steps of linear warm-up from 0."""
     clip_norm: float | None = None
     """Clip the global norm of the gradient; None does not."""
     weight_decay: float = 0.0
     """Decoupled weight decay; only with adamw."""
+    ema_decay: float | None = None
+    """Evaluate and keep an exponential moving average of the parameters; None does not."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,8 +45,18 @@ class TrainConfig:
     """Newest checkpoints to keep."""
     seed: int = 0
     """Seed of parameters, dropout and gates."""
+    seeds: int = 1
+    """Train this many seeds, from `seed` on, side by side in one compiled program."""
+    sweep: tuple[float, ...] = ()
+    """Train every seed with each of these values of sweep-over, in the same program."""
+    sweep_over: str = "learning_rate"
+    """What sweep changes: learning_rate, or a number that the task can vary (GA-Net: penalty,
+    temperature)."""
     parallel: Literal["sharding", "pmap", "single"] = "sharding"
     """Split every batch over the devices with jit and shardings, with pmap, or use one device."""
+    accumulate: int = 1
+    """Compute the gradient of a batch in this many parts, one after the other: less memory, the
+    same update."""
     early_stop_patience: int | None = None
     """Stop after this many evaluations without improvement; None never does."""
     best_metric: str = "accuracy"
@@ -55,26 +70,85 @@ class TrainConfig:
     """Show a progress bar (one line per log where there is no terminal)."""
     tensorboard: bool = False
     """Also write TensorBoard events, if a writer is installed."""
+    profile_steps: int = 0
+    """Write a jax.profiler trace of this many steps to WORKDIR/profile, from step 10 on."""
 
     def __post_init__(self) -> None:
         """Refuses values that no run could use."""
-        for name in ("num_steps", "log_every", "eval_every", "checkpoint_every"):
+        for name in (
+            "num_steps",
+            "log_every",
+            "eval_every",
+            "checkpoint_every",
+            "keep_checkpoints",
+            "accumulate",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.keep_checkpoints < 1:
-            raise ValueError(f"keep_checkpoints must be at least 1, got {self.keep_checkpoints}")
         if self.early_stop_patience is not None and self.early_stop_patience < 1:
             raise ValueError(
                 f"early_stop_patience must be at least 1 or None, got {self.early_stop_patience}"
             )
 
 
-def make_optimizer(config: OptimizerConfig, num_steps: int) -> optax.GradientTransformation:
-    """Builds the Optax chain: clipping, then the update rule with its schedule.
+class EmaState(NamedTuple):
+    """State of `params_ema`.
+
+    Attributes:
+      steps: updates made.
+      ema: the average, with the structure of the parameters.
+    """
+
+    steps: jax.Array
+    ema: Any
+
+
+def params_ema(decay: float) -> optax.GradientTransformation:
+    """Keeps a moving average of the parameters after each update; the last link of a chain.
+
+    ema <- d ema + (1 - d) params,  d = min(decay, (1 + t) / (10 + t)) after t updates, so that the
+    first parameters are forgotten soon. Updates pass through unchanged.
+
+    Args:
+      decay: in [0, 1).
+
+    Raises:
+      ValueError: if decay is outside [0, 1).
+    """
+    if not 0 <= decay < 1:
+        raise ValueError(f"ema_decay must be in [0, 1) or None, got {decay}")
+
+    def init(params: Any) -> EmaState:
+        return EmaState(jnp.zeros((), jnp.int32), jax.tree.map(jnp.array, params))
+
+    def update(updates: Any, state: EmaState, params: Any = None) -> tuple[Any, EmaState]:
+        if params is None:
+            raise ValueError("params_ema needs params in update")
+        t = state.steps.astype(jnp.float32)
+        d = jnp.minimum(decay, (1 + t) / (10 + t))
+        new = optax.apply_updates(params, updates)
+        ema = jax.tree.map(lambda e, p: (d * e + (1 - d) * p).astype(p.dtype), state.ema, new)
+        return updates, EmaState(state.steps + 1, ema)
+
+    return optax.GradientTransformation(init, update)
+
+
+def eval_params(params: Any, opt_state: Any) -> Any:
+    """The parameters to evaluate and to keep: their moving average where there is one."""
+    average = optax.tree.get(opt_state, "ema")
+    return params if average is None else average
+
+
+def make_optimizer(
+    config: OptimizerConfig, num_steps: int, *, learning_rate: Any = None
+) -> optax.GradientTransformation:
+    """Builds the Optax chain: clipping, the update rule with its schedule, the moving average.
 
     Args:
       config: what to build.
       num_steps: where a falling schedule reaches 0.
+      learning_rate: a traced peak learning rate in place of the configured one, as where several
+        are tried in one compiled program.
 
     Raises:
       ValueError: if a number is out of range, or weight_decay is given without adamw.
@@ -86,26 +160,32 @@ def make_optimizer(config: OptimizerConfig, num_steps: int) -> optax.GradientTra
     if not 0 <= config.warmup_steps <= num_steps:
         raise ValueError(f"warmup_steps must be in [0, {num_steps}], got {config.warmup_steps}")
     rest = max(num_steps - config.warmup_steps, 1)
-    peak = config.learning_rate
-    falls = {
-        "constant": optax.constant_schedule(peak),
-        "cosine": optax.cosine_decay_schedule(peak, rest),
-        "linear": optax.linear_schedule(peak, 0.0, rest),
+    peak: Any = config.learning_rate if learning_rate is None else learning_rate
+    after = max(config.warmup_steps, 1)
+    # shapes of height 1, so that a traced peak can scale them
+    falls: dict[str, optax.Schedule] = {
+        "constant": optax.constant_schedule(1.0),
+        "cosine": optax.cosine_decay_schedule(1.0, rest),
+        "linear": optax.linear_schedule(1.0, 0.0, rest),
+        "rsqrt": lambda count: jnp.sqrt(after / (after + count)),
     }
-    schedule: optax.Schedule = falls[config.schedule]
+    shape = falls[config.schedule]
     if config.warmup_steps:
-        warmup = optax.linear_schedule(0.0, peak, config.warmup_steps)
-        schedule = optax.join_schedules([warmup, schedule], [config.warmup_steps])
-    rate = peak if config.schedule == "constant" and not config.warmup_steps else schedule
+        warmup = optax.linear_schedule(0.0, 1.0, config.warmup_steps)
+        shape = optax.join_schedules([warmup, shape], [config.warmup_steps])
+    plain = config.schedule == "constant" and not config.warmup_steps
+    rate = peak if plain else lambda count: peak * shape(count)
     rules = {
         "adam": lambda: optax.adam(rate),
         "adamw": lambda: optax.adamw(rate, weight_decay=config.weight_decay),
         "adadelta": lambda: optax.adadelta(rate),
         "sgd": lambda: optax.sgd(rate),
     }
-    rule = rules[config.name]()
-    if config.clip_norm is None:
-        return rule
-    if not config.clip_norm > 0:
-        raise ValueError(f"clip_norm must be positive or None, got {config.clip_norm}")
-    return optax.chain(optax.clip_by_global_norm(config.clip_norm), rule)
+    links = [rules[config.name]()]
+    if config.clip_norm is not None:
+        if not config.clip_norm > 0:
+            raise ValueError(f"clip_norm must be positive or None, got {config.clip_norm}")
+        links.insert(0, optax.clip_by_global_norm(config.clip_norm))
+    if config.ema_decay is not None:
+        links.append(params_ema(config.ema_decay))
+    return links[0] if len(links) == 1 else optax.chain(*links)

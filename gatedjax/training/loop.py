@@ -2,28 +2,30 @@
 
 import dataclasses
 import json
-import math
 import signal
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gatedjax.training._record import Record
+from gatedjax.training._signals import Signals
+from gatedjax.training._verify import killer, write_digests
 from gatedjax.training.checkpoint import (
     DAMAGED,
     CheckpointMismatch,
     CheckpointStore,
     check_metadata,
 )
-from gatedjax.training.config import TrainConfig, make_optimizer
+from gatedjax.training.config import TrainConfig, eval_params, make_optimizer
+from gatedjax.training.distributed import any_process, broadcast_json, is_main
 from gatedjax.training.evaluation import run_evaluation
+from gatedjax.training.lock import WorkdirLock
 from gatedjax.training.log import MetricsLog, environment, write_json
 from gatedjax.training.metrics import Metrics, Ratio, to_floats
 from gatedjax.training.parallel import Parallel, make_parallel
@@ -33,6 +35,7 @@ from gatedjax.training.task import Batch, Task
 
 # Steps that are queued on the device. Two keep it busy; with more, a signal waits for all of them.
 IN_FLIGHT = 2
+PROFILE_FROM = 10
 
 
 class NonFiniteError(RuntimeError):
@@ -71,54 +74,15 @@ class FitResult:
         return 130 if self.signal == signal.SIGINT else 0
 
 
-@dataclasses.dataclass
-class _Record:
-    """What a checkpoint remembers beside arrays; JSON, and exact through it."""
-
-    step: int = 0
-    best_step: int = 0
-    best_metrics: dict[str, float] = dataclasses.field(default_factory=dict)
-    without_improvement: int = 0
-    skipped_in_a_row: int = 0
-    finished: Literal["done", "early"] | None = None
-    history: list[dict[str, float]] = dataclasses.field(default_factory=list)
-    pending: dict[str, list[float]] = dataclasses.field(default_factory=dict)
-    """Sums and counts since the last line of metrics.jsonl: float32 values, exact as JSON."""
-
-
-class _Signals:
-    """Remembers SIGTERM and SIGINT while the loop runs; a second one acts as it always did."""
-
-    def __init__(self) -> None:
-        self.received: int | None = None
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> "_Signals":
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._before[number] = signal.signal(number, self._note)
-        return self
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        self.received = number
-        signal.signal(number, self._before[number])
-
-    def __exit__(self, *exc_info: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-
-def _tensorboard(workdir: Path, wanted: bool) -> Any:
-    if not wanted:
-        return None
+def _tensorboard(workdir: Path) -> Any:
+    """A writer of TensorBoard events, or None where none is installed."""
     for module in ("tensorboardX", "torch.utils.tensorboard"):
         try:
             writer = __import__(module, fromlist=["SummaryWriter"]).SummaryWriter
         except ImportError:
             continue
         return writer(str(workdir / "tensorboard"))
-    raise ValueError("tensorboard=True needs tensorboardX (pip install tensorboardX)")
+    return None
 
 
 class _Loop:
@@ -133,40 +97,55 @@ class _Loop:
         workdir: str | Path,
         metadata: dict[str, Any] | None,
         on_event: Callable[[str, int], None] | None,
+        on_log: Callable[[dict[str, Any]], None] | None,
         parallel: Parallel | None,
     ) -> None:
         self.task, self.config = task, config
         self.train_data, self.eval_data = train_data, eval_data
         self.metadata = metadata or {}
-        self.identity = _identity(self.metadata, config)
-        self.event = on_event or (lambda name, step: None)
+        self.identity = identity(self.metadata, config)
+        self.event = killer(on_event)
+        self.on_log = on_log
         self.workdir = Path(workdir)
         self.workdir.mkdir(parents=True, exist_ok=True)
-        self.parallel = parallel or make_parallel(config.parallel)
+        self.parallel = parallel or make_parallel(config.parallel, accumulate=config.accumulate)
+        self.several = self.parallel.several_processes
+        self.main = is_main() or not self.several
         self.traces_before = self.parallel.traces
         self.tx = make_optimizer(config.optimizer, config.num_steps)
         self.seed_key = jax.random.key(config.seed)
         self.train_step = self.parallel.train_step(task, self.tx)
         self.eval_step = self.parallel.eval_step(task)
         self.shapes: set[tuple] = set()
-        self.record = _Record()
+        self.record = Record()
         self.recent: list[tuple[int, Any, Any]] = []
+        self.profiling = False
         self._add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b))
+        self.lock = WorkdirLock(self.workdir) if self.main else None
 
     # -- start ---------------------------------------------------------------------------------
 
     def start(self) -> bool:
         """Restores or initialises; returns whether there is anything left to do."""
         first = self.train_data[0]
+        rows = len(first["weight"])
+        if self.several and rows < jax.process_count():
+            raise ValueError(
+                f"a batch has {rows} examples for {jax.process_count()} processes: every process "
+                "needs at least one"
+            )
         make = lambda key: init_state(self.task, self.tx, key, first)  # noqa: E731
-        self.store = CheckpointStore(self.workdir / "checkpoints", self.config.keep_checkpoints)
+        if self.main:
+            self.store = CheckpointStore(self.workdir / "checkpoints", self.config.keep_checkpoints)
         like = jax.eval_shape(make, self.seed_key)
-        self.resumed, state = self._restore(like)
+        self.resumed, state = self._restore_everywhere(like)
         if self.resumed is None:
             state = jax.device_get(jax.jit(make)(self.seed_key))
             self.best = state.params
-            write_json(self.workdir / "config.json", self.metadata | {"train": _plain(self.config)})
-            write_json(self.workdir / "environment.json", environment(self.config.seed))
+            if self.main:
+                config = self.metadata | {"train": _plain(self.config)}
+                write_json(self.workdir / "config.json", config)
+                write_json(self.workdir / "environment.json", environment(self.config.seed))
         self.state = self.parallel.replicate(state)
         self.step = self.record.step
         self.pending: Metrics = {
@@ -176,88 +155,130 @@ class _Loop:
         ended = self.record.finished
         return not (ended == "early" or (ended == "done" and self.step >= self.config.num_steps))
 
+    def _restore_everywhere(self, like: Any) -> tuple[int | None, Any]:
+        """Process 0 reads the checkpoint and sends it to the others, which need no shared disk."""
+        if not self.several:
+            return self._restore(like)
+        from jax.experimental import multihost_utils
+
+        resumed, state, error = None, None, None
+        if self.main:
+            try:
+                resumed, state = self._restore(like)
+            except Exception as caught:  # the others wait for an answer
+                error = caught
+        answer = {
+            "error": None if error is None else f"{type(error).__name__}: {error}",
+            "resumed": resumed,
+            "record": dataclasses.asdict(self.record),
+        }
+        answer = json.loads(broadcast_json(json.dumps(answer)))
+        if error is not None:
+            raise error
+        if answer["error"] is not None:
+            raise RuntimeError(f"process 0 cannot start: {answer['error']}")
+        if answer["resumed"] is None:
+            return None, None
+        if not self.main:
+            self.record = Record(**answer["record"])
+            empty = lambda tree: jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), tree)  # noqa: E731
+            state, self.best = empty(like), empty(like.params)
+        state, self.best = jax.device_get(multihost_utils.broadcast_one_to_all((state, self.best)))
+        return answer["resumed"], state
+
     def _restore(self, like: Any) -> tuple[int | None, Any]:
         """Reads the newest step that can be read; (None, None) in a new workdir."""
-        damaged: dict[int, Exception] = {}
-        for step in reversed(self.store.steps()):
-            try:
-                saved = self.store.record(step)
-                metadata, run = saved["metadata"], _Record(**saved["run"])
-                # checkpoints of version 0.1.0.dev0 may lack the training options
-                wanted = {k: v for k, v in self.identity.items() if k != "train" or k in metadata}
-                falls = self.config.optimizer.schedule != "constant"
-                check_metadata(metadata, wanted, self.workdir, same_length=falls)
-                state, best = self.store.restore(step, like, like.params)
-            except CheckpointMismatch:
-                raise
-            except DAMAGED as error:
-                damaged[step] = error
-                continue
-            self.record, self.best = run, best
-            for bad, cause in damaged.items():
-                moved = self.store.set_aside(bad)
-                reason = str(cause).split("\n", 1)[0][:200]
-                warnings.warn(
-                    f"checkpoint {bad} cannot be read and is now {moved} ({reason}); "
-                    f"continuing from step {step}",
-                    RuntimeWarning,
-                    stacklevel=4,
-                )
-            return step, state
-        if damaged:
-            cause = next(iter(damaged.values()))
-            raise RuntimeError(
-                f"no checkpoint in {self.store.directory} can be read: tried {sorted(damaged)}; "
-                "remove the folder to start again"
-            ) from cause
-        return None, None
+
+        def check(metadata: dict[str, Any]) -> None:
+            # checkpoints of version 0.1.0.dev0 may lack the training options
+            wanted = {k: v for k, v in self.identity.items() if k != "train" or k in metadata}
+            falls = self.config.optimizer.schedule != "constant"
+            check_metadata(metadata, wanted, self.workdir, same_length=falls)
+
+        found = restore_newest(self.store, check, like, like.params)
+        if found is None:
+            return None, None
+        run, state, self.best = found
+        self.record = Record(**run)
+        return self.record.step, state
 
     # -- one round -----------------------------------------------------------------------------
 
     def run(self) -> tuple[Literal["done", "early", "signal"], int | None]:
         """Trains until the end, no improvement, or a signal."""
-        self.log = MetricsLog(self.workdir / "metrics.jsonl", self.resumed)
-        self.view = ProgressView(self.config.num_steps, self.step, self.config.progress)
-        self.board = _tensorboard(self.workdir, self.config.tensorboard)
+        config, main = self.config, self.main
+        self.log = MetricsLog(self.workdir / "metrics.jsonl", self.resumed) if main else None
+        self.view = ProgressView(config.num_steps, self.step, config.progress and main)
+        self.board = _tensorboard(self.workdir) if config.tensorboard and main else None
+        if config.tensorboard and main and self.board is None:
+            self.view.message("no TensorBoard events: tensorboardX is not installed")
         if self.resumed is not None:
             self.view.message(f"resuming {self.workdir} from step {self.step}")
         self.view.phase("train")
         self.record.finished = None
         try:
-            with _Signals() as signals:
-                return self._rounds(signals)
+            with Signals() as signals:
+                ended = self._rounds(signals)
+                if self.main:
+                    self.store.wait()
+                    self._tell_saved()
+                return ended
         finally:
+            self._stop_profile()
             self.view.close()
-            self.log.close()
+            if self.log is not None:
+                self.log.close()
             if self.board is not None:
                 self.board.close()
 
-    def _rounds(self, signals: _Signals) -> tuple[Literal["done", "early", "signal"], int | None]:
+    def _rounds(self, signals: Signals) -> tuple[Literal["done", "early", "signal"], int | None]:
         config, start = self.config, self.step
         batches = self._batches(start)
         self._reset_clock()
         while True:
+            stop = self._asked_to_stop(signals)
+            self._tell_saved()
             if self.step > start or (self.resumed is None and self.step >= config.num_steps):
                 if self.step % config.log_every == 0 or self.step >= config.num_steps:
                     self._log_train()
                 at_end = self.step >= config.num_steps
                 if self.eval_data is not None and (self.step % config.eval_every == 0 or at_end):
                     self._evaluate()
-                patience = config.early_stop_patience
-                if at_end:
-                    self.record.finished = "done"
-                elif patience is not None and self.record.without_improvement >= patience:
-                    self.record.finished = "early"
+                self.record.finished = self.record.ended(self.step, config)
                 due = self.step % config.checkpoint_every == 0
-                if due or self.record.finished or signals.received is not None:
+                if due or self.record.finished or stop:
                     self._save()
             if self.record.finished is not None:
                 return self.record.finished, None
-            if signals.received is not None:
+            if stop:
                 if self.step == start and self.resumed is None:
                     self._save()
                 return "signal", signals.received
+            self._profile(self.step - start)
             self._train(next(batches))
+
+    def _asked_to_stop(self, signals: Signals) -> bool:
+        """Whether a signal came; several processes agree on it wherever they log."""
+        if not self.several:
+            return signals.received is not None
+        return self.step % self.config.log_every == 0 and any_process(signals.received is not None)
+
+    # The first steps of a run compile; a trace of them would show little else.
+    def _profile(self, done: int) -> None:
+        if not self.config.profile_steps:
+            return
+        if done == PROFILE_FROM:
+            jax.profiler.start_trace(str(self.workdir / "profile"))
+            self.profiling = True
+        elif done == PROFILE_FROM + self.config.profile_steps:
+            self._stop_profile()
+
+    def _stop_profile(self) -> None:
+        if self.profiling:
+            jax.block_until_ready(self.state)
+            jax.profiler.stop_trace()
+            self.profiling = False
+            self.view.message(f"profile: {self.workdir / 'profile'}")
 
     def _batches(self, start: int) -> Iterator[Batch]:
         if hasattr(self.train_data, "iterate"):
@@ -279,7 +300,7 @@ class _Loop:
             jax.block_until_ready(metrics)
             self.compiling += time.perf_counter() - began
             self.view.phase("train")
-        metrics = jax.device_put(metrics, self.parallel.devices[0])
+        metrics = self.parallel.local(metrics)
         self.pending = self._add(self.pending, metrics) if self.pending else metrics
         self.recent.append((self.step, metrics["skipped"].total, batch.get("example_id")))
         if len(self.recent) > IN_FLIGHT:
@@ -311,7 +332,7 @@ class _Loop:
                 continue
             self.record.skipped_in_a_row += 1
             ids = [] if example_id is None else [int(i) for i in example_id if i >= 0]
-            self.log.write({"split": "skipped", "step": step + 1, "example_id": ids})
+            self._write({"split": "skipped", "step": step + 1, "example_id": ids})
             self.view.message(
                 f"step {step + 1}: loss or gradient is not finite, update skipped; examples {ids}"
             )
@@ -319,7 +340,7 @@ class _Loop:
                 raise NonFiniteError(
                     f"{self.record.skipped_in_a_row} updates in a row had a loss or gradient that "
                     f"is not finite (limit {self.config.max_skipped}), the last at step {step + 1} "
-                    f"with examples {ids}. The checkpoints in {self.store.directory} are from "
+                    f"with examples {ids}. The checkpoints in {self.workdir} are from "
                     "before. Lower the learning rate, or look for non-finite inputs."
                 )
         self.recent = []
@@ -340,8 +361,12 @@ class _Loop:
         self._reset_clock()
 
     def _write(self, line: dict[str, Any]) -> None:
+        if self.log is None:
+            return
         line["time"] = round(time.time(), 3)
         self.log.write(line)
+        if self.on_log is not None:
+            self.on_log(dict(line))
         if self.board is not None:
             for name, value in line.items():
                 if isinstance(value, float) and name != "time":
@@ -351,30 +376,21 @@ class _Loop:
         self.view.phase("evaluate")
         self.event("evaluate", self.step)
         began = time.perf_counter()
-        totals, _ = run_evaluation(self.eval_step, self.state.params, self.eval_data, self.parallel)
+        params = eval_params(self.state.params, self.state.opt_state)
+        totals, _ = run_evaluation(self.eval_step, params, self.eval_data, self.parallel)
         metrics = to_floats(totals)
         self._write({"split": "eval", "step": self.step, **metrics})
         self.view.message(f"step {self.step}: evaluation: {summary(metrics)}")
-        name = self.config.best_metric
-        if name not in metrics:
-            raise ValueError(f"best_metric must be one of {sorted(metrics)}, got {name!r}")
-        sign = 1.0 if self.config.best_mode == "max" else -1.0
-        best = self.record.best_metrics.get(name, math.nan)
-        # NaN is never an improvement, so that early stopping counts it
-        if sign * metrics[name] > sign * best or (
-            math.isnan(best) and metrics[name] == metrics[name]
-        ):
-            self.record.best_step, self.record.best_metrics = self.step, metrics
-            self.record.without_improvement = 0
-            self.best = self.parallel.host(self.state.params)
-        else:
-            self.record.without_improvement += 1
-        self.record.history.append({"step": self.step, **metrics})
+        if self.record.evaluated(self.step, metrics, self.config):
+            self.best = self.parallel.host(params)
         self.clock += time.perf_counter() - began
         self.view.phase("train")
 
     def _save(self) -> None:
         self._check_skipped()
+        if not self.main:
+            self.record.step = self.step
+            return
         self.view.phase("save")
         self.event("save", self.step)
         self.record.step = self.step
@@ -382,22 +398,80 @@ class _Loop:
             name: [float(r.total), float(r.count)]
             for name, r in jax.device_get(self.pending).items()
         }
-        best = self.best if self.record.best_metrics else self.parallel.host(self.state.params)
+        state = self.parallel.host(self.state)
+        best = self.best
+        if not self.record.best_metrics:
+            best = eval_params(state.params, state.opt_state)
         self.store.save(
             self.step,
-            self.parallel.host(self.state),
+            state,
             best,
             {"run": dataclasses.asdict(self.record), "metadata": self.identity},
         )
-        self.event("saved", self.step)
         self.view.phase("train")
+
+    def _tell_saved(self) -> None:
+        """Reports the checkpoints that are on disk and proven by now; raises if one failed."""
+        for step in self.store.poll() if self.main else ():
+            self.event("saved", step)
+
+
+def restore_newest(
+    store: CheckpointStore, check: Callable[[dict[str, Any]], None], like: Any, best_like: Any
+) -> tuple[dict[str, Any], Any, Any] | None:
+    """Reads the newest step that can be read: its record, state and best parameters.
+
+    Damaged steps that are newer are set aside with a warning.
+
+    Args:
+      store: the checkpoints.
+      check: raises CheckpointMismatch for the metadata of another run.
+      like: shapes and dtypes of the state.
+      best_like: those of the best parameters.
+
+    Returns:
+      None if there are no checkpoints.
+
+    Raises:
+      CheckpointMismatch: if the checkpoints are of another run.
+      RuntimeError: if there are checkpoints, but none can be read.
+    """
+    damaged: dict[int, Exception] = {}
+    for step in reversed(store.found()):
+        try:
+            saved = store.record(step)
+            check(saved["metadata"])
+            run = dict(saved["run"])
+            state, best = store.restore(step, like, best_like)
+        except CheckpointMismatch:
+            raise
+        except DAMAGED as error:
+            damaged[step] = error
+            continue
+        for bad, cause in damaged.items():
+            moved = store.set_aside(bad)
+            reason = str(cause).split("\n", 1)[0][:200]
+            warnings.warn(
+                f"checkpoint {bad} cannot be read and is now {moved} ({reason}); "
+                f"continuing from step {step}",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+        return run, state, best
+    if damaged:
+        cause = next(iter(damaged.values()))
+        raise RuntimeError(
+            f"no checkpoint in {store.directory} can be read: tried {sorted(damaged)}; "
+            "remove the folder to start again"
+        ) from cause
+    return None
 
 
 def _plain(config: TrainConfig) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
-def _identity(metadata: dict[str, Any], config: TrainConfig) -> dict[str, Any]:
+def identity(metadata: dict[str, Any], config: TrainConfig) -> dict[str, Any]:
     """What a checkpoint must share with a run: its metadata and the training options."""
     given = metadata.get("config")
     if isinstance(given, dict) and "train" in given:
@@ -419,6 +493,7 @@ def fit(
     *,
     metadata: dict[str, Any] | None = None,
     on_event: Callable[[str, int], None] | None = None,
+    on_log: Callable[[dict[str, Any]], None] | None = None,
     parallel: Parallel | None = None,
 ) -> FitResult:
     """Trains a task; continues where the checkpoints in workdir end, with the same bits.
@@ -434,19 +509,25 @@ def fit(
         the configuration and the digest of the vocabulary. The training options join them.
       parallel: the devices (default: `make_parallel(config.parallel)`); give the same one to
         `evaluate` to share its compiled steps.
-      on_event: called with ("step" | "evaluate" | "save" | "saved", step).
+      on_event: called with ("step" | "evaluate" | "save" | "saved", step); "saved" comes when
+        the checkpoint is whole on disk, some steps after "save".
+      on_log: called with every line of metrics.jsonl as a dict, for other trackers.
 
     Returns:
       The result. After SIGTERM or Ctrl-C the run is saved and `stopped` is "signal".
 
     Raises:
       CheckpointMismatch: if workdir belongs to another run.
+      CheckpointNotSaved: soon after a checkpoint could not be written, as on a full disk.
+      WorkdirBusy: if another run is writing into workdir.
       RuntimeError: if none of its checkpoints can be read. A damaged one is moved to
         checkpoints-bad/ with a RuntimeWarning, and the newest good one is used.
       NonFiniteError: after more than `config.max_skipped` skipped updates in a row.
       ValueError: for settings or batches that cannot work.
     """
-    loop = _Loop(task, train_data, eval_data, config, workdir, metadata, on_event, parallel)
+    if config.seeds > 1 or config.sweep:
+        raise ValueError("fit trains one seed; fit_lanes trains several seeds or a sweep")
+    loop = _Loop(task, train_data, eval_data, config, workdir, metadata, on_event, on_log, parallel)
     try:
         stopped: Literal["done", "early", "signal"] = "done"
         number = None
@@ -456,11 +537,18 @@ def fit(
             stopped = loop.record.finished
         host = loop.parallel.host(loop.state)
     finally:
-        if hasattr(loop, "store"):
-            loop.store.close()
+        try:
+            if hasattr(loop, "store"):
+                loop.store.close()
+        finally:
+            if loop.lock is not None:
+                loop.lock.release()
+    best = loop.best if loop.record.best_metrics else eval_params(host.params, host.opt_state)
+    if loop.main and stopped != "signal":
+        write_digests(host, best, dataclasses.asdict(loop.record), train_data, loop.workdir)
     return FitResult(
         state=host,
-        best_params=loop.best if loop.record.best_metrics else host.params,
+        best_params=best,
         best_step=loop.record.best_step if loop.record.best_metrics else loop.step,
         best_metrics=loop.record.best_metrics,
         history=loop.record.history,

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 import optax
+from jax.experimental import multihost_utils
 
 from gatedjax.training.step import make_train_step
 from gatedjax.training.task import Batch, Task
@@ -34,22 +35,30 @@ def pad_rows(batch: Batch, multiple: int) -> Batch:
 class Parallel:
     """How a step runs on several devices; all kinds give the same numbers to rounding.
 
+    Every process holds the whole batch, a function of the step, and hands its devices their rows.
+    Rows never depend on how many processes there are.
+
     Attributes:
       kind: "sharding" (jit with the batch sharded over a mesh), "pmap", or "single".
-      devices: the devices in use.
+      devices: the devices in use, of all processes.
+      accumulate: parts in which a step computes the gradient of a batch.
       traces: how often a step was traced, which is how often it was compiled.
     """
 
-    def __init__(self, kind: str, devices: Sequence[jax.Device]) -> None:
+    def __init__(self, kind: str, devices: Sequence[jax.Device], accumulate: int = 1) -> None:
         self.kind = kind
         self.devices = list(devices)
+        self.accumulate = accumulate
         self.traces = 0
         self._eval_steps: dict[int, tuple[Task, Callable[..., Any]]] = {}
+        here = jax.process_index()
+        self._local = [device for device in self.devices if device.process_index == here]
+        self.several_processes = len(self._local) < len(self.devices)
         if kind != "single":
+            # pmap takes what is local to a process, jit what is global
+            placed = self._local if kind == "pmap" else self.devices
             auto = (jax.sharding.AxisType.Auto,)
-            mesh = jax.make_mesh(
-                (len(self.devices),), ("data",), axis_types=auto, devices=self.devices
-            )
+            mesh = jax.make_mesh((len(placed),), ("data",), axis_types=auto, devices=placed)
             self._split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
             self._whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
 
@@ -60,46 +69,66 @@ class Parallel:
 
         return traced
 
+    def _put(self, tree: Any, sharding: Any) -> Any:
+        if not self.several_processes:
+            return jax.device_put(tree, sharding)
+        if self.kind == "pmap":
+            return tree  # already this process's part; pmap places it
+        return jax.tree.map(
+            lambda x: jax.make_array_from_callback(
+                np.shape(x), sharding, lambda index: np.asarray(x)[index]
+            ),
+            tree,
+        )
+
     def replicate(self, tree: Any) -> Any:
         """Puts a copy of every array on every device."""
-        if self.kind == "pmap":
-            count = len(self.devices)
-            tree = jax.tree.map(lambda x: np.broadcast_to(x, (count, *np.shape(x))), tree)
-            return jax.device_put(tree, self._split)
+        if self.kind == "single":
+            return jax.device_put(tree, self.devices[0])
         if self.kind == "sharding":
-            return jax.device_put(tree, self._whole)
-        return jax.device_put(tree, self.devices[0])
+            return self._put(tree, self._whole)
+        count = len(self._local)
+        tree = jax.tree.map(lambda x: np.broadcast_to(x, (count, *np.shape(x))), tree)
+        return self._put(tree, self._split)
+
+    def local(self, tree: Any) -> Any:
+        """This process's copy of what is equal on all devices, on its first device."""
+        return jax.tree.map(lambda x: x.addressable_data(0), tree)
 
     def host(self, tree: Any) -> Any:
         """One copy of replicated arrays, as NumPy arrays."""
         if self.kind == "pmap":
-            tree = jax.tree.map(lambda x: x[0], tree)
+            tree = jax.tree.map(
+                lambda x: np.asarray(x.addressable_data(0)).reshape(x.shape[1:]), tree
+            )
         return jax.device_get(tree)
 
     def shard(self, batch: Batch) -> Batch:
         """Splits the rows over the devices, with filler rows where they do not divide."""
-        count = len(self.devices)
-        batch = pad_rows(batch, count)
+        batch = pad_rows(batch, len(self.devices) * self.accumulate)
+        if self.kind == "single":
+            return jax.device_put(batch, self.devices[0])
         if self.kind == "pmap":
             batch = {
-                name: np.reshape(array, (count, -1, *np.shape(array)[1:]))
+                name: np.reshape(array, (len(self.devices), -1, *np.shape(array)[1:]))
                 for name, array in batch.items()
             }
-        return jax.device_put(batch, self.devices[0] if self.kind == "single" else self._split)
+            if self.several_processes:
+                mine = [device in self._local for device in self.devices]
+                batch = {name: array[mine] for name, array in batch.items()}
+        return self._put(batch, self._split)
+
+    def _pmap(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        devices = None if self.several_processes else self.devices
+        return jax.pmap(self._counted(function), axis_name="data", devices=devices, **options)
 
     def train_step(self, task: Task, tx: optax.GradientTransformation) -> Callable[..., Any]:
         """The compiled step (state, batch, seed_key) -> (state, metrics); the state is donated."""
         if self.kind == "pmap":
-            step = self._counted(make_train_step(task, tx, axis_name="data"))
-            return jax.pmap(
-                step,
-                axis_name="data",
-                in_axes=(0, 0, None),
-                out_axes=(0, None),  # metrics are equal on all devices: one copy
-                devices=self.devices,
-                donate_argnums=0,
-            )
-        step = self._counted(make_train_step(task, tx))
+            step = make_train_step(task, tx, axis_name="data", accumulate=self.accumulate)
+            # metrics are equal on all devices: one copy
+            return self._pmap(step, in_axes=(0, 0, None), out_axes=(0, None), donate_argnums=0)
+        step = self._counted(make_train_step(task, tx, accumulate=self.accumulate))
         if self.kind == "single":
             return jax.jit(step, donate_argnums=0)
         # said outright: a state that came back split another way would compile the step again
@@ -122,31 +151,47 @@ class Parallel:
                 metrics, predictions = task.evaluate(params, batch)
                 return jax.lax.psum(metrics, "data"), predictions
 
-            mapped = jax.pmap(
-                self._counted(evaluate), axis_name="data", out_axes=(None, 0), devices=self.devices
-            )
+            mapped = self._pmap(evaluate, out_axes=(None, 0))
 
             def run(params: Any, batch: Batch) -> Any:
                 metrics, predictions = mapped(params, batch)
+                if self.several_processes:
+                    predictions = multihost_utils.process_allgather(predictions, tiled=True)
                 rows = {k: np.reshape(v, (-1, *v.shape[2:])) for k, v in predictions.items()}
                 return metrics, rows
 
             return run
-        return jax.jit(self._counted(task.evaluate))
+        step = self._counted(task.evaluate)
+        if self.several_processes:
+            # every process reads the predictions of all rows
+            return jax.jit(step, out_shardings=self._whole)
+        return jax.jit(step)
 
 
 def make_parallel(
     kind: Literal["sharding", "pmap", "single"] = "sharding",
     devices: Sequence[jax.Device] | None = None,
+    *,
+    accumulate: int = 1,
 ) -> Parallel:
-    """Returns the engine of a kind over the given devices (default: all of this process).
+    """Returns the engine of a kind over the given devices (default: all, of all processes).
 
     Raises:
-      ValueError: if the kind is unknown or there are no devices.
+      ValueError: if the kind is unknown, there are no devices, accumulate is below 1, or "single"
+        is asked for in a run of several processes.
     """
     if kind not in ("sharding", "pmap", "single"):
         raise ValueError(f"kind must be 'sharding', 'pmap' or 'single', got {kind!r}")
-    chosen = jax.local_devices() if devices is None else list(devices)
+    if accumulate < 1:
+        raise ValueError(f"accumulate must be at least 1, got {accumulate}")
+    chosen = jax.devices() if devices is None else list(devices)
     if not chosen:
         raise ValueError("devices must not be empty")
-    return Parallel(kind, chosen[:1] if kind == "single" else chosen)
+    if kind == "single":
+        if devices is None and jax.process_count() > 1:
+            raise ValueError(
+                f"parallel 'single' uses one device of one process, but {jax.process_count()} "
+                "processes run: use 'sharding' or 'pmap'"
+            )
+        chosen = chosen[:1]
+    return Parallel(kind, chosen, accumulate)

@@ -49,8 +49,34 @@ def init_state(
     return TrainState(step=jnp.zeros((), jnp.int32), params=params, opt_state=tx.init(params))
 
 
+def _summed_gradients(task: Task, params: Any, batch: Batch, rngs: Any, parts: int) -> Any:
+    """Loss and metrics as sums, and the gradient of the summed loss, in parts of the batch."""
+    grad_fn = jax.value_and_grad(task.loss, has_aux=True)
+    if parts == 1:
+        return grad_fn(params, batch, rngs)
+    rows = len(batch["weight"])
+    if rows % parts:
+        raise ValueError(f"accumulate must divide the rows of a batch, got {parts} for {rows}")
+    # Every part takes every parts-th row: rows that a device holds stay on it.
+    split = {
+        name: jnp.swapaxes(value.reshape(rows // parts, parts, *value.shape[1:]), 0, 1)
+        for name, value in batch.items()
+    }
+    one = lambda part: grad_fn(params, part, rngs)  # noqa: E731
+    zeros = jax.tree.map(
+        lambda x: jnp.zeros(x.shape, x.dtype),
+        jax.eval_shape(one, {name: value[0] for name, value in split.items()}),
+    )
+    add = lambda total, part: (jax.tree.map(jnp.add, total, one(part)), None)  # noqa: E731
+    return jax.lax.scan(add, zeros, split)[0]
+
+
 def make_train_step(
-    task: Task, tx: optax.GradientTransformation, *, axis_name: str | None = None
+    task: Task,
+    tx: optax.GradientTransformation,
+    *,
+    axis_name: str | None = None,
+    accumulate: int = 1,
 ) -> TrainStep:
     """Builds the step: gradient of the mean loss, update, metrics.
 
@@ -61,6 +87,8 @@ def make_train_step(
       task: the model and its loss.
       tx: the Optax chain.
       axis_name: sum gradients and metrics over this mapped axis (`jax.pmap`).
+      accumulate: parts of the batch whose gradients are computed one after the other and summed;
+        random bits belong to examples, so the update is that of the whole batch.
     """
 
     def train_step(
@@ -68,8 +96,7 @@ def make_train_step(
     ) -> tuple[TrainState, Metrics]:
         rngs = step_rngs(seed_key, state.step)
         with jax.named_scope("loss_and_gradient"):
-            grad_fn = jax.value_and_grad(task.loss, has_aux=True)
-            (total, metrics), grads = grad_fn(state.params, batch, rngs)
+            (total, metrics), grads = _summed_gradients(task, state.params, batch, rngs, accumulate)
         if axis_name is not None:
             total, metrics, grads = jax.lax.psum((total, metrics, grads), axis_name)
         count = jnp.maximum(metrics["loss"].count, 1)

@@ -27,20 +27,20 @@ class Tiny:
 
 
 class Data:
-    """Eight rows a step; a function of the step alone. A pause makes the run last."""
+    """A few rows a step; a function of the step alone. A pause makes the run last."""
 
-    def __init__(self, pause=0.0):
-        self.pause = pause
+    def __init__(self, pause=0.0, rows=8):
+        self.pause, self.rows = pause, rows
 
     def __getitem__(self, step):
         time.sleep(self.pause)
         generator = np.random.default_rng([3, step])
-        x = generator.normal(size=(8, 4)).astype(np.float32)
+        x = generator.normal(size=(self.rows, 4)).astype(np.float32)
         return {
             "x": x,
             "label": (x[:, 0] > x[:, 1]).astype(np.float32),
-            "example_id": np.arange(8, dtype=np.int32) + 8 * step,
-            "weight": np.ones(8, np.float32),
+            "example_id": np.arange(self.rows, dtype=np.int32) + self.rows * step,
+            "weight": np.ones(self.rows, np.float32),
         }
 
 

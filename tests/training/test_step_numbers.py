@@ -9,6 +9,7 @@ from gatedjax.training import (
     OptimizerConfig,
     Ratio,
     Task,
+    eval_params,
     init_state,
     make_optimizer,
     make_train_step,
@@ -79,6 +80,7 @@ def test_clipping_bounds_the_length_of_an_update():
 @pytest.mark.parametrize(
     ("schedule", "rates"),
     [
+        ("rsqrt", [0.0, 0.05] + [0.1 * (2 / (2 + t)) ** 0.5 for t in range(4)]),
         ("constant", [0.0, 0.05, 0.1, 0.1, 0.1, 0.1]),
         ("linear", [0.0, 0.05, 0.1, 0.075, 0.05, 0.025]),
         ("cosine", [0.0, 0.05] + [0.05 * (1 + np.cos(np.pi * t / 4)) for t in range(4)]),
@@ -162,3 +164,38 @@ def test_filler_rows_are_marked_and_real_rows_unchanged():
 def test_a_task_is_recognised_by_its_three_methods():
     assert isinstance(Line(), Task)
     assert not isinstance(object(), Task)
+
+
+def test_the_moving_average_follows_its_recurrence_and_is_what_is_evaluated():
+    state, found = steps(OptimizerConfig(name="sgd", learning_rate=0.1, ema_decay=0.3), 6)
+    average = 2.0
+    for t, (w, _) in enumerate(found):
+        d = min(0.3, (1 + t) / (10 + t))
+        average = d * average + (1 - d) * w
+    np.testing.assert_allclose(eval_params(state.params, state.opt_state)["w"], average, **F32)
+    plain, _ = steps(OptimizerConfig(name="sgd", learning_rate=0.1), 6)
+    assert float(plain.params["w"]) == found[-1][0]
+    assert eval_params(plain.params, plain.opt_state) is plain.params
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_a_gradient_in_parts_is_the_gradient_of_the_batch(parts):
+    tx = make_optimizer(OptimizerConfig(name="sgd", learning_rate=0.1), 10)
+    state = init_state(Line(), tx, jax.random.key(0), BATCH)
+    whole, metrics = make_train_step(Line(), tx)(state, BATCH, jax.random.key(0))
+    split, parted = make_train_step(Line(), tx, accumulate=parts)(state, BATCH, jax.random.key(0))
+    np.testing.assert_allclose(split.params["w"], whole.params["w"], **F32)
+    assert to_floats(parted) == pytest.approx(to_floats(metrics), rel=1e-6)
+
+
+def test_parts_must_divide_the_batch():
+    tx = make_optimizer(OptimizerConfig(), 10)
+    state = init_state(Line(), tx, jax.random.key(0), BATCH)
+    with pytest.raises(ValueError, match="accumulate must divide the rows of a batch, got 3 for 4"):
+        make_train_step(Line(), tx, accumulate=3)(state, BATCH, jax.random.key(0))
+
+
+@pytest.mark.parametrize("decay", [-0.1, 1.0])
+def test_a_decay_outside_its_range_is_refused(decay):
+    with pytest.raises(ValueError, match="ema_decay must be in"):
+        make_optimizer(OptimizerConfig(ema_decay=decay), 10)

@@ -1,0 +1,194 @@
+"""`python -m gatedjax checkpoints ls|verify|diff WORKDIR`: looks at checkpoints, never writes.
+
+It takes no lock and runs on the CPU, so that it may be used beside a run.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from gatedjax.analysis import render_table
+from gatedjax.analysis._text import clean
+from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
+from gatedjax.training.identity import describe, flatten
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m gatedjax checkpoints",
+        description="List, verify and compare the checkpoints of a work folder.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="ls|verify|diff")
+    for name, text in (
+        ("ls", "steps, times, sizes, whether whole, best metric"),
+        ("verify", "hash every file and array again; exit status 1 if one is damaged"),
+        ("diff", "arrays and settings in which two checkpoints differ"),
+    ):
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument("workdir", type=Path, help="what `fit` was given")
+        if name == "diff":
+            command.add_argument("other", type=Path, nargs="?", help="another work folder")
+            command.add_argument(
+                "--steps",
+                type=int,
+                nargs=2,
+                metavar=("A", "B"),
+                help="default: the newest of each, or the last two of one",
+            )
+            command.add_argument(
+                "--part",
+                choices=("state", "best"),
+                default="state",
+                help="the whole train state (default) or the best parameters",
+            )
+    return parser
+
+
+def _open(workdir: Path) -> CheckpointStore:
+    store = CheckpointStore(workdir / "checkpoints")
+    if not store.directory.is_dir():
+        hint = f" Did you mean {workdir.parent}?" if workdir.name == "checkpoints" else ""
+        raise FileNotFoundError(f"no work folder of a run: {store.directory} is missing.{hint}")
+    return store
+
+
+def _show(headers: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    print(render_table(headers, [[clean(str(cell)) for cell in row] for row in rows]), end="")
+
+
+def _gone(store: CheckpointStore, step: int) -> bool:
+    """Whether a run that is writing has removed the step meanwhile."""
+    return not store.folder(step).exists()
+
+
+def _best(record: dict[str, Any]) -> str:
+    flat = flatten(record)
+    settings = (f"metadata.{group}train.best_metric" for group in ("config.", ""))
+    name = next((flat[setting] for setting in settings if setting in flat), None)
+    value = flat.get(f"run.best_metrics.{name}")
+    if not isinstance(value, int | float):
+        return "-"
+    return f"{name} {value:.6g} (step {flat.get('run.best_step')})"
+
+
+def _ls(store: CheckpointStore) -> int:
+    rows = []
+    for step in store.found():
+        saved = size = best = "-"
+        try:
+            record, manifest = store.record(step), store.manifest(step)
+            saved = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(manifest["time"]))
+            size = f"{sum(entry['size'] for entry in manifest['files'].values()):,}"
+            whole, best = "yes", _best(record)
+        except (CheckpointDamaged, FileNotFoundError) as error:
+            if _gone(store, step):
+                continue
+            whole = f"no: {_problems(error)[0]}"
+        rows.append((step, saved, size, whole, best))
+    if not rows:
+        print(f"no checkpoints in {store.directory}")
+        return 0
+    _show(("step", "saved", "bytes", "whole", "best"), rows)
+    return 0
+
+
+def _problems(error: Exception) -> list[str]:
+    return error.problems if isinstance(error, CheckpointDamaged) else [str(error)]
+
+
+def _verify(store: CheckpointStore) -> int:
+    rows: list[tuple[Any, ...]] = []
+    damaged: list[str] = []
+    for step in store.found():
+        try:
+            manifest = store.verify(step, arrays=True)
+            count = sum(len(arrays) for arrays in manifest["leaves"].values())
+            rows.append((step, len(manifest["files"]) + 1, count, "good"))
+        except (CheckpointDamaged, FileNotFoundError) as error:
+            if _gone(store, step):
+                continue
+            rows.append((step, "-", "-", "damaged"))
+            damaged += [f"checkpoint {step}: {clean(problem)}" for problem in _problems(error)]
+    if not rows:
+        print(f"no checkpoints in {store.directory}", file=sys.stderr)
+        return 1
+    _show(("step", "files", "arrays", "result"), rows)
+    for line in damaged:
+        print(line)
+    return 1 if damaged else 0
+
+
+def _compare(a: np.ndarray | None, b: np.ndarray | None) -> tuple[str, str, str] | None:
+    """First, second and greatest difference; None if the bits are the same."""
+    first = "nothing" if a is None else describe(a)
+    second = "nothing" if b is None else describe(b)
+    if a is None or b is None or first != second:
+        return first, second, "-"
+    if a.tobytes() == b.tobytes():
+        return None
+    with np.errstate(all="ignore"):
+        apart = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    unequal = int(np.isnan(apart).sum())
+    greatest = f"{np.nanmax(apart):.6g}" if unequal < apart.size else "-"
+    return first, second, f"{greatest} ({unequal} NaN)" if unequal else greatest
+
+
+def _diff(stores: list[CheckpointStore], steps: list[int] | None, part: Any) -> int:
+    if steps is None:
+        newest = [store.steps()[-2:] for store in stores]
+        steps = newest[0] if len(stores) == 1 else [s for found in newest for s in found[-1:]]
+        if len(steps) != 2:
+            raise FileNotFoundError(
+                f"two checkpoints are wanted, got {steps} in "
+                + " and ".join(str(store.directory) for store in stores)
+            )
+    pairs = list(zip((stores[0], stores[-1]), steps, strict=True))
+    for store, step in pairs:
+        if step not in store.steps():
+            raise FileNotFoundError(
+                f"no checkpoint {step} in {store.directory}: it has {store.steps()}"
+            )
+    titles = [f"{store.directory.parent.name}/{step}" for store, step in pairs]
+    old, new = (store.arrays(step, part) for store, step in pairs)
+    rows = []
+    for name in sorted(old.keys() | new.keys()):
+        found = _compare(old.get(name), new.get(name))
+        if found is not None:
+            rows.append((name, *found))
+    if rows:
+        _show(("array", *titles, "max abs difference"), rows)
+    print(f"{len(old.keys() | new.keys()) - len(rows)} identical arrays, {len(rows)} differ")
+    before, after = (flatten(store.record(step).get("metadata", {})) for store, step in pairs)
+    changed = [
+        (name, repr(before.get(name, "nothing")), repr(after.get(name, "nothing")))
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+    if changed:
+        _show(("setting", *titles), changed)
+    else:
+        print("identical settings")
+    return 0
+
+
+def main(args: list[str]) -> int:
+    """Runs the command; 0, or 1 for damage found by verify, or 2 for what cannot be done."""
+    options = _parser().parse_args(args)
+    # Orbax asks JAX for its processes, which starts a backend: a GPU belongs to the run.
+    jax.config.update("jax_platforms", "cpu")
+    try:
+        store = _open(options.workdir)
+        if options.command == "ls":
+            return _ls(store)
+        if options.command == "verify":
+            return _verify(store)
+        stores = [store] + ([] if options.other is None else [_open(options.other)])
+        return _diff(stores, options.steps, options.part)
+    except (CheckpointDamaged, OSError) as error:
+        print(f"error: {clean(str(error))}", file=sys.stderr)
+        return 1 if isinstance(error, CheckpointDamaged) else 2

@@ -1,0 +1,163 @@
+"""`python -m gatedjax verify-resume -- COMMAND`: proof that a killed run continues bit-equal."""
+
+import argparse
+import json
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from gatedjax.training._verify import DIGESTS, KILL_AT
+
+DESCRIPTION = """Runs COMMAND once unbroken, and once more with SIGKILL at random steps, half of
+them during a save, starting it again after each. Then compares digests of parameters, optimiser
+state, best parameters, data position, the next batches, metrics and the record of the run. COMMAND
+must train with gatedjax.training.fit and take --workdir, which is added to it."""
+
+LONGEST_SAVE_S = 0.2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m gatedjax verify-resume",
+        description=DESCRIPTION,
+        usage="%(prog)s [--kills N] [--seed N] [--keep DIR] -- COMMAND ...",
+    )
+    parser.add_argument("--kills", type=int, default=4, help="how often to kill (default: 4)")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments of the kills")
+    parser.add_argument("--keep", type=Path, help="keep work folders and logs in this new folder")
+    parser.add_argument("command", nargs="+", metavar="COMMAND", help="what trains, after --")
+    return parser
+
+
+def kill_points(last: int, every: int, count: int, seed: int) -> list[str]:
+    """Moments to kill a run of `last` steps: after a step, or some time into a save.
+
+    They ascend, so that each is reached by a run that continues after the one before it.
+    """
+    choose = random.Random(seed)
+    saves = range(every, last + 1, every)
+    during = choose.sample(saves, min(count // 2, len(saves)))
+    steps = choose.sample(range(1, last), min(count - len(during), last - 1))
+    points = [(step, f"step:{step}") for step in steps]
+    for step in during:
+        points.append((step, f"save:{step}:{choose.uniform(0, LONGEST_SAVE_S):.4f}"))
+    return [text for _, text in sorted(points)]
+
+
+def _run(command: list[str], workdir: Path, log: Path, **variables: str) -> int:
+    environment = {k: v for k, v in os.environ.items() if k not in (DIGESTS, KILL_AT)}
+    with log.open("ab") as file:
+        return subprocess.run(
+            [*command, "--workdir", str(workdir)],
+            env=environment | variables,
+            stdout=file,
+            stderr=file,
+            check=False,
+        ).returncode
+
+
+def _failed(what: str, status: int, log: Path) -> int:
+    tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
+    print(f"error: {what} ended with status {status}:", file=sys.stderr)
+    print("\n".join(f"  {line}" for line in tail), file=sys.stderr)
+    return 2
+
+
+def _differences(one: Any, other: Any, name: str = "") -> list[str]:
+    """Names of the leaves in which two JSON values differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = sorted(one.keys() | other.keys())
+        nested = (_differences(one.get(k), other.get(k), f"{name}.{k}".strip(".")) for k in keys)
+        return [line for lines in nested for line in lines]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        return [line for i, (a, b) in pairs for line in _differences(a, b, f"{name}[{i}]")]
+    return [] if one == other else [name or "value"]
+
+
+def _leaves(value: Any) -> int:
+    if isinstance(value, dict | list):
+        return sum(_leaves(v) for v in (value.values() if isinstance(value, dict) else value))
+    return 1
+
+
+def _digests(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
+    began = time.monotonic()
+    target = folder / "unbroken.jsonl"
+    log = folder / "unbroken.log"
+    status = _run(command, folder / "unbroken", log, **{DIGESTS: str(target)})
+    if status:
+        return _failed("the unbroken run", status, log)
+    unbroken = _digests(target)
+    if len(unbroken) != 1:
+        print(
+            f"error: COMMAND must finish one training run of gatedjax.training.fit, but finished "
+            f"{len(unbroken)}",
+            file=sys.stderr,
+        )
+        return 2
+    last = unbroken[0]["data position"]["step"]
+    print(f"unbroken: {last} steps, {time.monotonic() - began:.1f} s", flush=True)
+
+    config = json.loads((folder / "unbroken" / "config.json").read_text(encoding="utf-8"))
+    every = config["train"]["checkpoint_every"]
+    log, target = folder / "killed.log", folder / "killed.jsonl"
+    for point in kill_points(last, every, kills, seed):
+        status = _run(command, folder / "killed", log, **{KILL_AT: point, DIGESTS: str(target)})
+        if status not in (0, -signal.SIGKILL):
+            return _failed(f"the run killed at {point}", status, log)
+        said = "killed" if status else "came too late, the run was over"
+        print(f"{point}: {said}", flush=True)
+        if not status:
+            break
+    if not _digests(target):
+        status = _run(command, folder / "killed", log, **{DIGESTS: str(target)})
+        if status:
+            return _failed("the last resume", status, log)
+    resumed = _digests(target)[-1]
+
+    wrong = 0
+    for name, wanted in unbroken[0].items():
+        differing = _differences(wanted, resumed[name])
+        wrong += len(differing)
+        verdict = f"equal ({_leaves(wanted)} values)" if not differing else "DIFFERENT: "
+        print(f"{name}: {verdict}{', '.join(differing[:5])}")
+    print("bit-equal" if not wrong else f"NOT equal: {wrong} differences")
+    return 1 if wrong else 0
+
+
+def main(args: list[str]) -> int:
+    """Runs the command; 0 if bit-equal, 1 if not, 2 if the run itself failed."""
+    options = _parser().parse_args(args)
+    command = list(options.command)
+    if options.kills < 1:
+        print(f"error: --kills must be at least 1, got {options.kills}", file=sys.stderr)
+        return 2
+    if any(part == "--workdir" or part.startswith("--workdir=") for part in command):
+        print("error: COMMAND must not have --workdir; it is added", file=sys.stderr)
+        return 2
+    if command[0] in ("python", "python3"):
+        command[0] = sys.executable
+    print(f"verifying: {shlex.join(command)}", flush=True)
+    try:
+        if options.keep is None:
+            with tempfile.TemporaryDirectory(prefix="verify-resume-") as folder:
+                return _verify(command, options.kills, options.seed, Path(folder))
+        options.keep.mkdir(parents=True)
+        return _verify(command, options.kills, options.seed, options.keep)
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2

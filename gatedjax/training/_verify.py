@@ -1,0 +1,87 @@
+"""What `python -m gatedjax verify-resume` needs inside a run: a kill on time, and digests.
+
+Both are off unless the environment asks for them; a run's own options and bits do not change.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+KILL_AT = "GATEDJAX_KILL_AT"
+"""EVENT:STEP[:SECONDS], as in "step:17" or "save:20:0.01": SIGKILL so long after this event."""
+
+DIGESTS = "GATEDJAX_DIGESTS"
+"""A file to which every finished `fit` appends a JSON line of digests."""
+
+NEXT_BATCHES = 3
+
+
+def killer(on_event: Callable[[str, int], None] | None) -> Callable[[str, int], None]:
+    """The given callback, after which this process kills itself where the environment says so."""
+    wanted = os.environ.get(KILL_AT)
+    if not wanted:
+        return on_event or (lambda name, step: None)
+    event, number, *delay = wanted.split(":")
+    seconds = float(delay[0]) if delay else 0.0
+
+    def called(name: str, step: int) -> None:
+        if on_event is not None:
+            on_event(name, step)
+        if name == event and step == int(number):
+            if seconds:
+                timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL))
+                timer.daemon = True
+                timer.start()
+            else:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return called
+
+
+def tree_digests(tree: Any) -> dict[str, str]:
+    """SHA-256 of dtype, shape and bytes of every leaf, by its dotted name."""
+    flat, _ = jax.tree_util.tree_flatten_with_path(tree)
+    found = {}
+    for path, leaf in flat:
+        array = np.asarray(leaf)
+        digest = hashlib.sha256(f"{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+        found[jax.tree_util.keystr(path, simple=True, separator=".")] = digest.hexdigest()
+    return found
+
+
+# Lines of metrics.jsonl say when and how fast; neither repeats.
+_CLOCK = ("time", "steps_per_s", "tokens_per_s", "compile_s", "padding")
+
+
+def _metric_lines(path: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [{k: v for k, v in line.items() if k not in _CLOCK} for line in lines]
+
+
+def write_digests(state: Any, best: Any, record: Any, train_data: Any, workdir: Path) -> None:
+    """Appends what a resumed run must share with an unbroken one, if the environment asks."""
+    target = os.environ.get(DIGESTS)
+    if not target:
+        return
+    step = int(record["step"])
+    batches = {str(i): tree_digests(train_data[i]) for i in range(step, step + NEXT_BATCHES)}
+    line = {
+        "parameters": tree_digests(state.params),
+        "optimiser state": tree_digests(state.opt_state),
+        "best parameters": tree_digests(best),
+        "data position": {"step": step, "state.step": int(state.step)},
+        "next batches": batches,
+        "record": record,
+        "metrics": _metric_lines(workdir / "metrics.jsonl"),
+    }
+    with open(target, "a", encoding="utf-8") as file:
+        file.write(json.dumps(line, sort_keys=True) + "\n")

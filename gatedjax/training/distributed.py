@@ -1,0 +1,152 @@
+"""Several processes as one run: JAX's own multi-controller runtime, joined with clear errors."""
+
+import dataclasses
+import os
+import socket
+import sys
+import threading
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+EXIT_UNREACHABLE = 69
+"""Exit status where the processes of a run did not find each other in time (EX_UNAVAILABLE)."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DistributedConfig:
+    """How the processes of a run find each other; every one is given the same command."""
+
+    auto: bool = False
+    """Join the processes of the cluster that JAX detects: SLURM, Open MPI, TPU pods, GKE."""
+    coordinator: str | None = None
+    """HOST:PORT of process 0, where nothing is detected; needs num-processes and process-id."""
+    num_processes: int | None = None
+    """Processes in all."""
+    process_id: int | None = None
+    """Number of this process, from 0."""
+    timeout_s: int = 60
+    """Seconds to wait for the others at the start."""
+    heartbeat_s: int = 30
+    """Seconds after which a process that is silent counts as dead and stops the run."""
+
+    def __post_init__(self) -> None:
+        """Refuses what no run could use."""
+        explicit = (self.coordinator, self.num_processes, self.process_id)
+        given = [value is not None for value in explicit]
+        if any(given) and not all(given):
+            raise ValueError(
+                "coordinator, num_processes and process_id belong together, got "
+                f"{self.coordinator!r}, {self.num_processes}, {self.process_id}"
+            )
+        if all(given):
+            if self.auto:
+                raise ValueError("auto and coordinator exclude each other")
+            host, _, port = str(self.coordinator).rpartition(":")
+            if not host or not port.isdigit():
+                raise ValueError(f"coordinator must be HOST:PORT, got {self.coordinator!r}")
+            processes, number = int(self.num_processes or 0), int(self.process_id or 0)
+            if processes < 1 or not 0 <= number < processes:
+                raise ValueError(
+                    f"process_id must be in [0, num_processes), got {number} of {processes}"
+                )
+        for name in ("timeout_s", "heartbeat_s"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+
+def initialize(config: DistributedConfig) -> bool:
+    """Joins the other processes; call before the first computation.
+
+    A process that dies later stops the others: JAX names it ("tasks are unhealthy") and ends them
+    with SIGABRT at most `heartbeat_s` (and the time between two heartbeats) after its last sign.
+
+    Args:
+      config: how to find them; with neither `auto` nor `coordinator` nothing is done.
+
+    Returns:
+      Whether this is now a run of several processes.
+
+    Raises:
+      RuntimeError: if the coordinator does not answer in time. Where process 0 waits in vain for
+        the others, the process exits with status 69 and says so: the wait cannot be interrupted.
+    """
+    if not config.auto and config.coordinator is None:
+        return False
+    options: dict[str, Any] = {}
+    what = "the processes of this cluster"
+    if config.coordinator is not None:
+        options = {
+            "coordinator_address": config.coordinator,
+            "num_processes": config.num_processes,
+            "process_id": config.process_id,
+        }
+        what = f"{config.num_processes} processes at {config.coordinator}"
+        if config.process_id != 0:
+            _wait_for(config.coordinator, config.timeout_s)
+
+    def give_up() -> None:
+        print(
+            f"error: {what} did not come together within {config.timeout_s} s. Start every one of "
+            "them with the same coordinator and num-processes, and process-id 0, 1, ...",
+            file=sys.stderr,
+            flush=True,
+        )
+        os._exit(EXIT_UNREACHABLE)
+
+    # JAX ends a process that waits too long with a stack trace; this is sooner, and says why.
+    timer = threading.Timer(config.timeout_s, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        jax.distributed.initialize(
+            **options,
+            initialization_timeout=config.timeout_s + 30,
+            heartbeat_timeout_seconds=config.heartbeat_s,
+        )
+    finally:
+        timer.cancel()
+    return jax.process_count() > 1
+
+
+def _wait_for(address: str, timeout_s: float) -> None:
+    host, _, port = address.rpartition(":")
+    end = time.monotonic() + timeout_s
+    while True:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
+            return
+        except OSError as error:
+            if time.monotonic() >= end:
+                raise RuntimeError(
+                    f"coordinator {address} did not answer within {timeout_s} s ({error}): is "
+                    "process 0 running, and is the address the one it was given?"
+                ) from error
+            time.sleep(0.2)
+
+
+def is_main() -> bool:
+    """Whether this process writes: logs, checkpoints and results belong to process 0."""
+    return jax.process_index() == 0
+
+
+def broadcast_json(text: str) -> str:
+    """The text of process 0, on every process."""
+    from jax.experimental import multihost_utils
+
+    data = np.frombuffer(text.encode(), np.uint8) if is_main() else np.zeros(0, np.uint8)
+    size = int(multihost_utils.broadcast_one_to_all(np.int32(len(data))))
+    padded = np.zeros(size, np.uint8)
+    padded[: len(data)] = data
+    return bytes(np.asarray(multihost_utils.broadcast_one_to_all(padded))).decode()
+
+
+def any_process(flag: bool) -> bool:
+    """Whether the flag is set on any process; every process must ask at the same point."""
+    if jax.process_count() == 1:
+        return flag
+    from jax.experimental import multihost_utils
+
+    return bool(np.any(multihost_utils.process_allgather(np.bool_(flag))))

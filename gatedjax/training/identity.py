@@ -1,0 +1,117 @@
+"""Whether a checkpoint belongs to a run: its settings, and the names and shapes of its arrays."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from gatedjax.training.config import TrainConfig
+
+# Differences in these change how long or how visibly a run trains, not what a step computes.
+_FREE = (
+    "num_steps",
+    "max_skipped",
+    "progress",
+    "tensorboard",
+    "keep_checkpoints",
+    "parallel",
+    "profile_steps",
+)
+
+
+class CheckpointMismatch(ValueError):
+    """A checkpoint belongs to another configuration, vocabulary or network."""
+
+
+def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
+    """Leaves of nested dicts by dotted name."""
+    if not isinstance(tree, dict):
+        return {prefix: tree}
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        flat |= flatten(value, f"{prefix}.{name}" if prefix else str(name))
+    return flat
+
+
+def check_metadata(
+    saved: dict[str, Any], wanted: dict[str, Any], where: Path, *, same_length: bool = False
+) -> None:
+    """Raises CheckpointMismatch with every leaf in which two runs differ.
+
+    Args:
+      saved: metadata of the checkpoint.
+      wanted: metadata of this run. Training options are below "train" or "config.train".
+      where: the workdir, for the message.
+      same_length: num_steps may not differ, as where a schedule falls to 0 at the last step.
+    """
+    free = {
+        f"{group}.{name}"
+        for group in ("train", "config.train")
+        for name in _FREE
+        if not (same_length and name == "num_steps")
+    }
+    old, new = flatten(saved), flatten(wanted)
+    # an option that is younger than the checkpoint was what it is by default
+    default = flatten(dataclasses.asdict(TrainConfig()))
+    for name in new.keys() - old.keys():
+        group, _, option = name.partition("train.")
+        if group in ("", "config.") and option in default:
+            old[name] = default[option]
+    lines = [
+        f"  {name}: saved {old.get(name, 'nothing')!r}, now {new.get(name, 'nothing')!r}"
+        for name in sorted(old.keys() | new.keys())
+        if name not in free and old.get(name) != new.get(name)
+    ]
+    if lines:
+        raise CheckpointMismatch(
+            f"{where} holds a checkpoint of another run:\n"
+            + "\n".join(lines)
+            + "\nUse another workdir, or the saved settings."
+        )
+
+
+def named_leaves(tree: Any) -> dict[str, Any]:
+    """Leaves of any tree by dotted name, such as "opt_state.0.mu.kernel".
+
+    Raises:
+      ValueError: if two leaves have one name (a dot inside a key can do that).
+    """
+    flat, _ = jax.tree_util.tree_flatten_with_path(tree)
+    named: dict[str, Any] = {}
+    for path, leaf in flat:
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        if name in named:
+            raise ValueError(f"two arrays have the name {name!r}; rename a key with a dot in it")
+        named[name] = leaf
+    return named
+
+
+def describe(array: Any) -> str:
+    """Dtype and shape, as in "float32[3, 4]"."""
+    return f"{np.dtype(array.dtype)}{list(array.shape)}"
+
+
+def described(tree: Any) -> dict[str, str]:
+    """Dtype and shape of every array by name."""
+    return {name: describe(leaf) for name, leaf in named_leaves(tree).items()}
+
+
+def differences(saved: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
+    """One line for every array that two trees do not share."""
+    return [
+        f"{name}: saved {saved.get(name, 'nothing')}, now {wanted.get(name, 'nothing')}"
+        for name in sorted(saved.keys() | wanted.keys())
+        if saved.get(name) != wanted.get(name)
+    ]
+
+
+def check_leaves(saved: Mapping[str, str], wanted: Mapping[str, str], where: Path) -> None:
+    """Raises CheckpointMismatch with every array that two networks do not share."""
+    lines = differences(saved, wanted)
+    if lines:
+        raise CheckpointMismatch(
+            f"{where} holds the checkpoint of another network:\n  " + "\n  ".join(lines)
+        )

@@ -1,0 +1,416 @@
+"""Several seeds (and values of a hyperparameter) side by side in one compiled program.
+
+Every lane is a run of its own: parameters, optimiser state, data order, noise, skipped updates,
+early stopping and best parameters. The lanes share the program, and are spread over the devices.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gatedjax.training._record import Record
+from gatedjax.training._signals import Signals
+from gatedjax.training._verify import killer
+from gatedjax.training.checkpoint import CheckpointStore, check_metadata
+from gatedjax.training.config import TrainConfig, eval_params, make_optimizer
+from gatedjax.training.lock import WorkdirLock
+from gatedjax.training.log import MetricsLog, environment, write_json
+from gatedjax.training.loop import IN_FLIGHT, FitResult, NonFiniteError, identity, restore_newest
+from gatedjax.training.metrics import Metrics, Ratio
+from gatedjax.training.progress import ProgressView, summary
+from gatedjax.training.step import TrainState, init_state, make_train_step
+from gatedjax.training.task import Batch, Task
+
+
+@dataclasses.dataclass(frozen=True)
+class Lane:
+    """One of the runs that are trained side by side.
+
+    Attributes:
+      seed: its seed.
+      value: its value of `sweep_over`; None without a sweep.
+      config: the configuration of the single run that the lane equals. A swept number that belongs
+        to the task is not in it.
+    """
+
+    seed: int
+    value: float | None
+    config: TrainConfig
+
+
+def lanes_of(config: TrainConfig) -> list[Lane]:
+    """The lanes that a configuration asks for: every seed with every value.
+
+    Raises:
+      ValueError: if a value of the sweep is not finite.
+    """
+    solo = dataclasses.replace(config, seeds=1, sweep=())
+    lanes = []
+    values: Sequence[float | None] = config.sweep or (None,)
+    for value, number in itertools.product(values, range(config.seeds)):
+        if value is not None and not math.isfinite(value):
+            raise ValueError(f"sweep must hold finite numbers, got {value}")
+        one = dataclasses.replace(solo, seed=config.seed + number)
+        if value is not None and config.sweep_over == "learning_rate":
+            optimizer = dataclasses.replace(config.optimizer, learning_rate=value)
+            make_optimizer(optimizer, config.num_steps)  # refuses what no run could use
+            one = dataclasses.replace(one, optimizer=optimizer)
+        lanes.append(Lane(seed=one.seed, value=value, config=one))
+    return lanes
+
+
+def _varied(task: Any, name: str, value: Any) -> Any:
+    """The task with another value of one of its numbers.
+
+    Raises:
+      ValueError: if the task cannot vary that number.
+    """
+    known = tuple(getattr(task, "sweepable", ()))
+    if name not in known:
+        raise ValueError(
+            f"sweep_over must be one of {sorted(('learning_rate', *known))}, got {name!r}"
+        )
+    return task.with_value(name, value)
+
+
+def make_lane_step(task: Task, config: TrainConfig) -> Callable[..., Any]:
+    """The step of all lanes: (states, batches, seed_keys, active, values) -> (states, metrics).
+
+    Every argument has a leading axis over the lanes. A lane that is not active keeps its state.
+    """
+    swept = bool(config.sweep)
+
+    def step(
+        state: TrainState, batch: Batch, key: jax.Array, active: jax.Array, value: jax.Array
+    ) -> tuple[TrainState, Metrics]:
+        rate = value if swept and config.sweep_over == "learning_rate" else None
+        tx = make_optimizer(config.optimizer, config.num_steps, learning_rate=rate)
+        own = _varied(task, config.sweep_over, value) if swept and rate is None else task
+        new, metrics = make_train_step(own, tx, accumulate=config.accumulate)(state, batch, key)
+        kept = jax.tree.map(lambda n, o: jnp.where(active, n, o), new, state)
+        return kept, metrics
+
+    return jax.vmap(step)
+
+
+def _stack(batches: Sequence[Batch]) -> Batch:
+    shapes = {tuple(sorted((k, np.shape(v)) for k, v in batch.items())) for batch in batches}
+    if len(shapes) > 1:
+        raise ValueError(
+            "lanes need training data whose batches have one shape at every step, got "
+            + " and ".join(str(dict(shape)) for shape in sorted(shapes)[:2])
+        )
+    return {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
+
+
+def _lane_floats(metrics: Metrics) -> list[dict[str, float]]:
+    """Every lane's metrics as floats."""
+    host = jax.device_get(metrics)
+    count = len(next(iter(host.values())).total)
+    return [
+        {name: Ratio(total=r.total[i], count=r.count[i]).value() for name, r in host.items()}
+        for i in range(count)
+    ]
+
+
+class _Lanes:
+    """The state of one call of `fit_lanes`."""
+
+    def __init__(
+        self,
+        task: Task,
+        train_data: Callable[[int], Any],
+        eval_data: Any,
+        config: TrainConfig,
+        workdir: Path,
+        metadata: dict[str, Any],
+        devices: Sequence[jax.Device],
+        on_event: Callable[[str, int], None] | None,
+        on_log: Callable[[dict[str, Any]], None] | None,
+    ) -> None:
+        self.task, self.config, self.workdir = task, config, workdir
+        self.eval_data, self.metadata = eval_data, metadata
+        self.event, self.on_log = killer(on_event), on_log
+        self.lanes = lanes_of(config)
+        self.identity = identity(metadata, config)
+        # every device gets as many lanes as the others; the lanes added for that are not reported
+        width = min(len(devices), len(self.lanes))
+        self.padded = self.lanes + [self.lanes[-1]] * (-len(self.lanes) % width)
+        data = {lane.seed: train_data(lane.seed) for lane in self.lanes}
+        self.train_data = [data[lane.seed] for lane in self.padded]
+        mesh = jax.make_mesh(
+            (width,), ("lane",), axis_types=(jax.sharding.AxisType.Auto,), devices=devices[:width]
+        )
+        self.split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("lane"))
+        self.whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+        self.keys = jax.vmap(jax.random.key)(jnp.array([lane.seed for lane in self.padded]))
+        values = [math.nan if lane.value is None else lane.value for lane in self.padded]
+        self.values = jax.device_put(np.array(values, np.float32), self.split)
+        self.traces = 0
+        vmapped = make_lane_step(task, config)
+
+        def step(*args: Any) -> Any:
+            self.traces += 1
+            return vmapped(*args)
+
+        self.train_step = jax.jit(step, donate_argnums=0, out_shardings=self.split)
+        of_task = bool(config.sweep) and config.sweep_over != "learning_rate"
+
+        def evaluate(params: Any, value: jax.Array, batch: Batch) -> Metrics:
+            own = _varied(task, config.sweep_over, value) if of_task else task
+            return own.evaluate(params, batch)[0]
+
+        self.eval_step = jax.jit(jax.vmap(evaluate, (0, 0, None)), out_shardings=self.split)
+        self.records = [Record() for _ in self.lanes]
+        self.step = 0
+        self.pending: Metrics = {}
+        self.recent: list[tuple[int, Any]] = []
+        self.lock = WorkdirLock(workdir)
+
+    def start(self) -> None:
+        """Restores or initialises."""
+        tx = make_optimizer(self.config.optimizer, self.config.num_steps)
+        first = self.train_data[0][0]
+        make = jax.vmap(lambda key: init_state(self.task, tx, key, first))
+        self.store = CheckpointStore(self.workdir / "checkpoints", self.config.keep_checkpoints)
+        like = jax.eval_shape(make, self.keys)
+
+        def check(metadata: dict[str, Any]) -> None:
+            falls = self.config.optimizer.schedule != "constant"
+            check_metadata(metadata, self.identity, self.workdir, same_length=falls)
+
+        found = restore_newest(self.store, check, like, like.params)
+        if found is None:
+            state = jax.device_get(jax.jit(make)(self.keys))
+            self.best = jax.tree.map(np.array, state.params)
+            config = self.metadata | {"train": dataclasses.asdict(self.config)}
+            write_json(self.workdir / "config.json", config)
+            write_json(self.workdir / "environment.json", environment(self.config.seed))
+        else:
+            run, state, best = found
+            self.best = jax.tree.map(np.array, best)
+            self.records = [Record(**one) for one in run["lanes"]]
+            self.step = run["step"]
+            self.pending = {
+                name: Ratio(
+                    total=jnp.array(total, jnp.float32), count=jnp.array(count, jnp.float32)
+                )
+                for name, (total, count) in run["pending"].items()
+            }
+        self.resumed = None if found is None else self.step
+        self.state = jax.device_put(state, self.split)
+
+    def run(self) -> tuple[Literal["done", "signal"], int | None]:
+        """Trains until every lane is over, or a signal."""
+        config = self.config
+        self.log = MetricsLog(self.workdir / "metrics.jsonl", self.resumed)
+        self.view = ProgressView(config.num_steps, self.step, config.progress)
+        if self.resumed is not None:
+            self.view.message(f"resuming {self.workdir} from step {self.step}")
+        for record in self.records:
+            # more steps than before continue a run that was done
+            if record.finished == "done" and self.step < config.num_steps:
+                record.finished = None
+        try:
+            with Signals() as signals:
+                while self._active().any():
+                    if signals.received is not None:
+                        self._save()
+                        return "signal", signals.received
+                    self._round()
+            return "done", None
+        finally:
+            self.view.close()
+            self.log.close()
+
+    def _active(self) -> np.ndarray:
+        return np.array([record.finished is None for record in self.records])
+
+    def _round(self) -> None:
+        config = self.config
+        active = self._active()
+        spare = len(self.padded) - len(self.lanes)
+        batch = jax.device_put(_stack([data[self.step] for data in self.train_data]), self.split)
+        flags = jax.device_put(np.append(active, [active[-1]] * spare), self.split)
+        self.state, metrics = self.train_step(self.state, batch, self.keys, flags, self.values)
+        self.pending = jax.tree.map(jnp.add, self.pending, metrics) if self.pending else metrics
+        self.recent.append((self.step, metrics["skipped"].total))
+        if len(self.recent) > IN_FLIGHT:
+            jax.block_until_ready(self.recent[-1 - IN_FLIGHT][1])
+        self.step += 1
+        self.event("step", self.step)
+        self.view.step(self.step)
+        at_end = self.step >= config.num_steps
+        if self.step % config.log_every == 0 or at_end:
+            self._log(active)
+        if self.eval_data is not None and (self.step % config.eval_every == 0 or at_end):
+            self._evaluate(active)
+        for record, was in zip(self.records, active, strict=True):
+            if was:
+                record.step = self.step
+                record.finished = record.ended(self.step, config)
+        if self.step % config.checkpoint_every == 0 or not self._active().any():
+            self._save()
+
+    def _check_skipped(self, active: np.ndarray) -> None:
+        for step, flags in self.recent:
+            skipped = np.asarray(jax.device_get(flags))
+            for i, (lane, record) in enumerate(zip(self.lanes, self.records, strict=True)):
+                if not active[i] or not skipped[i]:
+                    record.skipped_in_a_row = 0
+                    continue
+                record.skipped_in_a_row += 1
+                ids = [int(n) for n in self.train_data[i][step]["example_id"] if n >= 0]
+                self._write({"split": "skipped", "step": step + 1, "example_id": ids}, lane)
+                if record.skipped_in_a_row > self.config.max_skipped:
+                    raise NonFiniteError(
+                        f"seed {lane.seed}: {record.skipped_in_a_row} updates in a row had a loss "
+                        f"or gradient that is not finite (limit {self.config.max_skipped}), the "
+                        f"last at step {step + 1} with examples {ids}"
+                    )
+        self.recent = []
+
+    def _write(self, line: dict[str, Any], lane: Lane) -> None:
+        line = {**line, "seed": lane.seed}
+        if lane.value is not None:
+            line[self.config.sweep_over] = lane.value
+        self.log.write(line)
+        if self.on_log is not None:
+            self.on_log(line)
+
+    def _log(self, active: np.ndarray) -> None:
+        self._check_skipped(active)
+        each = _lane_floats(self.pending)
+        for lane, values, on in zip(self.lanes, each, active, strict=False):
+            if on:
+                self._write({"split": "train", "step": self.step, **values}, lane)
+        shown = [values for values, on in zip(each, active, strict=False) if on]
+        self.view.log(self.step, {k: float(np.mean([v[k] for v in shown])) for k in shown[0]})
+        self.pending = {}
+
+    def _evaluate(self, active: np.ndarray) -> None:
+        self.event("evaluate", self.step)
+        params = eval_params(self.state.params, self.state.opt_state)
+        totals: Metrics = {}
+        for batch in self.eval_data:
+            one = self.eval_step(params, self.values, jax.device_put(batch, self.whole))
+            totals = jax.tree.map(jnp.add, totals, one) if totals else one
+        host = None
+        for i, (lane, values) in enumerate(zip(self.lanes, _lane_floats(totals), strict=False)):
+            if not active[i]:
+                continue
+            self._write({"split": "eval", "step": self.step, **values}, lane)
+            self.view.message(f"step {self.step}, seed {lane.seed}: {summary(values)}")
+            if self.records[i].evaluated(self.step, values, self.config):
+                host = host if host is not None else jax.device_get(params)
+                for kept, new in zip(
+                    jax.tree.leaves(self.best), jax.tree.leaves(host), strict=True
+                ):
+                    kept[i] = new[i]
+
+    def _save(self) -> None:
+        self._check_skipped(self._active())
+        self.event("save", self.step)
+        state = jax.device_get(self.state)
+        pending = jax.device_get(self.pending)
+        run = {
+            "lanes": [dataclasses.asdict(record) for record in self.records],
+            "step": self.step,
+            "pending": {n: [r.total.tolist(), r.count.tolist()] for n, r in pending.items()},
+        }
+        best = jax.tree.map(np.array, self.best)
+        self.store.save(self.step, state, best, {"run": run, "metadata": self.identity})
+
+    def results(self, stopped: Literal["done", "signal"], number: int | None) -> list[FitResult]:
+        """One result per lane, as `fit` would return it."""
+        host = jax.device_get(self.state)
+        last = eval_params(host.params, host.opt_state)
+        found = []
+        for i, record in enumerate(self.records):
+            pick = lambda tree, i=i: jax.tree.map(lambda x: x[i], tree)  # noqa: E731
+            over = record.finished if stopped == "done" and record.finished else "signal"
+            found.append(
+                FitResult(
+                    state=pick(host),
+                    best_params=pick(self.best if record.best_metrics else last),
+                    best_step=record.best_step if record.best_metrics else record.step,
+                    best_metrics=record.best_metrics,
+                    history=record.history,
+                    stopped=over,
+                    steps=record.step,
+                    compilations=self.traces,
+                    signal=number,
+                )
+            )
+        return found
+
+
+def fit_lanes(
+    task: Task,
+    train_data: Callable[[int], Any],
+    eval_data: Any,
+    config: TrainConfig,
+    workdir: str | Path,
+    *,
+    metadata: dict[str, Any] | None = None,
+    devices: Sequence[jax.Device] | None = None,
+    on_event: Callable[[str, int], None] | None = None,
+    on_log: Callable[[dict[str, Any]], None] | None = None,
+) -> list[FitResult]:
+    """Trains `config.seeds` seeds, each with every value of `config.sweep`, in one program.
+
+    A lane equals `fit` with its seed (and value) on one device, up to the order of float32 sums:
+    parameters to about 1e-5 relative after a hundred steps. It continues after a kill like `fit`.
+
+    Args:
+      task: what is trained.
+      train_data: from a seed to its training data (see `fit`). At one step the batches of all
+        seeds have one shape, as `gatedjax.data.Batches` of one set of texts do.
+      eval_data: batches of one evaluation pass, shared by the lanes; None evaluates nothing.
+      config: how to train.
+      workdir: gets one metrics.jsonl, whose lines name their seed, and one set of checkpoints.
+      metadata: as in `fit`.
+      devices: the lanes are spread over them (default: all of this process).
+      on_event: as in `fit`.
+      on_log: as in `fit`.
+
+    Returns:
+      The result of every lane, in the order of `lanes_of(config)`.
+
+    Raises:
+      ValueError: for pmap, or a sweep over what the task cannot vary.
+      CheckpointMismatch, RuntimeError, NonFiniteError: as in `fit`.
+    """
+    if config.parallel == "pmap":
+        raise ValueError("several seeds are spread over the devices by sharding, not by pmap")
+    if jax.process_count() > 1:
+        raise ValueError("several seeds are trained by one process, not by several")
+    chosen = list(devices) if devices is not None else jax.local_devices()
+    if config.parallel == "single":
+        chosen = chosen[:1]
+    if config.sweep and config.sweep_over != "learning_rate":
+        for value in config.sweep:
+            _varied(task, config.sweep_over, value)
+    workdir = Path(workdir)
+    workdir.mkdir(parents=True, exist_ok=True)
+    loop = _Lanes(
+        task, train_data, eval_data, config, workdir, metadata or {}, chosen, on_event, on_log
+    )
+    try:
+        loop.start()
+        stopped, number = loop.run()
+        results = loop.results(stopped, number)
+    finally:
+        try:
+            if hasattr(loop, "store"):
+                loop.store.close()
+        finally:
+            loop.lock.release()
+    return results

@@ -1,0 +1,51 @@
+"""Parameters out of a workdir, for evaluation or to start another network from them."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from gatedjax.training.checkpoint import CheckpointStore
+from gatedjax.training.identity import CheckpointMismatch
+
+
+def load_params(
+    workdir: str | Path,
+    like: Any,
+    partial: bool = False,
+    *,
+    which: Literal["best", "last"] = "best",
+    step: int | None = None,
+) -> tuple[Any, list[str]]:
+    """Reads the parameters of a run, verified; needs no lock and changes nothing.
+
+    Args:
+      workdir: what `fit` was given.
+      like: parameters of the network that they are for; shapes and dtypes suffice if partial is
+        False.
+      partial: load what has the same name, shape and dtype, and leave the rest as it is in `like`.
+      which: "best" by the evaluations up to the checkpoint, or the "last" ones.
+      step: which checkpoint (default: the newest).
+
+    Returns:
+      The parameters as NumPy arrays, and a line for each that was not loaded or not asked for
+      (none if partial is False).
+
+    Raises:
+      FileNotFoundError: if workdir has no checkpoint, or not that one.
+      CheckpointMismatch: if the parameters differ and partial is False.
+      CheckpointDamaged: if the checkpoint is not what was saved.
+    """
+    if which not in ("best", "last"):
+        raise ValueError(f"which must be 'best' or 'last', got {which!r}")
+    store = CheckpointStore(Path(workdir) / "checkpoints")
+    steps = store.steps()
+    if not steps or (step is not None and step not in steps):
+        wanted = "checkpoint" if step is None else f"checkpoint {step}"
+        raise FileNotFoundError(f"no {wanted} in {store.directory}: it has {steps}")
+    params, skipped = store.restore_partial(steps[-1] if step is None else step, like, which)
+    if skipped and not partial:
+        raise CheckpointMismatch(
+            f"{store.directory} holds the parameters of another network:\n  "
+            + "\n  ".join(skipped)
+            + "\npartial=True loads those that fit."
+        )
+    return params, skipped

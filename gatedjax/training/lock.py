@@ -1,0 +1,89 @@
+"""One writer for a workdir: two runs in one folder would mix their checkpoints and metrics."""
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import warnings
+import weakref
+from pathlib import Path
+
+_HELD: "weakref.WeakSet[WorkdirLock]" = weakref.WeakSet()
+
+
+class WorkdirBusy(RuntimeError):
+    """Another run writes into the workdir."""
+
+
+class WorkdirLock:
+    """Holds `<workdir>/.lock` until `release`, or until the process ends in whatever way.
+
+    The system drops the lock (flock) with the process, so a killed run leaves none. The file
+    stays, as removing it could take the lock from a run that has just opened it.
+
+    Args:
+      workdir: an existing folder.
+
+    Raises:
+      WorkdirBusy: if another run, here or in another process, has it.
+    """
+
+    def __init__(self, workdir: str | Path) -> None:
+        self.path = Path(workdir).absolute() / ".lock"
+        self._file: int | None = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(self._file, 1000, 0)
+            os.close(self._file)
+            self._file = None
+            if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+                warnings.warn(
+                    f"{self.path.parent} is on a file system without locks ({error.strerror}); "
+                    "nothing keeps a second run out of it",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+                return
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise
+            raise WorkdirBusy(
+                f"{self.path.parent} is being written by another run ({_who(holder)}). "
+                "Wait for it, stop it, or use another workdir."
+            ) from None
+        os.ftruncate(self._file, 0)
+        os.pwrite(
+            self._file,
+            json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode() + b"\n",
+            0,
+        )
+        _HELD.add(self)
+
+    def release(self) -> None:
+        """Gives the workdir free; doing so twice is harmless."""
+        if self._file is not None:
+            os.ftruncate(self._file, 0)
+            self._drop()
+
+    def _drop(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _who(holder: bytes) -> str:
+    try:
+        found = json.loads(holder)
+        return f"process {int(found['pid'])} on {str(found['host'])!r}"
+    except (ValueError, KeyError, TypeError):
+        return "it has not said which"  # between opening the file and writing to it
+
+
+def _drop_in_child() -> None:
+    # A forked worker shares the lock, and would hold it after the run itself was killed.
+    for lock in list(_HELD):
+        lock._drop()
+
+
+os.register_at_fork(after_in_child=_drop_in_child)

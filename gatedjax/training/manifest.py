@@ -1,0 +1,223 @@
+"""The manifest of a checkpoint: what each of its files and arrays must be, written last.
+
+A checkpoint is data from elsewhere: everything here reads names, sizes and hashes, follows no
+link, and opens only files that a walk through the folder has found.
+"""
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from gatedjax.training.identity import describe
+
+NAME = "manifest.json"
+_FORMAT = 1
+_LARGEST = 256 << 20
+# Nothing here would ever unpickle; who finds one in a checkpoint should hear of it all the same.
+_PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".dill")
+
+
+class CheckpointDamaged(ValueError):
+    """A checkpoint is not what was saved; the message names the file or array."""
+
+    def __init__(self, folder: Path, problems: list[str]) -> None:
+        self.problems = problems
+        more = f" (and {len(problems) - 4} more)" if len(problems) > 4 else ""
+        super().__init__(
+            f"checkpoint {folder.name} is damaged: {'; '.join(problems[:4])}{more}; in {folder}"
+        )
+
+
+def leaf_hash(array: np.ndarray) -> str:
+    """SHA-256 of dtype, shape and bytes."""
+    digest = hashlib.sha256(f"{describe(array)}\n".encode())
+    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def _file_hash(path: Path, *, durable: bool = False) -> str:
+    with path.open("rb") as file:
+        if durable:
+            os.fsync(file.fileno())
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _walk(folder: Path) -> tuple[dict[str, int], list[str], list[Path]]:
+    """Sizes of the plain files by relative path, what is neither file nor folder, and folders."""
+    sizes, problems, folders = {}, [], [folder]
+    if folder.is_symlink():
+        return {}, ["the folder is a link"], []
+    for current in folders:
+        with os.scandir(current) as entries:
+            for entry in entries:
+                name = Path(entry.path).relative_to(folder).as_posix()
+                if entry.is_symlink():
+                    problems.append(f"{name} is a link")
+                elif entry.is_dir(follow_symlinks=False):
+                    folders.append(Path(entry.path))
+                elif entry.is_file(follow_symlinks=False):
+                    sizes[name] = entry.stat(follow_symlinks=False).st_size
+                else:
+                    problems.append(f"{name} is no plain file")
+    return sizes, problems, folders
+
+
+def _render(content: dict[str, Any]) -> bytes:
+    body = {name: value for name, value in content.items() if name != "digest"}
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    return (json.dumps(body | {"digest": digest}, indent=1, sort_keys=True) + "\n").encode()
+
+
+def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> None:
+    """Hashes a folder that is whole, and puts the manifest into it.
+
+    Args:
+      folder: the finished files of a step; they are made durable before the manifest is.
+      step: its number.
+      leaves: arrays by name, for every tree in the step.
+    """
+    sizes, problems, folders = _walk(folder)
+    if problems:
+        raise OSError(f"cannot vouch for {folder}: {'; '.join(problems)}")
+    content = {
+        "format": _FORMAT,
+        "step": step,
+        "time": round(time.time(), 3),
+        "files": {
+            name: {"size": size, "sha256": _file_hash(folder / name, durable=True)}
+            for name, size in sizes.items()
+        },
+        "leaves": {
+            item: {name: [describe(x), leaf_hash(x)] for name, x in arrays.items()}
+            for item, arrays in leaves.items()
+        },
+    }
+    for one in reversed(folders):
+        sync_folder(one)
+    partial = folder / f"{NAME}.partial"
+    with partial.open("wb") as file:
+        file.write(_render(content))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, folder / NAME)
+    sync_folder(folder)
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """The manifest of a step; its own bytes are checked.
+
+    Raises:
+      CheckpointDamaged: if it is missing, or not as it was written.
+    """
+    path = folder / NAME
+    if folder.is_symlink():
+        raise CheckpointDamaged(folder, ["the folder is a link"])
+    if path.is_symlink() or not path.is_file():
+        raise CheckpointDamaged(folder, [f"{NAME} is missing"])
+    if path.stat().st_size > _LARGEST:
+        raise CheckpointDamaged(folder, [f"{NAME} has more than {_LARGEST} bytes"])
+    raw = path.read_bytes()
+    try:
+        content = json.loads(raw)
+        whole = isinstance(content, dict) and _render(content) == raw
+    except (ValueError, RecursionError):
+        whole = False
+    if not whole:
+        raise CheckpointDamaged(folder, [f"{NAME} is not as it was written"])
+    problems = _refuse(content, folder)
+    if problems:
+        raise CheckpointDamaged(folder, problems)
+    return content
+
+
+def _refuse(content: dict[str, Any], folder: Path) -> list[str]:
+    """What is wrong with a manifest whose own hash is right."""
+    if content.get("format") != _FORMAT:
+        return [f"{NAME} has format {content.get('format')!r}, wanted {_FORMAT}"]
+    if folder.name.isdecimal() and content.get("step") != int(folder.name):
+        return [f"{NAME} is that of step {content.get('step')!r}"]
+    files, leaves = content.get("files"), content.get("leaves")
+    if not isinstance(files, dict) or not isinstance(leaves, dict):
+        return [f"{NAME} lists no files or no arrays"]
+    problems = []
+    for name, entry in files.items():
+        path = PurePosixPath(name)
+        plain = name == path.as_posix() and not path.is_absolute() and ".." not in path.parts
+        if not plain or name in (".", NAME) or "\\" in name or "\0" in name:
+            problems.append(f"{NAME} lists {name!r}, which is no file inside the checkpoint")
+        elif path.suffix.lower() in _PICKLES:
+            problems.append(f"{name} is a pickle, which no checkpoint of gatedjax has")
+        elif not isinstance(entry, dict) or (
+            type(entry.get("size")),
+            type(entry.get("sha256")),
+        ) != (
+            int,
+            str,
+        ):
+            problems.append(f"{NAME} has no size and hash for {name!r}")
+    for item, arrays in leaves.items():
+        if not isinstance(arrays, dict) or not all(
+            isinstance(v, list) and len(v) == 2 and all(isinstance(x, str) for x in v)
+            for v in arrays.values()
+        ):
+            problems.append(f"{NAME} has no shapes and hashes for the arrays of {item!r}")
+    return problems
+
+
+def complete(folder: Path) -> bool:
+    """Whether the manifest is good and every file has its size; reads no other file."""
+    try:
+        return not _sizes(folder, read(folder)["files"])
+    except (CheckpointDamaged, FileNotFoundError):
+        return False
+
+
+def _sizes(folder: Path, files: dict[str, Any]) -> list[str]:
+    found, problems, _ = _walk(folder)
+    found.pop(NAME, None)
+    problems += [f"{name} is missing" for name in sorted(files.keys() - found.keys())]
+    problems += [f"{name} is not in {NAME}" for name in sorted(found.keys() - files.keys())]
+    problems += [
+        f"{name} has {found[name]} bytes, saved were {files[name]['size']}"
+        for name in sorted(files.keys() & found.keys())
+        if found[name] != files[name]["size"]
+    ]
+    return problems
+
+
+def verify(folder: Path, below: str = "") -> dict[str, Any]:
+    """Hashes the files of a step; returns its manifest.
+
+    Args:
+      folder: the step.
+      below: hash only the files in this folder of the step. Names and sizes are always checked.
+
+    Raises:
+      CheckpointDamaged: with every file that is missing, extra, or not what was saved.
+      OSError: if a file cannot be read, which is not damage.
+    """
+    manifest = read(folder)
+    problems = _sizes(folder, manifest["files"])
+    if not problems:
+        problems = [
+            f"{name} has other bytes than were saved"
+            for name, entry in sorted(manifest["files"].items())
+            if name.startswith(below) and _file_hash(folder / name) != entry["sha256"]
+        ]
+    if problems:
+        raise CheckpointDamaged(folder, problems)
+    return manifest

@@ -1,0 +1,30 @@
+"""One of the processes of a run: python _process.py JSON. Prints the losses as its last line."""
+
+import json
+import sys
+
+import jax
+
+from gatedjax.training import DistributedConfig, OptimizerConfig, TrainConfig, fit, initialize
+from tests.training._tiny import Data, Tiny
+
+options = json.loads(sys.argv[1])
+jax.config.update("jax_num_cpu_devices", options["devices"])
+initialize(DistributedConfig(**options.get("distributed", {})))
+losses = []
+result = fit(
+    Tiny(),
+    Data(options.get("pause", 0.0), options.get("rows", 8)),
+    [Data()[1000]],
+    TrainConfig(
+        **{"num_steps": 20, "log_every": 1, "eval_every": 10, "checkpoint_every": 5}
+        | options.get("train", {}),
+        progress=False,
+        optimizer=OptimizerConfig(learning_rate=0.05),
+    ),
+    options["workdir"],
+    on_log=lambda line: losses.append(line.get("loss")) if line["split"] == "train" else None,
+)
+print(json.dumps({"steps": result.steps, "stopped": result.stopped, "losses": losses,
+                  "w": result.state.params["w"].tolist(),
+                  "devices": jax.device_count(), "best": result.best_metrics}))  # fmt: skip

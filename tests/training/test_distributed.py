@@ -1,0 +1,159 @@
+"""Two processes as one run: the same numbers, and what happens when one of them is not there."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gatedjax.training import CheckpointStore, DistributedConfig, initialize
+
+SCRIPT = Path(__file__).with_name("_process.py")
+ROOT = SCRIPT.parents[2]
+HEARTBEAT = 5
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("localhost", 0))
+        return s.getsockname()[1]
+
+
+def start(workdir, *, number=None, port=None, devices=4, seconds=30, **options):
+    if number is not None:
+        options["distributed"] = {
+            "coordinator": f"localhost:{port}",
+            "num_processes": 2,
+            "process_id": number,
+            "timeout_s": seconds,
+            "heartbeat_s": HEARTBEAT,
+        }
+    given = {"workdir": str(workdir), "devices": devices, **options}
+    return subprocess.Popen(
+        [sys.executable, str(SCRIPT), json.dumps(given)],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def pair(workdir, **options):
+    port = free_port()
+    return [start(workdir, number=n, port=port, **options) for n in (0, 1)]
+
+
+def answer(process, seconds=90):
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
+    assert process.returncode == 0, err[-2000:]
+    return json.loads(out.splitlines()[-1])
+
+
+def wait_for_step(workdir, step, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        log = workdir / "metrics.jsonl"
+        if log.exists() and f'"step": {step},' in log.read_text():
+            return
+        time.sleep(0.02)
+    raise TimeoutError(f"step {step} never came")
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alone")
+    return answer(start(folder, devices=1, train={"parallel": "single"}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sharding", "pmap"])
+def test_two_processes_give_the_losses_of_one_device(tmp_path, alone, kind):
+    found = [answer(p) for p in pair(tmp_path, train={"parallel": kind})]
+    assert found[0]["devices"] == 8
+    assert len(found[0]["losses"]) == 20
+    assert found[0]["losses"] == pytest.approx(alone["losses"], abs=1e-6, rel=1e-6)
+    assert found[0]["best"] == found[1]["best"] == alone["best"]
+    assert found[0]["w"] == found[1]["w"] == pytest.approx(alone["w"], abs=1e-6)
+    assert found[1]["losses"] == []  # process 0 alone writes
+    assert CheckpointStore(tmp_path / "checkpoints").steps() == [15, 20]
+
+
+@pytest.mark.slow
+def test_a_dead_process_stops_the_other_and_one_process_continues(tmp_path, alone):
+    first, second = pair(tmp_path, pause=0.1)
+    wait_for_step(tmp_path, 8)
+    second.send_signal(signal.SIGKILL)
+    died = time.monotonic()
+    _, err = first.communicate(timeout=60)
+    # the heartbeat, the pause between two of them, and a busy machine
+    assert time.monotonic() - died < 3 * HEARTBEAT + 10
+    assert first.returncode not in (0, None)
+    assert "unhealthy" in err or "another process" in err
+    second.communicate()
+    again = answer(start(tmp_path, devices=2))
+    assert again["steps"] == 20
+    assert again["w"] == pytest.approx(alone["w"], abs=1e-6)
+
+
+@pytest.mark.slow
+def test_sigterm_to_one_process_saves_and_stops_both(tmp_path, alone):
+    first, second = pair(tmp_path, pause=0.05)
+    wait_for_step(tmp_path, 3)
+    second.send_signal(signal.SIGTERM)
+    found = [answer(p) for p in (first, second)]
+    assert [f["stopped"] for f in found] == ["signal", "signal"]
+    assert CheckpointStore(tmp_path / "checkpoints").latest() == found[0]["steps"] < 20
+    again = [answer(p) for p in pair(tmp_path)]
+    assert again[0]["w"] == pytest.approx(alone["w"], abs=1e-6)
+
+
+@pytest.mark.slow
+def test_more_processes_than_examples_are_refused(tmp_path):
+    for process in pair(tmp_path, rows=1):
+        _, err = process.communicate(timeout=60)
+        assert process.returncode != 0
+        assert "a batch has 1 examples for 2 processes" in err
+
+
+@pytest.mark.slow
+def test_process_0_says_so_when_the_others_do_not_come(tmp_path):
+    process = start(tmp_path, number=0, port=free_port(), seconds=3)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 69
+    assert "did not come together within 3 s" in err
+
+
+def test_a_coordinator_that_does_not_answer_is_named():
+    address = f"localhost:{free_port()}"
+    config = DistributedConfig(coordinator=address, num_processes=2, process_id=1, timeout_s=1)
+    with pytest.raises(RuntimeError, match=f"coordinator {address} did not answer within 1 s"):
+        initialize(config)
+
+
+def test_without_options_nothing_happens():
+    assert initialize(DistributedConfig()) is False
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"coordinator": "a:1"}, "belong together"),
+        ({"coordinator": "a", "num_processes": 2, "process_id": 0}, "must be HOST:PORT"),
+        ({"coordinator": "a:1", "num_processes": 2, "process_id": 2}, "got 2 of 2"),
+        ({"coordinator": "a:1", "num_processes": 1, "process_id": 0, "auto": True}, "exclude"),
+        ({"timeout_s": 0}, "timeout_s must be at least 1"),
+    ],
+)
+def test_wrong_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        DistributedConfig(**options)

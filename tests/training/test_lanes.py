@@ -1,0 +1,191 @@
+"""Seeds and sweeps side by side: every lane is the run that it would be alone."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from gatedjax.training import (
+    CheckpointMismatch,
+    NonFiniteError,
+    OptimizerConfig,
+    Ratio,
+    TrainConfig,
+    fit,
+    fit_lanes,
+    lanes_of,
+    make_parallel,
+)
+from tests.training._tiny import Data, Tiny
+
+CONFIG = TrainConfig(
+    num_steps=30,
+    log_every=7,
+    eval_every=5,
+    checkpoint_every=4,
+    seeds=3,
+    progress=False,
+    early_stop_patience=2,
+    optimizer=OptimizerConfig(learning_rate=0.05, clip_norm=1.0, ema_decay=0.5),
+)
+EVALUATION = [Data()[1000], Data()[1001]]
+
+
+class Shifted(Data):
+    """Another order of the examples for every seed."""
+
+    def __init__(self, seed):
+        super().__init__()
+        self.seed = seed
+
+    def __getitem__(self, step):
+        return super().__getitem__(step + 100 * self.seed)
+
+
+class Scaled(Tiny):
+    """Its loss has a number that can be swept."""
+
+    sweepable = ("scale",)
+
+    def __init__(self, scale=1.0):
+        self.scale = scale
+
+    def with_value(self, name, value):
+        return Scaled(value)
+
+    def loss(self, params, batch, rngs):
+        total, metrics = super().loss(params, batch, rngs)
+        return total * self.scale, metrics
+
+
+def assert_lane_is_run(lane, run):
+    assert (lane.stopped, lane.steps, lane.best_step) == (run.stopped, run.steps, run.best_step)
+    for one, other in zip(
+        jax.tree.leaves((lane.state, lane.best_params)),
+        jax.tree.leaves((run.state, run.best_params)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert [h["step"] for h in lane.history] == [h["step"] for h in run.history]
+    assert lane.best_metrics == pytest.approx(run.best_metrics)
+
+
+def solo(task, lane, folder, data=Shifted):
+    one = make_parallel("single")
+    return fit(task, data(lane.seed), EVALUATION, lane.config, folder, parallel=one)
+
+
+def test_a_lane_is_the_run_of_its_seed(tmp_path):
+    results = fit_lanes(Tiny(), Shifted, EVALUATION, CONFIG, tmp_path / "lanes")
+    runs = [solo(Tiny(), lane, tmp_path / str(lane.seed)) for lane in lanes_of(CONFIG)]
+    for lane, run in zip(results, runs, strict=True):
+        assert_lane_is_run(lane, run)
+    # or the lanes would all be one run
+    assert len({float(r.state.params["w"][0]) for r in results}) == 3
+    assert len({r.steps for r in results}) > 1
+    assert results[0].compilations == 1
+
+
+def test_the_log_names_the_seed_and_ends_with_its_lane(tmp_path):
+    results = fit_lanes(Tiny(), Shifted, EVALUATION, CONFIG, tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    for seed, result in enumerate(results):
+        own = [line for line in lines if line["seed"] == seed]
+        evaluated = [line["step"] for line in own if line["split"] == "eval"]
+        assert evaluated == [h["step"] for h in result.history]
+        assert max(line["step"] for line in own) == result.steps
+
+
+@pytest.mark.parametrize(
+    ("name", "task"), [("learning_rate", Tiny()), ("scale", Scaled())], ids=lambda x: str(x)[:8]
+)
+def test_a_sweep_runs_every_value_with_every_seed(tmp_path, name, task):
+    optimizer = OptimizerConfig(name="sgd", learning_rate=0.1, schedule="cosine", warmup_steps=3)
+    config = dataclasses.replace(
+        CONFIG, seeds=2, sweep=(0.3, 0.05), sweep_over=name, optimizer=optimizer
+    )
+    results = fit_lanes(task, Shifted, EVALUATION, config, tmp_path / "lanes")
+    lanes = lanes_of(config)
+    assert [(lane.value, lane.seed) for lane in lanes] == [(0.3, 0), (0.3, 1), (0.05, 0), (0.05, 1)]
+    for number, (result, lane) in enumerate(zip(results, lanes, strict=True)):
+        own = task if name == "learning_rate" else Scaled(lane.value)
+        assert_lane_is_run(result, solo(own, lane, tmp_path / str(number)))
+
+
+def test_lanes_continue_with_the_same_bits(tmp_path):
+    config = dataclasses.replace(CONFIG, early_stop_patience=None)
+    whole = fit_lanes(Tiny(), Shifted, EVALUATION, config, tmp_path / "whole")
+    short = dataclasses.replace(config, num_steps=15)
+    fit_lanes(Tiny(), Shifted, EVALUATION, short, tmp_path / "parts")
+    parts = fit_lanes(Tiny(), Shifted, EVALUATION, config, tmp_path / "parts")
+    for one, other in zip(whole, parts, strict=True):
+        for a, b in zip(jax.tree.leaves(one.state), jax.tree.leaves(other.state), strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert one.best_params["w"].tolist() == other.best_params["w"].tolist()
+
+
+def test_the_checkpoint_of_one_run_is_not_continued_by_three(tmp_path):
+    one = dataclasses.replace(CONFIG, seeds=1)
+    fit(Tiny(), Shifted(0), EVALUATION, one, tmp_path)
+    with pytest.raises(CheckpointMismatch, match="seeds"):
+        fit_lanes(Tiny(), Shifted, EVALUATION, CONFIG, tmp_path)
+
+
+class Poisoned(Shifted):
+    """NaN in all of seed 1's examples from step 9 on."""
+
+    def __getitem__(self, step):
+        batch = super().__getitem__(step)
+        if self.seed == 1 and step >= 9:
+            batch["x"] = batch["x"] * np.nan
+        return batch
+
+
+def test_a_lane_that_skips_does_not_touch_the_others(tmp_path):
+    config = dataclasses.replace(CONFIG, num_steps=12, early_stop_patience=None)
+    clean = fit_lanes(Tiny(), Shifted, None, config, tmp_path / "clean")
+    found = fit_lanes(Tiny(), Poisoned, None, config, tmp_path / "poisoned")
+    for seed in (0, 2):
+        np.testing.assert_array_equal(found[seed].state.params["w"], clean[seed].state.params["w"])
+    assert np.isfinite(found[1].state.params["w"]).all()
+    with pytest.raises(NonFiniteError, match="seed 1: 2 updates in a row"):
+        fit_lanes(
+            Tiny(), Poisoned, None, dataclasses.replace(config, max_skipped=1), tmp_path / "limit"
+        )
+
+
+class Longer(Data):
+    """Other shapes for other seeds."""
+
+    def __init__(self, seed):
+        super().__init__(rows=8 + seed)
+
+
+@pytest.mark.parametrize(
+    ("options", "data", "message"),
+    [
+        ({"parallel": "pmap"}, Shifted, "by sharding, not by pmap"),
+        ({"sweep": (1.0,), "sweep_over": "width"}, Shifted, "sweep_over must be one of"),
+        ({"sweep": (float("nan"),)}, Shifted, "finite"),
+        ({"sweep": (-1.0,)}, Shifted, "learning_rate must be positive"),
+        ({}, Longer, "one shape at every step"),
+    ],
+)
+def test_what_cannot_be_trained_side_by_side_is_refused(tmp_path, options, data, message):
+    config = dataclasses.replace(CONFIG, **options)
+    with pytest.raises(ValueError, match=message):
+        fit_lanes(Tiny(), data, EVALUATION, config, tmp_path)
+
+
+def test_fit_refuses_several_seeds(tmp_path):
+    with pytest.raises(ValueError, match="fit_lanes"):
+        fit(Tiny(), Data(), EVALUATION, CONFIG, tmp_path)
+
+
+def test_metrics_of_lanes_are_not_mixed():
+    from gatedjax.training.lanes import _lane_floats
+
+    ratio = Ratio(total=np.array([1.0, 6.0]), count=np.array([2.0, 3.0]))
+    assert _lane_floats({"loss": ratio}) == [{"loss": 0.5}, {"loss": 2.0}]
