@@ -25,7 +25,7 @@ def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
 
     Args:
       lengths: number of real positions per row; 0 is legal, more than size means all.
-      size: padded length T.
+      size: padded length T; `jax.export` may leave it open.
 
     Returns:
       The bool mask.
