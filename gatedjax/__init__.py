@@ -1,8 +1,9 @@
 """Gated and selective attention, and masked recurrence, for JAX and Flax.
 
 `functional` holds the mathematics as pure functions of arrays, `nn` the Flax modules that own
-parameters, `models` the networks of the papers with the tasks that train them. `data`, `training`
-and `analysis` stand beside them. Subpackages load on first use, so that `import gatedjax` is cheap.
+parameters, `models` the networks of the papers with the tasks that train them. `data`, `training`,
+`analysis` and `export` stand beside them. Subpackages load on first use, so that `import gatedjax`
+is cheap.
 """
 
 import importlib
@@ -10,7 +11,7 @@ from types import ModuleType
 
 from gatedjax._version import __version__ as __version__
 
-_SUBPACKAGES = ("analysis", "data", "functional", "models", "nn", "training")
+_SUBPACKAGES = ("analysis", "data", "export", "functional", "models", "nn", "training")
 
 __all__ = ["__version__", *_SUBPACKAGES]
 

@@ -7,6 +7,7 @@ import sys
 COMMANDS = {
     "checkpoints": "list, verify and compare the checkpoints of a work folder",
     "data": "prepare a data set, or check the files it is made from",
+    "export": "save the best parameters of a run with a model card",
     "verify-resume": "prove that a killed run continues with the same bits",
 }
 

@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.export import is_symbolic_dim
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._checks import (
@@ -24,7 +25,7 @@ def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
 
     Args:
       lengths: number of real positions per row; 0 is legal, more than size means all.
-      size: padded length T.
+      size: padded length T; `jax.export` may leave it open.
 
     Returns:
       The bool mask.
@@ -36,7 +37,8 @@ def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
     lengths = jnp.asarray(lengths)
     if not jnp.issubdtype(lengths.dtype, jnp.integer):
         raise TypeError(f"lengths must be integers, got dtype {lengths.dtype}")
-    if not isinstance(size, int):
+    # jax.export may leave the size open
+    if not isinstance(size, int) and not is_symbolic_dim(size):
         raise TypeError(f"size must be an int known while tracing, got {type(size).__name__}")
     if size < 0:
         raise ValueError(f"size must not be negative, got {size}")

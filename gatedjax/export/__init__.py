@@ -1,0 +1,20 @@
+"""Models in and out: parameters and their card, inference as a file, weights from PyTorch.
+
+Nothing here reads or writes a pickle.
+"""
+
+from gatedjax.export._card import ModelCard as ModelCard
+from gatedjax.export._folder import load as load
+from gatedjax.export._folder import load_predictor as load_predictor
+from gatedjax.export._folder import save as save
+from gatedjax.export._inference import Inference as Inference
+from gatedjax.export._inference import export_inference as export_inference
+from gatedjax.export._inference import load_inference as load_inference
+from gatedjax.export._names import ParamsMismatch as ParamsMismatch
+from gatedjax.export._tensors import BadFile as BadFile
+from gatedjax.export._tensors import load_params as load_params
+from gatedjax.export._tensors import save_params as save_params
+from gatedjax.export._torch import gru_from_torch as gru_from_torch
+from gatedjax.export._torch import lstm_from_torch as lstm_from_torch
+from gatedjax.export._torch import recurrent_params as recurrent_params
+from gatedjax.export._torch import replace_params as replace_params

@@ -1,0 +1,118 @@
+"""The model card: what a person should know before they use saved parameters."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from gatedjax._version import __version__
+from gatedjax.analysis import render_table
+
+_UNSTATED = "Not stated."
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelCard:
+    """What the card says besides the configuration and the parameters themselves.
+
+    Attributes:
+      name: title of the card.
+      description: what the model is and what it is for.
+      data: what it was trained and evaluated on.
+      metrics: results by name, as in {"test accuracy": 0.91}.
+      seeds: seeds of the run or runs.
+      licence: of the parameters, as an SPDX identifier ("Apache-2.0").
+      limitations: where it should not be used.
+    """
+
+    name: str
+    description: str = ""
+    data: str = ""
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    seeds: tuple[int, ...] = ()
+    licence: str = ""
+    limitations: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuses fields that would break the card."""
+        for name in ("name", "licence"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not value.isprintable():
+                raise ValueError(f"{name} must be one line of text, got {value!r}")
+        if not self.name.strip():
+            raise ValueError("name must not be empty")
+
+
+def render_card(
+    card: ModelCard,
+    config: Any,
+    leaves: Mapping[str, Any],
+    digests: Mapping[str, str],
+    folder: str,
+) -> str:
+    """The README.md of a folder, with the front matter that model hubs read.
+
+    Args:
+      card: what the author says.
+      config: what JSON can hold.
+      leaves: dtype and shape of every array by name.
+      digests: SHA-256 of every file by its name.
+      folder: name of the folder, for the examples.
+    """
+    front = ["---", "library_name: gatedjax", "tags: [jax, flax]"]
+    if card.licence:
+        # a JSON string is a YAML string, whatever it contains
+        front.append(f"license: {json.dumps(card.licence.lower())}")
+    results = [(name, f"{value:.6g}") for name, value in card.metrics.items()]
+    arrays = [(name, leaf.dtype, str(list(leaf.shape))) for name, leaf in leaves.items()]
+    total = sum(_size(leaf.shape) for leaf in leaves.values())
+    sections = [
+        "\n".join([*front, "---"]),
+        f"# {card.name}",
+        card.description or f"Parameters of a gatedjax {__version__} model.",
+        "## Data",
+        card.data or _UNSTATED,
+        "## Results",
+        render_table(("metric", "value"), results).rstrip() if results else _UNSTATED,
+        "## Seeds",
+        ", ".join(map(str, card.seeds)) or _UNSTATED,
+        "## Limitations",
+        card.limitations or _UNSTATED,
+        "## Licence",
+        card.licence or _UNSTATED,
+        "## Load it",
+        _fenced("python", _example(folder, "model.jax_export" in digests)),
+        "## Configuration",
+        _fenced("json", json.dumps(config, indent=1, sort_keys=True)),
+        f"## Parameters\n\n{total:,} numbers in {len(leaves)} arrays.",
+        render_table(("name", "dtype", "shape"), arrays).rstrip(),
+        "## Files\n\n`sha256sum -c SHA256SUMS` checks them; `export.load` does so by itself.",
+        render_table(("file", "SHA-256"), list(digests.items())).rstrip(),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    total = 1
+    for length in shape:
+        total *= length
+    return total
+
+
+def _fenced(language: str, text: str) -> str:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _example(folder: str, inference: bool) -> str:
+    lines = ["from gatedjax import export", "", f"params, config = export.load({folder!r})"]
+    if inference:
+        lines += [
+            "",
+            "# or, without the code of the model:",
+            f"predict = export.load_predictor({folder!r})",
+            "outputs = predict(batch)",
+        ]
+    return "\n".join(lines)

@@ -1,0 +1,206 @@
+"""A folder that holds a model: parameters, configuration, card, and perhaps its inference."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gatedjax.export._card import ModelCard, render_card
+from gatedjax.export._inference import load_inference
+from gatedjax.export._tensors import BadFile, load_params, read_header, save_params
+
+PARAMS, CONFIG, INFERENCE = "model.safetensors", "config.json", "model.jax_export"
+CARD, DIGESTS = "README.md", "SHA256SUMS"
+_FILES = {PARAMS, CONFIG, INFERENCE, CARD, DIGESTS}
+
+
+def save(
+    folder: str | Path,
+    params: Any,
+    *,
+    config: Mapping[str, Any],
+    card: ModelCard | None = None,
+    inference: bytes | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Saves a model to a folder, which appears whole or not at all.
+
+    It holds model.safetensors, config.json, README.md (the card), SHA256SUMS and, if given,
+    model.jax_export. The card may be edited later; the other files are checked when read.
+
+    Args:
+      folder: where to; parents are made.
+      params: nested dicts of arrays.
+      config: what is needed to build the model again, as JSON can hold it; dataclasses in it
+        become dicts.
+      card: what people should know of the model; None writes a card that says only what is known.
+      inference: what `export_inference` returned.
+      overwrite: replace a folder that an earlier call wrote.
+
+    Returns:
+      The folder.
+
+    Raises:
+      FileExistsError: if folder exists and is not empty, and overwrite is False or it holds
+        anything but what `save` writes.
+      TypeError, ValueError: if params or config cannot be saved.
+    """
+    folder = Path(folder).absolute()
+    text = _config_text(config)
+    _check_target(folder, overwrite)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f".{folder.name}.partial-{os.getpid()}")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        save_params(partial / PARAMS, params)
+        _write(partial / CONFIG, text.encode())
+        if inference is not None:
+            load_inference(inference)
+            _write(partial / INFERENCE, inference)
+        digests = {path.name: _sha256(path) for path in sorted(partial.iterdir())}
+        card = card or ModelCard(name=folder.name)
+        leaves = read_header(partial / PARAMS)
+        readme = render_card(card, json.loads(text), leaves, digests, folder.name)
+        _write(partial / CARD, readme.encode())
+        sums = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+        _write(partial / DIGESTS, sums.encode())
+        _move(partial, folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return folder
+
+
+def load(folder: str | Path, like: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Reads what `save` wrote.
+
+    Args:
+      folder: where from. Files that SHA256SUMS lists must have the digests it states.
+      like: parameters, or their `jax.eval_shape`, whose names, shapes and dtypes the saved ones
+        must have; compared before any array is read.
+
+    Returns:
+      (params, config): nested dicts of NumPy arrays, and what config.json holds.
+
+    Raises:
+      FileNotFoundError: if the folder or one of the two files is missing.
+      BadFile: if a file is damaged.
+      ParamsMismatch: if the parameters differ from like.
+    """
+    folder = _existing(folder)
+    # the header is checked first: it says better than a digest what is wrong with a file
+    read_header(folder / PARAMS)
+    _check_digests(folder, (PARAMS, CONFIG))
+    try:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise BadFile(f"{folder / CONFIG} is not JSON: {error}") from None
+    if not isinstance(config, dict):
+        raise BadFile(f"{folder / CONFIG} must hold an object, got {type(config).__name__}")
+    return load_params(folder / PARAMS, like), config
+
+
+def load_predictor(folder: str | Path) -> Callable[[Mapping[str, Any]], Any]:
+    """Reads the inference function of a folder with its parameters; needs no model code.
+
+    Args:
+      folder: what `save` wrote with `inference`.
+
+    Returns:
+      A function from a batch (a dict of arrays) to outputs.
+
+    Raises:
+      FileNotFoundError, BadFile: as `load`.
+      ParamsMismatch: if the parameters are not those of the function.
+    """
+    import jax
+
+    folder = _existing(folder)
+    if not (folder / INFERENCE).is_file():
+        raise FileNotFoundError(f"{folder} holds no {INFERENCE}: save it with inference=...")
+    _check_digests(folder, (INFERENCE,))
+    inference = load_inference((folder / INFERENCE).read_bytes())
+    params = load(folder, inference.params_like)[0]
+    # once here, not at every call
+    params = jax.device_put(params)
+    return lambda batch: inference(params, batch)
+
+
+def _existing(folder: str | Path) -> Path:
+    folder = Path(folder)
+    if not folder.is_dir():
+        hint = ": load_params reads a single file" if folder.is_file() else ""
+        raise FileNotFoundError(f"no folder {folder}{hint}")
+    return folder
+
+
+def _config_text(config: Any) -> str:
+    if not isinstance(config, Mapping):
+        raise TypeError(f"config must be a dict, got {type(config).__name__}")
+
+    def other(value: Any) -> Any:
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return dataclasses.asdict(value)
+        raise TypeError(f"config must be what JSON can hold, got {type(value).__name__}")
+
+    try:
+        return json.dumps(dict(config), indent=1, sort_keys=True, allow_nan=False, default=other)
+    except ValueError as error:
+        raise ValueError(f"config must be what JSON can hold: {error}") from None
+
+
+def _check_target(folder: Path, overwrite: bool) -> None:
+    if not folder.exists():
+        return
+    held = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
+    if held and not overwrite:
+        raise FileExistsError(f"{folder} exists: pass overwrite=True to replace it")
+    if foreign := sorted(held - _FILES):
+        raise FileExistsError(f"{folder} holds what save did not write: {', '.join(foreign[:5])}")
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _move(partial: Path, folder: Path) -> None:
+    """Renames a folder; one that is in the way is kept until the new one is in place."""
+    old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
+    if folder.exists():
+        os.replace(folder, old)
+    try:
+        os.replace(partial, folder)
+    except BaseException:
+        if old.exists():
+            os.replace(old, folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _check_digests(folder: Path, names: tuple[str, ...]) -> None:
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing:
+        raise FileNotFoundError(f"{folder} lacks {', '.join(missing)}")
+    sums = folder / DIGESTS
+    if not sums.is_file():
+        return  # a folder put together by hand
+    stated = {}
+    for line in sums.read_text(encoding="utf-8", errors="replace").splitlines():
+        digest, _, name = line.partition("  ")
+        stated[name] = digest
+    for name in names:
+        if name in stated and stated[name] != _sha256(folder / name):
+            raise BadFile(f"{folder / name} is damaged: its SHA-256 is not the one in {DIGESTS}")

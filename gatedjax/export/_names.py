@@ -1,0 +1,127 @@
+"""Nested parameters under flat dotted names, and how two sets of parameters differ."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+
+class ParamsMismatch(ValueError):
+    """Parameters have other names, shapes or dtypes than the ones they are meant for."""
+
+
+class Leaf(NamedTuple):
+    """What is known of an array before it is read."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
+
+
+def name_fault(name: str) -> str | None:
+    """Says what is wrong with a dotted name, or None.
+
+    Names never become paths here; other readers of the file may be less careful, so ours neither
+    writes nor accepts names that would leave a folder.
+    """
+    if not all(name.split(".")):
+        return "has an empty part between its dots"
+    if "/" in name or "\\" in name or name.startswith("~"):
+        return "looks like a path"
+    if not name.isprintable():
+        return "has characters that cannot be printed"
+    return None
+
+
+def flatten(params: Any, what: str = "params") -> dict[str, Any]:
+    """Leaves of nested mappings by dotted name.
+
+    Args:
+      params: nested mappings with string keys; the leaves have `dtype` and `shape`.
+      what: the argument's name, for messages.
+
+    Raises:
+      TypeError: for another container, another kind of key, or a leaf that is no array.
+      ValueError: for a key that the dotted form could not give back, or an empty mapping.
+    """
+    if not isinstance(params, Mapping):
+        raise TypeError(f"{what} must be nested dicts of arrays, got {type(params).__name__}")
+    flat: dict[str, Any] = {}
+    _collect(params, "", flat, what)
+    return flat
+
+
+def _collect(tree: Mapping[str, Any], prefix: str, flat: dict[str, Any], what: str) -> None:
+    if not tree:
+        where = f"{what}[{prefix!r}]" if prefix else what
+        raise ValueError(f"{where} must hold at least one array, got an empty dict")
+    for key, value in tree.items():
+        if not isinstance(key, str):
+            raise TypeError(f"{what} must have str keys, got {key!r} below {prefix!r}")
+        if "." in key:
+            raise ValueError(f"{what} must have keys without dots, got {key!r} below {prefix!r}")
+        name = f"{prefix}.{key}" if prefix else key
+        if fault := name_fault(name):
+            raise ValueError(f"{what} has the name {name!r}, which {fault}")
+        if isinstance(value, Mapping):
+            _collect(value, name, flat, what)
+        elif isinstance(value, list | tuple) or not hasattr(value, "dtype"):
+            raise TypeError(
+                f"{what} must have arrays as leaves, got {type(value).__name__} at {name!r}"
+            )
+        else:
+            flat[name] = value
+
+
+def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `flatten`.
+
+    Raises:
+      ValueError: if a name is both an array and a prefix of another.
+    """
+    tree: dict[str, Any] = {}
+    for name, value in flat.items():
+        *path, last = name.split(".")
+        node = tree
+        for part in path:
+            node = node.setdefault(part, {})
+            if not isinstance(node, dict):
+                break
+        if not isinstance(node, dict) or last in node:
+            raise ValueError(f"the name {name!r} is an array and also holds other arrays")
+        node[last] = value
+    return tree
+
+
+def host_arrays(params: Any, what: str = "params") -> dict[str, np.ndarray]:
+    """Flat NumPy arrays, each contiguous: `safetensors` writes memory and ignores strides.
+
+    Raises:
+      TypeError: also for PRNG keys, which have no dtype that a file can hold.
+    """
+    flat = flatten(params, what)
+    for name, value in flat.items():
+        if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
+            raise TypeError(f"{what} must hold plain arrays, got {value.dtype} at {name!r}")
+    values = jax.device_get(flat)
+    return {name: np.require(value, requirements="C") for name, value in values.items()}
+
+
+def leaves(params: Any, what: str) -> dict[str, Leaf]:
+    """Dtype and shape of every leaf; arrays and `jax.ShapeDtypeStruct` alike."""
+    flat = flatten(params, what)
+    return {name: Leaf(str(x.dtype), tuple(x.shape)) for name, x in flat.items()}
+
+
+def check_same(got: Mapping[str, Leaf], wanted: Mapping[str, Leaf], where: str) -> None:
+    """Raises ParamsMismatch with every leaf in which two sets of parameters differ."""
+    lines = [
+        f"  {name}: wanted {wanted.get(name, 'nothing')}, got {got.get(name, 'nothing')}"
+        for name in sorted(got.keys() | wanted.keys())
+        if got.get(name) != wanted.get(name)
+    ]
+    if lines:
+        raise ParamsMismatch(f"{where} does not hold the parameters wanted:\n" + "\n".join(lines))

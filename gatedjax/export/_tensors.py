@@ -1,0 +1,213 @@
+"""Parameters in one `safetensors` file; nothing is read before its header has been checked."""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gatedjax.export._names import (
+    Leaf,
+    check_same,
+    host_arrays,
+    leaves,
+    name_fault,
+    unflatten,
+)
+
+# What the format itself allows; a header this long would describe a million arrays.
+HEADER_LIMIT = 100_000_000
+
+_DTYPES = {
+    "BOOL": "bool",
+    "I8": "int8",
+    "I16": "int16",
+    "I32": "int32",
+    "I64": "int64",
+    "U8": "uint8",
+    "U16": "uint16",
+    "U32": "uint32",
+    "U64": "uint64",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F32": "float32",
+    "F64": "float64",
+    "C64": "complex64",
+}
+_BYTES = {
+    name: 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for name, dtype in _DTYPES.items()
+}
+
+
+class BadFile(ValueError):
+    """A file is damaged, or is not what its name says."""
+
+
+def save_params(path: str | Path, params: Any) -> Path:
+    """Writes parameters to a `safetensors` file, which appears whole or not at all.
+
+    Args:
+      path: the file; one that exists is replaced.
+      params: nested dicts of arrays; their names in the file are dotted ("backbone.kernel").
+
+    Returns:
+      The path.
+
+    Raises:
+      TypeError: if params is not nested dicts of arrays of a dtype that the format has.
+      ValueError: if a name would not come back as it is.
+    """
+    from safetensors.numpy import save_file
+
+    path = Path(path)
+    flat = host_arrays(params)
+    for name, value in flat.items():
+        if value.dtype.name not in _DTYPES.values():
+            raise TypeError(f"params[{name!r}] has dtype {value.dtype}, which no file can hold")
+    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    try:
+        save_file(flat, partial, metadata={"format": "flax"})
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def load_params(path: str | Path, like: Any = None) -> dict[str, Any]:
+    """Reads parameters from a `safetensors` file.
+
+    Args:
+      path: the file.
+      like: parameters, or their `jax.eval_shape`, whose names, shapes and dtypes the file must
+        have; compared before any array is read.
+
+    Returns:
+      Nested dicts of NumPy arrays.
+
+    Raises:
+      FileNotFoundError: if there is no file.
+      BadFile: if the file is damaged, or is no `safetensors` file.
+      ParamsMismatch: if it differs from like.
+    """
+    wanted = None if like is None else leaves(like, "like")
+    path = Path(path)
+    header = read_header(path)
+    try:
+        unflatten(header)
+    except ValueError as error:
+        raise BadFile(f"{path}: {error}") from None
+    if wanted is not None:
+        check_same(header, wanted, str(path))
+    return unflatten(_read(path))
+
+
+def load_flat(path: str | Path) -> dict[str, np.ndarray]:
+    """As `load_params`, with the names as they are in the file: for files of other libraries."""
+    read_header(Path(path))
+    return _read(Path(path))
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise BadFile(f"{path} is damaged: {error}") from error
+
+
+def read_header(path: Path) -> dict[str, Leaf]:
+    """Dtype and shape of every array in a `safetensors` file.
+
+    Raises:
+      FileNotFoundError: if there is no file.
+      BadFile: unless the header is well formed and describes exactly the bytes that follow it.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}")
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        start = file.read(9)
+        length = int.from_bytes(start[:8], "little")
+        fault = None
+        if size < 10:
+            fault = f"it has {size} bytes, fewer than any header"
+        elif length > HEADER_LIMIT:
+            fault = f"its header claims {length} bytes, the format allows {HEADER_LIMIT}"
+        elif length > size - 8:
+            fault = f"its header claims {length} bytes, the file has {size}"
+        elif start[8:9] != b"{":
+            fault = f"its header does not start with '{{' but {start[8:9]!r}"
+        if fault:
+            raise BadFile(f"{path} is no safetensors file: {fault}{_other_format(start)}")
+        file.seek(8)
+        text = file.read(length)
+    try:
+        entries = json.loads(text, object_pairs_hook=_no_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise BadFile(f"{path} is damaged: its header is not JSON ({error})") from None
+    metadata = entries.pop("__metadata__", {})
+    if not isinstance(metadata, dict):
+        raise BadFile(f"{path} is damaged: __metadata__ must be an object, got {metadata!r}")
+    try:
+        return _check_entries(entries, size - 8 - length)
+    except ValueError as error:
+        raise BadFile(f"{path} is damaged: {error}") from None
+
+
+def _other_format(start: bytes) -> str:
+    if start[:4] == b"PK\x03\x04" or start[:1] == b"\x80":
+        return ". It looks like a pickle (torch.save), which is never loaded: it can run any code"
+    return ""
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {twice!r} comes twice")
+    return dict(pairs)
+
+
+def _natural(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _check_entries(entries: Mapping[str, Any], data_size: int) -> dict[str, Leaf]:
+    """Raises ValueError unless the arrays cover the data, one after the other."""
+    found: dict[str, Leaf] = {}
+    places = []
+    for name, entry in entries.items():
+        if fault := name_fault(name):
+            raise ValueError(f"the name {name!r} {fault}")
+        fields = ("dtype", "shape", "data_offsets")
+        if not isinstance(entry, dict) or set(entry) != set(fields):
+            raise ValueError(f"{name!r} must have the fields {', '.join(fields)}, got {entry!r}")
+        dtype, shape, offsets = (entry[field] for field in fields)
+        if not isinstance(dtype, str) or dtype not in _DTYPES:
+            raise ValueError(f"{name!r} has dtype {dtype!r}, wanted one of {', '.join(_DTYPES)}")
+        if not isinstance(shape, list) or not all(map(_natural, shape)):
+            raise ValueError(f"{name!r} must have a shape of sizes, got {shape!r}")
+        if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(_natural, offsets)):
+            raise ValueError(f"{name!r} must have two data_offsets, got {offsets!r}")
+        wanted = math.prod(shape) * _BYTES[dtype]
+        if offsets[1] - offsets[0] != wanted:
+            raise ValueError(f"{name!r} is {dtype}{shape}, {wanted} bytes, at offsets {offsets}")
+        places.append((*offsets, name))
+        found[name] = Leaf(_DTYPES[dtype], tuple(shape))
+    position = 0
+    for begin, end, name in sorted(places):
+        if begin != position:
+            fault = "overlaps the array before it" if begin < position else "leaves a gap before it"
+            raise ValueError(f"{name!r} at offsets [{begin}, {end}] {fault} (wanted {position})")
+        position = end
+    if position != data_size:
+        raise ValueError(f"its arrays need {position} bytes, {data_size} follow the header")
+    return found

@@ -1,0 +1,233 @@
+"""Weights of PyTorch's `nn.LSTM` and `nn.GRU` as ours; PyTorch itself is not needed.
+
+Both keep a gate's kernel as [H, D] where ours is [D, H], and have two biases, of the input and of
+the recurrent product. The LSTM adds them, and its gates come in our order i, f, g, o. The GRU,
+
+    r, z = sigmoid(...);  n = tanh(W x + b + r (U h + b'));  h' = (1 - z) n + z h
+
+is our GRU with reset_after=True and 1 - z for z: sigmoid(-a) = 1 - sigmoid(a), so that block
+changes its sign.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import jax.numpy as jnp
+import numpy as np
+
+from gatedjax.export._names import check_same, flatten, leaves, unflatten
+from gatedjax.export._tensors import load_flat
+from gatedjax.functional import GRUWeights, LSTMWeights
+
+Weights = TypeVar("Weights", LSTMWeights, GRUWeights)
+_NAME = re.compile(r"(weight|bias)_(ih|hh)_l(\d+)(_reverse)?")
+_CELLS = {4: "an LSTM", 3: "a GRU"}
+
+
+class _Block(NamedTuple):
+    """One layer and direction, as PyTorch has it."""
+
+    input: np.ndarray
+    recurrent: np.ndarray
+    input_bias: np.ndarray
+    recurrent_bias: np.ndarray
+
+
+def lstm_from_torch(
+    state_dict: Mapping[str, Any] | str | Path, prefix: str = ""
+) -> tuple[LSTMWeights | tuple[LSTMWeights, LSTMWeights], ...]:
+    """Converts the state dict of a `torch.nn.LSTM`.
+
+    Args:
+      state_dict: arrays by name (weight_ih_l0, ...), or the path of a `safetensors` file.
+      prefix: what stands before the names, as in "encoder.lstm."; the last dot may be left out.
+
+    Returns:
+      One LSTMWeights per layer, or the pair (forward, backward) if it is bidirectional; float32,
+      or float64 where that was given. Layers without biases get zeros.
+
+    Raises:
+      ValueError: if a name is missing or not known, a shape is wrong, or proj_size was used.
+      TypeError: if a value is no array of floating numbers.
+    """
+
+    def convert(block: _Block) -> LSTMWeights:
+        bias = block.input_bias + block.recurrent_bias
+        return LSTMWeights(*map(jnp.asarray, (block.input.T, block.recurrent.T, bias)))
+
+    return _convert(state_dict, prefix, 4, convert)
+
+
+def gru_from_torch(
+    state_dict: Mapping[str, Any] | str | Path, prefix: str = ""
+) -> tuple[GRUWeights | tuple[GRUWeights, GRUWeights], ...]:
+    """Converts the state dict of a `torch.nn.GRU`, for use with reset_after=True.
+
+    Arguments, result and errors are those of `lstm_from_torch`, with GRUWeights.
+    """
+
+    def convert(block: _Block) -> GRUWeights:
+        size = block.recurrent.shape[1]
+        # 1 - z weighs the old state there, z weighs it here
+        sign = np.repeat(np.array([1, -1, 1], block.input.dtype), size)
+        bias = sign * block.input_bias
+        # r and z add their two biases, the candidate's second one stays inside the reset
+        bias[: 2 * size] += (sign * block.recurrent_bias)[: 2 * size]
+        own = block.recurrent_bias[2 * size :]
+        arrays = (block.input.T * sign, block.recurrent.T * sign, bias, own)
+        return GRUWeights(*map(jnp.asarray, arrays))
+
+    return _convert(state_dict, prefix, 3, convert)
+
+
+def recurrent_params(
+    layers: Sequence[LSTMWeights | GRUWeights | tuple[Any, Any]],
+) -> dict[str, Any]:
+    """The parameters of `gatedjax.nn.LSTM` or `gatedjax.nn.GRU` that hold these weights.
+
+    Args:
+      layers: what `lstm_from_torch` or `gru_from_torch` returned. The GRU needs reset_after=True.
+    """
+    params: dict[str, Any] = {}
+    for number, layer in enumerate(layers):
+        both = not hasattr(layer, "_asdict")
+        names = ("_forward", "_backward") if both else ("",)
+        for name, weights in zip(names, layer if both else (layer,), strict=True):
+            fields = weights._asdict().items()
+            params |= {f"layer_{number}{name}_{k}": v for k, v in fields if v is not None}
+    return params
+
+
+def replace_params(params: Mapping[str, Any], path: str, new: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters with one module's replaced.
+
+    Args:
+      params: the parameters of a model; they stay as they are.
+      path: the module's dotted name, as in "backbone"; "" for the model itself.
+      new: its parameters; names, shapes and dtypes must be those that it has.
+
+    Returns:
+      The new nested dict.
+
+    Raises:
+      ValueError: if no module has that name.
+      ParamsMismatch: if new does not fit.
+    """
+    flat = flatten(params)
+    start = f"{path}." if path else ""
+    held = {name: value for name, value in flat.items() if name.startswith(start)}
+    if not held:
+        modules = sorted({name.rpartition(".")[0] for name in flat} - {""})
+        raise ValueError(f"path must name a module with parameters ({modules}), got {path!r}")
+    given = {start + name: value for name, value in flatten(new, "new").items()}
+    check_same(leaves(unflatten(given), "new"), leaves(unflatten(held), "params"), "new")
+    return unflatten(flat | given)
+
+
+def _convert(
+    state_dict: Mapping[str, Any] | str | Path,
+    prefix: str,
+    gates: int,
+    convert: Callable[[_Block], Weights],
+) -> Any:
+    if isinstance(state_dict, str | Path):
+        state_dict = load_flat(state_dict)
+    if not isinstance(state_dict, Mapping):
+        raise TypeError(f"state_dict must map names to arrays, got {type(state_dict).__name__}")
+    if prefix and not prefix.endswith("."):
+        prefix += "."
+    names = _own_names(state_dict, prefix)
+    matches = [match for name in names if (match := _NAME.fullmatch(name))]
+    found = {int(match[3]) for match in matches}
+    depth = 1 + max(found)
+    if len(found) < depth:
+        raise ValueError(f"state_dict must hold layers from 0 on, got only {sorted(found)}")
+    ends = ("", "_reverse") if any(match[4] for match in matches) else ("",)
+    kinds = ("weight", "bias") if any(match[1] == "bias" for match in matches) else ("weight",)
+    wanted = [
+        f"{kind}_{side}_l{layer}{end}"
+        for layer in range(depth)
+        for end in ends
+        for kind in kinds
+        for side in ("ih", "hh")
+    ]
+    if missing := [prefix + name for name in wanted if name not in names]:
+        raise ValueError(
+            f"state_dict must hold {depth} layers in {len(ends)} direction(s), "
+            f"it lacks {', '.join(missing)}"
+        )
+    arrays = {name: _array(prefix + name, state_dict[prefix + name]) for name in wanted}
+    layers = []
+    width = None
+    for layer in range(depth):
+        blocks = [_block(arrays, f"l{layer}{end}", prefix, gates, width) for end in ends]
+        _check_pair(blocks, f"{prefix}*_l{layer}")
+        converted = tuple(map(convert, blocks))
+        layers.append(converted if len(ends) == 2 else converted[0])
+        width = len(ends) * blocks[0].recurrent.shape[1]
+    return tuple(layers)
+
+
+def _own_names(state_dict: Mapping[str, Any], prefix: str) -> set[str]:
+    """The names of the module itself, not of its children; raises if one has no meaning here."""
+    names = {name.removeprefix(prefix) for name in state_dict if name.startswith(prefix)}
+    names = {name for name in names if "." not in name}
+    if projected := sorted(name for name in names if name.startswith("weight_hr_l")):
+        raise ValueError(f"an LSTM with proj_size cannot be converted (it has {projected[0]})")
+    if not any(_NAME.fullmatch(name) for name in names):
+        found = {name[: match.start()] for name in state_dict if (match := re.search(_NAME, name))}
+        hint = f"; there are some below {', '.join(map(repr, sorted(found)))}" if found else ""
+        raise ValueError(f"state_dict has no weight_ih_l0 below prefix {prefix!r}{hint}")
+    if unknown := sorted(name for name in names if not _NAME.fullmatch(name)):
+        raise ValueError(f"state_dict has names that no LSTM or GRU has: {', '.join(unknown)}")
+    return names
+
+
+def _array(name: str, value: Any) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+    except Exception as error:
+        raise TypeError(f"state_dict[{name!r}] must become an array: {error}") from error
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise TypeError(f"state_dict[{name!r}] must be floating point, got dtype {array.dtype}")
+    # biases are added here: half precision would round them
+    return array.astype(np.float64 if array.dtype == np.float64 else np.float32)
+
+
+def _block(
+    arrays: dict[str, np.ndarray], end: str, prefix: str, gates: int, width: int | None
+) -> _Block:
+    kernel, recurrent = arrays[f"weight_ih_{end}"], arrays[f"weight_hh_{end}"]
+    if recurrent.ndim != 2 or 0 in recurrent.shape or len(recurrent) != gates * recurrent.shape[1]:
+        other = (
+            (7 - gates) * recurrent.shape[-1] == len(recurrent) if recurrent.ndim == 2 else False
+        )
+        raise ValueError(
+            f"state_dict[{prefix + 'weight_hh_' + end!r}] must have shape ({gates}H, H) for "
+            f"{_CELLS[gates]}, got {recurrent.shape}{f', as {_CELLS[7 - gates]} has' * other}"
+        )
+    rows, size = recurrent.shape
+    if kernel.ndim != 2:
+        raise ValueError(f"state_dict[{prefix + 'weight_ih_' + end!r}] must have 2 axes")
+    zeros = np.zeros(rows, kernel.dtype)
+    biases = [arrays.get(f"bias_{side}_{end}", zeros) for side in ("ih", "hh")]
+    wanted = {
+        f"weight_ih_{end}": (kernel, (rows, kernel.shape[1] if width is None else width)),
+        f"bias_ih_{end}": (biases[0], (rows,)),
+        f"bias_hh_{end}": (biases[1], (rows,)),
+    }
+    for own, (array, shape) in wanted.items():
+        if array.shape != shape:
+            raise ValueError(
+                f"state_dict[{prefix + own!r}] must have shape {shape} for hidden width {size}, "
+                f"got {array.shape}"
+            )
+    return _Block(kernel, recurrent, *biases)
+
+
+def _check_pair(blocks: list[_Block], name: str) -> None:
+    first, last = blocks[0], blocks[-1]
+    if first.input.shape != last.input.shape or first.recurrent.shape != last.recurrent.shape:
+        raise ValueError(f"{name}: the two directions must have the same shapes")

@@ -1,0 +1,75 @@
+"""`python -m gatedjax export`: the best parameters of a run's checkpoint, in a folder."""
+
+import json
+
+import numpy as np
+import pytest
+
+from gatedjax import export
+from gatedjax.__main__ import main
+from gatedjax.training import CheckpointStore
+
+BEST = {"dense": {"kernel": np.arange(6, dtype=np.float32).reshape(2, 3)}}
+
+
+def _run(workdir, **more):
+    store = CheckpointStore(workdir / "checkpoints")
+    record = {
+        "run": {"best_step": 20, "best_metrics": {"accuracy": 0.75}} | more,
+        "metadata": {"train": {"seed": 3}, "hidden": 7},
+    }
+    store.save(30, {"params": BEST, "step": np.int32(30)}, BEST, record)
+    store.close()
+    return workdir
+
+
+def _command(capsys, *args):
+    status = main(["export", *map(str, args)])
+    return status, *capsys.readouterr()
+
+
+@pytest.fixture
+def workdir(tmp_path):
+    return _run(tmp_path / "run")
+
+
+def test_a_run_becomes_a_folder(workdir, tmp_path, capsys):
+    results = {"best_step": 20, "data": "polarity", "test": {"accuracy": 0.625}}
+    (workdir / "results.json").write_text(json.dumps(results))
+    options = (workdir, "--out", tmp_path / "out", "--licence", "Apache-2.0")
+    status, out, _ = _command(capsys, *options)
+    assert status == 0
+    assert out == f"{tmp_path / 'out'}: 6 parameters of checkpoint 30\n"
+    params, config = export.load(tmp_path / "out", like=BEST)
+    np.testing.assert_array_equal(params["dense"]["kernel"], BEST["dense"]["kernel"])
+    assert config == {"train": {"seed": 3}, "hidden": 7}
+    card = (tmp_path / "out" / "README.md").read_text()
+    for part in ("# run\n", "step 20", "polarity", "0.75", "0.625", "## Seeds\n\n3\n", "Apache-2"):
+        assert part in card
+    status, _, err = _command(capsys, *options)
+    assert status == 2
+    assert "overwrite" in err
+    assert _command(capsys, *options, "--overwrite")[0] == 0
+
+
+def test_results_of_another_step_are_left_out(workdir, tmp_path, capsys):
+    (workdir / "results.json").write_text('{"best_step": 10, "test": {"accuracy": 0.625}}')
+    assert _command(capsys, workdir, "--out", tmp_path / "out")[0] == 0
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "0.75" in card
+    assert "0.625" not in card
+
+
+def test_what_cannot_be_exported_is_said(workdir, tmp_path, capsys):
+    out = tmp_path / "out"
+    status, _, err = _command(capsys, tmp_path / "none", "--out", out)
+    assert (status, "does not hold a checkpoint" in err) == (2, True)
+    status, _, err = _command(capsys, workdir, "--out", out, "--step", "10")
+    assert (status, "does not hold checkpoint 10, only [30]" in err) == (2, True)
+    lanes = _run(tmp_path / "lanes", lanes=[{}])
+    status, _, err = _command(capsys, lanes, "--out", out)
+    assert (status, "several seeds" in err) == (2, True)
+    (file,) = (workdir / "checkpoints" / "30").glob("record/metadata")
+    file.write_bytes(b"damaged")
+    assert _command(capsys, workdir, "--out", out)[0] == 1
+    assert not out.exists()

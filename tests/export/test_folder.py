@@ -1,0 +1,157 @@
+"""A model in a folder: whole or absent, checked when read, with a card that says how to load it."""
+
+import hashlib
+import os
+import re
+
+import jax
+import numpy as np
+import pytest
+
+from gatedjax import export
+from gatedjax.models import GANetConfig
+
+PARAMS = {"dense": {"kernel": np.arange(6, dtype=np.float32).reshape(2, 3)}}
+CARD = export.ModelCard(
+    name="GA-Net | sentiment",
+    description="Classifies sentences.",
+    data="The embedded polarity corpus.",
+    metrics={"test accuracy": 0.912345678, "a | b": 1.0},
+    seeds=(0, 1),
+    licence="Apache-2.0",
+)
+
+
+def test_params_and_config_come_back(tmp_path):
+    config = {"model": GANetConfig(hidden=7), "steps": [1, 2]}
+    folder = export.save(tmp_path / "deep" / "model", PARAMS, config=config, card=CARD)
+    params, got = export.load(folder, like=jax.eval_shape(lambda: PARAMS))
+    np.testing.assert_array_equal(params["dense"]["kernel"], PARAMS["dense"]["kernel"])
+    assert GANetConfig(**got["model"]) == GANetConfig(hidden=7)
+    assert got["steps"] == [1, 2]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "README.md",
+        "SHA256SUMS",
+        "config.json",
+        "model.safetensors",
+    ]
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
+def test_card_says_what_is_known(tmp_path):
+    folder = export.save(tmp_path / "model", PARAMS, config={"hidden": 3}, card=CARD)
+    text = (folder / "README.md").read_text()
+    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    assert digest in text
+    for part in (
+        "# GA-Net | sentiment\n",
+        'license: "apache-2.0"',
+        "The embedded polarity corpus.",
+        "0.912346",
+        "## Seeds\n\n0, 1\n",
+        "6 numbers in 1 arrays.",
+        "dense.kernel",
+        '"hidden": 3',
+    ):
+        assert part in text
+
+
+def test_the_cards_example_runs_as_pasted(tmp_path, monkeypatch):
+    folder = export.save(tmp_path / "model", PARAMS, config={})
+    monkeypatch.chdir(tmp_path)
+    (example,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    scope: dict = {}
+    exec(compile(example, "README.md", "exec"), scope)
+    assert scope["params"]["dense"]["kernel"].shape == (2, 3)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_changed_bit_is_found(tmp_path, name):
+    folder = export.save(tmp_path / "model", PARAMS, config={"a": "text"})
+    content = bytearray((folder / name).read_bytes())
+    content[-6] ^= 1
+    (folder / name).write_bytes(content)
+    with pytest.raises(export.BadFile, match=f"{name} is damaged"):
+        export.load(folder)
+
+
+def test_the_card_may_be_edited_and_the_digests_left_out(tmp_path):
+    folder = export.save(tmp_path / "model", PARAMS, config={})
+    (folder / "README.md").write_text("mine")
+    export.load(folder)
+    (folder / "SHA256SUMS").unlink()
+    export.load(folder)
+
+
+def test_other_params_than_like_are_named(tmp_path):
+    folder = export.save(tmp_path / "model", PARAMS, config={})
+    with pytest.raises(export.ParamsMismatch, match=r"dense\.bias: wanted float32\[3\], got noth"):
+        export.load(folder, like={"dense": PARAMS["dense"] | {"bias": np.zeros(3, np.float32)}})
+
+
+def test_an_existing_folder_is_kept_unless_told_otherwise(tmp_path):
+    folder = export.save(tmp_path / "model", PARAMS, config={"n": 1})
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        export.save(folder, PARAMS, config={"n": 2})
+    assert export.load(folder)[1] == {"n": 1}
+    export.save(folder, PARAMS, config={"n": 3}, overwrite=True)
+    assert export.load(folder)[1] == {"n": 3}
+    (folder / "thesis.tex").touch()
+    with pytest.raises(FileExistsError, match=r"save did not write: thesis\.tex"):
+        export.save(folder, PARAMS, config={}, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("broken", ["fsync", "replace"])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_failed_save_changes_nothing(tmp_path, monkeypatch, broken, overwrite):
+    folder = tmp_path / "model"
+    if overwrite:
+        export.save(folder, PARAMS, config={"n": 1})
+    real, calls = getattr(os, broken), []
+
+    def fail_late(*args):
+        calls.append(args)
+        if len(calls) == 2 + overwrite:
+            raise OSError(28, "No space left on device")
+        return real(*args)
+
+    monkeypatch.setattr(os, broken, fail_late)
+    with pytest.raises(OSError, match="No space left"):
+        export.save(folder, PARAMS, config={"n": 2}, overwrite=overwrite)
+    monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == (["model"] if overwrite else [])
+    if overwrite:
+        assert export.load(folder)[1] == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "match"),
+    [
+        ([1], TypeError, "config must be a dict, got list"),
+        ({"a": object()}, TypeError, "JSON can hold, got object"),
+        ({"a": float("nan")}, ValueError, "JSON can hold"),
+    ],
+)
+def test_configs_that_json_cannot_hold_are_refused(tmp_path, config, error, match):
+    with pytest.raises(error, match=match):
+        export.save(tmp_path / "model", PARAMS, config=config)
+    assert not list(tmp_path.iterdir())
+
+
+def test_cards_refuse_a_title_of_two_lines():
+    with pytest.raises(ValueError, match="name must be one line"):
+        export.ModelCard(name="a\n---\nb")
+
+
+def test_missing_parts_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        export.load(tmp_path / "none")
+    folder = export.save(tmp_path / "model", PARAMS, config={})
+    with pytest.raises(FileNotFoundError, match="load_params reads a single file"):
+        export.load(folder / "model.safetensors")
+    with pytest.raises(FileNotFoundError, match="save it with inference"):
+        export.load_predictor(folder)
+    (folder / "config.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"lacks config\.json"):
+        export.load(folder)

@@ -1,0 +1,146 @@
+"""GA-Net's inference as a file gives the logits of the model, at any batch size."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax import export
+from gatedjax.models import GANet, GANetConfig
+from tests.tolerances import F32
+
+CONFIG = GANetConfig(
+    embedding_dim=5, hidden=4, num_layers=1, aux_hidden=3, test_gate="threshold", dtype="float32"
+)
+MODEL = GANet(CONFIG, vocab_size=11, num_classes=3)
+
+
+def _batch(rows, width=7, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        "tokens": rng.integers(1, 11, (rows, width)).astype(np.int32),
+        "lengths": rng.integers(0, width + 1, rows).astype(np.int32),
+    }
+
+
+@jax.jit
+def _apply(params, batch):
+    return MODEL.apply({"params": params}, batch)
+
+
+@pytest.fixture(scope="module")
+def params():
+    return jax.jit(MODEL.init)({"params": jax.random.key(0)}, _batch(2))["params"]
+
+
+@pytest.fixture(scope="module")
+def data(params):
+    return export.export_inference(_apply, params, _batch(2))
+
+
+@pytest.fixture(scope="module")
+def inference(data):
+    return export.load_inference(data)
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_logits_are_those_of_the_model(params, inference, rows):
+    batch = _batch(rows, seed=rows)
+    got, wanted = inference(params, batch), _apply(params, batch)
+    assert set(got) == {"logits", "attention", "gates", "gate_logits", "scores", "closed"}
+    for name, value in got.items():
+        np.testing.assert_allclose(value, getattr(wanted, name), **F32)
+
+
+def test_the_padded_length_may_be_open_too(params):
+    data = export.export_inference(
+        lambda p, b: _apply(p, b).logits, params, _batch(2), shapes={"tokens": "b, t"}
+    )
+    inference = export.load_inference(data)
+    for rows, width in ((1, 7), (4, 9)):
+        batch = _batch(rows, width, seed=rows)
+        np.testing.assert_allclose(inference(params, batch), _apply(params, batch).logits, **F32)
+
+
+def test_it_is_small_and_lowered_for_every_platform(data, inference):
+    assert len(data) < 100_000
+    assert inference.platforms == ("cpu", "cuda", "tpu")
+    assert str(inference.batch_like["tokens"].shape) == "(b, 7)"
+
+
+def test_other_parameters_of_the_same_shapes_are_used(params, inference):
+    other = jax.tree.map(lambda x: x + 0.1, params)
+    batch = _batch(3)
+    np.testing.assert_allclose(
+        inference(other, batch)["logits"], _apply(other, batch).logits, **F32
+    )
+
+
+def test_integers_of_numpys_width_are_taken(params, inference):
+    batch = _batch(2)
+    wide = {name: value.astype(np.int64) for name, value in batch.items()}
+    np.testing.assert_array_equal(
+        inference(params, wide)["logits"], inference(params, batch)["logits"]
+    )
+
+
+def test_wrong_arguments_are_named(params, inference):
+    batch = _batch(3)
+    with pytest.raises(ValueError, match="batch must hold lengths, tokens, got tokens"):
+        inference(params, {"tokens": batch["tokens"]})
+    with pytest.raises(ValueError, match=r"batch\['tokens'\] must have dtype int32, got float"):
+        inference(params, batch | {"tokens": np.ones((3, 7))})
+    with pytest.raises(ValueError, match="tokens"):
+        inference(params, batch | {"lengths": batch["lengths"][:2]})
+    with pytest.raises(ValueError, match="tokens"):
+        inference(params, _batch(3, width=8))
+    with pytest.raises(export.ParamsMismatch, match="embed"):
+        inference({**params, "embed": {"table": jnp.ones((11, 6))}}, batch)
+
+
+def test_wrong_settings_are_named(params):
+    with pytest.raises(ValueError, match="shapes must name arrays"):
+        export.export_inference(_apply, params, _batch(2), shapes={"token": "b, t"})
+    with pytest.raises(ValueError, match="platforms must be names"):
+        export.export_inference(_apply, params, _batch(2), platforms="cpu")
+    with pytest.raises(TypeError, match="example_batch must be nested dicts"):
+        export.export_inference(_apply, params, np.ones(2))
+
+
+def test_what_is_no_exported_function_is_refused(data):
+    for bad in (b"", b"\0" * 64, b"not a program" * 30, data[: len(data) // 2]):
+        with pytest.raises(export.BadFile, match="no exported inference function"):
+            export.load_inference(bad)
+    with pytest.raises(TypeError, match="data must be bytes, got str"):
+        export.load_inference("model.jax_export")
+    other = jax.export.export(jax.jit(jnp.sin))(jnp.ones(3)).serialize()
+    with pytest.raises(export.BadFile):
+        export.load_inference(bytes(other))
+
+
+def test_a_folder_predicts_without_the_models_code(tmp_path, params, data):
+    folder = export.save(tmp_path / "model", params, config={"model": CONFIG}, inference=data)
+    assert (folder / "model.jax_export").read_bytes() == data
+    assert "load_predictor" in (folder / "README.md").read_text()
+    predict = export.load_predictor(folder)
+    batch = _batch(4)
+    np.testing.assert_allclose(predict(batch)["logits"], _apply(params, batch).logits, **F32)
+    damaged = bytearray(data)
+    damaged[len(data) // 2] ^= 1
+    (folder / "model.jax_export").write_bytes(damaged)
+    with pytest.raises(export.BadFile, match="SHA-256"):
+        export.load_predictor(folder)
+
+
+def test_containers_become_dicts_and_tuples():
+    def apply(params, batch):
+        del params
+        return {"list": [batch["x"], batch["x"] + 1], "none": None, "scalar": batch["s"]}
+
+    data = export.export_inference(
+        apply, {"w": jnp.ones(1)}, {"x": jnp.ones(2), "s": jnp.float32(1)}, platforms=("cpu",)
+    )
+    got = export.load_inference(data)({"w": jnp.ones(1)}, {"x": jnp.ones(4), "s": jnp.float32(3)})
+    assert set(got) == {"list", "scalar"}
+    assert isinstance(got["list"], tuple)
+    assert got["list"][1].shape == (4,)

@@ -1,0 +1,182 @@
+"""Parameters in a safetensors file: what comes back, and what is refused before it is read."""
+
+import json
+import pickle
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+from gatedjax.export import BadFile, ParamsMismatch, load_params, save_params
+
+
+def _params(np_rng):
+    kernel = np_rng.normal(size=(3, 4)).astype(np.float32)
+    return {
+        "dense": {"kernel": kernel, "bias": jnp.arange(4, dtype=jnp.bfloat16)},
+        "scale": np.array(2.5, np.float16),
+        "nested": {"a": {"b": np.zeros((0, 3), np.int8), "on": np.array([True, False])}},
+    }
+
+
+def _assert_same(got, wanted):
+    assert jax.tree.structure(got) == jax.tree.structure(wanted)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
+        assert a.dtype == b.dtype
+        assert a.shape == b.shape
+        np.testing.assert_array_equal(a, b)
+
+
+def test_params_come_back_with_their_dtypes(tmp_path, np_rng):
+    params = _params(np_rng)
+    got = load_params(save_params(tmp_path / "p.safetensors", params))
+    _assert_same(got, params)
+    assert got["dense"]["bias"].dtype == ml_dtypes.bfloat16
+    assert [path.name for path in tmp_path.iterdir()] == ["p.safetensors"]
+
+
+def test_bfloat16_keeps_every_bit(tmp_path):
+    bits = np.arange(2**16, dtype=np.uint16)
+    value = bits.view(ml_dtypes.bfloat16)
+    got = load_params(save_params(tmp_path / "p.safetensors", {"w": value}))["w"]
+    np.testing.assert_array_equal(got.view(np.uint16), bits)
+
+
+def test_transposed_and_strided_arrays_keep_their_values(tmp_path):
+    # safetensors writes memory as it lies and ignores strides
+    base = np.arange(24, dtype=np.float32).reshape(4, 6)
+    params = {"t": base.T, "every_second": base[:, ::2], "big_endian": base.astype(">f4")}
+    got = load_params(save_params(tmp_path / "p.safetensors", params))
+    for name, value in params.items():
+        np.testing.assert_array_equal(got[name], value)
+
+
+def test_same_params_give_the_same_bytes(tmp_path, np_rng):
+    params = _params(np_rng)
+    turned = dict(reversed(params.items()))
+    first = save_params(tmp_path / "a.safetensors", params).read_bytes()
+    assert save_params(tmp_path / "b.safetensors", turned).read_bytes() == first
+
+
+def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = save_params(tmp_path / "p.safetensors", {"w": np.ones(3)})
+    old = path.read_bytes()
+
+    def full(*_args, **_kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("safetensors.numpy.save_file", full)
+    with pytest.raises(OSError, match="No space left"):
+        save_params(path, {"w": np.zeros(3)})
+    assert path.read_bytes() == old
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "match"),
+    [
+        ([np.ones(2)], TypeError, "params must be nested dicts of arrays, got list"),
+        ({"a": [np.ones(2)]}, TypeError, "got list at 'a'"),
+        ({"a": 1.0}, TypeError, "got float at 'a'"),
+        ({"a": {0: np.ones(2)}}, TypeError, "str keys, got 0 below 'a'"),
+        ({"a.b": np.ones(2)}, ValueError, "keys without dots, got 'a.b'"),
+        ({"a": {}}, ValueError, "empty dict"),
+        ({"": np.ones(2)}, ValueError, "empty part"),
+        ({"../up": np.ones(2)}, ValueError, "dots"),
+        ({"a/b": np.ones(2)}, ValueError, "looks like a path"),
+        ({"a\n": np.ones(2)}, ValueError, "cannot be printed"),
+        ({"a": np.array(["x"])}, TypeError, "which no file can hold"),
+        ({"a": jax.random.key(0)}, TypeError, "plain arrays"),
+    ],
+)
+def test_what_would_not_come_back_is_refused(tmp_path, params, error, match):
+    with pytest.raises(error, match=match):
+        save_params(tmp_path / "p.safetensors", params)
+    assert not list(tmp_path.iterdir())
+
+
+def test_like_is_compared_leaf_by_leaf(tmp_path):
+    path = save_params(tmp_path / "p.safetensors", {"a": np.ones((2, 3)), "b": np.ones(1)})
+    like = {"a": jax.ShapeDtypeStruct((3, 2), jnp.float32), "c": jnp.ones(4)}
+    with pytest.raises(ParamsMismatch) as caught:
+        load_params(path, like)
+    lines = str(caught.value).splitlines()[1:]
+    assert lines == [
+        "  a: wanted float32[3, 2], got float64[2, 3]",
+        "  b: wanted nothing, got float64[1]",
+        "  c: wanted float32[4], got nothing",
+    ]
+
+
+def _entry(begin=0, end=8, shape=(2,), dtype="F32"):
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}
+
+
+def _file(header, data=b"\0" * 8, length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return (len(text) if length is None else length).to_bytes(8, "little") + text + data
+
+
+GOOD = {"a": _entry()}
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (b"", "0 bytes, fewer than any header"),
+        (_file(GOOD, length=2**63), "claims 9223372036854775808 bytes, the format allows"),
+        (_file(GOOD, length=4096), "claims 4096 bytes, the file has"),
+        (_file(b"[1, 2]"), "does not start with"),
+        (_file(b'{"a": '), "not JSON"),
+        (_file(b'{"a":' * 100_000), "not JSON"),
+        (_file(b'{"a": 1, "a": 2}'), "'a' comes twice"),
+        (_file({"a": [1]}), "must have the fields"),
+        (_file({"a": _entry() | {"more": 1}}), "must have the fields"),
+        (_file(GOOD, data=b"\0" * 4), "need 8 bytes, 4 follow"),
+        (_file(GOOD, data=b"\0" * 9), "need 8 bytes, 9 follow"),
+        (_file({"a": _entry(end=2**40)}), "8 bytes, at offsets"),
+        (_file({"a": _entry(end=2**50, shape=(2**48,))}), "need 1125899906842624 bytes, 8"),
+        (_file({"a": _entry(shape=(2**62, 2**62))}), "at offsets"),
+        (_file({"a": _entry(), "b": _entry(4, 12)}), "overlaps"),
+        (_file({"a": _entry(), "b": _entry(12, 20)}), "leaves a gap"),
+        (_file({"a": _entry(shape=(-2,))}), "shape of sizes"),
+        (_file({"a": _entry(shape=(True,))}), "shape of sizes"),
+        (_file({"a": _entry(begin=8, end=0)}), "at offsets"),
+        (_file({"a": _entry(dtype="PICKLE")}), "has dtype 'PICKLE'"),
+        (_file({"a": _entry(dtype=["F32"])}), "has dtype"),
+        (_file({"../../etc/passwd": _entry()}), "empty part"),
+        (_file({"/etc/passwd": _entry()}), "looks like a path"),
+        (_file({"a": _entry(0, 4, (1,)), "a.b": _entry(4, 8, (1,))}), "also holds other arrays"),
+        (_file(GOOD | {"__metadata__": 3}), "__metadata__"),
+        (pickle.dumps({"a": [1.0] * 20}), "looks like a pickle"),
+        (b"PK\x03\x04" + b"\0" * 40, "looks like a pickle"),
+    ],
+)
+def test_bad_files_are_refused(tmp_path, content, match):
+    path = tmp_path / "p.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(BadFile, match=match) as caught:
+        load_params(path)
+    assert str(path) in str(caught.value)
+
+
+def test_good_file_made_by_hand_is_read(tmp_path):
+    path = tmp_path / "p.safetensors"
+    path.write_bytes(_file(GOOD | {"__metadata__": {"format": "pt"}}))
+    np.testing.assert_array_equal(load_params(path)["a"], np.zeros(2, np.float32))
+
+
+def test_every_truncation_is_refused(tmp_path, np_rng):
+    whole = save_params(tmp_path / "p.safetensors", _params(np_rng)).read_bytes()
+    cut = tmp_path / "cut.safetensors"
+    for size in range(len(whole)):
+        cut.write_bytes(whole[:size])
+        with pytest.raises(BadFile):
+            load_params(cut)
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no file .*none\.safetensors"):
+        load_params(tmp_path / "none.safetensors")

@@ -1,0 +1,209 @@
+"""PyTorch's LSTM and GRU as ours: against its documented equations, and against itself."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax import export, nn
+from gatedjax import functional as F
+from gatedjax.models import GANet, GANetConfig
+
+# two float32 implementations that sum in different orders
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+D, H, LENGTHS = 3, 4, np.array([6, 1, 4])
+CELLS = {
+    "lstm": (4, export.lstm_from_torch, nn.LSTM(H)),
+    "gru": (3, export.gru_from_torch, nn.GRU(H, reset_after=True)),
+}
+
+
+def _state_dict(rng, gates, *, layers=2, both=True, bias=True, width=D):
+    arrays = {}
+    for layer, end in itertools.product(range(layers), ("", "_reverse") if both else ("",)):
+        inputs = width if layer == 0 else H * (1 + both)
+        shapes = {"weight_ih": (gates * H, inputs), "weight_hh": (gates * H, H)}
+        if bias:
+            shapes |= {"bias_ih": (gates * H,), "bias_hh": (gates * H,)}
+        for name, shape in shapes.items():
+            arrays[f"{name}_l{layer}{end}"] = rng.normal(size=shape, scale=0.6).astype(np.float32)
+    return arrays
+
+
+def _sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def _lstm_step(w, u, b, c, x, state):
+    hidden, cell = state
+    i, f, g, o = np.split(w @ x + b + u @ hidden + c, 4)
+    cell = _sigmoid(f) * cell + _sigmoid(i) * np.tanh(g)
+    return _sigmoid(o) * np.tanh(cell), cell
+
+
+def _gru_step(w, u, b, c, x, state):
+    hidden, _ = state
+    (ir, iz, i_n), (hr, hz, hn) = np.split(w @ x + b, 3), np.split(u @ hidden + c, 3)
+    r, z = _sigmoid(ir + hr), _sigmoid(iz + hz)
+    new = np.tanh(i_n + r * hn)
+    return (1 - z) * new + z * hidden, None
+
+
+def _reference(cell, arrays, row, both):
+    """torch's documented equations for one unpadded row, in float64: outputs, last states."""
+    step = _lstm_step if cell == "lstm" else _gru_step
+    arrays = {name: value.astype(np.float64) for name, value in arrays.items()}
+    final = []
+    for layer in itertools.count():
+        if f"weight_ih_l{layer}" not in arrays:
+            return row, final
+        sides = []
+        for end in ("", "_reverse") if both else ("",):
+            names = [f"{name}_l{layer}{end}" for name in ("weight_ih", "weight_hh")]
+            w, u = (arrays[name] for name in names)
+            zeros = np.zeros(len(w))
+            b, c = (arrays.get(f"bias_{side}_l{layer}{end}", zeros) for side in ("ih", "hh"))
+            state, outputs = (np.zeros(H), np.zeros(H)), []
+            for x in row[::-1] if end else row:
+                state = step(w, u, b, c, x, state)
+                outputs.append(state[0])
+            final.append(state)
+            sides.append(np.stack(outputs[::-1] if end else outputs))
+        row = np.concatenate(sides, axis=-1)
+
+
+def _ours(cell, arrays, xs, *, layers=2, both=True, prefix=""):
+    _, convert, module = CELLS[cell]
+    params = export.recurrent_params(convert(arrays, prefix))
+    module = module.clone(num_layers=layers, bidirectional=both)
+    mask = F.length_mask(jnp.asarray(LENGTHS), xs.shape[1])
+    return module.apply({"params": params}, jnp.asarray(xs), mask)
+
+
+def _flat_states(carries, both):
+    pairs = itertools.chain.from_iterable(carries) if both else carries
+    return [tuple(c) if isinstance(c, F.LSTMState) else (c,) for c in pairs]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("layers", "both"), [(2, True), (1, False)])
+@pytest.mark.parametrize("cell", CELLS)
+def test_converted_weights_give_torchs_documented_numbers(cell, layers, both, bias, np_rng):
+    arrays = _state_dict(np_rng, CELLS[cell][0], layers=layers, both=both, bias=bias)
+    xs = np_rng.normal(size=(len(LENGTHS), 6, D)).astype(np.float32)
+    carries, outputs = _ours(cell, arrays, xs, layers=layers, both=both)
+    states = _flat_states(carries, both)
+    for row, length in enumerate(LENGTHS):
+        wanted, final = _reference(cell, arrays, xs[row, :length].astype(np.float64), both)
+        np.testing.assert_allclose(outputs[row, :length], wanted, **CLOSE)
+        np.testing.assert_array_equal(outputs[row, length:], 0)
+        for state, last in zip(states, final, strict=True):
+            for part, value in zip(state, last, strict=False):
+                np.testing.assert_allclose(part[row], value, **CLOSE)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_converted_weights_give_torchs_own_numbers(cell, np_rng):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    options = {"num_layers": 2, "bidirectional": True, "batch_first": True}
+    module = (torch.nn.LSTM if cell == "lstm" else torch.nn.GRU)(D, H, **options)
+    xs = np_rng.normal(size=(len(LENGTHS), 6, D)).astype(np.float32)
+    rnn = torch.nn.utils.rnn
+    with torch.no_grad():
+        packed = rnn.pack_padded_sequence(
+            torch.from_numpy(xs), torch.from_numpy(LENGTHS), batch_first=True, enforce_sorted=False
+        )
+        packed, last = module(packed)
+        wanted, _ = rnn.pad_packed_sequence(packed, batch_first=True)
+    carries, outputs = _ours(cell, module.state_dict(), xs)
+    np.testing.assert_allclose(outputs, wanted.numpy(), **CLOSE)
+    last = last if cell == "lstm" else (last,)
+    for part, value in enumerate(last):
+        got = jnp.stack([state[part] for state in _flat_states(carries, both=True)])
+        np.testing.assert_allclose(got, value.numpy(), **CLOSE)
+
+
+@pytest.mark.parametrize("prefix", ["encoder.lstm.", "encoder.lstm"])
+def test_a_part_of_a_safetensors_file_is_read(tmp_path, np_rng, prefix):
+    from safetensors.numpy import save_file
+
+    arrays = _state_dict(np_rng, 4)
+    path = tmp_path / "torch.safetensors"
+    others = {"encoder.norm.weight": np.ones(3), "encoder.lstm.child.w": np.ones(3)}
+    save_file(others | {f"encoder.lstm.{k}": v for k, v in arrays.items()}, path)
+    got, wanted = export.lstm_from_torch(path, prefix), export.lstm_from_torch(arrays)
+    jax.tree.map(np.testing.assert_array_equal, got, wanted)
+
+
+def test_weights_take_their_place_in_a_model(np_rng):
+    config = GANetConfig(embedding_dim=D, hidden=H, aux_hidden=2, test_gate="threshold")
+    model = GANet(config, vocab_size=5, num_classes=2)
+    batch = {"tokens": jnp.ones((1, 3), jnp.int32), "lengths": jnp.array([3])}
+    params = jax.eval_shape(model.init, {"params": jax.random.key(0)}, batch)["params"]
+    params = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), params)
+    layers = export.lstm_from_torch(_state_dict(np_rng, 4))
+    new = export.replace_params(params, "backbone", export.recurrent_params(layers))
+    model.apply({"params": new}, batch)
+    np.testing.assert_array_equal(new["backbone"]["layer_1_backward_input"], layers[1][1].input)
+    assert not params["backbone"]["layer_1_backward_input"].any()
+    with pytest.raises(export.ParamsMismatch, match=r"auxiliary\.LSTM_0\.layer_0_forward_input"):
+        export.replace_params(params, "auxiliary.LSTM_0", export.recurrent_params(layers))
+    with pytest.raises(ValueError, match=r"path must name a module .*'back'"):
+        export.replace_params(params, "back", export.recurrent_params(layers))
+
+
+def _without(arrays, *names):
+    return {name: value for name, value in arrays.items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda a: _without(a, "weight_hh_l1_reverse"), "lacks weight_hh_l1_reverse"),
+        (lambda a: _without(a, "bias_ih_l0"), "lacks bias_ih_l0"),
+        (lambda a: {k: v for k, v in a.items() if "_l0" not in k}, r"got only \[1\]"),
+        (lambda a: a | {"weight_hr_l0": np.ones((2, H))}, "proj_size"),
+        (lambda a: a | {"weight_ci": np.ones(H)}, "no LSTM or GRU has: weight_ci"),
+        (lambda a: a | {"weight_hh_l0": np.ones((12, H))}, r"\(4H, H\) .* as a GRU has"),
+        (lambda a: a | {"weight_hh_l0": np.ones((16, 0))}, r"\(4H, H\) for an LSTM"),
+        (lambda a: a | {"weight_ih_l1": np.ones((16, 7))}, r"\(16, 8\) .* got \(16, 7\)"),
+        (lambda a: a | {"weight_ih_l0": np.ones(16)}, "must have 2 axes"),
+        (lambda a: a | {"weight_ih_l0": np.ones((16, 5))}, "two directions"),
+        (lambda a: a | {"bias_hh_l0": np.ones(3)}, r"bias_hh_l0'\] must have shape \(16,\)"),
+        (lambda a: {f"enc.rnn.{k}": v for k, v in a.items()}, r"there are some below 'enc\.rnn\.'"),
+        (lambda a: {}, "no weight_ih_l0 below prefix ''"),
+    ],
+)
+def test_state_dicts_that_do_not_fit_are_refused(np_rng, change, match):
+    with pytest.raises(ValueError, match=match):
+        export.lstm_from_torch(change(_state_dict(np_rng, 4)))
+
+
+def test_values_that_are_no_floating_arrays_are_refused(np_rng):
+    arrays = _state_dict(np_rng, 3)
+    with pytest.raises(TypeError, match=r"bias_ih_l0'.* got dtype int"):
+        export.gru_from_torch(arrays | {"bias_ih_l0": np.arange(12)})
+    with pytest.raises(TypeError, match="state_dict must map names to arrays, got list"):
+        export.gru_from_torch([1])
+    with pytest.raises(ValueError, match="as an LSTM has"):
+        export.gru_from_torch(_state_dict(np_rng, 4))
+
+
+def test_half_precision_becomes_float32_before_biases_are_added(np_rng):
+    arrays = _state_dict(np_rng, 4, layers=1, both=False)
+    halves = {name: value.astype(np.float16) for name, value in arrays.items()}
+    (weights,) = export.lstm_from_torch(halves)
+    assert weights.bias.dtype == jnp.float32
+    wanted = halves["bias_ih_l0"].astype(np.float32) + halves["bias_hh_l0"].astype(np.float32)
+    np.testing.assert_array_equal(weights.bias, wanted)
+
+
+def test_a_torch_pickle_is_refused(tmp_path):
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "model.safetensors"
+    torch.save({"weight_ih_l0": torch.ones(2)}, path)
+    with pytest.raises(export.BadFile, match="looks like a pickle"):
+        export.lstm_from_torch(path)
