@@ -209,6 +209,11 @@ def load(
     if not rows.rows:
         first = f", first {rows.quarantine[0]}" if rows.quarantine else ""
         raise ValueError(f"data set {name!r}, {part}: no usable line{first}")
+    if rows.lines != rows.accounted:
+        raise ValueError(
+            f"data set {name!r}, {part}: {rows.lines:,} lines were read and {rows.accounted:,} are "
+            "accounted for; prepare it again or check it with python -m gatedjax data check"
+        )
     if rows.quarantine:
         _LOG.warning(
             "%s, %s: %d malformed lines set aside, first %s",
@@ -217,14 +222,11 @@ def load(
 
     used = rows
     if derived and split in ("train", "validation"):
-        labels = np.array([row.label for row in rows.rows])
-        kept, held = stratified_split(labels, HELD_OUT, seed=SPLIT_SEED)
-        wanted = kept if split == "train" else held
-        used = Rows(tuple(rows.rows[i] for i in wanted), ())
+        used = hold_out(rows)[split == "validation"]
     examples = spec.examples(used, ID_BASE[part], chosen)
     skipped = {}
-    if chosen.get("granularity") == "binary" and chosen.get("level") == "sentence":
-        skipped = {"neutral": sum(row.label == _sst.NEUTRAL for row in rows.rows)}
+    if chosen.get("granularity") == "binary":
+        skipped = {"neutral": _sst.neutral(rows, chosen["level"])}
     report = ReadReport(
         lines=rows.lines,
         used=len(rows.rows) - sum(skipped.values()),
@@ -233,6 +235,14 @@ def load(
     )
     info = SourceInfo(name, split, spec.classes(chosen), substitute)
     return Source(examples, info, report)
+
+
+def hold_out(rows: Rows) -> tuple[Rows, Rows]:
+    """Cuts an official training part in (train, validation)."""
+    labels = np.array([row.label for row in rows.rows], int)
+    parts = stratified_split(labels, HELD_OUT, seed=SPLIT_SEED)
+    train, validation = (Rows(tuple(rows.rows[i] for i in part), ()) for part in parts)
+    return train, validation
 
 
 def _read(
