@@ -2,6 +2,7 @@
 
 import dataclasses
 import gzip
+import io
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -85,6 +86,11 @@ def read_bytes(path: AnyPath) -> bytes:
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
         raise ValueError(f"{path}: truncated or damaged compressed file: {error}") from error
     return data.removeprefix(BOM)
+
+
+def count_lines(path: AnyPath) -> int:
+    """Counts the lines of a file in another way than `read_lines`, to check it."""
+    return sum(1 for _ in io.BytesIO(read_bytes(path)))
 
 
 def decode(data: bytes, encoding: str) -> str:

@@ -10,6 +10,9 @@ from gatedjax.data import _ag_news, _sst, _trec
 from gatedjax.data._files import LineError, Row, Rows
 from gatedjax.data._source import Quarantined
 
+OURS = {"sst": "Sst", "trec": "Trec"}
+"""Sets that `gatedjax.data.builders` builds, without TensorFlow; TFDS builds the others."""
+
 
 def is_prepared(name: str, data_dir: str | Path | None) -> bool:
     """Whether the set lies in `data_dir` in a form that needs no TensorFlow to read."""
@@ -25,9 +28,8 @@ def builder(name: str, data_dir: str | Path | None) -> Any:
     from gatedjax.data import builders
 
     place = None if data_dir is None else str(Path(data_dir).expanduser())
-    ours = {"sst": builders.Sst, "trec": builders.Trec}
-    if name in ours:
-        return ours[name](data_dir=place, file_format="array_record")
+    if name in OURS:
+        return getattr(builders, OURS[name])(data_dir=place, file_format="array_record")
     return tfds.builder(name, data_dir=place, file_format="array_record")
 
 
