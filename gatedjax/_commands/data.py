@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 import importlib.util
+import logging
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -67,20 +69,28 @@ Command = (
 
 def main(args: list[str]) -> int:
     """Runs `data`; returns its exit status: 0, 1 (a check failed) or 2 (it could not run)."""
-    options = tyro.cli(
-        Command,  # type: ignore[arg-type]
-        args=args or ["--help"],
+    # TFDS warns of every folder where a set is not prepared yet
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    options: Prepare | Check | List = tyro.cli(
+        Command,
+        args=args,
         prog=PROG,
         description=DESCRIPTION,
         config=(tyro.conf.FlagCreatePairsOff,),
     )
-    run = {Prepare: prepare, Check: check, List: list_sets}[type(options)]
     try:
-        status = run(options)
+        if isinstance(options, Prepare):
+            return prepare(options)
+        if isinstance(options, Check):
+            return check(options)
+        return list_sets()
+    except BrokenPipeError:
+        # the reader (head, less) has seen enough; the interpreter must not flush into it either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        status = 2
-    return status if args else 2
+        return 2
 
 
 # prepare -------------------------------------------------------------------------------------
@@ -102,6 +112,10 @@ def prepare(options: Prepare) -> int:
             _need_tensorflow(name, spec, options)
         elif options.manual_dir is not None:
             _read_first(name, spec, Path(options.manual_dir).expanduser())
+    if not sys.stderr.isatty():
+        import tensorflow_datasets as tfds
+
+        tfds.disable_progress_bar()
     manual_dir = options.manual_dir if name in _prepared.OURS else None
     with _no_empty_folders(_prepared.builder(name, options.data_dir).data_path):
         made = _prepared.prepare(
@@ -148,8 +162,11 @@ def _read_first(name: str, spec, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _no_empty_folders(path: str):
-    """Takes away the folders above `path` that a failure left empty, if they are new."""
-    new = [folder for folder in (Path(path), *Path(path).parents) if not folder.exists()]
+    """Takes away the new folders that a failure left empty: those above `path`, and TFDS's own."""
+    # data_path is data_dir/name/[config/]version; this holds for our sets, which have no config
+    downloads = Path(path).parents[1] / "downloads"
+    folders = (downloads / "extracted", downloads, Path(path), *Path(path).parents)
+    new = [folder for folder in folders if not folder.exists()]
     try:
         yield
     except BaseException:
@@ -213,14 +230,15 @@ def _print_files(report) -> None:
         counts = (file.lines, file.used, *skipped, len(file.quarantine))
         name = file.file if "(" in file.file else Path(file.file).name
         if file.error is not None:
-            counts = ("unreadable", *[None] * (len(counts) - 1))
+            counts = ("missing" if file.missing else "unreadable", *[None] * (len(counts) - 1))
         elif file.official is not None and file.lines != file.official:
             notes.append(
-                f"note: {name} has {file.lines:,} lines, the official file {file.official:,}"
+                f"note: {name} has {file.lines:,} {file.unit}, the official file {file.official:,}"
             )
         rows.append((file.part, name, *counts, file.official))
+    unit = report.files[0].unit
     left_out = [f"{reason} (left out)" for reason in reasons]
-    headers = ("part", "file", "lines", "used", *left_out, "quarantined", "official lines")
+    headers = ("part", "file", unit, "used", *left_out, "quarantined", f"official {unit}")
     print(render_table(headers, rows))
     if notes:
         print("\n".join(notes) + "\n")
@@ -301,7 +319,7 @@ def _print_overlaps(report) -> None:
 # list ----------------------------------------------------------------------------------------
 
 
-def list_sets(options: List) -> int:
+def list_sets() -> int:
     """Prints the names that `load` knows."""
     from gatedjax.analysis import render_table
     from gatedjax.data import _load, _prepared

@@ -12,6 +12,7 @@ from gatedjax.data import _load, _polarity, _prepared, _sst
 from gatedjax.data._files import AnyPath, Row, Rows, count_lines
 from gatedjax.data._source import Example, Quarantined
 
+_UNITS = {"imdb_reviews": "reviews", "ag_news_subset": "rows"}
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 
@@ -27,6 +28,10 @@ class FileAccount:
     """Well-formed lines left out on purpose: reason -> count."""
     quarantine: tuple[Quarantined, ...] = ()
     official: int | None = None
+    unit: str = "lines"
+    """What is counted."""
+    missing: bool = False
+    """Whether the file is not there (`error` says where to get it)."""
     error: str | None = None
     """Why the file could not be read at all."""
 
@@ -37,7 +42,7 @@ class FileAccount:
         if self.error is not None:
             return self.error
         if self.lines != total:
-            return f"{self.file}: {self.lines:,} lines were read, {total:,} are accounted for"
+            return f"{self.file}: {self.lines:,} {self.unit} were read, {total:,} are accounted for"
         return None
 
 
@@ -141,7 +146,7 @@ def check(
             account = dataclasses.replace(
                 account, used=account.used - left_out, skipped={"neutral": left_out}
             )
-        accounts.append(account)
+        accounts.append(dataclasses.replace(account, unit=_UNITS.get(base, "lines")))
         pieces = {part: rows}
         if "validation" not in spec.official and part == "train":
             pieces = dict(zip(("train", "validation"), _load.hold_out(rows), strict=True))
@@ -206,7 +211,9 @@ class _Reader:
             path, wanted = self._spec.files(self._folder, part)
             if path is None:
                 error = f"{part}: no {wanted} in {shown}; the files are at {self._spec.where}"
-                return FileAccount(part, wanted, 0, official=official, error=error), nothing
+                return FileAccount(
+                    part, wanted, 0, official=official, missing=True, error=error
+                ), nothing
             shown = str(path)
             rows = self._spec.read(path, part)
             lines = _recount(path, rows)

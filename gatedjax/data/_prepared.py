@@ -55,7 +55,8 @@ def prepare(
       Its builder.
 
     Raises:
-      FileNotFoundError: if the set is neither prepared nor can be.
+      FileNotFoundError: if the set is neither prepared nor can be downloaded.
+      ValueError: if it cannot be prepared from manual_dir.
     """
     made = builder(name, data_dir)
     if made.is_prepared():
@@ -65,14 +66,19 @@ def prepare(
         if manual_dir is None:
             _check_network(name, made)
         else:
-            from tensorflow_datasets.download import DownloadConfig
+            import tensorflow_datasets as tfds
 
-            config = DownloadConfig(manual_dir=str(manual_dir))
+            config = tfds.download.DownloadConfig(manual_dir=str(Path(manual_dir).expanduser()))
         with contextlib.redirect_stdout(io.StringIO()):
             made.download_and_prepare(download_config=config)
     except Exception as error:
         # another process may have finished first
         if not made.is_prepared():
+            if manual_dir is not None:
+                raise ValueError(
+                    f"data set {name!r} could not be prepared in {made.data_path} from {manual_dir}"
+                    f": {type(error).__name__}: {error}"
+                ) from error
             raise FileNotFoundError(_message(name, made, where, error)) from error
         made = builder(name, data_dir)
     return made
