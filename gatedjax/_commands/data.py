@@ -6,8 +6,9 @@ import importlib.util
 import logging
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -126,7 +127,7 @@ def prepare(options: Prepare) -> int:
     return 0
 
 
-def _need_tensorflow(name: str, spec, options: Prepare) -> None:
+def _need_tensorflow(name: str, spec: Any, options: Prepare) -> None:
     if importlib.util.find_spec("tensorflow") is not None:
         if options.manual_dir is not None:
             print(f"note: TFDS prepares {name} from its own download; --manual-dir is not used.")
@@ -140,7 +141,7 @@ def _need_tensorflow(name: str, spec, options: Prepare) -> None:
     )
 
 
-def _read_first(name: str, spec, folder: Path) -> None:
+def _read_first(name: str, spec: Any, folder: Path) -> None:
     """Refuses raw files that are missing or broken before anything is written."""
     if not folder.is_dir():
         raise FileNotFoundError(f"manual_dir {folder}: there is no such folder")
@@ -161,7 +162,7 @@ def _read_first(name: str, spec, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _no_empty_folders(path: str):
+def _no_empty_folders(path: str) -> Iterator[None]:
     """Takes away the new folders that a failure left empty: those above `path`, and TFDS's own."""
     # data_path is data_dir/name/[config/]version; this holds for our sets, which have no config
     downloads = Path(path).parents[1] / "downloads"
@@ -176,7 +177,7 @@ def _no_empty_folders(path: str):
         raise
 
 
-def _print_prepared(made, spec) -> None:
+def _print_prepared(made: Any, spec: Any) -> None:
     from gatedjax.analysis import render_table
 
     metadata = made.info.metadata or {}
@@ -190,7 +191,7 @@ def _print_prepared(made, spec) -> None:
     print()
     print(render_table(("split", "lines", "examples", "quarantined", "official lines"), rows))
     if total:
-        print(f"The {total} quarantined lines are listed in {Path(made.data_path)}/metadata.json.")
+        print(f"Quarantined lines, {total} in all, are listed in {made.data_path}/metadata.json.")
     else:
         print("No line was quarantined.")
 
@@ -200,120 +201,19 @@ def _print_prepared(made, spec) -> None:
 
 def check(options: Check) -> int:
     """Prints the report of a set; fails where a line is not accounted for."""
+    from gatedjax._commands._data_report import print_report
     from gatedjax.data import _check
 
     if options.limit < 0:
         raise ValueError(f"--limit must be at least 0, got {options.limit}")
     report = _check.check(options.name, manual_dir=options.manual_dir, data_dir=options.data_dir)
-    print(f"{report.name}: {report.origin}\n")
-    _print_files(report)
-    _print_quarantine(report, options.limit)
-    _print_texts(report)
-    _print_overlaps(report)
-    for problem in report.problems:
-        print(f"FAILED: {problem}")
+    print_report(report, options.limit)
     if options.strict and report.quarantine:
         print(f"FAILED: {len(report.quarantine)} quarantined (--strict)")
     failed = bool(report.problems) or (options.strict and bool(report.quarantine))
     if not failed:
         print("OK: every line that was read is used, left out on purpose, or quarantined.")
     return int(failed)
-
-
-def _print_files(report) -> None:
-    from gatedjax.analysis import render_table
-
-    reasons = list(dict.fromkeys(reason for file in report.files for reason in file.skipped))
-    rows, notes = [], []
-    for file in report.files:
-        skipped = [file.skipped.get(reason, 0) for reason in reasons]
-        counts = (file.lines, file.used, *skipped, len(file.quarantine))
-        name = file.file if "(" in file.file else Path(file.file).name
-        if file.error is not None:
-            counts = ("missing" if file.missing else "unreadable", *[None] * (len(counts) - 1))
-        elif file.official is not None and file.lines != file.official:
-            notes.append(
-                f"note: {name} has {file.lines:,} {file.unit}, the official file {file.official:,}"
-            )
-        rows.append((file.part, name, *counts, file.official))
-    unit = report.files[0].unit
-    left_out = [f"{reason} (left out)" for reason in reasons]
-    headers = ("part", "file", unit, "used", *left_out, "quarantined", f"official {unit}")
-    print(render_table(headers, rows))
-    if notes:
-        print("\n".join(notes) + "\n")
-
-
-def _print_quarantine(report, limit: int) -> None:
-    from gatedjax.analysis._text import clean
-
-    if not report.quarantine:
-        return
-    print(f"Quarantined: {len(report.quarantine)}")
-    for line in report.quarantine[:limit]:
-        print(f"  {clean(str(line))}")
-    rest = len(report.quarantine) - limit
-    if rest > 0:
-        print(f"  ... and {rest} more (--limit {len(report.quarantine)} shows all)")
-    print()
-
-
-def _print_texts(report) -> None:
-    from gatedjax.analysis import render_table
-    from gatedjax.data._check import QUANTILES
-
-    if not report.splits:
-        return
-    if len(report.splits) > len({file.part for file in report.files}):
-        print("train and validation are the official training part: a fixed tenth is held out.\n")
-    rows = []
-    for split in report.splits:
-        n = len(split.lengths)
-        rows.append((split.split, n, split.empty, split.repeated, split.conflicting))
-    print(render_table(("split", "texts", "empty", "repeated", "label conflicts"), rows))
-    print(
-        f"Texts (lower-cased tokens) that have different labels somewhere in the set: "
-        f"{report.conflicting}\n"
-    )
-    classes = list(report.splits[0].class_counts)
-    rows = []
-    for name in classes:
-        row = [name]
-        for split in report.splits:
-            count = split.class_counts[name]
-            row += [str(count), f"{100 * count / len(split.lengths):.1f}"]
-        rows.append(tuple(row))
-    headers = ["label"]
-    for split in report.splits:
-        headers += [split.split, "%"]
-    print(render_table(headers, rows))
-    names = {0.0: "shortest", 0.5: "median", 1.0: "longest"}
-    headers = ["tokens", *(names.get(q, f"{100 * q:.0f}%") for q in QUANTILES), "mean"]
-    print(
-        render_table(
-            headers,
-            [(s.split, *s.length_quantiles(), f"{s.lengths.mean():.1f}") for s in report.splits],
-        )
-    )
-
-
-def _print_overlaps(report) -> None:
-    from gatedjax.analysis._text import clean
-
-    if not report.overlaps:
-        return
-    print("Overlap (the same lower-cased tokens):")
-    for pair in report.overlaps:
-        share = 100 * pair.count / pair.total
-        print(
-            f"  {pair.second} texts that are also in {pair.first}: {pair.count} of "
-            f"{pair.total} ({share:.2f}%)"
-        )
-        for first, second, text in pair.examples:
-            shown = clean(text)
-            shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-            print(f"    {second} = {first}: {shown}")
-    print()
 
 
 # list ----------------------------------------------------------------------------------------

@@ -1,19 +1,23 @@
 """What became of every raw line of a data set, and what its texts look like."""
 
-import collections
 import dataclasses
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from gatedjax.data import _load, _polarity, _prepared, _sst
+from gatedjax.data._compare import (
+    Overlap,
+    SplitTexts,
+    Text,
+    compare,
+    conflicting,
+    describe,
+    read_texts,
+)
 from gatedjax.data._files import AnyPath, Row, Rows, count_lines
-from gatedjax.data._source import Example, Quarantined
+from gatedjax.data._source import Quarantined
 
 _UNITS = {"imdb_reviews": "reviews", "ag_news_subset": "rows"}
-QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,38 +47,9 @@ class FileAccount:
             return self.error
         if self.lines != total:
             return f"{self.file}: {self.lines:,} {self.unit} were read, {total:,} are accounted for"
+        if total == len(self.quarantine):
+            return f"{self.file}: no usable line; gatedjax.data.load refuses it"
         return None
-
-
-@dataclasses.dataclass(frozen=True)
-class SplitTexts:
-    """The texts of one split as numbers."""
-
-    split: str
-    lengths: np.ndarray
-    """int [n], tokens of every text."""
-    class_counts: dict[str, int]
-    empty: int
-    repeated: int
-    """Texts that occurred earlier in the split."""
-    conflicting: int
-    """Distinct texts of the split that have more than one label in it."""
-
-    def length_quantiles(self) -> list[int]:
-        """Lengths at QUANTILES; each is the length of some text."""
-        return [int(q) for q in np.quantile(self.lengths, QUANTILES, method="inverted_cdf")]
-
-
-@dataclasses.dataclass(frozen=True)
-class Overlap:
-    """Texts of `second` whose lower-cased tokens are those of a text of `first`."""
-
-    first: str
-    second: str
-    count: int
-    total: int
-    examples: tuple[tuple[str, str, str], ...]
-    """(where in first, where in second, the text)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,15 +73,6 @@ class Report:
     def problems(self) -> tuple[str, ...]:
         """Why the account is not complete; empty if every line is in it."""
         return tuple(file.problem for file in self.files if file.problem is not None)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Text:
-    key: bytes
-    label: int
-    length: int
-    place: str
-    text: str
 
 
 def check(
@@ -153,7 +119,7 @@ def check(
         for split, piece in pieces.items():
             places = {_load.ID_BASE[part] + r.index: reader.place(account, r) for r in rows.rows}
             made = spec.examples(piece, _load.ID_BASE[part], chosen)
-            texts[split] = list(_texts(made, places))
+            texts[split] = list(read_texts(made, places))
     return _report(name, reader.origin, accounts, texts, spec.classes(chosen), examples)
 
 
@@ -254,64 +220,16 @@ def _check_polarity(examples: int) -> Report:
     for split, size in _polarity.SIZES.items():
         made = _polarity.source(split)
         accounts.append(FileAccount(split, "made by gatedjax", size, len(made), official=size))
-        texts[split] = list(_texts(made, {x["example_id"]: f"id {x['example_id']}" for x in made}))
+        places = {x["example_id"]: f"id {x['example_id']}" for x in made}
+        texts[split] = list(read_texts(made, places))
     return _report("polarity", "made here", accounts, texts, _polarity.CLASSES, examples)
-
-
-def _texts(examples: Sequence[Example], places: Mapping[int, str]) -> Iterator[_Text]:
-    for index in range(len(examples)):
-        example = examples[index]
-        joined = " ".join(example["tokens"]).lower()
-        # of long texts only the start is kept: it is all that is ever shown
-        yield _Text(
-            hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=16).digest(),
-            example["label"],
-            len(example["tokens"]),
-            places[example["example_id"]],
-            joined[:120],
-        )
-
-
-def _labels(texts: Sequence[_Text]) -> dict[bytes, set[int]]:
-    labels = collections.defaultdict(set)
-    for text in texts:
-        if text.length:  # texts without a word are counted as empty, not as each other's copies
-            labels[text.key].add(text.label)
-    return labels
-
-
-def _conflicting(texts: Sequence[_Text]) -> int:
-    return sum(len(labels) > 1 for labels in _labels(texts).values())
-
-
-def _split_texts(split: str, texts: Sequence[_Text], classes: Sequence[str]) -> SplitTexts:
-    counts = collections.Counter(text.label for text in texts)
-    full = [text for text in texts if text.length]
-    return SplitTexts(
-        split=split,
-        lengths=np.array([text.length for text in texts], int),
-        class_counts={name: counts[i] for i, name in enumerate(classes)},
-        empty=len(texts) - len(full),
-        repeated=len(full) - len(_labels(texts)),
-        conflicting=_conflicting(texts),
-    )
-
-
-def _overlap(a: str, b: str, texts: Mapping[str, Sequence[_Text]], examples: int) -> Overlap:
-    first: dict[bytes, _Text] = {}
-    for text in texts[a]:
-        if text.length:
-            first.setdefault(text.key, text)
-    both = [text for text in texts[b] if text.key in first]
-    named = tuple((first[t.key].place, t.place, t.text) for t in both[:examples])
-    return Overlap(a, b, len(both), len(texts[b]), named)
 
 
 def _report(
     name: str,
     origin: str,
     accounts: Sequence[FileAccount],
-    texts: Mapping[str, Sequence[_Text]],
+    texts: Mapping[str, Sequence[Text]],
     classes: Sequence[str],
     examples: int,
 ) -> Report:
@@ -321,9 +239,9 @@ def _report(
         name=name,
         origin=origin,
         files=tuple(accounts),
-        splits=tuple(_split_texts(split, texts[split], classes) for split in there),
+        splits=tuple(describe(split, texts[split], classes) for split in there),
         overlaps=tuple(
-            _overlap(a, b, texts, examples) for a, b in pairs if a in there and b in there
+            compare(a, b, texts, examples) for a, b in pairs if a in there and b in there
         ),
-        conflicting=_conflicting([text for split in there for text in texts[split]]),
+        conflicting=conflicting([text for split in there for text in texts[split]]),
     )

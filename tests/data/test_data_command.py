@@ -155,6 +155,10 @@ def test_a_missing_part_fails_and_no_file_at_all_is_refused(trees, tmp_path, cap
     status, out, _ = run(capsys, "check", "sst", "--manual-dir", trees)
     assert status == 1
     assert "FAILED: validation: no dev.txt (or dev.txt.gz)" in out
+    (trees / "dev.txt").write_bytes(b"no tree\n")
+    status, out, _ = run(capsys, "check", "sst", "--manual-dir", trees)
+    assert status == 1
+    assert "dev.txt: no usable line" in out
     empty = tmp_path / "empty"
     empty.mkdir()
     for folder in (empty, tmp_path / "nowhere"):
@@ -254,7 +258,7 @@ def test_prepare_reports_counts_and_where_the_quarantine_is(trees, tmp_path, cap
     status, out, err = run(capsys, "prepare", *args, "--manual-dir", trees)
     assert (status, err) == (0, "")
     assert cells(out, "train") == ["train", "3", "2", "1", "8544"]
-    listed = re.search(r"1 quarantined lines? .*listed in (.*metadata\.json)", out)
+    listed = re.search(r"Quarantined lines, 1 in all, .*listed in (.*metadata\.json)", out)
     assert "train.txt" in Path(listed.group(1)).read_text("utf-8")
     status, out, _ = run(capsys, "prepare", *args)
     assert status == 0
