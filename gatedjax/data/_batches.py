@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from gatedjax._filler import FILLER_ID
 from gatedjax.data._buckets import plan_buckets
 from gatedjax.data._encode import Encoded
 
 Batch = dict[str, np.ndarray]
-FILLER_ID = -1
 
 
 class Batches:

@@ -32,7 +32,7 @@ ALIASES: dict[str, tuple[str, dict[str, str]]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class _Set:
+class Set:
     """How to read one data set."""
 
     official: dict[str, int]
@@ -80,8 +80,8 @@ def _by_name(module: Any) -> Callable[[Path, str], tuple[AnyPath | None, str]]:
     return files
 
 
-SETS: dict[str, _Set] = {
-    "sst": _Set(
+SETS: dict[str, Set] = {
+    "sst": Set(
         official=_sst.OFFICIAL,
         where=f"{_sst.URL} (as it is, or unpacked)",
         files=_by_name(_sst),
@@ -90,7 +90,7 @@ SETS: dict[str, _Set] = {
         classes=lambda o: _sst.BINARY if o["granularity"] == "binary" else _sst.FINE,
         options={"granularity": ("fine", "binary"), "level": ("sentence", "phrase")},
     ),
-    "trec": _Set(
+    "trec": Set(
         official=_trec.OFFICIAL,
         where=f"{_trec.URL} (train_5500.label, TREC_10.label)",
         files=_by_name(_trec),
@@ -98,7 +98,7 @@ SETS: dict[str, _Set] = {
         examples=lambda rows, base, o: _trec.examples(rows, base=base),
         classes=lambda o: _trec.CLASSES,
     ),
-    "imdb_reviews": _Set(
+    "imdb_reviews": Set(
         official=_imdb.OFFICIAL,
         where=_imdb.URL,
         files=lambda folder, part: (_imdb.find(folder), f"{_imdb.ARCHIVE} or a folder aclImdb"),
@@ -106,7 +106,7 @@ SETS: dict[str, _Set] = {
         examples=lambda rows, base, o: _Lazy(rows, base),
         classes=lambda o: _imdb.CLASSES,
     ),
-    "ag_news_subset": _Set(
+    "ag_news_subset": Set(
         official=_ag_news.OFFICIAL,
         where=_ag_news.URL,
         files=_by_name(_ag_news),
@@ -122,7 +122,7 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(["polarity", *SETS, *ALIASES]))
 
 
-def _one_of(what: str, given: object, known: Sequence[str]) -> None:
+def one_of(what: str, given: object, known: Sequence[str]) -> None:
     """Refuses a name that is not known, with the nearest one that is."""
     if given in known:
         return
@@ -131,12 +131,12 @@ def _one_of(what: str, given: object, known: Sequence[str]) -> None:
     raise ValueError(f"unknown {what} {given!r}{hint} Known: {', '.join(known)}.")
 
 
-def _check_options(name: str, spec: _Set, options: dict[str, Any]) -> dict[str, str]:
+def check_options(name: str, spec: Set, options: dict[str, Any]) -> dict[str, str]:
     for key in options:
-        _one_of(f"option of {name!r}", key, sorted(spec.options))
+        one_of(f"option of {name!r}", key, sorted(spec.options))
     full = {key: options.get(key, values[0]) for key, values in spec.options.items()}
     for key, value in full.items():
-        _one_of(key, value, spec.options[key])
+        one_of(key, value, spec.options[key])
     return full
 
 
@@ -184,8 +184,8 @@ def load(
         `strict`, for the first malformed line.
       FileNotFoundError: if the data are not there; the message says where to get them.
     """
-    _one_of("data set", name, names())
-    _one_of("split", split, SPLITS)
+    one_of("data set", name, names())
+    one_of("split", split, SPLITS)
     name, preset = ALIASES.get(name, (name, {}))
     for key, value in preset.items():
         if options.setdefault(key, value) != value:
@@ -195,7 +195,7 @@ def load(
             raise ValueError(f"unknown option {key!r}: polarity has none")
         return _polarity.source("train" if split == "train_full" else split)
     spec = SETS[name]
-    chosen = _check_options(name, spec, options)
+    chosen = check_options(name, spec, options)
 
     derived = "validation" not in spec.official
     part = "train" if split == "train_full" or (derived and split == "validation") else split
@@ -209,6 +209,11 @@ def load(
     if not rows.rows:
         first = f", first {rows.quarantine[0]}" if rows.quarantine else ""
         raise ValueError(f"data set {name!r}, {part}: no usable line{first}")
+    if rows.lines != rows.accounted:
+        raise ValueError(
+            f"data set {name!r}, {part}: {rows.lines:,} lines were read and {rows.accounted:,} are "
+            "accounted for; prepare it again or check it with python -m gatedjax data check"
+        )
     if rows.quarantine:
         _LOG.warning(
             "%s, %s: %d malformed lines set aside, first %s",
@@ -217,14 +222,11 @@ def load(
 
     used = rows
     if derived and split in ("train", "validation"):
-        labels = np.array([row.label for row in rows.rows])
-        kept, held = stratified_split(labels, HELD_OUT, seed=SPLIT_SEED)
-        wanted = kept if split == "train" else held
-        used = Rows(tuple(rows.rows[i] for i in wanted), ())
+        used = hold_out(rows)[split == "validation"]
     examples = spec.examples(used, ID_BASE[part], chosen)
     skipped = {}
-    if chosen.get("granularity") == "binary" and chosen.get("level") == "sentence":
-        skipped = {"neutral": sum(row.label == _sst.NEUTRAL for row in rows.rows)}
+    if chosen.get("granularity") == "binary":
+        skipped = {"neutral": _sst.neutral(rows, chosen["level"])}
     report = ReadReport(
         lines=rows.lines,
         used=len(rows.rows) - sum(skipped.values()),
@@ -235,9 +237,17 @@ def load(
     return Source(examples, info, report)
 
 
+def hold_out(rows: Rows) -> tuple[Rows, Rows]:
+    """Cuts an official training part in (train, validation)."""
+    labels = np.array([row.label for row in rows.rows], int)
+    parts = stratified_split(labels, HELD_OUT, seed=SPLIT_SEED)
+    train, validation = (Rows(tuple(rows.rows[i] for i in part), ()) for part in parts)
+    return train, validation
+
+
 def _read(
     name: str,
-    spec: _Set,
+    spec: Set,
     part: str,
     data_dir: str | Path | None,
     manual_dir: str | Path | None,
