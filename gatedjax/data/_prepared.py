@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gatedjax.data import _ag_news, _sst, _trec
+from gatedjax.data import _ag_news, _images, _ptb, _sst, _trec
 from gatedjax.data._files import LineError, Row, Rows
 from gatedjax.data._source import Quarantined
 
@@ -24,7 +24,7 @@ def _builder(name: str, data_dir: str | Path | None) -> Any:
     from gatedjax.data import builders
 
     place = None if data_dir is None else str(Path(data_dir).expanduser())
-    ours = {"sst": builders.Sst, "trec": builders.Trec}
+    ours = {"ptb": builders.Ptb, "sst": builders.Sst, "trec": builders.Trec}
     if name in ours:
         return ours[name](data_dir=place, file_format="array_record")
     return tfds.builder(name, data_dir=place, file_format="array_record")
@@ -135,13 +135,27 @@ def _read_ag_news(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Ro
     return _texts(records, text, "ag_news_subset")
 
 
+def _read_ptb(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    return _lines(records, metadata, lambda r: _ptb.parse(r["text"].decode()))
+
+
+def _read_images(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    images = [record["image"][..., 0] for record in records]
+    return _images.rows_of(images, [record["label"] for record in records], "images")
+
+
 _HOSTS = {
+    **_images.URLS,
+    "ptb": _ptb.URL,
     "sst": _sst.URL,
     "trec": _trec.URL,
     "imdb_reviews": "https://ai.stanford.edu",
     "ag_news_subset": "https://drive.google.com",
 }
 _READERS = {
+    "mnist": _read_images,
+    "fashion_mnist": _read_images,
+    "ptb": _read_ptb,
     "sst": _read_sst,
     "trec": _read_trec,
     "imdb_reviews": _read_imdb,
