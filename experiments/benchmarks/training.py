@@ -6,8 +6,10 @@ trains a single seed, on GA-Net at the size of TREC. Both sides take turns in on
 """
 
 import dataclasses
+import json
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -46,8 +48,10 @@ class Options:
     """Steps of one turn of the lanes, after as many to warm up."""
     seeds: int = 8
     """Lanes."""
-    turns: int = 5
+    repeats: int = 5
     """Turns of each side."""
+    json: Path | None = None
+    """Also write the times to this file."""
 
 
 class Products:
@@ -128,11 +132,13 @@ def overhead(options: Options) -> tuple[list[float], list[float]]:
         # from the first step, which compiles, to the last: three checkpoints are between them
         return (times[options.steps] - times[1]) / (options.steps - 1)
 
-    return _turns(options.turns, bare, fitted)
+    return _turns(options.repeats, bare, fitted)
 
 
-def lanes(options: Options) -> tuple[list[float], list[float]]:
-    """Seconds of a stretch of training: one seed, and all lanes."""
+def lanes(
+    options: Options, parallel: Literal["sharding", "single"]
+) -> tuple[list[float], list[float]]:
+    """Seconds of a stretch of training: one seed (on all devices, or on one), and all lanes."""
     rng = np.random.default_rng(0)
     words = [f"w{i}" for i in range(5000)]
     # TREC: 3 to 37 words, 10 on average
@@ -148,7 +154,7 @@ def lanes(options: Options) -> tuple[list[float], list[float]]:
     model = GANet(GANetConfig(), vocab_size=len(vocabulary), num_classes=6)
     task = GANetTask(model)
 
-    def run(seeds: int) -> Callable[[], float]:
+    def run(seeds: int, parallel: Literal["sharding", "single"]) -> Callable[[], float]:
         def once() -> float:
             times = {}
 
@@ -161,6 +167,7 @@ def lanes(options: Options) -> tuple[list[float], list[float]]:
                 log_every=10**6,
                 checkpoint_every=10**6,
                 seeds=seeds,
+                parallel=parallel,
                 progress=False,
             )
             make = lambda seed: gdata.Batches(encoded, batch_size=64, seed=seed)  # noqa: E731
@@ -174,7 +181,7 @@ def lanes(options: Options) -> tuple[list[float], list[float]]:
 
         return once
 
-    return _turns(options.turns, run(1), run(options.seeds))
+    return _turns(options.repeats, run(1, parallel), run(options.seeds, "sharding"))
 
 
 def _turns(
@@ -188,19 +195,31 @@ def _turns(
 def main(args: list[str] | None = None) -> None:
     """Times and prints."""
     options = tyro.cli(Options, args=args, prog="python -m experiments.benchmarks.training")
+    for name in ("steps", "lane_steps", "seeds", "repeats"):
+        if getattr(options, name) < 1:
+            sys.exit(f"error: {name} must be at least 1, got {getattr(options, name)}")
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
     table = Table(title=f"{jax.devices()[0].device_kind}, {jax.local_device_count()} devices")
     for column in ("comparison", "first, ms", "second, ms", "second / first, median (range)"):
         table.add_column(column, justify="left" if column == "comparison" else "right")
-    wanted = {
+    times: dict[str, Any] = {}
+    wanted: dict[str, Any] = {
         "overhead": ("a bare jit loop, fit (per step)", overhead),
-        "lanes": (f"one seed, {options.seeds} seeds (per stretch)", lanes),
+        "lanes": (
+            f"one seed on all devices, {options.seeds} seeds (per stretch)",
+            lambda options: lanes(options, "sharding"),
+        ),
+        "lanes, one device": (
+            f"one seed on one device, {options.seeds} seeds on all (per stretch)",
+            lambda options: lanes(options, "single"),
+        ),
     }
     for name, (title, measure) in wanted.items():
-        if options.what not in ("all", name):
+        if options.what not in ("all", name.split(",")[0]):
             continue
         one, other = measure(options)
+        times[name] = {"first_s": one, "second_s": other}
         ratios = [b / a for a, b in zip(one, other, strict=True)]
         table.add_row(
             title,
@@ -209,6 +228,8 @@ def main(args: list[str] | None = None) -> None:
             f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})",
         )
     Console().print(table)
+    if options.json is not None:
+        options.json.write_text(json.dumps(times, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

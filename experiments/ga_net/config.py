@@ -97,7 +97,9 @@ def _preset(
 
 # Steps are about 20 epochs of the training text (IMDB: 3, AG News: 5); evaluation is once per
 # epoch. Half-widths of local attention are half of the paper's window sizes (spec: 40, 16, 8, 8, 4
-# are total widths). Nothing is tuned yet: dropout comes from one short run per data set.
+# are total widths). Searched on validation text (TUNING.md): TREC, whose learning rate is the best
+# of the paper's grid; the other settings differed by less than a standard error. Dropout of the SST
+# sets and IMDB comes from one short run each.
 _SST: dict = {"embedding_dropout": 0.5, "pool_dropout": 0.5}
 PRESETS: dict[str, Config] = {
     # Both systems reach every sentence here, so the best parameters are those of the lowest loss.
@@ -122,7 +124,9 @@ PRESETS: dict[str, Config] = {
         },
         train={"best_metric": "loss", "best_mode": "min"},
     ),
-    "trec": _preset("trec", num_steps=1540, eval_every=77, local_half_width=2.0),
+    "trec": _preset(
+        "trec", num_steps=1540, eval_every=77, local_half_width=2.0, learning_rate=2e-3
+    ),
     "sst1": _preset(
         "sst1", num_steps=2680, eval_every=134, local_half_width=4.0, patience=3, model=_SST
     ),

@@ -30,12 +30,13 @@ def print_lanes(console: Console, records: list[dict[str, Any]], workdir: Path) 
             f"{record['test']['density']:.4f}" if "density" in record["test"] else "-",
         )
     console.print(table)
-    accuracies = [record["test"]["accuracy"] for record in records]
-    spread = f" +- {statistics.stdev(accuracies):.4f}" if len(accuracies) > 1 else ""
-    console.print(
-        f"accuracy {statistics.mean(accuracies):.4f}{spread}, {len(accuracies)} runs in "
-        f"{first['seconds']} s; results in {workdir}"
-    )
+    if len({record["seed"] for record in records}) == len(records) > 1:
+        accuracies = [record["test"]["accuracy"] for record in records]
+        console.print(
+            f"accuracy {statistics.mean(accuracies):.4f} +- {statistics.stdev(accuracies):.4f} "
+            f"(mean and standard deviation, n = {len(accuracies)})"
+        )
+    console.print(f"{len(records)} runs in {first['seconds']} s; results in {workdir}")
 
 
 def print_run(console: Console, record: dict[str, Any], workdir: Path) -> None:

@@ -1,6 +1,7 @@
 """One run of GA-Net or a baseline: data in, trained parameters and test results out."""
 
 import dataclasses
+import math
 import os
 import platform
 import time
@@ -20,8 +21,11 @@ from gatedjax.training import (
     evaluate,
     fit,
     fit_lanes,
+    init_state,
     lanes_of,
+    make_optimizer,
     make_parallel,
+    make_train_step,
 )
 from gatedjax.training.distributed import is_main
 from gatedjax.training.log import write_json as write_json
@@ -241,6 +245,33 @@ def run_lanes(config: Config, prepared: Prepared | None = None) -> list[RunResul
     if all(one.fit.stopped != "signal" for one in found):
         write_json(workdir / "results.json", {"lanes": [one.record for one in found]})
     return found
+
+
+def lanes_that_fit(config: Config, prepared: Prepared) -> int:
+    """How many seeds fit into half of the memory of the devices (on a CPU: of the machine).
+
+    XLA says what one step of one seed needs at the longest shape; a lane needs as much.
+    """
+    task = make_task(config.model, prepared)
+    train, _, _ = batches(prepared, config.data, seed=config.train.seed)
+    tx = make_optimizer(config.train.optimizer, config.train.num_steps)
+    batch = max((train[i] for i in range(len(train))), key=lambda b: b["tokens"].shape[1])
+    key = jax.random.key(0)
+    state = jax.eval_shape(lambda k: init_state(task, tx, k, batch), key)
+    step = jax.jit(make_train_step(task, tx), donate_argnums=0)
+    analysis = step.lower(state, batch, key).compile().memory_analysis()
+    size = sum(
+        math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves((state, state.params))
+    )
+    if analysis is not None:
+        size += analysis.temp_size_in_bytes
+    device = jax.local_devices()[0]
+    stats = device.memory_stats()
+    if stats and "bytes_limit" in stats:
+        room = stats["bytes_limit"] * jax.local_device_count()
+    else:
+        room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, room // 2 // size)
 
 
 def _metadata(config: Config, prepared: Prepared) -> dict[str, Any]:

@@ -55,6 +55,9 @@ class TablesConfig:
     """Work folders of the runs; an interrupted run continues from here."""
     rerun: bool = False
     """Run again, from the start, what has a record or a work folder."""
+    lanes: int = 1
+    """Seeds of a cell that are trained side by side in one program; as many of them as fit into
+    memory. A cell with a run that was interrupted continues that run alone."""
     cpu_devices: int | None = None
     """CPU devices to split a batch over (default: one per core)."""
 
@@ -81,11 +84,13 @@ def run_cell(options: TablesConfig, data: str, variant: str, **model: Any) -> No
     from experiments.ga_net.run import run, write_json
 
     store = Store(options.results)
+    missing: list[tuple[int, Config]] = []
     for seed in range(options.seeds):
         config = run_config(options, data, seed, **model)
         wanted = jsonable(public_config(config))
         existing = store.get(data, variant, seed)
-        if existing is not None and same_config(existing["config"], wanted) and not options.rerun:
+        recorded = existing is not None and same_config(existing["config"], wanted)
+        if recorded and not options.rerun:
             continue
         workdir = options.runs / f"{data}-{variant}-seed{seed}"
         config = dataclasses.replace(config, workdir=str(workdir))
@@ -99,12 +104,47 @@ def run_cell(options: TablesConfig, data: str, variant: str, **model: Any) -> No
         if options.rerun and workdir.exists():
             # a finished work folder would be taken as it is
             shutil.rmtree(workdir)
-        print(f"{data}, {variant}, seed {seed}: {workdir}", flush=True)
+        missing.append((seed, config))
+    if options.lanes > 1:
+        missing = _run_together(options, data, variant, missing)
+    for seed, config in missing:
+        print(f"{data}, {variant}, seed {seed}: {config.workdir}", flush=True)
         result = run(config, prepared_for(config))
         if result.fit.stopped == "signal":
             print("stopped; the same command continues", file=sys.stderr)
             sys.exit(result.fit.exit_code)
         write_json(store.path(data, variant, seed), result.record)
+
+
+def _run_together(
+    options: TablesConfig, data: str, variant: str, missing: list[tuple[int, Config]]
+) -> list[tuple[int, Config]]:
+    """Trains neighbouring seeds side by side; returns those that must run alone."""
+    from experiments.ga_net.run import lanes_that_fit, run_lanes, write_json
+
+    store = Store(options.results)
+    alone = [(seed, config) for seed, config in missing if Path(str(config.workdir)).exists()]
+    fresh = [one for one in missing if one not in alone]
+    while fresh:
+        first, config = fresh[0]
+        count = 1
+        while count < min(options.lanes, len(fresh)) and fresh[count][0] == first + count:
+            count += 1
+        count = min(count, lanes_that_fit(config, prepared_for(config)))
+        if count == 1:
+            alone.append(fresh.pop(0))
+            continue
+        workdir = options.runs / f"{data}-{variant}-seeds{first}to{first + count - 1}"
+        print(f"{data}, {variant}, seeds {first} to {first + count - 1}: {workdir}", flush=True)
+        train = dataclasses.replace(config.train, seeds=count)
+        together = dataclasses.replace(config, workdir=str(workdir), train=train)
+        for result in run_lanes(together, prepared_for(config)):
+            if result.fit.stopped == "signal":
+                print("stopped; the same command continues", file=sys.stderr)
+                sys.exit(result.fit.exit_code)
+            write_json(store.path(data, variant, result.record["seed"]), result.record)
+        fresh = fresh[count:]
+    return sorted(alone, key=lambda one: one[0])
 
 
 _PREPARED: dict = {}
@@ -129,8 +169,9 @@ def _default(options: TablesConfig, *names: DataName) -> tuple[DataName, ...]:
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     options = tyro.cli(TablesConfig, args=args, prog="python -m experiments.ga_net.tables")
-    if options.seeds < 1:
-        fail(f"--seeds must be at least 1, got {options.seeds}")
+    for name in ("seeds", "lanes"):
+        if getattr(options, name) < 1:
+            fail(f"--{name} must be at least 1, got {getattr(options, name)}")
 
     from experiments.ga_net import figures, render
     from experiments.ga_net.run import use_all_cores

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gatedjax._filler import FILLER_ID
 from gatedjax.data._buckets import plan_buckets
 from gatedjax.data._encode import Encoded
-from gatedjax.data._steps import FILLER_ID, Batch, StepBatches
+from gatedjax.data._steps import Batch, StepBatches
 
 
 class Batches(StepBatches):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import gzip
+import io
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -27,18 +28,27 @@ class Row:
     index: int
     label: int
     content: Any
+    file: str = ""
+    """Name of the text's own file, in sets that have one file a text."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """An official part of a data set: rows by index, lines set aside, and their sum."""
+    """An official part of a data set: rows by index, lines set aside, and how many were read."""
 
     rows: tuple[Row, ...]
     quarantine: tuple[Quarantined, ...]
+    counted: int | None = None
+    """Lines as whoever read them counted them, before any was parsed; None if nobody did."""
 
     @property
     def lines(self) -> int:
         """Number of lines read."""
+        return self.accounted if self.counted is None else self.counted
+
+    @property
+    def accounted(self) -> int:
+        """Number of lines that are a row or were set aside; equals `lines`, or some were lost."""
         return len(self.rows) + len(self.quarantine)
 
 
@@ -79,6 +89,11 @@ def read_bytes(path: AnyPath) -> bytes:
     return data.removeprefix(BOM)
 
 
+def count_lines(path: AnyPath) -> int:
+    """Counts the lines of a file in another way than `read_lines`, to check it."""
+    return sum(1 for _ in io.BytesIO(read_bytes(path)))
+
+
 def decode(data: bytes, encoding: str) -> str:
     """Decodes a text, refusing what no text file should hold.
 
@@ -113,7 +128,10 @@ def read_lines(path: AnyPath, parse: Callable[[str], tuple[int, Any]], encoding:
             text = decode(line.removesuffix(b"\r"), encoding)
             if not text.strip():
                 raise LineError("empty line")
+            if "\r" in text:
+                # line ends of old Macs: all that follows would pass for the text of this line
+                raise LineError("carriage return inside the line")
             rows.append(Row(index, *parse(text)))
         except LineError as error:
             quarantine.append(Quarantined(str(path), index + 1, str(error)))
-    return Rows(tuple(rows), tuple(quarantine))
+    return Rows(tuple(rows), tuple(quarantine), counted=len(lines))

@@ -30,6 +30,11 @@ def _read(path: AnyPath, magic: int, what: str) -> np.ndarray:
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
 
 
+def count(path: AnyPath) -> int:
+    """Returns how many images or labels a file says it has, without a look at them."""
+    return int.from_bytes(read_bytes(path)[4:8], "big")
+
+
 def read_images(path: AnyPath) -> np.ndarray:
     """Reads images, uint8 [n, rows, columns].
 

@@ -4,8 +4,9 @@ import functools
 
 import numpy as np
 
+from gatedjax._filler import FILLER_ID
 from gatedjax.data._images import ImageSource
-from gatedjax.data._steps import FILLER_ID, Batch, StepBatches
+from gatedjax.data._steps import Batch, StepBatches
 
 
 class ImageBatches(StepBatches):

@@ -1,7 +1,7 @@
 """MNIST, Fashion-MNIST and scikit-learn's digits: images as sources."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ URLS = {
 }
 SIZE = (28, 28)
 DIGITS = tuple("0123456789")
+DIGITS_SIZES = {"train": 1_294, "validation": 144, "test": 359}
 FASHION = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
     *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
@@ -114,7 +115,7 @@ def read(path: Path, part: str) -> Rows:
     return rows_of(images, labels, str(beside))
 
 
-def rows_of(images: Iterable[np.ndarray], labels: Iterable[int], name: str) -> Rows:
+def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) -> Rows:
     """Pairs images with labels, and sets those aside whose label is not a class."""
     rows, quarantine = [], []
     for index, (image, given) in enumerate(zip(images, labels, strict=True)):
@@ -125,19 +126,19 @@ def rows_of(images: Iterable[np.ndarray], labels: Iterable[int], name: str) -> R
             rows.append(Row(index, label, image))
         except LineError as error:
             quarantine.append(Quarantined(name, index + 1, str(error)))
-    return Rows(tuple(rows), tuple(quarantine))
+    return Rows(tuple(rows), tuple(quarantine), counted=len(images))
 
 
 def hold_out(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Splits the official training part: the last twelfth (5,000 of 60,000) is for validation."""
-    held = max(1, len(labels) // 12)
+    held = max(min(1, len(labels)), len(labels) // 12)
     return np.arange(len(labels) - held), np.arange(len(labels) - held, len(labels))
 
 
 def columns(rows: Rows, base: int) -> Columns:
     """Stacks rows."""
     return Columns(
-        np.stack([row.content for row in rows.rows]),
+        np.array([row.content for row in rows.rows], np.uint8).reshape(-1, *SIZE),
         np.array([row.label for row in rows.rows], np.int32),
         np.array([base + row.index for row in rows.rows], np.int32),
     )

@@ -15,7 +15,7 @@ OFFICIAL = {"train": 25_000, "test": 25_000}
 ARCHIVE = "aclImdb_v1.tar.gz"
 URL = f"https://ai.stanford.edu/~amaas/data/sentiment/{ARCHIVE}"
 
-_MEMBER = re.compile(r"(?:^|/)(train|test)/(neg|pos)/[^/]+\.txt$")
+_MEMBER = re.compile(r"(?:^|/)(train|test)/(neg|pos)/[^/]+$")
 
 
 def find(manual_dir: Path) -> Path | None:
@@ -29,44 +29,63 @@ def find(manual_dir: Path) -> Path | None:
     return None
 
 
-def _archive_files(path: Path) -> Iterator[tuple[str, bytes]]:
+def _archive_files(path: Path) -> Iterator[tuple[str, bytes | None]]:
     try:
         with tarfile.open(path, "r|gz") as archive:
             for member in archive:
-                if _MEMBER.search(member.name) and member.isfile():
-                    file = archive.extractfile(member)
-                    yield member.name, file.read() if file else b""
+                if _MEMBER.search(member.name) and not member.isdir():
+                    file = archive.extractfile(member) if member.isfile() else None
+                    yield member.name, file.read() if file else None
     except (EOFError, zlib.error, tarfile.TarError, OSError) as error:
         raise ValueError(f"{path}: truncated or damaged archive: {error}") from error
 
 
-def _folder_files(path: Path) -> Iterator[tuple[str, bytes]]:
+def _folder_files(path: Path) -> Iterator[tuple[str, bytes | None]]:
     for part in ("train", "test"):
-        for label in CLASSES:
-            for file in (path / part / label).glob("*.txt"):
-                yield f"{part}/{label}/{file.name}", file.read_bytes()
+        folders = [path / part / label for label in CLASSES]
+        missing = [folder for folder in folders if not folder.is_dir()]
+        if len(missing) == 1:  # none at all: only the other part is here
+            raise ValueError(f"{missing[0]}: this folder is missing, the other class is there")
+        for folder in folders if not missing else ():
+            for file in folder.iterdir():
+                name = f"{part}/{folder.name}/{file.name}"
+                yield name, file.read_bytes() if file.is_file() else None
 
 
 @functools.lru_cache(maxsize=1)
 def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, Rows]:
     """Reads both parts in one pass; an archive is unpacked once for all splits."""
-    found: dict[str, list[tuple[str, str, bytes]]] = {"train": [], "test": []}
+    found: dict[str, list[tuple[str, str, bytes | None]]] = {"train": [], "test": []}
     for name, data in _archive_files(path) if path.is_file() else _folder_files(path):
         match = _MEMBER.search(name)
         if match:
             found[match.group(1)].append((name, match.group(2), data))
-    parts = {}
-    for part, files in found.items():
-        rows, quarantine = [], []
-        # by name, so that ids do not depend on the order of the archive or the file system
-        for index, (name, label, data) in enumerate(sorted(files)):
-            try:
-                text = decode(data.removeprefix(BOM), "utf-8").strip()
-                rows.append(Row(index, CLASSES.index(label), text))
-            except LineError as error:
-                quarantine.append(Quarantined(f"{path}/{name}", 0, str(error)))
-        parts[part] = Rows(tuple(rows), tuple(quarantine))
-    return parts
+    return {part: _parse(path, files) for part, files in found.items()}
+
+
+def _parse(path: Path, files: list[tuple[str, str, bytes | None]]) -> Rows:
+    """Decodes the reviews of a part; whatever else lies beside them is set aside."""
+    rows, quarantine = [], []
+    # by name, so that ids do not depend on the order of the archive or the file system
+    files.sort(key=lambda file: file[:2])
+    reviews = [file for file in files if _is_review(file[0])]
+    for index, (name, label, data) in enumerate(reviews):
+        try:
+            if data is None:
+                raise LineError("not a regular file")
+            text = decode(data.removeprefix(BOM), "utf-8").strip()
+            rows.append(Row(index, CLASSES.index(label), text, name))
+        except LineError as error:
+            quarantine.append(Quarantined(f"{path}/{name}", 0, str(error)))
+    for name, _, _ in files:
+        if not _is_review(name):
+            quarantine.append(Quarantined(f"{path}/{name}", 0, "not a review: no .txt file"))
+    return Rows(tuple(rows), tuple(quarantine), counted=len(files))
+
+
+def _is_review(name: str) -> bool:
+    # hidden files are none: .DS_Store, and the ._ copies that macOS puts into archives
+    return name.endswith(".txt") and not name.rpartition("/")[2].startswith(".")
 
 
 def read(path: Path, part: str) -> Rows:

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from gatedjax.data._steps import FILLER_ID, Batch, StepBatches
+from gatedjax._filler import FILLER_ID
+from gatedjax.data._steps import Batch, StepBatches
 from gatedjax.data._stream import TokenStream
 
 

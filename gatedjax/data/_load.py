@@ -4,14 +4,14 @@ import dataclasses
 import difflib
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, overload
 
 import numpy as np
 
-from gatedjax.data import _ag_news, _images, _imdb, _polarity, _prepared, _ptb, _sst, _trec
-from gatedjax.data._files import AnyPath, Rows
+from gatedjax.data import _ag_news, _idx, _images, _imdb, _polarity, _prepared, _ptb, _sst, _trec
+from gatedjax.data._files import AnyPath, Rows, count_lines
 from gatedjax.data._images import ImageSource
 from gatedjax.data._source import Example, ReadReport, Source, SourceInfo
 from gatedjax.data._statistics import stratified_split
@@ -35,7 +35,7 @@ ALIASES: dict[str, tuple[str, dict[str, str]]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class _Set:
+class Set:
     """How to read one data set."""
 
     official: dict[str, int]
@@ -52,10 +52,22 @@ class _Set:
         stratified_split(labels, HELD_OUT, seed=SPLIT_SEED)
     )
     """Labels of the official training part -> (kept, validation)."""
+    count: Callable[[AnyPath], int] = count_lines
+    """Counts the lines of a raw file in another way than `read`, to check it."""
     source: Callable[[Sequence[Example], SourceInfo, ReadReport, Callable[[str], Rows]], Source] = (
         lambda examples, info, report, part: Source(examples, info, report)
     )
     """Makes the result; the last argument reads an official part."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Embedded:
+    """A data set that needs no files."""
+
+    origin: str
+    sizes: Mapping[str, int]
+    source: Callable[[str], Source]
+    """Split -> source."""
 
 
 class _Lazy(Sequence[Example]):
@@ -91,12 +103,13 @@ def _by_name(module: Any) -> Callable[[Path, str], tuple[AnyPath | None, str]]:
     return files
 
 
-def _image_set(name: str, classes: tuple[str, ...]) -> _Set:
-    return _Set(
+def _image_set(name: str, classes: tuple[str, ...]) -> Set:
+    return Set(
         official=_images.OFFICIAL,
         where=f"{_images.URLS[name]} (four idx files)",
         files=functools.partial(_images.find, name),
         read=_images.read,
+        count=_idx.count,
         examples=lambda rows, base, o: _images.columns(rows, base),
         classes=lambda o: classes,
         hold_out=_images.hold_out,
@@ -104,8 +117,8 @@ def _image_set(name: str, classes: tuple[str, ...]) -> _Set:
     )
 
 
-SETS: dict[str, _Set] = {
-    "sst": _Set(
+SETS: dict[str, Set] = {
+    "sst": Set(
         official=_sst.OFFICIAL,
         where=f"{_sst.URL} (as it is, or unpacked)",
         files=_by_name(_sst),
@@ -114,7 +127,7 @@ SETS: dict[str, _Set] = {
         classes=lambda o: _sst.BINARY if o["granularity"] == "binary" else _sst.FINE,
         options={"granularity": ("fine", "binary"), "level": ("sentence", "phrase")},
     ),
-    "trec": _Set(
+    "trec": Set(
         official=_trec.OFFICIAL,
         where=f"{_trec.URL} (train_5500.label, TREC_10.label)",
         files=_by_name(_trec),
@@ -122,7 +135,7 @@ SETS: dict[str, _Set] = {
         examples=lambda rows, base, o: _trec.examples(rows, base=base),
         classes=lambda o: _trec.CLASSES,
     ),
-    "imdb_reviews": _Set(
+    "imdb_reviews": Set(
         official=_imdb.OFFICIAL,
         where=_imdb.URL,
         files=lambda folder, part: (_imdb.find(folder), f"{_imdb.ARCHIVE} or a folder aclImdb"),
@@ -130,7 +143,7 @@ SETS: dict[str, _Set] = {
         examples=lambda rows, base, o: _Lazy(rows, base),
         classes=lambda o: _imdb.CLASSES,
     ),
-    "ag_news_subset": _Set(
+    "ag_news_subset": Set(
         official=_ag_news.OFFICIAL,
         where=_ag_news.URL,
         files=_by_name(_ag_news),
@@ -138,7 +151,7 @@ SETS: dict[str, _Set] = {
         examples=lambda rows, base, o: _Lazy(rows, base),
         classes=lambda o: _ag_news.CLASSES,
     ),
-    "ptb": _Set(
+    "ptb": Set(
         official=_ptb.OFFICIAL,
         where=f"{_ptb.URL} (as it is, or unpacked)",
         files=_by_name(_ptb),
@@ -150,16 +163,23 @@ SETS: dict[str, _Set] = {
     "mnist": _image_set("mnist", _images.DIGITS),
     "fashion_mnist": _image_set("fashion_mnist", _images.FASHION),
 }
-EMBEDDED: dict[str, Callable[[str], Source]] = {
-    "polarity": lambda split: _polarity.source("train" if split == "train_full" else split),
-    "digits": lambda split: _images.digits(
-        split,
-        base=ID_BASE["test" if split == "test" else "train"],
-        fraction=HELD_OUT,
-        seed=SPLIT_SEED,
+EMBEDDED = {
+    "digits": Embedded(
+        "part of scikit-learn (the [images] extra)",
+        _images.DIGITS_SIZES,
+        lambda split: _images.digits(
+            split,
+            base=ID_BASE["test" if split == "test" else "train"],
+            fraction=HELD_OUT,
+            seed=SPLIT_SEED,
+        ),
+    ),
+    "polarity": Embedded(
+        "made by gatedjax",
+        _polarity.SIZES,
+        lambda split: _polarity.source("train" if split == "train_full" else split),
     ),
 }
-"""Sets that need no files: split -> source."""
 
 
 def names() -> tuple[str, ...]:
@@ -167,7 +187,7 @@ def names() -> tuple[str, ...]:
     return tuple(sorted([*EMBEDDED, *SETS, *ALIASES]))
 
 
-def _one_of(what: str, given: object, known: Sequence[str]) -> None:
+def one_of(what: str, given: object, known: Sequence[str]) -> None:
     """Refuses a name that is not known, with the nearest one that is."""
     if given in known:
         return
@@ -176,12 +196,12 @@ def _one_of(what: str, given: object, known: Sequence[str]) -> None:
     raise ValueError(f"unknown {what} {given!r}{hint} Known: {', '.join(known)}.")
 
 
-def _check_options(name: str, spec: _Set, options: dict[str, Any]) -> dict[str, str]:
+def check_options(name: str, spec: Set, options: dict[str, Any]) -> dict[str, str]:
     for key in options:
-        _one_of(f"option of {name!r}", key, sorted(spec.options))
+        one_of(f"option of {name!r}", key, sorted(spec.options))
     full = {key: options.get(key, values[0]) for key, values in spec.options.items()}
     for key, value in full.items():
-        _one_of(key, value, spec.options[key])
+        one_of(key, value, spec.options[key])
     return full
 
 
@@ -249,8 +269,8 @@ def load(
         `strict`, for the first malformed line.
       FileNotFoundError: if the data are not there; the message says where to get them.
     """
-    _one_of("data set", name, names())
-    _one_of("split", split, SPLITS)
+    one_of("data set", name, names())
+    one_of("split", split, SPLITS)
     name, preset = ALIASES.get(name, (name, {}))
     for key, value in preset.items():
         if options.setdefault(key, value) != value:
@@ -258,9 +278,9 @@ def load(
     if name in EMBEDDED:
         for key in options:
             raise ValueError(f"unknown option {key!r}: {name} has none")
-        return EMBEDDED[name](split)
+        return EMBEDDED[name].source(split)
     spec = SETS[name]
-    chosen = _check_options(name, spec, options)
+    chosen = check_options(name, spec, options)
 
     derived = "validation" not in spec.official
     part = "train" if split == "train_full" or (derived and split == "validation") else split
@@ -274,6 +294,11 @@ def load(
     if not rows.rows:
         first = f", first {rows.quarantine[0]}" if rows.quarantine else ""
         raise ValueError(f"data set {name!r}, {part}: no usable line{first}")
+    if rows.lines != rows.accounted:
+        raise ValueError(
+            f"data set {name!r}, {part}: {rows.lines:,} lines were read and {rows.accounted:,} are "
+            "accounted for; prepare it again or check it with python -m gatedjax data check"
+        )
     if rows.quarantine:
         _LOG.warning(
             "%s, %s: %d malformed lines set aside, first %s",
@@ -282,14 +307,11 @@ def load(
 
     used = rows
     if derived and split in ("train", "validation"):
-        labels = np.array([row.label for row in rows.rows])
-        kept, held = spec.hold_out(labels)
-        wanted = kept if split == "train" else held
-        used = Rows(tuple(rows.rows[i] for i in wanted), ())
+        used = hold_out(spec, rows)[split == "validation"]
     examples = spec.examples(used, ID_BASE[part], chosen)
     skipped = {}
-    if chosen.get("granularity") == "binary" and chosen.get("level") == "sentence":
-        skipped = {"neutral": sum(row.label == _sst.NEUTRAL for row in rows.rows)}
+    if chosen.get("granularity") == "binary":
+        skipped = {"neutral": _sst.neutral(rows, chosen["level"])}
     report = ReadReport(
         lines=rows.lines,
         used=len(rows.rows) - sum(skipped.values()),
@@ -301,9 +323,17 @@ def load(
     return spec.source(examples, info, report, read)
 
 
+def hold_out(spec: Set, rows: Rows) -> tuple[Rows, Rows]:
+    """Cuts an official training part in (train, validation)."""
+    labels = np.array([row.label for row in rows.rows], int)
+    parts = spec.hold_out(labels)
+    train, validation = (Rows(tuple(rows.rows[i] for i in part), ()) for part in parts)
+    return train, validation
+
+
 def _read(
     name: str,
-    spec: _Set,
+    spec: Set,
     part: str,
     data_dir: str | Path | None,
     manual_dir: str | Path | None,

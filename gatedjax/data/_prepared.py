@@ -10,58 +10,89 @@ from gatedjax.data import _ag_news, _images, _ptb, _sst, _trec
 from gatedjax.data._files import LineError, Row, Rows
 from gatedjax.data._source import Quarantined
 
+OURS = {"ptb": "Ptb", "sst": "Sst", "trec": "Trec"}
+"""Sets that `gatedjax.data.builders` builds, without TensorFlow; TFDS builds the others."""
+
 
 def is_prepared(name: str, data_dir: str | Path | None) -> bool:
     """Whether the set lies in `data_dir` in a form that needs no TensorFlow to read."""
     with contextlib.suppress(Exception):
-        return _builder(name, data_dir).is_prepared()
+        return builder(name, data_dir).is_prepared()
     return False
 
 
-def _builder(name: str, data_dir: str | Path | None) -> Any:
+def builder(name: str, data_dir: str | Path | None) -> Any:
+    """Returns the TFDS builder of a set; ours for the names that we build."""
     import tensorflow_datasets as tfds
 
     from gatedjax.data import builders
 
     place = None if data_dir is None else str(Path(data_dir).expanduser())
-    ours = {"ptb": builders.Ptb, "sst": builders.Sst, "trec": builders.Trec}
-    if name in ours:
-        return ours[name](data_dir=place, file_format="array_record")
+    if name in OURS:
+        return getattr(builders, OURS[name])(data_dir=place, file_format="array_record")
     return tfds.builder(name, data_dir=place, file_format="array_record")
 
 
-def read(name: str, part: str, *, data_dir: str | Path | None, where: str) -> Rows:
-    """Reads an official part of a set, downloading and preparing the set if need be.
+def prepare(
+    name: str,
+    *,
+    data_dir: str | Path | None,
+    where: str,
+    manual_dir: str | Path | None = None,
+) -> Any:
+    """Prepares a set unless it is prepared already.
 
     TFDS writes beside the final folder and renames at the end, so a killed preparation leaves
     nothing that looks prepared.
 
     Args:
       name: TFDS name.
-      part: "train", "validation" or "test".
       data_dir: TFDS folder; None is TFDS's own default.
       where: address of the files, for the message.
+      manual_dir: folder with all raw files of a set of ours; None downloads them.
 
     Returns:
-      The rows by index.
+      Its builder.
 
     Raises:
-      FileNotFoundError: if the set is neither prepared nor can be.
+      FileNotFoundError: if the set is neither prepared nor can be downloaded.
+      ValueError: if it cannot be prepared from manual_dir.
     """
-    builder = _builder(name, data_dir)
-    if not builder.is_prepared():
-        try:
-            _check_network(name, builder)
-            with contextlib.redirect_stdout(io.StringIO()):
-                builder.download_and_prepare()
-        except Exception as error:
-            # another process may have finished first
-            if not builder.is_prepared():
-                raise FileNotFoundError(_message(name, builder, where, error)) from error
-            builder = _builder(name, data_dir)
-    source = builder.as_data_source(part)
+    made = builder(name, data_dir)
+    if made.is_prepared():
+        return made
+    try:
+        config = None
+        if manual_dir is None:
+            _check_network(name, made)
+        else:
+            import tensorflow_datasets as tfds
+
+            config = tfds.download.DownloadConfig(manual_dir=str(Path(manual_dir).expanduser()))
+        with contextlib.redirect_stdout(io.StringIO()):
+            made.download_and_prepare(download_config=config)
+    except Exception as error:
+        # another process may have finished first
+        if not made.is_prepared():
+            if manual_dir is not None:
+                raise ValueError(
+                    f"data set {name!r} could not be prepared in {made.data_path} from {manual_dir}"
+                    f": {type(error).__name__}: {error}"
+                ) from error
+            raise FileNotFoundError(_message(name, made, where, error)) from error
+        made = builder(name, data_dir)
+    return made
+
+
+def read(name: str, part: str, *, data_dir: str | Path | None, where: str) -> Rows:
+    """Reads an official part of a set by index, downloading and preparing the set if need be.
+
+    The arguments and errors are those of `prepare`; part is "train", "validation" or "test".
+    """
+    made = prepare(name, data_dir=data_dir, where=where)
+    source = made.as_data_source(part)
     records = source.__getitems__(list(range(len(source))))
-    metadata = builder.info.metadata or {}
+    metadata = made.info.metadata or {}
     return _READERS[name](records, metadata.get(part) or {})
 
 
@@ -99,7 +130,8 @@ def _lines(
     row: Callable[[dict[str, Any]], tuple[int, Any]],
 ) -> Rows:
     rows = [Row(int(record["index"]), *row(record)) for record in records]
-    return Rows(tuple(sorted(rows, key=lambda r: r.index)), _set_aside(metadata))
+    ordered = tuple(sorted(rows, key=lambda r: r.index))
+    return Rows(ordered, _set_aside(metadata), counted=metadata.get("lines"))
 
 
 def _read_sst(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
@@ -121,7 +153,7 @@ def _texts(records: list[dict[str, Any]], text: Callable[[dict[str, Any]], str],
             rows.append(Row(index, int(record["label"]), text(record)))
         except (UnicodeDecodeError, LineError) as error:
             quarantine.append(Quarantined(name, index + 1, str(error)))
-    return Rows(tuple(rows), tuple(quarantine))
+    return Rows(tuple(rows), tuple(quarantine), counted=len(records))
 
 
 def _read_imdb(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:

@@ -107,6 +107,16 @@ def read(path: AnyPath) -> Rows:
     return read_lines(path, parse, "utf-8")
 
 
+def neutral(rows: Rows, level: str) -> int:
+    """Returns how many trees the binary form leaves out: no node of theirs has a polarity."""
+
+    def left_out(row: files.Row) -> bool:
+        nodes = row.content[2] if level == "phrase" else row.content[2][:1]
+        return all(node[0] == NEUTRAL for node in nodes)
+
+    return sum(map(left_out, rows.rows))
+
+
 def examples(rows: Rows, *, base: int, granularity: str, level: str) -> list[Example]:
     """Makes examples of trees.
 

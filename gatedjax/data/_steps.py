@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import numpy as np
 
 Batch = dict[str, np.ndarray]
-FILLER_ID = -1
 
 
 class StepBatches(abc.ABC):

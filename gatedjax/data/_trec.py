@@ -21,7 +21,8 @@ def parse(line: str) -> tuple[int, tuple[str, str]]:
     Raises:
       LineError: for an unknown or missing label.
     """
-    label, _, text = line.strip().partition(" ")
+    # any white space: a tab would else make the first word a part of the label
+    label, text = (*line.strip().split(maxsplit=1), "")[:2]
     coarse, colon, fine = label.partition(":")
     if not colon or not fine:
         raise LineError(f"no label: {label[:40]!r} is not COARSE:fine")

@@ -178,9 +178,9 @@ class _Lanes:
         """Restores or initialises."""
         tx = make_optimizer(self.config.optimizer, self.config.num_steps)
         first = self.train_data[0][0]
-        make = jax.vmap(lambda key: init_state(self.task, tx, key, first))
+        make = lambda key: init_state(self.task, tx, key, first)  # noqa: E731
         self.store = CheckpointStore(self.workdir / "checkpoints", self.config.keep_checkpoints)
-        like = jax.eval_shape(make, self.keys)
+        like = jax.eval_shape(jax.vmap(make), self.keys)
 
         def check(metadata: dict[str, Any]) -> None:
             falls = self.config.optimizer.schedule != "constant"
@@ -188,7 +188,11 @@ class _Lanes:
 
         found = restore_newest(self.store, check, like, like.params)
         if found is None:
-            state = jax.device_get(jax.jit(make)(self.keys))
+            # One lane after the other, with the program of a single run: the same first bits.
+            # (On a CPU the vmapped initialisation of eight GA-Nets also hung, in jax 0.10.)
+            one = jax.jit(make)
+            each = [jax.device_get(one(key)) for key in self.keys]
+            state = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
             self.best = jax.tree.map(np.array, state.params)
             config = self.metadata | {"train": dataclasses.asdict(self.config)}
             write_json(self.workdir / "config.json", config)
@@ -307,7 +311,8 @@ class _Lanes:
             if not active[i]:
                 continue
             self._write({"split": "eval", "step": self.step, **values}, lane)
-            self.view.message(f"step {self.step}, seed {lane.seed}: {summary(values)}")
+            swept = "" if lane.value is None else f", {self.config.sweep_over} {lane.value:g}"
+            self.view.message(f"step {self.step}, seed {lane.seed}{swept}: {summary(values)}")
             if self.records[i].evaluated(self.step, values, self.config):
                 host = host if host is not None else jax.device_get(params)
                 for kept, new in zip(

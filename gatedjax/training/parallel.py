@@ -8,10 +8,9 @@ import numpy as np
 import optax
 from jax.experimental import multihost_utils
 
+from gatedjax._filler import FILLER_ID
 from gatedjax.training.step import make_train_step
 from gatedjax.training.task import Batch, Task
-
-FILLER_ID = -1
 
 
 def pad_rows(batch: Batch, multiple: int) -> Batch:

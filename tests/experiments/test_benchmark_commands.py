@@ -12,6 +12,7 @@ FOLDER = ROOT / "experiments" / "benchmarks"
 OPTIONS = {
     "recurrence": ("--sizes", "--cells", "--contestants", "--repeats", "--seed", "--json"),
     "compact_attention": ("--scores", "--steps", "--densities", "--repeats", "--seed", "--json"),
+    "training": ("--what", "--steps", "--lane-steps", "--seeds", "--repeats", "--json"),
 }
 
 

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 
+import jax
+import numpy as np
 import pytest
 
 from experiments.ga_net import run as runs
@@ -78,3 +80,42 @@ def test_a_work_folder_of_another_run_is_refused_with_what_differs(config, prepa
     other = dataclasses.replace(config, model=dataclasses.replace(config.model, temperature=0.5))
     with pytest.raises(ValueError, match=r"temperature: saved 1\.0, now 0\.5"):
         runs.run(other, prepared)
+
+
+def test_lanes_are_the_runs_of_their_seeds(config, prepared, tmp_path):
+    train = dataclasses.replace(config.train, seeds=2, num_steps=4, eval_every=2)
+    together = dataclasses.replace(config, workdir=str(tmp_path / "lanes"), train=train)
+    found = runs.run_lanes(together, prepared)
+    for seed, lane in enumerate(found):
+        alone = dataclasses.replace(train, seeds=1, seed=seed, parallel="single")
+        solo = runs.run(
+            dataclasses.replace(config, workdir=str(tmp_path / str(seed)), train=alone), prepared
+        )
+        assert lane.record["seed"] == seed
+        assert lane.record["lanes"] == 2
+        assert lane.record["config"]["train"]["seeds"] == 1
+        assert lane.fit.best_metrics == pytest.approx(solo.fit.best_metrics, abs=2e-3)
+        for one, other in zip(
+            jax.tree.leaves(lane.fit.state.params), jax.tree.leaves(solo.fit.state.params),
+            strict=True,
+        ):  # fmt: skip
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_sweep_of_the_penalty_changes_the_gates(config, prepared, tmp_path):
+    train = dataclasses.replace(
+        config.train, sweep=(0.0, 10.0), sweep_over="penalty", num_steps=6, seeds=1
+    )
+    swept = dataclasses.replace(config, workdir=str(tmp_path), train=train)
+    few, many = runs.run_lanes(swept, prepared)
+    assert few.record["config"]["model"]["penalty"] == 0.0
+    assert many.record["config"]["model"]["penalty"] == 10.0
+    assert many.record["test"]["density"] < few.record["test"]["density"]
+    saved = json.loads((tmp_path / "results.json").read_text())
+    assert [record["lanes"] for record in saved["lanes"]] == [2, 2]
+
+
+def test_a_sweep_over_what_no_network_has_is_refused(config, prepared, tmp_path):
+    train = dataclasses.replace(config.train, sweep=(1.0,), sweep_over="hidden")
+    with pytest.raises(ValueError, match="sweep_over must be one of"):
+        runs.run_lanes(dataclasses.replace(config, workdir=str(tmp_path), train=train), prepared)

@@ -1,0 +1,106 @@
+"""The report of `python -m gatedjax data check` as text."""
+
+from pathlib import Path
+
+from gatedjax.analysis import render_table
+from gatedjax.analysis._text import clean
+from gatedjax.data._check import Report
+from gatedjax.data._compare import QUANTILES
+
+
+def print_report(report: Report, limit: int) -> None:
+    """Prints what `check` found, and at most `limit` of the quarantined lines."""
+    print(f"{report.name}: {report.origin}\n")
+    _print_files(report)
+    _print_quarantine(report, limit)
+    _print_texts(report)
+    _print_overlaps(report)
+    for problem in report.problems:
+        print(f"FAILED: {problem}")
+
+
+def _print_files(report: Report) -> None:
+    reasons = list(dict.fromkeys(reason for file in report.files for reason in file.skipped))
+    rows, notes = [], []
+    for file in report.files:
+        skipped = [file.skipped.get(reason, 0) for reason in reasons]
+        counts: tuple = (file.lines, file.used, *skipped, len(file.quarantine))
+        name = file.file if "(" in file.file else Path(file.file).name
+        if file.error is not None:
+            counts = ("missing" if file.missing else "unreadable", *[None] * (len(counts) - 1))
+        elif file.official is not None and file.lines != file.official:
+            notes.append(
+                f"note: {name} has {file.lines:,} {file.unit}, the official file {file.official:,}"
+            )
+        rows.append((file.part, name, *counts, file.official))
+    unit = report.files[0].unit
+    left_out = [f"{reason} (left out)" for reason in reasons]
+    headers = ("part", "file", unit, "used", *left_out, "quarantined", f"official {unit}")
+    print(render_table(headers, rows))
+    if notes:
+        print("\n".join(notes) + "\n")
+
+
+def _print_quarantine(report: Report, limit: int) -> None:
+    if not report.quarantine:
+        return
+    print(f"Quarantined: {len(report.quarantine)}")
+    for line in report.quarantine[:limit]:
+        print(f"  {clean(str(line))}")
+    rest = len(report.quarantine) - limit
+    if rest > 0:
+        print(f"  ... and {rest} more (--limit {len(report.quarantine)} shows all)")
+    print()
+
+
+def _print_texts(report: Report) -> None:
+    if not report.splits:
+        return
+    if len(report.splits) > len({file.part for file in report.files}):
+        print("train and validation are the official training part: a fixed share is held out.\n")
+    rows = []
+    for split in report.splits:
+        n = len(split.lengths)
+        rows.append((split.split, n, split.empty, split.repeated, split.conflicting))
+    print(render_table(("split", "texts", "empty", "repeated", "label conflicts"), rows))
+    print(
+        f"Texts (lower-cased tokens) that have different labels somewhere in the set: "
+        f"{report.conflicting}\n"
+    )
+    classes = list(report.splits[0].class_counts)
+    shares = []
+    for name in classes:
+        row = [name]
+        for split in report.splits:
+            count = split.class_counts[name]
+            row += [str(count), f"{100 * count / len(split.lengths):.1f}"]
+        shares.append(row)
+    headers = ["label"]
+    for split in report.splits:
+        headers += [split.split, "%"]
+    print(render_table(headers, shares))
+    names = {0.0: "shortest", 0.5: "median", 1.0: "longest"}
+    headers = ["tokens", *(names.get(q, f"{100 * q:.0f}%") for q in QUANTILES), "mean"]
+    print(
+        render_table(
+            headers,
+            [(s.split, *s.length_quantiles(), f"{s.lengths.mean():.1f}") for s in report.splits],
+        )
+    )
+
+
+def _print_overlaps(report: Report) -> None:
+    if not report.overlaps:
+        return
+    print("Overlap (the same lower-cased tokens):")
+    for pair in report.overlaps:
+        share = 100 * pair.count / pair.total
+        print(
+            f"  {pair.second} texts that are also in {pair.first}: {pair.count} of "
+            f"{pair.total} ({share:.2f}%)"
+        )
+        for first, second, text in pair.examples:
+            shown = clean(text)
+            shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+            print(f"    {second} = {first}: {shown}")
+    print()

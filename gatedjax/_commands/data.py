@@ -1,0 +1,238 @@
+"""`python -m gatedjax data`: prepare a data set, check its raw files, list the data sets."""
+
+import contextlib
+import dataclasses
+import importlib.util
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+PROG = "python -m gatedjax data"
+
+_Folder = Annotated[str | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepare:
+    """Builds a data set in TFDS form from its raw files (ptb, sst, trec: without TensorFlow)."""
+
+    name: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="NAME")]]
+    """Data set, as in gatedjax.data.load."""
+    manual_dir: _Folder = None
+    """Folder with the raw files, plain or .gz (default: download them)."""
+    data_dir: _Folder = None
+    """Where the prepared set is written (default: TFDS's own, ~/tensorflow_datasets)."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Check:
+    """Reads every line of a data set and reports: used or quarantined, overlap of the splits,
+    labels, lengths. Writes and downloads nothing. Exit status 1: a line is not accounted for, or a
+    file is missing or unreadable."""
+
+    name: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="NAME")]]
+    """Data set, as in gatedjax.data.load."""
+    manual_dir: _Folder = None
+    """Folder with the raw files (default: the prepared set in data-dir is read)."""
+    data_dir: _Folder = None
+    """Where prepared sets are (default: TFDS's own, ~/tensorflow_datasets)."""
+    strict: bool = False
+    """Exit status 1 if anything was quarantined."""
+    limit: Annotated[int, tyro.conf.arg(metavar="N")] = 20
+    """How many quarantined lines to print."""
+
+
+@dataclasses.dataclass(frozen=True)
+class List:
+    """Lists the data sets: what each needs and where its files come from."""
+
+
+DESCRIPTION = """Prepares and checks data sets.
+
+data prepare NAME [--manual-dir DIR] [--data-dir DIR]
+
+data check NAME [--manual-dir DIR] [--data-dir DIR] [--strict] [--limit N]
+
+data list
+"""
+
+Command = (
+    Annotated[Prepare, tyro.conf.subcommand("prepare")]
+    | Annotated[Check, tyro.conf.subcommand("check")]
+    | Annotated[List, tyro.conf.subcommand("list")]
+)
+
+
+def main(args: list[str]) -> int:
+    """Runs `data`; returns its exit status: 0, 1 (a check failed) or 2 (it could not run)."""
+    # TFDS warns of every folder where a set is not prepared yet
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    options: Prepare | Check | List = tyro.cli(
+        Command,
+        args=args,
+        prog=PROG,
+        description=DESCRIPTION,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )
+    try:
+        if isinstance(options, Prepare):
+            return prepare(options)
+        if isinstance(options, Check):
+            return check(options)
+        return list_sets()
+    except BrokenPipeError:
+        # the reader (head, less) has seen enough; the interpreter must not flush into it either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ImportError, ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+# prepare -------------------------------------------------------------------------------------
+
+
+def prepare(options: Prepare) -> int:
+    """Prepares a set unless it is there already, and says what it holds."""
+    from gatedjax.data import _load, _prepared
+
+    _load.one_of("data set", options.name, _load.names())
+    name, _ = _load.ALIASES.get(options.name, (options.name, {}))
+    if name in _load.EMBEDDED:
+        print(f"{name} is {_load.EMBEDDED[name].origin}: there is nothing to prepare.")
+        return 0
+    spec = _load.SETS[name]
+    there = _prepared.is_prepared(name, options.data_dir)
+    if not there:
+        if name not in _prepared.OURS:
+            _need_tensorflow(name, spec, options)
+        elif options.manual_dir is not None:
+            _read_first(name, spec, Path(options.manual_dir).expanduser())
+    if not sys.stderr.isatty():
+        import tensorflow_datasets as tfds
+
+        tfds.disable_progress_bar()
+    manual_dir = options.manual_dir if name in _prepared.OURS else None
+    with _no_empty_folders(_prepared.builder(name, options.data_dir).data_path):
+        made = _prepared.prepare(
+            name, data_dir=options.data_dir, where=spec.where, manual_dir=manual_dir
+        )
+    print(f"{name} {'was already prepared' if there else 'is prepared'} in {made.data_path}")
+    _print_prepared(made, spec)
+    return 0
+
+
+def _need_tensorflow(name: str, spec: Any, options: Prepare) -> None:
+    if importlib.util.find_spec("tensorflow") is not None:
+        if options.manual_dir is not None:
+            print(f"note: TFDS prepares {name} from its own download; --manual-dir is not used.")
+        return
+    raise ValueError(
+        f"data set {name!r} is not prepared, and TFDS needs TensorFlow to prepare it: "
+        "pip install 'gatedjax[prepare]' (tensorflow-cpu; needed once, not for reading). "
+        f"Without it: gatedjax.data.load({name!r}, split, manual_dir=...) and "
+        f"{PROG} check {name} --manual-dir DIR read the raw files as they are. "
+        f"They are at {spec.where}."
+    )
+
+
+def _read_first(name: str, spec: Any, folder: Path) -> None:
+    """Refuses raw files that are missing or broken before anything is written."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"manual_dir {folder}: there is no such folder")
+    for part in spec.official:
+        path, wanted = spec.files(folder, part)
+        if path is None:
+            raise FileNotFoundError(
+                f"data set {name!r}, {part}: no {wanted} in manual_dir {folder} or in its folder "
+                f"of the set. The files are at {spec.where}."
+            )
+        try:
+            rows = spec.read(path, part)
+        except ValueError as error:
+            raise ValueError(f"{error}. Get it again from {spec.where}.") from error
+        if not rows.rows:
+            first = f"; first {rows.quarantine[0]}" if rows.quarantine else ""
+            raise ValueError(f"{path}: no usable line{first}. Get it again from {spec.where}.")
+
+
+@contextlib.contextmanager
+def _no_empty_folders(path: str) -> Iterator[None]:
+    """Takes away the new folders that a failure left empty: those above `path`, and TFDS's own."""
+    # data_path is data_dir/name/[config/]version; this holds for our sets, which have no config
+    downloads = Path(path).parents[1] / "downloads"
+    folders = (downloads / "extracted", downloads, Path(path), *Path(path).parents)
+    new = [folder for folder in folders if not folder.exists()]
+    try:
+        yield
+    except BaseException:
+        for folder in new:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def _print_prepared(made: Any, spec: Any) -> None:
+    from gatedjax.analysis import render_table
+
+    metadata = made.info.metadata or {}
+    rows, total = [], 0
+    for split, info in made.info.splits.items():
+        account = metadata.get(split, {})
+        aside = account.get("quarantine", ())
+        total += len(aside)
+        lines = account.get("lines", info.num_examples)
+        rows.append((split, lines, info.num_examples, len(aside), spec.official.get(split)))
+    print()
+    print(render_table(("split", "lines", "examples", "quarantined", "official lines"), rows))
+    if total:
+        print(f"Quarantined lines, {total} in all, are listed in {made.data_path}/metadata.json.")
+    else:
+        print("No line was quarantined.")
+
+
+# check ---------------------------------------------------------------------------------------
+
+
+def check(options: Check) -> int:
+    """Prints the report of a set; fails where a line is not accounted for."""
+    from gatedjax._commands._data_report import print_report
+    from gatedjax.data import _check
+
+    if options.limit < 0:
+        raise ValueError(f"--limit must be at least 0, got {options.limit}")
+    report = _check.check(options.name, manual_dir=options.manual_dir, data_dir=options.data_dir)
+    print_report(report, options.limit)
+    if options.strict and report.quarantine:
+        print(f"FAILED: {len(report.quarantine)} quarantined (--strict)")
+    failed = bool(report.problems) or (options.strict and bool(report.quarantine))
+    if not failed:
+        print("OK: every line that was read is used, left out on purpose, or quarantined.")
+    return int(failed)
+
+
+# list ----------------------------------------------------------------------------------------
+
+
+def list_sets() -> int:
+    """Prints the names that `load` knows."""
+    from gatedjax.analysis import render_table
+    from gatedjax.data import _load, _prepared
+
+    aliases: dict[str, list[str]] = {}
+    for alias, (name, preset) in _load.ALIASES.items():
+        note = "".join(f" ({value})" for value in preset.values())
+        aliases.setdefault(name, []).append(alias + note)
+    rows = [(name, "", "nothing", spec.origin) for name, spec in _load.EMBEDDED.items()]
+    for name, spec in _load.SETS.items():
+        needs = "raw files or prepared; preparing needs [prepare]"
+        if name in _prepared.OURS:
+            needs = "raw files, or a network; no TensorFlow"
+        rows.append((name, ", ".join(aliases.get(name, ())), needs, spec.where))
+    print(render_table(("name", "also", "needs", "source"), rows))
+    return 0
