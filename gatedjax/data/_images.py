@@ -20,6 +20,13 @@ URLS = {
     "mnist": "https://storage.googleapis.com/cvdf-datasets/mnist/",
     "fashion_mnist": "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
 }
+CHECKSUMS = {
+    ("mnist", "train"): 0xBA07E8EF,
+    ("mnist", "test"): 0xEE8604D9,
+    ("fashion_mnist", "train"): 0x2ED6E46A,
+    ("fashion_mnist", "test"): 0x242BC73F,
+}
+"""CRC-32 of the official labels, one byte each, in the order of the files."""
 SIZE = (28, 28)
 DIGITS = tuple("0123456789")
 DIGITS_SIZES = {"train": 1_294, "validation": 144, "test": 359}

@@ -248,9 +248,9 @@ def load(
     last 5,000 training images. "train_full" is the whole official part. `digits` has no official
     parts: a fifth of it is for testing.
 
-    `example_id` is the line in the official file (IMDB: the review in order of file names; sets
-    that TFDS prepares itself: the position there) plus 100,000,000 for an official validation part
-    and 200,000,000 for test. SST phrases count 4,096 ids a line.
+    `example_id` is the line in the official file (images: the position; IMDB: the review in order
+    of file names; texts that TFDS prepares itself: the position there) plus 100,000,000 for an
+    official validation part and 200,000,000 for test. SST phrases count 4,096 ids a line.
 
     Args:
       name: of the data set.

@@ -3,6 +3,7 @@
 import builtins
 import gzip
 import os
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from gatedjax import data
 from gatedjax._commands.data import main as data_command
-from gatedjax.data import _prepared
+from gatedjax.data import _images, _prepared
 
 
 def idx(array):
@@ -250,6 +251,24 @@ def test_the_real_sets_have_the_published_counts(shared_data, name):
         assert held.example_ids.tolist() == list(range(55_000, 60_000))
     else:
         assert np.bincount(test.labels).tolist() == [1_000] * 10
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_images_that_tfds_has_shuffled_go_back_to_their_places(monkeypatch, np_rng):
+    from tensorflow_datasets.core import hashing
+
+    images = np_rng.integers(0, 256, (30, 28, 28, 1)).astype(np.uint8)
+    labels = (np.arange(30) % 10).astype(np.uint8)
+    order = sorted(range(30), key=hashing.Hasher("test").hash_key)
+    assert order != sorted(order)
+    records = [{"image": images[i], "label": int(labels[i])} for i in order]
+    read = _prepared._READERS["mnist"]
+    with pytest.raises(ValueError, match=r"'mnist', test: the prepared set .*manual_dir"):
+        read(records, {"part": "test"})
+    monkeypatch.setitem(_images.CHECKSUMS, ("mnist", "test"), zlib.crc32(labels.tobytes()))
+    rows = read(records, {"part": "test"})
+    assert [row.label for row in rows.rows] == labels.tolist()
+    assert all(np.array_equal(row.content, images[row.index, ..., 0]) for row in rows.rows)
 
 
 @pytest.mark.slow
