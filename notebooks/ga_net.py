@@ -121,6 +121,22 @@ for mode in ("sample", "threshold", "expected", "relaxed"):
     print(f"{mode:10s} accuracy {accuracy:.4f}  density {density:.4f}")
 
 # %% [markdown]
+# ## One example of one step, again
+# Random bits belong to (seed, step, example): what the network saw of one sentence in one step of
+# training can be made again from that sentence alone, with the same gates and the same dropout.
+
+# %%
+step = 3
+example = int(train[step]["example_id"][5])
+alone, rngs = training.replay(train, train_config.seed, step, example)
+apply = jax.jit(lambda batch: tasks["ganet"].model.apply(
+    {"params": results["ganet"].best_params}, batch, train=True, rngs=rngs
+))  # fmt: skip
+once = np.asarray(apply(alone).gates[0])
+in_batch = np.asarray(apply(train[step]).gates[5])
+print(f"example {example}: the largest difference of a gate is {abs(once - in_batch).max():.1e}")
+
+# %% [markdown]
 # ## What the gates chose
 # A state of a BiLSTM also knows its neighbours, so a gate beside a deciding word can be enough:
 # do not read an open gate as "this word decides" before it has been scored against the truth.

@@ -129,7 +129,9 @@ def test_a_grid_varies_only_what_was_asked():
     found = trials(options)
     assert len(found) == 4
     assert {c.model.pool_dropout for _, c in found} == {0.1, 0.2}
-    assert {c.train.optimizer.learning_rate for _, c in found} == {1e-3}
+    assert {c.train.optimizer.learning_rate for _, c in found} == {
+        settings.PRESETS["trec"].train.optimizer.learning_rate
+    }
 
 
 @pytest.mark.slow

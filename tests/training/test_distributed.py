@@ -24,11 +24,11 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def start(workdir, *, number=None, port=None, devices=4, seconds=30, **options):
+def start(workdir, *, number=None, port=None, processes=2, devices=4, seconds=30, **options):
     if number is not None:
         options["distributed"] = {
             "coordinator": f"localhost:{port}",
-            "num_processes": 2,
+            "num_processes": processes,
             "process_id": number,
             "timeout_s": seconds,
             "heartbeat_s": HEARTBEAT,
@@ -43,9 +43,12 @@ def start(workdir, *, number=None, port=None, devices=4, seconds=30, **options):
     )
 
 
-def pair(workdir, **options):
+def together(workdir, processes=2, **options):
     port = free_port()
-    return [start(workdir, number=n, port=port, **options) for n in (0, 1)]
+    return [
+        start(workdir, number=n, port=port, processes=processes, **options)
+        for n in range(processes)
+    ]
 
 
 def answer(process, seconds=90):
@@ -78,7 +81,7 @@ def alone(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sharding", "pmap"])
 def test_two_processes_give_the_losses_of_one_device(tmp_path, alone, kind):
-    found = [answer(p) for p in pair(tmp_path, train={"parallel": kind})]
+    found = [answer(p) for p in together(tmp_path, train={"parallel": kind})]
     assert found[0]["devices"] == 8
     assert len(found[0]["losses"]) == 20
     assert found[0]["losses"] == pytest.approx(alone["losses"], abs=1e-6, rel=1e-6)
@@ -89,8 +92,17 @@ def test_two_processes_give_the_losses_of_one_device(tmp_path, alone, kind):
 
 
 @pytest.mark.slow
+def test_four_processes_see_the_same_examples_and_two_continue(tmp_path, alone):
+    short = {"num_steps": 10}
+    found = [answer(p) for p in together(tmp_path, processes=4, devices=1, train=short)]
+    assert found[0]["losses"] == pytest.approx(alone["losses"][:10], abs=1e-6, rel=1e-6)
+    rest = [answer(p) for p in together(tmp_path, devices=2)]
+    assert rest[0]["losses"] == pytest.approx(alone["losses"][10:], abs=1e-6, rel=1e-6)
+
+
+@pytest.mark.slow
 def test_a_dead_process_stops_the_other_and_one_process_continues(tmp_path, alone):
-    first, second = pair(tmp_path, pause=0.1)
+    first, second = together(tmp_path, pause=0.1)
     wait_for_step(tmp_path, 8)
     second.send_signal(signal.SIGKILL)
     died = time.monotonic()
@@ -107,19 +119,19 @@ def test_a_dead_process_stops_the_other_and_one_process_continues(tmp_path, alon
 
 @pytest.mark.slow
 def test_sigterm_to_one_process_saves_and_stops_both(tmp_path, alone):
-    first, second = pair(tmp_path, pause=0.05)
+    first, second = together(tmp_path, pause=0.05)
     wait_for_step(tmp_path, 3)
     second.send_signal(signal.SIGTERM)
     found = [answer(p) for p in (first, second)]
     assert [f["stopped"] for f in found] == ["signal", "signal"]
     assert CheckpointStore(tmp_path / "checkpoints").latest() == found[0]["steps"] < 20
-    again = [answer(p) for p in pair(tmp_path)]
+    again = [answer(p) for p in together(tmp_path)]
     assert again[0]["w"] == pytest.approx(alone["w"], abs=1e-6)
 
 
 @pytest.mark.slow
 def test_more_processes_than_examples_are_refused(tmp_path):
-    for process in pair(tmp_path, rows=1):
+    for process in together(tmp_path, rows=1):
         _, err = process.communicate(timeout=60)
         assert process.returncode != 0
         assert "a batch has 1 examples for 2 processes" in err
