@@ -57,7 +57,7 @@ def _print_texts(report: Report) -> None:
     if not report.splits:
         return
     if len(report.splits) > len({file.part for file in report.files}):
-        print("train and validation are the official training part: a fixed tenth is held out.\n")
+        print("train and validation are the official training part: a fixed share is held out.\n")
     rows = []
     for split in report.splits:
         n = len(split.lengths)

@@ -19,7 +19,7 @@ _Folder = Annotated[str | None, tyro.conf.arg(metavar="DIR", help_behavior_hint=
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prepare:
-    """Builds a data set in TFDS form from its raw files (sst, trec: without TensorFlow)."""
+    """Builds a data set in TFDS form from its raw files (ptb, sst, trec: without TensorFlow)."""
 
     name: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="NAME")]]
     """Data set, as in gatedjax.data.load."""
@@ -89,7 +89,7 @@ def main(args: list[str]) -> int:
         # the reader (head, less) has seen enough; the interpreter must not flush into it either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (ValueError, OSError) as error:
+    except (ImportError, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
@@ -103,8 +103,8 @@ def prepare(options: Prepare) -> int:
 
     _load.one_of("data set", options.name, _load.names())
     name, _ = _load.ALIASES.get(options.name, (options.name, {}))
-    if name == "polarity":
-        print("polarity is made by gatedjax itself: there is nothing to prepare.")
+    if name in _load.EMBEDDED:
+        print(f"{name} is {_load.EMBEDDED[name].origin}: there is nothing to prepare.")
         return 0
     spec = _load.SETS[name]
     there = _prepared.is_prepared(name, options.data_dir)
@@ -228,7 +228,7 @@ def list_sets() -> int:
     for alias, (name, preset) in _load.ALIASES.items():
         note = "".join(f" ({value})" for value in preset.values())
         aliases.setdefault(name, []).append(alias + note)
-    rows = [("polarity", "", "nothing", "made by gatedjax")]
+    rows = [(name, "", "nothing", spec.origin) for name, spec in _load.EMBEDDED.items()]
     for name, spec in _load.SETS.items():
         needs = "raw files or prepared; preparing needs [prepare]"
         if name in _prepared.OURS:

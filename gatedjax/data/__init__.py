@@ -5,6 +5,9 @@
     batches = Batches(encode(train, vocabulary), batch_size=64, seed=0)
     batches[1000]  # any step: a pure function of (seed, step)
 
+    LanguageModelBatches(load("ptb", "train"), batch_size=20, num_steps=35)
+    ImageBatches(load("mnist", "train"), batch_size=128)
+
 Nothing here imports tensorflow_datasets or grain before a call that needs them; the TFDS builders
 are in `gatedjax.data.builders`.
 """
@@ -16,6 +19,9 @@ from gatedjax.data._embeddings import load_embeddings as load_embeddings
 from gatedjax.data._embeddings import random_embeddings as random_embeddings
 from gatedjax.data._encode import Encoded as Encoded
 from gatedjax.data._encode import encode as encode
+from gatedjax.data._image_batches import ImageBatches as ImageBatches
+from gatedjax.data._images import ImageSource as ImageSource
+from gatedjax.data._lm_batches import LanguageModelBatches as LanguageModelBatches
 from gatedjax.data._load import load as load
 from gatedjax.data._load import names as names
 from gatedjax.data._source import Quarantined as Quarantined
@@ -26,5 +32,7 @@ from gatedjax.data._statistics import DatasetStatistics as DatasetStatistics
 from gatedjax.data._statistics import dataset_statistics as dataset_statistics
 from gatedjax.data._statistics import overlap as overlap
 from gatedjax.data._statistics import stratified_split as stratified_split
+from gatedjax.data._stream import ClosedVocabulary as ClosedVocabulary
+from gatedjax.data._stream import TokenStream as TokenStream
 from gatedjax.data._tokenize import tokenize as tokenize
 from gatedjax.data._vocabulary import Vocabulary as Vocabulary

@@ -1,21 +1,17 @@
 """Batches by step: order, buckets and contents are a pure function of (seed, step)."""
 
-import contextlib
 import functools
-import operator
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from gatedjax._filler import FILLER_ID
 from gatedjax.data._buckets import plan_buckets
 from gatedjax.data._encode import Encoded
+from gatedjax.data._steps import Batch, StepBatches
 
-Batch = dict[str, np.ndarray]
 
-
-class Batches:
+class Batches(StepBatches):
     """Random access to the batches of endless training, or (`Batches.eval`) of one ordered pass.
 
     Texts are grouped by length: each is padded to the smallest edge that holds it, so there are at
@@ -56,7 +52,6 @@ class Batches:
         self.batch_size = batch_size
         self.seed = seed
         self.shuffle = shuffle
-        self.one_pass = False
         lengths = encoded.lengths
         if bucket_edges is None:
             self.edges = plan_buckets(lengths, max_buckets)
@@ -98,13 +93,6 @@ class Batches:
         batches.one_pass = True
         return batches
 
-    def __len__(self) -> int:
-        return self.steps_per_epoch
-
-    def epoch(self, step: int) -> int:
-        """Returns how many passes were complete before a step."""
-        return step // self.steps_per_epoch
-
     def _make_plan(self, epoch: int) -> list[np.ndarray]:
         """The row numbers of every batch of an epoch."""
         order = np.arange(len(self.encoded))
@@ -128,11 +116,7 @@ class Batches:
         Raises:
           IndexError: if the step is negative, or beyond the end of one pass.
         """
-        step = operator.index(step)
-        if step < 0 or (self.one_pass and step >= self.steps_per_epoch):
-            end = f" and below {self.steps_per_epoch}" if self.one_pass else ""
-            raise IndexError(f"step must be at least 0{end}, got {step}")
-        epoch, within = divmod(step, self.steps_per_epoch)
+        epoch, within = self._position(step)
         return self._plan(epoch if self.shuffle else 0)[within]
 
     def __getitem__(self, step: int) -> Batch:
@@ -155,58 +139,3 @@ class Batches:
             "example_id": column(self.encoded.example_ids, FILLER_ID),
             "weight": (np.arange(self.batch_size) < len(rows)).astype(np.float32),
         }
-
-    def __iter__(self) -> Iterator[Batch]:
-        """Yields the batches of one epoch (the first)."""
-        return (self[step] for step in range(self.steps_per_epoch))
-
-    def iterate(
-        self, start_step: int = 0, stop_step: int | None = None, *, num_threads: int = 2
-    ) -> Iterator[Batch]:
-        """Yields the batches from a step on, made ahead of use by Grain; equal to indexing.
-
-        Args:
-          start_step: the first.
-          stop_step: one after the last; None is the end of one pass, or never in training.
-          num_threads: threads that make batches ahead; 0 makes each when it is asked for.
-
-        Raises:
-          ValueError: if a step is negative or, in one pass, beyond its end.
-        """
-        end = self.steps_per_epoch if self.one_pass else sys.maxsize
-        stop = end if stop_step is None else stop_step
-        if start_step < 0 or stop < 0 or stop > end:
-            raise ValueError(f"steps {start_step} to {stop} are not in 0 to {end}")
-        return self._iterate(start_step, stop, num_threads)
-
-    def _iterate(self, start: int, stop: int, num_threads: int) -> Iterator[Batch]:
-        import grain
-
-        if start >= stop:
-            return
-        options = grain.ReadOptions(
-            num_threads=num_threads, prefetch_buffer_size=4 * num_threads if num_threads else 0
-        )
-        steps = grain.MapDataset.source(_Steps(self, start, stop))
-        iterator = iter(steps.to_iter_dataset(options))
-        try:
-            yield from iterator
-        finally:
-            with contextlib.suppress(AttributeError):  # Grain before 0.2.16 has no close
-                iterator.close()
-
-
-class _Steps:
-    """The steps of a range as Grain's random-access source."""
-
-    def __init__(self, batches: Batches, start: int, stop: int) -> None:
-        self._batches, self._start, self._count = batches, start, stop - start
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, index: int) -> Batch:
-        return self._batches[self._start + int(index)]
-
-    def __repr__(self) -> str:
-        return f"Batches from step {self._start}"

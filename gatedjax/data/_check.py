@@ -1,10 +1,10 @@
 """What became of every raw line of a data set, and what its texts look like."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from gatedjax.data import _load, _polarity, _prepared, _sst
+from gatedjax.data import _load, _prepared, _sst
 from gatedjax.data._compare import (
     Overlap,
     SplitTexts,
@@ -14,10 +14,16 @@ from gatedjax.data._compare import (
     describe,
     read_texts,
 )
-from gatedjax.data._files import AnyPath, Row, Rows, count_lines
+from gatedjax.data._files import AnyPath, Row, Rows
 from gatedjax.data._source import Quarantined
 
-_UNITS = {"imdb_reviews": "reviews", "ag_news_subset": "rows"}
+_UNITS = {
+    "imdb_reviews": "reviews",
+    "ag_news_subset": "rows",
+    "mnist": "images",
+    "fashion_mnist": "images",
+    "digits": "images",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,8 +105,8 @@ def check(
     """
     _load.one_of("data set", name, _load.names())
     base, options = _load.ALIASES.get(name, (name, {}))
-    if base == "polarity":
-        return _check_polarity(examples)
+    if base in _load.EMBEDDED:
+        return _check_embedded(base, examples)
     spec = _load.SETS[base]
     chosen = _load.check_options(base, spec, options)
     reader = _Reader(base, spec, manual_dir, data_dir)
@@ -115,7 +121,7 @@ def check(
         accounts.append(dataclasses.replace(account, unit=_UNITS.get(base, "lines")))
         pieces = {part: rows}
         if "validation" not in spec.official and part == "train":
-            pieces = dict(zip(("train", "validation"), _load.hold_out(rows), strict=True))
+            pieces = dict(zip(("train", "validation"), _load.hold_out(spec, rows), strict=True))
         for split, piece in pieces.items():
             places = {_load.ID_BASE[part] + r.index: reader.place(account, r) for r in rows.rows}
             made = spec.examples(piece, _load.ID_BASE[part], chosen)
@@ -182,7 +188,7 @@ class _Reader:
                 ), nothing
             shown = str(path)
             rows = self._spec.read(path, part)
-            lines = _recount(path, rows)
+            lines = _recount(path, rows, self._spec.count)
         except (ValueError, OSError) as failure:
             error = f"{part}: {failure}"
             whole = Quarantined(shown, 0, str(failure).removeprefix(f"{shown}: "))
@@ -198,12 +204,12 @@ class _Reader:
         return f"{name}:{row.index + 1}"
 
 
-def _recount(path: AnyPath, rows: Rows) -> int:
+def _recount(path: AnyPath, rows: Rows, count: Callable[[AnyPath], int]) -> int:
     """Counts the lines of a raw file once more, and checks that none stands for another."""
     if any(row.file for row in rows.rows) or path.is_dir():
         return rows.lines  # a file a text: the reader counted them before it read one
     places = [row.index + 1 for row in rows.rows] + [q.line for q in rows.quarantine]
-    lines = count_lines(path)
+    lines = count(path)
     if sorted(places) != list(range(1, len(places) + 1)):
         raise ValueError(f"{path}: {len(places) - len(set(places))} lines are accounted for twice")
     return lines
@@ -215,14 +221,17 @@ def _account(part: str, file: str, rows: Rows, lines: int, official: int) -> Fil
     )
 
 
-def _check_polarity(examples: int) -> Report:
+def _check_embedded(name: str, examples: int) -> Report:
     accounts, texts = [], {}
-    for split, size in _polarity.SIZES.items():
-        made = _polarity.source(split)
-        accounts.append(FileAccount(split, "made by gatedjax", size, len(made), official=size))
+    unit, spec = _UNITS.get(name, "lines"), _load.EMBEDDED[name]
+    for split, size in spec.sizes.items():
+        made = spec.source(split)
+        accounts.append(
+            FileAccount(split, spec.origin, len(made), len(made), official=size, unit=unit)
+        )
         places = {x["example_id"]: f"id {x['example_id']}" for x in made}
         texts[split] = list(read_texts(made, places))
-    return _report("polarity", "made here", accounts, texts, _polarity.CLASSES, examples)
+    return _report(name, spec.origin, accounts, texts, made.info.class_names, examples)
 
 
 def _report(

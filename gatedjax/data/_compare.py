@@ -61,6 +61,9 @@ def read_texts(examples: Sequence[Example], places: Mapping[int, str]) -> Iterat
     """Reduces examples to what is compared; `places` says where each example id is."""
     for index in range(len(examples)):
         example = examples[index]
+        if "image" in example:
+            yield _image(example, places)
+            continue
         joined = " ".join(example["tokens"]).lower()
         # of long texts only the start is kept: it is all that is ever shown
         yield Text(
@@ -70,6 +73,14 @@ def read_texts(examples: Sequence[Example], places: Mapping[int, str]) -> Iterat
             places[example["example_id"]],
             joined[:120],
         )
+
+
+def _image(example: Example, places: Mapping[int, str]) -> Text:
+    """An image as a text: its rows are the tokens, as `ImageBatches` has them."""
+    rows, columns = example["image"].shape
+    key = hashlib.blake2b(example["image"].tobytes(), digest_size=16).digest()
+    place, shown = places[example["example_id"]], f"{rows} x {columns} pixels"
+    return Text(key, example["label"], rows, place, shown)
 
 
 def _labels(texts: Sequence[Text]) -> dict[bytes, set[int]]:

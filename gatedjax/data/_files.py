@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from gatedjax.data._source import Quarantined
+from gatedjax.data._tar import TarPath
 
 BOM = b"\xef\xbb\xbf"
 
-AnyPath = Path | zipfile.Path
+AnyPath = Path | zipfile.Path | TarPath
 
 
 class LineError(ValueError):

@@ -2,17 +2,20 @@
 
 import dataclasses
 import difflib
+import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
-from gatedjax.data import _ag_news, _imdb, _polarity, _prepared, _sst, _trec
-from gatedjax.data._files import AnyPath, Rows
+from gatedjax.data import _ag_news, _idx, _images, _imdb, _polarity, _prepared, _ptb, _sst, _trec
+from gatedjax.data._files import AnyPath, Rows, count_lines
+from gatedjax.data._images import ImageSource
 from gatedjax.data._source import Example, ReadReport, Source, SourceInfo
 from gatedjax.data._statistics import stratified_split
+from gatedjax.data._stream import TokenStream
 from gatedjax.data._tokenize import tokenize
 
 _LOG = logging.getLogger("gatedjax.data")
@@ -45,6 +48,26 @@ class Set:
     classes: Callable[[dict[str, str]], tuple[str, ...]]
     options: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     """Option -> values, the default first."""
+    hold_out: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] = lambda labels: (
+        stratified_split(labels, HELD_OUT, seed=SPLIT_SEED)
+    )
+    """Labels of the official training part -> (kept, validation)."""
+    count: Callable[[AnyPath], int] = count_lines
+    """Counts the lines of a raw file in another way than `read`, to check it."""
+    source: Callable[[Sequence[Example], SourceInfo, ReadReport, Callable[[str], Rows]], Source] = (
+        lambda examples, info, report, part: Source(examples, info, report)
+    )
+    """Makes the result; the last argument reads an official part."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Embedded:
+    """A data set that needs no files."""
+
+    origin: str
+    sizes: Mapping[str, int]
+    source: Callable[[str], Source]
+    """Split -> source."""
 
 
 class _Lazy(Sequence[Example]):
@@ -78,6 +101,20 @@ def _by_name(module: Any) -> Callable[[Path, str], tuple[AnyPath | None, str]]:
         return module.find(manual_dir, part), f"{name} (or {name}.gz)"
 
     return files
+
+
+def _image_set(name: str, classes: tuple[str, ...]) -> Set:
+    return Set(
+        official=_images.OFFICIAL,
+        where=f"{_images.URLS[name]} (four idx files)",
+        files=functools.partial(_images.find, name),
+        read=_images.read,
+        count=_idx.count,
+        examples=lambda rows, base, o: _images.columns(rows, base),
+        classes=lambda o: classes,
+        hold_out=_images.hold_out,
+        source=_images.source,
+    )
 
 
 SETS: dict[str, Set] = {
@@ -114,12 +151,40 @@ SETS: dict[str, Set] = {
         examples=lambda rows, base, o: _Lazy(rows, base),
         classes=lambda o: _ag_news.CLASSES,
     ),
+    "ptb": Set(
+        official=_ptb.OFFICIAL,
+        where=f"{_ptb.URL} (as it is, or unpacked)",
+        files=_by_name(_ptb),
+        read=lambda path, part: _ptb.read(path),
+        examples=lambda rows, base, o: _ptb.sentences(rows, base=base),
+        classes=lambda o: _ptb.CLASSES,
+        source=_ptb.stream,
+    ),
+    "mnist": _image_set("mnist", _images.DIGITS),
+    "fashion_mnist": _image_set("fashion_mnist", _images.FASHION),
+}
+EMBEDDED = {
+    "digits": Embedded(
+        "part of scikit-learn (the [images] extra)",
+        _images.DIGITS_SIZES,
+        lambda split: _images.digits(
+            split,
+            base=ID_BASE["test" if split == "test" else "train"],
+            fraction=HELD_OUT,
+            seed=SPLIT_SEED,
+        ),
+    ),
+    "polarity": Embedded(
+        "made by gatedjax",
+        _polarity.SIZES,
+        lambda split: _polarity.source("train" if split == "train_full" else split),
+    ),
 }
 
 
 def names() -> tuple[str, ...]:
     """Returns the names that `load` knows."""
-    return tuple(sorted(["polarity", *SETS, *ALIASES]))
+    return tuple(sorted([*EMBEDDED, *SETS, *ALIASES]))
 
 
 def one_of(what: str, given: object, known: Sequence[str]) -> None:
@@ -140,6 +205,22 @@ def check_options(name: str, spec: Set, options: dict[str, Any]) -> dict[str, st
     return full
 
 
+@overload
+def load(name: Literal["ptb"], split: str, **options: Any) -> TokenStream: ...
+@overload
+def load(
+    name: Literal["mnist", "fashion_mnist", "digits"], split: str, **options: Any
+) -> ImageSource: ...
+@overload
+def load(
+    name: str,
+    split: str,
+    *,
+    data_dir: str | Path | None = None,
+    manual_dir: str | Path | None = None,
+    strict: bool = False,
+    **options: Any,
+) -> Source: ...
 def load(
     name: str,
     split: str,
@@ -154,18 +235,22 @@ def load(
     Sets: `polarity` (made here), `sst` (options granularity="fine"|"binary", level="sentence"|
     "phrase"; `sst1` and `sst2` are its fine and binary form), `trec`, `imdb_reviews` (`imdb`),
     `ag_news_subset` (`ag_news`).
+    Running text: `ptb`, a `TokenStream` with the vocabulary of its training part. Images: `mnist`,
+    `fashion_mnist` and scikit-learn's `digits` (no files needed), an `ImageSource`.
 
     Where the text comes from: the raw files below `manual_dir` if it is given and has them
     (nothing is written); else the TFDS set in `data_dir`, which is downloaded and prepared there
-    if it is missing. `sst` and `trec` need no TensorFlow for that.
+    if it is missing. `sst`, `trec` and `ptb` need no TensorFlow for that.
 
     Splits: "train", "validation", "test". A set without an official validation part (all but
-    `sst` and `polarity`) has a tenth of its official training part held out, the same examples in
-    every run and in proportion to the classes; "train_full" is the whole official part.
+    `sst`, `ptb` and `polarity`) has a tenth of its official training part held out, the same
+    examples in every run and in proportion to the classes; of `mnist` and `fashion_mnist` it is the
+    last 5,000 training images. "train_full" is the whole official part. `digits` has no official
+    parts: a fifth of it is for testing.
 
-    `example_id` is the line in the official file (IMDB: the review in order of file names; sets
-    that TFDS prepares itself: the position there) plus 100,000,000 for an official validation part
-    and 200,000,000 for test. SST phrases count 4,096 ids a line.
+    `example_id` is the line in the official file (images: the position; IMDB: the review in order
+    of file names; texts that TFDS prepares itself: the position there) plus 100,000,000 for an
+    official validation part and 200,000,000 for test. SST phrases count 4,096 ids a line.
 
     Args:
       name: of the data set.
@@ -190,10 +275,10 @@ def load(
     for key, value in preset.items():
         if options.setdefault(key, value) != value:
             raise ValueError(f"{key}={options[key]!r} contradicts the name of the data set")
-    if name == "polarity":
+    if name in EMBEDDED:
         for key in options:
-            raise ValueError(f"unknown option {key!r}: polarity has none")
-        return _polarity.source("train" if split == "train_full" else split)
+            raise ValueError(f"unknown option {key!r}: {name} has none")
+        return EMBEDDED[name].source(split)
     spec = SETS[name]
     chosen = check_options(name, spec, options)
 
@@ -222,7 +307,7 @@ def load(
 
     used = rows
     if derived and split in ("train", "validation"):
-        used = hold_out(rows)[split == "validation"]
+        used = hold_out(spec, rows)[split == "validation"]
     examples = spec.examples(used, ID_BASE[part], chosen)
     skipped = {}
     if chosen.get("granularity") == "binary":
@@ -234,13 +319,14 @@ def load(
         skipped=skipped,
     )
     info = SourceInfo(name, split, spec.classes(chosen), substitute)
-    return Source(examples, info, report)
+    read = functools.partial(_read, name, spec, data_dir=data_dir, manual_dir=manual_dir)
+    return spec.source(examples, info, report, read)
 
 
-def hold_out(rows: Rows) -> tuple[Rows, Rows]:
+def hold_out(spec: Set, rows: Rows) -> tuple[Rows, Rows]:
     """Cuts an official training part in (train, validation)."""
     labels = np.array([row.label for row in rows.rows], int)
-    parts = stratified_split(labels, HELD_OUT, seed=SPLIT_SEED)
+    parts = spec.hold_out(labels)
     train, validation = (Rows(tuple(rows.rows[i] for i in part), ()) for part in parts)
     return train, validation
 

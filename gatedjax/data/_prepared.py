@@ -1,16 +1,20 @@
 """Sets in TFDS form: opened where they are prepared, prepared where they are not."""
 
 import contextlib
+import functools
 import io
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gatedjax.data import _ag_news, _sst, _trec
+import numpy as np
+
+from gatedjax.data import _ag_news, _images, _ptb, _sst, _trec
 from gatedjax.data._files import LineError, Row, Rows
 from gatedjax.data._source import Quarantined
 
-OURS = {"sst": "Sst", "trec": "Trec"}
+OURS = {"ptb": "Ptb", "sst": "Sst", "trec": "Trec"}
 """Sets that `gatedjax.data.builders` builds, without TensorFlow; TFDS builds the others."""
 
 
@@ -93,7 +97,7 @@ def read(name: str, part: str, *, data_dir: str | Path | None, where: str) -> Ro
     source = made.as_data_source(part)
     records = source.__getitems__(list(range(len(source))))
     metadata = made.info.metadata or {}
-    return _READERS[name](records, metadata.get(part) or {})
+    return _READERS[name](records, {**(metadata.get(part) or {}), "part": part})
 
 
 def _check_network(name: str, builder: Any) -> None:
@@ -167,13 +171,42 @@ def _read_ag_news(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Ro
     return _texts(records, text, "ag_news_subset")
 
 
+def _read_ptb(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    return _lines(records, metadata, lambda r: _ptb.parse(r["text"].decode()))
+
+
+def _read_images(name: str, records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    """Puts the images back in the order of the official files, from which the splits are cut.
+
+    TFDS stores examples by the hash of their key, which here is the position in the file.
+    """
+    from tensorflow_datasets.core import hashing
+
+    part = metadata["part"]
+    hash_key = hashing.Hasher(part).hash_key
+    places = np.argsort([f"{hash_key(index):032x}" for index in range(len(records))])
+    ordered = [records[at] for at in np.argsort(places)]
+    labels = np.array([record["label"] for record in ordered], np.uint8)
+    if zlib.crc32(labels.tobytes()) != _images.CHECKSUMS[name, part]:
+        raise ValueError(
+            f"data set {name!r}, {part}: the prepared set does not hold the official images in an "
+            "order known to gatedjax; read the raw files with manual_dir=... instead"
+        )
+    return _images.rows_of([record["image"][..., 0] for record in ordered], labels, name)
+
+
 _HOSTS = {
+    **_images.URLS,
+    "ptb": _ptb.URL,
     "sst": _sst.URL,
     "trec": _trec.URL,
     "imdb_reviews": "https://ai.stanford.edu",
     "ag_news_subset": "https://drive.google.com",
 }
-_READERS = {
+_READERS: dict[str, Callable[[list[dict[str, Any]], dict[str, Any]], Rows]] = {
+    "mnist": functools.partial(_read_images, "mnist"),
+    "fashion_mnist": functools.partial(_read_images, "fashion_mnist"),
+    "ptb": _read_ptb,
     "sst": _read_sst,
     "trec": _read_trec,
     "imdb_reviews": _read_imdb,

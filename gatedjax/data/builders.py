@@ -1,4 +1,4 @@
-"""TFDS builders of the sets that TFDS does not have in this form: `sst` and `trec`.
+"""TFDS builders of the sets that TFDS does not have in this form: `sst`, `trec` and `ptb`.
 
 They need no TensorFlow: files are array_record. `load` uses them; they also stand alone:
 
@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow_datasets as tfds
 
-from gatedjax.data import _files, _sst, _trec
+from gatedjax.data import _files, _ptb, _sst, _tar, _trec
 
 
 class _LinesBuilder(tfds.core.GeneratorBasedBuilder):
@@ -109,6 +109,30 @@ class Sst(_LinesBuilder):
 
     def _read(self) -> Callable[[_files.AnyPath], _files.Rows]:
         return _sst.read
+
+
+class Ptb(_LinesBuilder):
+    """Penn Treebank for language modelling: the lines of Mikolov's files, without `<eos>`."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    FILES = _ptb.FILES
+
+    def _features(self) -> dict[str, Any]:
+        return {"text": tfds.features.Text()}
+
+    def _example(self, row: _files.Row) -> dict[str, Any]:
+        return {"text": " ".join(row.content[:-1])}
+
+    def _download(self, dl_manager: tfds.download.DownloadManager) -> Mapping[str, _files.AnyPath]:
+        # not download_and_extract: TFDS unpacks with TensorFlow
+        archive = Path(dl_manager.download(_ptb.URL))
+        return {p: _tar.TarPath(archive, _ptb.inside(p)) for p in self.FILES}
+
+    def _find(self, manual_dir: Path, part: str) -> _files.AnyPath | None:
+        return _ptb.find(manual_dir, part)
+
+    def _read(self) -> Callable[[_files.AnyPath], _files.Rows]:
+        return _ptb.read
 
 
 # TFDS has a `trec` 1.0.0 of its own, so ours is not registered under that name
