@@ -130,7 +130,20 @@ def _plain(
     return carry, outputs
 
 
-# Below, the state is [H, B] inside the loops (see `form_for`), [B, H] outside.
+# Below, the state is [H, B] inside the loops (see `form_for`), [B, H] outside. The blocks that act
+# on h itself, r, z, a and u, are kept side by side and the candidate's apart, in both directions.
+
+
+def _apart(blocks: Array, size: int) -> tuple[Array, Array]:
+    """Splits the last axis, blocks r, z, c, a, u, into (r, z, a, u) and c."""
+    early = jnp.concatenate([blocks[..., : 2 * size], blocks[..., 3 * size :]], axis=-1)
+    return early, blocks[..., 2 * size : 3 * size]
+
+
+def _together(early: Array, late: Array) -> Array:
+    """Undoes `_apart`."""
+    size = late.shape[-1]
+    return jnp.concatenate([early[..., : 2 * size], late, early[..., 2 * size :]], axis=-1)
 
 
 def _forward(
@@ -149,39 +162,35 @@ def _forward(
     # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
     logit = 0.5 if options.attention == "sigmoid" else 1.0
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, logit, 1.0], wide), size)
-    kernel, recurrent = (
-        (value.astype(wide) * half[None]).astype(dtype).T
-        for value in (weights.input, weights.recurrent)
-    )
-    bias = (weights.bias.astype(wide) * half)[:, None]
+
+    def halved(kernel: Array) -> Array:
+        return (kernel.astype(wide) * half[None]).astype(dtype)
+
+    kernel = jnp.concatenate(_apart(halved(weights.input), size), axis=-1).T
+    bias = jnp.concatenate(_apart(weights.bias.astype(wide) * half, size))[:, None]
+    early, late = (part.T for part in _apart(halved(weights.recurrent), size))
     extra = weights.recurrent_bias
     extra = jnp.zeros((), wide) if extra is None else extra.astype(wide)[:, None]
     drop = None if dropout is None else dropout.T
     inputs = time_major(xs)
     if form.hoist_input:
         inputs = matmul(inputs, kernel.T, wide)
-    # The rows that act on h itself: all, or all but the candidate's.
-    early = recurrent
-    if not options.reset_after:
-        early = jnp.concatenate([recurrent[: 2 * size], recurrent[3 * size :]])
-    late = recurrent[2 * size : 3 * size]
 
     def body(h: Array, step: Any) -> Any:
         x, keep = step
         projected = (x.T if form.hoist_input else matmul_t(kernel, x, wide)) + bias
         fed = apply_dropout(h, drop)
-        products = matmul(early, fed.astype(dtype), wide)
-        gates = 0.5 * jnp.tanh(projected[: 2 * size] + products[: 2 * size]) + 0.5
-        r, z = gates[:size], gates[size:]
+        sums = projected[: 4 * size] + matmul(early, fed.astype(dtype), wide)
+        both = 0.5 * jnp.tanh(sums[: 2 * size]) + 0.5
+        r, z = both[:size], both[size:]
         if options.reset_after:
-            inner = products[2 * size : 3 * size] + extra
+            inner = matmul(late, fed.astype(dtype), wide) + extra
             product = r * inner
         else:
             inner = (r * fed).astype(dtype)
             product = matmul(late, inner, wide)
-        candidate = jnp.tanh(projected[2 * size : 3 * size] + product)
-        logits = projected[3 * size : 4 * size] + products[-2 * size : -size]
-        value = projected[4 * size :] + products[-size:]
+        candidate = jnp.tanh(projected[4 * size :] + product)
+        logits, value = sums[2 * size : 3 * size], sums[3 * size :]
         if options.attention == "sigmoid":
             p = 0.5 * jnp.tanh(logits) + 0.5
         else:
@@ -189,8 +198,7 @@ def _forward(
             p = p * (scale / jnp.sum(p, axis=0, keepdims=True))
         second = jnp.tanh(p * value)
         new = held(keep, h + z * (0.5 * (candidate + second) - h), h)
-        saved = (r, z, candidate, p, value, inner if options.reset_after else inner.T)
-        return new, (new.T, saved)
+        return new, (new.T, (r, z, candidate, p, value, inner if options.reset_after else inner.T))
 
     h, (states, saved) = lax.scan(
         body,
@@ -217,18 +225,16 @@ def _rau_fwd(form: Form, reverse: bool, options: Options, *arguments: Any) -> An
 
 def _rau_bwd(form: Form, reverse: bool, options: Options, residuals: Any, cotangents: Any) -> Any:
     (weights, xs, mask, initial, dropout), (states, saved) = residuals
-    r, inner = saved[0], saved[-1]
+    (*stored, inner), r = saved, saved[0]
     final, outputs = cotangents
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     scale = size if options.rescale else 1
-    recurrent = weights.recurrent.astype(dtype)
-    early = jnp.concatenate([recurrent[:, : 2 * size], recurrent[:, 3 * size :]], axis=1)
-    late = recurrent[:, 2 * size : 3 * size]
+    early, late = _apart(weights.recurrent.astype(dtype), size)
     drop = None if dropout is None else dropout.T
     before = shifted(states, initial, reverse)
 
     def body(dh: Array, step: Any) -> Any:
-        dy, keep, h, (r, z, candidate, p, value, inner) = step
+        dy, keep, h, (r, z, candidate, p, value), inner = step
         h = h.T
         second = jnp.tanh(p * value)
         new = held(keep, dh + dy.T.astype(wide), 0.0)
@@ -243,66 +249,53 @@ def _rau_bwd(form: Form, reverse: bool, options: Options, residuals: Any, cotang
             da = da - p * (jnp.sum(da, axis=0, keepdims=True) / scale)
         if options.reset_after:
             dr = dc * inner * r * (1 - r)
-            blocks = jnp.concatenate([dr, dz, dc, da, dv], axis=0).astype(dtype)
-            second = jnp.concatenate([dr, dz, dc * r, da, dv], axis=0).astype(dtype)
-            through = matmul(recurrent, second, wide)
+            through = matmul(late, (dc * r).astype(dtype), wide)
         else:
             reset = matmul(late, dc.astype(dtype), wide)
             dr = reset * apply_dropout(h, drop) * r * (1 - r)
-            blocks = jnp.concatenate([dr, dz, da, dv, dc], axis=0).astype(dtype)
-            through = reset * r + matmul(early, blocks[: 4 * size], wide)
-        through = apply_dropout(through, drop) + new * (1 - z)
+            through = reset * r
+        gates = jnp.concatenate([dr, dz, da, dv], axis=0).astype(dtype)
+        through = apply_dropout(through + matmul(early, gates, wide), drop) + new * (1 - z)
         if keep is not None:
             through = through + held(keep, jnp.zeros_like(dh), dh)
-        return through, blocks.T
+        return through, (gates.T, dc.T.astype(dtype))
 
-    stored = (*saved[:-1], inner if options.reset_after else None)
+    # `inner` is stored for the reset gate's gradient, or for that of U_c, which is formed below.
+    steps = (time_major(outputs), time_major(mask), before, tuple(stored))
     dh, gates = lax.scan(
         body,
         final.T,
-        (time_major(outputs), time_major(mask), before, stored),
+        (*steps, inner if options.reset_after else None),
         reverse=not reverse,
         unroll=form.unroll,
     )
     fed = before if dropout is None else before * dropout[None]
-    reset = jnp.swapaxes(r, 1, 2)
-    # The blocks are in the order r, z, c, a, u with reset_after and r, z, a, u, c otherwise.
+    reset, last = jnp.swapaxes(r, 1, 2), gates[1]
     if options.reset_after:
-        last = (gates[..., 2 * size : 3 * size].astype(wide) * reset).astype(dtype)
-        both = jnp.concatenate([gates[..., : 2 * size], last, gates[..., 3 * size :]], axis=-1)
-        d_recurrent = weight_gradient(fed.astype(dtype), both, wide)
-        order = lambda w: w  # noqa: E731
-    else:
-        both, last = gates[..., : 4 * size], gates[..., 4 * size :]
-        blocks = [(fed.astype(dtype), both), (inner, last)]
-        d_recurrent = jnp.concatenate([weight_gradient(*pair, wide) for pair in blocks], axis=-1)
-        order = (
-            lambda w: jnp.concatenate(  # noqa: E731
-                [w[..., : 2 * size], w[..., 4 * size :], w[..., 2 * size : 4 * size]], axis=-1
-            )
-        )
+        inner, last = fed.astype(dtype), (last.astype(wide) * reset).astype(dtype)
+    d_input = [weight_gradient(time_major(xs), part, wide) for part in gates]
+    d_recurrent = (
+        weight_gradient(fed.astype(dtype), gates[0], wide),
+        weight_gradient(inner, last, wide),
+    )
+    d_bias = [jnp.sum(part, axis=(0, 1), dtype=wide) for part in gates]
     d_extra = weights.recurrent_bias
     if d_extra is not None:
         d_extra = jnp.sum(last, axis=(0, 1), dtype=wide).astype(d_extra.dtype)
     d_weights = RAUWeights(
-        order(weight_gradient(time_major(xs), gates, wide)).astype(weights.input.dtype),
-        order(d_recurrent).astype(weights.recurrent.dtype),
-        order(jnp.sum(gates, axis=(0, 1), dtype=wide)).astype(weights.bias.dtype),
+        _together(*d_input).astype(weights.input.dtype),
+        _together(*d_recurrent).astype(weights.recurrent.dtype),
+        _together(*d_bias).astype(weights.bias.dtype),
         d_extra,
     )
-    kernel = weights.input.astype(dtype)
-    if not options.reset_after:
-        c, rest = slice(2 * size, 3 * size), slice(3 * size, None)
-        kernel = jnp.concatenate([kernel[:, : 2 * size], kernel[:, rest], kernel[:, c]], axis=1)
-    d_xs = time_major(matmul(gates, kernel.T, wide)).astype(dtype)
+    kernels = _apart(weights.input.astype(dtype), size)
+    d_xs = [matmul(part, kernel.T, wide) for part, kernel in zip(gates, kernels, strict=True)]
     d_dropout = None
     if dropout is not None:  # unused, as in training, it is removed by the compiler
-        if options.reset_after:
-            through = matmul(both, recurrent.T, wide)
-        else:
-            through = matmul(both, early.T, wide) + reset * matmul(last, late.T, wide)
-        d_dropout = jnp.sum(before * through, axis=0)
-    return d_weights, d_xs, None, dh.T, d_dropout
+        through = matmul(last, late.T, wide)
+        through = through if options.reset_after else through * reset
+        d_dropout = jnp.sum(before * (through + matmul(gates[0], early.T, wide)), axis=0)
+    return d_weights, time_major(sum(d_xs)).astype(dtype), None, dh.T, d_dropout
 
 
 _rau.defvjp(_rau_fwd, _rau_bwd)
