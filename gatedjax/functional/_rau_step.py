@@ -37,7 +37,8 @@ class RAUWeights(NamedTuple):
 class RAUHiddenWeights(NamedTuple):
     """Attention logits from a tanh layer of width K; blocks r, z, c, u.
 
-    S = H for the forms that `RAUWeights` serves; S = 1 for time_causal, whose score_bias cancels.
+    S = H for the forms that `RAUWeights` serves; S = 1 for time_causal, where score_bias, which
+    cancels, may be None (zeros).
     """
 
     input: Float[Array, "D 4H"]
@@ -46,7 +47,7 @@ class RAUHiddenWeights(NamedTuple):
     hidden: Float[Array, "D+H K"]
     hidden_bias: Float[Array, "K"]
     score: Float[Array, "K S"]
-    score_bias: Float[Array, "S"]
+    score_bias: Float[Array, "S"] | None = None
     recurrent_bias: Float[Array, "H"] | None = None
 
 
@@ -81,12 +82,12 @@ AnyRAUWeights = RAUWeights | RAUHiddenWeights | RAUConcatWeights | RAUMatrixWeig
 class RAUTimeState(NamedTuple):
     """The carry of the attention form time_causal.
 
-    log_norm is log sum exp of the logits so far (-inf before the first), count their number.
+    log_norm is log sum exp of the logits so far (-inf before the first), steps their number.
     """
 
     hidden: Float[Array, "B H"]
     log_norm: Float[Array, "B 1"]
-    count: Float[Array, "B 1"]
+    steps: Float[Array, "B 1"]
 
 
 class Options(NamedTuple):
@@ -169,18 +170,17 @@ def advance(options: Options, weights: Any, carry: Any, x: Array, dropout: Array
     fed = apply_dropout(h, dropout)
     joined = jnp.concatenate([x.astype(wide), fed], axis=1)
 
-    def affine(inputs: Array, kernel: Array, bias: Array) -> Array:
+    def affine(inputs: Array, kernel: Array, bias: Array | None) -> Array:
         product = matmul(inputs.astype(dtype), jnp.asarray(kernel, dtype), wide)
-        return product + jnp.asarray(bias, wide)[None]
+        return product if bias is None else product + jnp.asarray(bias, wide)[None]
 
     def block(index: int) -> Array:
         columns = slice(index * size, (index + 1) * size)
         parts = [jnp.asarray(w)[:, columns] for w in (weights.input, weights.recurrent)]
         return affine(joined, jnp.concatenate(parts), weights.bias[columns])
 
-    gates = GRUWeights(
-        *(jnp.asarray(value)[..., : 3 * size] for value in weights[:3]), weights.recurrent_bias
-    )
+    parts = (jnp.asarray(value)[..., : 3 * size] for value in weights[:3])
+    gates = GRUWeights(*parts, recurrent_bias=weights.recurrent_bias)
     z, candidate = gru_gates(gates, fed, x, options.reset_after)
 
     if isinstance(weights, RAUHiddenWeights):
@@ -193,12 +193,12 @@ def advance(options: Options, weights: Any, carry: Any, x: Array, dropout: Array
     if options.attention == "matrix":
         logits = logits[:, None, :] + jnp.asarray(weights.affinity, wide)[None]
 
-    norm, count = None, None
+    norm = steps = h  # of time_causal only
     if options.attention == "sigmoid":
         p = jax.nn.sigmoid(logits)
     elif timed:
-        norm, count = jnp.logaddexp(carry.log_norm, logits), carry.count + 1
-        p = jnp.exp(logits - norm) * (count if options.rescale else 1)
+        norm, steps = jnp.logaddexp(carry.log_norm, logits), carry.steps + 1
+        p = jnp.exp(logits - norm) * (steps if options.rescale else 1)
     else:
         p = jax.nn.softmax(logits, axis=-1) * (logits.shape[-1] if options.rescale else 1)
 
@@ -211,7 +211,7 @@ def advance(options: Options, weights: Any, carry: Any, x: Array, dropout: Array
     else:
         second = jnp.tanh(p * value)
     new = (1 - z) * h + z * (candidate + second) / 2
-    return RAUTimeState(new, norm, count) if timed else new
+    return RAUTimeState(new, norm, steps) if timed else new
 
 
 def check_options(attention: Any, rescale: Any, reset_after: Any) -> Options:
@@ -232,9 +232,11 @@ def check_options(attention: Any, rescale: Any, reset_after: Any) -> Options:
     return Options(attention, rescale, reset_after)
 
 
-def check_rau_weights(weights: Any, xs: Any, xs_axes: str, options: Options) -> tuple[int, int]:
+def check_rau_weights(
+    weights: AnyRAUWeights, xs: Any, xs_axes: str, options: Options
+) -> tuple[int, int]:
     """Checks type, shapes and dtypes of weights against xs [..., D]; returns (D, H)."""
-    kinds: dict[str, tuple[type, ...]] = {
+    kinds: dict[str, tuple[type[AnyRAUWeights], ...]] = {
         "concat": (RAUConcatWeights,),
         "matrix": (RAUMatrixWeights,),
         "time_causal": (RAUHiddenWeights,),
@@ -290,4 +292,4 @@ def check_carry(name: str, carry: Any, shape: tuple[int, int], options: Options)
         )
     check_state(f"{name}.hidden", carry.hidden, shape)
     check_state(f"{name}.log_norm", carry.log_norm, (shape[0], 1))
-    check_state(f"{name}.count", carry.count, (shape[0], 1))
+    check_state(f"{name}.steps", carry.steps, (shape[0], 1))
