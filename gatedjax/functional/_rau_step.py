@@ -179,8 +179,8 @@ def advance(options: Options, weights: Any, carry: Any, x: Array, dropout: Array
         parts = [jnp.asarray(w)[:, columns] for w in (weights.input, weights.recurrent)]
         return affine(joined, jnp.concatenate(parts), weights.bias[columns])
 
-    parts = (jnp.asarray(value)[..., : 3 * size] for value in weights[:3])
-    gates = GRUWeights(*parts, recurrent_bias=weights.recurrent_bias)
+    kernel, recurrent, bias = (jnp.asarray(value)[..., : 3 * size] for value in weights[:3])
+    gates = GRUWeights(kernel, recurrent, bias, weights.recurrent_bias)
     z, candidate = gru_gates(gates, fed, x, options.reset_after)
 
     if isinstance(weights, RAUHiddenWeights):
