@@ -21,6 +21,7 @@ from gatedjax.functional._random import example_dropout as example_dropout
 from gatedjax.functional._random import example_keys as example_keys
 from gatedjax.functional._random import example_noise as example_noise
 from gatedjax.functional._rau import rau as rau
+from gatedjax.functional._rau import rau_attention as rau_attention
 from gatedjax.functional._rau_step import RAUAttention as RAUAttention
 from gatedjax.functional._rau_step import RAUConcatWeights as RAUConcatWeights
 from gatedjax.functional._rau_step import RAUHiddenWeights as RAUHiddenWeights

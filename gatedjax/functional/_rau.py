@@ -15,6 +15,7 @@ from gatedjax.functional._rau_step import (
     RAUTimeState,
     RAUWeights,
     advance,
+    advance_and_attend,
     check_carry,
     check_options,
     check_rau_weights,
@@ -103,6 +104,57 @@ def rau(
     if attention in ("feature_proj", "sigmoid") and isinstance(weights, RAUWeights):
         return _rau(form_for(), reverse, options, *arguments)
     return _plain(reverse, options, *arguments)
+
+
+def rau_attention(
+    weights: AnyRAUWeights,
+    xs: Float[Array, "B T D"],
+    mask: Bool[Array, "B T"] | None = None,
+    *,
+    attention: RAUAttention = "feature_proj",
+    rescale: bool = False,
+    reset_after: bool = False,
+) -> Float[Array, "B T ..."]:
+    """The attention weights p of every step of `rau` from a zero state; for analysis.
+
+    Args:
+      weights: the parameters, as for `rau`.
+      xs: inputs.
+      mask: True at real steps; None means all.
+      attention: the form of the attention, see `rau_step`.
+      rescale: as for `rau`; the weights are returned with mean 1 then.
+      reset_after: as for `rau`.
+
+    Returns:
+      The weights in float32 (float64 for float64 inputs), 0 where the mask is False: [B, T, H];
+      concat [B, T, D + H]; matrix [B, T, H, D + H]; time_causal [B, T, 1].
+
+    Raises:
+      TypeError: as `rau`.
+      ValueError: as `rau`.
+    """
+    options = check_options(attention, rescale, reset_after)
+    _, size = check_rau_weights(weights, xs, "B T D", options)
+    check_sequence_mask(mask, xs)
+    xs = jnp.asarray(xs)
+    wide = wide_of(xs.dtype)
+    initial: Any = jnp.zeros((xs.shape[0], size), wide)
+    if attention == "time_causal":
+        column = jnp.zeros((xs.shape[0], 1), wide)
+        initial = RAUTimeState(initial, column - jnp.inf, column)
+    weights = jax.tree.map(jnp.asarray, weights)
+
+    def body(carry: Any, step: Any) -> Any:
+        x, keep = step
+        new, p = advance_and_attend(options, weights, carry, x, None)
+        if keep is not None:
+            new = jax.tree.map(lambda n, o: jnp.where(keep[:, None], n, o), new, carry)
+            p = jnp.where(keep.reshape(-1, *[1] * (p.ndim - 1)), p, 0)
+        return new, p
+
+    mask = None if mask is None else jnp.asarray(mask)
+    _, found = lax.scan(body, initial, (time_major(xs), time_major(mask)))
+    return time_major(found)
 
 
 def _plain(

@@ -164,6 +164,13 @@ def rau_step(
 
 def advance(options: Options, weights: Any, carry: Any, x: Array, dropout: Array | None) -> Any:
     """`rau_step` without its checks."""
+    return advance_and_attend(options, weights, carry, x, dropout)[0]
+
+
+def advance_and_attend(
+    options: Options, weights: Any, carry: Any, x: Array, dropout: Array | None
+) -> tuple[Any, Array]:
+    """`advance`, and the attention weights p of the step."""
     timed = isinstance(carry, RAUTimeState)
     h = carry.hidden if timed else carry
     size, dtype, wide = h.shape[1], x.dtype, h.dtype
@@ -203,7 +210,7 @@ def advance(options: Options, weights: Any, carry: Any, x: Array, dropout: Array
         p = jax.nn.softmax(logits, axis=-1) * (logits.shape[-1] if options.rescale else 1)
 
     if options.attention == "additive_relu":
-        return (1 - z) * h + z * candidate + p * jax.nn.relu(value)
+        return (1 - z) * h + z * candidate + p * jax.nn.relu(value), p
     if options.attention == "matrix":
         second = jnp.tanh(jnp.sum(p * joined[:, None, :], axis=-1))
     elif options.attention == "concat":
@@ -211,7 +218,7 @@ def advance(options: Options, weights: Any, carry: Any, x: Array, dropout: Array
     else:
         second = jnp.tanh(p * value)
     new = (1 - z) * h + z * (candidate + second) / 2
-    return RAUTimeState(new, norm, steps) if timed else new
+    return (RAUTimeState(new, norm, steps) if timed else new), p
 
 
 def check_options(attention: Any, rescale: Any, reset_after: Any) -> Options:

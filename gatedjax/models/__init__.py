@@ -4,3 +4,7 @@ from gatedjax.models.ga_net import GANet as GANet
 from gatedjax.models.ga_net import GANetConfig as GANetConfig
 from gatedjax.models.ga_net import GANetOutput as GANetOutput
 from gatedjax.models.ga_net import GANetTask as GANetTask
+from gatedjax.models.rau import RAUClassifier as RAUClassifier
+from gatedjax.models.rau import RAUConfig as RAUConfig
+from gatedjax.models.rau import RAUOutput as RAUOutput
+from gatedjax.models.rau import RAUTask as RAUTask

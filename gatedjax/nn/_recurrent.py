@@ -216,6 +216,11 @@ class RAU(_Recurrent):
     reset_after: bool = False
     init_scale: float | None = None
 
+    def _kind(self) -> Any:
+        hidden = self.attn_hidden or self.attention == "time_causal"
+        own = {"concat": F.RAUConcatWeights, "matrix": F.RAUMatrixWeights}
+        return own.get(self.attention, F.RAUHiddenWeights if hidden else F.RAUWeights)
+
     def _weights(self, name: str, width: int) -> Any:
         h, joined = self.features, width + self.features
         glorot, orthogonal = nn.initializers.glorot_uniform(), nn.initializers.orthogonal()
@@ -230,10 +235,7 @@ class RAU(_Recurrent):
             )
         timed = self.attention == "time_causal"
         inner = self.attn_hidden or (h if timed else 0)
-        kind: type = F.RAUHiddenWeights if inner else F.RAUWeights
-        kind = {"concat": F.RAUConcatWeights, "matrix": F.RAUMatrixWeights}.get(
-            self.attention, kind
-        )
+        kind = self._kind()
         blocks = {F.RAUWeights: 5, F.RAUHiddenWeights: 4}.get(kind, 3)
         own: dict[str, tuple[int, ...]] = {}
         if inner:
@@ -262,4 +264,27 @@ class RAU(_Recurrent):
     def _unroll(self) -> Callable[..., Any]:
         return functools.partial(
             F.rau, attention=self.attention, rescale=self.rescale, reset_after=self.reset_after
+        )
+
+    def attention_weights(
+        self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"] | None = None
+    ) -> Float[Array, "B T ..."]:
+        """The attention weights of every step (`functional.rau_attention`), without dropout.
+
+        Raises:
+          ValueError: with several layers or two directions.
+        """
+        if self.num_layers != 1 or self.bidirectional:
+            raise ValueError("attention_weights needs one layer and one direction")
+        xs = xs.astype(self.dtype or xs.dtype)
+        kind = self._kind()
+        found = {f: self.get_variable("params", f"layer_0_{f}") for f in kind._fields}
+        weights = jax.tree.map(lambda w: w.astype(xs.dtype), kind(**found))
+        return F.rau_attention(
+            weights,
+            xs,
+            mask,
+            attention=self.attention,
+            rescale=self.rescale,
+            reset_after=self.reset_after,
         )

@@ -1,0 +1,252 @@
+"""RAU (Zhong et al. 2018): classifying sequences with recurrent attention units.
+
+    h_t = (1 - z_t) h_{t-1} + z_t c_t / 2 + z_t s_t / 2,    y = W h_T + b
+
+The mathematics of the cell is `functional.rau_step`. The baselines of the paper, GRU and LSTM, are
+the same network with another `cell`.
+"""
+
+import dataclasses
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+from jaxtyping import Array, Float, Int
+
+from gatedjax import functional as F
+from gatedjax import nn as gnn
+from gatedjax.training import Ratio
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RAUConfig:
+    """Everything that the paper fixes or leaves open about the network."""
+
+    cell: Literal["rau", "gru", "lstm"] = "rau"
+    """RAU, or one of its baselines."""
+    hidden: int = 128
+    """Width of the state (the paper's text; its Table 2 says 28 for images)."""
+    attention: F.RAUAttention = "feature_proj"
+    """RAU: form of the attention, see `functional.rau_step`."""
+    attn_hidden: int = 0
+    """RAU: width of a tanh layer before the attention logits; 0 is none."""
+    rescale: bool = False
+    """RAU: give the attention weights mean 1; the paper does not."""
+    reset_after: bool = False
+    """RAU and GRU: apply the reset gate after the recurrent product; the paper does not."""
+    forget_bias: float = 0.0
+    """LSTM: forget bias at the start; 0 as all other biases."""
+    embedding_dim: int = 100
+    """Text: width of the word vectors."""
+    freeze_embeddings: bool = False
+    """Text: keep word vectors as they are."""
+    embedding_dropout: float = 0.0
+    """Text: dropout on word vectors."""
+    recurrent_dropout: float = 0.0
+    """Dropout on the recurrent connections, one mask per example."""
+    state_dropout: float = 0.0
+    """Dropout on the last state, before the classifier."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Compute dtype; parameters, softmax, carries and the loss stay float32."""
+
+    def __post_init__(self) -> None:
+        """Refuses values that no run could use."""
+        for name in ("hidden", "embedding_dim"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("embedding_dropout", "recurrent_dropout", "state_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+        if self.attn_hidden < 0:
+            raise ValueError(f"attn_hidden must be at least 0, got {self.attn_hidden}")
+        if self.attn_hidden and self.attention in ("concat", "matrix"):
+            raise ValueError(
+                f"attn_hidden must be 0 for attention={self.attention!r}, got {self.attn_hidden}"
+            )
+        if self.rescale and self.attention == "sigmoid":
+            raise ValueError(
+                "rescale must be False for attention='sigmoid': there is no softmax axis"
+            )
+        if self.reset_after and self.cell == "lstm":
+            raise ValueError("reset_after must be False for cell='lstm': it has no reset gate")
+
+
+@struct.dataclass
+class RAUOutput:
+    """What one pass computed.
+
+    Attributes:
+      logits: class scores [B, C], float32.
+      state: h after the last real step [B, H], float32.
+      states: h of every step [B, T, H], 0 at padding.
+      attention: U of every step as `functional.rau_attention` returns it, if it was asked for.
+    """
+
+    logits: Array
+    state: Array
+    states: Array
+    attention: Array | None = None
+
+
+class RAUClassifier(nn.Module):
+    """A recurrent layer over rows of an image or over words, and a dense layer on its last state.
+
+    Attributes:
+      config: the network.
+      num_classes: C.
+      vocab_size: rows of the embedding table, padding included; None for inputs that are vectors.
+      embeddings: a pretrained table to start from, or None.
+
+    Call with a batch {"rows": float [B, T, D]} or, with a vocab_size, {"tokens": int [B, T]}, and
+    "lengths": int [B]; training with dropout keys its bits to "example_id": int [B] (row numbers if
+    absent) and needs the stream "dropout".
+
+    Reference: Zhong, Yue and Ling 2018, "Recurrent Attention Unit".
+    """
+
+    config: RAUConfig
+    num_classes: int
+    vocab_size: int | None = None
+    embeddings: Any = None
+
+    def setup(self) -> None:
+        """Creates the layers."""
+        c = self.config
+        types: dict[str, Any] = {"dtype": jnp.dtype(c.dtype)}
+        if self.vocab_size is not None:
+            self.embed = gnn.WordEmbedding(
+                self.vocab_size,
+                c.embedding_dim,
+                frozen=c.freeze_embeddings,
+                initial=self.embeddings,
+                **types,
+            )
+        options: dict[str, Any] = {"recurrent_dropout": c.recurrent_dropout, **types}
+        if c.cell == "rau":
+            self.recurrent = gnn.RAU(
+                c.hidden,
+                attention=c.attention,
+                attn_hidden=c.attn_hidden,
+                rescale=c.rescale,
+                reset_after=c.reset_after,
+                **options,
+            )
+        elif c.cell == "gru":
+            self.recurrent = gnn.GRU(c.hidden, reset_after=c.reset_after, **options)
+        else:
+            self.recurrent = gnn.LSTM(c.hidden, forget_bias=c.forget_bias, **options)
+        self.classifier = nn.Dense(self.num_classes, name="classifier", **types)
+
+    def __call__(
+        self, batch: dict[str, Array], *, train: bool = False, attention: bool = False
+    ) -> RAUOutput:
+        """Runs the network.
+
+        Args:
+          batch: see the class.
+          train: dropout if True.
+          attention: also return the attention weights, from a second, undropped pass.
+
+        Raises:
+          ValueError: if the batch lacks the inputs, or attention is asked of a GRU or LSTM.
+        """
+        config = self.config
+        xs = self._inputs(batch)
+        mask = F.length_mask(batch["lengths"], xs.shape[1])
+        weights = None
+        keys = self._keys(batch) if train and self._noisy else None
+        if keys is not None and self.vocab_size is not None:
+            xs = F.example_dropout(xs, config.embedding_dropout, keys)
+        carries, states = self.recurrent(
+            xs, mask, deterministic=not train, example_id=batch.get("example_id")
+        )
+        if attention:
+            if config.cell != "rau":
+                raise ValueError(f"cell {config.cell!r} has no attention")
+            weights = self.recurrent.attention_weights(self._inputs(batch), mask)
+        last = carries[0]
+        state = last if isinstance(last, jax.Array) else last.hidden
+        pooled = state.astype(states.dtype)
+        if keys is not None:
+            own = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)
+            pooled = F.example_dropout(pooled, config.state_dropout, own)
+        logits = self.classifier(pooled).astype(jnp.float32)
+        return RAUOutput(logits=logits, state=state, states=states, attention=weights)
+
+    @property
+    def _noisy(self) -> bool:
+        return self.config.embedding_dropout > 0 or self.config.state_dropout > 0
+
+    def _inputs(self, batch: dict[str, Array]) -> Float[Array, "B T D"]:
+        name = "rows" if self.vocab_size is None else "tokens"
+        if name not in batch:
+            raise ValueError(f"batch needs {name!r}, got {sorted(batch)}")
+        values, lengths = batch[name], batch["lengths"]
+        if values.ndim != (3 if name == "rows" else 2) or lengths.shape != values.shape[:1]:
+            axes = "[B, T, D]" if name == "rows" else "[B, T]"
+            raise ValueError(
+                f"batch needs {name} {axes} and lengths [B], got {values.shape}, {lengths.shape}"
+            )
+        return values if name == "rows" else self.embed(values)
+
+    def _keys(self, batch: dict[str, Array]) -> Array:
+        example_id = batch.get("example_id")
+        if example_id is None:
+            example_id = jnp.arange(batch["lengths"].shape[0])
+        return F.example_keys(self.make_rng("dropout"), example_id)
+
+
+def _cross_entropy(logits: Float[Array, "B C"], label: Int[Array, "B"]) -> Float[Array, "B"]:
+    return optax.softmax_cross_entropy_with_integer_labels(logits, label)
+
+
+def _accuracy(logits: Float[Array, "B C"], label: Int[Array, "B"]) -> Float[Array, "B"]:
+    return (jnp.argmax(logits, axis=-1) == label).astype(jnp.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class RAUTask:
+    """How an `RAUClassifier` is trained and evaluated: cross-entropy of the class.
+
+    Attributes:
+      model: the network.
+    """
+
+    model: RAUClassifier
+
+    def init(self, key: Array, batch: dict[str, Array]) -> Any:
+        """Returns parameters for batches with the widths of this one."""
+        streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
+        return self.model.init(streams, batch, train=True)["params"]
+
+    def loss(
+        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
+    ) -> tuple[Array, dict[str, Ratio]]:
+        """Returns the loss summed over the real rows, and metrics as sums and counts."""
+        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
+        metrics = _metrics(output.logits, batch)
+        return jnp.sum(_cross_entropy(output.logits, batch["label"]) * batch["weight"]), metrics
+
+    def evaluate(
+        self, params: Any, batch: dict[str, Array]
+    ) -> tuple[dict[str, Ratio], dict[str, Array]]:
+        """Returns "loss" and "accuracy", and per example what was predicted."""
+        output: Any = self.model.apply({"params": params}, batch)
+        predictions = {
+            "example_id": batch["example_id"],
+            "label": batch["label"],
+            "predicted": jnp.argmax(output.logits, axis=-1),
+            "correct": _accuracy(output.logits, batch["label"]),
+        }
+        return _metrics(output.logits, batch), predictions
+
+
+def _metrics(logits: Float[Array, "B C"], batch: dict[str, Array]) -> dict[str, Ratio]:
+    label, weight = batch["label"], batch["weight"]
+    return {
+        "loss": Ratio.of(_cross_entropy(logits, label), weight),
+        "accuracy": Ratio.of(_accuracy(logits, label), weight),
+    }
