@@ -20,6 +20,14 @@ from gatedjax.functional._lstm import lstm_step as lstm_step
 from gatedjax.functional._random import example_dropout as example_dropout
 from gatedjax.functional._random import example_keys as example_keys
 from gatedjax.functional._random import example_noise as example_noise
+from gatedjax.functional._rau import rau as rau
+from gatedjax.functional._rau_step import RAUAttention as RAUAttention
+from gatedjax.functional._rau_step import RAUConcatWeights as RAUConcatWeights
+from gatedjax.functional._rau_step import RAUHiddenWeights as RAUHiddenWeights
+from gatedjax.functional._rau_step import RAUMatrixWeights as RAUMatrixWeights
+from gatedjax.functional._rau_step import RAUTimeState as RAUTimeState
+from gatedjax.functional._rau_step import RAUWeights as RAUWeights
+from gatedjax.functional._rau_step import rau_step as rau_step
 from gatedjax.functional._recurrence import bidirectional as bidirectional
 from gatedjax.functional._relaxations import ensure_open as ensure_open
 from gatedjax.functional._relaxations import gate_penalty as gate_penalty

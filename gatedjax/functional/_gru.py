@@ -75,6 +75,13 @@ def gru_step(
     wide = wide_of(x.dtype)
     h = jnp.asarray(hidden, wide)
     fed = apply_dropout(h, recurrent_dropout_mask)
+    z, candidate = gru_gates(weights, fed, x, reset_after)
+    return (1 - z) * h + z * candidate
+
+
+def gru_gates(weights: GRUWeights, fed: Array, x: Array, reset_after: bool) -> tuple[Array, Array]:
+    """Returns the update gate and the candidate of `gru_step`; fed is m h. Checks nothing."""
+    size, wide = fed.shape[1], wide_of(x.dtype)
     recurrent = jnp.asarray(weights.recurrent, x.dtype)
     projected = (
         matmul(x, jnp.asarray(weights.input, x.dtype), wide) + jnp.asarray(weights.bias, wide)[None]
@@ -89,7 +96,7 @@ def gru_step(
     else:
         product = matmul((r * fed).astype(x.dtype), recurrent[:, 2 * size :], wide)
     candidate = jnp.tanh(projected[:, 2 * size :] + product)
-    return (1 - z) * h + z * candidate
+    return z, candidate
 
 
 def gru(

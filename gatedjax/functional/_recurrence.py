@@ -56,8 +56,16 @@ def wide_of(dtype: Any) -> Any:
     return jnp.promote_types(dtype, jnp.float32)
 
 
-def check_weights(num_gates: int, weights: Any, xs: Any, xs_axes: str) -> tuple[int, int]:
+def check_weights(
+    num_gates: int,
+    weights: Any,
+    xs: Any,
+    xs_axes: str,
+    others: Callable[[int, int], dict[str, tuple[int, ...]]] = lambda *_: {},
+) -> tuple[int, int]:
     """Checks the shapes and dtypes of weights against xs [..., D]; returns (D, H).
+
+    others gives the shapes of the fields that only one recurrence has, from D and H.
 
     Raises:
       TypeError: if a weight or xs is not floating point.
@@ -81,6 +89,7 @@ def check_weights(num_gates: int, weights: Any, xs: Any, xs_axes: str) -> tuple[
         "input": (features, num_gates * hidden),
         "bias": (num_gates * hidden,),
         "recurrent_bias": (hidden,),
+        **others(features, hidden),
     }
     for name, value in named.items():
         if jnp.shape(value) != wanted[name]:
@@ -160,7 +169,7 @@ def bidirectional(
     """Runs a recurrence in both directions over the same inputs.
 
     Args:
-      unroll: `lstm`, `gru`, or a `functools.partial` of one.
+      unroll: `lstm`, `gru`, `rau`, or a `functools.partial` of one.
       forward: weights of the direction from the first step to the last.
       backward: weights of the direction from the last step to the first.
       xs: inputs.

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
+from gatedjax.functional._checks import check_positive
 
 Initializer = Callable[..., Array]
 Dtype = Any
@@ -26,6 +27,13 @@ def _per_gate(init: Initializer, gates: int) -> Initializer:
     return blocks
 
 
+def _uniform(scale: float) -> Initializer:
+    def uniform(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
+        return jax.random.uniform(key, shape, dtype, -scale, scale)
+
+    return uniform
+
+
 def _forget_bias(value: float) -> Initializer:
     def bias(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         del key
@@ -36,7 +44,7 @@ def _forget_bias(value: float) -> Initializer:
 
 
 class _Recurrent(nn.Module):
-    """What LSTM and GRU share: layers, directions, dropout. Subclasses own the weights.
+    """What LSTM, GRU and RAU share: layers, directions, dropout. Subclasses own the weights.
 
     Attributes:
       features: hidden width H per direction.
@@ -180,3 +188,78 @@ class GRU(_Recurrent):
 
     def _unroll(self) -> Callable[..., Any]:
         return functools.partial(F.gru, reset_after=self.reset_after)
+
+
+class RAU(_Recurrent):
+    """RAU layers: `functional.rau` with parameters, in place of a GRU. Returns (carries, outputs).
+
+    Input kernels and those of the attention are Glorot-uniform, recurrent kernels orthogonal per
+    block; biases are 0.
+
+    Attributes:
+      attention: the form of the attention, see `functional.rau_step`.
+      attn_hidden: width of a tanh layer before the attention logits; 0 is none (time_causal, which
+        needs one, takes H). Not for concat and matrix.
+      rescale: give the attention weights mean 1; the paper does not.
+      reset_after: as for `GRU`.
+      init_scale: draw every kernel from uniform(-init_scale, init_scale) instead, as the paper
+        does for its language models.
+
+    Raises:
+      ValueError: if attn_hidden is negative or the attention has no such layer, init_scale is not
+        positive and finite, or as `functional.rau`.
+    """
+
+    attention: F.RAUAttention = "feature_proj"
+    attn_hidden: int = 0
+    rescale: bool = False
+    reset_after: bool = False
+    init_scale: float | None = None
+
+    def _weights(self, name: str, width: int) -> Any:
+        h, joined = self.features, width + self.features
+        glorot, orthogonal = nn.initializers.glorot_uniform(), nn.initializers.orthogonal()
+        if self.init_scale is not None:
+            check_positive(init_scale=self.init_scale)
+            glorot = orthogonal = _uniform(self.init_scale)
+        if self.attn_hidden < 0:
+            raise ValueError(f"attn_hidden must be at least 0, got {self.attn_hidden}")
+        if self.attn_hidden and self.attention in ("concat", "matrix"):
+            raise ValueError(
+                f"attn_hidden must be 0 for attention={self.attention!r}, got {self.attn_hidden}"
+            )
+        timed = self.attention == "time_causal"
+        inner = self.attn_hidden or (h if timed else 0)
+        kind: type = F.RAUHiddenWeights if inner else F.RAUWeights
+        kind = {"concat": F.RAUConcatWeights, "matrix": F.RAUMatrixWeights}.get(
+            self.attention, kind
+        )
+        blocks = {F.RAUWeights: 5, F.RAUHiddenWeights: 4}.get(kind, 3)
+        own: dict[str, tuple[int, ...]] = {}
+        if inner:
+            scores = 1 if timed else h
+            own = {"hidden": (joined, inner), "hidden_bias": (inner,), "score": (inner, scores)}
+            own |= {} if timed else {"score_bias": (scores,)}
+        elif kind is not F.RAUWeights:
+            own = {"score": (joined, joined), "score_bias": (joined,)}
+            if kind is F.RAUConcatWeights:
+                own |= {"value": (joined, h), "value_bias": (h,)}
+            else:
+                own |= {"affinity": (h, joined)}
+
+        def param(field: str, init: Initializer, shape: tuple[int, ...]) -> Array:
+            init = nn.initializers.zeros_init() if len(shape) == 1 else init
+            return self.param(f"{name}_{field}", init, shape, self.param_dtype)
+
+        return kind(
+            input=param("input", _per_gate(glorot, blocks), (width, blocks * h)),
+            recurrent=param("recurrent", _per_gate(orthogonal, blocks), (h, blocks * h)),
+            bias=param("bias", glorot, (blocks * h,)),
+            **{field: param(field, glorot, shape) for field, shape in own.items()},
+            recurrent_bias=param("recurrent_bias", glorot, (h,)) if self.reset_after else None,
+        )
+
+    def _unroll(self) -> Callable[..., Any]:
+        return functools.partial(
+            F.rau, attention=self.attention, rescale=self.rescale, reset_after=self.reset_after
+        )

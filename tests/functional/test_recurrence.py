@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from jax import lax
 
-from gatedjax.functional import _gru, _lstm, _recurrence
+from gatedjax.functional import RAUWeights, _gru, _lstm, _rau, _recurrence, rau, rau_step
 from gatedjax.functional._gru import GRUWeights, gru, gru_step
 from gatedjax.functional._lstm import LSTMState, LSTMWeights, lstm, lstm_step
 from gatedjax.functional._recurrence import bidirectional
+from tests.functional.rau_oracle import numpy_rau_step
 
 B, T, D, H = 3, 6, 4, 5
 F32 = {"rtol": 1e-5, "atol": 1e-6}
@@ -44,6 +45,10 @@ def numpy_gru(weights, carry, x, drop, reset_after=False):
     else:
         c = np.tanh(a[2] + (r * drop * h) @ u[:, 2 * H :])
     return ((1 - z) * h + z * c,)
+
+
+def numpy_rau(weights, carry, x, drop, **options):
+    return (numpy_rau_step(RAUWeights(*weights), *carry, x, drop, **options),)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +84,25 @@ CELLS = {
         GRUWeights,
     ),
 }
+
+
+def rau_cell(**options: Any) -> Cell:
+    with_bias = options.get("reset_after", False)
+    return Cell(
+        functools.partial(rau, **options),
+        functools.partial(rau_step, **options),
+        functools.partial(numpy_rau, **options),
+        5,
+        1,
+        lambda w, u, b, e: RAUWeights(w, u, b, e if with_bias else None),
+    )
+
+
+CELLS |= {
+    "rau": rau_cell(),
+    "rau_reset_after": rau_cell(reset_after=True, rescale=True),
+    "rau_sigmoid": rau_cell(attention="sigmoid"),
+}
 MASK = np.array([[1, 1, 1, 1, 1, 1], [0, 1, 1, 0, 1, 0], [0, 0, 0, 0, 0, 0]], bool)
 
 
@@ -91,7 +115,7 @@ def cell(request) -> Cell:
 def form(request, monkeypatch) -> None:
     """Both places where the input product can be formed."""
     chosen = _recurrence.Form(hoist_input=request.param == "hoisted", unroll=1)
-    for module in (_lstm, _gru):
+    for module in (_lstm, _gru, _rau):
         monkeypatch.setattr(module, "form_for", lambda: chosen)
 
 
@@ -405,14 +429,17 @@ def test_bad_input_is_named_at_trace_time(cell, case, error, message):
         jax.eval_shape(cell.unroll, *positional, **named)
 
 
-def test_recurrent_bias_needs_reset_after(np_rng):
-    weights = CELLS["gru_reset_after"].weights(np_rng)
+@pytest.mark.parametrize("name", ["gru", "rau"])
+def test_recurrent_bias_needs_reset_after(name, np_rng):
+    weights = CELLS[f"{name}_reset_after"].weights(np_rng)
     with pytest.raises(ValueError, match="recurrent_bias must be None unless reset_after=True"):
-        gru(weights, jnp.ones((B, T, D)))
+        CELLS[name].unroll(weights, jnp.ones((B, T, D)))
 
 
-@pytest.mark.parametrize("name", ["lstm", "gru"])
-def test_step_names_the_carry_of_the_wrong_shape(name, np_rng):
+@pytest.mark.parametrize(
+    ("name", "state"), [("lstm", "hidden"), ("gru", "hidden"), ("rau", "carry")]
+)
+def test_step_names_the_carry_of_the_wrong_shape(name, state, np_rng):
     cell = CELLS[name]
-    with pytest.raises(ValueError, match=r"hidden must have shape \(3, 5\), got \(4, 5\)"):
+    with pytest.raises(ValueError, match=rf"{state} must have shape \(3, 5\), got \(4, 5\)"):
         cell.step(cell.weights(np_rng), cell.carry(np_rng, rows=B + 1), jnp.ones((B, D)))

@@ -1,0 +1,301 @@
+"""The recurrent attention unit over time: the masked scan with its own backward pass."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float
+
+from gatedjax.functional._rau_step import (
+    AnyRAUWeights,
+    Options,
+    RAUAttention,
+    RAUTimeState,
+    RAUWeights,
+    advance,
+    check_carry,
+    check_options,
+    check_rau_weights,
+)
+from gatedjax.functional._recurrence import (
+    Form,
+    apply_dropout,
+    check_sequence_mask,
+    check_state,
+    form_for,
+    held,
+    matmul,
+    matmul_t,
+    shifted,
+    time_major,
+    weight_gradient,
+    wide_of,
+)
+
+
+def rau(
+    weights: AnyRAUWeights,
+    xs: Float[Array, "B T D"],
+    mask: Bool[Array, "B T"] | None = None,
+    *,
+    initial: Float[Array, "B H"] | RAUTimeState | None = None,
+    reverse: bool = False,
+    attention: RAUAttention = "feature_proj",
+    rescale: bool = False,
+    reset_after: bool = False,
+    recurrent_dropout_mask: Float[Array, "B H"] | None = None,
+) -> tuple[Float[Array, "B H"] | RAUTimeState, Float[Array, "B T H"]]:
+    """Runs `rau_step` over time; feature_proj and sigmoid have a backward pass of their own.
+
+    The carry is held where the mask is False, which may be anywhere, so padding changes nothing
+    and the final carry is the state after the last real step of each row.
+
+    Args:
+      weights: the parameters, see `rau_step`; any floating dtype, gradients come back in it.
+      xs: inputs; the products are formed in their dtype (bfloat16 saves time on accelerators),
+        carries, gates and softmax in float32 (float64 for float64 inputs).
+      mask: True at real steps; None means all.
+      initial: the carry before the first step; None means zeros (of time_causal: no step yet).
+      reverse: run from the last step to the first; outputs stay in the order of xs.
+      attention: the form of the attention, see `rau_step`. matrix keeps [B, H, D + H] per step
+        and is meant for small sizes.
+      rescale: give the attention weights mean 1, see `rau_step`.
+      reset_after: apply the reset gate after the recurrent product, see `gru_step`.
+      recurrent_dropout_mask: multiplies the hidden state that enters the products and the
+        attention, the same at every step (variational dropout), with 1 / keep already in it.
+
+    Returns:
+      The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
+      0 where the mask is False. A row without a real step returns its initial carry.
+
+    Raises:
+      TypeError: if mask is not bool, another array is not floating point, or the type of weights
+        or of initial is not that of the attention.
+      ValueError: if the shapes do not fit, or as `rau_step` for its options.
+
+    Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode
+    alone (`jax.jvp`, `jax.jacfwd`) is not for feature_proj and sigmoid with `RAUWeights`: scan
+    `rau_step` for it.
+
+    Reference and deviations: as `rau_step`; recurrent dropout of Gal and Ghahramani 2016.
+    """
+    options = check_options(attention, rescale, reset_after)
+    _, size = check_rau_weights(weights, xs, "B T D", options)
+    check_sequence_mask(mask, xs)
+    xs = jnp.asarray(xs)
+    shape, wide = (xs.shape[0], size), wide_of(xs.dtype)
+    if initial is None:
+        initial = jnp.zeros(shape, wide)
+        if attention == "time_causal":
+            column = jnp.zeros((shape[0], 1), wide)
+            initial = RAUTimeState(initial, column - jnp.inf, column)
+    check_carry("initial", initial, shape, options)
+    initial = jax.tree.map(lambda value: jnp.asarray(value, wide), initial)
+    dropout = recurrent_dropout_mask
+    if dropout is not None:
+        check_state("recurrent_dropout_mask", dropout, shape)
+        dropout = jnp.asarray(dropout, wide)
+    weights = jax.tree.map(jnp.asarray, weights)
+    mask = None if mask is None else jnp.asarray(mask)
+    arguments = (weights, xs, mask, initial, dropout)
+    if attention in ("feature_proj", "sigmoid") and isinstance(weights, RAUWeights):
+        return _rau(form_for(), reverse, options, *arguments)
+    return _plain(reverse, options, *arguments)
+
+
+def _plain(
+    reverse: bool,
+    options: Options,
+    weights: Any,
+    xs: Array,
+    mask: Array | None,
+    initial: Any,
+    dropout: Array | None,
+) -> tuple[Any, Array]:
+    """The scanned step, differentiated by JAX."""
+
+    def body(carry: Any, step: Any) -> Any:
+        x, keep = step
+        new = advance(options, weights, carry, x, dropout)
+        if keep is not None:
+            new = jax.tree.map(lambda n, o: jnp.where(keep[:, None], n, o), new, carry)
+        return new, new.hidden if isinstance(new, RAUTimeState) else new
+
+    carry, states = lax.scan(body, initial, (time_major(xs), time_major(mask)), reverse=reverse)
+    outputs = time_major(states).astype(xs.dtype)
+    if mask is not None:
+        outputs = jnp.where(mask[..., None], outputs, 0)
+    return carry, outputs
+
+
+# Below, the state is [H, B] inside the loops (see `form_for`), [B, H] outside. The blocks that act
+# on h itself, r, z, a and u, are kept side by side and the candidate's apart, in both directions.
+
+
+def _apart(blocks: Array, size: int) -> tuple[Array, Array]:
+    """Splits the last axis, blocks r, z, c, a, u, into (r, z, a, u) and c."""
+    early = jnp.concatenate([blocks[..., : 2 * size], blocks[..., 3 * size :]], axis=-1)
+    return early, blocks[..., 2 * size : 3 * size]
+
+
+def _together(early: Array, late: Array) -> Array:
+    """Undoes `_apart`."""
+    size = late.shape[-1]
+    return jnp.concatenate([early[..., : 2 * size], late, early[..., 2 * size :]], axis=-1)
+
+
+def _forward(
+    form: Form,
+    reverse: bool,
+    options: Options,
+    weights: RAUWeights,
+    xs: Array,
+    mask: Array | None,
+    initial: Array,
+    dropout: Array | None,
+) -> tuple[tuple[Array, Array], tuple[Array, Any]]:
+    """Returns (final carry, outputs) and what the backward pass needs besides the arguments."""
+    size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
+    scale = size if options.rescale else 1
+    # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
+    logit = 0.5 if options.attention == "sigmoid" else 1.0
+    half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, logit, 1.0], wide), size)
+
+    def halved(kernel: Array) -> Array:
+        return (kernel.astype(wide) * half[None]).astype(dtype)
+
+    kernel = jnp.concatenate(_apart(halved(weights.input), size), axis=-1).T
+    bias = jnp.concatenate(_apart(weights.bias.astype(wide) * half, size))[:, None]
+    early, late = (part.T for part in _apart(halved(weights.recurrent), size))
+    extra = weights.recurrent_bias
+    extra = jnp.zeros((), wide) if extra is None else extra.astype(wide)[:, None]
+    drop = None if dropout is None else dropout.T
+    inputs = time_major(xs)
+    if form.hoist_input:
+        inputs = matmul(inputs, kernel.T, wide)
+
+    def body(h: Array, step: Any) -> Any:
+        x, keep = step
+        projected = (x.T if form.hoist_input else matmul_t(kernel, x, wide)) + bias
+        fed = apply_dropout(h, drop)
+        sums = projected[: 4 * size] + matmul(early, fed.astype(dtype), wide)
+        both = 0.5 * jnp.tanh(sums[: 2 * size]) + 0.5
+        r, z = both[:size], both[size:]
+        if options.reset_after:
+            inner = matmul(late, fed.astype(dtype), wide) + extra
+            product = r * inner
+        else:
+            inner = (r * fed).astype(dtype)
+            product = matmul(late, inner, wide)
+        candidate = jnp.tanh(projected[4 * size :] + product)
+        logits, value = sums[2 * size : 3 * size], sums[3 * size :]
+        if options.attention == "sigmoid":
+            p = 0.5 * jnp.tanh(logits) + 0.5
+        else:
+            p = jnp.exp(logits - jnp.max(logits, axis=0, keepdims=True))
+            p = p * (scale / jnp.sum(p, axis=0, keepdims=True))
+        second = jnp.tanh(p * value)
+        new = held(keep, h + z * (0.5 * (candidate + second) - h), h)
+        return new, (new.T, (r, z, candidate, p, value, inner if options.reset_after else inner.T))
+
+    h, (states, saved) = lax.scan(
+        body,
+        initial.T,
+        (inputs, time_major(mask)),
+        reverse=reverse,
+        unroll=form.unroll,
+    )
+    outputs = time_major(states).astype(dtype)
+    if mask is not None:
+        outputs = jnp.where(mask[..., None], outputs, 0)
+    return (h.T, outputs), (states, saved)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _rau(form: Form, reverse: bool, options: Options, *arguments: Any) -> tuple[Array, Array]:
+    return _forward(form, reverse, options, *arguments)[0]
+
+
+def _rau_fwd(form: Form, reverse: bool, options: Options, *arguments: Any) -> Any:
+    result, saved = _forward(form, reverse, options, *arguments)
+    return result, (arguments, saved)
+
+
+def _rau_bwd(form: Form, reverse: bool, options: Options, residuals: Any, cotangents: Any) -> Any:
+    (weights, xs, mask, initial, dropout), (states, saved) = residuals
+    (*stored, inner), r = saved, saved[0]
+    final, outputs = cotangents
+    size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
+    scale = size if options.rescale else 1
+    early, late = _apart(weights.recurrent.astype(dtype), size)
+    drop = None if dropout is None else dropout.T
+    before = shifted(states, initial, reverse)
+
+    def body(dh: Array, step: Any) -> Any:
+        dy, keep, h, (r, z, candidate, p, value), inner = step
+        h = h.T
+        second = jnp.tanh(p * value)
+        new = held(keep, dh + dy.T.astype(wide), 0.0)
+        dz = new * (0.5 * (candidate + second) - h) * z * (1 - z)
+        share = 0.5 * new * z
+        dc = share * (1 - candidate * candidate)
+        dv = share * (1 - second * second) * p
+        da = dv * value
+        if options.attention == "sigmoid":
+            da = da * (1 - p)
+        else:
+            da = da - p * (jnp.sum(da, axis=0, keepdims=True) / scale)
+        if options.reset_after:
+            dr = dc * inner * r * (1 - r)
+            through = matmul(late, (dc * r).astype(dtype), wide)
+        else:
+            reset = matmul(late, dc.astype(dtype), wide)
+            dr = reset * apply_dropout(h, drop) * r * (1 - r)
+            through = reset * r
+        gates = jnp.concatenate([dr, dz, da, dv], axis=0).astype(dtype)
+        through = apply_dropout(through + matmul(early, gates, wide), drop) + new * (1 - z)
+        if keep is not None:
+            through = through + held(keep, jnp.zeros_like(dh), dh)
+        return through, (gates.T, dc.T.astype(dtype))
+
+    # `inner` is stored for the reset gate's gradient, or for that of U_c, which is formed below.
+    steps = (time_major(outputs), time_major(mask), before, tuple(stored))
+    dh, gates = lax.scan(
+        body,
+        final.T,
+        (*steps, inner if options.reset_after else None),
+        reverse=not reverse,
+        unroll=form.unroll,
+    )
+    fed = before if dropout is None else before * dropout[None]
+    reset, last = jnp.swapaxes(r, 1, 2), gates[1]
+    if options.reset_after:
+        inner, last = fed.astype(dtype), (last.astype(wide) * reset).astype(dtype)
+    d_input = [weight_gradient(time_major(xs), part, wide) for part in gates]
+    d_recurrent = (
+        weight_gradient(fed.astype(dtype), gates[0], wide),
+        weight_gradient(inner, last, wide),
+    )
+    d_bias = [jnp.sum(part, axis=(0, 1), dtype=wide) for part in gates]
+    d_extra = weights.recurrent_bias
+    if d_extra is not None:
+        d_extra = jnp.sum(last, axis=(0, 1), dtype=wide).astype(d_extra.dtype)
+    d_weights = RAUWeights(
+        _together(*d_input).astype(weights.input.dtype),
+        _together(*d_recurrent).astype(weights.recurrent.dtype),
+        _together(*d_bias).astype(weights.bias.dtype),
+        d_extra,
+    )
+    kernels = _apart(weights.input.astype(dtype), size)
+    d_xs = [matmul(part, kernel.T, wide) for part, kernel in zip(gates, kernels, strict=True)]
+    d_dropout = None
+    if dropout is not None:  # unused, as in training, it is removed by the compiler
+        through = matmul(last, late.T, wide)
+        through = through if options.reset_after else through * reset
+        d_dropout = jnp.sum(before * (through + matmul(gates[0], early.T, wide)), axis=0)
+    return d_weights, time_major(sum(d_xs)).astype(dtype), None, dh.T, d_dropout
+
+
+_rau.defvjp(_rau_fwd, _rau_bwd)
