@@ -23,6 +23,7 @@ def test_a_recipe_is_proved(importable, capsys, tmp_path):
     out = capsys.readouterr().out
     assert out.count(": killed") == 4
     assert out.splitlines()[-1] == "bit-equal"
+    assert "4 kills, " in out
     assert (tmp_path / "kept" / "killed" / "metrics.jsonl").exists()
 
 
@@ -55,6 +56,7 @@ def test_kills_ascend_and_half_of_them_are_in_saves():
     steps = [int(point.split(":")[1]) for point in points]
     assert len(points) == 20
     assert steps == sorted(steps)
+    assert kill_points(3, 125, 2, seed=0)[-1].startswith("save:3:")
     assert sum(point.startswith("save:") for point in points) == 10
     assert all(step % 4 == 0 for step, p in zip(steps, points, strict=True) if p[:4] == "save")
 

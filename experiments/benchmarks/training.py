@@ -43,7 +43,9 @@ class Options:
     what: Literal["all", "overhead", "lanes"] = "all"
     """Which comparison."""
     steps: int = 600
-    """Steps of one turn of the overhead; checkpoints come every 200, as by default."""
+    """Steps of one turn of the overhead."""
+    checkpoint_every: int = 200
+    """Steps between checkpoints in it (default: that of TrainConfig)."""
     lane_steps: int = 40
     """Steps of one turn of the lanes, after as many to warm up."""
     seeds: int = 8
@@ -100,7 +102,7 @@ def overhead(options: Options) -> tuple[list[float], list[float]]:
     config = TrainConfig(
         num_steps=options.steps,
         log_every=50,
-        checkpoint_every=200,
+        checkpoint_every=options.checkpoint_every,
         progress=False,
         optimizer=OptimizerConfig(learning_rate=1e-4),
     )
@@ -129,7 +131,7 @@ def overhead(options: Options) -> tuple[list[float], list[float]]:
         with tempfile.TemporaryDirectory() as folder:
             result = fit(task, data, None, config, Path(folder), on_event=note, parallel=parallel)
             assert result.steps == options.steps
-        # from the first step, which compiles, to the last: two checkpoints are between them
+        # from the first step, which compiles, to the last: the checkpoints between them count
         return (times[options.steps] - times[1]) / (options.steps - 1)
 
     return _turns(options.repeats, bare, fitted)
@@ -195,7 +197,7 @@ def _turns(
 def main(args: list[str] | None = None) -> None:
     """Times and prints."""
     options = tyro.cli(Options, args=args, prog="python -m experiments.benchmarks.training")
-    for name in ("steps", "lane_steps", "seeds", "repeats"):
+    for name in ("steps", "checkpoint_every", "lane_steps", "seeds", "repeats"):
         if getattr(options, name) < 1:
             sys.exit(f"error: {name} must be at least 1, got {getattr(options, name)}")
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):

@@ -36,7 +36,7 @@ def print_lanes(console: Console, records: list[dict[str, Any]], workdir: Path) 
             f"accuracy {statistics.mean(accuracies):.4f} +- {statistics.stdev(accuracies):.4f} "
             f"(mean and standard deviation, n = {len(accuracies)})"
         )
-    console.print(f"{len(records)} runs in {first['seconds']} s; results in {workdir}")
+    console.print(f"{len(records)} runs, {first['seconds']} s each; results in {workdir}")
 
 
 def print_run(console: Console, record: dict[str, Any], workdir: Path) -> None:

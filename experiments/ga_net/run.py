@@ -208,7 +208,7 @@ def run_lanes(config: Config, prepared: Prepared | None = None) -> list[RunResul
 
     Returns:
       A result per lane. Its record is that of the single run, with "lanes", how many were trained
-      together, and the "seconds" of all of them. `results.json` in the workdir lists the records;
+      together; "seconds" are its share. `results.json` in the workdir lists the records;
       runs that were stopped by a signal have no test results and write none.
     """
     start = time.perf_counter()
@@ -239,7 +239,9 @@ def run_lanes(config: Config, prepared: Prepared | None = None) -> list[RunResul
         if result.stopped != "signal":
             record |= _test(own, result, test_data, parallel)
         found.append(RunResult(fit=result, task=own, prepared=prepared, record=record))
-    seconds = {"seconds": round(time.perf_counter() - start, 1), "hardware": hardware()}
+    # a run's share, so that records of lanes and of single runs can be compared
+    each = round((time.perf_counter() - start) / len(lanes), 1)
+    seconds = {"seconds": each, "hardware": hardware()}
     for one in found:
         one.record.update(seconds)
     if all(one.fit.stopped != "signal" for one in found):

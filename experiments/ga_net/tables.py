@@ -114,6 +114,9 @@ def run_cell(options: TablesConfig, data: str, variant: str, **model: Any) -> No
             print("stopped; the same command continues", file=sys.stderr)
             sys.exit(result.fit.exit_code)
         write_json(store.path(data, variant, seed), result.record)
+        if result.fit.signal is not None:
+            print("stopped after this run; the same command continues", file=sys.stderr)
+            sys.exit(result.fit.exit_code)
 
 
 def _run_together(
@@ -136,6 +139,8 @@ def _run_together(
             continue
         workdir = options.runs / f"{data}-{variant}-seeds{first}to{first + count - 1}"
         print(f"{data}, {variant}, seeds {first} to {first + count - 1}: {workdir}", flush=True)
+        if options.rerun and workdir.exists():
+            shutil.rmtree(workdir)
         train = dataclasses.replace(config.train, seeds=count)
         together = dataclasses.replace(config, workdir=str(workdir), train=train)
         for result in run_lanes(together, prepared_for(config)):

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gatedjax.training._verify import DIGESTS, KILL_AT
+from gatedjax.training._verify import DIGESTS, KILL_AT, RESUMES
 
 DESCRIPTION = """Runs COMMAND once unbroken, and once more with SIGKILL at random steps, half of
 them during a save, starting it again after each. Then compares digests of parameters, optimiser
@@ -42,7 +42,8 @@ def kill_points(last: int, every: int, count: int, seed: int) -> list[str]:
     They ascend, so that each is reached by a run that continues after the one before it.
     """
     choose = random.Random(seed)
-    saves = range(every, last + 1, every)
+    # the last step is always saved
+    saves = sorted({*range(every, last + 1, every), last})
     during = choose.sample(saves, min(count // 2, len(saves)))
     steps = choose.sample(range(1, last), min(count - len(during), last - 1))
     points = [(step, f"step:{step}") for step in steps]
@@ -52,7 +53,7 @@ def kill_points(last: int, every: int, count: int, seed: int) -> list[str]:
 
 
 def _run(command: list[str], workdir: Path, log: Path, **variables: str) -> int:
-    environment = {k: v for k, v in os.environ.items() if k not in (DIGESTS, KILL_AT)}
+    environment = {k: v for k, v in os.environ.items() if k not in (DIGESTS, KILL_AT, RESUMES)}
     with log.open("ab") as file:
         return subprocess.run(
             [*command, "--workdir", str(workdir)],
@@ -79,7 +80,8 @@ def _differences(one: Any, other: Any, name: str = "") -> list[str]:
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         pairs = enumerate(zip(one, other, strict=True))
         return [line for i, (a, b) in pairs for line in _differences(a, b, f"{name}[{i}]")]
-    return [] if one == other else [name or "value"]
+    both_nan = one != one and other != other
+    return [] if one == other or both_nan else [name or "value"]
 
 
 def _leaves(value: Any) -> int:
@@ -115,19 +117,32 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
     config = json.loads((folder / "unbroken" / "config.json").read_text(encoding="utf-8"))
     every = config["train"]["checkpoint_every"]
     log, target = folder / "killed.log", folder / "killed.jsonl"
+    resumes = folder / "resumes.txt"
+    watched = {DIGESTS: str(target), RESUMES: str(resumes)}
+    killed = 0
     for point in kill_points(last, every, kills, seed):
-        status = _run(command, folder / "killed", log, **{KILL_AT: point, DIGESTS: str(target)})
+        status = _run(command, folder / "killed", log, **watched, **{KILL_AT: point})
         if status not in (0, -signal.SIGKILL):
             return _failed(f"the run killed at {point}", status, log)
+        killed += bool(status)
         said = "killed" if status else "came too late, the run was over"
         print(f"{point}: {said}", flush=True)
         if not status:
             break
     if not _digests(target):
-        status = _run(command, folder / "killed", log, **{DIGESTS: str(target)})
+        status = _run(command, folder / "killed", log, **watched)
         if status:
             return _failed("the last resume", status, log)
     resumed = _digests(target)[-1]
+    continued = len(resumes.read_text().splitlines()) if resumes.exists() else 0
+    print(f"{killed} kills, {continued} of the starts continued from a checkpoint")
+    if not killed or not continued:
+        print(
+            "error: nothing was proved, as no start continued from a checkpoint: lower "
+            f"checkpoint_every (now {every}), or train longer than {last} steps",
+            file=sys.stderr,
+        )
+        return 2
 
     wrong = 0
     for name, wanted in unbroken[0].items():

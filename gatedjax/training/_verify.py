@@ -21,7 +21,18 @@ KILL_AT = "GATEDJAX_KILL_AT"
 DIGESTS = "GATEDJAX_DIGESTS"
 """A file to which every finished `fit` appends a JSON line of digests."""
 
+RESUMES = "GATEDJAX_RESUMES"
+"""A file to which every `fit` that continues a checkpoint appends the step."""
+
 NEXT_BATCHES = 3
+
+
+def note_resume(step: int) -> None:
+    """Notes that a run continues from a checkpoint, if the environment asks."""
+    target = os.environ.get(RESUMES)
+    if target:
+        with open(target, "a", encoding="utf-8") as file:
+            file.write(f"{step}\n")
 
 
 def killer(on_event: Callable[[str, int], None] | None) -> Callable[[str, int], None]:
@@ -73,7 +84,12 @@ def write_digests(state: Any, best: Any, record: Any, train_data: Any, workdir: 
     if not target:
         return
     step = int(record["step"])
-    batches = {str(i): tree_digests(train_data[i]) for i in range(step, step + NEXT_BATCHES)}
+    batches = {}
+    for number in range(step, step + NEXT_BATCHES):
+        try:
+            batches[str(number)] = tree_digests(train_data[number])
+        except IndexError:
+            break  # a list of exactly as many batches as the run has steps
     line = {
         "parameters": tree_digests(state.params),
         "optimiser state": tree_digests(state.opt_state),

@@ -82,9 +82,13 @@ class TrainConfig:
             "checkpoint_every",
             "keep_checkpoints",
             "accumulate",
+            "seeds",
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("max_skipped", "profile_steps"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
         if self.early_stop_patience is not None and self.early_stop_patience < 1:
             raise ValueError(
                 f"early_stop_patience must be at least 1 or None, got {self.early_stop_patience}"

@@ -105,6 +105,8 @@ def initialize(config: DistributedConfig) -> bool:
             **options,
             initialization_timeout=config.timeout_s + 30,
             heartbeat_timeout_seconds=config.heartbeat_s,
+            # a process that ends with an error waits for the others, which wait for it
+            shutdown_timeout_seconds=config.heartbeat_s,
         )
     finally:
         timer.cancel()

@@ -1,6 +1,7 @@
 """Whether a checkpoint belongs to a run: its settings, and the names and shapes of its arrays."""
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ def check_metadata(
     }
     old, new = flatten(saved), flatten(wanted)
     # an option that is younger than the checkpoint was what it is by default
-    default = flatten(dataclasses.asdict(TrainConfig()))
+    default = flatten(json.loads(json.dumps(dataclasses.asdict(TrainConfig()))))
     for name in new.keys() - old.keys():
         group, _, option = name.partition("train.")
         if group in ("", "config.") and option in default:

@@ -17,13 +17,21 @@ import numpy as np
 
 from gatedjax.training._record import Record
 from gatedjax.training._signals import Signals
-from gatedjax.training._verify import killer
+from gatedjax.training._verify import killer, note_resume
 from gatedjax.training.checkpoint import CheckpointStore, check_metadata
 from gatedjax.training.config import TrainConfig, eval_params, make_optimizer
 from gatedjax.training.lock import WorkdirLock
 from gatedjax.training.log import MetricsLog, environment, write_json
-from gatedjax.training.loop import IN_FLIGHT, FitResult, NonFiniteError, identity, restore_newest
+from gatedjax.training.loop import (
+    IN_FLIGHT,
+    FitResult,
+    NonFiniteError,
+    check_length,
+    identity,
+    restore_newest,
+)
 from gatedjax.training.metrics import Metrics, Ratio
+from gatedjax.training.parallel import pad_rows
 from gatedjax.training.progress import ProgressView, summary
 from gatedjax.training.step import TrainState, init_state, make_train_step
 from gatedjax.training.task import Batch, Task
@@ -51,7 +59,7 @@ def lanes_of(config: TrainConfig) -> list[Lane]:
     Raises:
       ValueError: if a value of the sweep is not finite.
     """
-    solo = dataclasses.replace(config, seeds=1, sweep=())
+    solo = dataclasses.replace(config, seeds=1, sweep=(), sweep_over=TrainConfig().sweep_over)
     lanes = []
     values: Sequence[float | None] = config.sweep or (None,)
     for value, number in itertools.product(values, range(config.seeds)):
@@ -150,7 +158,7 @@ class _Lanes:
         )
         self.split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("lane"))
         self.whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-        self.keys = jax.vmap(jax.random.key)(jnp.array([lane.seed for lane in self.padded]))
+        self.keys = jnp.stack([jax.random.key(lane.seed) for lane in self.padded])
         values = [math.nan if lane.value is None else lane.value for lane in self.padded]
         self.values = jax.device_put(np.array(values, np.float32), self.split)
         self.traces = 0
@@ -171,7 +179,7 @@ class _Lanes:
         self.records = [Record() for _ in self.lanes]
         self.step = 0
         self.pending: Metrics = {}
-        self.recent: list[tuple[int, Any]] = []
+        self.recent: list[tuple[int, Any, np.ndarray]] = []
         self.lock = WorkdirLock(workdir)
 
     def start(self) -> None:
@@ -180,7 +188,7 @@ class _Lanes:
         first = self.train_data[0][0]
         make = lambda key: init_state(self.task, tx, key, first)  # noqa: E731
         self.store = CheckpointStore(self.workdir / "checkpoints", self.config.keep_checkpoints)
-        like = jax.eval_shape(jax.vmap(make), self.keys)
+        like = jax.eval_shape(jax.vmap(make), self.keys[: len(self.lanes)])
 
         def check(metadata: dict[str, Any]) -> None:
             falls = self.config.optimizer.schedule != "constant"
@@ -191,7 +199,7 @@ class _Lanes:
             # One lane after the other, with the program of a single run: the same first bits.
             # (On a CPU the vmapped initialisation of eight GA-Nets also hung, in jax 0.10.)
             one = jax.jit(make)
-            each = [jax.device_get(one(key)) for key in self.keys]
+            each = [jax.device_get(one(key)) for key in self.keys[: len(self.lanes)]]
             state = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
             self.best = jax.tree.map(np.array, state.params)
             config = self.metadata | {"train": dataclasses.asdict(self.config)}
@@ -202,6 +210,8 @@ class _Lanes:
             self.best = jax.tree.map(np.array, best)
             self.records = [Record(**one) for one in run["lanes"]]
             self.step = run["step"]
+            check_length(self.step, self.config, self.workdir)
+            note_resume(self.step)
             self.pending = {
                 name: Ratio(
                     total=jnp.array(total, jnp.float32), count=jnp.array(count, jnp.float32)
@@ -209,7 +219,10 @@ class _Lanes:
                 for name, (total, count) in run["pending"].items()
             }
         self.resumed = None if found is None else self.step
-        self.state = jax.device_put(state, self.split)
+        # checkpoints hold the lanes alone: another number of devices may continue them
+        rows = [min(i, len(self.lanes) - 1) for i in range(len(self.padded))]
+        self.state = jax.device_put(jax.tree.map(lambda x: x[np.array(rows)], state), self.split)
+        self.pending = jax.tree.map(lambda x: x[np.array(rows)], self.pending)
 
     def run(self) -> tuple[Literal["done", "signal"], int | None]:
         """Trains until every lane is over, or a signal."""
@@ -229,7 +242,10 @@ class _Lanes:
                         self._save()
                         return "signal", signals.received
                     self._round()
-            return "done", None
+                self.store.wait()
+                for saved in self.store.poll():
+                    self.event("saved", saved)
+                return "done", signals.received
         finally:
             self.view.close()
             self.log.close()
@@ -241,11 +257,14 @@ class _Lanes:
         config = self.config
         active = self._active()
         spare = len(self.padded) - len(self.lanes)
-        batch = jax.device_put(_stack([data[self.step] for data in self.train_data]), self.split)
+        for saved in self.store.poll():
+            self.event("saved", saved)
+        batches = [pad_rows(data[self.step], config.accumulate) for data in self.train_data]
+        batch = jax.device_put(_stack(batches), self.split)
         flags = jax.device_put(np.append(active, [active[-1]] * spare), self.split)
         self.state, metrics = self.train_step(self.state, batch, self.keys, flags, self.values)
         self.pending = jax.tree.map(jnp.add, self.pending, metrics) if self.pending else metrics
-        self.recent.append((self.step, metrics["skipped"].total))
+        self.recent.append((self.step, metrics["skipped"].total, active))
         if len(self.recent) > IN_FLIGHT:
             jax.block_until_ready(self.recent[-1 - IN_FLIGHT][1])
         self.step += 1
@@ -263,8 +282,8 @@ class _Lanes:
         if self.step % config.checkpoint_every == 0 or not self._active().any():
             self._save()
 
-    def _check_skipped(self, active: np.ndarray) -> None:
-        for step, flags in self.recent:
+    def _check_skipped(self) -> None:
+        for step, flags, active in self.recent:
             skipped = np.asarray(jax.device_get(flags))
             for i, (lane, record) in enumerate(zip(self.lanes, self.records, strict=True)):
                 if not active[i] or not skipped[i]:
@@ -290,7 +309,7 @@ class _Lanes:
             self.on_log(line)
 
     def _log(self, active: np.ndarray) -> None:
-        self._check_skipped(active)
+        self._check_skipped()
         each = _lane_floats(self.pending)
         for lane, values, on in zip(self.lanes, each, active, strict=False):
             if on:
@@ -321,10 +340,11 @@ class _Lanes:
                     kept[i] = new[i]
 
     def _save(self) -> None:
-        self._check_skipped(self._active())
+        self._check_skipped()
         self.event("save", self.step)
-        state = jax.device_get(self.state)
-        pending = jax.device_get(self.pending)
+        own = lambda x: x[: len(self.lanes)]  # noqa: E731
+        state = jax.tree.map(own, jax.device_get(self.state))
+        pending = jax.tree.map(own, jax.device_get(self.pending))
         run = {
             "lanes": [dataclasses.asdict(record) for record in self.records],
             "step": self.step,
@@ -390,11 +410,15 @@ def fit_lanes(
       The result of every lane, in the order of `lanes_of(config)`.
 
     Raises:
-      ValueError: for pmap, or a sweep over what the task cannot vary.
-      CheckpointMismatch, RuntimeError, NonFiniteError: as in `fit`.
+      ValueError: for pmap, several processes, tensorboard, profile_steps, or a sweep over what the
+        task cannot vary.
+      CheckpointMismatch, RuntimeError: as in `fit`.
+      NonFiniteError: as in `fit`, for the first lane that reaches the limit; it ends all of them.
     """
     if config.parallel == "pmap":
         raise ValueError("several seeds are spread over the devices by sharding, not by pmap")
+    if config.tensorboard or config.profile_steps:
+        raise ValueError("tensorboard and profile_steps are for one seed, not for several")
     if jax.process_count() > 1:
         raise ValueError("several seeds are trained by one process, not by several")
     chosen = list(devices) if devices is not None else jax.local_devices()

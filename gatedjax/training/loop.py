@@ -15,7 +15,7 @@ import numpy as np
 
 from gatedjax.training._record import Record
 from gatedjax.training._signals import Signals
-from gatedjax.training._verify import killer, write_digests
+from gatedjax.training._verify import killer, note_resume, write_digests
 from gatedjax.training.checkpoint import (
     DAMAGED,
     CheckpointMismatch,
@@ -107,8 +107,12 @@ class _Loop:
         self.event = killer(on_event)
         self.on_log = on_log
         self.workdir = Path(workdir)
-        self.workdir.mkdir(parents=True, exist_ok=True)
         self.parallel = parallel or make_parallel(config.parallel, accumulate=config.accumulate)
+        if self.parallel.accumulate != config.accumulate:
+            raise ValueError(
+                f"parallel was made with accumulate {self.parallel.accumulate}, the configuration "
+                f"wants {config.accumulate}"
+            )
         self.several = self.parallel.several_processes
         self.main = is_main() or not self.several
         self.traces_before = self.parallel.traces
@@ -121,7 +125,8 @@ class _Loop:
         self.recent: list[tuple[int, Any, Any]] = []
         self.profiling = False
         self._add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b))
-        self.lock = WorkdirLock(self.workdir) if self.main else None
+        self.lock: WorkdirLock | None = None
+        self.log: MetricsLog | None = None
 
     # -- start ---------------------------------------------------------------------------------
 
@@ -135,17 +140,11 @@ class _Loop:
                 "needs at least one"
             )
         make = lambda key: init_state(self.task, self.tx, key, first)  # noqa: E731
-        if self.main:
-            self.store = CheckpointStore(self.workdir / "checkpoints", self.config.keep_checkpoints)
         like = jax.eval_shape(make, self.seed_key)
         self.resumed, state = self._restore_everywhere(like)
         if self.resumed is None:
             state = jax.device_get(jax.jit(make)(self.seed_key))
             self.best = state.params
-            if self.main:
-                config = self.metadata | {"train": _plain(self.config)}
-                write_json(self.workdir / "config.json", config)
-                write_json(self.workdir / "environment.json", environment(self.config.seed))
         self.state = self.parallel.replicate(state)
         self.step = self.record.step
         self.pending: Metrics = {
@@ -158,13 +157,13 @@ class _Loop:
     def _restore_everywhere(self, like: Any) -> tuple[int | None, Any]:
         """Process 0 reads the checkpoint and sends it to the others, which need no shared disk."""
         if not self.several:
-            return self._restore(like)
+            return self._open(like)
         from jax.experimental import multihost_utils
 
         resumed, state, error = None, None, None
         if self.main:
             try:
-                resumed, state = self._restore(like)
+                resumed, state = self._open(like)
             except Exception as caught:  # the others wait for an answer
                 error = caught
         answer = {
@@ -185,6 +184,22 @@ class _Loop:
             state, self.best = empty(like), empty(like.params)
         state, self.best = jax.device_get(multihost_utils.broadcast_one_to_all((state, self.best)))
         return answer["resumed"], state
+
+    def _open(self, like: Any) -> tuple[int | None, Any]:
+        """Takes the workdir, reads its newest checkpoint, and opens what is written into it."""
+        self.workdir.mkdir(parents=True, exist_ok=True)
+        self.lock = WorkdirLock(self.workdir)
+        self.store = CheckpointStore(self.workdir / "checkpoints", self.config.keep_checkpoints)
+        resumed, state = self._restore(like)
+        if resumed is None:
+            config = self.metadata | {"train": _plain(self.config)}
+            write_json(self.workdir / "config.json", config)
+            write_json(self.workdir / "environment.json", environment(self.config.seed))
+        else:
+            check_length(resumed, self.config, self.workdir)
+            note_resume(resumed)
+        self.log = MetricsLog(self.workdir / "metrics.jsonl", resumed)
+        return resumed, state
 
     def _restore(self, like: Any) -> tuple[int | None, Any]:
         """Reads the newest step that can be read; (None, None) in a new workdir."""
@@ -207,7 +222,6 @@ class _Loop:
     def run(self) -> tuple[Literal["done", "early", "signal"], int | None]:
         """Trains until the end, no improvement, or a signal."""
         config, main = self.config, self.main
-        self.log = MetricsLog(self.workdir / "metrics.jsonl", self.resumed) if main else None
         self.view = ProgressView(config.num_steps, self.step, config.progress and main)
         self.board = _tensorboard(self.workdir) if config.tensorboard and main else None
         if config.tensorboard and main and self.board is None:
@@ -218,16 +232,15 @@ class _Loop:
         self.record.finished = None
         try:
             with Signals() as signals:
-                ended = self._rounds(signals)
+                stopped, number = self._rounds(signals)
                 if self.main:
                     self.store.wait()
                     self._tell_saved()
-                return ended
+                # a signal that came with the last step is not lost on who starts the next run
+                return stopped, number if number is not None else signals.received
         finally:
             self._stop_profile()
             self.view.close()
-            if self.log is not None:
-                self.log.close()
             if self.board is not None:
                 self.board.close()
 
@@ -341,7 +354,8 @@ class _Loop:
                     f"{self.record.skipped_in_a_row} updates in a row had a loss or gradient that "
                     f"is not finite (limit {self.config.max_skipped}), the last at step {step + 1} "
                     f"with examples {ids}. The checkpoints in {self.workdir} are from "
-                    "before. Lower the learning rate, or look for non-finite inputs."
+                    "before, or of steps that changed nothing. Look for non-finite inputs, or "
+                    "lower the learning rate in another workdir."
                 )
         self.recent = []
 
@@ -414,6 +428,15 @@ class _Loop:
         """Reports the checkpoints that are on disk and proven by now; raises if one failed."""
         for step in self.store.poll() if self.main else ():
             self.event("saved", step)
+
+
+def check_length(step: int, config: TrainConfig, workdir: Path) -> None:
+    """Raises CheckpointMismatch if a workdir is beyond the last step that is asked for."""
+    if step > config.num_steps:
+        raise CheckpointMismatch(
+            f"{workdir} is at step {step}, and num_steps is {config.num_steps}: use another "
+            f"workdir, or num_steps of at least {step}"
+        )
 
 
 def restore_newest(
@@ -507,8 +530,8 @@ def fit(
       workdir: gets metrics.jsonl, config.json, environment.json and checkpoints/.
       metadata: JSON values that a checkpoint must share with this run to be continued, such as
         the configuration and the digest of the vocabulary. The training options join them.
-      parallel: the devices (default: `make_parallel(config.parallel)`); give the same one to
-        `evaluate` to share its compiled steps.
+      parallel: the devices, made with the `accumulate` of config (default: as config says); give
+        the same one to `evaluate` to share its compiled steps.
       on_event: called with ("step" | "evaluate" | "save" | "saved", step); "saved" comes when
         the checkpoint is whole on disk, some steps after "save".
       on_log: called with every line of metrics.jsonl as a dict, for other trackers.
@@ -541,6 +564,8 @@ def fit(
             if hasattr(loop, "store"):
                 loop.store.close()
         finally:
+            if loop.log is not None:
+                loop.log.close()
             if loop.lock is not None:
                 loop.lock.release()
     best = loop.best if loop.record.best_metrics else eval_params(host.params, host.opt_state)

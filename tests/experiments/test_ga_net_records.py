@@ -62,7 +62,9 @@ def runs(monkeypatch):
         assert prepared == "data"
         asked.append(config)
         record = make_record(config, "1101")
-        return SimpleNamespace(record=record, fit=SimpleNamespace(stopped="done", exit_code=0))
+        return SimpleNamespace(
+            record=record, fit=SimpleNamespace(stopped="done", exit_code=0, signal=None)
+        )
 
     monkeypatch.setattr(run, "run", fake)
     monkeypatch.setattr(run, "prepare", lambda data, width: "data")
@@ -147,7 +149,9 @@ def test_rerun_starts_from_an_empty_work_folder(options, runs):
 
 
 def test_an_interrupted_cell_leaves_no_record(options, runs, monkeypatch, capsys):
-    stopped = SimpleNamespace(record={}, fit=SimpleNamespace(stopped="signal", exit_code=130))
+    stopped = SimpleNamespace(
+        record={}, fit=SimpleNamespace(stopped="signal", exit_code=130, signal=2)
+    )
     monkeypatch.setattr(run, "run", lambda config, prepared: stopped)
     with pytest.raises(SystemExit) as stop:
         tables.run_cell(options, "polarity", "soft", system="soft")
@@ -340,3 +344,24 @@ def test_the_statistics_of_the_embedded_corpus_are_counted(tmp_path):
     figures.table1(options, ("polarity",))
     found = json.loads((tmp_path / "table1.json").read_text())["polarity"]
     assert [found[split]["n"] for split in ("train", "validation", "test")] == [4000, 500, 1000]
+
+
+def test_a_signal_with_the_last_step_keeps_the_record_and_stops_the_table(
+    tmp_path, monkeypatch, capsys
+):
+    record = {"config": {}, "seed": 0, "test": {}, "correct": ""}
+    done = SimpleNamespace(
+        record=record, fit=SimpleNamespace(stopped="done", exit_code=130, signal=2)
+    )
+    monkeypatch.setattr("experiments.ga_net.run.run", lambda config, prepared: done)
+    monkeypatch.setattr("experiments.ga_net.run.prepare", lambda *args: None)
+    options = tables.TablesConfig(
+        what="table2", results=tmp_path / "results", runs=tmp_path / "runs", seeds=2
+    )
+    with pytest.raises(SystemExit) as stop:
+        tables.run_cell(options, "polarity", "soft", system="soft")
+    assert stop.value.code == 130
+    assert [path.name for path in (tmp_path / "results" / "runs").iterdir()] == [
+        "polarity-soft-seed0.json"
+    ]
+    assert "stopped after this run" in capsys.readouterr().err

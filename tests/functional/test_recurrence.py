@@ -102,7 +102,6 @@ CELLS |= {
     "rau": rau_cell(),
     "rau_reset_after": rau_cell(reset_after=True, rescale=True),
     "rau_sigmoid": rau_cell(attention="sigmoid"),
-    "rau_additive_relu": rau_cell(attention="additive_relu"),
 }
 MASK = np.array([[1, 1, 1, 1, 1, 1], [0, 1, 1, 0, 1, 0], [0, 0, 0, 0, 0, 0]], bool)
 

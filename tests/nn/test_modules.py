@@ -43,6 +43,83 @@ def test_gru_equals_the_functional_call(reset_after, rng):
     np.testing.assert_allclose(carry, last, **F32)
 
 
+RAU_FIELDS = {
+    "feature_proj": (F.RAUWeights, 0),
+    "sigmoid": (F.RAUHiddenWeights, 6),
+    "additive_relu": (F.RAUWeights, 0),
+    "concat": (F.RAUConcatWeights, 0),
+    "matrix": (F.RAUMatrixWeights, 0),
+    "time_causal": (F.RAUHiddenWeights, 0),
+}
+
+
+@pytest.mark.parametrize("attention", RAU_FIELDS)
+def test_rau_equals_the_functional_call(attention, rng):
+    kind, inner = RAU_FIELDS[attention]
+    xs, mask = jax.random.normal(rng, (2, 5, 3)), F.length_mask(jnp.array([5, 2]), 5)
+    module = gnn.RAU(4, attention=attention, attn_hidden=inner, reset_after=inner > 0)
+    params = jax.tree.map(lambda p: p + 0.1, module.init(rng, xs)["params"])
+    (carry,), got = module.apply({"params": params}, xs, mask)
+    fields = {name.removeprefix("layer_0_"): value for name, value in params.items()}
+    last, expected = F.rau(
+        kind(**{"recurrent_bias": None, **fields}),
+        xs,
+        mask,
+        attention=attention,
+        reset_after=inner > 0,
+    )
+    np.testing.assert_allclose(got, expected, **F32)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F32), carry, last)
+
+
+def test_rau_stacks_in_both_directions_with_dropout_and_carried_state(rng):
+    xs, mask = jnp.ones((2, 5, 3), jnp.bfloat16), F.length_mask(jnp.array([5, 0]), 5)
+    module = gnn.RAU(
+        4, num_layers=2, bidirectional=True, dropout=0.5, recurrent_dropout=0.5, rescale=True
+    )
+    variables = module.init(rng, xs)
+    carries, outputs = jax.jit(module.apply)(variables, xs, mask)
+    assert (outputs.shape, outputs.dtype) == ((2, 5, 8), jnp.bfloat16)
+    assert {leaf.dtype for leaf in jax.tree.leaves(carries)} == {jnp.dtype(jnp.float32)}
+    np.testing.assert_array_equal(outputs[1].astype(jnp.float32), 0.0)
+    again = module.apply(variables, xs, mask, initial=carries)[1]
+    noisy = module.apply(variables, xs, mask, deterministic=False, rngs={"dropout": rng})[1]
+    assert not np.array_equal(again, outputs)
+    assert not np.array_equal(noisy, outputs)
+
+
+def test_rau_has_the_parameters_of_the_paper_per_block(rng):
+    def count(module):
+        params = jax.eval_shape(module.init, rng, jnp.ones((1, 2, 28)))
+        return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+    assert [count(kind(128)) for kind in (gnn.GRU, gnn.LSTM, gnn.RAU)] == [60288, 80384, 100480]
+    params = gnn.RAU(4).init(rng, jnp.ones((1, 2, 3)))["params"]
+    for block in jnp.split(params["layer_0_recurrent"], 5, axis=1):
+        np.testing.assert_allclose(block @ block.T, np.eye(4), atol=1e-5)
+    np.testing.assert_array_equal(params["layer_0_bias"], np.zeros(20))
+    params = gnn.RAU(40, init_scale=0.05).init(rng, jnp.ones((1, 2, 30)))["params"]
+    for name in ("layer_0_input", "layer_0_recurrent"):
+        assert 0.045 < np.abs(params[name]).max() <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"init_scale": float("nan")}, "init_scale must be positive and finite, got nan"),
+        ({"init_scale": float("inf")}, "init_scale must be positive and finite, got inf"),
+        ({"init_scale": 0.0}, "init_scale must be positive and finite, got 0.0"),
+        ({"attn_hidden": -1}, "attn_hidden must be at least 0, got -1"),
+        ({"attn_hidden": 3, "attention": "concat"}, "attn_hidden must be 0 for .*concat.*, got 3"),
+        ({"attention": "time"}, "not causal"),
+        ({"attention": "other"}, "attention must be one of"),
+    ],
+)
+def test_rau_names_bad_options(options, message, rng):
+    with pytest.raises(ValueError, match=message):
+        gnn.RAU(2, **options).init(rng, jnp.ones((1, 2, 3)))
+
+
 def test_two_chunks_with_carried_state_equal_one(rng):
     xs = jax.random.normal(rng, (2, 8, 3))
     module = gnn.LSTM(4, num_layers=2)

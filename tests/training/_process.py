@@ -12,6 +12,14 @@ options = json.loads(sys.argv[1])
 jax.config.update("jax_num_cpu_devices", options["devices"])
 initialize(DistributedConfig(**options.get("distributed", {})))
 losses = []
+
+
+def fail(name, step):
+    """An error in the middle of a run, as broken data would raise it."""
+    if name == "step" and step == options.get("fail_at"):
+        raise OSError("this file is broken")
+
+
 result = fit(
     Tiny(),
     Data(options.get("pause", 0.0), options.get("rows", 8)),
@@ -23,6 +31,7 @@ result = fit(
         optimizer=OptimizerConfig(learning_rate=0.05),
     ),
     options["workdir"],
+    on_event=fail,
     on_log=lambda line: losses.append(line.get("loss")) if line["split"] == "train" else None,
 )
 print(json.dumps({"steps": result.steps, "stopped": result.stopped, "losses": losses,

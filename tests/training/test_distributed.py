@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gatedjax.training import CheckpointStore, DistributedConfig, initialize
+from gatedjax.training.lock import WorkdirLock
 
 SCRIPT = Path(__file__).with_name("_process.py")
 ROOT = SCRIPT.parents[2]
@@ -115,6 +116,29 @@ def test_a_dead_process_stops_the_other_and_one_process_continues(tmp_path, alon
     again = answer(start(tmp_path, devices=2))
     assert again["steps"] == 20
     assert again["w"] == pytest.approx(alone["w"], abs=1e-6)
+
+
+@pytest.mark.slow
+def test_an_error_in_one_process_ends_the_other_too(tmp_path):
+    port = free_port()
+    first = start(tmp_path, number=0, port=port, pause=0.05)
+    second = start(tmp_path, number=1, port=port, pause=0.05, fail_at=7)
+    began = time.monotonic()
+    _, err = second.communicate(timeout=90)
+    assert "this file is broken" in err
+    first.communicate(timeout=60)
+    assert first.returncode not in (0, None)
+    assert time.monotonic() - began < 30 + 4 * HEARTBEAT
+
+
+@pytest.mark.slow
+def test_a_workdir_that_another_run_holds_is_named_in_every_process(tmp_path):
+    lock = WorkdirLock(tmp_path)
+    for process in together(tmp_path):
+        _, err = process.communicate(timeout=90)
+        assert process.returncode != 0
+        assert "is being written by another run" in err
+    lock.release()
 
 
 @pytest.mark.slow

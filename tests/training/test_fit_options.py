@@ -164,7 +164,8 @@ def test_a_checkpoint_from_before_an_option_counts_as_its_default(tmp_path):
     saved = store.record(store.latest())["metadata"]
     from gatedjax.training.checkpoint import CheckpointMismatch, check_metadata
 
-    del saved["train"]["accumulate"]
+    for younger in ("accumulate", "seeds", "sweep", "sweep_over"):
+        del saved["train"][younger]
     now = json.loads(json.dumps({"train": dataclasses.asdict(CONFIG)}))
     check_metadata(saved, now, tmp_path)
     now["train"]["accumulate"] = 2
@@ -184,3 +185,18 @@ def test_tensorboard_is_a_message_where_it_is_missing(tmp_path, monkeypatch, cap
     config = dataclasses.replace(CONFIG, num_steps=2, tensorboard=True, progress=True)
     assert fit(Tiny(), Data(), None, config, tmp_path).steps == 2
     assert "tensorboardX is not installed" in capsys.readouterr().err
+
+
+def test_a_signal_in_the_last_step_is_told(tmp_path):
+    def stop(name, step):
+        if (name, step) == ("save", 12):
+            signal.raise_signal(signal.SIGINT)
+
+    result = fit(Tiny(), Data(), None, CONFIG, tmp_path, on_event=stop)
+    assert (result.stopped, result.signal, result.exit_code) == ("done", signal.SIGINT, 130)
+
+
+def test_another_accumulate_than_the_configuration_is_refused(tmp_path):
+    config = dataclasses.replace(CONFIG, accumulate=4)
+    with pytest.raises(ValueError, match="accumulate 1, the configuration wants 4"):
+        fit(Tiny(), Data(), None, config, tmp_path, parallel=make_parallel("single"))

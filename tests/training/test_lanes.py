@@ -189,3 +189,65 @@ def test_metrics_of_lanes_are_not_mixed():
 
     ratio = Ratio(total=np.array([1.0, 6.0]), count=np.array([2.0, 3.0]))
     assert _lane_floats({"loss": ratio}) == [{"loss": 0.5}, {"loss": 2.0}]
+
+
+class Early(Shifted):
+    """NaN for seed 0 in the steps before it stops early."""
+
+    def __getitem__(self, step):
+        batch = super().__getitem__(step)
+        if self.seed == 0 and 5 <= step < 10:
+            batch["x"] = batch["x"] * np.nan
+        return batch
+
+
+def test_skips_of_a_lane_that_stops_early_are_counted(tmp_path):
+    config = dataclasses.replace(
+        CONFIG, log_every=100, checkpoint_every=100, early_stop_patience=1, num_steps=20, seeds=2
+    )
+    fit_lanes(Tiny(), Early, EVALUATION, config, tmp_path / "log")
+    lines = [json.loads(x) for x in (tmp_path / "log" / "metrics.jsonl").read_text().splitlines()]
+    skipped = [(x["seed"], x["step"]) for x in lines if x["split"] == "skipped"]
+    assert skipped == [(0, step) for step in range(6, 11)]
+    limited = dataclasses.replace(config, max_skipped=3)
+    with pytest.raises(NonFiniteError, match="seed 0: 4 updates"):
+        fit_lanes(Tiny(), Early, EVALUATION, limited, tmp_path / "limit")
+
+
+def test_lanes_continue_on_another_number_of_devices(tmp_path):
+    config = dataclasses.replace(CONFIG, early_stop_patience=None)
+    whole = fit_lanes(Tiny(), Shifted, EVALUATION, config, tmp_path / "whole")
+    short = dataclasses.replace(config, num_steps=15)
+    two, one = jax.devices()[:2], jax.devices()[:1]
+    saved = []
+    note = lambda name, step: saved.append(step) if name == "saved" else None  # noqa: E731
+    fit_lanes(Tiny(), Shifted, EVALUATION, short, tmp_path / "parts", devices=two, on_event=note)
+    assert saved == [4, 8, 12, 15]
+    parts = fit_lanes(Tiny(), Shifted, EVALUATION, config, tmp_path / "parts", devices=one)
+    for lane, other in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(
+            lane.state.params["w"], other.state.params["w"], rtol=1e-5, atol=1e-6
+        )
+
+
+def test_fewer_steps_than_a_workdir_has_are_refused(tmp_path):
+    config = dataclasses.replace(CONFIG, early_stop_patience=None, num_steps=10)
+    fewer = dataclasses.replace(config, num_steps=7)
+    fit_lanes(Tiny(), Shifted, None, config, tmp_path / "lanes")
+    with pytest.raises(CheckpointMismatch, match="is at step 10, and num_steps is 7"):
+        fit_lanes(Tiny(), Shifted, None, fewer, tmp_path / "lanes")
+    one = dataclasses.replace(config, seeds=1)
+    fit(Tiny(), Data(), None, one, tmp_path / "one")
+    with pytest.raises(CheckpointMismatch, match="is at step 10, and num_steps is 7"):
+        fit(Tiny(), Data(), None, dataclasses.replace(one, num_steps=7), tmp_path / "one")
+
+
+@pytest.mark.parametrize("options", [{"tensorboard": True}, {"profile_steps": 3}])
+def test_what_lanes_do_not_do_is_refused(tmp_path, options):
+    with pytest.raises(ValueError, match="are for one seed"):
+        fit_lanes(Tiny(), Shifted, None, dataclasses.replace(CONFIG, **options), tmp_path)
+
+
+def test_no_seed_is_refused():
+    with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
+        dataclasses.replace(CONFIG, seeds=0)
