@@ -8,6 +8,7 @@ from typing import Any
 
 from experiments.ga_net.config import Config
 from gatedjax.training import TrainConfig
+from gatedjax.training.identity import as_json as jsonable
 
 DEFAULT = Path(__file__).resolve().parent.parent / "results" / "ga_net"
 
@@ -20,11 +21,6 @@ def public_config(config: Config) -> dict[str, Any]:
     data.pop("manual_dir")
     data["embeddings"] = Path(data["embeddings"]).name.removesuffix(".gz")
     return {"data": data, "model": recorded["model"], "train": recorded["train"]}
-
-
-def jsonable(value: Any) -> Any:
-    """The value as JSON gives it back: tuples become lists."""
-    return json.loads(json.dumps(value))
 
 
 def same_config(saved: Any, wanted: Any) -> bool:

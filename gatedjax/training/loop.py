@@ -25,9 +25,10 @@ from gatedjax.training.checkpoint import (
 from gatedjax.training.config import TrainConfig, eval_params, make_optimizer
 from gatedjax.training.distributed import any_process, broadcast_json, is_main
 from gatedjax.training.evaluation import run_evaluation
+from gatedjax.training.identity import identity
 from gatedjax.training.lock import WorkdirLock
 from gatedjax.training.log import MetricsLog, environment, write_json
-from gatedjax.training.metrics import Metrics, Ratio, to_floats
+from gatedjax.training.metrics import Metrics, from_json, to_floats, to_json
 from gatedjax.training.parallel import Parallel, make_parallel
 from gatedjax.training.progress import ProgressView, summary
 from gatedjax.training.step import init_state
@@ -147,10 +148,7 @@ class _Loop:
             self.best = state.params
         self.state = self.parallel.replicate(state)
         self.step = self.record.step
-        self.pending: Metrics = {
-            name: Ratio(jnp.float32(total), jnp.float32(count))
-            for name, (total, count) in self.record.pending.items()
-        }
+        self.pending: Metrics = from_json(self.record.pending)
         ended = self.record.finished
         return not (ended == "early" or (ended == "done" and self.step >= self.config.num_steps))
 
@@ -190,32 +188,14 @@ class _Loop:
         self.workdir.mkdir(parents=True, exist_ok=True)
         self.lock = WorkdirLock(self.workdir)
         self.store = CheckpointStore(self.workdir / "checkpoints", self.config.keep_checkpoints)
-        resumed, state = self._restore(like)
-        if resumed is None:
-            config = self.metadata | {"train": _plain(self.config)}
-            write_json(self.workdir / "config.json", config)
-            write_json(self.workdir / "environment.json", environment(self.config.seed))
-        else:
-            check_length(resumed, self.config, self.workdir)
-            note_resume(resumed)
+        found = restore_or_begin(self.store, self.metadata, self.config, self.workdir, like)
+        resumed, state = None, None
+        if found is not None:
+            run, state, self.best = found
+            self.record = Record(**run)
+            resumed = self.record.step
         self.log = MetricsLog(self.workdir / "metrics.jsonl", resumed)
         return resumed, state
-
-    def _restore(self, like: Any) -> tuple[int | None, Any]:
-        """Reads the newest step that can be read; (None, None) in a new workdir."""
-
-        def check(metadata: dict[str, Any]) -> None:
-            # checkpoints of version 0.1.0.dev0 may lack the training options
-            wanted = {k: v for k, v in self.identity.items() if k != "train" or k in metadata}
-            falls = self.config.optimizer.schedule != "constant"
-            check_metadata(metadata, wanted, self.workdir, same_length=falls)
-
-        found = restore_newest(self.store, check, like, like.params)
-        if found is None:
-            return None, None
-        run, state, self.best = found
-        self.record = Record(**run)
-        return self.record.step, state
 
     # -- one round -----------------------------------------------------------------------------
 
@@ -408,10 +388,7 @@ class _Loop:
         self.view.phase("save")
         self.event("save", self.step)
         self.record.step = self.step
-        self.record.pending = {
-            name: [float(r.total), float(r.count)]
-            for name, r in jax.device_get(self.pending).items()
-        }
+        self.record.pending = to_json(self.pending)
         state = self.parallel.host(self.state)
         best = self.best
         if not self.record.best_metrics:
@@ -430,13 +407,45 @@ class _Loop:
             self.event("saved", step)
 
 
-def check_length(step: int, config: TrainConfig, workdir: Path) -> None:
-    """Raises CheckpointMismatch if a workdir is beyond the last step that is asked for."""
+def restore_or_begin(
+    store: CheckpointStore, metadata: dict[str, Any], config: TrainConfig, workdir: Path, like: Any
+) -> tuple[dict[str, Any], Any, Any] | None:
+    """Reads where a run in workdir is, or writes what it is beside the logs to come.
+
+    Args:
+      store: its checkpoints.
+      metadata: see `fit`.
+      config: how to train.
+      workdir: an existing folder.
+      like: shapes and dtypes of the state.
+
+    Returns:
+      See `restore_newest`.
+
+    Raises:
+      CheckpointMismatch: if the checkpoints are of another run, or beyond its last step.
+      RuntimeError: if there are checkpoints, but none can be read.
+    """
+    wanted = identity(metadata, config)
+    falls = config.optimizer.schedule != "constant"
+
+    def check(saved: dict[str, Any]) -> None:
+        check_metadata(saved, wanted, workdir, same_length=falls)
+
+    found = restore_newest(store, check, like, like.params)
+    if found is None:
+        train = {"train": dataclasses.asdict(config)}
+        write_json(workdir / "config.json", metadata | train)
+        write_json(workdir / "environment.json", environment(config.seed))
+        return None
+    step = found[0]["step"]
     if step > config.num_steps:
         raise CheckpointMismatch(
             f"{workdir} is at step {step}, and num_steps is {config.num_steps}: use another "
             f"workdir, or num_steps of at least {step}"
         )
+    note_resume(step)
+    return found
 
 
 def restore_newest(
@@ -488,23 +497,6 @@ def restore_newest(
             "remove the folder to start again"
         ) from cause
     return None
-
-
-def _plain(config: TrainConfig) -> dict[str, Any]:
-    return dataclasses.asdict(config)
-
-
-def identity(metadata: dict[str, Any], config: TrainConfig) -> dict[str, Any]:
-    """What a checkpoint must share with a run: its metadata and the training options."""
-    given = metadata.get("config")
-    if isinstance(given, dict) and "train" in given:
-        return _json(metadata)
-    return _json({"train": _plain(config)} | metadata)
-
-
-def _json(value: Any) -> Any:
-    """The value as a JSON file gives it back."""
-    return json.loads(json.dumps(value))
 
 
 def fit(

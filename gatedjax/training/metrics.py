@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jaxtyping import Array, Float
 
@@ -45,6 +46,22 @@ def merge(a: Metrics, b: Metrics) -> Metrics:
     for name, ratio in b.items():
         merged[name] = merged[name] + ratio if name in merged else ratio
     return merged
+
+
+def to_json(metrics: Mapping[str, Ratio]) -> dict[str, list]:
+    """Sums and counts as JSON holds them: float32 values, exact."""
+    return {
+        name: [np.asarray(ratio.total).tolist(), np.asarray(ratio.count).tolist()]
+        for name, ratio in jax.device_get(dict(metrics)).items()
+    }
+
+
+def from_json(saved: Mapping[str, list]) -> Metrics:
+    """The inverse of `to_json`."""
+    return {
+        name: Ratio(total=jnp.array(total, jnp.float32), count=jnp.array(count, jnp.float32))
+        for name, (total, count) in saved.items()
+    }
 
 
 def to_floats(metrics: Mapping[str, Ratio]) -> dict[str, float]:
