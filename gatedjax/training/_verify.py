@@ -87,6 +87,7 @@ def write_digests(state: Any, best: Any, record: Any, train_data: Any, workdir: 
     line = {
         "parameters": tree_digests(state.params),
         "optimiser state": tree_digests(state.opt_state),
+        "carried state": tree_digests(state.carry),
         "best parameters": tree_digests(best),
         "data position": {"step": step, "state.step": int(state.step)},
         "next batches": batches,

@@ -33,7 +33,7 @@ from gatedjax.training.metrics import Metrics, Ratio, from_json, to_json
 from gatedjax.training.parallel import pad_rows
 from gatedjax.training.progress import ProgressView, summary
 from gatedjax.training.step import TrainState, init_state, make_train_step
-from gatedjax.training.task import Batch, Task
+from gatedjax.training.task import Batch, Task, is_stateful
 
 
 @dataclasses.dataclass(frozen=True)
@@ -404,6 +404,8 @@ def fit_lanes(
         raise ValueError("several seeds are spread over the devices by sharding, not by pmap")
     if config.tensorboard or config.profile_steps:
         raise ValueError("tensorboard and profile_steps are for one seed, not for several")
+    if is_stateful(task):
+        raise ValueError("several seeds need a task that carries nothing from batch to batch")
     if jax.process_count() > 1:
         raise ValueError("several seeds are trained by one process, not by several")
     chosen = list(devices) if devices is not None else jax.local_devices()

@@ -32,7 +32,7 @@ from gatedjax.training.metrics import Metrics, from_json, to_floats, to_json
 from gatedjax.training.parallel import Parallel, make_parallel
 from gatedjax.training.progress import ProgressView, summary
 from gatedjax.training.step import init_state
-from gatedjax.training.task import Batch, Task
+from gatedjax.training.task import AnyTask, Batch
 
 # Steps that are queued on the device. Two keep it busy; with more, a signal waits for all of them.
 IN_FLIGHT = 2
@@ -91,7 +91,7 @@ class _Loop:
 
     def __init__(
         self,
-        task: Task,
+        task: AnyTask,
         train_data: Any,
         eval_data: Any,
         config: TrainConfig,
@@ -134,11 +134,11 @@ class _Loop:
     def start(self) -> bool:
         """Restores or initialises; returns whether there is anything left to do."""
         first = self.train_data[0]
-        rows = len(first["weight"])
-        if self.several and rows < jax.process_count():
+        self.rows = len(first["weight"])
+        if self.several and self.rows < jax.process_count():
             raise ValueError(
-                f"a batch has {rows} examples for {jax.process_count()} processes: every process "
-                "needs at least one"
+                f"a batch has {self.rows} examples for {jax.process_count()} processes: every "
+                "process needs at least one"
             )
         make = lambda key: init_state(self.task, self.tx, key, first)  # noqa: E731
         like = jax.eval_shape(make, self.seed_key)
@@ -146,7 +146,7 @@ class _Loop:
         if self.resumed is None:
             state = jax.device_get(jax.jit(make)(self.seed_key))
             self.best = state.params
-        self.state = self.parallel.replicate(state)
+        self.state = self.parallel.place(state)
         self.step = self.record.step
         self.pending: Metrics = from_json(self.record.pending)
         ended = self.record.finished
@@ -371,7 +371,7 @@ class _Loop:
         self.event("evaluate", self.step)
         began = time.perf_counter()
         params = eval_params(self.state.params, self.state.opt_state)
-        totals, _ = run_evaluation(self.eval_step, params, self.eval_data, self.parallel)
+        totals, _ = run_evaluation(self.task, self.eval_step, params, self.eval_data, self.parallel)
         metrics = to_floats(totals)
         self._write({"split": "eval", "step": self.step, **metrics})
         self.view.message(f"step {self.step}: evaluation: {summary(metrics)}")
@@ -382,6 +382,8 @@ class _Loop:
 
     def _save(self) -> None:
         self._check_skipped()
+        # all processes take part in fetching what is carried
+        state = self.parallel.fetch(self.state, self.rows)
         if not self.main:
             self.record.step = self.step
             return
@@ -389,7 +391,6 @@ class _Loop:
         self.event("save", self.step)
         self.record.step = self.step
         self.record.pending = to_json(self.pending)
-        state = self.parallel.host(self.state)
         best = self.best
         if not self.record.best_metrics:
             best = eval_params(state.params, state.opt_state)
@@ -500,7 +501,7 @@ def restore_newest(
 
 
 def fit(
-    task: Task,
+    task: AnyTask,
     train_data: Any,
     eval_data: Any,
     config: TrainConfig,
@@ -550,7 +551,7 @@ def fit(
             stopped, number = loop.run()
         elif loop.record.finished is not None:
             stopped = loop.record.finished
-        host = loop.parallel.host(loop.state)
+        host = loop.parallel.fetch(loop.state, loop.rows)
     finally:
         try:
             if hasattr(loop, "store"):

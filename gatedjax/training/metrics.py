@@ -65,5 +65,12 @@ def from_json(saved: Mapping[str, list]) -> Metrics:
 
 
 def to_floats(metrics: Mapping[str, Ratio]) -> dict[str, float]:
-    """Values of all metrics, fetched from the device at once."""
-    return {name: ratio.value() for name, ratio in jax.device_get(dict(metrics)).items()}
+    """Values of all metrics, fetched from the device at once.
+
+    "perplexity" holds negative log-likelihoods, in nats, and counts tokens; its value is the
+    exponential of their mean. So it merges over batches and devices like any other.
+    """
+    values = {name: ratio.value() for name, ratio in jax.device_get(dict(metrics)).items()}
+    if "perplexity" in values:
+        values["perplexity"] = float(np.exp(np.float64(min(values["perplexity"], 700.0))))
+    return values
