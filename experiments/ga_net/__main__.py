@@ -2,7 +2,8 @@
 
 import sys
 
-from experiments.ga_net.cli import fail, parse
+from experiments.common.cli import fail
+from experiments.ga_net.cli import parse
 
 DESCRIPTION = """Train GA-Net, or a baseline with --model.system, and evaluate it on the test set.
 Options that are not given come from --preset. Press Ctrl-C to stop: the run is saved, and the
@@ -16,8 +17,9 @@ def main(args: list[str] | None = None) -> int:
 
     from rich.console import Console
 
+    from experiments.common.hardware import use_all_cores
     from experiments.ga_net.report import print_lanes, print_run
-    from experiments.ga_net.run import default_workdir, run, run_lanes, use_all_cores
+    from experiments.ga_net.run import default_workdir, run, run_lanes
     from gatedjax.training.distributed import initialize, is_main
 
     use_all_cores(config.cpu_devices)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tyro
 
-from experiments.ga_net.cli import fail
+from experiments.common.cli import fail
 from experiments.ga_net.config import PRESETS, SystemName
 
 
@@ -31,8 +31,9 @@ def main(args: list[str] | None = None) -> int:
     from rich.console import Console
     from rich.table import Table
 
+    from experiments.common.hardware import use_all_cores
     from experiments.ga_net.figures import inspect
-    from experiments.ga_net.run import prepare, run, use_all_cores
+    from experiments.ga_net.run import prepare, run
     from gatedjax import analysis
 
     use_all_cores(options.cpu_devices)

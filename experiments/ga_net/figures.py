@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments.common.records import read_json, write_json
 from experiments.ga_net import paper
 from experiments.ga_net.config import SystemName
-from experiments.ga_net.results import Store, read_json
+from experiments.ga_net.results import Store
 from gatedjax import analysis
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def table1(options: TablesConfig, names: tuple[str, ...]) -> None:
     """Counts every data set that can be had here; writes table1.json."""
-    from experiments.ga_net.run import SOURCES, write_json
+    from experiments.ga_net.run import SOURCES
     from gatedjax import data as gdata
 
     path = options.results / "table1.json"

@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
+from experiments.common.records import NOT_RUN, mean_std, read_json, write_text
+from experiments.common.text import correctness
 from experiments.ga_net import paper
 from experiments.ga_net.config import PRESETS
-from experiments.ga_net.results import Store, read_json
+from experiments.ga_net.results import Store
 from gatedjax import analysis
-from gatedjax.training.log import write_text
 
-NOT_RUN = "not run"
 NAMES = {
     "imdb": "IMDB",
     "ag_news": "AG News",
@@ -21,20 +21,9 @@ NAMES = {
 }
 
 
-def _mean_std(values: list[float]) -> str:
-    summary = analysis.summary(values)
-    spread = "" if summary.std is None else f" ± {summary.std:.4f}"
-    return f"{summary.mean:.4f}{spread} (n={summary.n})"
-
-
 def _cell(records: list[dict[str, Any]], metric: str) -> str:
     values = [record["test"][metric] for record in records if metric in record["test"]]
-    return _mean_std(values) if values else NOT_RUN
-
-
-def _correct(records: list[dict[str, Any]]) -> np.ndarray:
-    """Correctness [seeds, examples]."""
-    return np.array([[c == "1" for c in record["correct"]] for record in records])
+    return mean_std(values) if values else NOT_RUN
 
 
 def _datasets(store: Store, *variants: str) -> list[str]:
@@ -101,8 +90,8 @@ def paired(store: Store) -> str:
             if not seeds:
                 rows.append([NAMES[data], paper.SYSTEMS[system], NOT_RUN, "-", "-", "-"])
                 continue
-            a = _correct([ganet[seed] for seed in seeds])
-            b = _correct([other[seed] for seed in seeds])
+            a = correctness([ganet[seed] for seed in seeds])
+            b = correctness([other[seed] for seed in seeds])
             boot = analysis.paired_bootstrap(a.mean(axis=0), b.mean(axis=0))
             exact = [analysis.mcnemar(x, y).p_value for x, y in zip(a, b, strict=True)]
             rows.append(

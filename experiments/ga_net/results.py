@@ -1,16 +1,14 @@
-"""Records of finished runs: one JSON file each, written only by the run itself."""
+"""Records of this paper's runs; see `experiments.common.records`."""
 
 import dataclasses
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from experiments.common import records
+from experiments.common.records import RESULTS
 from experiments.ga_net.config import Config
-from gatedjax.training import TrainConfig
-from gatedjax.training.identity import as_json as jsonable
 
-DEFAULT = Path(__file__).resolve().parent.parent / "results" / "ga_net"
+DEFAULT = RESULTS / "ga_net"
 
 
 def public_config(config: Config) -> dict[str, Any]:
@@ -23,70 +21,8 @@ def public_config(config: Config) -> dict[str, Any]:
     return {"data": data, "model": recorded["model"], "train": recorded["train"]}
 
 
-def same_config(saved: Any, wanted: Any) -> bool:
-    """Whether a record was made with these settings.
-
-    A training option that is younger than the record was what it is by default.
-    """
-    default = jsonable(dataclasses.asdict(TrainConfig()))
-    train = default | saved["train"]
-    train["optimizer"] = default["optimizer"] | train["optimizer"]
-    return saved | {"train": train} == wanted
-
-
-def read_json(path: Path, *keys: str) -> Any:
-    """Reads a file that a command wrote.
-
-    Args:
-      path: the file.
-      keys: what an object must have to be used.
-
-    Raises:
-      ValueError: naming the file, if it is damaged or lacks a key.
-    """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}); delete it to have it made again") from error
-    missing = [key for key in keys if not isinstance(value, dict) or key not in value]
-    if missing:
-        raise ValueError(
-            f"{path} is not a record: it has no {', '.join(missing)}; delete it to have it made "
-            "again"
-        )
-    return value
-
-
-RECORD = ("config", "seed", "test", "correct")
-"""What every record of a finished run has."""
-
-
 @dataclasses.dataclass(frozen=True)
-class Store:
-    """A folder of run records.
-
-    Attributes:
-      folder: where records, figures and RESULTS.md are.
-    """
+class Store(records.Store):
+    """The run records of this paper."""
 
     folder: Path = DEFAULT
-
-    def path(self, data: str, variant: str, seed: int) -> Path:
-        """Where the record of a run is."""
-        return self.folder / "runs" / f"{data}-{variant}-seed{seed}.json"
-
-    def get(self, data: str, variant: str, seed: int) -> dict[str, Any] | None:
-        """The record, or None if the run is missing."""
-        path = self.path(data, variant, seed)
-        return read_json(path, *RECORD) if path.exists() else None
-
-    def all(self, data: str, variant: str) -> list[dict[str, Any]]:
-        """The records of every seed, in the order of the seeds."""
-        found = self.folder.glob(f"runs/{data}-{variant}-seed*.json")
-        records = [read_json(path, *RECORD) for path in found]
-        return sorted(records, key=lambda record: record["seed"])
-
-    def variants(self, data: str) -> Iterator[str]:
-        """Names of the variants that have a record."""
-        names = {p.name.split("-", 1)[1] for p in self.folder.glob(f"runs/{data}-*-seed*.json")}
-        yield from sorted({name.rsplit("-seed", 1)[0] for name in names})

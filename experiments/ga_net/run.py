@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import os
-import platform
 import time
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,16 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.common.hardware import hardware
+from experiments.common.records import jsonable, write_json
+from experiments.common.text import (
+    check_embeddings,
+    correct_string,
+    find_embeddings,
+    text_batches,
+)
 from experiments.ga_net.config import Config, DataConfig
-from experiments.ga_net.results import jsonable, public_config
+from experiments.ga_net.results import public_config
 from gatedjax import data as gdata
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.training import (
@@ -28,7 +35,6 @@ from gatedjax.training import (
     make_train_step,
 )
 from gatedjax.training.distributed import is_main
-from gatedjax.training.log import write_json as write_json
 
 SOURCES = {"imdb": "imdb_reviews", "ag_news": "ag_news_subset"}
 
@@ -51,19 +57,6 @@ class Prepared:
         return len(self.train.info.class_names)
 
 
-def find_embeddings(config: DataConfig) -> Path | None:
-    """Returns the file of word vectors: as given, or below manual-dir; None for "none"."""
-    if config.embeddings == "none":
-        return None
-    path = Path(config.embeddings).expanduser()
-    if not path.exists() and config.manual_dir is not None and not path.is_absolute():
-        for folder in (Path(config.manual_dir), Path(config.manual_dir) / "glove"):
-            for name in (path.name, f"{path.name}.gz"):
-                if (folder / name).exists():
-                    return folder / name
-    return path
-
-
 def prepare(config: DataConfig, embedding_dim: int, *, seed: int = 0) -> Prepared:
     """Loads, counts and encodes the splits, and reads the word vectors.
 
@@ -74,10 +67,8 @@ def prepare(config: DataConfig, embedding_dim: int, *, seed: int = 0) -> Prepare
     options: dict[str, Any] = {"data_dir": config.data_dir, "manual_dir": config.manual_dir}
     if config.strict:
         options["strict"] = True
-    path = find_embeddings(config)
-    if path is not None and not path.exists():
-        # before the slow part; the loader owns the message
-        gdata.load_embeddings(path, gdata.Vocabulary.build([]), dim=embedding_dim)
+    path = find_embeddings(config.embeddings, config.manual_dir)
+    check_embeddings(path, embedding_dim)
     splits = {s: gdata.load(name, s, **options) for s in ("train", "validation", "test")}
     seen = [splits["train"]] if path is None else list(splits.values())
     vocabulary = gdata.Vocabulary.build(seen, min_count=config.min_count)
@@ -96,15 +87,6 @@ def prepare(config: DataConfig, embedding_dim: int, *, seed: int = 0) -> Prepare
     return Prepared(**encoded, vocabulary=vocabulary, embeddings=matrix, coverage=coverage)
 
 
-def use_all_cores(devices: int | None) -> None:
-    """Gives JAX one CPU device per core; call before the first computation.
-
-    A scan runs on one thread of a CPU device, so data parallelism is what uses the other cores.
-    """
-    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-        jax.config.update("jax_num_cpu_devices", devices or os.cpu_count() or 1)
-
-
 def make_task(config: GANetConfig, prepared: Prepared) -> GANetTask:
     """Binds the network to a data set."""
     model = GANet(
@@ -120,19 +102,7 @@ def batches(
     prepared: Prepared, config: DataConfig, *, seed: int
 ) -> tuple[gdata.Batches, gdata.Batches, gdata.Batches]:
     """Returns training, validation and test batches; the last two are one ordered pass."""
-    splits = (prepared.train, prepared.validation, prepared.test)
-    edges = gdata.plan_buckets(prepared.train.lengths, config.max_buckets)
-    # one set of shapes for all splits: what validation compiled, the test pass finds
-    longest = max(int(split.lengths.max()) for split in splits)
-    edges = (*edges[:-1], max(longest, edges[-1]))
-    train = gdata.Batches(
-        prepared.train, batch_size=config.batch_size, bucket_edges=edges, seed=seed
-    )
-    rest = [
-        gdata.Batches.eval(split, batch_size=config.eval_batch_size, bucket_edges=edges)
-        for split in splits[1:]
-    ]
-    return train, rest[0], rest[1]
+    return text_batches(prepared.train, prepared.validation, prepared.test, config, seed=seed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,20 +114,6 @@ class RunResult:
     prepared: Prepared
     record: dict[str, Any]
     """The JSON record: configuration, metrics, per-example correctness, hardware."""
-
-
-def hardware() -> dict[str, Any]:
-    """What the run ran on."""
-    device = jax.devices()[0]
-    return {
-        "platform": device.platform,
-        "device": device.device_kind,
-        "devices": jax.device_count(),
-        "cores": os.cpu_count(),
-        "machine": platform.machine(),
-        "python": platform.python_version(),
-        "jax": jax.__version__,
-    }
 
 
 def default_workdir(config: Config) -> Path:
@@ -304,12 +260,10 @@ def _test(
     task: GANetTask, result: FitResult, test_data: gdata.Batches, parallel: Parallel
 ) -> dict[str, Any]:
     metrics, predictions = evaluate(task, result.best_params, test_data, parallel)
-    order = np.argsort(predictions["example_id"], kind="stable")
     return {
         "test": metrics,
-        "test_n": len(order),
+        "test_n": len(predictions["correct"]),
         "attended_tokens": int(predictions["attended"].sum()),
         "test_tokens": int(predictions["length"].sum()),
-        # one character per test example, in the order of the file: for paired tests
-        "correct": "".join("1" if c > 0 else "0" for c in predictions["correct"][order]),
+        "correct": correct_string(predictions),
     }

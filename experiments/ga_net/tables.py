@@ -8,18 +8,12 @@ from typing import Any, Literal
 
 import tyro
 
+from experiments.common.cells import missing_runs
+from experiments.common.cli import fail
+from experiments.common.records import jsonable, same_config, write_json
 from experiments.ga_net import paper
-from experiments.ga_net.cli import fail
 from experiments.ga_net.config import PRESETS, Config, DataName, SystemName, given_paths
-from experiments.ga_net.results import (
-    DEFAULT,
-    RECORD,
-    Store,
-    jsonable,
-    public_config,
-    read_json,
-    same_config,
-)
+from experiments.ga_net.results import DEFAULT, Store, public_config
 
 What = Literal[
     "table1", "table2", "table3", "table4", "table5", "figure1", "figure4", "figure5", "render"
@@ -81,30 +75,19 @@ def run_config(options: TablesConfig, data: str, seed: int, **model: Any) -> Con
 
 def run_cell(options: TablesConfig, data: str, variant: str, **model: Any) -> None:
     """Runs every seed of one cell that has no record of this configuration yet."""
-    from experiments.ga_net.run import run, write_json
+    from experiments.ga_net.run import run
 
     store = Store(options.results)
-    missing: list[tuple[int, Config]] = []
-    for seed in range(options.seeds):
-        config = run_config(options, data, seed, **model)
-        wanted = jsonable(public_config(config))
-        existing = store.get(data, variant, seed)
-        recorded = existing is not None and same_config(existing["config"], wanted)
-        if recorded and not options.rerun:
-            continue
-        workdir = options.runs / f"{data}-{variant}-seed{seed}"
-        config = dataclasses.replace(config, workdir=str(workdir))
-        finished = workdir / "results.json"
-        if finished.exists() and not options.rerun:
-            # the same run, made by `python -m experiments.ga_net` or by an interrupted table
-            record = read_json(finished, *RECORD)
-            if same_config(record["config"], wanted):
-                write_json(store.path(data, variant, seed), record)
-                continue
-        if options.rerun and workdir.exists():
-            # a finished work folder would be taken as it is
-            shutil.rmtree(workdir)
-        missing.append((seed, config))
+    configs = {seed: run_config(options, data, seed, **model) for seed in range(options.seeds)}
+    missing = missing_runs(
+        store,
+        options.runs,
+        data,
+        variant,
+        configs,
+        lambda saved, config: same_config(saved, jsonable(public_config(config))),
+        rerun=options.rerun,
+    )
     if options.lanes > 1:
         missing = _run_together(options, data, variant, missing)
     for seed, config in missing:
@@ -123,7 +106,7 @@ def _run_together(
     options: TablesConfig, data: str, variant: str, missing: list[tuple[int, Config]]
 ) -> list[tuple[int, Config]]:
     """Trains neighbouring seeds side by side; returns those that must run alone."""
-    from experiments.ga_net.run import lanes_that_fit, run_lanes, write_json
+    from experiments.ga_net.run import lanes_that_fit, run_lanes
 
     store = Store(options.results)
     alone = [(seed, config) for seed, config in missing if Path(str(config.workdir)).exists()]
@@ -178,8 +161,8 @@ def main(args: list[str] | None = None) -> int:
         if getattr(options, name) < 1:
             fail(f"--{name} must be at least 1, got {getattr(options, name)}")
 
+    from experiments.common.hardware import use_all_cores
     from experiments.ga_net import figures, render
-    from experiments.ga_net.run import use_all_cores
 
     use_all_cores(options.cpu_devices)
     try:

@@ -8,9 +8,10 @@ from typing import Any
 
 import tyro
 
-from experiments.ga_net.cli import fail
+from experiments.common.cli import fail
+from experiments.common.records import read_json, write_json, write_text
 from experiments.ga_net.config import PRESETS, Config, DataName, SystemName, given_paths
-from experiments.ga_net.results import DEFAULT, read_json
+from experiments.ga_net.results import DEFAULT
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -122,8 +123,8 @@ def main(args: list[str] | None = None) -> int:
         prog="python -m experiments.ga_net.tune",
     )
 
-    from experiments.ga_net.run import prepare, run, use_all_cores
-    from gatedjax.training.log import write_json, write_text
+    from experiments.common.hardware import use_all_cores
+    from experiments.ga_net.run import prepare, run
 
     use_all_cores(options.cpu_devices)
     path = options.results / "tuning.json"

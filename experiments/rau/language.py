@@ -1,7 +1,5 @@
 """One run of a language model: data in, trained parameters and perplexities out."""
 
-import dataclasses
-import json
 import math
 import time
 from pathlib import Path
@@ -9,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from experiments.ga_net.results import jsonable
-from experiments.ga_net.run import hardware
+from experiments.common.hardware import hardware
+from experiments.common.records import jsonable, write_json
 from experiments.rau.config import Config
+from experiments.rau.results import public_config, saved_record
+from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax.models import RAULanguageModel, RAULanguageTask
 from gatedjax.training import evaluate, fit, make_parallel
 from gatedjax.training.distributed import is_main
-from gatedjax.training.log import write_json
 
 
 def run_language(config: Config) -> dict[str, Any]:
@@ -26,10 +25,10 @@ def run_language(config: Config) -> dict[str, Any]:
     `data.eval_batch_size` rows, each of which starts from the zero state. The perplexities of the
     record are measured on one row: every word is predicted after all that come before it.
     """
-    import jax
+    from experiments.rau.run import count_parameters, default_workdir, seconds_per_step
 
     start = time.perf_counter()
-    streams = {
+    streams: dict[str, Any] = {
         split: gdata.load(config.data.name, split, **_folders(config))
         for split in ("train", "validation", "test")
     }
@@ -42,11 +41,8 @@ def run_language(config: Config) -> dict[str, Any]:
         streams["validation"], batch_size=rows, num_steps=window
     )
     task = RAULanguageTask(RAULanguageModel(config.model, vocab_size=len(vocabulary)))
-    workdir = Path(config.workdir or f"runs/rau/{config.preset}-{config.model.cell}")
-    recorded = {k: dataclasses.asdict(getattr(config, k)) for k in ("data", "model", "train")}
-    for folder in ("data_dir", "manual_dir"):
-        recorded["data"].pop(folder)
-    settings = jsonable(recorded)
+    workdir = default_workdir(config)
+    settings = jsonable(public_config(config))
     parallel = make_parallel(config.train.parallel, accumulate=config.train.accumulate)
     result = fit(
         task,
@@ -63,13 +59,15 @@ def run_language(config: Config) -> dict[str, Any]:
         "cell": config.model.cell,
         "seed": config.train.seed,
         "config": settings,
-        "parameters": sum(x.size for x in jax.tree.leaves(result.best_params)),
+        **count_parameters(result.best_params),
         "vocabulary_size": len(vocabulary),
         "stopped": result.stopped,
         "exit_code": result.exit_code,
+        "signal": result.signal,
         "steps": result.steps,
         "best_step": result.best_step,
         "curve": [[one["step"], one["loss"], one["perplexity"]] for one in result.history],
+        "seconds_per_step": seconds_per_step(analysis.read_metrics(workdir / "metrics.jsonl")),
     }
     if result.stopped == "signal":
         return record
@@ -88,7 +86,7 @@ def run_language(config: Config) -> dict[str, Any]:
     record["seconds"] = round(time.perf_counter() - start, 1)
     record["hardware"] = hardware()
     if is_main():
-        write_json(workdir / "results.json", record)
+        write_json(workdir / "results.json", saved_record(record))
     return record
 
 
@@ -105,10 +103,9 @@ def last_epoch_perplexity(workdir: Path, steps: int, steps_per_epoch: int) -> fl
     first = steps // steps_per_epoch * steps_per_epoch - steps_per_epoch
     if first < 0:
         return None
-    lines = (workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     found = [
         (line["step"], line["loss"])
-        for line in map(json.loads, lines)
+        for line in analysis.read_metrics(workdir / "metrics.jsonl")
         if line["split"] == "train"
         and first < line["step"] <= first + steps_per_epoch
         and line["loss"] is not None

@@ -48,10 +48,8 @@ class Set:
     classes: Callable[[dict[str, str]], tuple[str, ...]]
     options: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     """Option -> values, the default first."""
-    hold_out: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] = lambda labels: (
-        stratified_split(labels, HELD_OUT, seed=SPLIT_SEED)
-    )
-    """Labels of the official training part -> (kept, validation)."""
+    hold_out: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
+    """Labels of the official training part -> (kept, validation); None: a stratified share."""
     count: Callable[[AnyPath], int] = count_lines
     """Counts the lines of a raw file in another way than `read`, to check it."""
     source: Callable[[Sequence[Example], SourceInfo, ReadReport, Callable[[str], Rows]], Source] = (
@@ -219,6 +217,7 @@ def load(
     data_dir: str | Path | None = None,
     manual_dir: str | Path | None = None,
     strict: bool = False,
+    held_out: float | None = None,
     **options: Any,
 ) -> Source: ...
 def load(
@@ -228,6 +227,7 @@ def load(
     data_dir: str | Path | None = None,
     manual_dir: str | Path | None = None,
     strict: bool = False,
+    held_out: float | None = None,
     **options: Any,
 ) -> Source:
     """Loads one split of a data set as a random-access source.
@@ -243,10 +243,10 @@ def load(
     if it is missing. `sst`, `trec` and `ptb` need no TensorFlow for that.
 
     Splits: "train", "validation", "test". A set without an official validation part (all but
-    `sst`, `ptb` and `polarity`) has a tenth of its official training part held out, the same
-    examples in every run and in proportion to the classes; of `mnist` and `fashion_mnist` it is the
-    last 5,000 training images. "train_full" is the whole official part. `digits` has no official
-    parts: a fifth of it is for testing.
+    `sst`, `ptb` and `polarity`) has a tenth of its official training part held out (see
+    `held_out`), the same examples in every run and in proportion to the classes; of `mnist` and
+    `fashion_mnist` it is the last 5,000 training images. "train_full" is the whole official part.
+    `digits` has no official parts: a fifth of it is for testing.
 
     `example_id` is the line in the official file (images: the position; IMDB: the review in order
     of file names; texts that TFDS prepares itself: the position there) plus 100,000,000 for an
@@ -259,6 +259,8 @@ def load(
       manual_dir: folder with the raw files as they are downloaded, plain or .gz, or its parent.
       strict: refuse malformed lines and files of another size than the official ones, instead of
         setting lines aside in `source.quarantine` and naming the size in `source.info.substitute`.
+      held_out: share of the official training part that is "validation"; None is a tenth. Only
+        for texts without an official validation part.
       **options: of the data set.
 
     Returns:
@@ -275,6 +277,11 @@ def load(
     for key, value in preset.items():
         if options.setdefault(key, value) != value:
             raise ValueError(f"{key}={options[key]!r} contradicts the name of the data set")
+    own = name in EMBEDDED or "validation" in SETS[name].official or SETS[name].hold_out is not None
+    if own and held_out is not None:
+        raise ValueError(f"held_out must be None for {name!r}: its validation part is fixed")
+    if held_out is not None and not 0 < held_out < 1:
+        raise ValueError(f"held_out must be between 0 and 1, got {held_out}")
     if name in EMBEDDED:
         for key in options:
             raise ValueError(f"unknown option {key!r}: {name} has none")
@@ -307,7 +314,7 @@ def load(
 
     used = rows
     if derived and split in ("train", "validation"):
-        used = hold_out(spec, rows)[split == "validation"]
+        used = hold_out(spec, rows, held_out or HELD_OUT)[split == "validation"]
     examples = spec.examples(used, ID_BASE[part], chosen)
     skipped = {}
     if chosen.get("granularity") == "binary":
@@ -323,10 +330,13 @@ def load(
     return spec.source(examples, info, report, read)
 
 
-def hold_out(spec: Set, rows: Rows) -> tuple[Rows, Rows]:
+def hold_out(spec: Set, rows: Rows, fraction: float = HELD_OUT) -> tuple[Rows, Rows]:
     """Cuts an official training part in (train, validation)."""
     labels = np.array([row.label for row in rows.rows], int)
-    parts = spec.hold_out(labels)
+    if spec.hold_out is None:
+        parts = stratified_split(labels, fraction, seed=SPLIT_SEED)
+    else:
+        parts = spec.hold_out(labels)
     train, validation = (Rows(tuple(rows.rows[i] for i in part), ()) for part in parts)
     return train, validation
 

@@ -79,6 +79,16 @@ class RAUConfig:
             raise ValueError(
                 "rescale must be False for attention='sigmoid': there is no softmax axis"
             )
+        if self.cell != "rau":
+            for name, default in (("attention", "feature_proj"), ("attn_hidden", 0)):
+                if getattr(self, name) != default:
+                    raise ValueError(
+                        f"{name} must be {default!r} for cell={self.cell!r}: it has no attention"
+                    )
+            if self.rescale:
+                raise ValueError(f"rescale must be False for cell={self.cell!r}")
+        if self.forget_bias and self.cell != "lstm":
+            raise ValueError(f"forget_bias must be 0 for cell={self.cell!r}: it has no such gate")
         if self.reset_after and self.cell == "lstm":
             raise ValueError("reset_after must be False for cell='lstm': it has no reset gate")
 

@@ -265,6 +265,27 @@ def test_the_held_out_split_is_a_fixed_stratified_tenth(tmp_path):
     assert train.report.used == len(train) + len(held)
 
 
+def test_another_share_is_held_out_on_request(tmp_path):
+    text = "".join(f"{label}:x What ?\n" for label in ["NUM"] * 40 + ["LOC"] * 20)
+    (tmp_path / "train_5500.label").write_text(text, "utf-8")
+    train, held = (
+        data.load("trec", split, manual_dir=tmp_path, held_out=0.2)
+        for split in ("train", "validation")
+    )
+    assert (len(train), len(held)) == (48, 12)
+    counts = collections.Counter(train.info.class_names[x["label"]] for x in held)
+    assert counts == {"NUM": 8, "LOC": 4}
+    for share in (0.0, 1.0):
+        with pytest.raises(ValueError, match="held_out must be between 0 and 1"):
+            data.load("trec", "train", manual_dir=tmp_path, held_out=share)
+
+
+@pytest.mark.parametrize("name", ["sst2", "ptb", "mnist", "digits", "polarity"])
+def test_a_fixed_validation_part_has_no_other_share(name, tmp_path):
+    with pytest.raises(ValueError, match="held_out must be None"):
+        data.load(name, "train", held_out=0.2)
+
+
 @pytest.mark.parametrize("fraction", [0.1, 0.25])
 def test_stratified_split_shares_every_class_to_the_nearest_example(fraction, np_rng):
     labels = np_rng.integers(0, 5, 237)

@@ -6,12 +6,13 @@ import re
 
 import pytest
 
+from experiments.common.records import jsonable
 from experiments.ga_net import config as settings
 from experiments.ga_net import render, tables
 from experiments.ga_net.__main__ import main
 from experiments.ga_net.cli import parse
 from experiments.ga_net.demo import main as demo
-from experiments.ga_net.results import Store, jsonable, public_config
+from experiments.ga_net.results import Store, public_config
 from experiments.ga_net.tune import TuneConfig, trials
 
 

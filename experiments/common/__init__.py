@@ -1,0 +1,1 @@
+"""What the commands of all papers share: command lines, records, text, hardware."""

@@ -1,0 +1,101 @@
+"""Records of finished runs: one JSON file each, written only by the run itself."""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gatedjax import analysis
+from gatedjax.training import TrainConfig
+from gatedjax.training.identity import as_json as jsonable
+from gatedjax.training.log import write_json as write_json
+from gatedjax.training.log import write_text as write_text
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+"""Where the results of every paper are."""
+NOT_RUN = "not run"
+
+
+def same_config(saved: Any, wanted: Any, **defaults: Mapping[str, Any]) -> bool:
+    """Whether a record was made with these settings.
+
+    An option that is younger than the record was what it is by default.
+
+    Args:
+      saved: the configuration of the record.
+      wanted: the configuration of the run.
+      **defaults: default values by part of the configuration; those of "train" are known.
+    """
+    default = jsonable(dataclasses.asdict(TrainConfig()))
+    train = default | saved["train"]
+    train["optimizer"] = default["optimizer"] | train["optimizer"]
+    filled = {part: {**values, **saved[part]} for part, values in defaults.items()}
+    return saved | filled | {"train": train} == wanted
+
+
+def read_json(path: Path, *keys: str) -> Any:
+    """Reads a file that a command wrote.
+
+    Args:
+      path: the file.
+      keys: what an object must have to be used.
+
+    Raises:
+      ValueError: naming the file, if it is damaged or lacks a key.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}); delete it to have it made again") from error
+    missing = [key for key in keys if not isinstance(value, dict) or key not in value]
+    if missing:
+        raise ValueError(
+            f"{path} is not a record: it has no {', '.join(missing)}; delete it to have it made "
+            "again"
+        )
+    return value
+
+
+def mean_std(values: list[float], digits: int = 4) -> str:
+    """A cell of a table: mean, sample standard deviation and number of runs."""
+    summary = analysis.summary(values)
+    spread = "" if summary.std is None else f" ± {summary.std:.{digits}f}"
+    return f"{summary.mean:.{digits}f}{spread} (n={summary.n})"
+
+
+RECORD = ("config", "seed", "test", "correct")
+"""What every record of a finished classifier has."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Store:
+    """A folder of run records.
+
+    Attributes:
+      folder: where records, figures and RESULTS.md are.
+      keys: what every record has.
+    """
+
+    folder: Path
+    keys: tuple[str, ...] = RECORD
+
+    def path(self, data: str, variant: str, seed: int) -> Path:
+        """Where the record of a run is."""
+        return self.folder / "runs" / f"{data}-{variant}-seed{seed}.json"
+
+    def get(self, data: str, variant: str, seed: int) -> dict[str, Any] | None:
+        """The record, or None if the run is missing."""
+        path = self.path(data, variant, seed)
+        return read_json(path, *self.keys) if path.exists() else None
+
+    def all(self, data: str, variant: str) -> list[dict[str, Any]]:
+        """The records of every seed, in the order of the seeds."""
+        found = self.folder.glob(f"runs/{data}-{variant}-seed*.json")
+        records = [read_json(path, *self.keys) for path in found]
+        return sorted(records, key=lambda record: record["seed"])
+
+    def variants(self, data: str) -> Iterator[str]:
+        """Names of the variants that have a record."""
+        names = {p.name.split("-", 1)[1] for p in self.folder.glob(f"runs/{data}-*-seed*.json")}
+        yield from sorted({name.rsplit("-seed", 1)[0] for name in names})

@@ -1,0 +1,62 @@
+"""Texts as the trainer needs them: word vectors, and batches in common length buckets."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gatedjax import data as gdata
+
+
+def find_embeddings(name: str, manual_dir: str | None) -> Path | None:
+    """Returns the file of word vectors: as given, or below manual_dir; None for "none"."""
+    if name == "none":
+        return None
+    path = Path(name).expanduser()
+    if not path.exists() and manual_dir is not None and not path.is_absolute():
+        for folder in (Path(manual_dir), Path(manual_dir) / "glove"):
+            for found in (path.name, f"{path.name}.gz"):
+                if (folder / found).exists():
+                    return folder / found
+    return path
+
+
+def check_embeddings(path: Path | None, dim: int) -> None:
+    """Refuses a missing file before the slow part; the loader owns the message."""
+    if path is not None and not path.exists():
+        gdata.load_embeddings(path, gdata.Vocabulary.build([]), dim=dim)
+
+
+def text_batches(
+    train: gdata.Encoded, validation: gdata.Encoded, test: gdata.Encoded, config: Any, *, seed: int
+) -> tuple[gdata.Batches, gdata.Batches, gdata.Batches]:
+    """Returns training, validation and test batches; the last two are one ordered pass.
+
+    Args:
+      train: the training texts; their lengths decide the buckets.
+      validation: the validation texts.
+      test: the test texts.
+      config: has batch_size, eval_batch_size and max_buckets.
+      seed: of the order of the training texts.
+    """
+    edges = gdata.plan_buckets(train.lengths, config.max_buckets)
+    # one set of shapes for all splits: what validation compiled, the test pass finds
+    longest = max(int(split.lengths.max()) for split in (train, validation, test))
+    edges = (*edges[:-1], max(longest, edges[-1]))
+    training = gdata.Batches(train, batch_size=config.batch_size, bucket_edges=edges, seed=seed)
+    rest = [
+        gdata.Batches.eval(split, batch_size=config.eval_batch_size, bucket_edges=edges)
+        for split in (validation, test)
+    ]
+    return training, rest[0], rest[1]
+
+
+def correct_string(predictions: dict[str, np.ndarray]) -> str:
+    """One character per test example, in the order of the file: for paired tests."""
+    order = np.argsort(predictions["example_id"], kind="stable")
+    return "".join("1" if c > 0 else "0" for c in predictions["correct"][order])
+
+
+def correctness(records: list[dict[str, Any]]) -> np.ndarray:
+    """Correctness of records [seeds, examples]."""
+    return np.array([[c == "1" for c in record["correct"]] for record in records])

@@ -1,0 +1,146 @@
+"""One run of RAU, GRU or LSTM: data in, trained parameters and test results out."""
+
+import math
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from experiments.common.hardware import hardware
+from experiments.common.records import jsonable, write_json
+from experiments.common.text import correct_string
+from experiments.rau.config import Config
+from experiments.rau.data import batches, prepare
+from experiments.rau.results import public_config, saved_record
+from gatedjax import analysis
+from gatedjax.models import RAUClassifier, RAUTask
+from gatedjax.training import eval_params, evaluate, fit, make_parallel
+
+CURVE = ("loss", "accuracy")
+"""What a point of a curve holds after the step."""
+TRAIN_POINTS = 100
+"""At most so many points of the training curve are kept in a record."""
+
+
+def default_workdir(config: Config) -> Path:
+    """runs/rau/PRESET-CELL, unless the configuration names one."""
+    if config.workdir is not None:
+        return Path(config.workdir)
+    return Path("runs") / "rau" / f"{config.preset}-{config.model.cell}"
+
+
+def run(config: Config) -> dict[str, Any]:
+    """Trains, and evaluates the best parameters by validation accuracy and the last ones on test.
+
+    Args:
+      config: the run. Data "ptb" trains a language model: see `experiments.rau.language`.
+
+    Returns:
+      The record; `results.json` in the workdir holds it, less "exit_code" and "signal". A run that
+      was stopped by a signal has no test results and writes none.
+    """
+    if config.data.name == "ptb":
+        from experiments.rau.language import run_language
+
+        return run_language(config)
+    start = time.perf_counter()
+    prepared = prepare(config.data, config.model.embedding_dim)
+    model = RAUClassifier(
+        config.model,
+        num_classes=len(prepared.info.class_names),
+        vocab_size=prepared.vocab_size,
+        embeddings=prepared.embeddings,
+    )
+    task = RAUTask(model)
+    train, validation, test = batches(prepared, config.data, seed=config.train.seed)
+    workdir = default_workdir(config)
+    settings = jsonable(public_config(config))
+    metadata = {"config": settings}
+    if prepared.vocabulary is not None:
+        metadata["vocabulary"] = prepared.vocabulary.digest()
+    parallel = make_parallel(config.train.parallel, accumulate=config.train.accumulate)
+    result = fit(
+        task, train, validation, config.train, workdir, metadata=metadata, parallel=parallel
+    )
+    metrics = analysis.read_metrics(workdir / "metrics.jsonl")
+    record = {
+        "data": config.data.name,
+        "cell": config.model.cell,
+        "seed": config.train.seed,
+        "config": settings,
+        "substitute": prepared.info.substitute,
+        "vocabulary_size": prepared.vocab_size,
+        "embedding_coverage": prepared.coverage,
+        **count_parameters(result.best_params),
+        "stopped": result.stopped,
+        "exit_code": result.exit_code,
+        "signal": result.signal,
+        "steps": result.steps,
+        "best_step": result.best_step,
+        "validation": result.best_metrics,
+        "curve": curve(metrics, "eval"),
+        "train_curve": curve(metrics, "train", TRAIN_POINTS),
+        "seconds_per_step": seconds_per_step(metrics),
+    }
+    if result.stopped != "signal":
+        found, predictions = evaluate(task, result.best_params, test, parallel)
+        record |= {
+            "test": found,
+            "test_last": found,
+            "test_n": len(predictions["correct"]),
+            "correct": correct_string(predictions),
+        }
+        if result.best_step != result.steps:
+            last = eval_params(result.state.params, result.state.opt_state)
+            record["test_last"], _ = evaluate(task, last, test, parallel)
+    record |= {"seconds": round(time.perf_counter() - start, 1), "hardware": hardware()}
+    if result.stopped != "signal":
+        write_json(workdir / "results.json", saved_record(record))
+    return record
+
+
+def count_parameters(params: Any) -> dict[str, int]:
+    """How many numbers are trained: all of them, and those of the recurrent layers."""
+    sizes = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in params.items()}
+    recurrent = sum(size for name, size in sizes.items() if name.startswith("recurrent"))
+    return {"parameters": sum(sizes.values()), "recurrent_parameters": recurrent}
+
+
+def curve(
+    metrics: list[dict[str, Any]], split: str, points: int | None = None
+) -> list[list[float | None]]:
+    """The lines of metrics.jsonl of a split as [step, loss, accuracy].
+
+    Args:
+      metrics: the lines.
+      split: "train" or "eval".
+      points: at most so many; neighbouring lines are averaged, at the step of the last of them.
+    """
+    lines = [line for line in metrics if line.get("split") == split]
+    size = 1 if points is None else max(1, math.ceil(len(lines) / points))
+    found = []
+    for start in range(0, len(lines), size):
+        group = lines[start : start + size]
+        point: list[float | None] = [group[-1]["step"]]
+        for name in CURVE:
+            values = [line[name] for line in group if line.get(name) is not None]
+            point.append(round(statistics.fmean(values), 6) if values else None)
+        found.append(point)
+    return found
+
+
+def seconds_per_step(metrics: list[dict[str, Any]]) -> float | None:
+    """The median over the logged intervals, without compilation."""
+    rates = [line["steps_per_s"] for line in metrics if line.get("steps_per_s")]
+    return round(1 / statistics.median(rates), 6) if rates else None
+
+
+def stop_message(record: dict[str, Any]) -> str | None:
+    """What to say if a signal reached the run: during it, or with its last step."""
+    if record["stopped"] == "signal":
+        return f"stopped after step {record['steps']}; the same command continues"
+    if record.get("signal") is not None:
+        return "stopped after this run; the same command continues"
+    return None
