@@ -8,7 +8,7 @@ from tests.conftest import ROOT
 def test_examples_run_in_order_and_print_what_the_page_says(tmp_path, monkeypatch, capsys):
     text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
     parts = re.findall(r"```python\n(.*?)```\s+This prints `(.*?)`", text, flags=re.DOTALL)
-    assert len(parts) == text.count("```python") == 2
+    assert len(parts) == text.count("```python") == 3
     monkeypatch.chdir(tmp_path)
     scope: dict = {}
     for code, printed in parts:

@@ -1,0 +1,98 @@
+"""The language model's command: perplexities from token sums, and runs that continue."""
+
+import dataclasses
+import json
+import math
+import sys
+
+import jax.numpy as jnp
+import optax
+import pytest
+
+from experiments.rau.config import PRESETS
+from experiments.rau.language import last_epoch_perplexity
+from experiments.rau.run import run
+from gatedjax.__main__ import main
+from gatedjax.training import make_optimizer
+
+
+def write_log(folder, losses, every):
+    lines = [{"split": "eval", "step": every, "loss": 9.0}]
+    lines += [
+        {"split": "train", "step": every * (n + 1), "loss": loss} for n, loss in enumerate(losses)
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / "metrics.jsonl").write_text(text, encoding="utf-8")
+
+
+def test_training_perplexity_is_of_the_last_whole_epoch_only(tmp_path):
+    write_log(tmp_path, [7.0, 6.0, 5.0, 3.0, 2.0], every=10)
+    # epochs of 20 steps: the second is steps 21 to 40
+    found = last_epoch_perplexity(tmp_path, steps=50, steps_per_epoch=20)
+    assert found == pytest.approx(math.exp((5.0 + 3.0) / 2))
+    assert last_epoch_perplexity(tmp_path, steps=19, steps_per_epoch=20) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "epoch", "epochs", "full"),
+    [("ptb_small", 2324, 13, 4), ("ptb_medium", 1550, 35, 6), ("ptb_large", 1328, 55, 14)],
+)
+def test_the_learning_rate_falls_after_the_epochs_of_the_paper(name, epoch, epochs, full):
+    config = PRESETS[name].train
+    assert config.num_steps == epochs * epoch
+    optimizer = dataclasses.replace(config.optimizer, clip_norm=None)
+    tx = make_optimizer(optimizer, config.num_steps)
+    state = tx.init({"w": jnp.zeros(())})
+
+    def rate(step):
+        moved = optax.tree.set(state, count=jnp.asarray(step))
+        update, _ = tx.update({"w": jnp.ones(())}, moved)
+        return -float(update["w"])
+
+    decay = {"ptb_small": 0.5, "ptb_medium": 0.8, "ptb_large": 1 / 1.15}[name]
+    assert rate(full * epoch - 1) == 1.0
+    assert rate(full * epoch) == pytest.approx(decay)
+    assert rate((full + 1) * epoch) == pytest.approx(decay**2)
+    assert rate(epochs * epoch - 1) == pytest.approx(decay ** (epochs - full))
+
+
+def tiny(workdir, shared_data, **train):
+    preset = PRESETS["ptb_small"]
+    settings = {"num_steps": 6, "eval_every": 3, "checkpoint_every": 3, "log_every": 1}
+    return dataclasses.replace(
+        preset,
+        workdir=str(workdir),
+        data=dataclasses.replace(
+            preset.data, manual_dir=str(shared_data), batch_size=200, eval_batch_size=100
+        ),
+        model=dataclasses.replace(preset.model, hidden=4, embedding_dim=4),
+        train=dataclasses.replace(preset.train, progress=False, **(settings | train)),
+    )
+
+
+@pytest.mark.slow
+def test_a_run_on_the_treebank_counts_every_token_and_continues(tmp_path, shared_data):
+    whole = run(tiny(tmp_path / "whole", shared_data))
+    assert whole["vocabulary_size"] == 10_000
+    assert whole["test_n"] == 82_430 == sum(whole["test_tokens"])
+    total = sum(whole["test_nll"]) / whole["test_n"]
+    assert whole["test"]["loss"] == pytest.approx(total, rel=1e-4)
+    assert whole["test"]["perplexity"] == pytest.approx(math.exp(total), rel=1e-3)
+    # untrained, it is the vocabulary; after 6 steps a little less
+    assert 5_000 < whole["test"]["perplexity"] < 10_100
+    assert len(whole["curve"]) == 2
+    again = run(tiny(tmp_path / "whole", shared_data))
+    assert again["test_nll"] == whole["test_nll"]
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_with_the_bits_of_an_unbroken_one(shared_data, capsys):
+    """Kills fall within an epoch, so the carried state must come back as it was."""
+    small = ["--model.hidden", "4", "--model.embedding-dim", "4", "--data.batch-size", "200"]
+    small += ["--data.eval-batch-size", "100", "--data.manual-dir", str(shared_data)]
+    length = ["--train.num-steps", "9", "--train.checkpoint-every", "2", "--train.log-every", "1"]
+    command = [sys.executable, "-m", "experiments.rau", "--preset", "ptb_small", *small, *length]
+    assert main(["verify-resume", "--kills", "2", "--seed", "3", "--", *command]) == 0
+    out = capsys.readouterr().out
+    assert "carried state" in out
+    assert "bit-equal" in out
