@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.rau import paper
-from experiments.rau.render import NAMES
+from experiments.rau.cells import NAMES
 from experiments.rau.results import Store
 from gatedjax import analysis
 

@@ -221,7 +221,7 @@ def main(args: list[str] | None = None) -> int:
             fail(f"--{name.replace('_', '-')} is an option of {owner}, not of {options.what}")
 
     from experiments.common.hardware import use_all_cores
-    from experiments.rau import figures, render
+    from experiments.rau import figures, render, settings
 
     use_all_cores(options.cpu_devices)
     store = Store(options.results)
@@ -231,7 +231,7 @@ def main(args: list[str] | None = None) -> int:
             figures.draw(options)
         render.write(store)
         if options.what in ("table2", "table4"):
-            print(getattr(render, options.what)())
+            print(getattr(settings, options.what)())
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         fail(str(error))
     return 0
