@@ -6,7 +6,7 @@ from experiments.common.records import NOT_RUN, mean_std
 from experiments.rau import paper
 from experiments.rau.cells import NAMES, cell_text, milliseconds, parameters
 from experiments.rau.results import Store
-from experiments.rau.significance import compare, sentence
+from experiments.rau.significance import compare, p_text, sentence
 from gatedjax import analysis
 
 PAIRS = (("gru", "GRU"), ("lstm", "LSTM"))
@@ -77,7 +77,7 @@ def paired(store: Store) -> str:
                     f"{boot.difference:+.4f} (n={len(found.seeds)} seeds)",
                     f"[{boot.low:+.4f}, {boot.high:+.4f}]",
                     f"{boot.p_value:.4f}",
-                    ", ".join(f"{p:.3f}" for p in found.exact) or "-",
+                    ", ".join(map(p_text, found.exact)) or "-",
                     winner,
                 ]
             )

@@ -22,6 +22,8 @@ class Comparison:
     exact: tuple[float, ...]
     """p-value of McNemar's test for each seed; none for language models."""
     language: bool
+    alike: bool
+    """Whether both were trained with the same settings, the network aside."""
 
     @property
     def better(self) -> bool | None:
@@ -57,6 +59,7 @@ def compare(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> Compar
         return None
     ours, theirs = [a[seed] for seed in seeds], [b[seed] for seed in seeds]
     language = "test_nll" in ours[0]
+    alike = all(_settings(x) == _settings(y) for x, y in zip(ours, theirs, strict=True))
     sizes = {len(record["test_nll" if language else "correct"]) for record in (*ours, *theirs)}
     if len(sizes) > 1 or len({record["test_n"] for record in (*ours, *theirs)}) > 1:
         raise ValueError(
@@ -67,11 +70,20 @@ def compare(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> Compar
         x, y = (np.mean([record["test_nll"] for record in rows], axis=0) for rows in (ours, theirs))
         per_token = len(x) / ours[0]["test_n"]
         boot = analysis.paired_bootstrap(x * per_token, y * per_token, samples=WINDOW_SAMPLES)
-        return Comparison(tuple(seeds), boot, (), True)
+        return Comparison(tuple(seeds), boot, (), True, alike)
     right, other = correctness(ours), correctness(theirs)
     boot = analysis.paired_bootstrap(right.mean(axis=0), other.mean(axis=0))
     exact = [analysis.mcnemar(x, y).p_value for x, y in zip(right, other, strict=True)]
-    return Comparison(tuple(seeds), boot, tuple(exact), False)
+    return Comparison(tuple(seeds), boot, tuple(exact), False, alike)
+
+
+def _settings(record: dict[str, Any]) -> tuple[Any, Any]:
+    return record["config"]["data"], record["config"]["train"]
+
+
+def p_text(p: float) -> str:
+    """A p-value as tables show it."""
+    return f"{p:.3f}" if p >= 0.001 else "<0.001"
 
 
 def sentence(data: str, first: str, second: str, found: Comparison | None) -> str:
@@ -79,11 +91,12 @@ def sentence(data: str, first: str, second: str, found: Comparison | None) -> st
     if found is None:
         return f"{data}, {first} against {second}: not run."
     boot = found.bootstrap
-    unit = " nats per token (less is better)" if found.language else ""
-    exact = ", ".join(f"{p:.3f}" for p in found.exact)
+    unit = "nats per token, less is better" if found.language else "accuracy"
+    exact = f"; McNemar p {', '.join(map(p_text, found.exact))}" if found.exact else ""
     plural = "seed" if len(found.seeds) == 1 else "seeds"
     return (
-        f"{data}: {found.verdict(first, second)}: difference {boot.difference:+.4f}{unit}, 95 % "
-        f"interval [{boot.low:+.4f}, {boot.high:+.4f}], p = {boot.p_value:.4f} (bootstrap, "
-        f"{len(found.seeds)} {plural})" + (f"; McNemar p = {exact}." if exact else ".")
+        f"{data}: {found.verdict(first, second)}. {first} minus {second}: difference "
+        f"{boot.difference:+.4f} ({unit}), 95 % interval [{boot.low:+.4f}, {boot.high:+.4f}], "
+        f"p = {boot.p_value:.4f} (bootstrap, {len(found.seeds)} {plural}){exact}."
+        + ("" if found.alike else " Their data or training settings differ.")
     )
