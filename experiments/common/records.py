@@ -8,17 +8,13 @@ from typing import Any
 
 from gatedjax import analysis
 from gatedjax.training import TrainConfig
+from gatedjax.training.identity import as_json as jsonable
 from gatedjax.training.log import write_json as write_json
 from gatedjax.training.log import write_text as write_text
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 """Where the results of every paper are."""
 NOT_RUN = "not run"
-
-
-def jsonable(value: Any) -> Any:
-    """The value as JSON gives it back: tuples become lists."""
-    return json.loads(json.dumps(value))
 
 
 def same_config(saved: Any, wanted: Any, **defaults: Mapping[str, Any]) -> bool:

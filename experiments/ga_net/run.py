@@ -213,7 +213,7 @@ def lanes_that_fit(config: Config, prepared: Prepared) -> int:
     task = make_task(config.model, prepared)
     train, _, _ = batches(prepared, config.data, seed=config.train.seed)
     tx = make_optimizer(config.train.optimizer, config.train.num_steps)
-    batch = max((train[i] for i in range(len(train))), key=lambda b: b["tokens"].shape[1])
+    batch = next(b for b in train if b["tokens"].shape[1] == train.edges[-1])
     key = jax.random.key(0)
     state = jax.eval_shape(lambda k: init_state(task, tx, k, batch), key)
     step = jax.jit(make_train_step(task, tx), donate_argnums=0)

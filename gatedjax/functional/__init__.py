@@ -10,6 +10,7 @@ from gatedjax.functional._compact import CompactPool as CompactPool
 from gatedjax.functional._compact import compact_attention_pool as compact_attention_pool
 from gatedjax.functional._compact import open_indices as open_indices
 from gatedjax.functional._compact import plan_capacity as plan_capacity
+from gatedjax.functional._cross_entropy import linear_cross_entropy as linear_cross_entropy
 from gatedjax.functional._gru import GRUWeights as GRUWeights
 from gatedjax.functional._gru import gru as gru
 from gatedjax.functional._gru import gru_step as gru_step

@@ -8,3 +8,6 @@ from gatedjax.models.rau import RAUClassifier as RAUClassifier
 from gatedjax.models.rau import RAUConfig as RAUConfig
 from gatedjax.models.rau import RAUOutput as RAUOutput
 from gatedjax.models.rau import RAUTask as RAUTask
+from gatedjax.models.rau_language import RAULanguageModel as RAULanguageModel
+from gatedjax.models.rau_language import RAULanguageOutput as RAULanguageOutput
+from gatedjax.models.rau_language import RAULanguageTask as RAULanguageTask

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax.functional._checks import check_positive
 from gatedjax.training import Ratio
 
 
@@ -39,25 +40,33 @@ class RAUConfig:
     """RAU and GRU: apply the reset gate after the recurrent product; the paper does not."""
     forget_bias: float = 0.0
     """LSTM: forget bias at the start; 0 as all other biases."""
+    num_layers: int = 1
+    """Recurrent layers; the paper's language models have 2."""
+    init_scale: float | None = None
+    """Draw every kernel from uniform(-init-scale, init-scale), as for the language models; None is
+    Glorot for inputs and orthogonal for recurrences."""
     embedding_dim: int = 100
     """Text: width of the word vectors."""
     freeze_embeddings: bool = False
     """Text: keep word vectors as they are."""
     embedding_dropout: float = 0.0
     """Text: dropout on word vectors."""
+    layer_dropout: float = 0.0
+    """Dropout between recurrent layers."""
     recurrent_dropout: float = 0.0
     """Dropout on the recurrent connections, one mask per example."""
     state_dropout: float = 0.0
-    """Dropout on the last state, before the classifier."""
+    """Dropout on the states that the output layer reads."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Compute dtype; parameters, softmax, carries and the loss stay float32."""
 
     def __post_init__(self) -> None:
         """Refuses values that no run could use."""
-        for name in ("hidden", "embedding_dim"):
+        for name in ("hidden", "embedding_dim", "num_layers"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("embedding_dropout", "recurrent_dropout", "state_dropout"):
+        check_positive(**({} if self.init_scale is None else {"init_scale": self.init_scale}))
+        for name in ("embedding_dropout", "layer_dropout", "recurrent_dropout", "state_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
         if self.attn_hidden < 0:
@@ -101,6 +110,29 @@ class RAUOutput:
     attention: Array | None = None
 
 
+def recurrent_layers(config: RAUConfig) -> Any:
+    """The recurrent layers that a configuration asks for, from the first step to the last."""
+    options: dict[str, Any] = {
+        "num_layers": config.num_layers,
+        "dropout": config.layer_dropout,
+        "recurrent_dropout": config.recurrent_dropout,
+        "init_scale": config.init_scale,
+        "dtype": jnp.dtype(config.dtype),
+    }
+    if config.cell == "lstm":
+        return gnn.LSTM(config.hidden, forget_bias=config.forget_bias, **options)
+    options["reset_after"] = config.reset_after
+    if config.cell == "gru":
+        return gnn.GRU(config.hidden, **options)
+    return gnn.RAU(
+        config.hidden,
+        attention=config.attention,
+        attn_hidden=config.attn_hidden,
+        rescale=config.rescale,
+        **options,
+    )
+
+
 class RAUClassifier(nn.Module):
     """A recurrent layer over rows of an image or over words, and a dense layer on its last state.
 
@@ -134,20 +166,7 @@ class RAUClassifier(nn.Module):
                 initial=self.embeddings,
                 **types,
             )
-        options: dict[str, Any] = {"recurrent_dropout": c.recurrent_dropout, **types}
-        if c.cell == "rau":
-            self.recurrent = gnn.RAU(
-                c.hidden,
-                attention=c.attention,
-                attn_hidden=c.attn_hidden,
-                rescale=c.rescale,
-                reset_after=c.reset_after,
-                **options,
-            )
-        elif c.cell == "gru":
-            self.recurrent = gnn.GRU(c.hidden, reset_after=c.reset_after, **options)
-        else:
-            self.recurrent = gnn.LSTM(c.hidden, forget_bias=c.forget_bias, **options)
+        self.recurrent = recurrent_layers(c)
         self.classifier = nn.Dense(self.num_classes, name="classifier", **types)
 
     def __call__(
@@ -177,7 +196,7 @@ class RAUClassifier(nn.Module):
             if config.cell != "rau":
                 raise ValueError(f"cell {config.cell!r} has no attention")
             weights = self.recurrent.attention_weights(self._inputs(batch), mask)
-        last = carries[0]
+        last = carries[-1]
         state = last if isinstance(last, jax.Array) else last.hidden
         pooled = state.astype(states.dtype)
         if keys is not None:

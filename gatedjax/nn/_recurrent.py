@@ -53,6 +53,8 @@ class _Recurrent(nn.Module):
       dropout: on the input of every layer but the first.
       recurrent_dropout: on the hidden state that enters the recurrent product, one mask per
         example for all time steps.
+      init_scale: draw every kernel from uniform(-init_scale, init_scale) instead of the scheme of
+        the class, as is usual for language models; must be positive and finite.
       dtype: dtype of the products; carries and reductions stay float32. None follows the input.
       param_dtype: dtype of the parameters.
     """
@@ -62,6 +64,7 @@ class _Recurrent(nn.Module):
     bidirectional: bool = False
     dropout: float = 0.0
     recurrent_dropout: float = 0.0
+    init_scale: float | None = None
     dtype: Dtype | None = None
     param_dtype: Dtype = jnp.float32
 
@@ -70,6 +73,26 @@ class _Recurrent(nn.Module):
 
     def _unroll(self) -> Callable[..., Any]:
         raise NotImplementedError
+
+    def _zeros(self, rows: int) -> Any:
+        return jnp.zeros((rows, self.features))
+
+    def _initializers(self) -> tuple[Initializer, Initializer]:
+        """Of input kernels and of recurrent kernels, for one gate."""
+        if self.init_scale is None:
+            return nn.initializers.glorot_uniform(), nn.initializers.orthogonal()
+        check_positive(init_scale=self.init_scale)
+        return _uniform(self.init_scale), _uniform(self.init_scale)
+
+    @nn.nowrap
+    def initial_carry(self, rows: int) -> Any:
+        """The carries before the first step, float32, as `initial` takes them: of no step yet."""
+        one = (
+            (lambda: (self._zeros(rows), self._zeros(rows)))
+            if self.bidirectional
+            else (lambda: self._zeros(rows))
+        )
+        return tuple(one() for _ in range(self.num_layers))
 
     def _direction(
         self,
@@ -150,13 +173,15 @@ class LSTM(_Recurrent):
 
     def _weights(self, name: str, width: int) -> F.LSTMWeights:
         h, d = self.features, self.param_dtype
-        glorot = _per_gate(nn.initializers.glorot_uniform(), 4)
-        orthogonal = _per_gate(nn.initializers.orthogonal(), 4)
+        glorot, orthogonal = (_per_gate(init, 4) for init in self._initializers())
         return F.LSTMWeights(
             input=self.param(f"{name}_input", glorot, (width, 4 * h), d),
             recurrent=self.param(f"{name}_recurrent", orthogonal, (h, 4 * h), d),
             bias=self.param(f"{name}_bias", _forget_bias(self.forget_bias), (4 * h,), d),
         )
+
+    def _zeros(self, rows: int) -> F.LSTMState:
+        return F.LSTMState(super()._zeros(rows), super()._zeros(rows))
 
     def _unroll(self) -> Callable[..., Any]:
         return F.lstm
@@ -174,8 +199,7 @@ class GRU(_Recurrent):
 
     def _weights(self, name: str, width: int) -> F.GRUWeights:
         h, d = self.features, self.param_dtype
-        glorot = _per_gate(nn.initializers.glorot_uniform(), 3)
-        orthogonal = _per_gate(nn.initializers.orthogonal(), 3)
+        glorot, orthogonal = (_per_gate(init, 3) for init in self._initializers())
         zeros = nn.initializers.zeros_init()
         return F.GRUWeights(
             input=self.param(f"{name}_input", glorot, (width, 3 * h), d),
@@ -202,19 +226,16 @@ class RAU(_Recurrent):
         needs one, takes H). Not for concat and matrix.
       rescale: give the attention weights mean 1; the paper does not.
       reset_after: as for `GRU`.
-      init_scale: draw every kernel from uniform(-init_scale, init_scale) instead, as the paper
-        does for its language models.
 
     Raises:
-      ValueError: if attn_hidden is negative or the attention has no such layer, init_scale is not
-        positive and finite, or as `functional.rau`.
+      ValueError: if attn_hidden is negative or the attention has no such layer, or as
+        `functional.rau`.
     """
 
     attention: F.RAUAttention = "feature_proj"
     attn_hidden: int = 0
     rescale: bool = False
     reset_after: bool = False
-    init_scale: float | None = None
 
     def _kind(self) -> Any:
         hidden = self.attn_hidden or self.attention == "time_causal"
@@ -223,10 +244,7 @@ class RAU(_Recurrent):
 
     def _weights(self, name: str, width: int) -> Any:
         h, joined = self.features, width + self.features
-        glorot, orthogonal = nn.initializers.glorot_uniform(), nn.initializers.orthogonal()
-        if self.init_scale is not None:
-            check_positive(init_scale=self.init_scale)
-            glorot = orthogonal = _uniform(self.init_scale)
+        glorot, orthogonal = self._initializers()
         if self.attn_hidden < 0:
             raise ValueError(f"attn_hidden must be at least 0, got {self.attn_hidden}")
         if self.attn_hidden and self.attention in ("concat", "matrix"):
@@ -261,6 +279,13 @@ class RAU(_Recurrent):
             recurrent_bias=param("recurrent_bias", glorot, (h,)) if self.reset_after else None,
         )
 
+    def _zeros(self, rows: int) -> Any:
+        hidden = super()._zeros(rows)
+        if self.attention != "time_causal":
+            return hidden
+        column = jnp.zeros((rows, 1))
+        return F.RAUTimeState(hidden, column - jnp.inf, column)
+
     def _unroll(self) -> Callable[..., Any]:
         return functools.partial(
             F.rau, attention=self.attention, rescale=self.rescale, reset_after=self.reset_after
@@ -278,7 +303,9 @@ class RAU(_Recurrent):
             raise ValueError("attention_weights needs one layer and one direction")
         xs = xs.astype(self.dtype or xs.dtype)
         kind = self._kind()
-        found = {f: self.get_variable("params", f"layer_0_{f}") for f in kind._fields}
+        found: dict[str, Any] = {
+            f: self.get_variable("params", f"layer_0_{f}") for f in kind._fields
+        }
         weights = jax.tree.map(lambda w: w.astype(xs.dtype), kind(**found))
         return F.rau_attention(
             weights,

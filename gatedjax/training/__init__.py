@@ -34,4 +34,5 @@ from gatedjax.training.step import TrainState as TrainState
 from gatedjax.training.step import init_state as init_state
 from gatedjax.training.step import make_train_step as make_train_step
 from gatedjax.training.step import step_rngs as step_rngs
+from gatedjax.training.task import StatefulTask as StatefulTask
 from gatedjax.training.task import Task as Task

@@ -3,7 +3,6 @@
 Both are off unless the environment asks for them; a run's own options and bits do not change.
 """
 
-import hashlib
 import json
 import os
 import signal
@@ -12,8 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
+
+from gatedjax.training.identity import named_leaves
+from gatedjax.training.manifest import leaf_hash
 
 KILL_AT = "GATEDJAX_KILL_AT"
 """EVENT:STEP[:SECONDS], as in "step:17" or "save:20:0.01": SIGKILL so long after this event."""
@@ -59,14 +60,7 @@ def killer(on_event: Callable[[str, int], None] | None) -> Callable[[str, int], 
 
 def tree_digests(tree: Any) -> dict[str, str]:
     """SHA-256 of dtype, shape and bytes of every leaf, by its dotted name."""
-    flat, _ = jax.tree_util.tree_flatten_with_path(tree)
-    found = {}
-    for path, leaf in flat:
-        array = np.asarray(leaf)
-        digest = hashlib.sha256(f"{array.dtype}{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-        found[jax.tree_util.keystr(path, simple=True, separator=".")] = digest.hexdigest()
-    return found
+    return {name: leaf_hash(np.asarray(leaf)) for name, leaf in named_leaves(tree).items()}
 
 
 # Lines of metrics.jsonl say when and how fast; neither repeats.
@@ -93,6 +87,7 @@ def write_digests(state: Any, best: Any, record: Any, train_data: Any, workdir: 
     line = {
         "parameters": tree_digests(state.params),
         "optimiser state": tree_digests(state.opt_state),
+        "carried state": tree_digests(state.carry),
         "best parameters": tree_digests(best),
         "data position": {"step": step, "state.step": int(state.step)},
         "next batches": batches,

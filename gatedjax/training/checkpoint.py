@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import itertools
-import json
 import logging
 import math
 import os
@@ -16,7 +15,14 @@ import numpy as np
 
 from gatedjax.training import manifest
 from gatedjax.training.identity import CheckpointMismatch as CheckpointMismatch
-from gatedjax.training.identity import check_leaves, describe, described, differences, named_leaves
+from gatedjax.training.identity import (
+    as_json,
+    check_leaves,
+    describe,
+    described,
+    differences,
+    named_leaves,
+)
 from gatedjax.training.identity import check_metadata as check_metadata
 from gatedjax.training.identity import flatten as flatten
 from gatedjax.training.manifest import CheckpointDamaged as CheckpointDamaged
@@ -105,7 +111,7 @@ class CheckpointStore:
             self._clean()
         trees = {"state": jax.tree.map(_owned, state), "best": jax.tree.map(_owned, best)}
         leaves = {item: named_leaves(tree) for item, tree in trees.items()}
-        task = self._writer.submit(self._write, step, trees, leaves, json.loads(json.dumps(record)))
+        task = self._writer.submit(self._write, step, trees, leaves, as_json(record))
         self._saving = (step, task)
 
     def _write(self, step: int, trees: dict, leaves: dict, record: dict) -> None:

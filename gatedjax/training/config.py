@@ -16,9 +16,16 @@ class OptimizerConfig:
     """Update rule."""
     learning_rate: float = 1e-3
     """Peak learning rate."""
-    schedule: Literal["constant", "cosine", "linear", "rsqrt"] = "constant"
-    """How the learning rate falls after warm-up: to 0 at the last step, or (rsqrt) with the square
-    root of the step, from the end of the warm-up on."""
+    schedule: Literal["constant", "cosine", "linear", "rsqrt", "staircase"] = "constant"
+    """How the learning rate falls after warm-up: to 0 at the last step; or (rsqrt) with the square
+    root of the step, from the end of the warm-up on; or (staircase) by decay-rate, again and
+    again."""
+    decay_rate: float = 0.5
+    """staircase: what the learning rate is multiplied by."""
+    decay_begin: int = 0
+    """staircase: steps after the warm-up at the full rate; then it falls for the first time."""
+    decay_every: int = 1
+    """staircase: steps until it falls again."""
     warmup_steps: int = 0
     """Steps of linear warm-up from 0."""
     clip_norm: float | None = None
@@ -163,6 +170,14 @@ def make_optimizer(
         raise ValueError(f"weight_decay needs the optimiser adamw, got {config.name!r}")
     if not 0 <= config.warmup_steps <= num_steps:
         raise ValueError(f"warmup_steps must be in [0, {num_steps}], got {config.warmup_steps}")
+    if config.schedule == "staircase":
+        if not 0 < config.decay_rate <= 1:
+            raise ValueError(f"decay_rate must be in (0, 1], got {config.decay_rate}")
+        if config.decay_begin < 0 or config.decay_every < 1:
+            raise ValueError(
+                "decay_begin must be at least 0 and decay_every at least 1, got "
+                f"{config.decay_begin} and {config.decay_every}"
+            )
     rest = max(num_steps - config.warmup_steps, 1)
     peak: Any = config.learning_rate if learning_rate is None else learning_rate
     after = max(config.warmup_steps, 1)
@@ -172,6 +187,10 @@ def make_optimizer(
         "cosine": optax.cosine_decay_schedule(1.0, rest),
         "linear": optax.linear_schedule(1.0, 0.0, rest),
         "rsqrt": lambda count: jnp.sqrt(after / (after + count)),
+        "staircase": lambda count: (
+            config.decay_rate
+            ** jnp.maximum((count - config.decay_begin) // config.decay_every + 1, 0)
+        ),
     }
     shape = falls[config.schedule]
     if config.warmup_steps:

@@ -8,18 +8,26 @@ import numpy as np
 
 from gatedjax.training.metrics import Metrics, merge, to_floats
 from gatedjax.training.parallel import Parallel
-from gatedjax.training.task import Batch, Task
+from gatedjax.training.step import init_carry
+from gatedjax.training.task import AnyTask, Batch
 
 
 def run_evaluation(
-    step: Callable[..., Any], params: Any, data: Iterable[Batch], parallel: Parallel
+    task: AnyTask,
+    step: Callable[..., Any],
+    params: Any,
+    data: Iterable[Batch],
+    parallel: Parallel,
 ) -> tuple[Metrics, dict[str, np.ndarray]]:
     """Sums metrics and collects predictions of the real rows, with a compiled step."""
     metrics: Metrics = {}
     rows: dict[str, list[np.ndarray]] = {}
-    for batch in data:
+    carry = None
+    for number, batch in enumerate(data):
         real = np.asarray(batch["weight"]) > 0
-        one, predictions = step(params, parallel.shard(batch))
+        if number == 0:
+            carry = parallel.shard_carry(init_carry(task, batch))
+        one, predictions, carry = step(params, parallel.shard(batch), carry)
         metrics = merge(metrics, jax.device_get(one))
         for name, values in jax.device_get(predictions).items():
             rows.setdefault(name, []).append(np.asarray(values)[: len(real)][real])
@@ -27,7 +35,7 @@ def run_evaluation(
 
 
 def evaluate(
-    task: Task, params: Any, data: Iterable[Batch], parallel: Parallel
+    task: AnyTask, params: Any, data: Iterable[Batch], parallel: Parallel
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
     """Evaluates parameters on one pass over data.
 
@@ -41,5 +49,5 @@ def evaluate(
       Metrics as floats, and predictions of every real row in the order of the data.
     """
     step = parallel.eval_step(task)
-    metrics, predictions = run_evaluation(step, parallel.replicate(params), data, parallel)
+    metrics, predictions = run_evaluation(task, step, parallel.replicate(params), data, parallel)
     return to_floats(metrics), predictions

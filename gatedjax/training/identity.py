@@ -27,6 +27,19 @@ class CheckpointMismatch(ValueError):
     """A checkpoint belongs to another configuration, vocabulary or network."""
 
 
+def as_json(value: Any) -> Any:
+    """The value as JSON gives it back: tuples become lists."""
+    return json.loads(json.dumps(value))
+
+
+def identity(metadata: dict[str, Any], config: TrainConfig) -> dict[str, Any]:
+    """What a checkpoint must share with a run: its metadata and the training options."""
+    given = metadata.get("config")
+    if isinstance(given, dict) and "train" in given:
+        return as_json(metadata)
+    return as_json({"train": dataclasses.asdict(config)} | metadata)
+
+
 def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
     """Leaves of nested dicts by dotted name."""
     if not isinstance(tree, dict):
@@ -56,7 +69,7 @@ def check_metadata(
     }
     old, new = flatten(saved), flatten(wanted)
     # an option that is younger than the checkpoint was what it is by default
-    default = flatten(json.loads(json.dumps(dataclasses.asdict(TrainConfig()))))
+    default = flatten(as_json(dataclasses.asdict(TrainConfig())))
     for name in new.keys() - old.keys():
         group, _, option = name.partition("train.")
         if group in ("", "config.") and option in default:

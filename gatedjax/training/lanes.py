@@ -17,24 +17,23 @@ import numpy as np
 
 from gatedjax.training._record import Record
 from gatedjax.training._signals import Signals
-from gatedjax.training._verify import killer, note_resume
-from gatedjax.training.checkpoint import CheckpointStore, check_metadata
+from gatedjax.training._verify import killer
+from gatedjax.training.checkpoint import CheckpointStore
 from gatedjax.training.config import TrainConfig, eval_params, make_optimizer
+from gatedjax.training.identity import identity
 from gatedjax.training.lock import WorkdirLock
-from gatedjax.training.log import MetricsLog, environment, write_json
+from gatedjax.training.log import MetricsLog
 from gatedjax.training.loop import (
     IN_FLIGHT,
     FitResult,
     NonFiniteError,
-    check_length,
-    identity,
-    restore_newest,
+    restore_or_begin,
 )
-from gatedjax.training.metrics import Metrics, Ratio
+from gatedjax.training.metrics import Metrics, Ratio, from_json, to_json
 from gatedjax.training.parallel import pad_rows
 from gatedjax.training.progress import ProgressView, summary
 from gatedjax.training.step import TrainState, init_state, make_train_step
-from gatedjax.training.task import Batch, Task
+from gatedjax.training.task import Batch, Task, is_stateful
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,12 +188,7 @@ class _Lanes:
         make = lambda key: init_state(self.task, tx, key, first)  # noqa: E731
         self.store = CheckpointStore(self.workdir / "checkpoints", self.config.keep_checkpoints)
         like = jax.eval_shape(jax.vmap(make), self.keys[: len(self.lanes)])
-
-        def check(metadata: dict[str, Any]) -> None:
-            falls = self.config.optimizer.schedule != "constant"
-            check_metadata(metadata, self.identity, self.workdir, same_length=falls)
-
-        found = restore_newest(self.store, check, like, like.params)
+        found = restore_or_begin(self.store, self.metadata, self.config, self.workdir, like)
         if found is None:
             # One lane after the other, with the program of a single run: the same first bits.
             # (On a CPU the vmapped initialisation of eight GA-Nets also hung, in jax 0.10.)
@@ -202,22 +196,12 @@ class _Lanes:
             each = [jax.device_get(one(key)) for key in self.keys[: len(self.lanes)]]
             state = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
             self.best = jax.tree.map(np.array, state.params)
-            config = self.metadata | {"train": dataclasses.asdict(self.config)}
-            write_json(self.workdir / "config.json", config)
-            write_json(self.workdir / "environment.json", environment(self.config.seed))
         else:
             run, state, best = found
             self.best = jax.tree.map(np.array, best)
             self.records = [Record(**one) for one in run["lanes"]]
             self.step = run["step"]
-            check_length(self.step, self.config, self.workdir)
-            note_resume(self.step)
-            self.pending = {
-                name: Ratio(
-                    total=jnp.array(total, jnp.float32), count=jnp.array(count, jnp.float32)
-                )
-                for name, (total, count) in run["pending"].items()
-            }
+            self.pending = from_json(run["pending"])
         self.resumed = None if found is None else self.step
         # checkpoints hold the lanes alone: another number of devices may continue them
         rows = [min(i, len(self.lanes) - 1) for i in range(len(self.padded))]
@@ -243,8 +227,7 @@ class _Lanes:
                         return "signal", signals.received
                     self._round()
                 self.store.wait()
-                for saved in self.store.poll():
-                    self.event("saved", saved)
+                self._tell_saved()
                 return "done", signals.received
         finally:
             self.view.close()
@@ -257,8 +240,7 @@ class _Lanes:
         config = self.config
         active = self._active()
         spare = len(self.padded) - len(self.lanes)
-        for saved in self.store.poll():
-            self.event("saved", saved)
+        self._tell_saved()
         batches = [pad_rows(data[self.step], config.accumulate) for data in self.train_data]
         batch = jax.device_put(_stack(batches), self.split)
         flags = jax.device_put(np.append(active, [active[-1]] * spare), self.split)
@@ -283,8 +265,8 @@ class _Lanes:
             self._save()
 
     def _check_skipped(self) -> None:
-        for step, flags, active in self.recent:
-            skipped = np.asarray(jax.device_get(flags))
+        fetched = jax.device_get([flags for _, flags, _ in self.recent])
+        for (step, _, active), skipped in zip(self.recent, fetched, strict=True):
             for i, (lane, record) in enumerate(zip(self.lanes, self.records, strict=True)):
                 if not active[i] or not skipped[i]:
                     record.skipped_in_a_row = 0
@@ -344,14 +326,17 @@ class _Lanes:
         self.event("save", self.step)
         own = lambda x: x[: len(self.lanes)]  # noqa: E731
         state = jax.tree.map(own, jax.device_get(self.state))
-        pending = jax.tree.map(own, jax.device_get(self.pending))
         run = {
             "lanes": [dataclasses.asdict(record) for record in self.records],
             "step": self.step,
-            "pending": {n: [r.total.tolist(), r.count.tolist()] for n, r in pending.items()},
+            "pending": to_json(jax.tree.map(own, self.pending)),
         }
         best = jax.tree.map(np.array, self.best)
         self.store.save(self.step, state, best, {"run": run, "metadata": self.identity})
+
+    def _tell_saved(self) -> None:
+        for step in self.store.poll():
+            self.event("saved", step)
 
     def results(self, stopped: Literal["done", "signal"], number: int | None) -> list[FitResult]:
         """One result per lane, as `fit` would return it."""
@@ -419,6 +404,8 @@ def fit_lanes(
         raise ValueError("several seeds are spread over the devices by sharding, not by pmap")
     if config.tensorboard or config.profile_steps:
         raise ValueError("tensorboard and profile_steps are for one seed, not for several")
+    if is_stateful(task):
+        raise ValueError("several seeds need a task that carries nothing from batch to batch")
     if jax.process_count() > 1:
         raise ValueError("several seeds are trained by one process, not by several")
     chosen = list(devices) if devices is not None else jax.local_devices()

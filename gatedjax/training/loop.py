@@ -25,13 +25,14 @@ from gatedjax.training.checkpoint import (
 from gatedjax.training.config import TrainConfig, eval_params, make_optimizer
 from gatedjax.training.distributed import any_process, broadcast_json, is_main
 from gatedjax.training.evaluation import run_evaluation
+from gatedjax.training.identity import identity
 from gatedjax.training.lock import WorkdirLock
 from gatedjax.training.log import MetricsLog, environment, write_json
-from gatedjax.training.metrics import Metrics, Ratio, to_floats
+from gatedjax.training.metrics import Metrics, from_json, to_floats, to_json
 from gatedjax.training.parallel import Parallel, make_parallel
 from gatedjax.training.progress import ProgressView, summary
 from gatedjax.training.step import init_state
-from gatedjax.training.task import Batch, Task
+from gatedjax.training.task import AnyTask, Batch
 
 # Steps that are queued on the device. Two keep it busy; with more, a signal waits for all of them.
 IN_FLIGHT = 2
@@ -90,7 +91,7 @@ class _Loop:
 
     def __init__(
         self,
-        task: Task,
+        task: AnyTask,
         train_data: Any,
         eval_data: Any,
         config: TrainConfig,
@@ -133,11 +134,11 @@ class _Loop:
     def start(self) -> bool:
         """Restores or initialises; returns whether there is anything left to do."""
         first = self.train_data[0]
-        rows = len(first["weight"])
-        if self.several and rows < jax.process_count():
+        self.rows = len(first["weight"])
+        if self.several and self.rows < jax.process_count():
             raise ValueError(
-                f"a batch has {rows} examples for {jax.process_count()} processes: every process "
-                "needs at least one"
+                f"a batch has {self.rows} examples for {jax.process_count()} processes: every "
+                "process needs at least one"
             )
         make = lambda key: init_state(self.task, self.tx, key, first)  # noqa: E731
         like = jax.eval_shape(make, self.seed_key)
@@ -145,12 +146,9 @@ class _Loop:
         if self.resumed is None:
             state = jax.device_get(jax.jit(make)(self.seed_key))
             self.best = state.params
-        self.state = self.parallel.replicate(state)
+        self.state = self.parallel.place(state)
         self.step = self.record.step
-        self.pending: Metrics = {
-            name: Ratio(jnp.float32(total), jnp.float32(count))
-            for name, (total, count) in self.record.pending.items()
-        }
+        self.pending: Metrics = from_json(self.record.pending)
         ended = self.record.finished
         return not (ended == "early" or (ended == "done" and self.step >= self.config.num_steps))
 
@@ -190,32 +188,14 @@ class _Loop:
         self.workdir.mkdir(parents=True, exist_ok=True)
         self.lock = WorkdirLock(self.workdir)
         self.store = CheckpointStore(self.workdir / "checkpoints", self.config.keep_checkpoints)
-        resumed, state = self._restore(like)
-        if resumed is None:
-            config = self.metadata | {"train": _plain(self.config)}
-            write_json(self.workdir / "config.json", config)
-            write_json(self.workdir / "environment.json", environment(self.config.seed))
-        else:
-            check_length(resumed, self.config, self.workdir)
-            note_resume(resumed)
+        found = restore_or_begin(self.store, self.metadata, self.config, self.workdir, like)
+        resumed, state = None, None
+        if found is not None:
+            run, state, self.best = found
+            self.record = Record(**run)
+            resumed = self.record.step
         self.log = MetricsLog(self.workdir / "metrics.jsonl", resumed)
         return resumed, state
-
-    def _restore(self, like: Any) -> tuple[int | None, Any]:
-        """Reads the newest step that can be read; (None, None) in a new workdir."""
-
-        def check(metadata: dict[str, Any]) -> None:
-            # checkpoints of version 0.1.0.dev0 may lack the training options
-            wanted = {k: v for k, v in self.identity.items() if k != "train" or k in metadata}
-            falls = self.config.optimizer.schedule != "constant"
-            check_metadata(metadata, wanted, self.workdir, same_length=falls)
-
-        found = restore_newest(self.store, check, like, like.params)
-        if found is None:
-            return None, None
-        run, state, self.best = found
-        self.record = Record(**run)
-        return self.record.step, state
 
     # -- one round -----------------------------------------------------------------------------
 
@@ -391,7 +371,7 @@ class _Loop:
         self.event("evaluate", self.step)
         began = time.perf_counter()
         params = eval_params(self.state.params, self.state.opt_state)
-        totals, _ = run_evaluation(self.eval_step, params, self.eval_data, self.parallel)
+        totals, _ = run_evaluation(self.task, self.eval_step, params, self.eval_data, self.parallel)
         metrics = to_floats(totals)
         self._write({"split": "eval", "step": self.step, **metrics})
         self.view.message(f"step {self.step}: evaluation: {summary(metrics)}")
@@ -402,17 +382,15 @@ class _Loop:
 
     def _save(self) -> None:
         self._check_skipped()
+        # all processes take part in fetching what is carried
+        state = self.parallel.fetch(self.state, self.rows)
         if not self.main:
             self.record.step = self.step
             return
         self.view.phase("save")
         self.event("save", self.step)
         self.record.step = self.step
-        self.record.pending = {
-            name: [float(r.total), float(r.count)]
-            for name, r in jax.device_get(self.pending).items()
-        }
-        state = self.parallel.host(self.state)
+        self.record.pending = to_json(self.pending)
         best = self.best
         if not self.record.best_metrics:
             best = eval_params(state.params, state.opt_state)
@@ -430,13 +408,45 @@ class _Loop:
             self.event("saved", step)
 
 
-def check_length(step: int, config: TrainConfig, workdir: Path) -> None:
-    """Raises CheckpointMismatch if a workdir is beyond the last step that is asked for."""
+def restore_or_begin(
+    store: CheckpointStore, metadata: dict[str, Any], config: TrainConfig, workdir: Path, like: Any
+) -> tuple[dict[str, Any], Any, Any] | None:
+    """Reads where a run in workdir is, or writes what it is beside the logs to come.
+
+    Args:
+      store: its checkpoints.
+      metadata: see `fit`.
+      config: how to train.
+      workdir: an existing folder.
+      like: shapes and dtypes of the state.
+
+    Returns:
+      See `restore_newest`.
+
+    Raises:
+      CheckpointMismatch: if the checkpoints are of another run, or beyond its last step.
+      RuntimeError: if there are checkpoints, but none can be read.
+    """
+    wanted = identity(metadata, config)
+    falls = config.optimizer.schedule != "constant"
+
+    def check(saved: dict[str, Any]) -> None:
+        check_metadata(saved, wanted, workdir, same_length=falls)
+
+    found = restore_newest(store, check, like, like.params)
+    if found is None:
+        train = {"train": dataclasses.asdict(config)}
+        write_json(workdir / "config.json", metadata | train)
+        write_json(workdir / "environment.json", environment(config.seed))
+        return None
+    step = found[0]["step"]
     if step > config.num_steps:
         raise CheckpointMismatch(
             f"{workdir} is at step {step}, and num_steps is {config.num_steps}: use another "
             f"workdir, or num_steps of at least {step}"
         )
+    note_resume(step)
+    return found
 
 
 def restore_newest(
@@ -490,25 +500,8 @@ def restore_newest(
     return None
 
 
-def _plain(config: TrainConfig) -> dict[str, Any]:
-    return dataclasses.asdict(config)
-
-
-def identity(metadata: dict[str, Any], config: TrainConfig) -> dict[str, Any]:
-    """What a checkpoint must share with a run: its metadata and the training options."""
-    given = metadata.get("config")
-    if isinstance(given, dict) and "train" in given:
-        return _json(metadata)
-    return _json({"train": _plain(config)} | metadata)
-
-
-def _json(value: Any) -> Any:
-    """The value as a JSON file gives it back."""
-    return json.loads(json.dumps(value))
-
-
 def fit(
-    task: Task,
+    task: AnyTask,
     train_data: Any,
     eval_data: Any,
     config: TrainConfig,
@@ -558,7 +551,7 @@ def fit(
             stopped, number = loop.run()
         elif loop.record.finished is not None:
             stopped = loop.record.finished
-        host = loop.parallel.host(loop.state)
+        host = loop.parallel.fetch(loop.state, loop.rows)
     finally:
         try:
             if hasattr(loop, "store"):

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jaxtyping import Array, Float
 
@@ -47,6 +48,29 @@ def merge(a: Metrics, b: Metrics) -> Metrics:
     return merged
 
 
+def to_json(metrics: Mapping[str, Ratio]) -> dict[str, list]:
+    """Sums and counts as JSON holds them: float32 values, exact."""
+    return {
+        name: [np.asarray(ratio.total).tolist(), np.asarray(ratio.count).tolist()]
+        for name, ratio in jax.device_get(dict(metrics)).items()
+    }
+
+
+def from_json(saved: Mapping[str, list]) -> Metrics:
+    """The inverse of `to_json`."""
+    return {
+        name: Ratio(total=jnp.array(total, jnp.float32), count=jnp.array(count, jnp.float32))
+        for name, (total, count) in saved.items()
+    }
+
+
 def to_floats(metrics: Mapping[str, Ratio]) -> dict[str, float]:
-    """Values of all metrics, fetched from the device at once."""
-    return {name: ratio.value() for name, ratio in jax.device_get(dict(metrics)).items()}
+    """Values of all metrics, fetched from the device at once.
+
+    "perplexity" holds negative log-likelihoods, in nats, and counts tokens; its value is the
+    exponential of their mean. So it merges over batches and devices like any other.
+    """
+    values = {name: ratio.value() for name, ratio in jax.device_get(dict(metrics)).items()}
+    if "perplexity" in values:
+        values["perplexity"] = float(np.exp(np.float64(min(values["perplexity"], 700.0))))
+    return values

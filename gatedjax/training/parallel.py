@@ -1,5 +1,6 @@
 """Data parallelism: one batch split over the devices, by shardings, by pmap, or not at all."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -9,8 +10,8 @@ import optax
 from jax.experimental import multihost_utils
 
 from gatedjax._filler import FILLER_ID
-from gatedjax.training.step import make_train_step
-from gatedjax.training.task import Batch, Task
+from gatedjax.training.step import TrainState, make_train_step
+from gatedjax.training.task import AnyTask, Batch, Carry, is_stateful
 
 
 def pad_rows(batch: Batch, multiple: int) -> Batch:
@@ -49,7 +50,7 @@ class Parallel:
         self.devices = list(devices)
         self.accumulate = accumulate
         self.traces = 0
-        self._eval_steps: dict[int, tuple[Task, Callable[..., Any]]] = {}
+        self._eval_steps: dict[int, tuple[AnyTask, Callable[..., Any]]] = {}
         here = jax.process_index()
         self._local = [device for device in self.devices if device.process_index == here]
         self.several_processes = len(self._local) < len(self.devices)
@@ -104,24 +105,51 @@ class Parallel:
 
     def shard(self, batch: Batch) -> Batch:
         """Splits the rows over the devices, with filler rows where they do not divide."""
-        batch = pad_rows(batch, len(self.devices) * self.accumulate)
+        return self._split_rows(pad_rows(batch, len(self.devices) * self.accumulate))
+
+    def shard_carry(self, carry: Carry) -> Carry:
+        """Splits what is carried between batches as `shard` splits their rows."""
+
+        def pad(array: Any) -> np.ndarray:
+            array = np.asarray(array)
+            extra = -len(array) % (len(self.devices) * self.accumulate)
+            return np.pad(array, [(0, extra)] + [(0, 0)] * (array.ndim - 1))
+
+        return self._split_rows(jax.tree.map(pad, carry))
+
+    def _split_rows(self, tree: Any) -> Any:
         if self.kind == "single":
-            return jax.device_put(batch, self.devices[0])
+            return jax.device_put(tree, self.devices[0])
         if self.kind == "pmap":
-            batch = {
-                name: np.reshape(array, (len(self.devices), -1, *np.shape(array)[1:]))
-                for name, array in batch.items()
-            }
+            count = len(self.devices)
+            tree = jax.tree.map(lambda x: np.reshape(x, (count, -1, *np.shape(x)[1:])), tree)
             if self.several_processes:
                 mine = [device in self._local for device in self.devices]
-                batch = {name: array[mine] for name, array in batch.items()}
-        return self._put(batch, self._split)
+                tree = jax.tree.map(lambda x: x[mine], tree)
+        return self._put(tree, self._split)
+
+    def place(self, state: TrainState) -> TrainState:
+        """Puts a train state on the devices: a copy on each, the carried rows split over them."""
+        whole = self.replicate(dataclasses.replace(state, carry=None))
+        return dataclasses.replace(whole, carry=self.shard_carry(state.carry))
+
+    def fetch(self, state: TrainState, rows: int) -> TrainState:
+        """The inverse of `place` for batches of so many rows; every process must call it."""
+        carry = state.carry
+        if self.several_processes:
+            carry = multihost_utils.process_allgather(carry, tiled=True)
+        carry = jax.device_get(carry)
+        if self.kind == "pmap":
+            carry = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), carry)
+        carry = jax.tree.map(lambda x: np.asarray(x)[:rows], carry)
+        host = self.host(dataclasses.replace(state, carry=None))
+        return dataclasses.replace(host, carry=carry)
 
     def _pmap(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         devices = None if self.several_processes else self.devices
         return jax.pmap(self._counted(function), axis_name="data", devices=devices, **options)
 
-    def train_step(self, task: Task, tx: optax.GradientTransformation) -> Callable[..., Any]:
+    def train_step(self, task: AnyTask, tx: optax.GradientTransformation) -> Callable[..., Any]:
         """The compiled step (state, batch, seed_key) -> (state, metrics); the state is donated."""
         if self.kind == "pmap":
             step = make_train_step(task, tx, axis_name="data", accumulate=self.accumulate)
@@ -131,11 +159,14 @@ class Parallel:
         if self.kind == "single":
             return jax.jit(step, donate_argnums=0)
         # said outright: a state that came back split another way would compile the step again
-        return jax.jit(step, donate_argnums=0, out_shardings=self._whole)
+        whole: Any = self._whole
+        state = TrainState(step=whole, params=whole, opt_state=whole, carry=self._split)
+        return jax.jit(step, donate_argnums=0, out_shardings=(state, whole))
 
-    def eval_step(self, task: Task) -> Callable[..., Any]:
-        """The compiled evaluation (params, batch) -> (metrics, predictions with rows in order).
+    def eval_step(self, task: AnyTask) -> Callable[..., Any]:
+        """The compiled evaluation: (params, batch, carry) -> (metrics, predictions, carry).
 
+        Rows of the predictions are in order; the carry is None for a task without one.
         One per task: a test pass after training compiles nothing that validation has compiled.
         """
         if id(task) not in self._eval_steps:
@@ -143,28 +174,34 @@ class Parallel:
             self._eval_steps[id(task)] = (task, self._make_eval_step(task))
         return self._eval_steps[id(task)][1]
 
-    def _make_eval_step(self, task: Task) -> Callable[..., Any]:
+    def _make_eval_step(self, task: Any) -> Callable[..., Any]:
+        def evaluate(params: Any, batch: Batch, carry: Carry) -> Any:
+            if is_stateful(task):
+                return task.evaluate(params, batch, carry)
+            return *task.evaluate(params, batch), carry
+
         if self.kind == "pmap":
 
-            def evaluate(params: Any, batch: Batch) -> Any:
-                metrics, predictions = task.evaluate(params, batch)
-                return jax.lax.psum(metrics, "data"), predictions
+            def summed(*args: Any) -> Any:
+                metrics, predictions, carry = evaluate(*args)
+                return jax.lax.psum(metrics, "data"), predictions, carry
 
-            mapped = self._pmap(evaluate, out_axes=(None, 0))
+            mapped = self._pmap(summed, out_axes=(None, 0, 0))
 
-            def run(params: Any, batch: Batch) -> Any:
-                metrics, predictions = mapped(params, batch)
+            def run(params: Any, batch: Batch, carry: Carry) -> Any:
+                metrics, predictions, carry = mapped(params, batch, carry)
                 if self.several_processes:
                     predictions = multihost_utils.process_allgather(predictions, tiled=True)
                 rows = {k: np.reshape(v, (-1, *v.shape[2:])) for k, v in predictions.items()}
-                return metrics, rows
+                return metrics, rows, carry
 
             return run
-        step = self._counted(task.evaluate)
-        if self.several_processes:
-            # every process reads the predictions of all rows
-            return jax.jit(step, out_shardings=self._whole)
-        return jax.jit(step)
+        step = self._counted(evaluate)
+        if self.kind == "single":
+            return jax.jit(step)
+        # every process reads the predictions of all rows
+        rows = self._whole if self.several_processes else None
+        return jax.jit(step, out_shardings=(rows, rows, self._split))
 
 
 def make_parallel(

@@ -9,7 +9,7 @@ import optax
 from flax import struct
 
 from gatedjax.training.metrics import Metrics, Ratio
-from gatedjax.training.task import Batch, Task
+from gatedjax.training.task import AnyTask, Batch, Carry, is_stateful
 
 STREAMS = ("dropout", "gate")
 
@@ -22,11 +22,13 @@ class TrainState:
       step: updates made so far, int32.
       params: parameters.
       opt_state: state of the Optax chain.
+      carry: what a `StatefulTask` carries from batch to batch, rows first; None for other tasks.
     """
 
     step: jax.Array
     params: Any
     opt_state: optax.OptState
+    carry: Any = None
 
 
 TrainStep = Callable[[TrainState, Batch, jax.Array], tuple[TrainState, Metrics]]
@@ -42,37 +44,70 @@ def step_rngs(seed_key: jax.Array, step: jax.Array | int) -> dict[str, jax.Array
 
 
 def init_state(
-    task: Task, tx: optax.GradientTransformation, key: jax.Array, batch: Batch
+    task: AnyTask, tx: optax.GradientTransformation, key: jax.Array, batch: Batch
 ) -> TrainState:
-    """Parameters and optimiser state before the first step."""
+    """Parameters, optimiser state and carried state before the first step."""
     params = task.init(key, batch)
-    return TrainState(step=jnp.zeros((), jnp.int32), params=params, opt_state=tx.init(params))
+    return TrainState(
+        step=jnp.zeros((), jnp.int32),
+        params=params,
+        opt_state=tx.init(params),
+        carry=init_carry(task, batch),
+    )
 
 
-def _summed_gradients(task: Task, params: Any, batch: Batch, rngs: Any, parts: int) -> Any:
-    """Loss and metrics as sums, and the gradient of the summed loss, in parts of the batch."""
-    grad_fn = jax.value_and_grad(task.loss, has_aux=True)
+def init_carry(task: AnyTask, batch: Batch) -> Carry:
+    """What a task carries before the first batch; None if it carries nothing."""
+    return task.init_carry(batch) if is_stateful(task) else None  # type: ignore[union-attr]
+
+
+def _with_carry(task: Any) -> Callable[..., Any]:
+    """The loss of any task as (params, batch, rngs, carry) -> (loss, (metrics, carry))."""
+    if is_stateful(task):
+        return task.loss
+
+    def loss(params: Any, batch: Batch, rngs: Any, carry: Carry) -> Any:
+        total, metrics = task.loss(params, batch, rngs)
+        return total, (metrics, carry)
+
+    return loss
+
+
+def _summed_gradients(
+    task: AnyTask, params: Any, batch: Batch, rngs: Any, carry: Carry, parts: int
+) -> Any:
+    """(loss, (metrics, carry)), and the gradient of the summed loss, in parts of the batch."""
+    grad_fn = jax.value_and_grad(_with_carry(task), has_aux=True)
     if parts == 1:
-        return grad_fn(params, batch, rngs)
+        return grad_fn(params, batch, rngs, carry)
     rows = len(batch["weight"])
     if rows % parts:
         raise ValueError(f"accumulate must divide the rows of a batch, got {parts} for {rows}")
+
     # Every part takes every parts-th row: rows that a device holds stay on it.
-    split = {
-        name: jnp.swapaxes(value.reshape(rows // parts, parts, *value.shape[1:]), 0, 1)
-        for name, value in batch.items()
-    }
-    one = lambda part: grad_fn(params, part, rngs)  # noqa: E731
-    zeros = jax.tree.map(
-        lambda x: jnp.zeros(x.shape, x.dtype),
-        jax.eval_shape(one, {name: value[0] for name, value in split.items()}),
-    )
-    add = lambda total, part: (jax.tree.map(jnp.add, total, one(part)), None)  # noqa: E731
-    return jax.lax.scan(add, zeros, split)[0]
+    def split(value: jax.Array) -> jax.Array:
+        return jnp.swapaxes(value.reshape(rows // parts, parts, *value.shape[1:]), 0, 1)
+
+    def join(value: jax.Array) -> jax.Array:
+        return jnp.swapaxes(value, 0, 1).reshape(rows, *value.shape[2:])
+
+    def one(part: Any) -> Any:
+        (total, (metrics, new)), grads = grad_fn(params, part[0], rngs, part[1])
+        return (total, metrics, grads), new
+
+    def add(sums: Any, part: Any) -> Any:
+        found, new = one(part)
+        return jax.tree.map(jnp.add, sums, found), new
+
+    pieces = jax.tree.map(split, (batch, carry))
+    first = jax.tree.map(lambda value: value[0], pieces)
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(one, first)[0])
+    (total, metrics, grads), new = jax.lax.scan(add, zeros, pieces)
+    return (total, (metrics, jax.tree.map(join, new))), grads
 
 
 def make_train_step(
-    task: Task,
+    task: AnyTask,
     tx: optax.GradientTransformation,
     *,
     axis_name: str | None = None,
@@ -80,8 +115,8 @@ def make_train_step(
 ) -> TrainStep:
     """Builds the step: gradient of the mean loss, update, metrics.
 
-    A loss or gradient that is not finite leaves parameters and optimiser state as they are; the
-    step counts all the same, and "skipped" says so.
+    A loss or gradient that is not finite leaves parameters, optimiser state and carried state as
+    they are; the step counts all the same, and "skipped" says so.
 
     Args:
       task: the model and its loss.
@@ -96,7 +131,9 @@ def make_train_step(
     ) -> tuple[TrainState, Metrics]:
         rngs = step_rngs(seed_key, state.step)
         with jax.named_scope("loss_and_gradient"):
-            (total, metrics), grads = _summed_gradients(task, state.params, batch, rngs, accumulate)
+            (total, (metrics, carry)), grads = _summed_gradients(
+                task, state.params, batch, rngs, state.carry, accumulate
+            )
         if axis_name is not None:
             total, metrics, grads = jax.lax.psum((total, metrics, grads), axis_name)
         count = jnp.maximum(metrics["loss"].count, 1)
@@ -123,6 +160,7 @@ def make_train_step(
             step=state.step + 1,
             params=keep(params, state.params),
             opt_state=keep(opt_state, state.opt_state),
+            carry=keep(carry, state.carry),
         )
         return state, metrics
 

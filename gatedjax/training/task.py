@@ -7,6 +7,8 @@ import jax
 from gatedjax.training.metrics import Ratio
 
 Batch = dict[str, Any]
+Carry = Any
+"""A tree of arrays with the leading axis B: what a row hands to the row of the next batch."""
 
 
 @runtime_checkable
@@ -31,3 +33,38 @@ class Task(Protocol):
 
     def evaluate(self, params: Any, batch: Batch) -> tuple[dict[str, Ratio], dict[str, jax.Array]]:
         """Returns metrics, and predictions with the leading axis B."""
+
+
+@runtime_checkable
+class StatefulTask(Protocol):
+    """A task whose batches go on where the batch before ended, row by row, as windows of a text do.
+
+    It is a `Task` whose loss and evaluation also take a carried state and return the next one.
+    Gradients do not flow from one step into the one before. The state belongs to the train state:
+    it is split over devices as the rows are, saved in checkpoints and restored from them. It is
+    for the task to set it to its beginning where a batch says that a row starts anew.
+    """
+
+    def init(self, key: jax.Array, batch: Batch) -> Any:
+        """Returns parameters."""
+
+    def init_carry(self, batch: Batch) -> Carry:
+        """Returns the carried state before the first batch, for batches with these shapes."""
+
+    def loss(
+        self, params: Any, batch: Batch, rngs: dict[str, jax.Array], carry: Carry
+    ) -> tuple[jax.Array, tuple[dict[str, Ratio], Carry]]:
+        """Returns the loss summed over the real rows, and (metrics, carry); see `Task.loss`."""
+
+    def evaluate(
+        self, params: Any, batch: Batch, carry: Carry
+    ) -> tuple[dict[str, Ratio], dict[str, jax.Array], Carry]:
+        """Returns metrics, predictions with the leading axis B, and the carry."""
+
+
+AnyTask = Task | StatefulTask
+
+
+def is_stateful(task: Any) -> bool:
+    """Whether a task carries a state from batch to batch."""
+    return hasattr(task, "init_carry")

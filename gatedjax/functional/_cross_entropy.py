@@ -1,0 +1,93 @@
+"""Cross-entropy of a large softmax, as a language model has it, fused with its linear layer."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+
+def linear_cross_entropy(
+    states: Float[Array, "*B H"],
+    kernel: Float[Array, "H V"],
+    bias: Float[Array, "V"],
+    targets: Int[Array, "*B"],
+) -> Float[Array, "*B"]:
+    """Negative log-likelihood of a class under the softmax of a linear layer.
+
+        nll = log sum_v exp(h W_v + b_v) - (h W_y + b_y)
+
+    One product makes the logits of all positions. Their exponentials, normalised, are the gradient
+    but for the targets, so the backward pass computes no logit or exponential again, and neither
+    pass forms a one-hot vector.
+
+    Args:
+      states: h.
+      kernel: W.
+      bias: b.
+      targets: y, each in [0, V); one outside gives NaN.
+
+    Returns:
+      The likelihoods in nats, in float32 (float64 for float64 states).
+
+    Raises:
+      TypeError: if targets are not integers, or another argument is not floating point.
+      ValueError: if the shapes do not fit.
+    """
+    states, kernel, bias, targets = map(jnp.asarray, (states, kernel, bias, targets))
+    for name, value in {"states": states, "kernel": kernel, "bias": bias}.items():
+        if not jnp.issubdtype(value.dtype, jnp.floating):
+            raise TypeError(f"{name} must be floating point, got dtype {value.dtype}")
+    if not jnp.issubdtype(targets.dtype, jnp.integer):
+        raise TypeError(f"targets must be integers, got dtype {targets.dtype}")
+    if kernel.ndim != 2 or states.ndim < 1 or states.shape[-1] != kernel.shape[0]:
+        raise ValueError(
+            f"kernel must be [H, V] for states [..., H], got {kernel.shape} and {states.shape}"
+        )
+    if bias.shape != kernel.shape[1:]:
+        raise ValueError(f"bias must have shape {kernel.shape[1:]}, got {bias.shape}")
+    if targets.shape != states.shape[:-1]:
+        raise ValueError(
+            f"targets must have shape {states.shape[:-1]}, the leading axes of states, got "
+            f"{targets.shape}"
+        )
+    flat = _nll(states.reshape(-1, states.shape[-1]), kernel, bias, targets.reshape(-1))
+    return flat.reshape(targets.shape)
+
+
+def _forward(states: Array, kernel: Array, bias: Array, targets: Array) -> tuple[Array, Any]:
+    wide = jnp.promote_types(states.dtype, jnp.float32)
+    logits = jnp.matmul(states, kernel, preferred_element_type=wide) + bias.astype(wide)[None]
+    # the gradient of the maximum cancels
+    top = jnp.max(logits, axis=-1)
+    powers = jnp.exp(logits - top[:, None])
+    total = jnp.sum(powers, axis=-1)
+    valid = (targets >= 0) & (targets < kernel.shape[1])
+    chosen = jnp.take_along_axis(logits, jnp.where(valid, targets, 0)[:, None], axis=-1)[:, 0]
+    nll = jnp.log(total) + top - chosen
+    return jnp.where(valid, nll, jnp.nan), (powers, total)
+
+
+@jax.custom_vjp
+def _nll(states: Array, kernel: Array, bias: Array, targets: Array) -> Array:
+    return _forward(states, kernel, bias, targets)[0]
+
+
+def _nll_forward(states: Array, kernel: Array, bias: Array, targets: Array) -> tuple[Array, Any]:
+    nll, (powers, total) = _forward(states, kernel, bias, targets)
+    return nll, (states, kernel, bias, targets, powers, total)
+
+
+def _nll_backward(residuals: Any, gradient: Array) -> tuple[Array, Array, Array, None]:
+    states, kernel, bias, targets, powers, total = residuals
+    rows = jnp.arange(len(targets))
+    d_logits = (powers * (gradient / total)[:, None]).at[rows, targets].add(-gradient)
+    d_bias = jnp.sum(d_logits, axis=0).astype(bias.dtype)
+    d_logits = d_logits.astype(states.dtype)
+    wide = powers.dtype
+    d_states = jnp.matmul(d_logits, kernel.T, preferred_element_type=wide)
+    d_kernel = jnp.matmul(states.T, d_logits, preferred_element_type=wide)
+    return d_states.astype(states.dtype), d_kernel.astype(kernel.dtype), d_bias, None
+
+
+_nll.defvjp(_nll_forward, _nll_backward)

@@ -1,0 +1,186 @@
+"""RAU (Zhong et al. 2018), section on language modelling: the next word of a running text.
+
+    p(w_{t+1} | w_1 .. w_t) = softmax(W h_t + b),    h_t of the last of two recurrent layers
+
+The text is read in windows; the state at the end of one is where the next begins, and gradients
+stay within a window (truncated back-propagation through time).
+"""
+
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Float
+
+from gatedjax import functional as F
+from gatedjax.models.rau import RAUConfig, recurrent_layers
+from gatedjax.training import Ratio
+
+
+@struct.dataclass
+class RAULanguageOutput:
+    """What one window computed.
+
+    Attributes:
+      logits: scores of the next word [B, T, V], float32.
+      states: h of the last layer [B, T, H], 0 at padding.
+      carry: the state after the window, for the next one.
+    """
+
+    logits: Array
+    states: Array
+    carry: Any
+
+
+class RAULanguageModel(nn.Module):
+    """Word vectors, recurrent layers, and a softmax over the vocabulary.
+
+    Attributes:
+      config: the network; `init_scale`, where it is set, holds for word vectors and softmax, too.
+      vocab_size: V; every id is a word, 0 included.
+
+    Call with a batch {"tokens": int [B, T], "lengths": int [B]}, optionally "reset": bool [B], True
+    for rows that begin a text; training with dropout keys its bits to "example_id": int [B] (row
+    numbers if absent) and needs the stream "dropout". Dropout acts on word vectors, between layers
+    and before the softmax, never (unless recurrent_dropout asks for it) on the recurrent
+    connections.
+
+    Reference: Zhong, Yue and Ling 2018, "Recurrent Attention Unit".
+    """
+
+    config: RAUConfig
+    vocab_size: int
+
+    def setup(self) -> None:
+        """Creates the layers."""
+        c = self.config
+        scale = 0.1 if c.init_scale is None else c.init_scale
+
+        def uniform(key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
+            return jax.random.uniform(key, shape, dtype, -scale, scale)
+
+        self.embed = nn.Embed(
+            self.vocab_size, c.embedding_dim, embedding_init=uniform, dtype=jnp.dtype(c.dtype)
+        )
+        self.recurrent = recurrent_layers(c)
+        self.kernel = self.param("kernel", uniform, (c.hidden, self.vocab_size))
+        self.bias = self.param("bias", nn.initializers.zeros_init(), (self.vocab_size,))
+
+    def __call__(
+        self, batch: dict[str, Array], carry: Any = None, *, train: bool = False
+    ) -> RAULanguageOutput:
+        """Reads a window.
+
+        Args:
+          batch: see the class.
+          carry: the state before it, as an output holds it; None is the beginning of a text.
+          train: dropout if True.
+
+        Raises:
+          ValueError: if the batch lacks tokens or lengths, or their shapes do not fit.
+        """
+        states, carry = self._read(batch, carry, train)
+        kernel = self.kernel.astype(states.dtype)
+        logits = jnp.matmul(states, kernel, preferred_element_type=jnp.float32)
+        return RAULanguageOutput(logits + self.bias[None, None], states, carry)
+
+    def score(
+        self, batch: dict[str, Array], carry: Any = None, *, train: bool = False
+    ) -> tuple[Float[Array, "B T"], Any]:
+        """Negative log-likelihoods of batch["targets"] in nats, and the carry; faster than logits.
+
+        What stands beyond a row's length means nothing.
+        """
+        states, carry = self._read(batch, carry, train)
+        kernel = self.kernel.astype(states.dtype)
+        return F.linear_cross_entropy(states, kernel, self.bias, batch["targets"]), carry
+
+    def _read(self, batch: dict[str, Array], carry: Any, train: bool) -> tuple[Array, Any]:
+        config = self.config
+        if missing := sorted({"tokens", "lengths"} - set(batch)):
+            raise ValueError(f"batch needs {', '.join(missing)}, got {sorted(batch)}")
+        tokens, lengths = batch["tokens"], batch["lengths"]
+        if tokens.ndim != 2 or lengths.shape != tokens.shape[:1]:
+            raise ValueError(
+                f"batch needs tokens [B, T] and lengths [B], got {tokens.shape}, {lengths.shape}"
+            )
+        begin = self.recurrent.initial_carry(len(tokens))
+        if carry is None:
+            carry = begin
+        elif "reset" in batch:
+            new = batch["reset"][:, None]
+            carry = jax.tree.map(lambda old, first: jnp.where(new, first, old), carry, begin)
+        xs = self.embed(tokens)
+        keys = None
+        if train and (config.embedding_dropout > 0 or config.state_dropout > 0):
+            ids = batch.get("example_id", jnp.arange(len(tokens)))
+            keys = F.example_keys(self.make_rng("dropout"), ids)
+            xs = F.example_dropout(xs, config.embedding_dropout, keys)
+        carry, states = self.recurrent(
+            xs,
+            F.length_mask(lengths, tokens.shape[1]),
+            initial=carry,
+            deterministic=not train,
+            example_id=batch.get("example_id"),
+        )
+        if keys is not None:
+            own = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)
+            states = F.example_dropout(states, config.state_dropout, own)
+        return states, carry
+
+
+@dataclasses.dataclass(frozen=True)
+class RAULanguageTask:
+    """How an `RAULanguageModel` is trained and evaluated; a `StatefulTask`.
+
+    Minimised is the sum over the steps of a window of the mean over its rows: T times the mean per
+    token, which is what the usual learning rates (SGD, 1) and clipping norms are made for.
+
+    Attributes:
+      model: the network.
+    """
+
+    model: RAULanguageModel
+
+    def init(self, key: Array, batch: dict[str, Array]) -> Any:
+        """Returns parameters."""
+        streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
+        return self.model.init(streams, batch, train=True)["params"]
+
+    def init_carry(self, batch: dict[str, Array]) -> Any:
+        """Returns the state at the beginning of a text."""
+        return recurrent_layers(self.model.config).initial_carry(len(batch["tokens"]))
+
+    def loss(
+        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array], carry: Any
+    ) -> tuple[Array, tuple[dict[str, Ratio], Any]]:
+        """Returns T times the summed likelihood of the real tokens, metrics, and the carry."""
+        nll, carry = self._score(params, batch, carry, train=True, rngs=rngs)
+        metrics = _metrics(nll, batch["token_weight"])
+        return metrics["loss"].total * nll.shape[1], (metrics, carry)
+
+    def evaluate(
+        self, params: Any, batch: dict[str, Array], carry: Any
+    ) -> tuple[dict[str, Ratio], dict[str, Array], Any]:
+        """Returns "loss" (nats per token) and "perplexity", per row what it cost, and the carry."""
+        nll, carry = self._score(params, batch, carry)
+        real = batch["token_weight"] > 0
+        predictions = {
+            "example_id": batch["example_id"],
+            "tokens": batch["lengths"],
+            "nll": jnp.sum(jnp.where(real, nll, 0), axis=1),
+        }
+        return _metrics(nll, batch["token_weight"]), predictions, carry
+
+    def _score(self, params: Any, batch: Any, carry: Any, **options: Any) -> Any:
+        return self.model.apply(
+            {"params": params}, batch, carry, method=RAULanguageModel.score, **options
+        )
+
+
+def _metrics(nll: Float[Array, "B T"], weight: Float[Array, "B T"]) -> dict[str, Ratio]:
+    tokens = Ratio.of(nll.reshape(-1), weight.reshape(-1))
+    return {"loss": tokens, "perplexity": tokens}
