@@ -87,6 +87,14 @@ PTB_SETTINGS = {
 
 # IMDB: the learning rates that the paper tried; figure 7 shows the last one.
 LEARNING_RATES = {"1e-3": 1e-3, "1e-4": 1e-4, "1e-5": 1e-5}
+FIGURE7_RATE = 1e-5
+
+
+def rate_name(rate: float) -> str:
+    """A learning rate as names of variants have it."""
+    known = [name for name, value in LEARNING_RATES.items() if value == rate]
+    return known[0] if known else f"{rate:g}"
+
 
 # The forms that the paper's equation 6 leaves open (spec section 3); the matrix form needs a
 # matrix [H, D + H] per example and step.

@@ -1,0 +1,89 @@
+"""Tables of ours, from the records: widths, learning rates, forms, equal sizes."""
+
+from experiments.common.records import NOT_RUN
+from experiments.rau import paper
+from experiments.rau.cells import NAMES, cell_text, milliseconds, parameters
+from experiments.rau.results import Store
+from experiments.rau.significance import compare
+from gatedjax import analysis
+
+
+def other_widths(store: Store) -> str:
+    """Table 1 at other widths of the state."""
+    headers = ["data", "cell", "width", "parameters", "validation", "test"]
+    rows = []
+    for data in NAMES:
+        for variant in store.variants(data):
+            cell, _, width = variant.partition("_hidden")
+            if width and cell in paper.CELLS:
+                records = store.all(data, variant)
+                row = [NAMES[data], paper.CELLS[cell], width, parameters(records)]
+                row += [cell_text(records, part, data) for part in ("validation", "test")]
+                rows.append(row)
+    if not rows:
+        rows = [["MNIST", "RAU", "28", "-", NOT_RUN, NOT_RUN]]
+    return analysis.render_table(headers, rows)
+
+
+def learning_rates(store: Store) -> str:
+    """IMDB at the learning rates that the paper tried."""
+    headers = ["learning rate", "cell", "validation accuracy", "test accuracy"]
+    rows = []
+    for rate in paper.LEARNING_RATES:
+        for cell, name in paper.CELLS.items():
+            records = store.all("imdb", f"{cell}_lr{rate}")
+            row = [cell_text(records, part, "imdb") for part in ("validation", "test")]
+            rows.append([rate, name, *row])
+    return analysis.render_table(headers, rows)
+
+
+def variants(store: Store) -> str:
+    """Forms of the attention."""
+    headers = ["data", "attention", "rescale", "parameters", "validation", "test"]
+    headers += ["minus feature_proj", "bootstrap p", "ms per step"]
+    rows = []
+    plain = next(iter(paper.variants_of("feature_proj")))
+    for data in [d for d in NAMES if d == "mnist" or any(_forms(store, d))]:
+        base = store.all(data, plain)
+        for form in paper.FORMS:
+            for variant, model in paper.variants_of(form).items():
+                records = store.all(data, variant)
+                row = [NAMES[data], form, "yes" if model.get("rescale") else "no"]
+                row += [parameters(records)]
+                row += [cell_text(records, part, data) for part in ("validation", "test")]
+                found = compare(records, base) if variant != plain else None
+                if found is None:
+                    row += ["-", "-"]
+                else:
+                    boot = found.bootstrap
+                    row += [f"{boot.difference:+.4f}", f"{boot.p_value:.3f}"]
+                rows.append([*row, milliseconds(records)])
+    return analysis.render_table(headers, rows)
+
+
+def _forms(store: Store, data: str) -> list[str]:
+    return [v for v in store.variants(data) if v.startswith("attention_")]
+
+
+def matched(store: Store) -> str:
+    """Cells with as many parameters as the GRU."""
+    headers = ["data", "cell", "width", "parameters", "validation", "test", "minus GRU"]
+    headers += ["95 % interval", "bootstrap p"]
+    rows = []
+    known = ("mnist", "fashion_mnist")
+    for data in [d for d in NAMES if d in known or store.all(d, "rau_matched")]:
+        base = store.all(data, "gru")
+        for variant in ("gru", "rau_matched", "lstm_matched"):
+            records = store.all(data, variant)
+            widths = {r["config"]["model"]["hidden"] for r in records}
+            row = [NAMES[data], paper.CELLS[variant.removesuffix("_matched")]]
+            row += [", ".join(map(str, sorted(widths))) or "-", parameters(records)]
+            row += [cell_text(records, part, data) for part in ("validation", "test")]
+            found = compare(records, base) if variant != "gru" else None
+            if found is None:
+                rows.append([*row, "-", "-", "-"])
+                continue
+            boot = found.bootstrap
+            row += [f"{boot.difference:+.4f}", f"[{boot.low:+.4f}, {boot.high:+.4f}]"]
+            rows.append([*row, f"{boot.p_value:.4f}"])
+    return analysis.render_table(headers, rows)

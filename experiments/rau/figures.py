@@ -1,0 +1,90 @@
+"""Figures 5 to 7, drawn from the records of the runs."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.rau import paper
+from experiments.rau.cells import NAMES
+from experiments.rau.results import Store
+from gatedjax import analysis
+
+if TYPE_CHECKING:
+    from experiments.rau.tables import TablesConfig
+
+MAX_POINTS = 40
+"""Of a line: more would hide each other's markers."""
+
+Point = tuple[float, float, float]
+
+
+def points(records: list[dict[str, Any]], key: str, column: int) -> list[Point]:
+    """The mean curve of the seeds, as (step, mean, standard deviation).
+
+    Args:
+      records: of the seeds. A step that only some of them reached (the others stopped early) is
+        averaged over those.
+      key: "curve" or "train_curve": lists of [step, values...].
+      column: which value.
+    """
+    values: dict[float, list[float]] = {}
+    for record in records:
+        for point in record.get(key) or ():
+            if len(point) > column and point[column] is not None:
+                values.setdefault(float(point[0]), []).append(float(point[column]))
+    every = math.ceil(len(values) / MAX_POINTS)
+    steps = sorted(values)
+    found = []
+    for i in range(0, len(steps), every or 1):
+        # neighbouring steps become one point, at the last of them
+        group = steps[i : i + every]
+        summary = analysis.summary([v for step in group for v in values[step]])
+        spread = summary.std if every == 1 and summary.std is not None else 0.0
+        found.append((group[-1], summary.mean, spread))
+    return found
+
+
+def curves(
+    store: Store, data: str, variants: dict[str, str], key: str, columns: dict[str, int]
+) -> dict[str, dict[str, list[Point]]]:
+    """One panel per column, one line per variant that has records."""
+    return {
+        measure: {
+            name: points(store.all(data, variant), key, column)
+            for variant, name in variants.items()
+        }
+        for measure, column in columns.items()
+    }
+
+
+def draw(options: TablesConfig) -> Path:
+    """Draws the figure that a command asked for; returns the PNG."""
+    store = Store(options.results)
+    what = options.what
+    variants = dict(paper.CELLS)
+    if what == "figure7":
+        data = options.data[0] if options.data else "imdb"
+        rate = paper.rate_name(options.learning_rate or paper.FIGURE7_RATE)
+        variants = {f"{cell}_lr{rate}": name for cell, name in paper.CELLS.items()}
+        columns = {"training loss": 1, "training accuracy": 2}
+        series = curves(store, data, variants, "train_curve", columns)
+        title = f"{NAMES[data]}, learning rate {rate}"
+    elif what == "figure6":
+        data = options.data[0] if options.data else "ptb_medium"
+        series = curves(store, data, variants, "curve", {"validation loss": 1})
+        series["validation perplexity"] = {
+            name: [(x, math.exp(y), math.exp(y) * sd) for x, y, sd in line]
+            for name, line in series["validation loss"].items()
+        }
+        title = NAMES[data]
+    else:
+        data = options.data[0] if options.data else "fashion_mnist"
+        series = curves(store, data, variants, "curve", {"validation accuracy": 2})
+        title = NAMES[data]
+    stem = options.results / what
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    analysis.plot_lines(series, stem, xlabel="step", title=title)
+    print(f"wrote {stem}.png and .svg", flush=True)
+    return stem.with_suffix(".png")

@@ -1,0 +1,145 @@
+"""The paper's tables, from the records."""
+
+import numpy as np
+
+from experiments.common.records import NOT_RUN, mean_std
+from experiments.rau import paper
+from experiments.rau.cells import NAMES, cell_text, milliseconds, parameters
+from experiments.rau.results import Store
+from experiments.rau.significance import compare, p_text, sentence
+from gatedjax import analysis
+
+PAIRS = (("gru", "GRU"), ("lstm", "LSTM"))
+
+
+def datasets(store: Store) -> list[str]:
+    """The paper's data sets, and those of ours that were run."""
+    extra = [d for d in ("digits", "imdb_100") if any(store.all(d, c) for c in paper.CELLS)]
+    return [*paper.CLASSIFICATION, *paper.LANGUAGE, *extra]
+
+
+def quoted(data: str, cell: str) -> tuple[str, str]:
+    """The paper's validation and test number."""
+    if data in paper.PERPLEXITY:
+        validation, test = paper.PERPLEXITY[data][cell]
+        return f"{validation:.2f}", f"{test:.2f}"
+    known = paper.VALIDATION_ACCURACY.get(data, {}).get(cell)
+    right = paper.ACCURACY.get(data, {}).get(cell)
+    return "-" if known is None else f"{known:.4f}", "-" if right is None else f"{right:.4f}"
+
+
+def table1(store: Store) -> str:
+    """Test accuracy or perplexity of every cell."""
+    headers = ["data", "cell", "parameters", "validation: paper", "ours", "test: paper", "ours"]
+    headers += ["ours, last step"]
+    rows = []
+    for data in datasets(store):
+        for cell, name in paper.CELLS.items():
+            records = store.all(data, cell)
+            validation, test = quoted(data, cell)
+            row = [NAMES[data], name, parameters(records)]
+            row += [validation, cell_text(records, "validation", data)]
+            row += [test, cell_text(records, "test", data)]
+            rows.append([*row, cell_text(records, "test_last", data)])
+    return analysis.render_table(headers, rows)
+
+
+def training_perplexity(store: Store) -> str:
+    """The training perplexity that the paper's text gives."""
+    headers = ["data", "cell", "paper", "ours"]
+    rows = []
+    for (data, cell), value in paper.TRAIN_PERPLEXITY.items():
+        key = "train_last_epoch_perplexity"
+        found = [r[key] for r in store.all(data, cell) if r.get(key) is not None]
+        ours = mean_std(found, 2) if found else NOT_RUN
+        rows.append([NAMES[data], paper.CELLS[cell], f"{value:.2f}", ours])
+    return analysis.render_table(headers, rows)
+
+
+def paired(store: Store) -> str:
+    """RAU against each baseline, example by example; then the same in sentences."""
+    headers = ["data", "baseline", "RAU minus baseline", "95 % interval", "bootstrap p"]
+    headers += ["McNemar p (each seed)", "better"]
+    rows, sentences = [], []
+    for data in datasets(store):
+        for other, name in PAIRS:
+            found = compare(store.all(data, "rau"), store.all(data, other))
+            sentences.append(f"- {sentence(NAMES[data], 'RAU', name, found)}")
+            if found is None:
+                rows.append([NAMES[data], name, NOT_RUN, "-", "-", "-", "-"])
+                continue
+            boot = found.bootstrap
+            winner = {None: "neither is shown", True: "RAU", False: name}[found.better]
+            rows.append(
+                [
+                    NAMES[data],
+                    name,
+                    f"{boot.difference:+.4f} (n={len(found.seeds)} seeds)",
+                    f"[{boot.low:+.4f}, {boot.high:+.4f}]",
+                    f"{boot.p_value:.4f}",
+                    ", ".join(map(p_text, found.exact)) or "-",
+                    winner,
+                ]
+            )
+    return analysis.render_table(headers, rows).rstrip() + "\n\n" + "\n".join(sentences)
+
+
+def table3(store: Store) -> str:
+    """MNIST error in percent beside rows that the paper quotes."""
+    headers = ["system", "error (%)", "source"]
+    rows = [
+        [name, f"{error:.2f}", "quoted in the paper, not trained here"]
+        for name, error in paper.QUOTED_ERRORS.items()
+    ]
+    rows.append(["RAU", f"{paper.MNIST_ERROR:.2f}", "the paper's own"])
+    for cell, name in paper.CELLS.items():
+        errors = [100 * (1 - r["test"]["accuracy"]) for r in store.all("mnist", cell)]
+        rows.append([name, mean_std(errors, 2) if errors else NOT_RUN, "ours"])
+    return analysis.render_table(headers, rows)
+
+
+def figures(store: Store) -> str:
+    """The figures that were drawn."""
+    titles = {
+        "figure5": "Figure 5: validation while training, Fashion-MNIST",
+        "figure6": "Figure 6: validation while training, PTB",
+        "figure7": "Figure 7: training on IMDB",
+    }
+    lines = []
+    for stem, title in titles.items():
+        drawn = (store.folder / f"{stem}.png").exists()
+        lines.append(f"- {title}: " + (f"[{stem}.png]({stem}.png)" if drawn else NOT_RUN))
+    return "\n".join(lines)
+
+
+def provenance(store: Store) -> str:
+    """What the numbers were made with: one line per group of equal runs."""
+    headers = ["data", "variant", "seeds", "batch", "lr", "schedule", "clip", "width", "steps"]
+    headers += ["best steps", "seconds", "ms per step", "hardware", "substitute"]
+    rows = []
+    for data in NAMES:
+        for variant in store.variants(data):
+            records = store.all(data, variant)
+            config = records[0]["config"]
+            optimizer, hardware = config["train"]["optimizer"], records[0].get("hardware", {})
+            clip = optimizer.get("clip_norm")
+            rows.append(
+                [
+                    NAMES[data],
+                    variant,
+                    ", ".join(str(record["seed"]) for record in records),
+                    str(config["data"]["batch_size"]),
+                    f"{optimizer['learning_rate']:g}",
+                    optimizer["schedule"],
+                    "-" if clip is None else f"{clip:g}",
+                    str(config["model"].get("hidden", "-")),
+                    ", ".join(str(record.get("steps", "-")) for record in records),
+                    ", ".join(str(record.get("best_step", "-")) for record in records),
+                    f"{np.mean([record.get('seconds', 0.0) for record in records]):.0f}",
+                    milliseconds(records),
+                    f"{hardware.get('device', '-')} x{hardware.get('devices', '-')}, "
+                    f"jax {hardware.get('jax', '-')}",
+                    records[0].get("substitute") or "no",
+                ]
+            )
+    return analysis.render_table(headers, rows)

@@ -1,0 +1,241 @@
+"""Reproduces the paper's tables and figures: `python -m experiments.rau.tables table1`."""
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+
+from experiments.common.cells import missing_runs
+from experiments.common.cli import fail
+from experiments.common.records import read_json, write_json
+from experiments.rau import paper
+from experiments.rau.config import PRESETS, CellName, Config
+from experiments.rau.results import DEFAULT, Store, same, saved_record
+from gatedjax.functional import RAUAttention
+
+What = Literal[
+    "table1",
+    "table2",
+    "table3",
+    "table4",
+    "figure5",
+    "figure6",
+    "figure7",
+    "learning_rates",
+    "variants",
+    "matched",
+    "render",
+]
+DataName = Literal[
+    "digits",
+    "mnist",
+    "fashion_mnist",
+    "imdb",
+    "imdb_100",
+    "ptb_small",
+    "ptb_medium",
+    "ptb_large",
+]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TablesConfig:
+    """What to reproduce, on which data, and with how many seeds."""
+
+    what: tyro.conf.Positional[What]
+    """table1: test accuracy or perplexity of every cell; table2: settings and parameter counts;
+    table3: MNIST error beside quoted rows; table4: settings of PTB; figure5: validation curves of
+    Fashion-MNIST; figure6: of PTB; figure7: training curves of IMDB; learning_rates: those that
+    the paper tried on IMDB; variants: forms of the attention on MNIST; matched: RAU and LSTM as
+    small as the GRU; render: only rewrite RESULTS.md from the finished runs. table2 and table4
+    train nothing."""
+    data: tuple[DataName, ...] = ()
+    """Data sets, by preset (default: those of the paper's table or figure)."""
+    cells: tuple[CellName, ...] = ("rau", "gru", "lstm")
+    """Cells to train."""
+    forms: tuple[RAUAttention, ...] = tuple(f for f in paper.FORMS if f not in paper.HEAVY_FORMS)  # type: ignore[assignment]
+    """Forms of the attention that variants trains; the default leaves out matrix, whose weights
+    are a matrix [H, D + H] per example and step."""
+    hidden: int | None = None
+    """table1: another width of the state, such as 28 (the paper's Table 2), in rows of its own."""
+    learning_rate: float | None = None
+    """figure7: the runs to draw (default: 1e-5, as in the paper)."""
+    seeds: int = 3
+    """Runs per cell, with seeds 0, 1, ..."""
+    data_dir: str | None = None
+    """Where prepared TFDS data sets are."""
+    manual_dir: str | None = None
+    """Folder with the raw files, to work without a network."""
+    num_steps: int | None = None
+    """Steps per run (default: the preset's)."""
+    results: Path = DEFAULT
+    """Where records, figures and RESULTS.md are written."""
+    runs: Path = Path("runs/rau/tables")
+    """Work folders of the runs; an interrupted run continues from here."""
+    rerun: bool = False
+    """Run again, from the start, what has a record or a work folder."""
+    cpu_devices: int | None = None
+    """CPU devices to split a batch over (default: one per core)."""
+
+
+def run_config(
+    options: TablesConfig, data: str, seed: int, learning_rate: float | None = None, **model: Any
+) -> Config:
+    """The configuration of one run: the preset with the table's cell and seed."""
+    preset = PRESETS[data]
+    paths = {k: v for k in ("data_dir", "manual_dir") if (v := getattr(options, k)) is not None}
+    train = dataclasses.replace(preset.train, seed=seed)
+    if options.num_steps is not None:
+        train = dataclasses.replace(train, num_steps=options.num_steps)
+    if learning_rate is not None:
+        optimizer = dataclasses.replace(train.optimizer, learning_rate=learning_rate)
+        train = dataclasses.replace(train, optimizer=optimizer)
+    return dataclasses.replace(
+        preset,
+        data=dataclasses.replace(preset.data, **paths),
+        model=dataclasses.replace(preset.model, **model),
+        train=train,
+        cpu_devices=options.cpu_devices,
+    )
+
+
+def run_cell(
+    options: TablesConfig,
+    data: str,
+    variant: str,
+    learning_rate: float | None = None,
+    **model: Any,
+) -> None:
+    """Runs every seed of one cell that has no record of this configuration yet."""
+    from experiments.rau.run import run, stop_message
+
+    store = Store(options.results)
+    configs = {
+        seed: run_config(options, data, seed, learning_rate, **model)
+        for seed in range(options.seeds)
+    }
+    missing = missing_runs(store, options.runs, data, variant, configs, same, rerun=options.rerun)
+    for seed, config in missing:
+        path = store.path(data, variant, seed)
+        twin = None if options.rerun else _twin(store, data, variant, seed, config)
+        if twin is not None:
+            write_json(path, twin)
+            continue
+        print(f"{data}, {variant}, seed {seed}: {config.workdir}", flush=True)
+        record = run(config)
+        message = stop_message(record)
+        if record["stopped"] != "signal":
+            write_json(path, saved_record(record))
+        if message is not None:
+            print(message, file=sys.stderr)
+            sys.exit(record["exit_code"])
+
+
+def _twin(store: Store, data: str, variant: str, seed: int, config: Config) -> Any:
+    """The record of the same run under the name of another table, or None."""
+    for other in store.variants(data):
+        path = store.path(data, other, seed)
+        if other != variant and path.exists():
+            record = read_json(path, *store.keys)
+            if same(record["config"], config):
+                return record
+    return None
+
+
+def chosen(options: TablesConfig, *names: DataName) -> list[str]:
+    """The data sets to run: as given, or these; one without a preset is named and left out."""
+    found = []
+    for name in options.data or names:
+        if name in PRESETS:
+            found.append(name)
+        elif options.data:
+            fail(f"--data {name} has no preset. Presets: {', '.join(PRESETS)}.")
+        else:
+            print(f"{name}: not run, it has no preset", flush=True)
+    return found
+
+
+def classifiers(options: TablesConfig, *names: DataName) -> list[str]:
+    """As `chosen`, without language models."""
+    for name in options.data:
+        if name in paper.LANGUAGE:
+            fail(f"{options.what} is for classifiers, not for --data {name}")
+    return chosen(options, *names)
+
+
+def train_table(options: TablesConfig) -> None:
+    """Trains what a table or figure needs."""
+    what = options.what
+    if what == "table1":
+        for data in chosen(options, *paper.CLASSIFICATION, *paper.LANGUAGE):
+            for cell in options.cells:
+                if options.hidden is None:
+                    run_cell(options, data, cell, cell=cell)
+                else:
+                    name = f"{cell}_hidden{options.hidden}"
+                    run_cell(options, data, name, cell=cell, hidden=options.hidden)
+    elif what in ("table3", "figure5", "figure6"):
+        own: dict[str, DataName] = {
+            "table3": "mnist",
+            "figure5": "fashion_mnist",
+            "figure6": "ptb_medium",
+        }
+        for data in chosen(options, own[what]):
+            for cell in options.cells:
+                run_cell(options, data, cell, cell=cell)
+    elif what in ("learning_rates", "figure7"):
+        rates = dict(paper.LEARNING_RATES)
+        if what == "figure7":
+            wanted = options.learning_rate or paper.FIGURE7_RATE
+            rates = {paper.rate_name(wanted): wanted}
+        for data in classifiers(options, "imdb"):
+            for name, rate in rates.items():
+                for cell in options.cells:
+                    run_cell(options, data, f"{cell}_lr{name}", rate, cell=cell)
+    elif what == "variants":
+        heavy = [form for form in paper.HEAVY_FORMS if form not in options.forms]
+        for form in heavy:
+            print(f"{form}: left out, it is heavy on memory; --forms {form} runs it", flush=True)
+        for data in classifiers(options, "mnist"):
+            for form in options.forms:
+                for variant, model in paper.variants_of(form).items():
+                    run_cell(options, data, variant, cell="rau", **model)
+    elif what == "matched":
+        from experiments.rau.parameters import matched_width
+
+        for data in classifiers(options, "mnist", "fashion_mnist"):
+            for cell in options.cells:
+                variant = cell if cell == "gru" else f"{cell}_matched"
+                run_cell(options, data, variant, cell=cell, hidden=matched_width(data, cell))
+
+
+def main(args: list[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    options = tyro.cli(TablesConfig, args=args, prog="python -m experiments.rau.tables")
+    if options.seeds < 1:
+        fail(f"--seeds must be at least 1, got {options.seeds}")
+    for name, owner in (("hidden", "table1"), ("learning_rate", "figure7")):
+        if getattr(options, name) is not None and options.what != owner:
+            fail(f"--{name.replace('_', '-')} is an option of {owner}, not of {options.what}")
+
+    from experiments.common.hardware import use_all_cores
+    from experiments.rau import figures, render, settings
+
+    use_all_cores(options.cpu_devices)
+    store = Store(options.results)
+    try:
+        train_table(options)
+        if options.what in ("figure5", "figure6", "figure7"):
+            figures.draw(options)
+        render.write(store)
+        if options.what in ("table2", "table4"):
+            print(getattr(settings, options.what)())
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
+        fail(str(error))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
