@@ -63,7 +63,11 @@ def tiny(workdir, shared_data, **train):
         preset,
         workdir=str(workdir),
         data=dataclasses.replace(
-            preset.data, manual_dir=str(shared_data), batch_size=200, eval_batch_size=100
+            preset.data,
+            manual_dir=str(shared_data),
+            batch_size=50,
+            eval_batch_size=50,
+            window=200,
         ),
         model=dataclasses.replace(preset.model, hidden=4, embedding_dim=4),
         train=dataclasses.replace(preset.train, progress=False, **(settings | train)),
@@ -78,8 +82,8 @@ def test_a_run_on_the_treebank_counts_every_token_and_continues(tmp_path, shared
     total = sum(whole["test_nll"]) / whole["test_n"]
     assert whole["test"]["loss"] == pytest.approx(total, rel=1e-4)
     assert whole["test"]["perplexity"] == pytest.approx(math.exp(total), rel=1e-3)
-    # untrained, it is the vocabulary; after 6 steps a little less
-    assert 5_000 < whole["test"]["perplexity"] < 10_100
+    # untrained, it would be the vocabulary
+    assert 500 < whole["test"]["perplexity"] < 10_100
     assert len(whole["curve"]) == 2
     again = run(tiny(tmp_path / "whole", shared_data))
     assert again["test_nll"] == whole["test_nll"]
@@ -88,8 +92,15 @@ def test_a_run_on_the_treebank_counts_every_token_and_continues(tmp_path, shared
 @pytest.mark.slow
 def test_a_killed_run_ends_with_the_bits_of_an_unbroken_one(shared_data, capsys):
     """Kills fall within an epoch, so the carried state must come back as it was."""
-    small = ["--model.hidden", "4", "--model.embedding-dim", "4", "--data.batch-size", "200"]
-    small += ["--data.eval-batch-size", "100", "--data.manual-dir", str(shared_data)]
+    small = ["--model.hidden", "4", "--model.embedding-dim", "4", "--data.batch-size", "50"]
+    small += [
+        "--data.eval-batch-size",
+        "50",
+        "--data.window",
+        "200",
+        "--data.manual-dir",
+        str(shared_data),
+    ]
     length = ["--train.num-steps", "9", "--train.checkpoint-every", "2", "--train.log-every", "1"]
     command = [sys.executable, "-m", "experiments.rau", "--preset", "ptb_small", *small, *length]
     assert main(["verify-resume", "--kills", "2", "--seed", "3", "--", *command]) == 0
