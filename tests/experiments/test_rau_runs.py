@@ -54,18 +54,8 @@ def test_a_run_stopped_by_ctrl_c_continues_to_the_record_of_an_unbroken_one(
 
 
 def test_a_table_trains_every_seed_once(tmp_path):
-    args = [
-        "table1",
-        "--data",
-        "digits",
-        "--cells",
-        "rau",
-        "gru",
-        "--seeds",
-        "2",
-        "--num-steps",
-        "6",
-    ]
+    args = ["table1", "--data", "digits", "--cells", "rau", "gru"]
+    args += ["--seeds", "2", "--num-steps", "6"]
     args += ["--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
     assert tables.main(args) == 0
     text = (tmp_path / "r" / "RESULTS.md").read_text(encoding="utf-8")
@@ -100,5 +90,4 @@ def test_imdb_from_a_folder_of_texts(tmp_path):
     recurrent = 5 * 4 * (100 + 4) + 5 * 4
     assert record["parameters"] == 7 * 100 + recurrent + 4 * 2 + 2
     assert [point[0] for point in record["curve"]] == [2, 4]
-    assert "14 lines" not in (record["substitute"] or "")
-    assert "lines where the official file has 25,000" in record["substitute"]
+    assert "official file has 25,000" in record["substitute"]
