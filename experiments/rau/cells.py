@@ -28,6 +28,8 @@ def cell_text(records: list[dict[str, Any]], part: str, data: str) -> str:
     """Mean and deviation of "validation", "test" or "test_last" over the seeds."""
     name, digits = metric_of(data)
     values = [r[part][name] for r in records if name in r.get(part, {})]
+    if records and not values:
+        return "-"  # a language model has no test of its last step
     return mean_std(values, digits) if values else NOT_RUN
 
 

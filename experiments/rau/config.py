@@ -8,6 +8,16 @@ from gatedjax.training import OptimizerConfig, TrainConfig
 
 DataName = Literal["digits", "mnist", "fashion_mnist", "imdb", "ptb"]
 CellName = Literal["rau", "gru", "lstm"]
+PresetName = Literal[
+    "digits",
+    "mnist",
+    "fashion_mnist",
+    "imdb",
+    "imdb_100",
+    "ptb_small",
+    "ptb_medium",
+    "ptb_large",
+]
 TEXT = ("imdb",)
 
 

@@ -1,10 +1,12 @@
 """The numbers that Zhong, Yue and Ling (2018) report; spec rows R1 to R39."""
 
+from experiments.rau.config import PresetName
+from gatedjax.functional import RAUAttention
 from gatedjax.models import RAUConfig
 
 CELLS = {"rau": "RAU", "gru": "GRU", "lstm": "LSTM"}
-CLASSIFICATION = ("mnist", "fashion_mnist", "imdb")
-LANGUAGE = ("ptb_small", "ptb_medium", "ptb_large")
+CLASSIFICATION: tuple[PresetName, ...] = ("mnist", "fashion_mnist", "imdb")
+LANGUAGE: tuple[PresetName, ...] = ("ptb_small", "ptb_medium", "ptb_large")
 
 # Table 1, test accuracy.
 ACCURACY = {
@@ -98,15 +100,22 @@ def rate_name(rate: float) -> str:
 
 # The forms that the paper's equation 6 leaves open (spec section 3); the matrix form needs a
 # matrix [H, D + H] per example and step.
-FORMS = ("feature_proj", "concat", "time_causal", "sigmoid", "additive_relu", "matrix")
-HEAVY_FORMS = ("matrix",)
+FORMS: tuple[RAUAttention, ...] = (
+    "feature_proj",
+    "concat",
+    "time_causal",
+    "sigmoid",
+    "additive_relu",
+    "matrix",
+)
+HEAVY_FORMS: tuple[RAUAttention, ...] = ("matrix",)
 
 
-def variants_of(form: str) -> dict[str, dict]:
+def variants_of(form: RAUAttention) -> dict[str, dict]:
     """Names of the variants of an attention form, and what they change in the network."""
     found: dict[str, dict] = {f"attention_{form}": {"attention": form}}
     try:
-        RAUConfig(attention=form, rescale=True)  # type: ignore[arg-type]
+        RAUConfig(attention=form, rescale=True)
     except ValueError:
         return found
     found[f"attention_{form}_rescale"] = {"attention": form, "rescale": True}

@@ -3,7 +3,7 @@
 import dataclasses
 
 from experiments.rau import paper
-from experiments.rau.config import PRESETS, TRAIN_EXAMPLES
+from experiments.rau.config import PRESETS, PTB_ROW, TRAIN_EXAMPLES, Config
 from experiments.rau.parameters import network
 from gatedjax import analysis
 
@@ -53,14 +53,22 @@ def table4() -> str:
     rows = []
     for preset, quoted in paper.PTB_SETTINGS.items():
         rows.append([preset, "paper", *quoted.values()])
-        if preset not in PRESETS:
-            rows.append([preset, "ours", *["no preset"] * len(names)])
-            continue
-        config = PRESETS[preset]
-        known = {
-            "hidden": config.model.hidden,
-            "batch": config.data.batch_size,
-            "learning rate": config.train.optimizer.learning_rate,
-        }
-        rows.append([preset, "ours", *(f"{known[n]:g}" if n in known else "-" for n in names)])
+        rows.append([preset, "ours", *_language(PRESETS[preset])])
     return analysis.render_table(["preset", "", *names], rows)
+
+
+def _language(config: Config) -> list[str]:
+    """What a preset has in the columns of Table 4."""
+    model, optimizer, window = config.model, config.train.optimizer, config.data.window
+    epoch = -(-PTB_ROW // window)
+    return [
+        "-" if model.init_scale is None else f"{model.init_scale:g}",
+        str(model.num_layers),
+        str(model.hidden),
+        str(config.data.batch_size),
+        f"{optimizer.learning_rate:g}",
+        f"{optimizer.decay_rate:.4g} after epoch {optimizer.decay_begin // epoch}",
+        f"{config.train.num_steps // epoch}",
+        f"{model.layer_dropout:g}",
+        str(window),
+    ]

@@ -11,7 +11,7 @@ from experiments.common.cells import missing_runs
 from experiments.common.cli import fail
 from experiments.common.records import read_json, write_json
 from experiments.rau import paper
-from experiments.rau.config import PRESETS, CellName, Config
+from experiments.rau.config import PRESETS, CellName, Config, PresetName
 from experiments.rau.results import DEFAULT, Store, same, saved_record
 from gatedjax.functional import RAUAttention
 
@@ -28,16 +28,6 @@ What = Literal[
     "matched",
     "render",
 ]
-DataName = Literal[
-    "digits",
-    "mnist",
-    "fashion_mnist",
-    "imdb",
-    "imdb_100",
-    "ptb_small",
-    "ptb_medium",
-    "ptb_large",
-]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,11 +41,11 @@ class TablesConfig:
     the paper tried on IMDB; variants: forms of the attention on MNIST; matched: RAU and LSTM as
     small as the GRU; render: only rewrite RESULTS.md from the finished runs. table2 and table4
     train nothing."""
-    data: tuple[DataName, ...] = ()
+    data: tuple[PresetName, ...] = ()
     """Data sets, by preset (default: those of the paper's table or figure)."""
     cells: tuple[CellName, ...] = ("rau", "gru", "lstm")
     """Cells to train."""
-    forms: tuple[RAUAttention, ...] = tuple(f for f in paper.FORMS if f not in paper.HEAVY_FORMS)  # type: ignore[assignment]
+    forms: tuple[RAUAttention, ...] = tuple(f for f in paper.FORMS if f not in paper.HEAVY_FORMS)
     """Forms of the attention that variants trains; the default leaves out matrix, whose weights
     are a matrix [H, D + H] per example and step."""
     hidden: int | None = None
@@ -144,20 +134,12 @@ def _twin(store: Store, data: str, variant: str, seed: int, config: Config) -> A
     return None
 
 
-def chosen(options: TablesConfig, *names: DataName) -> list[str]:
-    """The data sets to run: as given, or these; one without a preset is named and left out."""
-    found = []
-    for name in options.data or names:
-        if name in PRESETS:
-            found.append(name)
-        elif options.data:
-            fail(f"--data {name} has no preset. Presets: {', '.join(PRESETS)}.")
-        else:
-            print(f"{name}: not run, it has no preset", flush=True)
-    return found
+def chosen(options: TablesConfig, *names: PresetName) -> list[str]:
+    """The data sets to run: as given, or these."""
+    return list(options.data or names)
 
 
-def classifiers(options: TablesConfig, *names: DataName) -> list[str]:
+def classifiers(options: TablesConfig, *names: PresetName) -> list[str]:
     """As `chosen`, without language models."""
     for name in options.data:
         if name in paper.LANGUAGE:
@@ -177,7 +159,7 @@ def train_table(options: TablesConfig) -> None:
                     name = f"{cell}_hidden{options.hidden}"
                     run_cell(options, data, name, cell=cell, hidden=options.hidden)
     elif what in ("table3", "figure5", "figure6"):
-        own: dict[str, DataName] = {
+        own: dict[str, PresetName] = {
             "table3": "mnist",
             "figure5": "fashion_mnist",
             "figure6": "ptb_medium",

@@ -1,17 +1,221 @@
-"""The command of experiments.rau as a stranger meets it."""
+"""The commands of experiments.rau as a stranger meets them."""
+
+import dataclasses
+import json
+import re
 
 import pytest
 
-from experiments.rau.__main__ import main, parse
+from experiments.rau import paper, tables
+from experiments.rau.__main__ import main
+from experiments.rau.cli import parse
+from experiments.rau.config import PRESETS, TRAIN_EXAMPLES, Config
+from experiments.rau.parameters import matched_width, network
+from experiments.rau.results import public_config
+from gatedjax.models import RAUConfig
+
+
+def plain(text):
+    """Without colours, frames and line breaks."""
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", " ", text).split())
+
+
+def refused(command, args, capsys):
+    """What a command says when it stops with status 2."""
+    with pytest.raises(SystemExit) as stop:
+        command(args)
+    assert stop.value.code == 2
+    return plain(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (main, ("--preset", "--model.cell", "--train.num-steps", "--data.manual-dir", *PRESETS)),
+        (tables.main, ("--data", "--cells", "--seeds", "--results", "learning_rates", "matched")),
+    ],
+)
+def test_help_lists_the_options(command, options, capsys):
+    with pytest.raises(SystemExit) as stop:
+        command(["--help"])
+    assert stop.value.code == 0
+    shown = plain(capsys.readouterr().out)
+    assert [option for option in options if option not in shown] == []
 
 
 def test_unknown_preset_is_refused_with_a_suggestion(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["--preset", "mnits"])
-    assert stop.value.code == 2
-    assert "Did you mean 'mnist'?" in capsys.readouterr().err
+    message = refused(main, ["--preset", "mnits"], capsys)
+    assert "Did you mean 'mnist'?" in message
+    assert all(name in message for name in PRESETS)
+
+
+def test_unknown_option_is_refused_with_a_suggestion(capsys):
+    assert "--model.hidden" in refused(main, ["--model.hiden", "2"], capsys)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("--model.rescale --model.attention sigmoid", "rescale must be False"),
+        ("--model.cell gru --model.attention concat", "attention must be 'feature_proj'"),
+        ("--model.cell gru --model.rescale", "rescale must be False for cell='gru'"),
+        ("--model.cell lstm --model.attn-hidden 8", "attn_hidden must be 0"),
+        ("--model.cell lstm --model.reset-after", "reset_after must be False"),
+        ("--model.forget-bias 1", "forget_bias must be 0 for cell='rau'"),
+        ("--model.hidden 0", "hidden must be at least 1"),
+        ("--train.seeds 2", "train.seeds must be 1"),
+        ("--train.eval-every 0", "eval_every must be at least 1"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused_by_name(args, message, capsys):
+    assert message in refused(main, args.split(), capsys)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("table1 --seeds 0", "--seeds must be at least 1"),
+        ("table3 --hidden 28", "--hidden is an option of table1"),
+        ("figure5 --learning-rate 1e-3", "--learning-rate is an option of figure7"),
+        ("matched --data ptb_small", "matched is for classifiers"),
+        ("table9", "table9"),
+    ],
+)
+def test_tables_refuse_what_makes_no_sense(args, message, capsys, tmp_path):
+    assert message in refused(tables.main, [*args.split(), "--results", str(tmp_path)], capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("preset", "file"), [("mnist", "train-images-idx3-ubyte"), ("imdb", "aclImdb")]
+)
+def test_missing_raw_files_are_one_line_that_names_them(preset, file, tmp_path, capsys):
+    args = ["--preset", preset, "--data.manual-dir", str(tmp_path), "--workdir", str(tmp_path)]
+    message = refused(main, args, capsys)
+    assert message.startswith("error: ")
+    assert file in message
+
+
+def test_missing_word_vectors_are_found_missing_before_the_texts_are_read(tmp_path, capsys):
+    args = ["--preset", "imdb", "--data.embeddings", str(tmp_path / "no.txt")]
+    message = refused(main, [*args, "--data.manual-dir", str(tmp_path)], capsys)
+    assert "glove" in message.lower()
 
 
 def test_options_that_are_not_given_come_from_the_preset():
-    config = parse(["--preset", "mnist", "--model.cell", "gru"])
-    assert (config.data.name, config.model.cell, config.train.num_steps) == ("mnist", "gru", 4300)
+    preset = PRESETS["imdb"]
+    parsed = parse(["--preset", "imdb", "--model.cell", "gru"], "x", "y")
+    model = dataclasses.replace(preset.model, cell="gru")
+    assert parsed == dataclasses.replace(preset, model=model)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_whole_evaluations_and_as_the_command_line_shows_it(name):
+    config = PRESETS[name]
+    assert parse([f"--preset={name}"], "x", "y") == config
+    assert config.preset == name
+    assert config.train.num_steps % config.train.eval_every == 0
+    assert config.train.checkpoint_every == config.train.eval_every
+    if config.data.name in TRAIN_EXAMPLES:
+        epoch = -(-TRAIN_EXAMPLES[config.data.name] // config.data.batch_size)
+        assert config.train.num_steps % epoch == 0
+
+
+def test_the_settings_of_imdb_are_those_of_the_paper():
+    config = PRESETS["imdb"]
+    assert (config.model.embedding_dim, config.model.hidden, config.data.batch_size) == (
+        100,
+        128,
+        128,
+    )
+    assert config.model.embedding_dropout == config.model.state_dropout == 0.5
+    assert (config.data.vocabulary_size, config.data.max_len, config.data.held_out) == (
+        20_000,
+        400,
+        0.2,
+    )
+
+
+def test_records_hold_nothing_of_one_machine():
+    preset = PRESETS["imdb"]
+    config = dataclasses.replace(
+        preset,
+        workdir="/somewhere/w",
+        data=dataclasses.replace(
+            preset.data,
+            manual_dir="/somewhere/data",
+            data_dir="/somewhere/tfds",
+            embeddings="/somewhere/glove.txt.gz",
+        ),
+    )
+    assert "somewhere" not in json.dumps(public_config(config))
+    assert public_config(config)["data"]["embeddings"] == "glove.txt"
+
+
+@pytest.mark.parametrize(("cell", "gates"), [("gru", 3), ("lstm", 4), ("rau", 5)])
+@pytest.mark.parametrize(("data", "width"), [("mnist", 28), ("imdb", 100)])
+def test_counted_parameters_are_those_of_the_equations(cell, gates, data, width):
+    config = dataclasses.replace(PRESETS[data].model, cell=cell)
+    n = config.hidden
+    recurrent = gates * (n * (width + n) + n)
+    classes = 2 if data == "imdb" else 10
+    assert network(config, data) == (recurrent + n * classes + classes, recurrent)
+
+
+@pytest.mark.parametrize("cell", ["rau", "lstm"])
+def test_no_other_width_is_nearer_to_the_parameters_of_the_gru(cell):
+    target = network(RAUConfig(cell="gru"), "mnist")[0]
+
+    def distance(hidden):
+        return abs(network(RAUConfig(cell=cell, hidden=hidden), "mnist")[0] - target)
+
+    width = matched_width("mnist", cell)
+    assert distance(width) == min(distance(hidden) for hidden in (width - 1, width, width + 1))
+    assert distance(width) < target / 50
+    assert matched_width("mnist", "gru") == 128
+
+
+def test_matrix_is_left_out_unless_it_is_asked_for(monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(
+        tables, "run_cell", lambda options, data, variant, **model: asked.append((variant, model))
+    )
+    tables.train_table(tables.TablesConfig(what="variants"))
+    assert "matrix: left out" in capsys.readouterr().out
+    assert len(asked) == 9
+    plain_forms = {model["attention"] for _, model in asked}
+    assert plain_forms == set(paper.FORMS) - {"matrix"}
+    assert [v for v, model in asked if "rescale" in v] == [v for v, m in asked if m.get("rescale")]
+    tables.train_table(tables.TablesConfig(what="variants", forms=("matrix",)))
+    assert asked[9:] == [
+        ("attention_matrix", {"cell": "rau", "attention": "matrix"}),
+        ("attention_matrix_rescale", {"cell": "rau", "attention": "matrix", "rescale": True}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "wanted"),
+    [
+        ({"what": "table1", "data": ("mnist",), "hidden": 28}, ["mnist-rau_hidden28"]),
+        ({"what": "table3"}, ["mnist-rau"]),
+        ({"what": "figure5"}, ["fashion_mnist-rau"]),
+        ({"what": "figure6", "data": ("ptb_small",)}, ["ptb_small-rau"]),
+        ({"what": "figure7"}, ["imdb-rau_lr1e-5"]),
+        ({"what": "learning_rates"}, [f"imdb-rau_lr{r}" for r in ("1e-3", "1e-4", "1e-5")]),
+        ({"what": "matched"}, ["mnist-rau_matched", "fashion_mnist-rau_matched"]),
+        ({"what": "table2"}, []),
+        ({"what": "render"}, []),
+    ],
+)
+def test_a_table_trains_its_own_cells(args, wanted, monkeypatch):
+    asked = []
+
+    def run_cell(options, data, variant, *rest, **model):
+        config = tables.run_config(options, data, 0, *rest, **model)
+        assert isinstance(config, Config)
+        assert config.model.cell == "rau"
+        asked.append(f"{data}-{variant}")
+
+    monkeypatch.setattr(tables, "run_cell", run_cell)
+    tables.train_table(tables.TablesConfig(cells=("rau",), **args))
+    assert asked == wanted

@@ -1,0 +1,406 @@
+"""Records of RAU's runs: reused, made again, damaged, and rendered with exact numbers."""
+
+import dataclasses
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+
+from experiments.common.records import jsonable
+from experiments.rau import figures, run, tables
+from experiments.rau.config import PRESETS
+from experiments.rau.render import write
+from experiments.rau.results import Store, public_config
+from experiments.rau.significance import compare, sentence
+
+
+def config_of(preset, cell, seed, **model):
+    config = PRESETS[preset]
+    return dataclasses.replace(
+        config,
+        model=dataclasses.replace(config.model, cell=cell, **model),
+        train=dataclasses.replace(config.train, seed=seed),
+    )
+
+
+def make_record(config, correct, **more):
+    accuracy = correct.count("1") / len(correct)
+    return {
+        "data": config.data.name,
+        "substitute": None,
+        "cell": config.model.cell,
+        "seed": config.train.seed,
+        "config": jsonable(public_config(config)),
+        "parameters": 1234,
+        "stopped": "done",
+        "steps": 9,
+        "best_step": 7,
+        "validation": {"accuracy": 0.5, "loss": 1.0},
+        "test": {"accuracy": accuracy, "loss": 1.0},
+        "test_last": {"accuracy": 0.25, "loss": 1.0},
+        "test_n": len(correct),
+        "correct": correct,
+        "curve": [[5, 1.0, 0.5], [10, 0.5, 0.75]],
+        "train_curve": [[5, 2.0, 0.25]],
+        "seconds": 2.0,
+        "seconds_per_step": 0.01,
+        "hardware": {"device": "cpu", "devices": 1, "jax": "0"},
+        **more,
+    }
+
+
+def make_language(cell, seed, nll, tokens):
+    config = config_of("ptb_small", cell, seed)
+    loss = sum(nll) / tokens
+    record = make_record(config, "1", test_nll=nll, train_last_epoch_perplexity=40.0 + seed)
+    for key in ("correct", "test_last"):
+        record.pop(key)
+    metrics = {"loss": loss, "perplexity": math.exp(loss)}
+    return record | {"test": metrics, "validation": metrics, "test_n": tokens}
+
+
+def save(store, data, variant, records):
+    for record in records:
+        path = store.path(data, variant, record["seed"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record), encoding="utf-8")
+
+
+def rows_of(text, heading):
+    """The cells of every line of the table under a heading."""
+    section = text.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def rendered(store):
+    write(store)
+    return (store.folder / "RESULTS.md").read_text(encoding="utf-8")
+
+
+def binomial_two_sided(b, c):
+    tail = sum(math.comb(b + c, k) for k in range(min(b, c) + 1)) / 2 ** (b + c)
+    return min(1.0, 2 * tail)
+
+
+def p_text(p):
+    return f"{p:.3f}" if p >= 0.001 else "<0.001"
+
+
+@pytest.fixture
+def options(tmp_path):
+    return tables.TablesConfig(
+        what="table1",
+        data=("digits",),
+        seeds=2,
+        num_steps=6,
+        results=tmp_path / "results",
+        runs=tmp_path / "runs",
+    )
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Replaces training by the record that it would leave; holds the configurations asked for."""
+    asked = []
+
+    def fake(config):
+        asked.append(config)
+        return make_record(config, "1101", exit_code=0, signal=None)
+
+    monkeypatch.setattr(run, "run", fake)
+    return asked
+
+
+def test_a_cell_runs_every_seed_once_and_a_longer_one_again(options, runs):
+    tables.run_cell(options, "digits", "gru", cell="gru")
+    tables.run_cell(options, "digits", "gru", cell="gru")
+    assert [(c.train.seed, c.model.cell, c.train.num_steps) for c in runs] == [
+        (0, "gru", 6),
+        (1, "gru", 6),
+    ]
+    tables.run_cell(dataclasses.replace(options, num_steps=8), "digits", "gru", cell="gru")
+    assert [c.train.num_steps for c in runs[2:]] == [8, 8]
+    record = Store(options.results).get("digits", "gru", 1)
+    assert record["config"]["train"]["num_steps"] == 8
+    assert not {"exit_code", "signal"} & record.keys()
+
+
+def test_a_record_made_before_an_option_existed_is_that_of_the_default(options, runs):
+    tables.run_cell(options, "digits", "rau", cell="rau")
+    path = Store(options.results).path("digits", "rau", 0)
+    record = json.loads(path.read_text())
+    record["config"]["model"].pop("num_layers")
+    record["config"]["data"].pop("max_buckets")
+    path.write_text(json.dumps(record))
+    tables.run_cell(options, "digits", "rau", cell="rau")
+    assert len(runs) == 2
+    record["config"]["model"].pop("hidden")
+    record["config"]["model"]["embedding_dim"] = 7
+    path.write_text(json.dumps(record))
+    tables.run_cell(options, "digits", "rau", cell="rau")
+    assert len(runs) == 3
+
+
+def test_the_same_run_of_another_table_is_not_repeated(options, runs):
+    tables.run_cell(options, "digits", "rau", cell="rau")
+    tables.run_cell(options, "digits", "attention_feature_proj", attention="feature_proj")
+    rate = PRESETS["digits"].train.optimizer.learning_rate
+    tables.run_cell(options, "digits", "rau_lr", rate, cell="rau")
+    assert len(runs) == 2
+    tables.run_cell(options, "digits", "rau_low", rate / 2, cell="rau")
+    assert [c.train.optimizer.learning_rate for c in runs[2:]] == [rate / 2] * 2
+
+
+def test_a_finished_work_folder_of_the_same_run_becomes_its_record(options, runs):
+    config = tables.run_config(options, "digits", 0, cell="rau")
+    folder = options.runs / "digits-rau-seed0"
+    folder.mkdir(parents=True)
+    (folder / "results.json").write_text(json.dumps(make_record(config, "0000")))
+    tables.run_cell(options, "digits", "rau", cell="rau")
+    assert [c.train.seed for c in runs] == [1]
+    assert Store(options.results).get("digits", "rau", 0)["correct"] == "0000"
+
+
+@pytest.mark.parametrize(
+    ("stopped", "code", "kept"), [("signal", 130, False), ("done", 130, True), ("done", 0, True)]
+)
+def test_a_signal_stops_the_table_and_only_a_finished_run_leaves_a_record(
+    options, monkeypatch, capsys, stopped, code, kept
+):
+    def fake(config):
+        more = {"stopped": stopped, "exit_code": code, "signal": 2 if code else 15}
+        return make_record(config, "11", **more)
+
+    monkeypatch.setattr(run, "run", fake)
+    with pytest.raises(SystemExit) as stop:
+        tables.run_cell(options, "digits", "rau", cell="rau")
+    assert stop.value.code == code
+    assert (Store(options.results).get("digits", "rau", 0) is not None) == kept
+    assert Store(options.results).get("digits", "rau", 1) is None
+    assert "the same command continues" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [('{"config": ', "is damaged"), ('{"seed": 0}', "no config")]
+)
+def test_a_damaged_record_is_named(tmp_path, capsys, content, reason):
+    path = Store(tmp_path).path("mnist", "gru", 0)
+    path.parent.mkdir()
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(SystemExit) as stop:
+        tables.main(["render", "--results", str(tmp_path)])
+    assert stop.value.code == 2
+    message = capsys.readouterr().err
+    assert str(path) in message
+    assert reason in message
+    assert "delete it" in message
+    assert not (tmp_path / "RESULTS.md").exists()
+
+
+def test_nothing_run_renders_the_papers_numbers_and_not_run(tmp_path):
+    text = rendered(Store(tmp_path))
+    table = {(r[0], r[1]): r[2:] for r in rows_of(text, "Table 1: accuracy and perplexity")}
+    assert len(table) == 18
+    no = "not run"
+    assert table["MNIST", "RAU"] == ["-", "-", no, "0.9880", no, no]
+    assert table["IMDB", "LSTM"] == ["-", "0.7897", no, "0.7896", no, no]
+    assert table["PTB medium", "GRU"] == ["-", "86.50", no, "83.01", no, no]
+    assert {r[2] for r in rows_of(text, "Table 1, paired tests")} == {no}
+    assert "- MNIST, RAU against GRU: not run." in text
+    errors = rows_of(text, "Table 3: MNIST error")
+    assert [r[1] for r in errors if r[2].startswith("quoted")] == [
+        *("1.35", "42.85", "6.27", "2.70", "1.73", "1.55", "1.29", "1.47")
+    ]
+    assert [r for r in errors if r[2] == "ours"] == [
+        [c, no, "ours"] for c in ("RAU", "GRU", "LSTM")
+    ]
+    assert rows_of(text, "Runs") == []
+    assert text.count("](figure") == 0
+
+
+def test_rendered_numbers_equal_those_of_the_records(tmp_path, np_rng):
+    store = Store(tmp_path)
+    right = {
+        (cell, seed): np_rng.random(200) < share
+        for cell, share in (("rau", 0.9), ("gru", 0.6), ("lstm", 0.9))
+        for seed in range(3)
+    }
+    for (cell, seed), row in right.items():
+        record = make_record(
+            config_of("mnist", cell, seed), "".join("1" if x else "0" for x in row)
+        )
+        save(store, "mnist", cell, [record])
+    text = rendered(store)
+    table = {(r[0], r[1]): r[2:] for r in rows_of(text, "Table 1: accuracy and perplexity")}
+    for cell in ("rau", "gru", "lstm"):
+        shares = [right[cell, seed].mean() for seed in range(3)]
+        test = f"{np.mean(shares):.4f} ± {np.std(shares, ddof=1):.4f} (n=3)"
+        row = table["MNIST", cell.upper()]
+        assert row[0] == "1,234"
+        assert row[2] == "0.5000 ± 0.0000 (n=3)"
+        assert row[4:] == [test, "0.2500 ± 0.0000 (n=3)"]
+        errors = [100 * (1 - share) for share in shares]
+        error = f"{np.mean(errors):.2f} ± {np.std(errors, ddof=1):.2f} (n=3)"
+        assert [cell.upper(), error, "ours"] in rows_of(text, "Table 3: MNIST error")
+
+    paired = {(r[0], r[1]): r[2:] for r in rows_of(text, "Table 1, paired tests")}
+    for cell, winner in (("gru", "RAU"), ("lstm", "neither is shown")):
+        difference, interval, _, exact, better = paired["MNIST", cell.upper()]
+        a, b = (np.array([right[c, s] for s in range(3)], float) for c in ("rau", cell))
+        gap = float((a - b).mean())
+        assert difference == f"{gap:+.4f} (n=3 seeds)"
+        low, high = (float(end) for end in interval.strip("[]").split(","))
+        # the percentile interval of a mean of 200 is close to the normal one
+        half = 1.96 * (a - b).mean(axis=0).std() / math.sqrt(200)
+        assert (low, high) == pytest.approx((gap - half, gap + half), abs=0.15 * half)
+        counts = [(int(np.sum(x > y)), int(np.sum(x < y))) for x, y in zip(a, b, strict=True)]
+        assert exact == ", ".join(p_text(binomial_two_sided(*pair)) for pair in counts)
+        assert better == winner
+    assert "- MNIST: RAU beats GRU. RAU minus GRU: difference +0." in text
+    assert "- MNIST: no difference between RAU and LSTM is shown." in text
+    runs_table = {(r[0], r[1]): r[2:] for r in rows_of(text, "Runs")}
+    assert runs_table["MNIST", "gru"][0] == "0, 1, 2"
+    assert len(runs_table) == 3
+
+
+def test_language_models_are_compared_window_by_window(tmp_path, np_rng):
+    store = Store(tmp_path)
+    windows, tokens = 60, 60 * 20 - 7
+    base = np_rng.normal(100.0, 20.0, windows)
+    # RAU needs 2 nats less in every window but the first ten
+    gain = np.where(np.arange(windows) < 10, 1.0, -2.0)
+    for seed in range(2):
+        save(store, "ptb_small", "gru", [make_language("gru", seed, base.tolist(), tokens)])
+        nll = (base + gain + seed).tolist()
+        save(store, "ptb_small", "rau", [make_language("rau", seed, nll, tokens)])
+    text = rendered(store)
+    paired = {(r[0], r[1]): r[2:] for r in rows_of(text, "Table 1, paired tests")}
+    difference, interval, p, exact, better = paired["PTB small", "GRU"]
+    wanted = float((gain + 0.5).sum() / tokens)
+    assert difference == f"{wanted:+.4f} (n=2 seeds)"
+    low, high = (float(end) for end in interval.strip("[]").split(","))
+    assert low < wanted < high < 0
+    assert float(p) < 0.01
+    assert (exact, better) == ("-", "RAU")
+    assert "PTB small: RAU beats GRU. RAU minus GRU: difference -0.0" in text
+    assert "nats per token" in text
+    table = {(r[0], r[1]): r[2:] for r in rows_of(text, "Table 1: accuracy and perplexity")}
+    assert table["PTB small", "GRU"][4] == f"{math.exp(base.sum() / tokens):.2f} ± 0.00 (n=2)"
+    assert table["PTB small", "GRU"][5] == "-"
+    row = rows_of(text, "Text: training perplexity in the last epoch")[0]
+    assert row[2:] == ["45.72", "40.50 ± 0.71 (n=2)"]
+
+
+def test_a_worse_rau_is_called_worse():
+    rau = [make_record(config_of("mnist", "rau", 0), "0" * 30 + "1" * 10)]
+    gru = [make_record(config_of("mnist", "gru", 0), "1" * 40)]
+    found = compare(rau, gru)
+    assert found.better is False
+    assert sentence("MNIST", "RAU", "GRU", found).startswith("MNIST: GRU beats RAU.")
+    assert found.exact == (binomial_two_sided(0, 30),)
+
+
+def test_only_seeds_that_both_have_are_paired_and_other_settings_are_named():
+    rau = [make_record(config_of("mnist", "rau", s), c) for s, c in ((0, "1111"), (1, "1100"))]
+    gru = [make_record(config_of("mnist", "gru", s), c) for s, c in ((1, "1000"), (2, "0000"))]
+    found = compare(rau, gru)
+    assert found.seeds == (1,)
+    assert found.bootstrap.difference == 0.25
+    assert "settings differ" not in sentence("MNIST", "RAU", "GRU", found)
+    gru[0]["config"]["train"]["num_steps"] += 1
+    assert "settings differ" in sentence("MNIST", "RAU", "GRU", compare(rau, gru))
+    assert compare(rau[:1], gru) is None
+
+
+def test_records_of_other_test_sets_are_not_paired():
+    rau = [make_record(config_of("mnist", "rau", 0), "1111")]
+    gru = [make_record(config_of("mnist", "gru", 0), "111")]
+    with pytest.raises(ValueError, match="differ in size"):
+        compare(rau, gru)
+
+
+def test_tables_of_ours_show_what_was_run(tmp_path):
+    store = Store(tmp_path)
+    save(store, "mnist", "gru", [make_record(config_of("mnist", "gru", 0), "1100")])
+    small = config_of("mnist", "rau", 0, hidden=96)
+    save(store, "mnist", "rau_matched", [make_record(small, "1110")])
+    save(store, "mnist", "rau_hidden28", [make_record(config_of("mnist", "rau", 0), "1000")])
+    save(store, "imdb", "gru_lr1e-4", [make_record(config_of("imdb", "gru", 0), "1111")])
+    plain = make_record(config_of("mnist", "rau", 0), "1100")
+    save(store, "mnist", "attention_feature_proj", [plain])
+    concat = make_record(config_of("mnist", "rau", 0, attention="concat", rescale=True), "1111")
+    save(store, "mnist", "attention_concat_rescale", [concat])
+    text = rendered(store)
+    matched = {(r[0], r[1]): r[2:] for r in rows_of(text, "Equal parameter counts")}
+    assert matched["MNIST", "RAU"][0] == "96"
+    assert matched["MNIST", "RAU"][3:5] == ["0.7500 (n=1)", "+0.2500"]
+    assert matched["MNIST", "LSTM"][3] == "not run"
+    assert rows_of(text, "Other widths") == [
+        ["MNIST", "RAU", "28", "1,234", "0.5000 (n=1)", "0.2500 (n=1)"]
+    ]
+    rates = {(r[0], r[1]): r[3] for r in rows_of(text, "IMDB: learning rates")}
+    assert rates.pop(("1e-4", "GRU")) == "1.0000 (n=1)"
+    assert set(rates.values()) == {"not run"}
+    forms = {(r[1], r[2]): r[5:7] for r in rows_of(text, "Forms of the attention")}
+    assert forms["feature_proj", "no"] == ["0.5000 (n=1)", "-"]
+    assert forms["concat", "yes"] == ["1.0000 (n=1)", "+0.5000"]
+    assert ("sigmoid", "yes") not in forms
+    assert forms["matrix", "no"] == ["not run", "-"]
+
+
+def test_curves_are_means_over_seeds_and_thinned(tmp_path):
+    records = [
+        {"curve": [[5, 1.0, 0.2], [10, 0.5, 0.6]]},
+        {"curve": [[5, 1.0, 0.4], [10, 0.5, None]]},
+        {},
+    ]
+    found = figures.points(records, "curve", 2)
+    assert found == [
+        (5.0, pytest.approx(0.3), pytest.approx(0.1 * math.sqrt(2))),
+        (10.0, pytest.approx(0.6), 0.0),
+    ]
+    long = [{"train_curve": [[step, float(step)] for step in range(1, 101)]}]
+    thin = figures.points(long, "train_curve", 1)
+    assert len(thin) <= figures.MAX_POINTS
+    assert thin[0] == (3.0, 2.0, 0.0)
+    assert thin[-1] == (100.0, 100.0, 0.0)
+    assert figures.points([], "curve", 1) == []
+
+
+def test_lines_of_a_log_become_points_of_a_curve():
+    lines = [
+        {"split": "train", "step": 1, "loss": 4.0, "accuracy": 0.0, "steps_per_s": 10.0},
+        {"split": "train", "step": 2, "loss": 2.0, "accuracy": 0.5, "steps_per_s": 40.0},
+        {"split": "eval", "step": 2, "loss": 3.0, "accuracy": 0.25},
+        {"split": "train", "step": 3, "loss": None, "accuracy": 1.0, "steps_per_s": 20.0},
+    ]
+    assert run.curve(lines, "eval") == [[2, 3.0, 0.25]]
+    assert run.curve(lines, "train", 2) == [[2, 3.0, 0.25], [3, None, 1.0]]
+    assert run.seconds_per_step(lines) == 0.05
+    assert run.seconds_per_step([]) is None
+
+
+@pytest.mark.parametrize(
+    ("what", "data", "variant"),
+    [
+        ("figure5", "fashion_mnist", "rau"),
+        ("figure6", "ptb_medium", "gru"),
+        ("figure7", "imdb", "lstm_lr1e-5"),
+    ],
+)
+def test_a_figure_is_drawn_from_records_alone(tmp_path, what, data, variant):
+    pytest.importorskip("matplotlib")
+    store = Store(tmp_path)
+    cell = re.match("[a-z]+", variant)[0]
+    save(store, data, variant, [make_record(config_of(data, cell, seed), "1") for seed in (0, 1)])
+    path = figures.draw(tables.TablesConfig(what=what, results=tmp_path))
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert f"{what}.png" in rendered(store)
+
+
+def test_records_of_the_repository_hold_nothing_of_one_machine():
+    for path in sorted(Store().folder.glob("**/*.json")):
+        assert not re.search(r'"(/|~|[A-Z]:\\)', path.read_text(encoding="utf-8")), path

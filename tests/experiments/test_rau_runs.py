@@ -1,0 +1,93 @@
+"""Real runs of RAU, a few steps long: digits end to end, and IMDB from a folder of texts."""
+
+import json
+import signal
+
+import pytest
+
+from experiments.rau import tables
+from experiments.rau.__main__ import main
+from experiments.rau.results import Store
+from gatedjax import data as gdata
+
+pytestmark = pytest.mark.slow
+
+STEPS = 40
+
+
+def digits(workdir, *more):
+    args = f"--preset digits --model.hidden 8 --train.num-steps {STEPS} --train.eval-every 10"
+    return main([*args.split(), "--workdir", str(workdir), *more])
+
+
+def test_a_run_stopped_by_ctrl_c_continues_to_the_record_of_an_unbroken_one(
+    tmp_path, monkeypatch, capsys
+):
+    assert digits(tmp_path / "whole") == 0
+    whole = json.loads((tmp_path / "whole" / "results.json").read_text())
+    assert "best step" in capsys.readouterr().out
+
+    take = gdata.ImageBatches.__getitem__
+
+    def interrupted(self, step):
+        if step == 12 and not self.one_pass:
+            signal.raise_signal(signal.SIGINT)
+        return take(self, step)
+
+    monkeypatch.setattr(gdata.ImageBatches, "__getitem__", interrupted)
+    assert digits(tmp_path / "broken") == 130
+    assert "the same command continues" in " ".join(capsys.readouterr().out.split())
+    assert not (tmp_path / "broken" / "results.json").exists()
+    monkeypatch.setattr(gdata.ImageBatches, "__getitem__", take)
+    assert digits(tmp_path / "broken") == 0
+    broken = json.loads((tmp_path / "broken" / "results.json").read_text())
+    for key in ("correct", "test", "test_last", "validation", "curve", "steps", "best_step"):
+        assert broken[key] == whole[key]
+    assert [point[0] for point in whole["curve"]] == [10, 20, 30, 40]
+    assert whole["test_n"] == len(whole["correct"]) == 359
+    share = whole["correct"].count("1") / 359
+    assert whole["test"]["accuracy"] == pytest.approx(share, abs=1e-6)
+    # 8 rows of 8 pixels into 8 units: 5 n (m + n) + 5 n, and 10 classes
+    assert whole["recurrent_parameters"] == 5 * 8 * 16 + 5 * 8
+    assert whole["parameters"] == whole["recurrent_parameters"] + 8 * 10 + 10
+    assert str(tmp_path) not in json.dumps(whole)
+
+
+def test_a_table_trains_every_seed_once(tmp_path):
+    args = ["table1", "--data", "digits", "--cells", "rau", "gru"]
+    args += ["--seeds", "2", "--num-steps", "6"]
+    args += ["--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
+    assert tables.main(args) == 0
+    text = (tmp_path / "r" / "RESULTS.md").read_text(encoding="utf-8")
+    assert "(n=2)" in text
+    assert "RAU minus GRU" in text
+    records = Store(tmp_path / "r").all("digits", "rau")
+    assert [record["seed"] for record in records] == [0, 1]
+    assert records[0]["curve"][0][0] == 6
+    paths = sorted((tmp_path / "r" / "runs").iterdir())
+    assert len(paths) == 4
+    before = [path.stat().st_mtime_ns for path in paths]
+    assert tables.main(args) == 0
+    assert [path.stat().st_mtime_ns for path in paths] == before
+
+
+def test_imdb_from_a_folder_of_texts(tmp_path):
+    words = {"pos": "a very fine film", "neg": "such a dull one"}
+    for part, count in (("train", 10), ("test", 4)):
+        for label, text in words.items():
+            folder = tmp_path / "aclImdb" / part / label
+            folder.mkdir(parents=True)
+            for i in range(count):
+                (folder / f"{i}_1.txt").write_text(f"{text} {'so ' * i}", encoding="utf-8")
+    args = ["--preset", "imdb", "--workdir", str(tmp_path / "w"), "--model.hidden", "4"]
+    args += ["--data.manual-dir", str(tmp_path), "--data.batch-size", "8", "--data.max-len", "6"]
+    args += ["--data.vocabulary-size", "5", "--train.num-steps", "4", "--train.eval-every", "2"]
+    assert main(args) == 0
+    record = json.loads((tmp_path / "w" / "results.json").read_text())
+    assert record["test_n"] == len(record["correct"]) == 8
+    # five words, padding and the unknown word
+    assert record["vocabulary_size"] == 7
+    recurrent = 5 * 4 * (100 + 4) + 5 * 4
+    assert record["parameters"] == 7 * 100 + recurrent + 4 * 2 + 2
+    assert [point[0] for point in record["curve"]] == [2, 4]
+    assert "official file has 25,000" in record["substitute"]
