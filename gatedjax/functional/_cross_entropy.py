@@ -25,14 +25,16 @@ def linear_cross_entropy(
       states: h.
       kernel: W.
       bias: b.
-      targets: y, each in [0, V); one outside gives NaN.
+      targets: y, each in [0, V); one outside gives NaN, and has no part in any gradient.
 
     Returns:
       The likelihoods in nats, in float32 (float64 for float64 states).
 
+    Reverse-mode derivatives of any order are supported, forward mode alone is not.
+
     Raises:
       TypeError: if targets are not integers, or another argument is not floating point.
-      ValueError: if the shapes do not fit.
+      ValueError: if the shapes do not fit, or there is no class.
     """
     states, kernel, bias, targets = map(jnp.asarray, (states, kernel, bias, targets))
     for name, value in {"states": states, "kernel": kernel, "bias": bias}.items():
@@ -44,6 +46,8 @@ def linear_cross_entropy(
         raise ValueError(
             f"kernel must be [H, V] for states [..., H], got {kernel.shape} and {states.shape}"
         )
+    if kernel.shape[1] == 0:
+        raise ValueError(f"kernel must have at least one class, got shape {kernel.shape}")
     if bias.shape != kernel.shape[1:]:
         raise ValueError(f"bias must have shape {kernel.shape[1:]}, got {bias.shape}")
     if targets.shape != states.shape[:-1]:
@@ -51,7 +55,10 @@ def linear_cross_entropy(
             f"targets must have shape {states.shape[:-1]}, the leading axes of states, got "
             f"{targets.shape}"
         )
-    flat = _nll(states.reshape(-1, states.shape[-1]), kernel, bias, targets.reshape(-1))
+    if targets.dtype.itemsize < 4:  # V need not fit in their dtype
+        targets = targets.astype(jnp.int32)
+    rows = states.reshape(targets.size, states.shape[-1])
+    flat = _nll(rows, kernel, bias, targets.reshape(-1))
     return flat.reshape(targets.shape)
 
 
@@ -62,10 +69,14 @@ def _forward(states: Array, kernel: Array, bias: Array, targets: Array) -> tuple
     top = jnp.max(logits, axis=-1)
     powers = jnp.exp(logits - top[:, None])
     total = jnp.sum(powers, axis=-1)
-    valid = (targets >= 0) & (targets < kernel.shape[1])
+    valid = _valid(targets, kernel)
     chosen = jnp.take_along_axis(logits, jnp.where(valid, targets, 0)[:, None], axis=-1)[:, 0]
     nll = jnp.log(total) + top - chosen
     return jnp.where(valid, nll, jnp.nan), (powers, total)
+
+
+def _valid(targets: Array, kernel: Array) -> Array:
+    return (targets >= 0) & (targets < kernel.shape[1])
 
 
 @jax.custom_vjp
@@ -80,6 +91,8 @@ def _nll_forward(states: Array, kernel: Array, bias: Array, targets: Array) -> t
 
 def _nll_backward(residuals: Any, gradient: Array) -> tuple[Array, Array, Array, None]:
     states, kernel, bias, targets, powers, total = residuals
+    # a negative index would count from the end
+    gradient = jnp.where(_valid(targets, kernel), gradient, 0)
     rows = jnp.arange(len(targets))
     d_logits = (powers * (gradient / total)[:, None]).at[rows, targets].add(-gradient)
     d_bias = jnp.sum(d_logits, axis=0).astype(bias.dtype)
