@@ -10,7 +10,10 @@ from tests.conftest import ROOT
 
 FOLDER = ROOT / "experiments" / "benchmarks"
 OPTIONS = {
-    "recurrence": ("--sizes", "--cells", "--contestants", "--repeats", "--seed", "--json"),
+    "recurrence": (
+        *("--sizes", "--cells", "--layers", "--bidirectional", "--contestants", "--repeats"),
+        *("--devices", "--seed", "--json", "--docs", "--figures"),
+    ),
     "compact_attention": ("--scores", "--steps", "--densities", "--repeats", "--seed", "--json"),
     "training": ("--what", "--steps", "--lane-steps", "--seeds", "--repeats", "--json"),
 }

@@ -1,0 +1,294 @@
+"""The contestants of `recurrence`: our recurrences and those of other libraries."""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.benchmarks._recurrence_cases import (
+    BLOCKS,
+    Case,
+    NotAvailable,
+    Runs,
+    held_scan,
+    jax_runs,
+)
+from gatedjax.functional import (
+    GRUWeights,
+    LSTMState,
+    LSTMWeights,
+    RAUWeights,
+    bidirectional,
+    gru,
+    gru_step,
+    length_mask,
+    lstm,
+    lstm_step,
+    rau,
+    rau_step,
+)
+
+OURS = "gatedjax"
+RESET_AFTER = "gatedjax reset_after"
+OUR_GRU = "gatedjax GRU"
+NO_CELL = "no such cell"
+_UNROLL: dict[str, Callable[..., Any]] = {"lstm": lstm, "gru": gru, "rau": rau}
+_STEP: dict[str, Callable[..., Any]] = {"lstm": lstm_step, "gru": gru_step, "rau": rau_step}
+_WEIGHTS: dict[str, Any] = {"lstm": LSTMWeights, "gru": GRUWeights, "rau": RAUWeights}
+
+
+def _make_weights(case: Case, seed: int = 0) -> list[list[Any]]:
+    """Returns weights[layer][direction]."""
+    rng = np.random.default_rng(seed)
+    width = BLOCKS[case.cell] * case.hidden
+
+    def one(features: int) -> Any:
+        shapes = (features, width), (case.hidden, width), (width,)
+        scale = case.hidden**-0.5
+        arrays = (jnp.asarray(rng.normal(size=s) * scale, jnp.float32) for s in shapes)
+        return _WEIGHTS[case.cell](*arrays)
+
+    return [[one(features) for _ in range(1 + case.bidirectional)] for features in case.widths]
+
+
+def _stack(unroll: Callable[..., Any], params: Any, xs: jax.Array, lengths: jax.Array) -> Any:
+    mask = length_mask(lengths, xs.shape[1])
+    for layer in params:
+        if len(layer) == 2:
+            forward, backward = layer
+            xs = bidirectional(unroll, forward, backward, xs, mask)[1]
+        else:
+            xs = unroll(layer[0], xs, mask)[1]
+    return xs
+
+
+def run_gatedjax(case: Case, xs: Any, lengths: Any, **options: Any) -> Runs:
+    """Our fast scan."""
+    unroll = functools.partial(_UNROLL[case.cell], **options)
+    return jax_runs(case, functools.partial(_stack, unroll), _make_weights(case), xs, lengths)
+
+
+def run_reset_after(case: Case, xs: Any, lengths: Any) -> Runs:
+    """Our fast scan of the unit that Flax and PyTorch have."""
+    if case.cell != "gru":
+        raise NotAvailable(NO_CELL)
+    return run_gatedjax(case, xs, lengths, reset_after=True)
+
+
+def run_our_gru(case: Case, xs: Any, lengths: Any) -> Runs:
+    """Our GRU of the same width, which an RAU is measured against."""
+    if case.cell != "rau":
+        raise NotAvailable(NO_CELL)
+    return run_gatedjax(dataclasses.replace(case, cell="gru"), xs, lengths)
+
+
+def run_scanned_step(case: Case, xs: Any, lengths: Any) -> Runs:
+    """Our step under a plain scan, differentiated by JAX."""
+    step = _STEP[case.cell]
+
+    def unroll(weights: Any, xs: jax.Array, mask: jax.Array, *, reverse: bool = False) -> Any:
+        zeros = jnp.zeros((xs.shape[0], case.hidden), xs.dtype)
+        initial = LSTMState(zeros, zeros) if case.cell == "lstm" else zeros
+        return held_scan(functools.partial(step, weights), initial, xs, mask, reverse)
+
+    return jax_runs(case, functools.partial(_stack, unroll), _make_weights(case), xs, lengths)
+
+
+class _LinenStack(nn.Module):
+    cell: Any
+    case: Case
+
+    @nn.compact
+    def __call__(self, xs: Any, lengths: Any) -> Any:
+        for _ in range(self.case.layers):
+            count = 1 + self.case.bidirectional
+            ways: Any = [nn.RNN(self.cell(self.case.hidden)) for _ in range(count)]
+            layer: Any = nn.Bidirectional(*ways) if self.case.bidirectional else ways[0]
+            xs = layer(xs, seq_lengths=lengths)
+        return xs
+
+
+def run_linen(case: Case, xs: Any, lengths: Any, *, cells: dict[str, Any]) -> Runs:
+    """Flax Linen."""
+    if case.cell not in cells:
+        raise NotAvailable(NO_CELL)
+    module = _LinenStack(cells[case.cell], case)
+    params = jax.jit(module.init)(jax.random.key(0), jnp.asarray(xs), jnp.asarray(lengths))
+    return jax_runs(case, module.apply, params, xs, lengths)
+
+
+def run_nnx(case: Case, xs: Any, lengths: Any, *, cells: dict[str, str]) -> Runs:
+    """Flax NNX."""
+    if case.cell not in cells:
+        raise NotAvailable(NO_CELL)
+    from flax import nnx
+
+    rngs = nnx.Rngs(0)
+
+    def layer(features: int) -> Any:
+        cell = getattr(nnx, cells[case.cell])
+        make = lambda: nnx.RNN(cell(features, case.hidden, rngs=rngs), rngs=rngs)  # noqa: E731
+        return nnx.Bidirectional(make(), make(), rngs=rngs) if case.bidirectional else make()
+
+    network = nnx.List([layer(features) for features in case.widths])
+    graph, params, rest = nnx.split(network, nnx.Param, ...)  # type: ignore[misc]
+
+    def apply(params: Any, xs: jax.Array, lengths: jax.Array) -> jax.Array:
+        for each in nnx.merge(graph, params, rest, copy=True):
+            xs = each(xs, seq_lengths=lengths)
+        return xs
+
+    return jax_runs(case, apply, params, xs, lengths)
+
+
+def run_haiku(case: Case, xs: Any, lengths: Any) -> Runs:
+    """Haiku's cores under its own unroll, with the state held at padding (it has no lengths)."""
+    if case.cell == "rau":
+        raise NotAvailable(NO_CELL)
+    try:
+        import haiku as hk
+    except ImportError as error:
+        raise NotAvailable("not installed") from error
+    make = hk.LSTM if case.cell == "lstm" else hk.GRU
+
+    def way(xs: jax.Array, mask: jax.Array, reverse: bool) -> jax.Array:
+        core = make(case.hidden)
+
+        def step(inputs: Any, state: Any) -> Any:
+            x, keep = inputs
+            output, new = core(x, state)
+            return output, jax.tree.map(lambda n, o: jnp.where(keep[:, None], n, o), new, state)
+
+        initial = core.initial_state(xs.shape[0])
+        steps = (jnp.swapaxes(xs, 0, 1), mask.T)
+        return jnp.swapaxes(hk.dynamic_unroll(step, steps, initial, reverse=reverse)[0], 0, 1)
+
+    def network(xs: jax.Array, lengths: jax.Array) -> jax.Array:
+        mask = length_mask(lengths, xs.shape[1])
+        for _ in case.widths:
+            ways = [way(xs, mask, reverse) for reverse in (False, True)[: 1 + case.bidirectional]]
+            xs = jnp.concatenate(ways, axis=-1) if case.bidirectional else ways[0]
+        return xs
+
+    made: Any = hk.without_apply_rng(hk.transform(network))
+    params = jax.jit(made.init)(jax.random.key(0), jnp.asarray(xs), jnp.asarray(lengths))
+    return jax_runs(case, made.apply, params, xs, lengths)
+
+
+def run_equinox(case: Case, xs: Any, lengths: Any) -> Runs:
+    """Equinox's cells under a scan, with the state held at padding (it has no layer)."""
+    if case.cell == "rau":
+        raise NotAvailable(NO_CELL)
+    try:
+        import equinox as eqx
+    except ImportError as error:
+        raise NotAvailable("not installed") from error
+    make = eqx.nn.LSTMCell if case.cell == "lstm" else eqx.nn.GRUCell
+    keys = iter(jax.random.split(jax.random.key(0), 2 * case.layers))
+    ways = range(1 + case.bidirectional)
+    cells = [[make(d, case.hidden, key=next(keys)) for _ in ways] for d in case.widths]
+    params, static = eqx.partition(cells, eqx.is_inexact_array)
+
+    def unroll(cell: Any, xs: jax.Array, mask: jax.Array, *, reverse: bool = False) -> Any:
+        zeros = jnp.zeros((xs.shape[0], case.hidden), xs.dtype)
+        initial = (zeros, zeros) if case.cell == "lstm" else zeros
+        return held_scan(lambda h, x: jax.vmap(cell)(x, h), initial, xs, mask, reverse)
+
+    def apply(params: Any, xs: jax.Array, lengths: jax.Array) -> jax.Array:
+        return _stack(unroll, eqx.combine(params, static), xs, lengths)
+
+    return jax_runs(case, apply, params, xs, lengths)
+
+
+def run_keras(case: Case, xs: Any, lengths: Any) -> Runs:
+    """Keras on JAX; its GRU resets after the product, as Flax's and PyTorch's do."""
+    if case.cell == "rau":
+        raise NotAvailable(NO_CELL)
+    os.environ["KERAS_BACKEND"] = "jax"
+    try:
+        import keras
+    except ImportError as error:
+        raise NotAvailable("not installed") from error
+    if keras.backend.backend() != "jax":
+        raise NotAvailable("loaded with another backend")
+    layers = []
+    for features in case.widths:
+        make = keras.layers.LSTM if case.cell == "lstm" else keras.layers.GRU
+        layer = make(case.hidden, return_sequences=True)
+        layer = keras.layers.Bidirectional(layer) if case.bidirectional else layer
+        layer.build((case.batch, case.steps, features))
+        layers.append(layer)
+    params = [[jnp.asarray(v.value) for v in layer.trainable_variables] for layer in layers]
+    others = [[jnp.asarray(v.value) for v in layer.non_trainable_variables] for layer in layers]
+
+    def apply(params: Any, xs: jax.Array, lengths: jax.Array) -> jax.Array:
+        mask = length_mask(lengths, xs.shape[1])
+        for layer, trained, rest in zip(layers, params, others, strict=True):
+            xs, _ = layer.stateless_call(trained, rest, xs, mask=mask)
+        return xs
+
+    return jax_runs(case, apply, params, xs, lengths)
+
+
+def run_torch(case: Case, xs: Any, lengths: Any, *, packed: bool) -> Runs:
+    """PyTorch on the CPU; without packing, padding is computed and in the loss like any step."""
+    if case.cell == "rau":
+        raise NotAvailable(NO_CELL)
+    try:
+        import torch
+    except ImportError as error:
+        raise NotAvailable("not installed") from error
+    network = (torch.nn.LSTM if case.cell == "lstm" else torch.nn.GRU)(
+        case.hidden,
+        case.hidden,
+        case.layers,
+        batch_first=True,
+        bidirectional=case.bidirectional,
+    )
+    inputs = torch.from_numpy(xs.copy()).requires_grad_()
+    sizes = torch.from_numpy(lengths)
+
+    def forward() -> Any:
+        if not packed:
+            return network(inputs)[0]
+        sequence = torch.nn.utils.rnn.pack_padded_sequence(
+            inputs, sizes, batch_first=True, enforce_sorted=False
+        )
+        return torch.nn.utils.rnn.pad_packed_sequence(
+            network(sequence)[0], batch_first=True, total_length=case.steps
+        )[0]
+
+    def evaluate() -> Any:
+        with torch.no_grad():
+            return forward()
+
+    def train() -> Any:
+        return torch.autograd.grad((forward() ** 2).sum(), [inputs, *network.parameters()])
+
+    return Runs(evaluate, train)
+
+
+# A contestant: (case, xs, lengths) -> Runs, or NotAvailable. The first is compared with the others.
+CONTESTANTS: dict[str, Callable[..., Runs]] = {
+    OURS: run_gatedjax,
+    RESET_AFTER: run_reset_after,
+    OUR_GRU: run_our_gru,
+    "scanned step": run_scanned_step,
+    "flax": functools.partial(run_linen, cells={"lstm": nn.LSTMCell, "gru": nn.GRUCell}),
+    "flax optimised": functools.partial(run_linen, cells={"lstm": nn.OptimizedLSTMCell}),
+    "flax nnx": functools.partial(run_nnx, cells={"lstm": "LSTMCell", "gru": "GRUCell"}),
+    "flax nnx optimised": functools.partial(run_nnx, cells={"lstm": "OptimizedLSTMCell"}),
+    "haiku": run_haiku,
+    "equinox": run_equinox,
+    "keras": run_keras,
+    "torch packed": functools.partial(run_torch, packed=True),
+    "torch unpacked": functools.partial(run_torch, packed=False),
+}
+FLAX = tuple(name for name in CONTESTANTS if name.startswith("flax"))
+JAX_PEERS = (*FLAX, "haiku", "equinox", "keras")

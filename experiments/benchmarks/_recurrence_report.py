@@ -1,0 +1,257 @@
+"""The tables of `recurrence`, on the terminal and in the documentation."""
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.table import Table
+
+from experiments.benchmarks._recurrence_cases import Case
+from experiments.benchmarks._recurrence_peers import (
+    FLAX,
+    JAX_PEERS,
+    NO_CELL,
+    OUR_GRU,
+    OURS,
+    RESET_AFTER,
+)
+
+BEGIN = "<!-- begin: written by `python -m experiments.benchmarks.recurrence --docs` -->"
+END = "<!-- end: written by `python -m experiments.benchmarks.recurrence --docs` -->"
+PACKAGES = ("jax", "jaxlib", "flax", "dm-haiku", "equinox", "keras", "torch")
+# A median above this many times the fastest turn says more about the machine than the contestant.
+UNSTABLE = 1.5
+KINDS = ("forward", "train")
+NOT_RUN = "not run"
+# The encoder of GA-Net, the library's largest user of the LSTM.
+_EXTRA: list[dict[str, Any]] = [
+    {"cell": "lstm", "batch": 32, "steps": 231, "hidden": 100, "layers": 2, "bidirectional": True}
+]
+
+
+def machine() -> dict[str, Any]:
+    """Returns what the figures depend on."""
+    versions: dict[str, str | None] = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = None
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "backend": jax.default_backend(),
+        "python": platform.python_version(),
+        "versions": versions,
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def is_stable(row: dict[str, Any], kind: str) -> bool:
+    """Says whether the median of a row is near its fastest turn."""
+    return bool(row[f"{kind}_ms"] <= UNSTABLE * row[f"{kind}_min_ms"])
+
+
+def _best(result: dict[str, Any], names: tuple[str, ...], kind: str) -> str | None:
+    """Returns which of the named contestants has the least median."""
+    there = [name for name in names if f"{kind}_ms" in result["rows"].get(name, {})]
+    return min(there, key=lambda name: result["rows"][name][f"{kind}_ms"], default=None)
+
+
+def ratio(result: dict[str, Any], names: tuple[str, ...], kind: str, ours: str = OURS) -> str:
+    """Returns the time of the fastest of the named contestants over ours, or why there is none."""
+    rows, name = result["rows"], _best(result, names, kind)
+    if name is None or f"{kind}_ms" not in rows.get(ours, {}):
+        return NOT_RUN
+    if not (is_stable(rows[ours], kind) and is_stable(rows[name], kind)):
+        return "unstable"
+    return f"{rows[name][f'{kind}_ms'] / rows[ours][f'{kind}_ms']:.2f}"
+
+
+_HEADS = (
+    "contestant",
+    *("fwd, ms", "(fastest)", "/ ours", "GFLOP/s", "of peak"),
+    *("+ bwd, ms", "(fastest)", "/ ours", "GFLOP/s", "of peak"),
+    *("MB", "compile, s"),
+)
+
+
+def _rows(result: dict[str, Any]) -> list[list[str]]:
+    """Returns the table of one case without its heads."""
+    lines = []
+    for name, row in result["rows"].items():
+        if row.get("missing") == NO_CELL:
+            continue
+        if "missing" in row:
+            lines.append([name, row["missing"], *[""] * (len(_HEADS) - 2)])
+            continue
+        cells = [name]
+        for kind in KINDS:
+            cells += [f"{row[f'{kind}_ms']:.1f}", f"{row[f'{kind}_min_ms']:.1f}"]
+            cells += [ratio(result, (name,), kind), f"{row[f'{kind}_gflops']:.1f}"]
+            cells.append(f"{row[f'{kind}_gflops'] / result['gemm_gflops']:.0%}")
+        for name, scale, digits in (("memory_bytes", 1e-6, 1), ("compile_s", 1.0, 2)):
+            cells.append("" if row[name] is None else f"{scale * row[name]:.{digits}f}")
+        lines.append(cells)
+    return lines
+
+
+def _title(result: dict[str, Any]) -> str:
+    case = Case(**result["case"])
+    return (
+        f"{case.cell.upper()} {case.size}, {case.devices} device(s), {result['real_steps']:.0%} of "
+        f"the steps real, {case.gflop:.2f} GFLOP forward, peak {result['gemm_gflops']:.0f} GFLOP/s"
+    )
+
+
+def console_table(result: dict[str, Any]) -> Table:
+    """Returns the table of one case for the terminal."""
+    table = Table(title=_title(result), title_justify="left")
+    for head in _HEADS:
+        table.add_column(head, justify="left" if head == "contestant" else "right", no_wrap=True)
+    for line in _rows(result):
+        table.add_row(*line)
+    return table
+
+
+def _markdown(heads: tuple[str, ...], lines: list[list[str]], texts: int = 1) -> list[str]:
+    rule = ["---"] * texts + ["---:"] * (len(heads) - texts)
+    return ["| " + " | ".join(line) + " |" for line in [list(heads), rule, *lines]]
+
+
+def _pair(result: dict[str, Any], names: tuple[str, ...], ours: str = OURS) -> str:
+    found = [ratio(result, names, kind, ours) for kind in KINDS]
+    return found[0] if found[0] == found[1] == NOT_RUN else " / ".join(found)
+
+
+def _times(result: dict[str, Any], name: str) -> str:
+    row = result["rows"].get(name, {})
+    if "forward_ms" not in row:
+        return NOT_RUN
+    return " / ".join(f"{row[f'{kind}_ms']:.1f}" for kind in KINDS)
+
+
+def _memory(result: dict[str, Any], ours: str, names: tuple[str, ...]) -> str:
+    """Returns our memory over the least of the named contestants, in MB."""
+    rows = [result["rows"].get(name, {}) for name in (ours, *names)]
+    first, *others = [row.get("memory_bytes") for row in rows]
+    least = min((value for value in others if value is not None), default=None)
+    if first is None or least is None:
+        return NOT_RUN
+    return f"{1e-6 * first:.1f} / {1e-6 * least:.1f}"
+
+
+def _summary(results: list[dict[str, Any]]) -> list[str]:
+    """Returns the two tables of ratios of one number of devices."""
+    lines, raus = [], []
+    for result in results:
+        case = Case(**result["case"])
+        if case.cell == "rau":
+            # the one ratio that is ours over another
+            over = _pair(result, (OURS,), OUR_GRU)
+            plain = _pair(result, ("scanned step",))
+            memory = _memory(result, OURS, (OUR_GRU,))
+            raus.append([case.size, _times(result, OURS), over, plain, memory])
+            continue
+        best = _best(result, JAX_PEERS, "train")
+        names = {OURS: case.cell.upper()}
+        if case.cell == "gru":
+            names[RESET_AFTER] = "GRU, reset after"
+        for ours, name in names.items():
+            line = [case.size, name, _times(result, ours), _pair(result, FLAX, ours)]
+            line.append(_pair(result, JAX_PEERS, ours) + (f" ({best})" if best else ""))
+            line += [_pair(result, (f"torch {how}",), ours) for how in ("packed", "unpacked")]
+            lines.append([*line, _memory(result, ours, FLAX)])
+    heads = (
+        *("(B, T, H)", "cell", "ours, ms", "flax's best", "fastest JAX peer"),
+        *("torch packed", "torch unpacked", "MB, ours / flax"),
+    )
+    rau_heads = ("(B, T, H)", "RAU, ms", "RAU / GRU", "plain scan / RAU", "MB, RAU / GRU")
+    return [*_markdown(heads, lines, 2), "", *_markdown(rau_heads, raus)]
+
+
+def _key(case: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(sorted(case.items()))
+
+
+def docs_section(files: list[dict[str, Any]], sizes: tuple[str, ...]) -> str:
+    """Returns the tables in Markdown, from the contents of files written with --json.
+
+    Args:
+      files: of two with the same case the later one counts.
+      sizes: "B,T,H" of the cases that are named as "not run" where no file has them.
+    """
+    found = {_key(result["case"]): result for file in files for result in file["results"]}
+    cores = max(file["machine"]["cores"] for file in files)
+    counts = sorted({1, cores} | {result["case"]["devices"] for result in found.values()})
+    blocks = []
+    for file in {str(file["machine"]): file for file in files}.values():
+        about = file["machine"]
+        versions = ", ".join(f"{k} {v or 'not installed'}" for k, v in about["versions"].items())
+        blocks.append(
+            f"Machine: {about['processor']}, {about['cores']} cores, backend {about['backend']}. "
+            f"Python {about['python']}, {versions}."
+        )
+    loads = [load for result in found.values() for load in result["load"]]
+    turns = {
+        len(row["train_all_ms"])
+        for result in found.values()
+        for row in result["rows"].values()
+        if "train_all_ms" in row
+    }
+    if loads and turns:
+        blocks.append(
+            f"Load average (this process included) {min(loads):.1f} to {max(loads):.1f}; "
+            f"{' or '.join(map(str, sorted(turns)))} turns per contestant."
+        )
+    details = []
+    for count in counts:
+        wanted: list[dict[str, Any]] = []
+        for text in sizes:
+            batch, steps, hidden = map(int, text.split(","))
+            wanted += [
+                {"cell": cell, "batch": batch, "steps": steps, "hidden": hidden}
+                for cell in ("lstm", "gru", "rau")
+            ]
+        full = {"layers": 1, "bidirectional": False, "devices": count}
+        keys = {_key(full | case): full | case for case in wanted + _EXTRA}
+        more = {k: r["case"] for k, r in found.items() if r["case"]["devices"] == count}
+        results = [
+            found.get(key, {"case": case, "rows": {}}) for key, case in (keys | more).items()
+        ]
+        blocks += [
+            f"### {count} CPU device{'s' if count > 1 else ''}",
+            "\n".join(_summary(results)),
+        ]
+        for result in results:
+            if result["rows"]:
+                table = "\n".join(_markdown(_HEADS, _rows(result)))
+                head = f"<details><summary>{_title(result)}</summary>"
+                details.append(f"{head}\n\n{table}\n\n</details>")
+    return "\n\n".join([*blocks, "### Every contestant", *(details or [NOT_RUN])])
+
+
+def write_docs(path: Path, files: list[dict[str, Any]], sizes: tuple[str, ...]) -> None:
+    """Replaces what is between the markers of a Markdown file.
+
+    Raises:
+      ValueError: if the file does not have both markers once, in order.
+    """
+    text = path.read_text(encoding="utf-8")
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise ValueError(f"docs must have the lines {BEGIN!r} and {END!r} once, got {path}")
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    section = docs_section(files, sizes)
+    path.write_text(f"{before}{BEGIN}\n\n{section}\n\n{END}{after}", encoding="utf-8")
