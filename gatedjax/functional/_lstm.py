@@ -62,15 +62,14 @@ def lstm_step(
       h' and c' in float32, or in float64 for float64 inputs.
 
     Raises:
-      TypeError: if an argument is not floating point.
+      TypeError: if an argument is not floating point, or carry is no LSTMState.
       ValueError: if the shapes do not fit.
 
     Reference: Hochreiter and Schmidhuber 1997; forget gate of Gers et al. 2000, no peepholes.
     """
     _, hidden = check_weights(4, weights, x, "B D")
     shape = (jnp.shape(x)[0], hidden)
-    check_state("carry.hidden", carry.hidden, shape)
-    check_state("carry.cell", carry.cell, shape)
+    _check_carry("carry", carry, shape)
     if recurrent_dropout_mask is not None:
         check_state("recurrent_dropout_mask", recurrent_dropout_mask, shape)
     x = jnp.asarray(x)
@@ -85,6 +84,13 @@ def lstm_step(
     i, f, g, o = jnp.split(gates, 4, axis=-1)
     c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
     return LSTMState(jax.nn.sigmoid(o) * jnp.tanh(c), c)
+
+
+def _check_carry(name: str, carry: Any, shape: tuple[int, int]) -> None:
+    if not isinstance(carry, LSTMState):
+        raise TypeError(f"{name} must be a LSTMState, got {type(carry).__name__}")
+    check_state(f"{name}.hidden", carry.hidden, shape)
+    check_state(f"{name}.cell", carry.cell, shape)
 
 
 def lstm(
@@ -116,7 +122,8 @@ def lstm(
       0 where the mask is False. A row without a real step returns its initial carry.
 
     Raises:
-      TypeError: if mask is not bool, or another array is not floating point.
+      TypeError: if mask is not bool, another array is not floating point, or initial is no
+        LSTMState.
       ValueError: if the shapes do not fit.
 
     Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode
@@ -130,8 +137,7 @@ def lstm(
     shape, wide = (xs.shape[0], hidden), wide_of(xs.dtype)
     if initial is None:
         initial = LSTMState(jnp.zeros(shape, wide), jnp.zeros(shape, wide))
-    check_state("initial.hidden", initial.hidden, shape)
-    check_state("initial.cell", initial.cell, shape)
+    _check_carry("initial", initial, shape)
     initial = LSTMState(*(jnp.asarray(value, wide) for value in initial))
     dropout = recurrent_dropout_mask
     if dropout is not None:

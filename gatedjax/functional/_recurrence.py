@@ -102,6 +102,8 @@ def check_weights(
 
 def check_state(name: str, value: Any, shape: tuple[int, ...]) -> None:
     """Raises unless value is a floating array of the given shape."""
+    if isinstance(value, tuple | list):  # the carry of another cell
+        raise TypeError(f"{name} must be an array, got {type(value).__name__}")
     if not jnp.issubdtype(jnp.result_type(value), jnp.floating):
         raise TypeError(f"{name} must be floating point, got dtype {jnp.result_type(value)}")
     if jnp.shape(value) != shape:

@@ -211,8 +211,9 @@ class RAUClassifier(nn.Module):
 
     def _inputs(self, batch: dict[str, Array]) -> Float[Array, "B T D"]:
         name = "rows" if self.vocab_size is None else "tokens"
-        if name not in batch:
-            raise ValueError(f"batch needs {name!r}, got {sorted(batch)}")
+        for needed in (name, "lengths"):
+            if needed not in batch:
+                raise ValueError(f"batch needs {needed!r}, got {sorted(batch)}")
         values, lengths = batch[name], batch["lengths"]
         if values.ndim != (3 if name == "rows" else 2) or lengths.shape != values.shape[:1]:
             axes = "[B, T, D]" if name == "rows" else "[B, T]"

@@ -26,7 +26,7 @@ class RAULanguageOutput:
 
     Attributes:
       logits: scores of the next word [B, T, V], float32.
-      states: h of the last layer [B, T, H], 0 at padding.
+      states: h of the last layer [B, T, H] as the softmax reads it: after dropout, 0 at padding.
       carry: the state after the window, for the next one.
     """
 
@@ -93,7 +93,12 @@ class RAULanguageModel(nn.Module):
         """Negative log-likelihoods of batch["targets"] in nats, and the carry; faster than logits.
 
         What stands beyond a row's length means nothing.
+
+        Raises:
+          ValueError: if the batch lacks tokens, lengths or targets, or their shapes do not fit.
         """
+        if "targets" not in batch:
+            raise ValueError(f"batch needs targets, got {sorted(batch)}")
         states, carry = self._read(batch, carry, train)
         kernel = self.kernel.astype(states.dtype)
         return F.linear_cross_entropy(states, kernel, self.bias, batch["targets"]), carry
@@ -111,6 +116,10 @@ class RAULanguageModel(nn.Module):
         if carry is None:
             carry = begin
         elif "reset" in batch:
+            if batch["reset"].shape != lengths.shape:
+                raise ValueError(
+                    f"reset must have shape {lengths.shape}, got {batch['reset'].shape}"
+                )
             new = batch["reset"][:, None]
             carry = jax.tree.map(lambda old, first: jnp.where(new, first, old), carry, begin)
         xs = self.embed(tokens)

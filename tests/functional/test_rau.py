@@ -112,13 +112,19 @@ def test_gradients_equal_finite_differences(attention, inner, np_rng):
     xs = jnp.asarray(np_rng.normal(size=(2, 3, D)))
     mask = jnp.array([[True, True, True], [False, True, False]])
 
-    def loss(weights, xs):
-        final, outputs = F.rau(weights, xs, mask, attention=attention)
+    initial = jnp.asarray(np_rng.normal(size=(2, H)))
+    if attention == "time_causal":  # as if 2 steps had been before
+        column = jnp.ones((2, 1))
+        initial = F.RAUTimeState(initial, column * 0.3, column * 2)
+
+    def loss(weights, xs, initial):
+        final, outputs = F.rau(weights, xs, mask, initial=initial, attention=attention)
         return jnp.sum(jnp.sin(jnp.arange(outputs.size)).reshape(outputs.shape) * outputs) + (
             jnp.sum(hidden_of(final) ** 2)
         )
 
-    check_grads(jax.jit(loss), (weights, xs), order=1, modes=["rev"], rtol=1e-6, atol=1e-6)
+    arguments = (weights, xs, initial)
+    check_grads(jax.jit(loss), arguments, order=1, modes=["rev"], rtol=1e-6, atol=1e-6)
 
 
 @each_form

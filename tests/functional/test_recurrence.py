@@ -437,6 +437,22 @@ def test_recurrent_bias_needs_reset_after(name, np_rng):
 
 
 @pytest.mark.parametrize(
+    ("name", "other", "message"),
+    [
+        ("lstm", "gru", "initial must be a LSTMState, got .*"),
+        ("gru", "lstm", "initial must be an array, got LSTMState"),
+        ("rau", "lstm", "initial must be an array, got LSTMState"),
+    ],
+)
+def test_the_carry_of_another_cell_is_refused(name, other, message, np_rng):
+    carry, xs = CELLS[other].carry(np_rng), jnp.ones((B, T, D))
+    with pytest.raises(TypeError, match=message):
+        CELLS[name].unroll(CELLS[name].weights(np_rng), xs, initial=carry)
+    with pytest.raises(TypeError, match=message.removeprefix("initial")):
+        CELLS[name].step(CELLS[name].weights(np_rng), carry, xs[:, 0])
+
+
+@pytest.mark.parametrize(
     ("name", "state"), [("lstm", "hidden"), ("gru", "hidden"), ("rau", "carry")]
 )
 def test_step_names_the_carry_of_the_wrong_shape(name, state, np_rng):

@@ -1,9 +1,12 @@
 """Modules own parameters and pass arguments on; the mathematics is tested under functional."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax.errors import ScopeParamShapeError
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
@@ -98,9 +101,54 @@ def test_rau_has_the_parameters_of_the_paper_per_block(rng):
     for block in jnp.split(params["layer_0_recurrent"], 5, axis=1):
         np.testing.assert_allclose(block @ block.T, np.eye(4), atol=1e-5)
     np.testing.assert_array_equal(params["layer_0_bias"], np.zeros(20))
-    params = gnn.RAU(40, init_scale=0.05).init(rng, jnp.ones((1, 2, 30)))["params"]
-    for name in ("layer_0_input", "layer_0_recurrent"):
-        assert 0.045 < np.abs(params[name]).max() <= 0.05
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        gnn.LSTM(40, init_scale=0.05, num_layers=2),
+        gnn.GRU(40, init_scale=0.05, bidirectional=True),
+        gnn.RAU(40, init_scale=0.05, attn_hidden=30),
+        gnn.RAU(40, init_scale=0.05, attention="matrix"),
+    ],
+    ids=["lstm", "gru", "rau_hidden", "rau_matrix"],
+)
+def test_init_scale_bounds_every_kernel_and_leaves_the_biases(module, rng):
+    params = jax.jit(module.init)(rng, jnp.ones((1, 2, 30)))["params"]
+    for name, value in params.items():
+        if value.ndim == 1:
+            forget = getattr(module, "forget_bias", 0.0)
+            assert set(np.unique(value)) <= {0.0, forget}, name
+        else:
+            assert 0.048 < value.max() <= 0.05, name
+            assert -0.05 <= value.min() < -0.048, name
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        gnn.LSTM(4, num_layers=2),
+        gnn.GRU(4, bidirectional=True),
+        gnn.RAU(4, num_layers=2, bidirectional=True, attention="time_causal"),
+        gnn.RAU(4, dtype=jnp.bfloat16),
+    ],
+    ids=["lstm", "gru_both_ways", "rau_over_time_both_ways", "rau_bfloat16"],
+)
+def test_the_initial_carry_is_the_one_that_none_stands_for(module, rng):
+    xs, mask = jax.random.normal(rng, (3, 5, 2)), F.length_mask(jnp.array([5, 2, 0]), 5)
+    shapes = jax.eval_shape(module.init, rng, xs)
+    params = jax.tree.map(lambda s: jnp.sin(jnp.arange(1.0, s.size + 1)).reshape(s.shape), shapes)
+    initial = module.initial_carry(3)
+    carries, outputs = jax.jit(module.apply)(params, xs, mask)
+    like = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)  # noqa: E731
+    assert like(initial) == like(carries)
+    again = jax.jit(functools.partial(module.apply, initial=initial))(params, xs, mask)
+    for got, want in zip(*map(jax.tree.leaves, (again, (carries, outputs))), strict=True):
+        np.testing.assert_array_equal(got, want)
+    # the row without a step still holds it
+    rows = (jax.tree.map(lambda leaf: leaf[2], tree) for tree in (carries, initial))
+    for got, want in zip(*map(jax.tree.leaves, rows), strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +166,13 @@ def test_rau_has_the_parameters_of_the_paper_per_block(rng):
 def test_rau_names_bad_options(options, message, rng):
     with pytest.raises(ValueError, match=message):
         gnn.RAU(2, **options).init(rng, jnp.ones((1, 2, 3)))
+
+
+@pytest.mark.parametrize("kind", [gnn.LSTM, gnn.GRU])
+@pytest.mark.parametrize("scale", [float("nan"), float("inf"), 0.0, -0.1])
+def test_an_init_scale_that_is_no_scale_is_refused(kind, scale, rng):
+    with pytest.raises(ValueError, match="init_scale must be positive and finite"):
+        jax.eval_shape(kind(2, init_scale=scale).init, rng, jnp.ones((1, 2, 3)))
 
 
 def test_two_chunks_with_carried_state_equal_one(rng):
@@ -204,3 +259,20 @@ def test_unknown_kinds_are_refused(kind, rng):
 def test_wrong_number_of_initial_carries_is_refused(rng):
     with pytest.raises(ValueError, match="initial"):
         gnn.LSTM(2, num_layers=2).init(rng, jnp.ones((1, 2, 3)), initial=(None,))
+
+
+@pytest.mark.parametrize(
+    ("xs", "mask", "error", "message"),
+    [
+        # as Flax words it
+        (np.ones((2, 4, 5), np.float32), None, ScopeParamShapeError, r"layer_0_input.*\(3, 16\)"),
+        (np.ones((2, 4, 3), np.float32), np.ones((2, 3), bool), ValueError, "mask must have shape"),
+        (np.ones((2, 4, 3), np.float32), np.ones((2, 4)), TypeError, "mask must be bool"),
+        (np.ones((4, 3), np.float32), None, ValueError, r"xs must have 3 axes"),
+    ],
+)
+def test_inputs_that_do_not_fit_the_parameters_are_named(xs, mask, error, message, rng):
+    module = gnn.LSTM(4)
+    params = jax.eval_shape(module.init, rng, jnp.ones((1, 2, 3)))
+    with pytest.raises(error, match=message):
+        jax.eval_shape(module.apply, params, xs, mask)

@@ -1,0 +1,417 @@
+"""The RAU language model: costs against a NumPy loop, windows, dropout, training."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from gatedjax.functional import RAUWeights
+from gatedjax.models import RAUConfig, RAULanguageModel, RAULanguageTask
+from gatedjax.training import init_state, make_train_step, merge, to_floats
+from tests.functional.rau_oracle import numpy_rau_step, sigmoid
+from tests.tolerances import F32
+
+V, H, E = 7, 4, 3
+CELLS = ("rau", "gru", "lstm")
+CARRIED = [*({"cell": cell} for cell in CELLS), {"attention": "time_causal"}]
+ids = lambda config: "-".join(map(str, config.values()))  # noqa: E731
+
+
+def make_task(**config) -> RAULanguageTask:
+    network = RAUConfig(**({"hidden": H, "embedding_dim": E, "num_layers": 2} | config))
+    return RAULanguageTask(RAULanguageModel(network, vocab_size=V))
+
+
+def make_batch(rng, lengths=(5, 3, 0), size=5):
+    lengths = np.asarray(lengths, np.int32)
+    shape = (len(lengths), size)
+    tokens, targets = (rng.integers(0, V, shape).astype(np.int32) for _ in range(2))
+    return {
+        "tokens": tokens,
+        "targets": targets,
+        "token_weight": (np.arange(size) < lengths[:, None]).astype(np.float32),
+        "lengths": lengths,
+        "reset": np.zeros(len(lengths), bool),
+        "example_id": np.arange(10, 10 + len(lengths), dtype=np.int32),
+        "weight": (lengths > 0).astype(np.float32),
+    }
+
+
+def draw(task, batch, rng):
+    """Parameters without a compilation."""
+    shapes = jax.eval_shape(task.init, jax.random.key(0), batch)
+    return jax.tree.map(lambda s: jnp.asarray(rng.normal(size=s.shape) * 0.6, s.dtype), shapes)
+
+
+@functools.partial(jax.jit, static_argnums=0, static_argnames="train")
+def score(task, params, batch, carry, *, train=False):
+    keys = {"dropout": jax.random.key(3)}
+    return task.model.apply(
+        {"params": params}, batch, carry, train=train, rngs=keys, method="score"
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0, static_argnames="train")
+def forward(task, params, batch, carry, *, train=False):
+    keys = {"dropout": jax.random.key(3)}
+    return task.model.apply({"params": params}, batch, carry, train=train, rngs=keys)
+
+
+# Compiled once for every task and shape, whichever test comes first.
+evaluate = jax.jit(lambda task, *rest: task.evaluate(*rest), static_argnums=0)
+gradient = jax.jit(
+    lambda task, *rest: jax.value_and_grad(task.loss, has_aux=True)(*rest), static_argnums=0
+)
+
+
+def same(got, want, **tolerance):
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, **tolerance)
+
+
+def numpy_gru(w, u, b, h, x):
+    a, n = x @ w + b, len(h)
+    r, z = (sigmoid(a[k * n : (k + 1) * n] + h @ u[:, k * n : (k + 1) * n]) for k in range(2))
+    return (1 - z) * h + z * np.tanh(a[2 * n :] + (r * h) @ u[:, 2 * n :])
+
+
+def numpy_lstm(w, u, b, carry, x):
+    i, f, g, o = np.split(x @ w + carry[0] @ u + b, 4)
+    c = sigmoid(f) * carry[1] + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(c), c
+
+
+def oracle(cell, params, tokens, targets):
+    """What each token of one row costs, from the equations, starting at the zero state."""
+    params = jax.tree.map(lambda p: np.asarray(p, np.float64), params)
+    layers = [
+        [params["recurrent"][f"layer_{layer}_{k}"] for k in ("input", "recurrent", "bias")]
+        for layer in range(2)
+    ]
+    states = [(np.zeros(H), np.zeros(H)) if cell == "lstm" else np.zeros(H) for _ in layers]
+    costs = []
+    for token, target in zip(tokens, targets, strict=True):
+        x = params["embed"]["embedding"][token]
+        for k, weights in enumerate(layers):
+            if cell == "rau":
+                states[k] = x = numpy_rau_step(RAUWeights(*weights), states[k], x, 1.0)
+            elif cell == "gru":
+                states[k] = x = numpy_gru(*weights, states[k], x)
+            else:
+                states[k] = numpy_lstm(*weights, states[k], x)
+                x = states[k][0]
+        logits = x @ params["kernel"] + params["bias"]
+        costs.append(np.log(np.sum(np.exp(logits))) - logits[target])
+    return np.array(costs)
+
+
+# costs ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_costs_are_those_of_a_numpy_loop(cell, np_rng):
+    task, batch = make_task(cell=cell), make_batch(np_rng)
+    params, carry = draw(task, batch, np_rng), task.init_carry(batch)
+    want = [
+        oracle(cell, params, tokens[:n], targets[:n])
+        for tokens, targets, n in zip(
+            batch["tokens"], batch["targets"], batch["lengths"], strict=True
+        )
+    ]
+    metrics, predictions, _ = evaluate(task, params, batch, carry)
+    np.testing.assert_allclose(predictions["nll"], [row.sum() for row in want], **F32)
+    np.testing.assert_array_equal(predictions["tokens"], [5, 3, 0])
+    assert metrics["loss"].count == metrics["perplexity"].count == 8
+    mean = np.concatenate(want).mean()
+    assert to_floats(metrics) == pytest.approx({"loss": mean, "perplexity": np.exp(mean)}, rel=1e-5)
+    costs = score(task, params, batch, carry)[0]
+    for got, row in zip(costs, want, strict=True):
+        np.testing.assert_allclose(got[: len(row)], row, **F32)
+
+
+def test_the_score_is_the_cross_entropy_of_the_logits(np_rng):
+    task, batch = make_task(), make_batch(np_rng)
+    params = draw(task, batch, np_rng)
+    output = forward(task, params, batch, None)
+    assert (output.logits.shape, output.logits.dtype) == ((3, 5, V), jnp.float32)
+    want = optax.softmax_cross_entropy_with_integer_labels(output.logits, batch["targets"])
+    costs, carry = score(task, params, batch, task.init_carry(batch))
+    np.testing.assert_allclose(costs, want, **F32)
+    same(output.carry, carry, **F32)
+    np.testing.assert_array_equal(output.states[1, 3:], 0.0)
+
+
+def test_the_loss_is_the_summed_cost_times_the_steps_and_padding_has_no_part(np_rng):
+    task, batch = make_task(), make_batch(np_rng)
+    params, carry = draw(task, batch, np_rng), task.init_carry(batch)
+    (total, (metrics, _)), grads = gradient(task, params, batch, {}, carry)
+    costs = score(task, params, batch, carry)[0]
+    summed = np.sum(np.asarray(costs) * batch["token_weight"])
+    np.testing.assert_allclose(total, 5 * summed, **F32)
+    np.testing.assert_allclose(metrics["loss"].total, summed, **F32)
+    assert metrics["loss"].count == 8
+    # not even a target that does not exist
+    padding = batch["token_weight"] == 0
+    other = batch | {
+        "tokens": np.where(padding, V - 1 - batch["tokens"], batch["tokens"]),
+        "targets": np.where(padding, -5, batch["targets"]),
+    }
+    (again, _), others = gradient(task, params, other, {}, carry)
+    assert again == total
+    same(others, grads, rtol=0)
+
+
+def test_perplexity_over_batches_weighs_every_token_alike(np_rng):
+    task = make_task()
+    batches = [make_batch(np_rng), make_batch(np_rng, lengths=(1, 0, 1))]
+    params = draw(task, batches[0], np_rng)
+    carry = task.init_carry(batches[0])
+    parts, costs = [], []
+    for batch in batches:
+        metrics, _, _ = evaluate(task, params, batch, carry)
+        parts.append(metrics)
+        real = batch["token_weight"] > 0
+        costs.append(np.asarray(score(task, params, batch, carry)[0])[real])
+    got = to_floats(merge(*parts))["perplexity"]
+    assert got == pytest.approx(np.exp(np.concatenate(costs).mean()), rel=1e-5)
+    assert got != pytest.approx(np.mean([to_floats(m)["perplexity"] for m in parts]), rel=1e-3)
+
+
+def test_bfloat16_products_are_close_and_costs_and_carry_are_float32(np_rng):
+    batch = make_batch(np_rng)
+    params = draw(make_task(), batch, np_rng)
+    want, wide = score(make_task(), params, batch, make_task().init_carry(batch))
+    narrow = make_task(dtype="bfloat16")
+    costs, carry = score(narrow, params, batch, narrow.init_carry(batch))
+    assert {leaf.dtype for leaf in jax.tree.leaves((costs, carry))} == {jnp.dtype(jnp.float32)}
+    real = batch["token_weight"] > 0
+    np.testing.assert_allclose(costs[real], want[real], atol=0.1)
+    assert not np.array_equal(costs[real], want[real])
+    same(carry, wide, atol=0.05)
+
+
+# windows -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("config", CARRIED, ids=ids)
+def test_two_windows_equal_one_and_a_reset_row_begins_anew(config, np_rng):
+    task = make_task(**config)
+    whole = make_batch(np_rng, lengths=(20, 20, 13), size=20)
+    halves = []
+    for k in range(2):
+        part = {name: whole[name][:, k * 10 :][:, :10] for name in ("tokens", "targets")}
+        lengths = np.clip(whole["lengths"] - 10 * k, 0, 10)
+        halves.append(whole | part | {"lengths": lengths})
+    params, zero = draw(task, whole, np_rng), task.init_carry(whole)
+    costs, final = score(task, params, whole, zero)
+    left, middle = score(task, params, halves[0], zero)
+    right, last = score(task, params, halves[1], middle)
+    real = np.arange(20) < whole["lengths"][:, None]
+    joined = np.concatenate([left, right], axis=1)
+    np.testing.assert_allclose(joined[real], costs[real], **F32)
+    same(last, final, **F32)
+    # row 1 begins anew, the others go on
+    reset = halves[1] | {"reset": np.array([False, True, False])}
+    mixed, end = score(task, params, reset, middle)
+    fresh, start = score(task, params, halves[1], zero)
+    assert not np.allclose(fresh[1], right[1], rtol=1e-3)
+    for row, (want, carry) in enumerate([(right, last), (fresh, start), (right, last)]):
+        np.testing.assert_array_equal(mixed[row], want[row])
+        one = functools.partial(jax.tree.map, lambda leaf, row=row: leaf[row])
+        same(one(end), one(carry), rtol=0)
+
+
+@pytest.mark.parametrize("config", CARRIED[::3], ids=ids)
+def test_padding_changes_no_cost_and_no_carry(config, np_rng):
+    task = make_task(**config)
+    batch = make_batch(np_rng, lengths=(10, 4, 0), size=10)
+    params, zero = draw(task, batch, np_rng), task.init_carry(batch)
+    start = score(task, params, batch | {"lengths": np.full(3, 10)}, zero)[1]
+    costs, carry = score(task, params, batch, start)
+    real = batch["token_weight"] > 0
+    filler = {k: np.where(real, batch[k], V - 1 - batch[k]) for k in ("tokens", "targets")}
+    longer = {k: np.pad(filler[k], ((0, 0), (0, 10)), constant_values=1) for k in filler}
+    for other in (filler, longer):
+        found, end = score(task, params, batch | other, start)
+        np.testing.assert_allclose(found[:, :10][real], costs[real], **F32)
+        same(end, carry, **F32)
+    same(jax.tree.map(lambda c: c[2], (carry, start)), jax.tree.map(lambda c: c[2], (start, start)))
+
+
+def test_a_window_of_one_step_of_one_row_is_legal(np_rng):
+    task, batch = make_task(), make_batch(np_rng, lengths=(1,), size=1)
+    params = draw(task, batch, np_rng)
+    costs = score(task, params, batch, task.init_carry(batch))[0]
+    np.testing.assert_allclose(
+        costs[0], oracle("rau", params, batch["tokens"][0], batch["targets"][0]), **F32
+    )
+
+
+# dropout -------------------------------------------------------------------------------------
+
+NOISY = {"embedding_dropout": 0.5, "layer_dropout": 0.5, "state_dropout": 0.5}
+
+
+def test_dropout_bits_belong_to_the_example(np_rng):
+    task, batch = make_task(**NOISY), make_batch(np_rng, lengths=(5, 5, 5))
+    batch |= {name: np.repeat(batch[name][:1], 3, axis=0) for name in ("tokens", "targets")}
+    params, carry = draw(task, batch, np_rng), task.init_carry(batch)
+    run = functools.partial(score, task, params, train=True)
+    costs = np.asarray(run(batch | {"example_id": np.array([8, 8, 9])}, carry)[0])
+    np.testing.assert_array_equal(costs[0], costs[1])
+    assert not np.allclose(costs[0], costs[2], rtol=1e-2)
+    moved = np.asarray(run(batch | {"example_id": np.array([9, 4, 8])}, carry)[0])
+    np.testing.assert_array_equal(moved[[2, 0]], costs[[0, 2]])
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_every_step_has_its_own_dropout_mask(name, np_rng):
+    # without memory: h_t = tanh(W x_t), so that only the mask can tell two steps apart
+    task = make_task(cell="gru", **{name: 0.5})
+    batch = make_batch(np_rng, lengths=(12,), size=12) | {"tokens": np.full((1, 12), 3)}
+    params = draw(task, batch, np_rng)
+    own = params["recurrent"]
+    for layer in range(2):
+        own[f"layer_{layer}_recurrent"] *= 0
+        own[f"layer_{layer}_bias"] = own[f"layer_{layer}_bias"].at[H : 2 * H].set(1e3)
+    still = np.asarray(forward(task, params, batch, None).states[0])
+    np.testing.assert_allclose(still, np.repeat(still[:1], 12, axis=0), **F32)
+    assert np.all(still != 0)
+    states = np.asarray(forward(task, params, batch, None, train=True).states[0])
+    assert len(np.unique(states.round(5), axis=0)) > 2
+    if name == "state_dropout":
+        np.testing.assert_allclose(states, np.where(states == 0, 0, 2 * still), **F32)
+
+
+def test_only_recurrent_dropout_reaches_the_recurrent_connections(np_rng):
+    batch = make_batch(np_rng)
+    plain, noisy = make_task(), make_task(**NOISY)
+    params = draw(plain, batch, np_rng)
+    own = params["recurrent"]
+    # nothing enters but by the recurrent connections
+    own |= {name: 0 * value for name, value in own.items() if name.endswith("_input")}
+    carry = jax.tree.map(
+        lambda c: jnp.asarray(np_rng.normal(size=c.shape), c.dtype), plain.init_carry(batch)
+    )
+    want = score(plain, params, batch, carry)[1]
+    same(score(noisy, params, batch, carry, train=True)[1], want, **F32)
+    other = score(make_task(recurrent_dropout=0.5), params, batch, carry, train=True)[1]
+    for got, kept in zip(other, want, strict=True):
+        assert not np.allclose(got[:2], kept[:2], rtol=1e-2)
+
+
+def test_training_without_dropout_needs_no_random_bits(np_rng):
+    task, batch = make_task(), make_batch(np_rng)
+    params, carry = draw(task, batch, np_rng), task.init_carry(batch)
+    total, _ = jax.eval_shape(task.loss, params, batch, {}, carry)
+    assert total.shape == ()
+
+
+# parameters ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_init_scale_bounds_every_kernel_and_biases_are_zero(cell, np_rng):
+    network = RAUConfig(cell=cell, hidden=20, embedding_dim=20, num_layers=2, init_scale=0.05)
+    task = RAULanguageTask(RAULanguageModel(network, vocab_size=50))
+    params = jax.jit(task.init)(jax.random.key(1), make_batch(np_rng))
+    assert set(params) == {"embed", "recurrent", "kernel", "bias"}
+    for leaf in jax.tree.leaves(params):
+        if leaf.ndim == 1:
+            np.testing.assert_array_equal(leaf, 0.0)
+        else:
+            assert 0.048 < np.max(leaf) <= 0.05
+            assert -0.05 <= np.min(leaf) < -0.048
+
+
+@pytest.mark.parametrize(
+    ("cell", "count"), [("gru", 4_491_200), ("lstm", 4_651_600), ("rau", 4_812_000)]
+)
+def test_parameter_counts_of_the_small_model(cell, count, np_rng):
+    # words and softmax 200 x 10,000 + 200 x 10,000 + 10,000; two layers of 3, 4 or 5 blocks
+    assert count == 4_010_000 + 2 * {"gru": 3, "lstm": 4, "rau": 5}[cell] * (400 * 200 + 200)
+    network = RAUConfig(cell=cell, hidden=200, embedding_dim=200, num_layers=2)
+    task = RAULanguageTask(RAULanguageModel(network, vocab_size=10_000))
+    params = jax.eval_shape(task.init, jax.random.key(0), make_batch(np_rng))
+    assert sum(leaf.size for leaf in jax.tree.leaves(params)) == count
+
+
+# training ------------------------------------------------------------------------------------
+
+
+def test_a_short_text_is_learnt_by_heart_with_the_state_of_the_window_before():
+    # The next word depends on the last two, and a window may begin anywhere: who reads it from the
+    # zero state has a perplexity above 1.1.
+    text = np.tile([0, 0, 1, 1, 2], 4)
+    task = make_task(hidden=12, embedding_dim=6, init_scale=0.3)
+    batch = make_batch(np.random.default_rng(0), lengths=(3, 3), size=3)
+
+    def window(first):
+        at = np.array([[first], [first + 2]]) + np.arange(3)
+        return batch | {"tokens": text[at], "targets": text[at + 1]}
+
+    stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *map(window, range(0, 15, 3)))
+    tx = optax.chain(optax.clip_by_global_norm(5.0), optax.adam(0.03))
+    step = make_train_step(task, tx)
+
+    @jax.jit
+    def run(stacked):
+        first = jax.tree.map(lambda leaf: leaf[0], stacked)
+        state = init_state(task, tx, jax.random.key(0), first)
+
+        def epoch(state, _):
+            return jax.lax.scan(lambda s, b: step(s, b, jax.random.key(0)), state, stacked)
+
+        return jax.lax.scan(epoch, state, None, length=60)
+
+    state, metrics = run(stacked)
+    assert int(state.step) == 300
+    mean = lambda epoch: float(  # noqa: E731
+        jnp.sum(metrics["perplexity"].total[epoch]) / jnp.sum(metrics["perplexity"].count[epoch])
+    )
+    assert np.exp(mean(0)) > 2
+    assert np.exp(mean(-1)) < 1.03
+
+
+# bad input -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"tokens": None}, ValueError, "batch needs tokens, got"),
+        ({"tokens": None, "lengths": None}, ValueError, "batch needs lengths, tokens, got"),
+        ({"targets": None}, ValueError, "batch needs targets, got"),
+        ({"tokens": np.ones((3, 5, 1), int)}, ValueError, r"tokens \[B, T\] .* got \(3, 5, 1\)"),
+        ({"tokens": np.ones((3, 5))}, ValueError, "must be an integer"),
+        ({"lengths": np.ones(2, int)}, ValueError, r"lengths \[B\], got \(3, 5\), \(2,\)"),
+        ({"targets": np.ones((3, 4), int)}, ValueError, r"targets must have shape \(3, 5\)"),
+        ({"targets": np.ones((3, 5))}, TypeError, "targets must be integers"),
+        ({"reset": np.ones((3, 1), bool)}, ValueError, r"reset must have shape \(3,\)"),
+    ],
+)
+def test_bad_batches_are_named(change, error, message, np_rng):
+    task, batch = make_task(), make_batch(np_rng)
+    params, carry = draw(task, batch, np_rng), task.init_carry(batch)
+    batch = {name: value for name, value in (batch | change).items() if value is not None}
+    with pytest.raises(error, match=message):
+        jax.eval_shape(task.evaluate, params, batch, carry)
+
+
+def test_a_carry_of_another_cell_size_or_number_of_rows_is_refused(np_rng):
+    task, batch = make_task(), make_batch(np_rng)
+    params = draw(task, batch, np_rng)
+    batch = {name: value for name, value in batch.items() if name != "reset"}
+    for other, error, message in [
+        (make_task(cell="lstm"), TypeError, "initial must be an array, got LSTMState"),
+        (make_task(hidden=H + 1), ValueError, r"initial must have shape \(3, 4\), got \(3, 5\)"),
+        (make_task(num_layers=1), ValueError, r"initial must hold one carry per layer \(2\)"),
+    ]:
+        with pytest.raises(error, match=message):
+            jax.eval_shape(task.evaluate, params, batch, other.init_carry(batch))
+    short = task.init_carry({"tokens": batch["tokens"][:2]})
+    with pytest.raises(ValueError, match=r"initial must have shape \(3, 4\), got \(2, 4\)"):
+        jax.eval_shape(task.evaluate, params, batch, short)
