@@ -198,7 +198,7 @@ def main(options: Options) -> list[dict[str, Any]]:
         return [result for file in files for result in file["results"]]
     use_devices(options.devices)
     console = Console()
-    console.width = max(console.width, 130)  # a wrapped table is worse than a wrapped line
+    console.width = max(console.width, 150)  # numbers that are cut off are worse than wrapped lines
     results: list[dict[str, Any]] = []
     file: dict[str, Any] = {"machine": machine(), "results": results}
     with no_compilation_cache():
