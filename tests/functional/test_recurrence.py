@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -111,12 +112,13 @@ def cell(request) -> Cell:
     return CELLS[request.param]
 
 
-@pytest.fixture(params=["in_loop", "hoisted"])
+@pytest.fixture(params=itertools.product([True, False], [False, True]), ids=str)
 def form(request, monkeypatch) -> None:
-    """Both places where the input product can be formed."""
-    chosen = _recurrence.Form(hoist_input=request.param == "hoisted", unroll=1)
+    """Both layouts, and both places where the input product can be formed."""
+    feature_major, hoist_input = request.param
+    chosen = _recurrence.Form(feature_major, hoist_input, unroll=1)
     for module in (_lstm, _gru, _rau):
-        monkeypatch.setattr(module, "form_for", lambda: chosen)
+        monkeypatch.setattr(module, "form_for", lambda batch, hidden: chosen)
 
 
 def leaves(carry) -> list[np.ndarray]:
