@@ -183,9 +183,9 @@ def _plain(
 # that act on h itself, r, z, a and u, are kept side by side and the candidate's apart, in both
 # directions.
 #
-# Measured like `_FORMS` in `_recurrence`, with lengths, time / `gru` of the same width, forward +
+# Measured like the forms in `_recurrence`, with lengths, time / `gru` of the same width, forward +
 # backward, on cores that others used too (load 5 to 7); the arithmetic alone is 5 / 3 of a GRU's.
-# This form in four runs of 15 or 21 turns, the plain scan of the step in one of them; B, T, H:
+# The feature-major form in four runs of 15 or 21 turns, the plain scan in one of them; B, T, H:
 #                                    (32,231,100)            (32,400,128)          (128,28,128)
 #   this form, medians               1.44 1.80 1.80 1.86     1.57 1.59 1.38        1.55 1.62 1.55
 #   this form, fastest turns         1.81 1.80 1.78 1.68     1.65 1.56 1.40        1.53 1.53 1.53

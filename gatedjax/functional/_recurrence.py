@@ -73,8 +73,30 @@ class Form(NamedTuple):
 # One direction, D 200, H 100, forward with residuals, ms: x W in the body 28.7, hoisted 25 (but
 # 33 against 27 at D 100), in chunks of 8 / 16 / 32 steps 29-33, unrolled by 2 / 4: 31 / 36.
 #
-# Feature-major wins because the products [4H,K] [K,B] run faster in XLA's CPU backend than
-# [B,K] [K,4H], and because a gate is a contiguous block of rows.
+# Feature-major wins there because the products [4H,K] [K,B] run faster in XLA's CPU backend than
+# [B,K] [K,4H], and because a gate is a contiguous block of rows. It loses where B is not below H.
+# Time / feature-major with x W in the body, one layer in one direction with lengths, D = H, forward
+# and forward + backward, medians (fastest turns), contestants in turns in one process while the
+# project's other jobs on the two cores were paused; 65 turns at (128,28,128), else 20:
+#                        (128,28,128)            (256,28,128)            (128,28,64)
+#   LSTM, [x, h]         .72 (.63)  .76 (.76)    .92 (.91) 1.02 (.91)   1.06 (.99)  .80 (.92)
+#   LSTM, x W hoisted    .86 (.81)  .81 (.81)
+#   GRU, [x, h]          .89 (.87)  .80 (.81)    .68 (.68)  .85 (.76)    .89 (.93)  .81 (.82)
+#   GRU, x W hoisted     .82 (.77)  .74 (.77)    .82 (.84)  .87 (.85)    .84 (.85)  .72 (.73)
+#   reset after, [x, h]  .98 (.90)  .83 (.78)
+#   reset after, hoisted 1.26 (1.09) .73 (.71)
+#   RAU, [x, h]          .77 (.71)  .80 (.78)                            .97 (1.06) .91 (.95)
+#   RAU, x W hoisted     .97 (.98)  .84 (.84)
+#                        (64,28,128)             (128,28,256)
+#   LSTM, [x, h]        1.09 (1.18) .86 (.82)    .83 (.89) 1.00 (.99)
+#   GRU, [x, h]         1.38 (1.34) .97 (1.06)   .92 (.83)  .95 (.96)
+#   RAU, [x, h]         1.07 (1.07) 1.01 (.94)
+# [x, h] at other widths of x and at (128,231,100), 20 turns:
+#                        (128,28,128), D 28      (128,28,128), D 300     (128,231,100), D 100
+#   LSTM                 .76 (.89)  .85 (.74)    .87 (.77)  .89 (.92)    .97 (.91)  .86 (1.01)
+#   GRU                  .85 (.89)  .74 (.59)   1.00 (1.01) .95 (.76)
+# At (64,28,128) its forward pass loses, so it is taken from B = H on. The GRU's hoisted form is no
+# safer: better at three sizes, worse at (256,28,128) and forward with the reset after.
 _FEATURE_MAJOR = Form(feature_major=True, hoist_input=False, unroll=1)
 _BATCH_MAJOR = Form(feature_major=False, hoist_input=False, unroll=1)
 # Not measured on an accelerator: one large product is the safe choice where launches cost.
