@@ -10,14 +10,14 @@ from jaxtyping import Array, Bool, Float
 
 from gatedjax.functional._recurrence import (
     Form,
+    GateSums,
     apply_dropout,
+    as_outputs,
     check_sequence_mask,
     check_state,
     check_weights,
     form_for,
-    held,
     matmul,
-    matmul_t,
     shifted,
     time_major,
     weight_gradient,
@@ -152,7 +152,7 @@ def gru(
     weights = jax.tree.map(jnp.asarray, weights)
     mask = None if mask is None else jnp.asarray(mask)
     initial = jnp.asarray(initial, wide)
-    return _gru(form_for(), reverse, reset_after, weights, xs, mask, initial, dropout)
+    return _gru(form_for(*shape), reverse, reset_after, weights, xs, mask, initial, dropout)
 
 
 def _check_weights(
@@ -167,7 +167,7 @@ def _check_weights(
     return sizes
 
 
-# The state is [H, B] inside the loops (see `form_for`), [B, H] outside.
+# The state is [H, B] or [B, H] inside the loops (see `form_for`), [B, H] outside.
 
 
 def _forward(
@@ -185,49 +185,38 @@ def _forward(
     # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0], wide), size)
     kernel, recurrent = (
-        (value.astype(wide) * half[None]).astype(dtype).T
+        (value.astype(wide) * half[None]).astype(dtype)
         for value in (weights.input, weights.recurrent)
     )
-    bias = (weights.bias.astype(wide) * half)[:, None]
+    sums = GateSums(form, kernel, recurrent, weights.bias.astype(wide) * half)
     extra = weights.recurrent_bias
-    extra = jnp.zeros((), wide) if extra is None else extra.astype(wide)[:, None]
-    drop = None if dropout is None else dropout.T
-    inputs = time_major(xs)
-    if form.hoist_input:
-        inputs = matmul(inputs, kernel.T, wide)
+    extra = jnp.zeros((), wide) if extra is None else form.spread(extra.astype(wide))
+    drop = form.turn(dropout)
 
     def body(h: Array, step: Any) -> Any:
-        x, keep = step
-        projected = (x.T if form.hoist_input else matmul_t(kernel, x, wide)) + bias
+        x, keep = sums.read(step[0]), step[1]
         fed = apply_dropout(h, drop)
+        both = sums.of_both(x, fed.astype(dtype), 0, 2 * size)
+        both = 0.5 * jnp.tanh(both) + 0.5
+        r, z = form.part(both, 0, size), form.part(both, size, 2 * size)
         if reset_after:
-            products = matmul(recurrent, fed.astype(dtype), wide)
-            both = products[: 2 * size]
-        else:
-            both = matmul(recurrent[: 2 * size], fed.astype(dtype), wide)
-        both = 0.5 * jnp.tanh(projected[: 2 * size] + both) + 0.5
-        r, z = both[:size], both[size:]
-        if reset_after:
-            inner = products[2 * size :] + extra
-            product = r * inner
+            inner = sums.of_state(fed.astype(dtype), 2 * size, 3 * size) + extra
+            candidate = jnp.tanh(sums.of_input(x, 2 * size, 3 * size) + r * inner)
         else:
             inner = (r * fed).astype(dtype)
-            product = matmul(recurrent[2 * size :], inner, wide)
-        candidate = jnp.tanh(projected[2 * size :] + product)
-        new = held(keep, h + z * (candidate - h), h)
-        return new, (new.T, (r, z, candidate, inner if reset_after else inner.T))
+            candidate = jnp.tanh(sums.of_both(x, inner, 2 * size, 3 * size))
+        new = form.held(keep, h + z * (candidate - h), h)
+        stored = inner if reset_after else form.turn(inner)
+        return new, (form.turn(new), (r, z, candidate, stored))
 
     h, (states, saved) = lax.scan(
         body,
-        initial.T,
-        (inputs, time_major(mask)),
+        form.turn(initial),
+        (sums.steps(xs), time_major(mask)),
         reverse=reverse,
         unroll=form.unroll,
     )
-    outputs = time_major(states).astype(dtype)
-    if mask is not None:
-        outputs = jnp.where(mask[..., None], outputs, 0)
-    return (h.T, outputs), (states, saved)
+    return (form.turn(h), as_outputs(states, mask, dtype)), (states, saved)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
@@ -245,35 +234,36 @@ def _gru_bwd(form: Form, reverse: bool, reset_after: bool, residuals: Any, cotan
     final, outputs = cotangents
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     recurrent = weights.recurrent.astype(dtype)
-    drop = None if dropout is None else dropout.T
+    kernel, drop = form.turn(recurrent.T), form.turn(dropout)
+    early, late = (form.turn(part.T) for part in jnp.split(recurrent, [2 * size], axis=1))
     before = shifted(states, initial, reverse)
 
     def body(dh: Array, step: Any) -> Any:
         dy, keep, h, r, z, candidate, inner = step
-        h = h.T
-        new = held(keep, dh + dy.T.astype(wide), 0.0)
+        h = form.turn(h)
+        new = form.held(keep, dh + form.turn(dy).astype(wide), 0.0)
         dz = new * (candidate - h) * z * (1 - z)
         dc = new * z * (1 - candidate * candidate)
         if reset_after:
             dr = dc * inner * r * (1 - r)
-            gates = jnp.concatenate([dr, dz, dc], axis=0).astype(dtype)
-            second = jnp.concatenate([dr, dz, dc * r], axis=0).astype(dtype)
-            through = matmul(recurrent, second, wide)
+            gates = form.join([dr, dz, dc]).astype(dtype)
+            second = form.join([dr, dz, dc * r]).astype(dtype)
+            through = form.product(kernel, second, wide)
         else:
-            reset = matmul(recurrent[:, 2 * size :], dc.astype(dtype), wide)
+            reset = form.product(late, dc.astype(dtype), wide)
             dr = reset * apply_dropout(h, drop) * r * (1 - r)
-            both = jnp.concatenate([dr, dz], axis=0).astype(dtype)
-            gates = jnp.concatenate([both, dc.astype(dtype)], axis=0)
-            through = reset * r + matmul(recurrent[:, : 2 * size], both, wide)
+            both = form.join([dr, dz]).astype(dtype)
+            gates = form.join([both, dc.astype(dtype)])
+            through = reset * r + form.product(early, both, wide)
         through = apply_dropout(through, drop) + new * (1 - z)
         if keep is not None:
-            through = through + held(keep, jnp.zeros_like(dh), dh)
-        return through, gates.T
+            through = through + form.held(keep, jnp.zeros_like(dh), dh)
+        return through, form.turn(gates)
 
     # `inner` is stored for the reset gate's gradient, or for that of U_c, which is formed below.
     dh, gates = lax.scan(
         body,
-        final.T,
+        form.turn(final),
         (
             time_major(outputs),
             time_major(mask),
@@ -288,7 +278,7 @@ def _gru_bwd(form: Form, reverse: bool, reset_after: bool, residuals: Any, cotan
     )
     fed = before if dropout is None else before * dropout[None]
     both, last = gates[..., : 2 * size], gates[..., 2 * size :]
-    reset = jnp.swapaxes(r, 1, 2)
+    reset = form.turn(r)
     if reset_after:
         last = (last.astype(wide) * reset).astype(dtype)
         both = jnp.concatenate([both, last], axis=-1)
@@ -314,7 +304,7 @@ def _gru_bwd(form: Form, reverse: bool, reset_after: bool, residuals: Any, cotan
             through = matmul(both, recurrent[:, : 2 * size].T, wide)
             through = through + reset * matmul(last, recurrent[:, 2 * size :].T, wide)
         d_dropout = jnp.sum(before * through, axis=0)
-    return d_weights, d_xs, None, dh.T, d_dropout
+    return d_weights, d_xs, None, form.turn(dh), d_dropout
 
 
 _gru.defvjp(_gru_fwd, _gru_bwd)

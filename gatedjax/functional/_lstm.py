@@ -10,14 +10,14 @@ from jaxtyping import Array, Bool, Float
 
 from gatedjax.functional._recurrence import (
     Form,
+    GateSums,
     apply_dropout,
+    as_outputs,
     check_sequence_mask,
     check_state,
     check_weights,
     form_for,
-    held,
     matmul,
-    matmul_t,
     shifted,
     time_major,
     weight_gradient,
@@ -145,10 +145,10 @@ def lstm(
         dropout = jnp.asarray(dropout, wide)
     weights = LSTMWeights(*map(jnp.asarray, weights))
     mask = None if mask is None else jnp.asarray(mask)
-    return _lstm(form_for(), reverse, weights, xs, mask, initial, dropout)
+    return _lstm(form_for(*shape), reverse, weights, xs, mask, initial, dropout)
 
 
-# The state is [H, B] inside the loops (see `form_for`), [B, H] outside.
+# The state is [H, B] or [B, H] inside the loops (see `form_for`), [B, H] outside.
 
 
 def _forward(
@@ -165,39 +165,33 @@ def _forward(
     # sigmoid(a) = (1 + tanh(a / 2)) / 2: with halved columns one tanh serves all four gates.
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, 0.5], wide), size)
     kernel, recurrent = (
-        (value.astype(wide) * half[None]).astype(dtype).T
+        (value.astype(wide) * half[None]).astype(dtype)
         for value in (weights.input, weights.recurrent)
     )
-    bias = (weights.bias.astype(wide) * half)[:, None]
-    drop = None if dropout is None else dropout.T
-    inputs = time_major(xs)
-    if form.hoist_input:
-        inputs = matmul(inputs, kernel.T, wide)
+    sums = GateSums(form, kernel, recurrent, weights.bias.astype(wide) * half)
+    drop = form.turn(dropout)
 
     def body(carry: tuple[Array, Array], step: Any) -> Any:
         h, c = carry
         x, keep = step
-        projected = x.T if form.hoist_input else matmul_t(kernel, x, wide)
         fed = apply_dropout(h, drop).astype(dtype)
-        t = jnp.tanh(projected + matmul(recurrent, fed, wide) + bias)
-        i, f, o = (0.5 * t[k * size : (k + 1) * size] + 0.5 for k in (0, 1, 3))
-        g = t[2 * size : 3 * size]
+        t = jnp.tanh(sums.of_both(sums.read(x), fed, 0, 4 * size))
+        i, f, o = (0.5 * form.part(t, k * size, (k + 1) * size) + 0.5 for k in (0, 1, 3))
+        g = form.part(t, 2 * size, 3 * size)
         new_c = f * c + i * g
         new_h = o * jnp.tanh(new_c)
-        new_h, new_c = held(keep, new_h, h), held(keep, new_c, c)
-        return (new_h, new_c), (new_h.T, (c, i, f, g, o))
+        new_h, new_c = form.held(keep, new_h, h), form.held(keep, new_c, c)
+        return (new_h, new_c), (form.turn(new_h), (c, i, f, g, o))
 
     (h, c), (states, saved) = lax.scan(
         body,
-        (initial.hidden.T, initial.cell.T),
-        (inputs, time_major(mask)),
+        (form.turn(initial.hidden), form.turn(initial.cell)),
+        (sums.steps(xs), time_major(mask)),
         reverse=reverse,
         unroll=form.unroll,
     )
-    outputs = time_major(states).astype(dtype)
-    if mask is not None:
-        outputs = jnp.where(mask[..., None], outputs, 0)
-    return (LSTMState(h.T, c.T), outputs), (states, saved)
+    final = LSTMState(form.turn(h), form.turn(c))
+    return (final, as_outputs(states, mask, dtype)), (states, saved)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
@@ -215,29 +209,29 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Any, cotangents: Any) -> Any
     final, outputs = cotangents
     dtype, wide = xs.dtype, initial.hidden.dtype
     recurrent = weights.recurrent.astype(dtype)
-    drop = None if dropout is None else dropout.T
+    kernel, drop = form.turn(recurrent.T), form.turn(dropout)
 
     def body(carry: tuple[Array, Array], step: Any) -> Any:
         dh, dc = carry
         dy, keep, (c, i, f, g, o) = step
         tanh_c = jnp.tanh(f * c + i * g)
-        dh_new = held(keep, dh + dy.T.astype(wide), 0.0)
-        dc_new = held(keep, dc, 0.0) + dh_new * o * (1 - tanh_c * tanh_c)
+        dh_new = form.held(keep, dh + form.turn(dy).astype(wide), 0.0)
+        dc_new = form.held(keep, dc, 0.0) + dh_new * o * (1 - tanh_c * tanh_c)
         blocks = (
             dc_new * g * i * (1 - i),
             dc_new * c * f * (1 - f),
             dc_new * i * (1 - g * g),
             dh_new * tanh_c * o * (1 - o),
         )
-        gates = jnp.concatenate(blocks, axis=0).astype(dtype)
-        through = apply_dropout(matmul(recurrent, gates, wide), drop)
+        gates = form.join(blocks).astype(dtype)
+        through = apply_dropout(form.product(kernel, gates, wide), drop)
         if keep is not None:
-            through = through + held(keep, jnp.zeros_like(dh), dh)
-        return (through, held(keep, dc_new * f, dc)), gates.T
+            through = through + form.held(keep, jnp.zeros_like(dh), dh)
+        return (through, form.held(keep, dc_new * f, dc)), form.turn(gates)
 
     (dh, dc), gates = lax.scan(
         body,
-        (final.hidden.T, final.cell.T),
+        (form.turn(final.hidden), form.turn(final.cell)),
         (time_major(outputs), time_major(mask), saved),
         reverse=not reverse,
         unroll=form.unroll,
@@ -253,7 +247,7 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Any, cotangents: Any) -> Any
     d_dropout = None
     if dropout is not None:  # unused, as in training, it is removed by the compiler
         d_dropout = jnp.sum(before * matmul(gates, recurrent.T, wide), axis=0)
-    return d_weights, d_xs, None, LSTMState(dh.T, dc.T), d_dropout
+    return d_weights, d_xs, None, LSTMState(form.turn(dh), form.turn(dc)), d_dropout
 
 
 _lstm.defvjp(_lstm_fwd, _lstm_bwd)

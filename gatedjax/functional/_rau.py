@@ -22,13 +22,13 @@ from gatedjax.functional._rau_step import (
 )
 from gatedjax.functional._recurrence import (
     Form,
+    GateSums,
     apply_dropout,
+    as_outputs,
     check_sequence_mask,
     check_state,
     form_for,
-    held,
     matmul,
-    matmul_t,
     shifted,
     time_major,
     weight_gradient,
@@ -102,7 +102,7 @@ def rau(
     mask = None if mask is None else jnp.asarray(mask)
     arguments = (weights, xs, mask, initial, dropout)
     if attention in ("feature_proj", "sigmoid") and isinstance(weights, RAUWeights):
-        return _rau(form_for(), reverse, options, *arguments)
+        return _rau(form_for(*shape), reverse, options, *arguments)
     return _plain(reverse, options, *arguments)
 
 
@@ -176,18 +176,16 @@ def _plain(
         return new, new.hidden if isinstance(new, RAUTimeState) else new
 
     carry, states = lax.scan(body, initial, (time_major(xs), time_major(mask)), reverse=reverse)
-    outputs = time_major(states).astype(xs.dtype)
-    if mask is not None:
-        outputs = jnp.where(mask[..., None], outputs, 0)
-    return carry, outputs
+    return carry, as_outputs(states, mask, xs.dtype)
 
 
-# Below, the state is [H, B] inside the loops (see `form_for`), [B, H] outside. The blocks that act
-# on h itself, r, z, a and u, are kept side by side and the candidate's apart, in both directions.
+# Below, the state is [H, B] or [B, H] inside the loops (see `form_for`), [B, H] outside. The blocks
+# that act on h itself, r, z, a and u, are kept side by side and the candidate's apart, in both
+# directions.
 #
-# Measured like `_FORMS` in `_recurrence`, with lengths, time / `gru` of the same width, forward +
+# Measured like the forms in `_recurrence`, with lengths, time / `gru` of the same width, forward +
 # backward, on cores that others used too (load 5 to 7); the arithmetic alone is 5 / 3 of a GRU's.
-# This form in four runs of 15 or 21 turns, the plain scan of the step in one of them; B, T, H:
+# The feature-major form in four runs of 15 or 21 turns, the plain scan in one of them; B, T, H:
 #                                    (32,231,100)            (32,400,128)          (128,28,128)
 #   this form, medians               1.44 1.80 1.80 1.86     1.57 1.59 1.38        1.55 1.62 1.55
 #   this form, fastest turns         1.81 1.80 1.78 1.68     1.65 1.56 1.40        1.53 1.53 1.53
@@ -234,51 +232,51 @@ def _forward(
     def halved(kernel: Array) -> Array:
         return (kernel.astype(wide) * half[None]).astype(dtype)
 
-    kernel = jnp.concatenate(_apart(halved(weights.input), size), axis=-1).T
-    bias = jnp.concatenate(_apart(weights.bias.astype(wide) * half, size))[:, None]
-    early, late = (part.T for part in _apart(halved(weights.recurrent), size))
+    kernel, recurrent, bias = (
+        jnp.concatenate(_apart(value, size), axis=-1)
+        for value in (
+            halved(weights.input),
+            halved(weights.recurrent),
+            weights.bias.astype(wide) * half,
+        )
+    )
+    sums = GateSums(form, kernel, recurrent, bias)
     extra = weights.recurrent_bias
-    extra = jnp.zeros((), wide) if extra is None else extra.astype(wide)[:, None]
-    drop = None if dropout is None else dropout.T
-    inputs = time_major(xs)
-    if form.hoist_input:
-        inputs = matmul(inputs, kernel.T, wide)
+    extra = jnp.zeros((), wide) if extra is None else form.spread(extra.astype(wide))
+    drop = form.turn(dropout)
 
     def body(h: Array, step: Any) -> Any:
-        x, keep = step
-        projected = (x.T if form.hoist_input else matmul_t(kernel, x, wide)) + bias
+        x, keep = sums.read(step[0]), step[1]
         fed = apply_dropout(h, drop)
-        sums = projected[: 4 * size] + matmul(early, fed.astype(dtype), wide)
-        both = 0.5 * jnp.tanh(sums[: 2 * size]) + 0.5
-        r, z = both[:size], both[size:]
+        early = sums.of_both(x, fed.astype(dtype), 0, 4 * size)
+        both = 0.5 * jnp.tanh(form.part(early, 0, 2 * size)) + 0.5
+        r, z = form.part(both, 0, size), form.part(both, size, 2 * size)
         if options.reset_after:
-            inner = matmul(late, fed.astype(dtype), wide) + extra
-            product = r * inner
+            inner = sums.of_state(fed.astype(dtype), 4 * size, 5 * size) + extra
+            candidate = jnp.tanh(sums.of_input(x, 4 * size, 5 * size) + r * inner)
         else:
             inner = (r * fed).astype(dtype)
-            product = matmul(late, inner, wide)
-        candidate = jnp.tanh(projected[4 * size :] + product)
-        logits, value = sums[2 * size : 3 * size], sums[3 * size :]
+            candidate = jnp.tanh(sums.of_both(x, inner, 4 * size, 5 * size))
+        logits = form.part(early, 2 * size, 3 * size)
+        value = form.part(early, 3 * size, 4 * size)
         if options.attention == "sigmoid":
             p = 0.5 * jnp.tanh(logits) + 0.5
         else:
-            p = jnp.exp(logits - jnp.max(logits, axis=0, keepdims=True))
-            p = p * (scale / jnp.sum(p, axis=0, keepdims=True))
+            p = jnp.exp(logits - jnp.max(logits, axis=form.axis, keepdims=True))
+            p = p * (scale / jnp.sum(p, axis=form.axis, keepdims=True))
         second = jnp.tanh(p * value)
-        new = held(keep, h + z * (0.5 * (candidate + second) - h), h)
-        return new, (new.T, (r, z, candidate, p, value, inner if options.reset_after else inner.T))
+        new = form.held(keep, h + z * (0.5 * (candidate + second) - h), h)
+        stored = inner if options.reset_after else form.turn(inner)
+        return new, (form.turn(new), (r, z, candidate, p, value, stored))
 
     h, (states, saved) = lax.scan(
         body,
-        initial.T,
-        (inputs, time_major(mask)),
+        form.turn(initial),
+        (sums.steps(xs), time_major(mask)),
         reverse=reverse,
         unroll=form.unroll,
     )
-    outputs = time_major(states).astype(dtype)
-    if mask is not None:
-        outputs = jnp.where(mask[..., None], outputs, 0)
-    return (h.T, outputs), (states, saved)
+    return (form.turn(h), as_outputs(states, mask, dtype)), (states, saved)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
@@ -298,14 +296,15 @@ def _rau_bwd(form: Form, reverse: bool, options: Options, residuals: Any, cotang
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     scale = size if options.rescale else 1
     early, late = _apart(weights.recurrent.astype(dtype), size)
-    drop = None if dropout is None else dropout.T
+    early_kernel, late_kernel = form.turn(early.T), form.turn(late.T)
+    drop = form.turn(dropout)
     before = shifted(states, initial, reverse)
 
     def body(dh: Array, step: Any) -> Any:
         dy, keep, h, (r, z, candidate, p, value), inner = step
-        h = h.T
+        h = form.turn(h)
         second = jnp.tanh(p * value)
-        new = held(keep, dh + dy.T.astype(wide), 0.0)
+        new = form.held(keep, dh + form.turn(dy).astype(wide), 0.0)
         dz = new * (0.5 * (candidate + second) - h) * z * (1 - z)
         share = 0.5 * new * z
         dc = share * (1 - candidate * candidate)
@@ -314,31 +313,32 @@ def _rau_bwd(form: Form, reverse: bool, options: Options, residuals: Any, cotang
         if options.attention == "sigmoid":
             da = da * (1 - p)
         else:
-            da = da - p * (jnp.sum(da, axis=0, keepdims=True) / scale)
+            da = da - p * (jnp.sum(da, axis=form.axis, keepdims=True) / scale)
         if options.reset_after:
             dr = dc * inner * r * (1 - r)
-            through = matmul(late, (dc * r).astype(dtype), wide)
+            through = form.product(late_kernel, (dc * r).astype(dtype), wide)
         else:
-            reset = matmul(late, dc.astype(dtype), wide)
+            reset = form.product(late_kernel, dc.astype(dtype), wide)
             dr = reset * apply_dropout(h, drop) * r * (1 - r)
             through = reset * r
-        gates = jnp.concatenate([dr, dz, da, dv], axis=0).astype(dtype)
-        through = apply_dropout(through + matmul(early, gates, wide), drop) + new * (1 - z)
+        gates = form.join([dr, dz, da, dv]).astype(dtype)
+        through = through + form.product(early_kernel, gates, wide)
+        through = apply_dropout(through, drop) + new * (1 - z)
         if keep is not None:
-            through = through + held(keep, jnp.zeros_like(dh), dh)
-        return through, (gates.T, dc.T.astype(dtype))
+            through = through + form.held(keep, jnp.zeros_like(dh), dh)
+        return through, (form.turn(gates), form.turn(dc).astype(dtype))
 
     # `inner` is stored for the reset gate's gradient, or for that of U_c, which is formed below.
     steps = (time_major(outputs), time_major(mask), before, tuple(stored))
     dh, gates = lax.scan(
         body,
-        final.T,
+        form.turn(final),
         (*steps, inner if options.reset_after else None),
         reverse=not reverse,
         unroll=form.unroll,
     )
     fed = before if dropout is None else before * dropout[None]
-    reset, last = jnp.swapaxes(r, 1, 2), gates[1]
+    reset, last = form.turn(r), gates[1]
     if options.reset_after:
         inner, last = fed.astype(dtype), (last.astype(wide) * reset).astype(dtype)
     d_input = [weight_gradient(time_major(xs), part, wide) for part in gates]
@@ -363,7 +363,7 @@ def _rau_bwd(form: Form, reverse: bool, options: Options, residuals: Any, cotang
         through = matmul(last, late.T, wide)
         through = through if options.reset_after else through * reset
         d_dropout = jnp.sum(before * (through + matmul(gates[0], early.T, wide)), axis=0)
-    return d_weights, time_major(sum(d_xs)).astype(dtype), None, dh.T, d_dropout
+    return d_weights, time_major(sum(d_xs)).astype(dtype), None, form.turn(dh), d_dropout
 
 
 _rau.defvjp(_rau_fwd, _rau_bwd)

@@ -1,6 +1,6 @@
 """What the recurrences share: the choice of form, argument checks, layout and both directions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,12 +12,46 @@ from jaxtyping import Array, Bool, Float
 class Form(NamedTuple):
     """How a fast scan is laid out; every choice gives the same numbers up to rounding.
 
-    hoist_input: form `x W` of all steps in one product before the loop instead of in its body.
+    feature_major: states and gates are [H, B] inside the loop instead of [B, H].
+    hoist_input: form `x W` of all steps in one product before the loop instead of in its body,
+      where the batch-major form takes it and `h U` in one product of [x, h].
     unroll: steps per iteration of the loop.
     """
 
+    feature_major: bool
     hoist_input: bool
     unroll: int
+
+    @property
+    def axis(self) -> int:
+        """The axis of features inside the loop."""
+        return 0 if self.feature_major else 1
+
+    def turn(self, x: Any) -> Any:
+        """Turns the last two axes between [B, N] outside and the layout inside; None stays None."""
+        return x if x is None or not self.feature_major else jnp.swapaxes(x, -1, -2)
+
+    def spread(self, x: Array) -> Array:
+        """Returns x [N] with an axis for the rows of a batch."""
+        return jnp.expand_dims(x, 1 - self.axis)
+
+    def part(self, x: Array, start: int, stop: int) -> Array:
+        """Returns features start to stop of gates, or columns start to stop of a turned kernel."""
+        return lax.slice_in_dim(x, start, stop, axis=self.axis)
+
+    def join(self, parts: Sequence[Array]) -> Array:
+        """Returns parts side by side in their features."""
+        return jnp.concatenate(parts, axis=self.axis)
+
+    def product(self, kernel: Array, x: Array, dtype: Any) -> Array:
+        """Returns x times a turned kernel, accumulated and returned in dtype."""
+        return matmul(kernel, x, dtype) if self.feature_major else matmul(x, kernel, dtype)
+
+    def held(self, mask: Array | None, new: Array, old: Array | float) -> Array:
+        """Returns new where mask [B] is True and old elsewhere."""
+        if mask is None:
+            return new
+        return jnp.where(jnp.expand_dims(mask, self.axis), new, old)
 
 
 # The one place where a backend gets its form. Measured with prototypes of each form on 2 shared
@@ -39,16 +73,41 @@ class Form(NamedTuple):
 # One direction, D 200, H 100, forward with residuals, ms: x W in the body 28.7, hoisted 25 (but
 # 33 against 27 at D 100), in chunks of 8 / 16 / 32 steps 29-33, unrolled by 2 / 4: 31 / 36.
 #
-# Feature-major wins because the products [4H,K] [K,B] run faster in XLA's CPU backend than
-# [B,K] [K,4H], and because a gate is a contiguous block of rows.
-_FORMS = {"cpu": Form(hoist_input=False, unroll=1)}
+# Feature-major wins there because the products [4H,K] [K,B] run faster in XLA's CPU backend than
+# [B,K] [K,4H], and because a gate is a contiguous block of rows. It loses where B is not below H.
+# Time / feature-major with x W in the body, one layer in one direction with lengths, D = H, forward
+# and forward + backward, medians (fastest turns), contestants in turns in one process while the
+# project's other jobs on the two cores were paused; 65 turns at (128,28,128), else 20:
+#                        (128,28,128)            (256,28,128)            (128,28,64)
+#   LSTM, [x, h]         .72 (.63)  .76 (.76)    .92 (.91) 1.02 (.91)   1.06 (.99)  .80 (.92)
+#   LSTM, x W hoisted    .86 (.81)  .81 (.81)
+#   GRU, [x, h]          .89 (.87)  .80 (.81)    .68 (.68)  .85 (.76)    .89 (.93)  .81 (.82)
+#   GRU, x W hoisted     .82 (.77)  .74 (.77)    .82 (.84)  .87 (.85)    .84 (.85)  .72 (.73)
+#   reset after, [x, h]  .98 (.90)  .83 (.78)
+#   reset after, hoisted 1.26 (1.09) .73 (.71)
+#   RAU, [x, h]          .77 (.71)  .80 (.78)                            .97 (1.06) .91 (.95)
+#   RAU, x W hoisted     .97 (.98)  .84 (.84)
+#                        (64,28,128)             (128,28,256)
+#   LSTM, [x, h]        1.09 (1.18) .86 (.82)    .83 (.89) 1.00 (.99)
+#   GRU, [x, h]         1.38 (1.34) .97 (1.06)   .92 (.83)  .95 (.96)
+#   RAU, [x, h]         1.07 (1.07) 1.01 (.94)
+# [x, h] at other widths of x and at (128,231,100), 20 turns:
+#                        (128,28,128), D 28      (128,28,128), D 300     (128,231,100), D 100
+#   LSTM                 .76 (.89)  .85 (.74)    .87 (.77)  .89 (.92)    .97 (.91)  .86 (1.01)
+#   GRU                  .85 (.89)  .74 (.59)   1.00 (1.01) .95 (.76)
+# At (64,28,128) its forward pass loses, so it is taken from B = H on. The GRU's hoisted form is no
+# safer: better at three sizes, worse at (256,28,128) and forward with the reset after.
+_FEATURE_MAJOR = Form(feature_major=True, hoist_input=False, unroll=1)
+_BATCH_MAJOR = Form(feature_major=False, hoist_input=False, unroll=1)
 # Not measured on an accelerator: one large product is the safe choice where launches cost.
-_OTHER = Form(hoist_input=True, unroll=1)
+_OTHER = Form(feature_major=True, hoist_input=True, unroll=1)
 
 
-def form_for(backend: str | None = None) -> Form:
-    """Returns the form of the fast scans for a backend (default: the one JAX runs on)."""
-    return _FORMS.get(backend or jax.default_backend(), _OTHER)
+def form_for(batch: int, hidden: int, backend: str | None = None) -> Form:
+    """Returns the form of the fast scans for B, H and a backend (default: the one JAX runs on)."""
+    if (backend or jax.default_backend()) != "cpu":
+        return _OTHER
+    return _BATCH_MAJOR if batch >= hidden else _FEATURE_MAJOR
 
 
 def wide_of(dtype: Any) -> Any:
@@ -134,9 +193,10 @@ def shifted(states: Array, initial: Array, reverse: bool) -> Array:
     return jnp.concatenate([initial[None], states])[:-1]
 
 
-def held(mask: Array | None, new: Array, old: Array | float) -> Array:
-    """Returns new [H, B] where mask [B] is True and old elsewhere."""
-    return new if mask is None else jnp.where(mask[None, :], new, old)
+def as_outputs(states: Array, mask: Array | None, dtype: Any) -> Array:
+    """Returns the states [T, B, H] after each step as [B, T, H] in dtype, 0 at padding."""
+    outputs = time_major(states).astype(dtype)
+    return outputs if mask is None else jnp.where(mask[..., None], outputs, 0)
 
 
 def matmul(a: Array, b: Array, dtype: Any) -> Array:
@@ -147,6 +207,54 @@ def matmul(a: Array, b: Array, dtype: Any) -> Array:
 def matmul_t(a: Array, b: Array, dtype: Any) -> Array:
     """Returns a @ b^T, [N, K] and [B, K] to [N, B], accumulated and returned in dtype."""
     return lax.dot_general(a, b, (((1,), (1,)), ((), ())), preferred_element_type=dtype)
+
+
+class GateSums:
+    """x W + s U + b inside a loop, in the layout of a form; columns can be asked for apart.
+
+    kernel [D, N] and recurrent [H, N] are of the dtype of the products, bias [N] of that of sums.
+    """
+
+    def __init__(self, form: Form, kernel: Array, recurrent: Array, bias: Array) -> None:
+        self.form, self.wide, self.bias = form, bias.dtype, form.spread(bias)
+        self.kernel, self.recurrent = form.turn(kernel), form.turn(recurrent)
+        self.joint = None
+        if not (form.feature_major or form.hoist_input):
+            self.joint = jnp.concatenate([kernel, recurrent])
+
+    def steps(self, xs: Array) -> Array:
+        """Returns what the loop runs over, from xs [B, T, D]."""
+        inputs = time_major(xs)
+        if self.form.hoist_input:
+            return matmul(inputs, self.form.turn(self.kernel), self.wide)
+        return inputs
+
+    def read(self, step: Array) -> Array:
+        """Returns what the other methods take of one step."""
+        if self.joint is not None:
+            return step
+        if self.form.hoist_input:
+            return self.form.turn(step) + self.bias
+        return matmul_t(self.kernel, step, self.wide) + self.bias
+
+    def of_input(self, x: Array, start: int, stop: int) -> Array:
+        """Returns x W + b in columns start to stop."""
+        if self.joint is None:
+            return self.form.part(x, start, stop)
+        product = self.form.product(self.form.part(self.kernel, start, stop), x, self.wide)
+        return product + self.form.part(self.bias, start, stop)
+
+    def of_state(self, state: Array, start: int, stop: int) -> Array:
+        """Returns s U in columns start to stop."""
+        return self.form.product(self.form.part(self.recurrent, start, stop), state, self.wide)
+
+    def of_both(self, x: Array, state: Array, start: int, stop: int) -> Array:
+        """Returns x W + s U + b in columns start to stop."""
+        if self.joint is None:
+            return self.form.part(x, start, stop) + self.of_state(state, start, stop)
+        fed = self.form.join([x, state])
+        product = self.form.product(self.form.part(self.joint, start, stop), fed, self.wide)
+        return product + self.form.part(self.bias, start, stop)
 
 
 def weight_gradient(inputs: Array, gates: Array, dtype: Any) -> Array:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -111,12 +112,36 @@ def cell(request) -> Cell:
     return CELLS[request.param]
 
 
-@pytest.fixture(params=["in_loop", "hoisted"])
-def form(request, monkeypatch) -> None:
-    """Both places where the input product can be formed."""
-    chosen = _recurrence.Form(hoist_input=request.param == "hoisted", unroll=1)
+def use_form(monkeypatch, feature_major: bool, hoist_input: bool) -> None:
+    """Makes all recurrences take one form, whatever the sizes."""
+    chosen = _recurrence.Form(feature_major, hoist_input, unroll=1)
     for module in (_lstm, _gru, _rau):
-        monkeypatch.setattr(module, "form_for", lambda: chosen)
+        monkeypatch.setattr(module, "form_for", lambda batch, hidden: chosen)
+
+
+@pytest.fixture(params=itertools.product([True, False], [False, True]), ids=str)
+def form(request, monkeypatch) -> None:
+    """Both layouts, and both places where the input product can be formed."""
+    use_form(monkeypatch, *request.param)
+
+
+@pytest.fixture(params=[True, False], ids=["feature_major", "batch_major"])
+def layout(request, monkeypatch) -> None:
+    """The two forms that the CPU chooses from."""
+    use_form(monkeypatch, request.param, False)
+
+
+@pytest.mark.parametrize(
+    ("batch", "backend", "want"),
+    [
+        (4, "cpu", (True, False)),
+        (5, "cpu", (False, False)),
+        (4, "gpu", (True, True)),
+        (5, "tpu", (True, True)),
+    ],
+)
+def test_the_form_is_batch_major_on_cpu_from_as_many_rows_as_units(batch, backend, want):
+    assert _recurrence.form_for(batch, 5, backend)[:2] == want
 
 
 def leaves(carry) -> list[np.ndarray]:
@@ -217,7 +242,7 @@ def test_all_gradients_equal_those_of_the_scanned_step(cell, reverse, np_rng):
         np.testing.assert_allclose(value, expected, **F64)
 
 
-@pytest.mark.usefixtures("x64")
+@pytest.mark.usefixtures("x64", "form")
 def test_gradients_without_mask_or_dropout_equal_those_of_the_scanned_step(cell, np_rng):
     weights, xs, initial, _ = arguments(cell, np_rng, jnp.float64)
     got = jax.jit(jax.grad(lambda w: weighted_loss(cell.unroll, w, xs, None, initial, None)))(
@@ -231,7 +256,7 @@ def test_gradients_without_mask_or_dropout_equal_those_of_the_scanned_step(cell,
 
 
 @pytest.mark.parametrize("outer", [jax.jacrev, jax.jacfwd])
-@pytest.mark.usefixtures("x64")
+@pytest.mark.usefixtures("x64", "layout")
 def test_second_derivatives_equal_those_of_the_scanned_step(cell, outer, np_rng):
     weights, xs, initial, drop = arguments(cell, np_rng, jnp.float64)
     xs, mask = xs[:, :3], jnp.asarray(MASK[:, :3])
@@ -307,6 +332,7 @@ def test_two_chunks_with_the_carried_state_equal_one(cell, np_rng):
         np.testing.assert_allclose(got, want, **F32)
 
 
+@pytest.mark.usefixtures("layout")
 def test_bfloat16_inputs_stay_close_with_float32_carries_and_gradients(cell, np_rng):
     weights, xs, initial, drop = arguments(cell, np_rng, jnp.float32)
     mask, low = jnp.asarray(MASK), xs.astype(jnp.bfloat16)
@@ -327,6 +353,7 @@ def test_bfloat16_inputs_stay_close_with_float32_carries_and_gradients(cell, np_
         np.testing.assert_allclose(got.astype(np.float32) / scale, expected / scale, **BF16)
 
 
+@pytest.mark.usefixtures("layout")
 def test_vmap_over_everything_equals_a_loop(cell, np_rng):
     many = [arguments(cell, np_rng, jnp.float32) for _ in range(2)]
     weights, xs, initial, drop = jax.tree.map(lambda *a: jnp.stack(a), *many)
