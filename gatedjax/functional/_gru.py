@@ -13,11 +13,11 @@ from gatedjax.functional._recurrence import (
     GateSums,
     apply_dropout,
     as_outputs,
-    check_sequence_mask,
     check_state,
     check_weights,
     form_for,
     matmul,
+    real_steps,
     shifted,
     time_major,
     weight_gradient,
@@ -139,8 +139,7 @@ def gru(
     Reference: as `gru_step`; recurrent dropout of Gal and Ghahramani 2016.
     """
     _, size = _check_weights(weights, xs, "B T D", reset_after)
-    check_sequence_mask(mask, xs)
-    xs = jnp.asarray(xs)
+    xs = real_steps(xs, mask)
     shape, wide = (xs.shape[0], size), wide_of(xs.dtype)
     if initial is None:
         initial = jnp.zeros(shape, wide)

@@ -13,11 +13,11 @@ from gatedjax.functional._recurrence import (
     GateSums,
     apply_dropout,
     as_outputs,
-    check_sequence_mask,
     check_state,
     check_weights,
     form_for,
     matmul,
+    real_steps,
     shifted,
     time_major,
     weight_gradient,
@@ -132,8 +132,7 @@ def lstm(
     Reference: as `lstm_step`; recurrent dropout of Gal and Ghahramani 2016.
     """
     _, hidden = check_weights(4, weights, xs, "B T D")
-    check_sequence_mask(mask, xs)
-    xs = jnp.asarray(xs)
+    xs = real_steps(xs, mask)
     shape, wide = (xs.shape[0], hidden), wide_of(xs.dtype)
     if initial is None:
         initial = LSTMState(jnp.zeros(shape, wide), jnp.zeros(shape, wide))

@@ -25,10 +25,10 @@ from gatedjax.functional._recurrence import (
     GateSums,
     apply_dropout,
     as_outputs,
-    check_sequence_mask,
     check_state,
     form_for,
     matmul,
+    real_steps,
     shifted,
     time_major,
     weight_gradient,
@@ -84,8 +84,7 @@ def rau(
     """
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)
-    check_sequence_mask(mask, xs)
-    xs = jnp.asarray(xs)
+    xs = real_steps(xs, mask)
     shape, wide = (xs.shape[0], size), wide_of(xs.dtype)
     if initial is None:
         initial = jnp.zeros(shape, wide)
@@ -135,8 +134,7 @@ def rau_attention(
     """
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)
-    check_sequence_mask(mask, xs)
-    xs = jnp.asarray(xs)
+    xs = real_steps(xs, mask)
     wide = wide_of(xs.dtype)
     initial: Any = jnp.zeros((xs.shape[0], size), wide)
     if attention == "time_causal":

@@ -169,16 +169,25 @@ def check_state(name: str, value: Any, shape: tuple[int, ...]) -> None:
         raise ValueError(f"{name} must have shape {shape}, got {jnp.shape(value)}")
 
 
-def check_sequence_mask(mask: Any, xs: Any) -> None:
-    """Raises unless mask is None or bool of shape [B, T]."""
+def real_steps(xs: Any, mask: Any) -> Array:
+    """Returns xs [B, T, D] with zeros where mask [B, T] is False; None means all are real.
+
+    So what stands at padding, NaN included, has no part in values and gradients.
+
+    Raises:
+      TypeError: if mask is not bool.
+      ValueError: if mask does not have the first axes of xs.
+    """
+    xs = jnp.asarray(xs)
     if mask is None:
-        return
+        return xs
     if jnp.result_type(mask) != jnp.bool_:
         raise TypeError(f"mask must be bool (True = real), got dtype {jnp.result_type(mask)}")
-    if jnp.shape(mask) != jnp.shape(xs)[:2]:
+    if jnp.shape(mask) != xs.shape[:2]:
         raise ValueError(
-            f"mask must have shape {jnp.shape(xs)[:2]}, the first axes of xs, got {jnp.shape(mask)}"
+            f"mask must have shape {xs.shape[:2]}, the first axes of xs, got {jnp.shape(mask)}"
         )
+    return jnp.where(jnp.asarray(mask)[..., None], xs, jnp.zeros((), xs.dtype))
 
 
 def time_major(x: Any) -> Any:
