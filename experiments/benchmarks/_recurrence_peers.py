@@ -133,8 +133,11 @@ def run_nnx(case: Case, xs: Any, lengths: Any, *, cells: dict[str, str]) -> Runs
 
     def layer(features: int) -> Any:
         cell = getattr(nnx, cells[case.cell])
-        make = lambda: nnx.RNN(cell(features, case.hidden, rngs=rngs), rngs=rngs)  # noqa: E731
-        return nnx.Bidirectional(make(), make(), rngs=rngs) if case.bidirectional else make()
+        ways = [
+            nnx.RNN(cell(features, case.hidden, rngs=rngs), rngs=rngs)
+            for _ in range(1 + case.bidirectional)
+        ]
+        return nnx.Bidirectional(*ways, rngs=rngs) if case.bidirectional else ways[0]
 
     network = nnx.List([layer(features) for features in case.widths])
     graph, params, rest = nnx.split(network, nnx.Param, ...)  # type: ignore[misc]

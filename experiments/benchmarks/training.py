@@ -172,7 +172,10 @@ def lanes(
                 parallel=parallel,
                 progress=False,
             )
-            make = lambda seed: gdata.Batches(encoded, batch_size=64, seed=seed)  # noqa: E731
+
+            def make(seed: int) -> gdata.Batches:
+                return gdata.Batches(encoded, batch_size=64, seed=seed)
+
             with tempfile.TemporaryDirectory() as folder:
                 if seeds > 1:
                     fit_lanes(task, make, None, config, folder, on_event=note)

@@ -17,6 +17,16 @@ RESULTS = Path(__file__).resolve().parent.parent / "results"
 NOT_RUN = "not run"
 
 
+def public_config(config: Any) -> dict[str, Any]:
+    """The data, model and train of a run's configuration, without what belongs to one machine."""
+    recorded = dataclasses.asdict(config)
+    data = recorded["data"]
+    data.pop("data_dir")
+    data.pop("manual_dir")
+    data["embeddings"] = Path(data["embeddings"]).name.removesuffix(".gz")
+    return {"data": data, "model": recorded["model"], "train": recorded["train"]}
+
+
 def same_config(saved: Any, wanted: Any, **defaults: Mapping[str, Any]) -> bool:
     """Whether a record was made with these settings.
 

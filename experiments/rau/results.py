@@ -6,6 +6,7 @@ from typing import Any
 
 from experiments.common import records
 from experiments.common.records import RESULTS, jsonable
+from experiments.common.records import public_config as public_config
 from experiments.rau.config import Config, DataConfig
 from gatedjax.models import RAUConfig
 
@@ -14,17 +15,6 @@ RECORD = ("config", "seed", "cell", "validation", "test", "test_n")
 """What every record has; a classifier's also "correct", a language model's "test_nll"."""
 PASSING = ("exit_code", "signal")
 """What only the command that ran it needs to know."""
-
-
-def public_config(config: Config) -> dict[str, Any]:
-    """The configuration without what belongs to one machine (folders)."""
-    recorded = dataclasses.asdict(config)
-    data = recorded["data"]
-    data.pop("data_dir")
-    data.pop("manual_dir")
-    if "embeddings" in data:
-        data["embeddings"] = Path(data["embeddings"]).name.removesuffix(".gz")
-    return {"data": data, "model": recorded["model"], "train": recorded["train"]}
 
 
 def same(saved: Any, config: Config) -> bool:

@@ -1,14 +1,13 @@
 """Running text for language models: a closed vocabulary and one array of token ids."""
 
 import collections
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from gatedjax.data._source import Example, ReadReport, Source, SourceInfo
-from gatedjax.data._vocabulary import SPECIALS, UNK, Vocabulary
+from gatedjax.data._vocabulary import SPECIALS, UNK, Vocabulary, most_frequent, read_words
 
 EOS = "<eos>"
 _UNKNOWN = SPECIALS[UNK]
@@ -55,15 +54,7 @@ class ClosedVocabulary(Vocabulary):
           lowercase: fold case.
           max_size: keep at most this many.
         """
-        counts = collections.Counter(
-            word.lower() if lowercase else word
-            for source in sources
-            for example in source
-            for word in example["tokens"]
-        )
-        kept = sorted(
-            (w for w, n in counts.items() if n >= min_count), key=lambda w: (-counts[w], w)
-        )
+        kept = most_frequent(sources, min_count=min_count, lowercase=lowercase)
         return cls(kept[:max_size], lowercase=lowercase)
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
@@ -88,13 +79,8 @@ class ClosedVocabulary(Vocabulary):
         Raises:
           ValueError: if the file is not a closed vocabulary.
         """
-        try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-            words, lowercase = data["words"], data["lowercase"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path}: not a vocabulary: {error!r}") from error
-        valid = isinstance(words, list) and all(isinstance(word, str) for word in words)
-        if not valid or not isinstance(lowercase, bool) or words[:1] == [SPECIALS[0]]:
+        words, lowercase = read_words(path)
+        if words[:1] == [SPECIALS[0]]:
             raise ValueError(f"{path}: not a vocabulary of a language model")
         return cls(words, lowercase=lowercase)
 

@@ -14,6 +14,41 @@ PAD, UNK = 0, 1
 SPECIALS = ("<pad>", "<unk>")
 
 
+def most_frequent(
+    sources: Iterable[Source], *, min_count: int, lowercase: bool, without: Sequence[str] = ()
+) -> list[str]:
+    """The words of sources, the most frequent first, equal counts alphabetically."""
+    counts: collections.Counter[str] = collections.Counter()
+    for source in sources:
+        for example in source:
+            counts.update(example["tokens"])
+    if lowercase:
+        folded: collections.Counter[str] = collections.Counter()
+        for word, n in counts.items():
+            folded[word.lower()] += n
+        counts = folded
+    for word in without:
+        counts.pop(word, None)
+    return sorted((w for w, n in counts.items() if n >= min_count), key=lambda w: (-counts[w], w))
+
+
+def read_words(path: str | Path) -> tuple[list[str], bool]:
+    """The words and the folding of what `Vocabulary.save` wrote.
+
+    Raises:
+      ValueError: if the file is not a vocabulary.
+    """
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        words, lowercase = data["words"], data["lowercase"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a vocabulary: {error!r}") from error
+    valid = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    if not valid or not isinstance(lowercase, bool):
+        raise ValueError(f"{path}: not a vocabulary: wanted a list of words, and lowercase")
+    return words, lowercase
+
+
 class Vocabulary:
     """An ordered set of words: id 0 is padding, id 1 any word that is not in it.
 
@@ -58,20 +93,7 @@ class Vocabulary:
             raise ValueError(f"min_count must be at least 1, got {min_count}")
         if max_size is not None and max_size < len(SPECIALS):
             raise ValueError(f"max_size must be at least {len(SPECIALS)}, got {max_size}")
-        counts: collections.Counter[str] = collections.Counter()
-        for source in sources:
-            for example in source:
-                counts.update(example["tokens"])
-        if lowercase:
-            folded: collections.Counter[str] = collections.Counter()
-            for word, n in counts.items():
-                folded[word.lower()] += n
-            counts = folded
-        for special in SPECIALS:
-            counts.pop(special, None)
-        kept = sorted(
-            (w for w, n in counts.items() if n >= min_count), key=lambda w: (-counts[w], w)
-        )
+        kept = most_frequent(sources, min_count=min_count, lowercase=lowercase, without=SPECIALS)
         if max_size is not None:
             kept = kept[: max_size - len(SPECIALS)]
         return cls(kept, lowercase=lowercase)
@@ -127,13 +149,8 @@ class Vocabulary:
         Raises:
           ValueError: if the file is not a vocabulary.
         """
-        try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-            words, lowercase = data["words"], data["lowercase"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path}: not a vocabulary: {error!r}") from error
-        valid = isinstance(words, list) and all(isinstance(word, str) for word in words)
-        if not valid or tuple(words[:2]) != SPECIALS or not isinstance(lowercase, bool):
+        words, lowercase = read_words(path)
+        if tuple(words[:2]) != SPECIALS:
             raise ValueError(f"{path}: not a vocabulary: wanted words from {SPECIALS} on")
         return cls(words[2:], lowercase=lowercase)
 

@@ -19,6 +19,7 @@ from gatedjax.functional._rau_step import (
     check_carry,
     check_options,
     check_rau_weights,
+    initial_state,
 )
 from gatedjax.functional._recurrence import (
     Form,
@@ -87,10 +88,7 @@ def rau(
     xs = real_steps(xs, mask)
     shape, wide = (xs.shape[0], size), wide_of(xs.dtype)
     if initial is None:
-        initial = jnp.zeros(shape, wide)
-        if attention == "time_causal":
-            column = jnp.zeros((shape[0], 1), wide)
-            initial = RAUTimeState(initial, column - jnp.inf, column)
+        initial = initial_state(attention, *shape, wide)
     check_carry("initial", initial, shape, options)
     initial = jax.tree.map(lambda value: jnp.asarray(value, wide), initial)
     dropout = recurrent_dropout_mask
@@ -135,11 +133,7 @@ def rau_attention(
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)
     xs = real_steps(xs, mask)
-    wide = wide_of(xs.dtype)
-    initial: Any = jnp.zeros((xs.shape[0], size), wide)
-    if attention == "time_causal":
-        column = jnp.zeros((xs.shape[0], 1), wide)
-        initial = RAUTimeState(initial, column - jnp.inf, column)
+    initial = initial_state(attention, xs.shape[0], size, wide_of(xs.dtype))
     weights = jax.tree.map(jnp.asarray, weights)
 
     def body(carry: Any, step: Any) -> Any:

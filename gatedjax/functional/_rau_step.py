@@ -90,6 +90,15 @@ class RAUTimeState(NamedTuple):
     steps: Float[Array, "B 1"]
 
 
+def initial_state(attention: str, rows: int, size: int, dtype: Any) -> Any:
+    """The carry of a form of the attention before the first step."""
+    hidden = jnp.zeros((rows, size), dtype)
+    if attention != "time_causal":
+        return hidden
+    column = jnp.zeros((rows, 1), dtype)
+    return RAUTimeState(hidden, column - jnp.inf, column)
+
+
 class Options(NamedTuple):
     """The static options of a step."""
 

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax.functional._checks import check_positive
+from gatedjax.functional._rau_step import initial_state
 
 Initializer = Callable[..., Array]
 Dtype = Any
@@ -87,12 +88,9 @@ class _Recurrent(nn.Module):
     @nn.nowrap
     def initial_carry(self, rows: int) -> Any:
         """The carries before the first step, float32, as `initial` takes them: of no step yet."""
-        one = (
-            (lambda: (self._zeros(rows), self._zeros(rows)))
-            if self.bidirectional
-            else (lambda: self._zeros(rows))
-        )
-        return tuple(one() for _ in range(self.num_layers))
+        ways = 2 if self.bidirectional else 1
+        each = [tuple(self._zeros(rows) for _ in range(ways)) for _ in range(self.num_layers)]
+        return tuple(pair if self.bidirectional else pair[0] for pair in each)
 
     def _direction(
         self,
@@ -280,11 +278,7 @@ class RAU(_Recurrent):
         )
 
     def _zeros(self, rows: int) -> Any:
-        hidden = super()._zeros(rows)
-        if self.attention != "time_causal":
-            return hidden
-        column = jnp.zeros((rows, 1))
-        return F.RAUTimeState(hidden, column - jnp.inf, column)
+        return initial_state(self.attention, rows, self.features, jnp.float32)
 
     def _unroll(self) -> Callable[..., Any]:
         return functools.partial(

@@ -1,6 +1,6 @@
 """One pass over evaluation data."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -13,13 +13,10 @@ from gatedjax.training.task import AnyTask, Batch
 
 
 def run_evaluation(
-    task: AnyTask,
-    step: Callable[..., Any],
-    params: Any,
-    data: Iterable[Batch],
-    parallel: Parallel,
+    task: AnyTask, params: Any, data: Iterable[Batch], parallel: Parallel
 ) -> tuple[Metrics, dict[str, np.ndarray]]:
-    """Sums metrics and collects predictions of the real rows, with a compiled step."""
+    """Sums metrics and collects predictions of the real rows; the parameters are on the devices."""
+    step = parallel.eval_step(task)
     metrics: Metrics = {}
     rows: dict[str, list[np.ndarray]] = {}
     carry = None
@@ -48,6 +45,5 @@ def evaluate(
     Returns:
       Metrics as floats, and predictions of every real row in the order of the data.
     """
-    step = parallel.eval_step(task)
-    metrics, predictions = run_evaluation(task, step, parallel.replicate(params), data, parallel)
+    metrics, predictions = run_evaluation(task, parallel.replicate(params), data, parallel)
     return to_floats(metrics), predictions

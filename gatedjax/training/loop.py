@@ -120,7 +120,6 @@ class _Loop:
         self.tx = make_optimizer(config.optimizer, config.num_steps)
         self.seed_key = jax.random.key(config.seed)
         self.train_step = self.parallel.train_step(task, self.tx)
-        self.eval_step = self.parallel.eval_step(task)
         self.shapes: set[tuple] = set()
         self.record = Record()
         self.recent: list[tuple[int, Any, Any]] = []
@@ -371,7 +370,7 @@ class _Loop:
         self.event("evaluate", self.step)
         began = time.perf_counter()
         params = eval_params(self.state.params, self.state.opt_state)
-        totals, _ = run_evaluation(self.task, self.eval_step, params, self.eval_data, self.parallel)
+        totals, _ = run_evaluation(self.task, params, self.eval_data, self.parallel)
         metrics = to_floats(totals)
         self._write({"split": "eval", "step": self.step, **metrics})
         self.view.message(f"step {self.step}: evaluation: {summary(metrics)}")
@@ -382,8 +381,8 @@ class _Loop:
 
     def _save(self) -> None:
         self._check_skipped()
-        # all processes take part in fetching what is carried
-        state = self.parallel.fetch(self.state, self.rows)
+        # all processes take part in fetching what is carried; the rest is for the one that writes
+        carry = self.parallel.fetch_carry(self.state.carry, self.rows)
         if not self.main:
             self.record.step = self.step
             return
@@ -391,6 +390,7 @@ class _Loop:
         self.event("save", self.step)
         self.record.step = self.step
         self.record.pending = to_json(self.pending)
+        state = self.parallel.fetch(self.state, carry)
         best = self.best
         if not self.record.best_metrics:
             best = eval_params(state.params, state.opt_state)
@@ -551,7 +551,8 @@ def fit(
             stopped, number = loop.run()
         elif loop.record.finished is not None:
             stopped = loop.record.finished
-        host = loop.parallel.fetch(loop.state, loop.rows)
+        carry = loop.parallel.fetch_carry(loop.state.carry, loop.rows)
+        host = loop.parallel.fetch(loop.state, carry)
     finally:
         try:
             if hasattr(loop, "store"):

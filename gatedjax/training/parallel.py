@@ -133,17 +133,18 @@ class Parallel:
         whole = self.replicate(dataclasses.replace(state, carry=None))
         return dataclasses.replace(whole, carry=self.shard_carry(state.carry))
 
-    def fetch(self, state: TrainState, rows: int) -> TrainState:
-        """The inverse of `place` for batches of so many rows; every process must call it."""
-        carry = state.carry
+    def fetch_carry(self, carry: Carry, rows: int) -> Carry:
+        """The inverse of `shard_carry` for batches of so many rows; every process must call it."""
         if self.several_processes:
             carry = multihost_utils.process_allgather(carry, tiled=True)
         carry = jax.device_get(carry)
         if self.kind == "pmap":
             carry = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), carry)
-        carry = jax.tree.map(lambda x: np.asarray(x)[:rows], carry)
-        host = self.host(dataclasses.replace(state, carry=None))
-        return dataclasses.replace(host, carry=carry)
+        return jax.tree.map(lambda x: np.asarray(x)[:rows], carry)
+
+    def fetch(self, state: TrainState, carry: Carry) -> TrainState:
+        """The inverse of `place`, with the carry that `fetch_carry` gave."""
+        return dataclasses.replace(self.host(dataclasses.replace(state, carry=None)), carry=carry)
 
     def _pmap(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         devices = None if self.several_processes else self.devices

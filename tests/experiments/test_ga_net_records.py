@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 import re
 from types import SimpleNamespace
 
@@ -13,6 +12,7 @@ from experiments.common.records import jsonable
 from experiments.ga_net import config as settings
 from experiments.ga_net import figures, render, run, tables, tune
 from experiments.ga_net.results import Store, public_config
+from tests.experiments._results import binomial_two_sided, rows_of
 
 MODES = ("sample", "threshold", "expected", "relaxed")
 
@@ -87,13 +87,6 @@ def trec(system, seed, **model):
         model=dataclasses.replace(preset.model, system=system, **model),
         train=dataclasses.replace(preset.train, seed=seed),
     )
-
-
-def rows_of(text, heading):
-    """The cells of every line of the table under a heading."""
-    section = text.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def test_a_cell_runs_every_seed_once(options, runs):
@@ -227,12 +220,6 @@ def test_nothing_run_renders_the_papers_numbers_and_not_run(tmp_path):
     assert table["IMDB", "BiLSTM"] == ["0.8509", "not run", "-", "-"]
     assert {row[2] for row in rows_of(text, "Table 2, paired tests")} == {"not run"}
     assert rows_of(text, "Runs") == []
-
-
-def binomial_two_sided(b, c):
-    n = b + c
-    tail = sum(math.comb(n, k) for k in range(min(b, c) + 1)) / 2**n
-    return min(1.0, 2 * tail)
 
 
 def test_rendered_numbers_equal_those_of_the_records(tmp_path, np_rng):

@@ -14,6 +14,7 @@ from experiments.rau.config import PRESETS
 from experiments.rau.render import write
 from experiments.rau.results import Store, public_config
 from experiments.rau.significance import compare, sentence
+from tests.experiments._results import binomial_two_sided, rows_of
 
 
 def config_of(preset, cell, seed, **model):
@@ -68,21 +69,9 @@ def save(store, data, variant, records):
         path.write_text(json.dumps(record), encoding="utf-8")
 
 
-def rows_of(text, heading):
-    """The cells of every line of the table under a heading."""
-    section = text.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-
-
 def rendered(store):
     write(store)
     return (store.folder / "RESULTS.md").read_text(encoding="utf-8")
-
-
-def binomial_two_sided(b, c):
-    tail = sum(math.comb(b + c, k) for k in range(min(b, c) + 1)) / 2 ** (b + c)
-    return min(1.0, 2 * tail)
 
 
 def p_text(p):
