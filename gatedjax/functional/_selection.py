@@ -1,6 +1,8 @@
 """Selection vectors: an attention of its own for every layer, over the same words."""
 
+import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from gatedjax.functional._checks import check_floating, check_mask, wide_dtype
@@ -29,6 +31,8 @@ def selection_vectors(
     Returns:
       (selected, attention): s in the dtype of words, a in float32 or wider. a is exactly 0 at
       padding; a row without words has a = 0 and s = 0, with a zero gradient.
+
+    Reverse-mode derivatives of any order are supported, forward mode alone is not.
 
     Raises:
       TypeError: if an array is not floating point, or mask is not bool.
@@ -68,11 +72,59 @@ def selection_vectors(
 
 def _scores(keys: Array, kernels: Array, vectors: Array) -> Float[Array, "*B N L"]:
     """m in float32 or wider."""
-    dtype = wide_dtype(keys, vectors)
-    hidden = jnp.tanh(jnp.einsum("...nk,lka->...nla", keys, kernels))
+    kernels, vectors = kernels.astype(keys.dtype), vectors.astype(keys.dtype)
+    rows = keys.reshape(-1, keys.shape[-1])
     if kernels.shape[0] == 1:
-        shared = hidden[..., 0, :]
-        return jnp.einsum("...na,la->...nl", shared, vectors, preferred_element_type=dtype)
-    wide = vectors.astype(dtype).reshape((1,) * (keys.ndim - 1) + vectors.shape)
-    # a product and a sum, not an einsum: XLA makes one pass of them, tanh included
-    return jnp.sum(hidden.astype(dtype) * wide, axis=-1)
+        hidden = jnp.tanh(rows @ kernels[0])
+        scores = jnp.matmul(hidden, vectors.T, preferred_element_type=wide_dtype(keys))
+    else:
+        scores = _layer_scores(rows, kernels, vectors)
+    return scores.reshape(*keys.shape[:-1], vectors.shape[0])
+
+
+# What is left beside the three large products is one pass of tanh and one of its derivative. A
+# derivative by JAX costs twice the products on this CPU, for XLA fuses the softmax into the
+# derivative of tanh, which it then computes for every element and for two products, and makes
+# arrays as large as the hidden layer of w and of the gradient of m. The barriers and the products
+# below leave it no such choice.
+@jax.custom_vjp
+def _layer_scores(
+    rows: Float[Array, "R K"], kernels: Float[Array, "L K A"], vectors: Float[Array, "L A"]
+) -> Float[Array, "R L"]:
+    return _forward(rows, kernels, vectors)[0]
+
+
+def _forward(rows: Array, kernels: Array, vectors: Array) -> tuple[Array, tuple[Array, ...]]:
+    layers, hidden = vectors.shape
+    # transposed once, for both directions
+    flat = jnp.swapaxes(kernels, 0, 1).reshape(-1, layers * hidden)
+    flat = lax.optimization_barrier(flat)
+    activity = jnp.tanh(rows @ flat)
+    # w as a block-diagonal matrix: L / K of the large product, and faster than the reduction
+    eye = jnp.eye(layers, dtype=vectors.dtype)
+    blocks = (vectors[:, :, None] * eye[:, None, :]).reshape(-1, layers)
+    scores = jnp.matmul(activity, blocks, preferred_element_type=wide_dtype(rows))
+    return scores, (rows, flat, vectors, activity)
+
+
+def _backward(saved: tuple[Array, ...], change: Float[Array, "R L"]) -> tuple[Array, ...]:
+    rows, flat, vectors, activity = saved
+    layers, hidden = vectors.shape
+    change = lax.optimization_barrier(change)
+    wide = change.dtype
+    per_layer = activity.reshape(-1, layers, hidden).astype(wide)
+    inner = change[:, :, None] * vectors.astype(wide)[None] * (1 - per_layer**2)
+    inner = inner.astype(rows.dtype).reshape(activity.shape)
+    inner = lax.optimization_barrier(inner)
+    # every layer's change with every layer's activity, of which the blocks l, l are wanted
+    pairs = jnp.matmul(change.T.astype(rows.dtype), activity, preferred_element_type=wide)
+    vectors_change = jnp.einsum("lla->la", pairs.reshape(layers, layers, hidden))
+    kernels_change = (rows.T @ inner).reshape(-1, layers, hidden)
+    return (
+        inner @ flat.T,
+        jnp.swapaxes(kernels_change, 0, 1),
+        vectors_change.astype(vectors.dtype),
+    )
+
+
+_layer_scores.defvjp(_forward, _backward)
