@@ -186,7 +186,7 @@ class AGT(nn.Module):
         vectors = self.embed(tokens)
         rate = self.config.dropout
         sites = self.config.dropout_sites if train and rate > 0 else ()
-        keys = self._keys(batch) if sites else None
+        keys: Any = self._keys(batch) if sites else None
         if self.config.system == "average":
             if "words" in sites:
                 vectors = F.example_dropout(vectors, rate, keys)
