@@ -1,4 +1,4 @@
-"""Figures 5 to 7, drawn from the records of the runs."""
+"""Figures 3 and 4, sample images; figures 5 to 7, drawn from the records of the runs."""
 
 from __future__ import annotations
 
@@ -57,6 +57,28 @@ def curves(
         }
         for measure, column in columns.items()
     }
+
+
+def samples(options: TablesConfig) -> Path:
+    """Draws the first test images of every class; returns the PNG.
+
+    They belong to the data set, so the figure stays with the runs, outside the results.
+    """
+    from gatedjax import data as gdata
+
+    name = {"figure3": "mnist", "figure4": "fashion_mnist"}[options.what]
+    folders = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
+    source: Any = gdata.load(name, "test", **folders)
+    stem = options.runs / options.what
+    analysis.plot_images(
+        source.images,
+        source.labels,
+        source.info.class_names,
+        stem,
+        title=f"{NAMES[name]}: first test images",
+    )
+    print(f"wrote {stem}.png and .svg", flush=True)
+    return stem.with_suffix(".png")
 
 
 def draw(options: TablesConfig) -> Path:

@@ -23,6 +23,7 @@ from gatedjax.analysis._gates import density_ratios as density_ratios
 from gatedjax.analysis._gates import gate_truth as gate_truth
 from gatedjax.analysis._gates import pad as pad
 from gatedjax.analysis._heatmap import plot_heatmap as plot_heatmap
+from gatedjax.analysis._images import plot_images as plot_images
 from gatedjax.analysis._layers import plot_layer_histograms as plot_layer_histograms
 from gatedjax.analysis._layers import plot_word_layers as plot_word_layers
 from gatedjax.analysis._significance import Bootstrap as Bootstrap
