@@ -103,7 +103,7 @@ def _figure4(record: dict[str, Any], stem: Path, title: str) -> list[Path]:
 
 def _optimizers(store: Store, data: str, stem: Path) -> list[Path]:
     from experiments.agt.config import OPTIMIZERS
-    from experiments.agt.tables import optimizer_variant
+    from experiments.agt.variants import optimizer_variant
 
     panels = {"validation accuracy": 2, "validation loss": 1}
     series = {

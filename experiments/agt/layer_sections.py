@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.agt import paper
+from experiments.agt import paper, variants
 from experiments.agt.cells import NAMES
 from experiments.agt.results import Store, best
 from experiments.common.records import NOT_RUN
@@ -25,7 +25,7 @@ TOP = 20
 
 def chosen(store: Store, data: str) -> dict[str, Any] | None:
     """The record that figures and lists show."""
-    return best(store.all(data, paper.FULL))
+    return best(store.all(data, variants.FULL))
 
 
 def observations(store: Store, data: str) -> str:

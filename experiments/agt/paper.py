@@ -1,7 +1,5 @@
 """What Guo (2017) reports; spec rows A1 to A27."""
 
-from typing import Any
-
 from experiments.agt.config import PresetName
 
 DATA: PresetName = "sst1"
@@ -25,21 +23,6 @@ QUOTED = {
 
 # Section 3.2: what is left when the selection vectors of later layers are taken away.
 ABLATION_ACCURACY = {"agt_above0": 48.5, "agt_above2": 49.0}
-FULL = "agt"
-# Variant -> (its name, what it changes in the network).
-ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    FULL: ("AGT, all selection vectors", {}),
-    "agt_above0": ("only s_0", {"ablate_above": 0}),
-    "agt_above2": ("s_0, s_1, s_2", {"ablate_above": 2}),
-    "average": ("mean of the word vectors", {"system": "average"}),
-}
-HIGHWAY = "agt_above0"
-"""The run that is also the plain highway network on s_0: without later selection vectors the two
-have the same equations."""
-# The paper only says that 1 encourages composition.
-GATE_BIASES: dict[str, float] = {"agt": 1.0, "agt_bias_0": 0.0, "agt_bias_minus1": -1.0}
-# Ours: whether the class layer is one of the paper's two fully connected layers is open.
-HEADS: dict[str, tuple[int, ...]] = {"agt": (200,), "agt_head_200_200": (200, 200)}
 
 THRESHOLD, RELAXED = 0.95, 0.5
 SELECTION_LAYER = 8

@@ -77,7 +77,7 @@ def write(store: Store) -> None:
             "The paper's Adadelta at 5e-4 takes steps 2,000 times shorter than at the usual 1.",
         ),
     ]
-    extra = [d for d in NAMES if d != paper.DATA and store.all(d, paper.FULL)]
+    extra = [d for d in NAMES if d != paper.DATA and store.all(d, variants.FULL)]
     for data in (paper.DATA, *extra):
         where = "" if data == paper.DATA else f" ({NAMES[data]})"
         parts += [

@@ -4,21 +4,19 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from experiments.agt import paper
+from experiments.agt import paper, variants
 from experiments.agt.cells import NAMES, milliseconds, parameters, percent
 from experiments.agt.config import OPTIMIZERS
 from experiments.agt.results import Store
-from experiments.agt.tables import ablation_variant, optimizer_variant
+from experiments.agt.variants import ablation_variant, optimizer_variant
 from experiments.common.records import NOT_RUN
 from experiments.common.significance import compare, p_text, sentence
 from gatedjax import analysis
 
 
-def datasets(store: Store, *variants: str) -> list[str]:
+def datasets(store: Store, *names: str) -> list[str]:
     """The paper's data set, and others that one of the variants was run on."""
-    return [
-        name for name in NAMES if name == paper.DATA or any(store.all(name, v) for v in variants)
-    ]
+    return [data for data in NAMES if data == paper.DATA or any(store.all(data, v) for v in names)]
 
 
 def table1(store: Store) -> str:
@@ -29,10 +27,9 @@ def table1(store: Store) -> str:
         for name, value in paper.QUOTED.items()
     ]
     rows.append(["AGT", f"{paper.ACCURACY:.1f}", "the paper's own"])
-    for data in datasets(store):
-        rows.append(["AGT", percent(store.all(data, paper.FULL), "test"), "ours"])
-    if store.all("sst1_sentences", paper.FULL):
-        records = store.all("sst1_sentences", paper.FULL)
+    rows.append(["AGT", percent(store.all(paper.DATA, variants.FULL), "test"), "ours"])
+    if store.all("sst1_sentences", variants.FULL):
+        records = store.all("sst1_sentences", variants.FULL)
         rows.append(["AGT, trained on sentences only", percent(records, "test"), "ours"])
     return analysis.render_table(headers, rows)
 
@@ -42,8 +39,8 @@ def accuracy(store: Store) -> str:
     headers = ["data", "trained on", "word vectors", "parameters without them"]
     headers += ["validation (%)", "test (%)", "test, last step (%)"]
     rows = []
-    for data in datasets(store, paper.FULL):
-        records = store.all(data, paper.FULL)
+    for data in datasets(store, variants.FULL):
+        records = store.all(data, variants.FULL)
         trained = sorted({f"{r['train_n']:,} {r['train_on']}" for r in records if "train_n" in r})
         vectors = sorted(
             {f"{r['config']['data']['embeddings']}, {r['embedding_dim']}" for r in records}
@@ -56,30 +53,30 @@ def accuracy(store: Store) -> str:
 
 
 def _compared(
-    store: Store, variants: Mapping[str, str], quoted: Mapping[str, float], *, skip: bool = False
+    store: Store, networks: Mapping[str, str], quoted: Mapping[str, float], *, skip: bool = False
 ) -> str:
     """Variants beside the full AGT, with paired tests; then the tests in sentences.
 
     Args:
       store: the records.
-      variants: names of the records, and how the table calls them.
+      networks: names of the records, and how the table calls them.
       quoted: the paper's accuracy on SST-1 in percent.
       skip: leave out variants without a record.
     """
     headers = ["data", "network", "paper (%)", "validation (%)", "test (%)", "minus AGT"]
     headers += ["95 % interval", "bootstrap p", "McNemar p (each seed)", "parameters"]
     rows, sentences = [], []
-    for data in datasets(store, *(v for v in variants if v != paper.FULL)):
-        base = store.all(data, paper.FULL)
-        for variant, name in variants.items():
+    for data in datasets(store, *(v for v in networks if v != variants.FULL)):
+        base = store.all(data, variants.FULL)
+        for variant, name in networks.items():
             records = store.all(data, variant)
             if skip and not records:
                 continue
             value = quoted.get(variant) if data == paper.DATA else None
             row = [NAMES[data], name, "-" if value is None else f"{value:.1f}"]
             row += [percent(records, part) for part in ("validation", "test")]
-            found = compare(records, base) if variant != paper.FULL else None
-            if variant != paper.FULL:
+            found = compare(records, base) if variant != variants.FULL else None
+            if variant != variants.FULL:
                 sentences.append(f"- {sentence(NAMES[data], name, 'AGT', found)}")
             if found is None:
                 row += ["-"] * 4
@@ -94,15 +91,15 @@ def _compared(
 
 def ablation(store: Store) -> str:
     """Without the selection vectors of later layers, and without attention at all."""
-    names = {variant: name for variant, (name, _) in paper.ABLATIONS.items()}
-    names[paper.HIGHWAY] += " (= plain highway network on s_0)"
-    return _compared(store, names, {paper.FULL: paper.ACCURACY, **paper.ABLATION_ACCURACY})
+    names = {variant: name for variant, (name, _) in variants.ABLATIONS.items()}
+    names[variants.HIGHWAY] += " (= plain highway network on s_0)"
+    return _compared(store, names, {variants.FULL: paper.ACCURACY, **paper.ABLATION_ACCURACY})
 
 
 def ablation_modes(store: Store) -> str:
     """The other readings of "remove s_i": what a layer takes instead."""
     names = {}
-    for variant, (name, model) in paper.ABLATIONS.items():
+    for variant, (name, model) in variants.ABLATIONS.items():
         for mode in ("reuse_last_s", "zero") if "ablate_above" in model else ():
             names[ablation_variant(variant, mode)] = f"{name}; {mode}"
     if not any(store.all(data, variant) for data in NAMES for variant in names):
@@ -112,14 +109,14 @@ def ablation_modes(store: Store) -> str:
 
 def gate_bias(store: Store) -> str:
     """Biases of the gates at the start."""
-    names = {variant: f"gate bias {bias:g}" for variant, bias in paper.GATE_BIASES.items()}
-    return _compared(store, names, {paper.FULL: paper.ACCURACY})
+    names = {variant: f"gate bias {bias:g}" for variant, bias in variants.GATE_BIASES.items()}
+    return _compared(store, names, {variants.FULL: paper.ACCURACY})
 
 
 def heads(store: Store) -> str:
     """One hidden layer before the class layer, or two."""
     names = {
-        variant: f"head {', '.join(map(str, widths))}" for variant, widths in paper.HEADS.items()
+        variant: f"head {', '.join(map(str, widths))}" for variant, widths in variants.HEADS.items()
     }
     return _compared(store, names, {})
 

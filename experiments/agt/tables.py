@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import tyro
 
-from experiments.agt import paper
+from experiments.agt import paper, variants
 from experiments.agt.config import (
     OPTIMIZERS,
     PRESETS,
@@ -17,6 +17,7 @@ from experiments.agt.config import (
     with_optimizer,
 )
 from experiments.agt.results import DEFAULT, Store, same, saved_record
+from experiments.agt.variants import ablation_variant, optimizer_variant
 from experiments.common.cells import missing_runs
 from experiments.common.cli import fail
 from experiments.common.records import write_json
@@ -128,16 +129,6 @@ def run_cell(
             sys.exit(record["exit_code"])
 
 
-def optimizer_variant(data: str, name: str) -> str:
-    """The name of the runs of an optimiser preset; that of table1 for the preset's own."""
-    return paper.FULL if PRESETS[data].train.optimizer == OPTIMIZERS[name] else f"agt_{name}"
-
-
-def ablation_variant(variant: str, mode: str) -> str:
-    """The name of an ablation in a mode."""
-    return variant if mode == "highway" else f"{variant}_{mode}"
-
-
 def train_table(options: TablesConfig) -> None:
     """Trains what a table or figure needs."""
     what, store = options.what, Store(options.results)
@@ -145,18 +136,18 @@ def train_table(options: TablesConfig) -> None:
         if what == "render":
             return
         if what in FROM_RECORDS:
-            if options.rerun or not store.all(data, paper.FULL):
-                run_cell(options, data, paper.FULL)
+            if options.rerun or not store.all(data, variants.FULL):
+                run_cell(options, data, variants.FULL)
             continue
         if what == "optimizers":
             for name in options.optimizers:
                 variant = optimizer_variant(data, name)
-                run_cell(options, data, variant, None if variant == paper.FULL else name)
+                run_cell(options, data, variant, None if variant == variants.FULL else name)
             continue
         # what the variants are compared with
-        run_cell(options, data, paper.FULL)
+        run_cell(options, data, variants.FULL)
         if what == "ablation":
-            for variant, (_, model) in paper.ABLATIONS.items():
+            for variant, (_, model) in variants.ABLATIONS.items():
                 if "ablate_above" in model:
                     for mode in options.ablate_modes:
                         own = ablation_variant(variant, mode)
@@ -164,12 +155,12 @@ def train_table(options: TablesConfig) -> None:
                 elif model:
                     run_cell(options, data, variant, **model)
         elif what == "gate_bias":
-            for variant, bias in paper.GATE_BIASES.items():
-                if variant != paper.FULL:
+            for variant, bias in variants.GATE_BIASES.items():
+                if variant != variants.FULL:
                     run_cell(options, data, variant, gate_bias=bias)
         elif what == "heads":
-            for variant, widths in paper.HEADS.items():
-                if variant != paper.FULL:
+            for variant, widths in variants.HEADS.items():
+                if variant != variants.FULL:
                     run_cell(options, data, variant, head_hidden=widths)
 
 
