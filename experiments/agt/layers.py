@@ -112,8 +112,9 @@ def in_unit(counts: Any) -> phrases.LayerHistogram:
 def of_lengths(counts: Any, longest: int | None = None) -> phrases.LayerHistogram:
     """Counts of a record that are of lengths; longer ones count as `longest`."""
     array = np.asarray(counts, np.int64)
-    open_end = longest is not None and array.shape[1] > longest
-    if open_end:
+    open_end = False
+    if longest is not None and array.shape[1] > longest:
+        open_end = True
         rest = array[:, longest - 1 :].sum(1, keepdims=True)
         array = np.concatenate([array[:, : longest - 1], rest], axis=1)
     return phrases.LayerHistogram(array, np.arange(array.shape[1] + 1) + 0.5, open_end)

@@ -1,6 +1,6 @@
 """RESULTS.md: the paper's numbers beside those of the runs that have a record."""
 
-from experiments.agt import layer_sections, paper, sections
+from experiments.agt import layer_sections, paper, sections, variants
 from experiments.agt.cells import NAMES
 from experiments.agt.figures import stem_of
 from experiments.agt.results import Store

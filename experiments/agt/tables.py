@@ -9,7 +9,6 @@ import tyro
 
 from experiments.agt import paper, variants
 from experiments.agt.config import (
-    OPTIMIZERS,
     PRESETS,
     Config,
     OptimizerName,
@@ -55,7 +54,7 @@ class TablesConfig:
     only if there is no record."""
     data: tuple[PresetName, ...] = ()
     """Data sets, by preset (default: sst1)."""
-    optimizers: tuple[OptimizerName, ...] = tuple(OPTIMIZERS)  # type: ignore[assignment]
+    optimizers: tuple[OptimizerName, ...] = ("paper", "adadelta_lr1", "adam_5e-4")
     """optimizers: which presets."""
     ablate_modes: tuple[AblateMode, ...] = ("highway",)
     """ablation: what layers without a selection vector become: plain highway layers, or the same

@@ -39,7 +39,7 @@ def samples(options: TablesConfig) -> Path:
     from gatedjax import data as gdata
 
     name = {"figure3": "mnist", "figure4": "fashion_mnist"}[options.what]
-    folders = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
+    folders: dict[str, Any] = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
     source: Any = gdata.load(name, "test", **folders)
     stem = options.runs / options.what
     analysis.plot_images(

@@ -311,7 +311,8 @@ def test_words_of_a_layer_that_is_not_there_are_refused():
 def test_a_figure_is_drawn_from_records_alone(tmp_path, what):
     pytest.importorskip("matplotlib")
     store = Store(tmp_path)
-    save(store, "sst1", "agt", [make_record(config_of("sst1", 0), "1")])
+    sentences = [example(1, layers=2), example(3, layers=2)]
+    save(store, "sst1", "agt", [make_record(config_of("sst1", 0), "1", examples=sentences)])
     paths = figures.draw(tables.TablesConfig(what=what, results=tmp_path), "sst1")
     names = [path.name for path in paths]
     assert names == (["figure4_1.png", "figure4_3.png"] if what == "figure4" else [f"{what}.png"])
