@@ -88,7 +88,7 @@ def first_words(store: Store, data: str) -> str:
         [str(rank), word, str(count)]
         for rank, (word, count) in enumerate(record["first_words"][:TOP], start=1)
     ]
-    table = analysis.render_table(["rank", "word", "sentences and occurrences"], rows)
+    table = analysis.render_table(["rank", "word", "times selected"], rows)
     lines = []
     for place, word in enumerate(paper.FIRST_WORDS, start=1):
         rank, count = record["paper_words"][word]

@@ -47,8 +47,8 @@ def statistics(model: AGT, params: Any, test: gdata.Batches) -> dict[str, Any]:
     words: collections.Counter[str] = collections.Counter()
     gate_sum, gate_count = np.zeros(()), 0
     for step in range(len(test)):
-        rows = test.rows(step)
-        batch = {name: test[step][name] for name in ("tokens", "lengths")}
+        rows, whole = test.rows(step), test[step]
+        batch = {name: whole[name] for name in ("tokens", "lengths")}
         output: Any = jax.device_get(forward(params, batch))
         n = len(rows)
         mask = np.arange(batch["tokens"].shape[1]) < np.asarray(batch["lengths"])[:n, None]
