@@ -70,7 +70,11 @@ def write(store: Store) -> None:
             sections.gate_bias(store),
             "The paper only says that 1 encourages composition.",
         ),
-        ("Head", sections.heads(store), "The paper leaves the widths open."),
+        (
+            "Head",
+            sections.heads(store),
+            "Of width 200 (one: as the preset has it). The paper leaves number and widths open.",
+        ),
         (
             "Optimisers",
             sections.optimizers(store),

@@ -115,9 +115,8 @@ def gate_bias(store: Store) -> str:
 
 def heads(store: Store) -> str:
     """One hidden layer before the class layer, or two."""
-    names = {
-        variant: f"head {', '.join(map(str, widths))}" for variant, widths in variants.HEADS.items()
-    }
+    layers = {1: "one hidden layer", 2: "two hidden layers"}
+    names = {variant: layers[len(widths)] for variant, widths in variants.HEADS.items()}
     return _compared(store, names, {})
 
 

@@ -5,6 +5,7 @@ import json
 import math
 import re
 
+import jax
 import numpy as np
 import pytest
 
@@ -375,8 +376,6 @@ def test_statistics_over_batches_are_those_of_every_sentence_by_itself():
     test = gdata.Batches.eval(encoded, batch_size=16, max_buckets=2)
     small = {"hidden": 4, "attention_hidden": 4, "embedding_dim": 3, "head_hidden": (4,)}
     model = AGT(AGTConfig(num_layers=3, **small), vocab_size=len(vocabulary), num_classes=2)
-    import jax
-
     params = AGTTask(model).init(jax.random.key(1), test[0])
     found = layers.statistics(model, params, test)
     attention = np.zeros((3, layers.BINS), int)
