@@ -143,11 +143,12 @@ def examples(model: AGT, params: Any, encoded: gdata.Encoded) -> list[dict[str, 
         places = {number: find(encoded, text) for number, text in enumerate(paper.EXAMPLES, 1)}
         indices = {number: index for number, index in places.items() if index is not None}
     names = encoded.info.class_names
+    forward = jax.jit(lambda params, batch: model.apply({"params": params}, batch))
     found = []
     for number, index in indices.items():
         ids = np.asarray(encoded.ids[index])
         batch = {"tokens": ids[None], "lengths": np.array([len(ids)], np.int32)}
-        output: Any = jax.device_get(model.apply({"params": params}, batch))
+        output: Any = jax.device_get(forward(params, batch))
         gates = phrases.gate_histogram(output.gates, bins=BINS).pooled
         found.append(
             {

@@ -374,17 +374,21 @@ def polarity_batches(count=40):
 def test_statistics_over_batches_are_those_of_every_sentence_by_itself():
     vocabulary, encoded = polarity_batches()
     test = gdata.Batches.eval(encoded, batch_size=16, max_buckets=2)
+    assert len(test) > 2
     small = {"hidden": 4, "attention_hidden": 4, "embedding_dim": 3, "head_hidden": (4,)}
     model = AGT(AGTConfig(num_layers=3, **small), vocab_size=len(vocabulary), num_classes=2)
-    params = AGTTask(model).init(jax.random.key(1), test[0])
+    params = jax.jit(AGTTask(model).init)(jax.random.key(1), test[0])
     found = layers.statistics(model, params, test)
     attention = np.zeros((3, layers.BINS), int)
     first, lengths, gates = {}, [[], [], []], []
+    tokens = np.zeros((len(encoded), encoded.lengths.max()), np.int32)
+    for row, ids in zip(tokens, encoded.ids, strict=True):
+        row[: len(ids)] = ids
+    batch = {"tokens": tokens, "lengths": encoded.lengths}
+    output = jax.jit(model.apply)({"params": params}, batch)
     for i in range(len(encoded)):
-        batch = {"tokens": encoded.ids[i][None], "lengths": encoded.lengths[i : i + 1]}
-        output = model.apply({"params": params}, batch)
-        gates.append(np.asarray(output.gates[0]).mean(-1))
-        r = phrases.normalise(output.attention[0])
+        gates.append(np.asarray(output.gates[i]).mean(-1))
+        r = phrases.normalise(np.asarray(output.attention[i])[:, : encoded.lengths[i]])
         for layer in range(3):
             attention[layer] += np.histogram(r[layer], layers.BINS, (0, 1))[0]
             text = "".join("x" if v > 0.95 else " " for v in r[layer])
