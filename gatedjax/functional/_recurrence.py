@@ -107,7 +107,9 @@ def form_for(batch: int, hidden: int, backend: str | None = None) -> Form:
     """Returns the form of the fast scans for B, H and a backend (default: the one JAX runs on)."""
     if (backend or jax.default_backend()) != "cpu":
         return _OTHER
-    return _BATCH_MAJOR if batch >= hidden else _FEATURE_MAJOR
+    # jax.export may leave the batch open: one program then serves every size
+    known = isinstance(batch, int)
+    return _BATCH_MAJOR if known and batch >= hidden else _FEATURE_MAJOR
 
 
 def wide_of(dtype: Any) -> Any:

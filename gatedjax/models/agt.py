@@ -15,13 +15,12 @@ from typing import Any, Literal, get_args
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import optax
 from flax import struct
 from jaxtyping import Array, Float, Int
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.training import Ratio
+from gatedjax.models._classification import ClassifierTask
 
 System = Literal["agt", "highway", "average"]
 AblateMode = Literal["highway", "reuse_last_s", "zero"]
@@ -231,16 +230,8 @@ def _inputs(batch: dict[str, Array]) -> tuple[Int[Array, "B N"], Int[Array, "B"]
     return tokens, lengths
 
 
-def _cross_entropy(logits: Float[Array, "B C"], label: Int[Array, "B"]) -> Float[Array, "B"]:
-    return optax.softmax_cross_entropy_with_integer_labels(logits, label)
-
-
-def _accuracy(logits: Float[Array, "B C"], label: Int[Array, "B"]) -> Float[Array, "B"]:
-    return (jnp.argmax(logits, axis=-1) == label).astype(jnp.float32)
-
-
 @dataclasses.dataclass(frozen=True)
-class AGTTask:
+class AGTTask(ClassifierTask):
     """How an `AGT` (or a baseline) is trained and evaluated: cross-entropy of the class.
 
     Attributes:
@@ -248,37 +239,3 @@ class AGTTask:
     """
 
     model: AGT
-
-    def init(self, key: Array, batch: dict[str, Array]) -> Any:
-        """Returns parameters for batches with the keys of this one."""
-        streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
-        return self.model.init(streams, batch, train=True)["params"]
-
-    def loss(
-        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
-    ) -> tuple[Array, dict[str, Ratio]]:
-        """Returns the loss summed over the real rows, and metrics as sums and counts."""
-        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
-        metrics = _metrics(output.logits, batch)
-        return jnp.sum(_cross_entropy(output.logits, batch["label"]) * batch["weight"]), metrics
-
-    def evaluate(
-        self, params: Any, batch: dict[str, Array]
-    ) -> tuple[dict[str, Ratio], dict[str, Array]]:
-        """Returns "loss" and "accuracy", and per example what was predicted."""
-        output: Any = self.model.apply({"params": params}, batch)
-        predictions = {
-            "example_id": batch["example_id"],
-            "label": batch["label"],
-            "predicted": jnp.argmax(output.logits, axis=-1),
-            "correct": _accuracy(output.logits, batch["label"]),
-        }
-        return _metrics(output.logits, batch), predictions
-
-
-def _metrics(logits: Float[Array, "B C"], batch: dict[str, Array]) -> dict[str, Ratio]:
-    label, weight = batch["label"], batch["weight"]
-    return {
-        "loss": Ratio.of(_cross_entropy(logits, label), weight),
-        "accuracy": Ratio.of(_accuracy(logits, label), weight),
-    }

@@ -14,12 +14,17 @@ from typing import Any, Literal
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import optax
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax.models._classification import (
+    accuracy,
+    class_metrics,
+    class_predictions,
+    cross_entropy,
+)
 from gatedjax.training import Ratio
 
 GATE_MODES = ("sample", "threshold", "expected", "relaxed")
@@ -379,14 +384,6 @@ def _mean_log_probability(logits: Float[Array, "S B C"]) -> Float[Array, "B C"]:
     return jax.nn.logsumexp(nn.log_softmax(logits), axis=0) - jnp.log(logits.shape[0])
 
 
-def _cross_entropy(logits: Float[Array, "B C"], label: Int[Array, "B"]) -> Float[Array, "B"]:
-    return optax.softmax_cross_entropy_with_integer_labels(logits, label)
-
-
-def _accuracy(logits: Float[Array, "B C"], label: Int[Array, "B"]) -> Float[Array, "B"]:
-    return (jnp.argmax(logits, axis=-1) == label).astype(jnp.float32)
-
-
 @dataclasses.dataclass(frozen=True)
 class GANetTask:
     """How a `GANet` (or a baseline) is trained and evaluated.
@@ -428,8 +425,8 @@ class GANetTask:
         """Returns the loss summed over the real rows, and metrics as sums and counts."""
         config, weight = self.model.config, batch["weight"]
         output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
-        cross_entropy = _cross_entropy(output.logits, batch["label"])
-        loss = cross_entropy
+        likelihood = cross_entropy(output.logits, batch["label"])
+        loss = likelihood
         metrics = {}
         if config.system == "ganet":
             mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
@@ -438,8 +435,8 @@ class GANetTask:
             loss = loss + config.penalty * F.gate_penalty(penalised, mask)
             metrics["density"] = Ratio.of(F.gate_penalty(output.gates, mask), weight)
         metrics["loss"] = Ratio.of(loss, weight)
-        metrics["cross_entropy"] = Ratio.of(cross_entropy, weight)
-        metrics["accuracy"] = Ratio.of(_accuracy(output.logits, batch["label"]), weight)
+        metrics["cross_entropy"] = Ratio.of(likelihood, weight)
+        metrics["accuracy"] = Ratio.of(accuracy(output.logits, batch["label"]), weight)
         return jnp.sum(loss * weight), metrics
 
     def evaluate(
@@ -457,10 +454,7 @@ class GANetTask:
         variables = {"params": params}
         if config.system != "ganet":
             output: Any = self.model.apply(variables, batch)
-            metrics = {
-                "loss": Ratio.of(_cross_entropy(output.logits, label), weight),
-                "accuracy": Ratio.of(_accuracy(output.logits, label), weight),
-            }
+            metrics = class_metrics(output.logits, label, weight)
             attended = batch["lengths"]
             if config.system == "local":
                 attended = jnp.sum(output.attention > 0, axis=-1)
@@ -478,8 +472,7 @@ class GANetTask:
         source = config.test_gate
         if config.test_gate == "multi_sample":
             logits, source = _mean_log_probability(hard.logits), "sample"
-            metrics["accuracy"] = Ratio.of(_accuracy(logits, label), weight)
-            metrics["loss"] = Ratio.of(_cross_entropy(logits, label), weight)
+            metrics |= class_metrics(logits, label, weight)
         else:
             metrics["accuracy"] = metrics[f"accuracy_{source}"]
             metrics["loss"] = metrics[f"loss_{source}"]
@@ -499,8 +492,7 @@ class GANetTask:
         gates = output.gates.reshape(-1, output.gates.shape[-1])
         mask = F.length_mask(lengths, gates.shape[-1])
         metrics = {
-            "loss": Ratio.of(_cross_entropy(logits, label), weight),
-            "accuracy": Ratio.of(_accuracy(logits, label), weight),
+            **class_metrics(logits, label, weight),
             "density": Ratio.of(F.gate_penalty(gates, mask), weight),
             "density_tok": Ratio(
                 total=jnp.sum(jnp.sum(gates, axis=-1) * weight),
@@ -514,11 +506,5 @@ class GANetTask:
     def _predictions(
         self, batch: dict[str, Array], logits: Array, attended: Array
     ) -> dict[str, Array]:
-        return {
-            "example_id": batch["example_id"],
-            "label": batch["label"],
-            "predicted": jnp.argmax(logits, axis=-1),
-            "correct": _accuracy(logits, batch["label"]),
-            "attended": attended,
-            "length": batch["lengths"],
-        }
+        more = {"attended": attended, "length": batch["lengths"]}
+        return class_predictions(logits, batch) | more

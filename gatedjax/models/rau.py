@@ -12,14 +12,13 @@ from typing import Any, Literal
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import optax
 from flax import struct
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax.functional._checks import check_positive
-from gatedjax.training import Ratio
+from gatedjax.models._classification import ClassifierTask
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -229,16 +228,8 @@ class RAUClassifier(nn.Module):
         return F.example_keys(self.make_rng("dropout"), example_id)
 
 
-def _cross_entropy(logits: Float[Array, "B C"], label: Int[Array, "B"]) -> Float[Array, "B"]:
-    return optax.softmax_cross_entropy_with_integer_labels(logits, label)
-
-
-def _accuracy(logits: Float[Array, "B C"], label: Int[Array, "B"]) -> Float[Array, "B"]:
-    return (jnp.argmax(logits, axis=-1) == label).astype(jnp.float32)
-
-
 @dataclasses.dataclass(frozen=True)
-class RAUTask:
+class RAUTask(ClassifierTask):
     """How an `RAUClassifier` is trained and evaluated: cross-entropy of the class.
 
     Attributes:
@@ -246,37 +237,3 @@ class RAUTask:
     """
 
     model: RAUClassifier
-
-    def init(self, key: Array, batch: dict[str, Array]) -> Any:
-        """Returns parameters for batches with the widths of this one."""
-        streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
-        return self.model.init(streams, batch, train=True)["params"]
-
-    def loss(
-        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
-    ) -> tuple[Array, dict[str, Ratio]]:
-        """Returns the loss summed over the real rows, and metrics as sums and counts."""
-        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
-        metrics = _metrics(output.logits, batch)
-        return jnp.sum(_cross_entropy(output.logits, batch["label"]) * batch["weight"]), metrics
-
-    def evaluate(
-        self, params: Any, batch: dict[str, Array]
-    ) -> tuple[dict[str, Ratio], dict[str, Array]]:
-        """Returns "loss" and "accuracy", and per example what was predicted."""
-        output: Any = self.model.apply({"params": params}, batch)
-        predictions = {
-            "example_id": batch["example_id"],
-            "label": batch["label"],
-            "predicted": jnp.argmax(output.logits, axis=-1),
-            "correct": _accuracy(output.logits, batch["label"]),
-        }
-        return _metrics(output.logits, batch), predictions
-
-
-def _metrics(logits: Float[Array, "B C"], batch: dict[str, Array]) -> dict[str, Ratio]:
-    label, weight = batch["label"], batch["weight"]
-    return {
-        "loss": Ratio.of(_cross_entropy(logits, label), weight),
-        "accuracy": Ratio.of(_accuracy(logits, label), weight),
-    }

@@ -1,0 +1,74 @@
+"""What the tasks of all classifiers share."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int
+
+from gatedjax.training import Ratio
+
+
+def cross_entropy(logits: Float[Array, "B C"], label: Int[Array, "B"]) -> Float[Array, "B"]:
+    """Negative log-likelihood of every label, in nats."""
+    return optax.softmax_cross_entropy_with_integer_labels(logits, label)
+
+
+def accuracy(logits: Float[Array, "B C"], label: Int[Array, "B"]) -> Float[Array, "B"]:
+    """1 where the highest score is that of the label, else 0."""
+    return (jnp.argmax(logits, axis=-1) == label).astype(jnp.float32)
+
+
+def class_metrics(
+    logits: Float[Array, "B C"], label: Int[Array, "B"], weight: Float[Array, "B"]
+) -> dict[str, Ratio]:
+    """ "loss" and "accuracy" as sums and counts."""
+    return {
+        "loss": Ratio.of(cross_entropy(logits, label), weight),
+        "accuracy": Ratio.of(accuracy(logits, label), weight),
+    }
+
+
+def class_predictions(logits: Float[Array, "B C"], batch: dict[str, Array]) -> dict[str, Array]:
+    """What was predicted of every example of a batch, and whether it is right."""
+    return {
+        "example_id": batch["example_id"],
+        "label": batch["label"],
+        "predicted": jnp.argmax(logits, axis=-1),
+        "correct": accuracy(logits, batch["label"]),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifierTask:
+    """How a network whose output has `logits` is trained and evaluated: cross-entropy of the class.
+
+    Attributes:
+      model: the network.
+    """
+
+    model: Any
+
+    def init(self, key: Array, batch: dict[str, Array]) -> Any:
+        """Returns parameters for batches with the widths of this one."""
+        streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
+        return self.model.init(streams, batch, train=True)["params"]
+
+    def loss(
+        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
+    ) -> tuple[Array, dict[str, Ratio]]:
+        """Returns the loss summed over the real rows, and metrics as sums and counts."""
+        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
+        label, weight = batch["label"], batch["weight"]
+        metrics = class_metrics(output.logits, label, weight)
+        return jnp.sum(cross_entropy(output.logits, label) * weight), metrics
+
+    def evaluate(
+        self, params: Any, batch: dict[str, Array]
+    ) -> tuple[dict[str, Ratio], dict[str, Array]]:
+        """Returns "loss" and "accuracy", and per example what was predicted."""
+        output: Any = self.model.apply({"params": params}, batch)
+        metrics = class_metrics(output.logits, batch["label"], batch["weight"])
+        return metrics, class_predictions(output.logits, batch)
