@@ -25,6 +25,17 @@ def preset_named(name: str, presets: Mapping[str, C]) -> C:
     return presets[name]
 
 
+def option_value(args: list[str], option: str) -> str | None:
+    """The last value that a command line gives an option, before it is parsed; None without."""
+    value = None
+    for i, arg in enumerate(args):
+        if arg.startswith(f"{option}="):
+            value = arg.removeprefix(f"{option}=")
+        elif arg == option and i + 1 < len(args):
+            value = args[i + 1]
+    return value
+
+
 def parse(
     args: list[str], presets: Mapping[str, C], *, default: str, prog: str, description: str
 ) -> C:
@@ -40,11 +51,5 @@ def parse(
     Returns:
       The configuration.
     """
-    name = default
-    for i, arg in enumerate(args):
-        if arg.startswith("--preset="):
-            name = arg.removeprefix("--preset=")
-        elif arg == "--preset" and i + 1 < len(args):
-            name = args[i + 1]
-    preset: Any = preset_named(name, presets)
+    preset: Any = preset_named(option_value(args, "--preset") or default, presets)
     return tyro.cli(type(preset), args=args, prog=prog, description=description, default=preset)

@@ -1,10 +1,10 @@
 """Tables of ours, from the records: widths, learning rates, forms, equal sizes."""
 
 from experiments.common.records import NOT_RUN
+from experiments.common.significance import compare
 from experiments.rau import paper
 from experiments.rau.cells import NAMES, cell_text, milliseconds, parameters
 from experiments.rau.results import Store
-from experiments.rau.significance import compare
 from gatedjax import analysis
 
 

@@ -1,4 +1,4 @@
-"""Figures 5 to 7, drawn from the records of the runs."""
+"""Figures 3 and 4, sample images; figures 5 to 7, drawn from the records of the runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.common.runs import MAX_POINTS as MAX_POINTS
+from experiments.common.runs import Point
+from experiments.common.runs import points as points
 from experiments.rau import paper
 from experiments.rau.cells import NAMES
 from experiments.rau.results import Store
@@ -13,37 +16,6 @@ from gatedjax import analysis
 
 if TYPE_CHECKING:
     from experiments.rau.tables import TablesConfig
-
-MAX_POINTS = 40
-"""Of a line: more would hide each other's markers."""
-
-Point = tuple[float, float, float]
-
-
-def points(records: list[dict[str, Any]], key: str, column: int) -> list[Point]:
-    """The mean curve of the seeds, as (step, mean, standard deviation).
-
-    Args:
-      records: of the seeds. A step that only some of them reached (the others stopped early) is
-        averaged over those.
-      key: "curve" or "train_curve": lists of [step, values...].
-      column: which value.
-    """
-    values: dict[float, list[float]] = {}
-    for record in records:
-        for point in record.get(key) or ():
-            if len(point) > column and point[column] is not None:
-                values.setdefault(float(point[0]), []).append(float(point[column]))
-    every = math.ceil(len(values) / MAX_POINTS)
-    steps = sorted(values)
-    found = []
-    for i in range(0, len(steps), every or 1):
-        # neighbouring steps become one point, at the last of them
-        group = steps[i : i + every]
-        summary = analysis.summary([v for step in group for v in values[step]])
-        spread = summary.std if every == 1 and summary.std is not None else 0.0
-        found.append((group[-1], summary.mean, spread))
-    return found
 
 
 def curves(
@@ -57,6 +29,28 @@ def curves(
         }
         for measure, column in columns.items()
     }
+
+
+def samples(options: TablesConfig) -> Path:
+    """Draws the first test images of every class; returns the PNG.
+
+    They belong to the data set, so the figure stays with the runs, outside the results.
+    """
+    from gatedjax import data as gdata
+
+    name = {"figure3": "mnist", "figure4": "fashion_mnist"}[options.what]
+    folders: dict[str, Any] = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
+    source: Any = gdata.load(name, "test", **folders)
+    stem = options.runs / options.what
+    analysis.plot_images(
+        source.images,
+        source.labels,
+        source.info.class_names,
+        stem,
+        title=f"{NAMES[name]}: first test images",
+    )
+    print(f"wrote {stem}.png and .svg", flush=True)
+    return stem.with_suffix(".png")
 
 
 def draw(options: TablesConfig) -> Path:

@@ -25,7 +25,8 @@ def run_language(config: Config) -> dict[str, Any]:
     `data.eval_batch_size` rows, each of which starts from the zero state. The perplexities of the
     record are measured on one row: every word is predicted after all that come before it.
     """
-    from experiments.rau.run import count_parameters, default_workdir, seconds_per_step
+    from experiments.common.runs import seconds_per_step
+    from experiments.rau.run import count_parameters, default_workdir
 
     start = time.perf_counter()
     streams: dict[str, Any] = {

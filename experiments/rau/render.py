@@ -1,9 +1,9 @@
 """RESULTS.md: the paper's numbers beside those of the runs that have a record."""
 
 from experiments.common.records import write_text
+from experiments.common.significance import LEVEL, WINDOW_SAMPLES
 from experiments.rau import ablations, sections, settings
 from experiments.rau.results import Store
-from experiments.rau.significance import LEVEL, WINDOW_SAMPLES
 
 
 def write(store: Store) -> None:

@@ -1,7 +1,5 @@
 """One run of RAU, GRU or LSTM: data in, trained parameters and test results out."""
 
-import math
-import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,10 @@ import jax
 
 from experiments.common.hardware import hardware
 from experiments.common.records import jsonable, write_json
+from experiments.common.runs import TRAIN_POINTS
+from experiments.common.runs import curve as curve
+from experiments.common.runs import seconds_per_step as seconds_per_step
+from experiments.common.runs import stop_message as stop_message
 from experiments.common.text import correct_string
 from experiments.rau.config import Config
 from experiments.rau.data import batches, prepare
@@ -17,11 +19,6 @@ from experiments.rau.results import public_config, saved_record
 from gatedjax import analysis
 from gatedjax.models import RAUClassifier, RAUTask
 from gatedjax.training import eval_params, evaluate, fit, make_parallel
-
-CURVE = ("loss", "accuracy")
-"""What a point of a curve holds after the step."""
-TRAIN_POINTS = 100
-"""At most so many points of the training curve are kept in a record."""
 
 
 def default_workdir(config: Config) -> Path:
@@ -106,41 +103,3 @@ def count_parameters(params: Any) -> dict[str, int]:
     sizes = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in params.items()}
     recurrent = sum(size for name, size in sizes.items() if name.startswith("recurrent"))
     return {"parameters": sum(sizes.values()), "recurrent_parameters": recurrent}
-
-
-def curve(
-    metrics: list[dict[str, Any]], split: str, points: int | None = None
-) -> list[list[float | None]]:
-    """The lines of metrics.jsonl of a split as [step, loss, accuracy].
-
-    Args:
-      metrics: the lines.
-      split: "train" or "eval".
-      points: at most so many; neighbouring lines are averaged, at the step of the last of them.
-    """
-    lines = [line for line in metrics if line.get("split") == split]
-    size = 1 if points is None else max(1, math.ceil(len(lines) / points))
-    found = []
-    for start in range(0, len(lines), size):
-        group = lines[start : start + size]
-        point: list[float | None] = [group[-1]["step"]]
-        for name in CURVE:
-            values = [line[name] for line in group if line.get(name) is not None]
-            point.append(round(statistics.fmean(values), 6) if values else None)
-        found.append(point)
-    return found
-
-
-def seconds_per_step(metrics: list[dict[str, Any]]) -> float | None:
-    """The median over the logged intervals, without compilation."""
-    rates = [line["steps_per_s"] for line in metrics if line.get("steps_per_s")]
-    return round(1 / statistics.median(rates), 6) if rates else None
-
-
-def stop_message(record: dict[str, Any]) -> str | None:
-    """What to say if a signal reached the run: during it, or with its last step."""
-    if record["stopped"] == "signal":
-        return f"stopped after step {record['steps']}; the same command continues"
-    if record.get("signal") is not None:
-        return "stopped after this run; the same command continues"
-    return None

@@ -3,10 +3,10 @@
 import numpy as np
 
 from experiments.common.records import NOT_RUN, mean_std
+from experiments.common.significance import compare, p_text, sentence
 from experiments.rau import paper
 from experiments.rau.cells import NAMES, cell_text, milliseconds, parameters
 from experiments.rau.results import Store
-from experiments.rau.significance import compare, p_text, sentence
 from gatedjax import analysis
 
 PAIRS = (("gru", "GRU"), ("lstm", "LSTM"))

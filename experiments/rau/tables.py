@@ -20,6 +20,8 @@ What = Literal[
     "table2",
     "table3",
     "table4",
+    "figure3",
+    "figure4",
     "figure5",
     "figure6",
     "figure7",
@@ -36,7 +38,8 @@ class TablesConfig:
 
     what: tyro.conf.Positional[What]
     """table1: test accuracy or perplexity of every cell; table2: settings and parameter counts;
-    table3: MNIST error beside quoted rows; table4: settings of PTB; figure5: validation curves of
+    table3: MNIST error beside quoted rows; table4: settings of PTB; figure3 and
+    figure4: sample images of MNIST and Fashion-MNIST; figure5: validation curves of
     Fashion-MNIST; figure6: of PTB; figure7: training curves of IMDB; learning_rates: those that
     the paper tried on IMDB; variants: forms of the attention on MNIST; matched: RAU and LSTM as
     small as the GRU; render: only rewrite RESULTS.md from the finished runs. table2 and table4
@@ -209,6 +212,8 @@ def main(args: list[str] | None = None) -> int:
     store = Store(options.results)
     try:
         train_table(options)
+        if options.what in ("figure3", "figure4"):
+            figures.samples(options)
         if options.what in ("figure5", "figure6", "figure7"):
             figures.draw(options)
         render.write(store)

@@ -39,6 +39,11 @@ def _print_files(report: Report) -> None:
     print(render_table(headers, rows))
     if notes:
         print("\n".join(notes) + "\n")
+    for file in report.files:
+        if file.spans is not None:
+            left = [f"{count:,} {reason}" for reason, count in file.spans.skipped.items()]
+            parts = ", ".join([f"{file.spans.used:,} used", *left])
+            print(f"Labelled spans of {file.part}: {file.spans.found:,} = {parts}\n")
 
 
 def _print_quarantine(report: Report, limit: int) -> None:

@@ -226,7 +226,7 @@ def list_sets() -> int:
 
     aliases: dict[str, list[str]] = {}
     for alias, (name, preset) in _load.ALIASES.items():
-        note = "".join(f" ({value})" for value in preset.values())
+        note = f" ({', '.join(preset.values())})" if preset else ""
         aliases.setdefault(name, []).append(alias + note)
     rows = [(name, "", "nothing", spec.origin) for name, spec in _load.EMBEDDED.items()]
     for name, spec in _load.SETS.items():

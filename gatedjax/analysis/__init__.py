@@ -1,9 +1,11 @@
-"""What gates and attention did: density, operations, truth scores, tests, plots, marked text.
+"""What gates and attention did: density, operations, truth scores, tests, plots, marked text,
+and `phrases`: words that attention selects, and their runs.
 
 NumPy in, NumPy out; nothing here runs on a device. Plots need the extra `plots` (matplotlib is
 imported when a plot is drawn, not before).
 """
 
+from gatedjax.analysis import phrases as phrases
 from gatedjax.analysis._curves import plot_learning_curves as plot_learning_curves
 from gatedjax.analysis._curves import plot_lines as plot_lines
 from gatedjax.analysis._curves import read_metrics as read_metrics
@@ -21,6 +23,9 @@ from gatedjax.analysis._gates import density_ratios as density_ratios
 from gatedjax.analysis._gates import gate_truth as gate_truth
 from gatedjax.analysis._gates import pad as pad
 from gatedjax.analysis._heatmap import plot_heatmap as plot_heatmap
+from gatedjax.analysis._images import plot_images as plot_images
+from gatedjax.analysis._layers import plot_layer_histograms as plot_layer_histograms
+from gatedjax.analysis._layers import plot_word_layers as plot_word_layers
 from gatedjax.analysis._significance import Bootstrap as Bootstrap
 from gatedjax.analysis._significance import McNemar as McNemar
 from gatedjax.analysis._significance import Summary as Summary

@@ -28,6 +28,7 @@ from gatedjax.data._source import Quarantined as Quarantined
 from gatedjax.data._source import ReadReport as ReadReport
 from gatedjax.data._source import Source as Source
 from gatedjax.data._source import SourceInfo as SourceInfo
+from gatedjax.data._source import SpanCounts as SpanCounts
 from gatedjax.data._statistics import DatasetStatistics as DatasetStatistics
 from gatedjax.data._statistics import dataset_statistics as dataset_statistics
 from gatedjax.data._statistics import overlap as overlap

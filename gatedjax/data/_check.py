@@ -15,7 +15,7 @@ from gatedjax.data._compare import (
     read_texts,
 )
 from gatedjax.data._files import AnyPath, Row, Rows
-from gatedjax.data._source import Quarantined
+from gatedjax.data._source import Quarantined, SpanCounts
 
 _UNITS = {
     "imdb_reviews": "reviews",
@@ -40,6 +40,8 @@ class FileAccount:
     official: int | None = None
     unit: str = "lines"
     """What is counted."""
+    spans: SpanCounts | None = None
+    """What became of the spans, where the examples are spans of the lines."""
     missing: bool = False
     """Whether the file is not there (`error` says where to get it)."""
     error: str | None = None
@@ -53,6 +55,8 @@ class FileAccount:
             return self.error
         if self.lines != total:
             return f"{self.file}: {self.lines:,} {self.unit} were read, {total:,} are accounted for"
+        if self.spans is not None and not self.spans.reconciles:
+            return f"{self.file}: not every span is accounted for: {self.spans}"
         if total == len(self.quarantine):
             return f"{self.file}: no usable line; gatedjax.data.load refuses it"
         return None
@@ -113,8 +117,9 @@ def check(
     accounts, texts = [], {}
     for part in spec.official:
         account, rows = reader.read(part)
+        here = spec.of_part(part, chosen)
         if chosen.get("granularity") == "binary" and rows.rows:
-            left_out = _sst.neutral(rows, "sentence")
+            left_out = _sst.neutral(rows, here["level"])
             account = dataclasses.replace(
                 account, used=account.used - left_out, skipped={"neutral": left_out}
             )
@@ -123,8 +128,16 @@ def check(
         if "validation" not in spec.official and part == "train":
             pieces = dict(zip(("train", "validation"), _load.hold_out(spec, rows), strict=True))
         for split, piece in pieces.items():
-            places = {_load.ID_BASE[part] + r.index: reader.place(account, r) for r in rows.rows}
-            made = spec.examples(piece, _load.ID_BASE[part], chosen)
+            first = _load.ID_BASE[part]
+            places = {first + r.index: reader.place(account, r) for r in rows.rows}
+            made = spec.examples(piece, first, here)
+            per_line = _sst.ids_per_line(here["level"]) if "level" in here else 1
+            if per_line > 1:
+                ids = [example["example_id"] for example in made]
+                places = {i: places[first + (i - first) // per_line] for i in ids}
+                accounts[-1] = dataclasses.replace(
+                    accounts[-1], spans=spec.spans(piece, made, here)
+                )
             texts[split] = list(read_texts(made, places))
     return _report(name, reader.origin, accounts, texts, spec.classes(chosen), examples)
 

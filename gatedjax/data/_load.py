@@ -13,7 +13,7 @@ import numpy as np
 from gatedjax.data import _ag_news, _idx, _images, _imdb, _polarity, _prepared, _ptb, _sst, _trec
 from gatedjax.data._files import AnyPath, Rows, count_lines
 from gatedjax.data._images import ImageSource
-from gatedjax.data._source import Example, ReadReport, Source, SourceInfo
+from gatedjax.data._source import Example, ReadReport, Source, SourceInfo, SpanCounts
 from gatedjax.data._statistics import stratified_split
 from gatedjax.data._stream import TokenStream
 from gatedjax.data._tokenize import tokenize
@@ -29,6 +29,8 @@ ID_BASE = {"train": 0, "validation": 100_000_000, "test": 200_000_000}
 ALIASES: dict[str, tuple[str, dict[str, str]]] = {
     "sst1": ("sst", {"granularity": "fine"}),
     "sst2": ("sst", {"granularity": "binary"}),
+    "sst1_phrases": ("sst", {"granularity": "fine", "level": "train_phrase"}),
+    "sst2_phrases": ("sst", {"granularity": "binary", "level": "train_phrase"}),
     "imdb": ("imdb_reviews", {}),
     "ag_news": ("ag_news_subset", {}),
 }
@@ -48,6 +50,10 @@ class Set:
     classes: Callable[[dict[str, str]], tuple[str, ...]]
     options: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     """Option -> values, the default first."""
+    of_part: Callable[[str, dict[str, str]], dict[str, str]] = lambda part, options: options
+    """(part, options) -> the options as they hold for that part."""
+    spans: Callable[[Rows, Any, dict[str, str]], SpanCounts | None] = lambda rows, made, o: None
+    """(rows, examples, options) -> the account of examples that are spans of lines."""
     hold_out: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
     """Labels of the official training part -> (kept, validation); None: a stratified share."""
     count: Callable[[AnyPath], int] = count_lines
@@ -123,7 +129,9 @@ SETS: dict[str, Set] = {
         read=lambda path, part: _sst.read(path),
         examples=lambda rows, base, o: _sst.examples(rows, base=base, **o),
         classes=lambda o: _sst.BINARY if o["granularity"] == "binary" else _sst.FINE,
-        options={"granularity": ("fine", "binary"), "level": ("sentence", "phrase")},
+        options={"granularity": ("fine", "binary"), "level": _sst.LEVELS},
+        of_part=_sst.of_part,
+        spans=lambda rows, made, o: _sst.spans(rows, made, **o),
     ),
     "trec": Set(
         official=_trec.OFFICIAL,
@@ -233,10 +241,16 @@ def load(
     """Loads one split of a data set as a random-access source.
 
     Sets: `polarity` (made here), `sst` (options granularity="fine"|"binary", level="sentence"|
-    "phrase"; `sst1` and `sst2` are its fine and binary form), `trec`, `imdb_reviews` (`imdb`),
-    `ag_news_subset` (`ag_news`).
+    "phrase"|"train_phrase"; `sst1` and `sst2` are its fine and binary form), `trec`,
+    `imdb_reviews` (`imdb`), `ag_news_subset` (`ag_news`).
     Running text: `ptb`, a `TokenStream` with the vocabulary of its training part. Images: `mnist`,
     `fashion_mnist` and scikit-learn's `digits` (no files needed), an `ImageSource`.
+
+    SST levels: "sentence"; "phrase" is every labelled span of any split, as often as it occurs;
+    "train_phrase" is every span of the training trees, sentences included, once per text and
+    label as in the common releases, while the other splits are sentences. `sst1_phrases` and
+    `sst2_phrases` have that level. The binary form drops neutral spans. `source.report.spans`
+    accounts for every span.
 
     Where the text comes from: the raw files below `manual_dir` if it is given and has them
     (nothing is written); else the TFDS set in `data_dir`, which is downloaded and prepared there
@@ -288,9 +302,11 @@ def load(
         return EMBEDDED[name].source(split)
     spec = SETS[name]
     chosen = check_options(name, spec, options)
+    classes = spec.classes(chosen)
 
     derived = "validation" not in spec.official
     part = "train" if split == "train_full" or (derived and split == "validation") else split
+    chosen = spec.of_part(part, chosen)
     rows = _read(name, spec, part, data_dir, manual_dir)
     substitute = None
     if rows.lines != spec.official[part]:
@@ -324,8 +340,11 @@ def load(
         used=len(rows.rows) - sum(skipped.values()),
         quarantine=rows.quarantine,
         skipped=skipped,
+        spans=spec.spans(used, examples, chosen),
     )
-    info = SourceInfo(name, split, spec.classes(chosen), substitute)
+    if not report.reconciles:
+        raise ValueError(f"data set {name!r}, {part}: not everything is accounted for: {report}")
+    info = SourceInfo(name, split, classes, substitute)
     read = functools.partial(_read, name, spec, data_dir=data_dir, manual_dir=manual_dir)
     return spec.source(examples, info, report, read)
 

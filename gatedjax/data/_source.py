@@ -34,6 +34,22 @@ class Quarantined:
 
 
 @dataclasses.dataclass(frozen=True)
+class SpanCounts:
+    """The account of the labelled spans of trees that were taken apart: found = used + skipped."""
+
+    found: int
+    """Spans of the well-formed trees, as their opening brackets count them."""
+    used: int
+    skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Spans left out on purpose: reason -> count."""
+
+    @property
+    def reconciles(self) -> bool:
+        """Whether every span is accounted for."""
+        return self.found == self.used + sum(self.skipped.values())
+
+
+@dataclasses.dataclass(frozen=True)
 class ReadReport:
     """The account of the official part a source was read from: lines = used + set aside + skipped.
 
@@ -45,11 +61,14 @@ class ReadReport:
     quarantine: tuple[Quarantined, ...] = ()
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Well-formed lines left out on purpose: reason -> count."""
+    spans: SpanCounts | None = None
+    """What became of the spans, where the examples are spans of the lines."""
 
     @property
     def reconciles(self) -> bool:
-        """Whether every line is accounted for."""
-        return self.lines == self.used + len(self.quarantine) + sum(self.skipped.values())
+        """Whether every line, and every span, is accounted for."""
+        lines = self.used + len(self.quarantine) + sum(self.skipped.values())
+        return self.lines == lines and (self.spans is None or self.spans.reconciles)
 
 
 class Source(Sequence[Example]):

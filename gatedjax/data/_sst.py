@@ -1,15 +1,17 @@
 """Stanford Sentiment Treebank: bracketed trees with a class 0-4 at every node.
 
 Reference: Socher et al. 2013. SST-1 is the five classes; SST-2 merges 0 with 1 and 3 with 4 and
-leaves the neutral class out.
+leaves the neutral class out. Its models train on every labelled span of the training trees; the
+common releases hold each (text, label) once.
 """
 
+import collections
 import re
 from pathlib import Path
 
 from gatedjax.data import _files as files
 from gatedjax.data._files import AnyPath, LineError, Rows, read_lines
-from gatedjax.data._source import Example
+from gatedjax.data._source import Example, SpanCounts
 
 FINE = ("very negative", "negative", "neutral", "positive", "very positive")
 BINARY = ("negative", "positive")
@@ -24,6 +26,10 @@ _PIECE = re.compile(r"[()]|[^ \t()]+")
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
 _MAX_NODES = 4096
 """Phrase ids are line * _MAX_NODES + node."""
+
+LEVELS = ("sentence", "phrase", "train_phrase")
+_DISTINCT = "distinct"
+"""What the level "train_phrase" is in the training part; in the others it is "sentence"."""
 
 Node = tuple[int, int, int, int, int]
 """(label, first word, word after the last, first character, character after the last)."""
@@ -77,6 +83,8 @@ def parse(line: str) -> tuple[int, Tree]:
             nodes[open_nodes[-1]][0] = int(text)
             state = "label"
         elif state == "label":
+            if not text.strip():  # other white space than that between words
+                raise LineError("a node without words")
             words.append(word(text))
             state = "word"
         else:
@@ -107,11 +115,23 @@ def read(path: AnyPath) -> Rows:
     return read_lines(path, parse, "utf-8")
 
 
+def of_part(part: str, options: dict[str, str]) -> dict[str, str]:
+    """Returns the options as they hold for one part."""
+    if options["level"] != "train_phrase":
+        return options
+    return options | {"level": _DISTINCT if part == "train" else "sentence"}
+
+
+def ids_per_line(level: str) -> int:
+    """Returns how many example ids a line takes: id // this is the line."""
+    return 1 if level == "sentence" else _MAX_NODES
+
+
 def neutral(rows: Rows, level: str) -> int:
     """Returns how many trees the binary form leaves out: no node of theirs has a polarity."""
 
     def left_out(row: files.Row) -> bool:
-        nodes = row.content[2] if level == "phrase" else row.content[2][:1]
+        nodes = row.content[2][:1] if level == "sentence" else row.content[2]
         return all(node[0] == NEUTRAL for node in nodes)
 
     return sum(map(left_out, rows.rows))
@@ -124,24 +144,58 @@ def examples(rows: Rows, *, base: int, granularity: str, level: str) -> list[Exa
       rows: parsed trees.
       base: first example id of this part.
       granularity: "fine" or "binary"; neutral texts are left out of the latter.
-      level: "sentence" (roots) or "phrase" (every node, repeated phrases included).
+      level: "sentence" (roots), "phrase" (every node, repeated phrases included) or "distinct"
+        (every node, but of equal words with equal labels only the first).
     """
     made = []
+    seen: set[tuple[tuple[str, ...], int]] = set()
     for row in rows.rows:
         line, words, nodes = row.content
         for node, (label, first, last, start, end) in enumerate(
-            nodes if level == "phrase" else nodes[:1]
+            nodes[:1] if level == "sentence" else nodes
         ):
             if granularity == "binary":
                 if label == NEUTRAL:
                     continue
                 label = int(label > NEUTRAL)
-            index = row.index * _MAX_NODES + node if level == "phrase" else row.index
+            if level == _DISTINCT:
+                key = words[first:last], label
+                if key in seen:
+                    continue
+                seen.add(key)
             example = {
                 "tokens": words[first:last],
                 "label": label,
-                "example_id": base + index,
+                "example_id": base + row.index * ids_per_line(level) + node,
                 "tree": line[start:end],
             }
             made.append(example)
     return made
+
+
+def spans(
+    rows: Rows, examples: list[Example], *, granularity: str, level: str
+) -> SpanCounts | None:
+    """Accounts for the labelled spans of trees; None if only the sentences are asked for.
+
+    Nothing here is a difference of the other counts: spans are counted by their brackets (words
+    have none), neutral ones by their labels, repeated ones by their texts.
+    """
+    if level == "sentence":
+        return None
+    skipped = {}
+    counts: collections.Counter[str] = collections.Counter()
+    binary = granularity == "binary"
+    if binary:
+        labels = [node[0] for row in rows.rows for node in row.content[2]]
+        skipped["neutral"] = labels.count(NEUTRAL)
+    if level == _DISTINCT:
+        for row in rows.rows:
+            _, words, nodes = row.content
+            for label, first, last, _, _ in nodes:
+                if not (binary and label == NEUTRAL):
+                    text = " ".join(words[first:last])
+                    counts[f"{label > NEUTRAL if binary else label} {text}"] += 1
+        skipped["repeated"] = counts.total() - len(counts)
+    found = sum(row.content[0].count("(") for row in rows.rows)
+    return SpanCounts(found, len(examples), skipped)

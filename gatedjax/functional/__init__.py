@@ -14,6 +14,11 @@ from gatedjax.functional._cross_entropy import linear_cross_entropy as linear_cr
 from gatedjax.functional._gru import GRUWeights as GRUWeights
 from gatedjax.functional._gru import gru as gru
 from gatedjax.functional._gru import gru_step as gru_step
+from gatedjax.functional._highway import GatedStackWeights as GatedStackWeights
+from gatedjax.functional._highway import HighwayWeights as HighwayWeights
+from gatedjax.functional._highway import gated_stack as gated_stack
+from gatedjax.functional._highway import highway_mix as highway_mix
+from gatedjax.functional._highway import highway_stack as highway_stack
 from gatedjax.functional._lstm import LSTMState as LSTMState
 from gatedjax.functional._lstm import LSTMWeights as LSTMWeights
 from gatedjax.functional._lstm import lstm as lstm
@@ -41,6 +46,7 @@ from gatedjax.functional._relaxations import logistic_noise as logistic_noise
 from gatedjax.functional._relaxations import sample_gates as sample_gates
 from gatedjax.functional._relaxations import score_function_loss as score_function_loss
 from gatedjax.functional._relaxations import threshold_gates as threshold_gates
+from gatedjax.functional._selection import selection_vectors as selection_vectors
 from gatedjax.functional._softmax import gated_softmax as gated_softmax
 from gatedjax.functional._softmax import length_mask as length_mask
 from gatedjax.functional._softmax import masked_softmax as masked_softmax

@@ -1,5 +1,9 @@
 """The networks of the papers, their baselines, and the tasks that train them."""
 
+from gatedjax.models.agt import AGT as AGT
+from gatedjax.models.agt import AGTConfig as AGTConfig
+from gatedjax.models.agt import AGTOutput as AGTOutput
+from gatedjax.models.agt import AGTTask as AGTTask
 from gatedjax.models.ga_net import GANet as GANet
 from gatedjax.models.ga_net import GANetConfig as GANetConfig
 from gatedjax.models.ga_net import GANetOutput as GANetOutput

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from experiments.common.records import jsonable
+from experiments.common.significance import compare, sentence
 from experiments.rau import figures, run, tables
 from experiments.rau.config import PRESETS
 from experiments.rau.render import write
 from experiments.rau.results import Store, public_config
-from experiments.rau.significance import compare, sentence
 from tests.experiments._results import binomial_two_sided, rows_of
 
 

@@ -276,3 +276,35 @@ def test_inputs_that_do_not_fit_the_parameters_are_named(xs, mask, error, messag
     params = jax.eval_shape(module.init, rng, jnp.ones((1, 2, 3)))
     with pytest.raises(error, match=message):
         jax.eval_shape(module.apply, params, xs, mask)
+
+
+def test_attention_gated_transform_equals_the_functional_calls(rng):
+    words, mask = jax.random.normal(rng, (3, 5, 4)), F.length_mask(jnp.array([5, 2, 0]), 5)
+    module = gnn.AttentionGatedTransform(3, attention_features=2, gate_bias=-1.0)
+    params = jax.jit(module.init)(rng, words, mask)["params"]
+    np.testing.assert_array_equal(params["bias"], [[-1.0] * 4 + [0.0] * 4] * 2)
+
+    @jax.jit
+    def both(params):
+        kernels, vectors = params["attention_kernel"], params["attention_vector"]
+        selected, attention = F.selection_vectors(words, kernels, vectors, mask)
+        weights = F.GatedStackWeights(*(params[name] for name in F.GatedStackWeights._fields))
+        wanted = (*F.gated_stack(selected, weights), attention)
+        return module.apply({"params": params}, words, mask), wanted
+
+    for got, wanted in zip(*both(params), strict=True):
+        np.testing.assert_allclose(got, wanted, **F32)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
+        ({"num_layers": 2, "ablate_above": 2}, r"ablate_above must be in \[0, 1\], got 2"),
+        ({"num_layers": 2, "ablate_mode": "none"}, "ablate_mode must be .* got 'none'"),
+    ],
+)
+def test_attention_gated_transform_names_the_bad_field(options, message, rng):
+    module = gnn.AttentionGatedTransform(**options)
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(module.init, rng, jnp.ones((1, 2, 3)))

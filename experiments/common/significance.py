@@ -1,4 +1,4 @@
-"""RAU against its baselines on the same test examples, in numbers and in a sentence."""
+"""Two systems on the same test examples, in numbers and in a sentence."""
 
 import dataclasses
 from typing import Any
@@ -62,8 +62,9 @@ def compare(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> Compar
     alike = all(_settings(x) == _settings(y) for x, y in zip(ours, theirs, strict=True))
     sizes = {len(record["test_nll" if language else "correct"]) for record in (*ours, *theirs)}
     if len(sizes) > 1 or len({record["test_n"] for record in (*ours, *theirs)}) > 1:
+        names = [record.get("cell") or record.get("system") for record in (ours[0], theirs[0])]
         raise ValueError(
-            f"records of {ours[0]['data']}, {ours[0]['cell']} and {theirs[0]['cell']}: their test "
+            f"records of {ours[0]['data']}, {names[0]} and {names[1]}: their test "
             "sets differ in size; run them again with --rerun"
         )
     if language:

@@ -1,0 +1,1 @@
+"""AGT (Guo 2017): `python -m experiments.agt --help`."""

@@ -1,0 +1,163 @@
+"""What the layers of a trained network select and let through: one pass over the test sentences."""
+
+import collections
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments.agt import paper
+from gatedjax import data as gdata
+from gatedjax.analysis import phrases
+from gatedjax.models import AGT
+
+MOST_FREQUENT = 50
+"""Words of the first layer that a record keeps."""
+BINS = 20
+"""Of attention and gates: the first and the last are [0, 0.05) and [0.95, 1]."""
+
+
+def shuffled(selected: np.ndarray, mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Puts the words of every sentence into random order, the same one in all of its layers.
+
+    Args:
+      selected: bool [B, L, N].
+      mask: bool [B, N], True at words.
+      rng: the order.
+    """
+    order = np.argsort(np.where(mask, rng.random(mask.shape), np.inf), axis=-1, kind="stable")
+    return np.take_along_axis(selected, np.broadcast_to(order[:, None], selected.shape), -1)
+
+
+def statistics(model: AGT, params: Any, test: gdata.Batches) -> dict[str, Any]:
+    """Distributions per layer over a test set, and the words of the first layer.
+
+    Returns:
+      "layers": counts of rescaled attention, of lengths of runs (as the text stands, and with the
+      words of every sentence in random order) and of gates, with what the paper observes of them;
+      "first_words": the most frequent words of the first layer; "paper_words": [rank, count] of
+      the paper's three. None for a network without attention.
+    """
+    if model.config.system == "average":
+        return {"layers": None, "first_words": None, "paper_words": None}
+    forward = jax.jit(lambda params, batch: model.apply({"params": params}, batch))
+    rng = np.random.default_rng(0)
+    found: dict[str, phrases.LayerHistogram] = {}
+    words: collections.Counter[str] = collections.Counter()
+    gate_sum, gate_count = np.zeros(()), 0
+    for step in range(len(test)):
+        rows, whole = test.rows(step), test[step]
+        batch = {name: whole[name] for name in ("tokens", "lengths")}
+        output: Any = jax.device_get(forward(params, batch))
+        n = len(rows)
+        mask = np.arange(batch["tokens"].shape[1]) < np.asarray(batch["lengths"])[:n, None]
+        r = phrases.normalise(output.attention[:n], mask)
+        selected = phrases.select(r, mask, threshold=paper.THRESHOLD)
+        gates = output.gates[:n].astype(np.float64)
+        parts = {
+            "attention": phrases.weight_histogram(r, mask, bins=BINS),
+            "runs": phrases.phrase_length_histogram(selected),
+            "shuffled_runs": phrases.phrase_length_histogram(shuffled(selected, mask, rng)),
+            "gates": phrases.gate_histogram(gates, bins=BINS).pooled,
+        }
+        found = {name: found[name] + part if found else part for name, part in parts.items()}
+        words.update(phrases.selected_words([test.encoded.tokens(i) for i in rows], selected))
+        gate_sum = gate_sum + gates.sum((0, 2))
+        gate_count += n * gates.shape[2]
+    ranked = sorted(words.items(), key=lambda pair: (-pair[1], pair[0]))
+    ranks = {word: rank for rank, (word, _) in enumerate(ranked, start=1)}
+    return {
+        "layers": summary(found, gate_sum / max(gate_count, 1)),
+        "first_words": [list(pair) for pair in ranked[:MOST_FREQUENT]],
+        "paper_words": {word: [ranks.get(word), words[word]] for word in paper.FIRST_WORDS},
+    }
+
+
+def summary(histograms: dict[str, phrases.LayerHistogram], mean_gate: np.ndarray) -> dict[str, Any]:
+    """The distributions as lists, and one number per layer of each observation."""
+    attention = histograms["attention"].probability
+    means = {
+        "mass_low": attention[:, 0],
+        "mass_high": attention[:, -1],
+        "mean_run": histograms["runs"].mean,
+        "mean_phrase": without_words(histograms["runs"]).mean,
+        "mean_run_shuffled": histograms["shuffled_runs"].mean,
+        "mean_phrase_shuffled": without_words(histograms["shuffled_runs"]).mean,
+        "mean_gate": mean_gate,
+    }
+    return {
+        "threshold": paper.THRESHOLD,
+        **{name: histogram.counts.tolist() for name, histogram in histograms.items()},
+        **{
+            name: [None if math.isnan(v) else round(v, 6) for v in values.tolist()]
+            for name, values in means.items()
+        },
+    }
+
+
+def without_words(lengths: phrases.LayerHistogram) -> phrases.LayerHistogram:
+    """Lengths of runs, those of one word not counted."""
+    counts = lengths.counts.copy()
+    counts[:, :1] = 0
+    return phrases.LayerHistogram(counts, lengths.edges, lengths.open_end)
+
+
+def in_unit(counts: Any) -> phrases.LayerHistogram:
+    """Counts of a record that are of values in [0, 1]."""
+    array = np.asarray(counts, np.int64).reshape(-1, BINS)
+    return phrases.LayerHistogram(array, np.linspace(0.0, 1.0, BINS + 1))
+
+
+def of_lengths(counts: Any, longest: int | None = None) -> phrases.LayerHistogram:
+    """Counts of a record that are of lengths; longer ones count as `longest`."""
+    array = np.asarray(counts, np.int64)
+    open_end = False
+    if longest is not None and array.shape[1] > longest:
+        open_end = True
+        rest = array[:, longest - 1 :].sum(1, keepdims=True)
+        array = np.concatenate([array[:, : longest - 1], rest], axis=1)
+    return phrases.LayerHistogram(array, np.arange(array.shape[1] + 1) + 0.5, open_end)
+
+
+def find(encoded: gdata.Encoded, beginning: str) -> int | None:
+    """The index of the first text that begins with these words, case aside."""
+    wanted = beginning.split()
+    for index in range(len(encoded)):
+        words = encoded.tokens(index)[: len(wanted)]
+        if [word.lower() for word in words] == wanted:
+            return index
+    return None
+
+
+def examples(model: AGT, params: Any, encoded: gdata.Encoded) -> list[dict[str, Any]]:
+    """Attention and gates of the paper's three sentences, as far as a test set has them.
+
+    The embedded corpus has none of them; its first three sentences stand in.
+    """
+    if model.config.system == "average":
+        return []
+    if encoded.info.name == "polarity":
+        indices = dict(enumerate(range(3), start=1))
+    else:
+        places = {number: find(encoded, text) for number, text in enumerate(paper.EXAMPLES, 1)}
+        indices = {number: index for number, index in places.items() if index is not None}
+    names = encoded.info.class_names
+    forward = jax.jit(lambda params, batch: model.apply({"params": params}, batch))
+    found = []
+    for number, index in indices.items():
+        ids = np.asarray(encoded.ids[index])
+        batch = {"tokens": ids[None], "lengths": np.array([len(ids)], np.int32)}
+        output: Any = jax.device_get(forward(params, batch))
+        gates = phrases.gate_histogram(output.gates, bins=BINS).pooled
+        found.append(
+            {
+                "number": number,
+                "tokens": list(encoded.tokens(index)),
+                "label": names[int(encoded.labels[index])],
+                "predicted": names[int(np.argmax(output.logits[0]))],
+                "attention": np.round(phrases.normalise(output.attention[0]), 4).tolist(),
+                "gates": gates.counts.tolist(),
+            }
+        )
+    return found

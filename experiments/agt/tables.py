@@ -1,0 +1,200 @@
+"""Reproduces the paper's table and figures: `python -m experiments.agt.tables table1`."""
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+
+from experiments.agt import paper, variants
+from experiments.agt.config import (
+    PRESETS,
+    Config,
+    OptimizerName,
+    PresetName,
+    with_optimizer,
+)
+from experiments.agt.results import DEFAULT, Store, same, saved_record
+from experiments.agt.variants import ablation_variant, optimizer_variant
+from experiments.common.cells import missing_runs
+from experiments.common.cli import fail
+from experiments.common.records import write_json
+from gatedjax.models.agt import AblateMode
+
+What = Literal[
+    "table1",
+    "ablation",
+    "gate_bias",
+    "heads",
+    "optimizers",
+    "figure2",
+    "figure3",
+    "figure4",
+    "selected",
+    "first_layer_words",
+    "render",
+]
+FROM_RECORDS = ("figure2", "figure3", "figure4", "selected", "first_layer_words")
+"""What needs one trained AGT: any that has a record."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TablesConfig:
+    """What to reproduce, on which data, and with how many seeds."""
+
+    what: tyro.conf.Positional[What]
+    """table1: test accuracy beside the paper's and quoted rows; ablation: without the selection
+    vectors of later layers, and the mean word vector; gate_bias: biases 1, 0 and -1 of the gates at
+    the start; heads: one hidden layer before the class layer, or two; optimizers: validation
+    curves of the optimiser presets; figure2: attention and lengths of phrases per layer; figure3:
+    gates per layer; figure4: words against layers of three sentences; selected: words of one layer
+    beside the paper's; first_layer_words: its most frequent ones; render: only rewrite RESULTS.md
+    from the finished runs. Figures and lists show the seed that is best in validation; they train
+    only if there is no record."""
+    data: tuple[PresetName, ...] = ()
+    """Data sets, by preset (default: sst1)."""
+    optimizers: tuple[OptimizerName, ...] = ("paper", "adadelta_lr1", "adam_5e-4")
+    """optimizers: which presets."""
+    ablate_modes: tuple[AblateMode, ...] = ("highway",)
+    """ablation: what layers without a selection vector become: plain highway layers, or the same
+    layers with the last selection vector that is left, or with 0."""
+    seeds: int = 3
+    """Runs per cell, with seeds 0, 1, ..."""
+    data_dir: str | None = None
+    """Where prepared TFDS data sets are."""
+    manual_dir: str | None = None
+    """Folder with the raw files, to work without a network."""
+    embeddings: str | None = None
+    """GloVe file (default: the preset's); "none" starts from random vectors."""
+    num_steps: int | None = None
+    """Steps per run (default: the preset's)."""
+    results: Path = DEFAULT
+    """Where records, figures and RESULTS.md are written."""
+    runs: Path = Path("runs/agt/tables")
+    """Work folders of the runs, and pages that show texts; an interrupted run continues from
+    here."""
+    rerun: bool = False
+    """Run again, from the start, what has a record or a work folder."""
+    cpu_devices: int | None = None
+    """CPU devices to split a batch over (default: one per core)."""
+
+
+def run_config(
+    options: TablesConfig, data: str, seed: int, optimizer: str | None = None, **model: Any
+) -> Config:
+    """The configuration of one run: the preset with the table's seed and changes."""
+    from experiments.agt.data import resolved
+
+    preset = PRESETS[data] if optimizer is None else with_optimizer(PRESETS[data], optimizer)
+    names = ["data_dir", "manual_dir"]
+    if data != "polarity":
+        names.append("embeddings")  # of the other data sets: its preset starts random
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
+    train = dataclasses.replace(preset.train, seed=seed)
+    if options.num_steps is not None:
+        train = dataclasses.replace(train, num_steps=options.num_steps)
+    config = dataclasses.replace(
+        preset,
+        data=dataclasses.replace(preset.data, **given),
+        model=dataclasses.replace(preset.model, **model),
+        train=train,
+        cpu_devices=options.cpu_devices,
+    )
+    # the record has the width of the file
+    return resolved(config)
+
+
+def run_cell(
+    options: TablesConfig, data: str, variant: str, optimizer: str | None = None, **model: Any
+) -> None:
+    """Runs every seed of one cell that has no record of this configuration yet."""
+    from experiments.agt.run import run
+    from experiments.common.runs import stop_message
+
+    store = Store(options.results)
+    configs = {
+        seed: run_config(options, data, seed, optimizer, **model) for seed in range(options.seeds)
+    }
+    missing = missing_runs(store, options.runs, data, variant, configs, same, rerun=options.rerun)
+    for seed, config in missing:
+        print(f"{data}, {variant}, seed {seed}: {config.workdir}", flush=True)
+        record = run(config)
+        message = stop_message(record)
+        if record["stopped"] != "signal":
+            write_json(store.path(data, variant, seed), saved_record(record))
+        if message is not None:
+            print(message, file=sys.stderr)
+            sys.exit(record["exit_code"])
+
+
+def train_table(options: TablesConfig) -> None:
+    """Trains what a table or figure needs."""
+    what, store = options.what, Store(options.results)
+    for data in options.data or (paper.DATA,):
+        if what == "render":
+            return
+        if what in FROM_RECORDS:
+            if options.rerun or not store.all(data, variants.FULL):
+                run_cell(options, data, variants.FULL)
+            continue
+        if what == "optimizers":
+            for name in options.optimizers:
+                variant = optimizer_variant(data, name)
+                run_cell(options, data, variant, None if variant == variants.FULL else name)
+            continue
+        # what the variants are compared with
+        run_cell(options, data, variants.FULL)
+        if what == "ablation":
+            for variant, (_, model) in variants.ABLATIONS.items():
+                if "ablate_above" in model:
+                    for mode in options.ablate_modes:
+                        own = ablation_variant(variant, mode)
+                        run_cell(options, data, own, **model, ablate_mode=mode)
+                elif model:
+                    run_cell(options, data, variant, **model)
+        elif what == "gate_bias":
+            for variant, bias in variants.GATE_BIASES.items():
+                if variant != variants.FULL:
+                    run_cell(options, data, variant, gate_bias=bias)
+        elif what == "heads":
+            for variant, widths in variants.HEADS.items():
+                if variant != variants.FULL:
+                    run_cell(options, data, variant, head_hidden=widths)
+
+
+def main(args: list[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    options = tyro.cli(TablesConfig, args=args, prog="python -m experiments.agt.tables")
+    if options.seeds < 1:
+        fail(f"--seeds must be at least 1, got {options.seeds}")
+    for name, owner in (("optimizers", "optimizers"), ("ablate_modes", "ablation")):
+        default = getattr(TablesConfig(what="render"), name)
+        if getattr(options, name) != default and options.what != owner:
+            fail(f"--{name.replace('_', '-')} is an option of {owner}, not of {options.what}")
+
+    from experiments.agt import figures, layer_sections, render
+    from experiments.common.hardware import use_all_cores
+
+    use_all_cores(options.cpu_devices)
+    store = Store(options.results)
+    try:
+        train_table(options)
+        data = options.data or (paper.DATA,)
+        for name in data:
+            if options.what in ("figure2", "figure3", "figure4", "optimizers"):
+                figures.draw(options, name)
+            elif options.what == "selected":
+                figures.page(options, name)
+                print(layer_sections.selected(store, name))
+                print(layer_sections.trace(store, name))
+            elif options.what == "first_layer_words":
+                print(layer_sections.first_words(store, name))
+        render.write(store)
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
+        fail(str(error))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

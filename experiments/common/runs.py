@@ -1,0 +1,80 @@
+"""Curves and times of a run, from what it logged and from its record."""
+
+import math
+import statistics
+from typing import Any
+
+from gatedjax import analysis
+
+CURVE = ("loss", "accuracy")
+"""What a point of a curve holds after the step."""
+TRAIN_POINTS = 100
+"""At most so many points of the training curve are kept in a record."""
+MAX_POINTS = 40
+"""Of a line: more would hide each other's markers."""
+
+Point = tuple[float, float, float]
+
+
+def points(records: list[dict[str, Any]], key: str, column: int) -> list[Point]:
+    """The mean curve of the seeds, as (step, mean, standard deviation).
+
+    Args:
+      records: of the seeds. A step that only some of them reached (the others stopped early) is
+        averaged over those.
+      key: "curve" or "train_curve": lists of [step, values...].
+      column: which value.
+    """
+    values: dict[float, list[float]] = {}
+    for record in records:
+        for point in record.get(key) or ():
+            if len(point) > column and point[column] is not None:
+                values.setdefault(float(point[0]), []).append(float(point[column]))
+    every = math.ceil(len(values) / MAX_POINTS)
+    steps = sorted(values)
+    found = []
+    for i in range(0, len(steps), every or 1):
+        # neighbouring steps become one point, at the last of them
+        group = steps[i : i + every]
+        summary = analysis.summary([v for step in group for v in values[step]])
+        spread = summary.std if every == 1 and summary.std is not None else 0.0
+        found.append((group[-1], summary.mean, spread))
+    return found
+
+
+def curve(
+    metrics: list[dict[str, Any]], split: str, points: int | None = None
+) -> list[list[float | None]]:
+    """The lines of metrics.jsonl of a split as [step, loss, accuracy].
+
+    Args:
+      metrics: the lines.
+      split: "train" or "eval".
+      points: at most so many; neighbouring lines are averaged, at the step of the last of them.
+    """
+    lines = [line for line in metrics if line.get("split") == split]
+    size = 1 if points is None else max(1, math.ceil(len(lines) / points))
+    found = []
+    for start in range(0, len(lines), size):
+        group = lines[start : start + size]
+        point: list[float | None] = [group[-1]["step"]]
+        for name in CURVE:
+            values = [line[name] for line in group if line.get(name) is not None]
+            point.append(round(statistics.fmean(values), 6) if values else None)
+        found.append(point)
+    return found
+
+
+def seconds_per_step(metrics: list[dict[str, Any]]) -> float | None:
+    """The median over the logged intervals, without compilation."""
+    rates = [line["steps_per_s"] for line in metrics if line.get("steps_per_s")]
+    return round(1 / statistics.median(rates), 6) if rates else None
+
+
+def stop_message(record: dict[str, Any]) -> str | None:
+    """What to say if a signal reached the run: during it, or with its last step."""
+    if record["stopped"] == "signal":
+        return f"stopped after step {record['steps']}; the same command continues"
+    if record.get("signal") is not None:
+        return "stopped after this run; the same command continues"
+    return None

@@ -1,0 +1,249 @@
+"""Layers above each other: a distribution per layer, and words against layers."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
+from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _ticks
+from gatedjax.analysis._phrase_statistics import LayerHistogram, _of_lengths
+from gatedjax.analysis._phrases import THRESHOLD
+from gatedjax.analysis._text import clean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# inches
+_PANEL, _RIDGE, _MARGIN, _CELL_WIDTH, _CELL_HEIGHT = 3.2, 0.33, 0.15, 0.27, 0.215
+# share of a row that the highest bar takes: ridges that overlap would stack spikes into one bar
+_HIGHEST = 0.86
+_WORD_SIZE = 9.0  # points
+_FILL = "#a6cde6"
+
+
+def plot_layer_histograms(
+    panels: Mapping[str, LayerHistogram],
+    path_stem: str | Path | None = None,
+    title: str | None = None,
+    *,
+    layers: Sequence[str] | None = None,
+) -> "Figure":
+    """Draws a distribution per layer below each other, one panel per quantity.
+
+    Heights are shares, on one scale within a panel (its highest is named below it); a dot is the
+    mean of the layer. Histograms of lengths (bins around whole numbers) are separate bars.
+
+    Args:
+      panels: {label of the x axis: histogram}, as of `phrases.weight_histogram`,
+        `phrases.phrase_length_histogram` and `phrases.gate_histogram(...).pooled`.
+      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
+      title: above the figure.
+      layers: names, the same for all panels; None is L1, L2, ...
+
+    Returns:
+      The figure.
+
+    Raises:
+      ImportError: if matplotlib (the extra `plots`) is not installed.
+      ValueError: if there is no panel or layer, or a panel has another number of layers.
+
+    Reference: Guo 2017 (AGT), figures 2 and 3.
+    """
+    if not panels:
+        raise ValueError("panels must have at least one histogram")
+    first = next(iter(panels.values()))
+    names = _names(layers, len(first.counts))
+    for label, histogram in panels.items():
+        if len(histogram.counts) != len(names):
+            raise ValueError(
+                f"{label!r} must have {len(names)} layers, got {histogram.counts.shape}"
+            )
+    with style():
+        height = _RIDGE * (len(names) + 0.5) + 0.75 + (0.3 if title else 0.0)
+        figure = new_figure(_PANEL * len(panels) + 0.4, height)
+        figure.set_layout_engine("constrained", w_pad=0.08)
+        if title:
+            figure.suptitle(clean(title), fontsize=11, weight="bold")
+        axes = figure.subplots(1, len(panels), squeeze=False)[0]
+        for i, (label, histogram) in enumerate(panels.items()):
+            _ridges(axes[i], histogram, clean(label))
+            axes[i].set_yticks(range(len(names)), names if i == 0 else [""] * len(names))
+        save(figure, path_stem)
+    return figure
+
+
+def _ridges(axes: "Axes", histogram: LayerHistogram, label: str) -> None:
+    shares, edges = histogram.probability, histogram.edges
+    highest = float(shares.max(initial=0.0))
+    scale = _HIGHEST / highest if highest > 0 else 0.0
+    separate = _of_lengths(histogram.edges)
+    count = len(shares)
+    for i, (row, mean) in enumerate(zip(shares, histogram.mean, strict=True)):
+        axes.axhline(i, color="#9a9a9a", linewidth=0.6, zorder=2)
+        if not row.any():
+            axes.text(
+                edges.mean(), i - 0.12, "none", fontsize=8, ha="center", va="bottom", color=INK
+            )
+            continue
+        if separate:
+            some = row > 0
+            axes.bar(
+                histogram.centres[some], -row[some] * scale, 0.76, bottom=i, color=_FILL,
+                edgecolor=PALETTE[0], linewidth=0.8, zorder=3,
+            )  # fmt: skip
+        else:
+            axes.stairs(
+                i - row * scale, edges, baseline=i, fill=True, facecolor=_FILL,
+                edgecolor=PALETTE[0], linewidth=1.0, zorder=3,
+            )  # fmt: skip
+        axes.plot(mean, i, "o", color=PALETTE[1], markersize=4.2, markeredgecolor="white",
+                  markeredgewidth=0.6, zorder=4, clip_on=False)  # fmt: skip
+    axes.set(ylim=(count - 0.7, -1.0), xlim=(edges[0], edges[-1]))
+    axes.set_xlabel(f"{label}\n(highest: {100 * highest:.0f}%; dot: mean)", fontsize=9)
+    axes.grid(axis="y", visible=False)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    if separate:
+        from matplotlib.ticker import MaxNLocator
+
+        longest = len(edges) - 1
+        ticks = [t for t in MaxNLocator(8, integer=True).tick_values(1, longest) if t <= longest]
+        ticks = sorted({1, *(int(t) for t in ticks if t >= 1)})
+        if histogram.open_end:
+            # no neighbour so near that "12+" would touch it
+            ticks = [t for t in ticks if t < longest - longest / 12] + [longest]
+        plus = "+" if histogram.open_end else ""
+        axes.set_xticks(ticks, [f"{t}{plus if t == longest else ''}" for t in ticks])
+        axes.grid(axis="x", visible=False)
+
+
+def plot_word_layers(
+    tokens: Sequence[str],
+    r: Any,
+    path_stem: str | Path | None = None,
+    title: str | None = None,
+    *,
+    threshold: float = THRESHOLD,
+    layers: Sequence[str] | None = None,
+) -> "Figure":
+    """Draws the rescaled attention of one sentence: a line per word, a column per layer.
+
+    The shade is r; runs of words above the threshold have one outline, so that a phrase is a box
+    of several words. For a few models and one layer see `plot_heatmap`.
+
+    Args:
+      tokens: the words.
+      r: [L, N] of `phrases.normalise`; what follows the last word is padding and ignored.
+      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
+      title: above the figure.
+      threshold: words with r > threshold are outlined.
+      layers: names; None is L1, L2, ...
+
+    Returns:
+      The figure.
+
+    Raises:
+      ImportError: if matplotlib (the extra `plots`) is not installed.
+      ValueError: if there is no word or layer, r has fewer words, or an r is outside [0, 1].
+
+    Reference: Guo 2017 (AGT), figure 4.
+    """
+    words = [clean(token) for token in tokens]
+    weights = np.asarray(r).astype(np.float64)
+    if not words:
+        raise ValueError("tokens must have at least one word")
+    if weights.ndim != 2 or weights.shape[1] < len(words):
+        raise ValueError(f"r must have shape [L, N >= {len(words)}], got {weights.shape}")
+    weights = weights[:, : len(words)]
+    if not np.all((weights >= 0) & (weights <= 1)):
+        raise ValueError("r must be in [0, 1]; phrases.normalise makes it so")
+    names = _names(layers, len(weights))
+    with style():
+        figure = _word_layers(words, weights, clean(title or ""), threshold, names)
+        save(figure, path_stem)
+    return figure
+
+
+def _word_layers(
+    words: list[str], weights: np.ndarray, title: str, threshold: float, names: list[str]
+) -> "Figure":
+    from matplotlib import cm, colors
+    from matplotlib.patches import Rectangle
+
+    from gatedjax.analysis._phrases import runs
+
+    figure = new_figure(1, 1)
+    measure = _ruler(figure)
+    words = [_cut(word, 2.2, measure, _WORD_SIZE) for word in words]
+    left = _MARGIN + max(measure(word, _WORD_SIZE) for word in words) + 0.1
+    cell = max(_CELL_WIDTH, *(measure(name, 8.0) + 0.07 for name in names))
+    width = max(left + cell * len(names) + _MARGIN, 3.6)
+    heading = _fold(title, width - 2 * _MARGIN, _ruler(figure, "bold"), 11.0)
+    top = _MARGIN + (0.22 * len(heading) + 0.06 if heading else 0.0) + 0.2
+    bottom = top + _CELL_HEIGHT * len(words)
+    height = bottom + 0.68
+    figure.set_size_inches(width, height)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    axes.axis("off")
+    for i, text in enumerate(heading):
+        axes.text(_MARGIN, _MARGIN + 0.22 * i + 0.1, text, fontsize=11, weight="bold",
+                  va="center")  # fmt: skip
+    shades = cm.ScalarMappable(colors.Normalize(0, 1), "Blues")
+    for n, word in enumerate(words):
+        axes.text(left - 0.08, top + (n + 0.5) * _CELL_HEIGHT, word, fontsize=_WORD_SIZE,
+                  ha="right", va="center")  # fmt: skip
+    for i, name in enumerate(names):
+        x = left + i * cell
+        axes.text(x + cell / 2, top - 0.1, name, fontsize=8, ha="center", va="center")
+        for n, weight in enumerate(weights[i]):
+            axes.add_patch(
+                Rectangle((x, top + n * _CELL_HEIGHT), cell, _CELL_HEIGHT, edgecolor="#d9d9d9",
+                          facecolor=shades.to_rgba(weight), linewidth=0.4, zorder=2)
+            )  # fmt: skip
+    found = runs(weights > threshold)
+    for (i,), start, length in zip(*found, strict=True):
+        place = left + i * cell + 0.012, top + start * _CELL_HEIGHT + 0.012
+        size = cell - 0.024, length * _CELL_HEIGHT - 0.024
+        # orange on blue is told apart with every colour blindness, and in grey by its lightness
+        axes.add_patch(
+            Rectangle(place, *size, fill=False, edgecolor=PALETTE[1], linewidth=1.3, zorder=3)
+        )
+    _word_layers_legend(figure, axes, bottom, shades, threshold)
+    return figure
+
+
+def _word_layers_legend(
+    figure: "Figure", axes: "Axes", y: float, shades: Any, threshold: float
+) -> None:
+    from matplotlib.patches import Rectangle
+
+    width, height = figure.get_size_inches()
+    axes.add_patch(
+        Rectangle((_MARGIN, y + 0.17), _CELL_WIDTH, 0.17, facecolor=shades.to_rgba(1.0),
+                  edgecolor=PALETTE[1], linewidth=1.3)
+    )  # fmt: skip
+    text = f"selected (> {threshold:g})"
+    axes.text(_MARGIN + _CELL_WIDTH + 0.07, y + 0.255, text, fontsize=8.5, va="center")
+    wide = min(1.9, width - 2.1)
+    place = ((width - _MARGIN - 0.1 - wide) / width, 1 - (y + 0.29) / height, wide / width)
+    bar = figure.colorbar(
+        shades, cax=figure.add_axes((*place, 0.12 / height)), orientation="horizontal"
+    )
+    bar.set_label("rescaled attention", fontsize=8.5, labelpad=1)
+    bar.ax.tick_params(labelsize=8, length=2)
+    bar.locator = _ticks()
+    bar.outline.set_linewidth(0.5)
+    bar.update_ticks()
+
+
+def _names(layers: Sequence[str] | None, count: int) -> list[str]:
+    names = [f"L{i + 1}" for i in range(count)] if layers is None else [clean(n) for n in layers]
+    if not names:
+        raise ValueError("there must be at least one layer")
+    if len(names) != count:
+        raise ValueError(f"layers must have {count} names, got {len(names)}")
+    return names

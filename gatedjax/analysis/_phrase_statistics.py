@@ -1,0 +1,259 @@
+"""Distributions over layers: rescaled attention, lengths of phrases, values of gates."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gatedjax.analysis._phrases import _real, _selected, runs
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LayerHistogram:
+    """Counts per layer; those of parts of a data set (buckets of other widths) can be added.
+
+    Attributes:
+      counts: int [L, K].
+      edges: float [K + 1] of the K bins: each holds its lower edge, the last also its upper one.
+        Of lengths: 0.5, 1.5, ... around 1, 2, ...
+      open_end: whether the last bin also holds all that is larger; its mean is then too low.
+    """
+
+    counts: np.ndarray
+    edges: np.ndarray
+    open_end: bool = False
+
+    @property
+    def centres(self) -> np.ndarray:
+        """Float [K], the middle of every bin; of lengths: the length."""
+        return (self.edges[:-1] + self.edges[1:]) / 2
+
+    @property
+    def probability(self) -> np.ndarray:
+        """Float [L, K], the share of every bin in its layer; a layer without a count is all 0."""
+        return self.counts / np.maximum(self.counts.sum(-1, keepdims=True), 1)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Float [L], from the centres of the bins: exact for lengths; NaN without a count."""
+        total = self.counts.sum(-1)
+        return np.where(total > 0, self.counts @ self.centres / np.maximum(total, 1), np.nan)
+
+    def __add__(self, other: "LayerHistogram") -> "LayerHistogram":
+        small, large = sorted((self, other), key=lambda part: len(part.edges))
+        missing = len(large.edges) - len(small.edges)
+        edges = large.edges[: len(small.edges)]
+        fits = np.array_equal(edges, small.edges) and not (
+            missing and (small.open_end or not _of_lengths(small.edges))
+        )
+        if len(small.counts) != len(large.counts) or not fits:
+            raise ValueError(
+                f"histograms to add must have the same layers and bins, got {self.counts.shape} "
+                f"and {other.counts.shape}"
+            )
+        return LayerHistogram(
+            np.pad(small.counts, ((0, 0), (0, missing))) + large.counts,
+            large.edges,
+            small.open_end or large.open_end,
+        )
+
+
+class GateHistogram(NamedTuple):
+    """What `gate_histogram` returns.
+
+    Attributes:
+      pooled: all components of all sentences, per layer.
+      sentence_means: float [B, L], the mean over the components; NaN for rows that do not count.
+    """
+
+    pooled: LayerHistogram
+    sentence_means: np.ndarray
+
+
+def weight_histogram(
+    r: Any, mask: Any = None, *, bins: int = 20, layer_axis: int | None = 1
+) -> LayerHistogram:
+    """The distribution of r over all real words, per layer.
+
+    Args:
+      r: [*B, N] of `normalise`.
+      mask: as there.
+      bins: of equal width in [0, 1].
+      layer_axis: which axis is that of the layers, 1 as in [B, L, N]; None pools all rows, as is
+        done with [B, N] in any case: the result then has one layer.
+
+    Returns:
+      The counts.
+
+    Raises:
+      ValueError: if shapes do not fit, an r is outside [0, 1], bins < 1, or the layer axis is the
+        last one or not there.
+      TypeError: if the mask is not bool.
+
+    Reference: Guo 2017 (AGT), figure 2 (top): spikes at 0 and 1.
+    """
+    values, real = _real(r, mask, "r")
+    if np.any(real & ~((values >= 0) & (values <= 1))):
+        raise ValueError("r must be in [0, 1] at real words; normalise makes it so")
+    layers, kept = _by_layer(values, layer_axis), _by_layer(real, layer_axis)
+    return _histogram(layers, kept, bins)
+
+
+def weight_mass(
+    r: Any, mask: Any = None, *, low: float, high: float, layer_axis: int | None = 1
+) -> np.ndarray:
+    """The share of real words with low <= r <= high, per layer: of [0, 0.05] or [0.95, 1], say.
+
+    Args:
+      r: [*B, N] of `normalise`.
+      mask: as there.
+      low: least r that counts.
+      high: largest r that counts.
+      layer_axis: as of `weight_histogram`.
+
+    Returns:
+      float [L]; NaN without a real word.
+
+    Raises:
+      ValueError: if shapes do not fit, or the layer axis is the last one or not there.
+      TypeError: if the mask is not bool.
+    """
+    values, real = _real(r, mask, "r")
+    inside = _by_layer((values >= low) & (values <= high) & real, layer_axis).sum((1, 2))
+    total = _by_layer(real, layer_axis).sum((1, 2))
+    return np.where(total > 0, inside / np.maximum(total, 1), np.nan)
+
+
+def phrase_length_histogram(
+    selected: Any,
+    *,
+    min_length: int = 1,
+    max_length: int | None = None,
+    layer_axis: int | None = 1,
+) -> LayerHistogram:
+    """The distribution of the lengths of runs, per layer.
+
+    Args:
+      selected: bool [*B, N] of `select`.
+      min_length: shorter runs do not count: 1 counts single words, 2 only phrases.
+      max_length: longer runs count as this long; None goes up to the longest.
+      layer_axis: as of `weight_histogram`.
+
+    Returns:
+      The counts of the lengths 1, 2, ...; those below min_length are 0. On phrases see the caveat
+      of `runs`.
+
+    Raises:
+      TypeError: if selected is not bool.
+      ValueError: if min_length < 1, max_length < min_length, or the layer axis is the last one or
+        not there.
+
+    Reference: Guo 2017 (AGT), figure 2 (bottom).
+    """
+    layer, length, num_layers = _lengths(selected, min_length, layer_axis)
+    open_end = max_length is not None
+    if max_length is None:
+        max_length = int(length.max(initial=min_length))
+    elif max_length < min_length:
+        raise ValueError(f"max_length must be at least min_length {min_length}, got {max_length}")
+    counts = np.zeros((num_layers, max_length), np.int64)
+    np.add.at(counts, (layer, np.minimum(length, max_length) - 1), 1)
+    return LayerHistogram(counts, np.arange(max_length + 1) + 0.5, open_end)
+
+
+def mean_phrase_length(
+    selected: Any, *, min_length: int = 1, layer_axis: int | None = 1
+) -> np.ndarray:
+    """The mean length of runs, per layer.
+
+    Args: as of `phrase_length_histogram`.
+
+    Returns:
+      float [L]; NaN for a layer without a run that counts.
+
+    Raises:
+      TypeError: if selected is not bool.
+      ValueError: as `phrase_length_histogram`.
+    """
+    layer, length, num_layers = _lengths(selected, min_length, layer_axis)
+    count = np.bincount(layer, minlength=num_layers)
+    total = np.bincount(layer, length, minlength=num_layers)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def gate_histogram(gates: Any, rows: Any = None, *, bins: int = 20) -> GateHistogram:
+    """The distribution of gate values per layer, and the mean gate of every sentence.
+
+    Args:
+      gates: [B, L, D] in [0, 1], such as the L - 1 transform gates of AGT.
+      rows: bool [B], False at rows that do not count (filler rows); None counts all.
+      bins: of equal width in [0, 1].
+
+    Returns:
+      All components of all rows pooled, and the means over the components.
+
+    Raises:
+      ValueError: if gates is not [B, L, D], rows does not fit, a gate is outside [0, 1], or
+        bins < 1.
+      TypeError: if rows is not bool.
+
+    Reference: Guo 2017 (AGT), figure 3: near 0 (carry) in the middle layers.
+    """
+    values = np.asarray(gates).astype(np.float64)
+    if values.ndim != 3 or not values.shape[-1]:
+        raise ValueError(f"gates must have shape [B, L, D], got {values.shape}")
+    kept = np.ones(len(values), bool) if rows is None else np.asarray(rows)
+    if kept.dtype != bool:
+        raise TypeError(f"rows must be bool, got dtype {kept.dtype}")
+    if kept.shape != values.shape[:1]:
+        raise ValueError(f"rows must have shape {values.shape[:1]}, got {kept.shape}")
+    real = np.broadcast_to(kept[:, None, None], values.shape)
+    if np.any(real & ~((values >= 0) & (values <= 1))):
+        raise ValueError("gates must be in [0, 1]")
+    pooled = _histogram(_by_layer(values, 1), _by_layer(real, 1), bins)
+    means = np.where(real, values, np.nan).mean(-1)
+    return GateHistogram(pooled, means)
+
+
+def _histogram(layers: np.ndarray, kept: np.ndarray, bins: int) -> LayerHistogram:
+    """Counts [L, R, N] values in [0, 1] per layer."""
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1, got {bins}")
+    counts = [
+        np.histogram(values[real], bins, (0.0, 1.0))[0]
+        for values, real in zip(layers, kept, strict=True)
+    ]
+    return LayerHistogram(np.array(counts).reshape(-1, bins), np.linspace(0.0, 1.0, bins + 1))
+
+
+def _of_lengths(edges: np.ndarray) -> bool:
+    """Whether the bins are around 1, 2, ..."""
+    return bool(np.array_equal(edges, np.arange(len(edges)) + 0.5))
+
+
+def _lengths(
+    selected: Any, min_length: int, layer_axis: int | None
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """(layer of every run, its length, number of layers)."""
+    if min_length < 1:
+        raise ValueError(f"min_length must be at least 1, got {min_length}")
+    layers = _by_layer(_selected(selected), layer_axis)
+    found = runs(layers)
+    kept = found.length >= min_length
+    return found.row[kept, 0], found.length[kept], len(layers)
+
+
+def _by_layer(values: np.ndarray, layer_axis: int | None) -> np.ndarray:
+    """[*B, N] as [L, rows, N]."""
+    if values.ndim <= 2 or layer_axis is None:
+        layers = values[None]
+    else:
+        axis = layer_axis + values.ndim if layer_axis < 0 else layer_axis
+        if not 0 <= axis < values.ndim - 1:
+            raise ValueError(
+                f"layer_axis must be an axis before the last of shape {values.shape}, "
+                f"got {layer_axis}"
+            )
+        layers = np.moveaxis(values, axis, 0)
+    rows = int(np.prod(layers.shape[1:-1]))
+    return layers.reshape(len(layers), rows, values.shape[-1])

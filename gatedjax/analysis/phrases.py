@@ -1,0 +1,30 @@
+"""Words and phrases that attention selects, for the attention of any model.
+
+    r = phrases.normalise(attention, mask)  # [B, L, N] to [0, 1] per sentence and layer
+    selected = phrases.select(r, mask)  # r > 0.95
+    phrases.runs(selected)  # words side by side
+    phrases.phrase_length_histogram(selected, min_length=2).probability  # [L, lengths]
+    phrases.trace(tokens, selected[0])  # layer by layer, one sentence
+
+The words are the last axis: [B, N] (one layer), [B, L, N], [B, Q, N]. Attention that depends on no
+word order, as AGT's, makes a "phrase" only of what is adjacent in the text: see `runs`.
+
+Reference: Guo 2017, A Deep Network with Visual Text Composition Behavior.
+"""
+
+from gatedjax.analysis._phrase_statistics import GateHistogram as GateHistogram
+from gatedjax.analysis._phrase_statistics import LayerHistogram as LayerHistogram
+from gatedjax.analysis._phrase_statistics import gate_histogram as gate_histogram
+from gatedjax.analysis._phrase_statistics import mean_phrase_length as mean_phrase_length
+from gatedjax.analysis._phrase_statistics import phrase_length_histogram as phrase_length_histogram
+from gatedjax.analysis._phrase_statistics import weight_histogram as weight_histogram
+from gatedjax.analysis._phrase_statistics import weight_mass as weight_mass
+from gatedjax.analysis._phrases import THRESHOLD as THRESHOLD
+from gatedjax.analysis._phrases import Runs as Runs
+from gatedjax.analysis._phrases import Selection as Selection
+from gatedjax.analysis._phrases import first_words as first_words
+from gatedjax.analysis._phrases import normalise as normalise
+from gatedjax.analysis._phrases import runs as runs
+from gatedjax.analysis._phrases import select as select
+from gatedjax.analysis._phrases import selected_words as selected_words
+from gatedjax.analysis._phrases import trace as trace

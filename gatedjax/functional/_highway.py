@@ -1,0 +1,175 @@
+"""Stacks of gated layers: plain highway layers, and layers driven by selection vectors."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from gatedjax.functional._checks import check_floating, wide_dtype
+
+
+def highway_mix(
+    candidate: Float[Array, "..."], carry: Float[Array, "..."], gate: Float[Array, "..."]
+) -> Float[Array, "..."]:
+    """What a gate lets through: gate * candidate + (1 - gate) * carry.
+
+    Args:
+      candidate: f, chosen where the gate is 1.
+      carry: y, kept where the gate is 0.
+      gate: T in [0, 1]. The three broadcast.
+
+    Raises:
+      TypeError: if an array is not floating point.
+
+    Reference: Srivastava, Greff and Schmidhuber 2015, "Highway Networks", eq. 3.
+    """
+    check_floating(candidate=candidate, carry=carry, gate=gate)
+    return gate * candidate + (1 - gate) * carry
+
+
+class GatedStackWeights(NamedTuple):
+    """Weights of the layers 1 .. L-1 that selection vectors drive; blocks T (gate), f (candidate).
+
+    Attributes:
+      input: kernels that multiply s_l [L-1, D, 2D].
+      recurrent: kernels that multiply y_{l-1}, of f alone [L-1, D, D].
+      bias: [L-1, 2D].
+    """
+
+    input: Array
+    recurrent: Array
+    bias: Array
+
+
+class HighwayWeights(NamedTuple):
+    """Weights of highway layers; blocks T (gate), f (candidate).
+
+    Attributes:
+      recurrent: kernels that multiply y_{l-1} [L, D, 2D].
+      bias: [L, 2D].
+    """
+
+    recurrent: Array
+    bias: Array
+
+
+def gated_stack(
+    selected: Float[Array, "*B L D"], weights: GatedStackWeights
+) -> tuple[Float[Array, "*B L D"], Float[Array, "*B L-1 D"]]:
+    """Layers that compose what has been selected so far with the next selection vector.
+
+        y_0 = s_0;  T_l = sigmoid(s_l Wt_l + bt_l),  f_l = tanh([y_{l-1}; s_l] Wf_l + bf_l)
+        y_l = T_l f_l + (1 - T_l) y_{l-1}
+
+    No product with s_l depends on y: those of all layers are formed at once, and only y times its
+    half of Wf is left to the scan over the layers, whose program does not grow with their number.
+
+    Args:
+      selected: s of every layer (see `selection_vectors`).
+      weights: of the layers 1 .. L-1. Products are in the dtype of selected.
+
+    Returns:
+      (states, gates): y of every layer and T of the layers 1 .. L-1, in float32 or wider.
+
+    Raises:
+      TypeError: if an array is not floating point.
+      ValueError: if the shapes do not fit.
+
+    Reference: Guo 2017, "A Deep Network with Visual Text Composition Behavior", eqs. 2 to 4 and 8.
+    """
+    check_floating(selected=selected, **weights._asdict())
+    selected = jnp.asarray(selected)
+    if selected.ndim < 2 or selected.shape[-2] < 1:
+        raise ValueError(f"selected must be [..., L, D] with L at least 1, got {selected.shape}")
+    layers, width = selected.shape[-2] - 1, selected.shape[-1]
+    _check_shapes(
+        weights,
+        input=(layers, width, 2 * width),
+        recurrent=(layers, width, width),
+        bias=(layers, 2 * width),
+    )
+    dtype, wide = selected.dtype, wide_dtype(selected)
+    drive = jnp.einsum(
+        "...ld,lde->l...e",
+        selected[..., 1:, :],
+        weights.input.astype(dtype),
+        preferred_element_type=wide,
+    )
+    drive = drive + _per_layer(weights.bias, drive)
+    gates = jax.nn.sigmoid(drive[..., :width])
+
+    def layer(carry: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        kernel, gate, rest = inputs
+        candidate = jnp.tanh(_product(carry, kernel, dtype) + rest)
+        state = highway_mix(candidate, carry, gate)
+        return state, state
+
+    first = selected[..., 0, :].astype(wide)
+    _, states = lax.scan(layer, first, (weights.recurrent, gates, drive[..., width:]))
+    states = jnp.concatenate([first[None], states])
+    return jnp.moveaxis(states, 0, -2), jnp.moveaxis(gates, 0, -2)
+
+
+def highway_stack(
+    inputs: Float[Array, "*B D"], weights: HighwayWeights
+) -> tuple[Float[Array, "*B L D"], Float[Array, "*B L D"]]:
+    """Highway layers, whose gate and candidate see the layer below and nothing else.
+
+        T_l = sigmoid(y_{l-1} Wt_l + bt_l),  f_l = tanh(y_{l-1} Wf_l + bf_l)
+        y_l = T_l f_l + (1 - T_l) y_{l-1}
+
+    Args:
+      inputs: y before the first layer.
+      weights: of the L layers. Products are in the dtype of inputs.
+
+    Returns:
+      (states, gates): y and T of every layer, in float32 or wider.
+
+    Raises:
+      TypeError: if an array is not floating point.
+      ValueError: if the shapes do not fit.
+
+    Reference: Srivastava, Greff and Schmidhuber 2015, "Highway Networks".
+    """
+    check_floating(inputs=inputs, **weights._asdict())
+    inputs = jnp.asarray(inputs)
+    if inputs.ndim < 1:
+        raise ValueError(f"inputs must be [..., D], got {inputs.shape}")
+    layers, width = jnp.shape(weights.recurrent)[:1], inputs.shape[-1]
+    _check_shapes(weights, recurrent=(*layers, width, 2 * width), bias=(*layers, 2 * width))
+    dtype, wide = inputs.dtype, wide_dtype(inputs)
+
+    def layer(carry: Array, own: HighwayWeights) -> tuple[Array, tuple[Array, Array]]:
+        both = _product(carry, own.recurrent, dtype)
+        both = both + own.bias.astype(wide).reshape((1,) * (both.ndim - 1) + (-1,))
+        gate = jax.nn.sigmoid(both[..., :width])
+        state = highway_mix(jnp.tanh(both[..., width:]), carry, gate)
+        return state, (state, gate)
+
+    _, (states, gates) = lax.scan(layer, inputs.astype(wide), weights)
+    return jnp.moveaxis(states, 0, -2), jnp.moveaxis(gates, 0, -2)
+
+
+def _product(carry: Array, kernel: Array, dtype: jnp.dtype) -> Array:
+    """The carry, which stays wide, times a kernel in the dtype of the products."""
+    return jnp.einsum(
+        "...d,de->...e",
+        carry.astype(dtype),
+        kernel.astype(dtype),
+        preferred_element_type=carry.dtype,
+    )
+
+
+def _per_layer(values: Array, like: Array) -> Array:
+    """[L, D] as [L, 1 .., D] in the dtype of the other."""
+    shape = (values.shape[0], *(1,) * (like.ndim - 2), values.shape[1])
+    return values.astype(like.dtype).reshape(shape)
+
+
+def _check_shapes(weights: tuple[Array, ...], **expected: tuple[int, ...]) -> None:
+    for name, shape in expected.items():
+        got = jnp.shape(getattr(weights, name))
+        if got != shape:
+            raise ValueError(f"{name} must have shape {shape}, got {got}")

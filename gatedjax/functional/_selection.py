@@ -1,0 +1,130 @@
+"""Selection vectors: an attention of its own for every layer, over the same words."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float
+
+from gatedjax.functional._checks import check_floating, check_mask, wide_dtype
+from gatedjax.functional._softmax import masked_softmax
+
+
+def selection_vectors(
+    words: Float[Array, "*B N D"],
+    kernels: Float[Array, "L K A"],
+    vectors: Float[Array, "L A"],
+    mask: Bool[Array, "*B N"] | None = None,
+    *,
+    keys: Float[Array, "*B N K"] | None = None,
+) -> tuple[Float[Array, "*B L D"], Float[Array, "*B L N"]]:
+    """What each layer selects from the words, all layers in one product.
+
+        m_ln = w_l . tanh(k_n W_l),  a_l = softmax_n(m_l),  s_l = sum_n a_ln b_n
+
+    Args:
+      words: b.
+      kernels: W, one matrix per layer; with a first axis of 1, one matrix for all layers.
+      vectors: w.
+      mask: True at real words; None means all. What stands elsewhere, NaN included, has no effect.
+      keys: k, what the attention looks at; None takes the words, so that K = D.
+
+    Returns:
+      (selected, attention): s in the dtype of words, a in float32 or wider. a is exactly 0 at
+      padding; a row without words has a = 0 and s = 0, with a zero gradient.
+
+    Reverse-mode derivatives of any order are supported, forward mode alone is not.
+
+    Raises:
+      TypeError: if an array is not floating point, or mask is not bool.
+      ValueError: if the shapes do not fit.
+
+    Reference: Guo 2017, "A Deep Network with Visual Text Composition Behavior", eqs. 5 to 7.
+    """
+    given = {} if keys is None else {"keys": keys}
+    check_floating(words=words, kernels=kernels, vectors=vectors, **given)
+    words, kernels, vectors = jnp.asarray(words), jnp.asarray(kernels), jnp.asarray(vectors)
+    keys = words if keys is None else jnp.asarray(keys)
+    if words.ndim < 2:
+        raise ValueError(f"words must be [..., N, D], got {words.shape}")
+    if keys.shape[:-1] != words.shape[:-1]:
+        raise ValueError(
+            f"keys must be [..., K] with the leading axes of words {words.shape}, got {keys.shape}"
+        )
+    if vectors.ndim != 2:
+        raise ValueError(f"vectors must be [L, A], got {vectors.shape}")
+    layers, hidden = vectors.shape
+    if kernels.shape not in {(n, keys.shape[-1], hidden) for n in (1, layers)}:
+        raise ValueError(
+            f"kernels must have shape {(layers, keys.shape[-1], hidden)} (the first axis may be 1) "
+            f"for vectors {vectors.shape}, got {kernels.shape}"
+        )
+    check_mask(mask, words.shape[:-1])
+    if mask is not None:
+        words, keys = (jnp.where(mask[..., None], x, jnp.zeros_like(x)) for x in (words, keys))
+        mask = jnp.expand_dims(mask, -2)
+    scores = _scores(keys, kernels, vectors)
+    attention = masked_softmax(jnp.swapaxes(scores, -1, -2), mask)
+    # every layer pools the same words: layers are rows of one product
+    dtype = wide_dtype(words, attention)
+    selected = jnp.einsum("...ln,...nd->...ld", attention, words, preferred_element_type=dtype)
+    return selected.astype(words.dtype), attention
+
+
+def _scores(keys: Array, kernels: Array, vectors: Array) -> Float[Array, "*B N L"]:
+    """m in float32 or wider."""
+    kernels, vectors = kernels.astype(keys.dtype), vectors.astype(keys.dtype)
+    rows = keys.reshape(-1, keys.shape[-1])
+    if kernels.shape[0] == 1:
+        hidden = jnp.tanh(rows @ kernels[0])
+        scores = jnp.matmul(hidden, vectors.T, preferred_element_type=wide_dtype(keys))
+    else:
+        scores = _layer_scores(rows, kernels, vectors)
+    return scores.reshape(*keys.shape[:-1], vectors.shape[0])
+
+
+# What is left beside the three large products is one pass of tanh and one of its derivative. A
+# derivative by JAX costs twice the products on this CPU, for XLA fuses the softmax into the
+# derivative of tanh, which it then computes for every element and for two products, and makes
+# arrays as large as the hidden layer of w and of the gradient of m. The barriers and the products
+# below leave it no such choice.
+@jax.custom_vjp
+def _layer_scores(
+    rows: Float[Array, "R K"], kernels: Float[Array, "L K A"], vectors: Float[Array, "L A"]
+) -> Float[Array, "R L"]:
+    return _forward(rows, kernels, vectors)[0]
+
+
+def _forward(rows: Array, kernels: Array, vectors: Array) -> tuple[Array, tuple[Array, ...]]:
+    layers, hidden = vectors.shape
+    # transposed once, for both directions
+    flat = jnp.swapaxes(kernels, 0, 1).reshape(-1, layers * hidden)
+    flat = lax.optimization_barrier(flat)
+    activity = jnp.tanh(rows @ flat)
+    # w as a block-diagonal matrix: L / K of the large product, and faster than the reduction
+    eye = jnp.eye(layers, dtype=vectors.dtype)
+    blocks = (vectors[:, :, None] * eye[:, None, :]).reshape(-1, layers)
+    scores = jnp.matmul(activity, blocks, preferred_element_type=wide_dtype(rows))
+    return scores, (rows, flat, vectors, activity)
+
+
+def _backward(saved: tuple[Array, ...], change: Float[Array, "R L"]) -> tuple[Array, ...]:
+    rows, flat, vectors, activity = saved
+    layers, hidden = vectors.shape
+    change = lax.optimization_barrier(change)
+    wide = change.dtype
+    per_layer = activity.reshape(-1, layers, hidden).astype(wide)
+    inner = change[:, :, None] * vectors.astype(wide)[None] * (1 - per_layer**2)
+    inner = inner.astype(rows.dtype).reshape(activity.shape)
+    inner = lax.optimization_barrier(inner)
+    # every layer's change with every layer's activity, of which the blocks l, l are wanted
+    pairs = jnp.matmul(change.T.astype(rows.dtype), activity, preferred_element_type=wide)
+    vectors_change = jnp.einsum("lla->la", pairs.reshape(layers, layers, hidden))
+    kernels_change = (rows.T @ inner).reshape(-1, layers, hidden)
+    return (
+        inner @ flat.T,
+        jnp.swapaxes(kernels_change, 0, 1),
+        vectors_change.astype(vectors.dtype),
+    )
+
+
+_layer_scores.defvjp(_forward, _backward)

@@ -1,0 +1,241 @@
+"""AGT (Guo 2017): every layer selects words, and a gate lets its selection into the text so far.
+
+    M_n = tanh(W_p x_n + b_p),  a_l = softmax_n(w_l . tanh(W_l M_n)),  s_l = sum_n a_ln M_n
+    y_0 = s_0,  T_l = sigmoid(Wt_l s_l + bt_l),  f_l = tanh(Wf_l [y_{l-1}; s_l] + bf_l)
+    y_l = T_l f_l + (1 - T_l) y_{l-1}
+
+The baselines, a highway network on s_0 and the mean word vector, are the same head under another
+`system`.
+"""
+
+import dataclasses
+import math
+from typing import Any, Literal, get_args
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Float, Int
+
+from gatedjax import functional as F
+from gatedjax import nn as gnn
+from gatedjax.models._classification import ClassifierTask
+
+System = Literal["agt", "highway", "average"]
+AblateMode = Literal["highway", "reuse_last_s", "zero"]
+DropoutSite = Literal["words", "head"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AGTConfig:
+    """Everything that the paper fixes or leaves open about the network."""
+
+    system: System = "agt"
+    """AGT, or a baseline: a plain highway network on s_0, or the mean of the word vectors."""
+    num_layers: int = 15
+    """Layers L, the first of which only selects: L attentions, L - 1 gates."""
+    hidden: int = 200
+    """Width of words and layers."""
+    attention_hidden: int = 200
+    """Width of the hidden layer of the attentions."""
+    embedding_dim: int = 300
+    """Width of the word vectors."""
+    gate_bias: float = 1.0
+    """Bias of every gate at the start; it is trained like the others."""
+    head_hidden: tuple[int, ...] = (200,)
+    """Widths of the tanh layers between the last state and the class layer."""
+    dropout: float = 0.2
+    """Dropout at each of the dropout-sites."""
+    dropout_sites: tuple[DropoutSite, ...] = ("words", "head")
+    """Where: "words" after their projection, "head" on the input of each of its layers."""
+    share_attention_matrix: bool = False
+    """One W for the attentions of all layers; the paper has one each."""
+    attend_raw: bool = False
+    """Let the attentions look at the word vectors instead of the projected words."""
+    ablate_above: int | None = None
+    """Take the selection vectors away from the layers above this one; None keeps all."""
+    ablate_mode: AblateMode = "highway"
+    """What those layers become: plain highway layers, or the same layers with the last selection
+    vector that is left, or with 0."""
+    freeze_embeddings: bool = False
+    """Keep word vectors as they are."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Compute dtype; parameters, softmax, gates, states and the loss stay float32."""
+
+    def __post_init__(self) -> None:
+        """Refuses values that no run could use."""
+        for name in ("num_layers", "hidden", "attention_hidden", "embedding_dim"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if any(width < 1 for width in self.head_hidden):
+            raise ValueError(f"head_hidden must be widths of at least 1, got {self.head_hidden}")
+        if not math.isfinite(self.gate_bias):
+            raise ValueError(f"gate_bias must be finite, got {self.gate_bias}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
+        if unknown := set(self.dropout_sites) - set(get_args(DropoutSite)):
+            raise ValueError(
+                f"dropout_sites must be among {get_args(DropoutSite)}, got {sorted(unknown)}"
+            )
+        for name, known in {"system": System, "ablate_mode": AblateMode}.items():
+            if getattr(self, name) not in get_args(known):
+                raise ValueError(
+                    f"{name} must be one of {get_args(known)}, got {getattr(self, name)!r}"
+                )
+        self._check_options_of_the_system()
+
+    def _check_options_of_the_system(self) -> None:
+        if self.ablate_above is None:
+            if self.ablate_mode != "highway":
+                raise ValueError("ablate_mode must be 'highway' without ablate_above")
+        elif self.system != "agt":
+            raise ValueError(f"ablate_above must be None for system={self.system!r}")
+        elif not 0 <= self.ablate_above < self.num_layers:
+            raise ValueError(
+                f"ablate_above must be in [0, num_layers - 1 = {self.num_layers - 1}], "
+                f"got {self.ablate_above}"
+            )
+        if self.share_attention_matrix and self.system != "agt":
+            raise ValueError(f"share_attention_matrix must be False for system={self.system!r}")
+        if self.attend_raw and self.system == "average":
+            raise ValueError("attend_raw must be False for system='average': it has no attention")
+
+
+@struct.dataclass
+class AGTOutput:
+    """What one pass computed; "average" has logits alone.
+
+    Attributes:
+      logits: class scores [B, C], float32.
+      attention: a [B, S, N] of the S layers that have one, 0 at padding: all L, or 1 for "highway"
+        and ablate_above + 1 for an ablation.
+      gates: T of the layers 1 .. L-1 [B, L-1, D].
+      states: y of every layer [B, L, D].
+    """
+
+    logits: Array
+    attention: Array | None = None
+    gates: Array | None = None
+    states: Array | None = None
+
+
+class AGT(nn.Module):
+    """An attention gated transformation network or one of its baselines, for classifying texts.
+
+    Attributes:
+      config: the network.
+      vocab_size: rows of the embedding table, padding included.
+      num_classes: C.
+      embeddings: a pretrained table to start from, or None.
+
+    Call with a batch {"tokens": int [B, N], "lengths": int [B]}; training with dropout keys its
+    bits to "example_id": int [B] (row numbers if absent) and needs the stream "dropout".
+
+    The order of the words has no effect on any output but the order of the attention.
+
+    Reference: Guo 2017, "A Deep Network with Visual Text Composition Behavior".
+    Deviation: the candidates have a bias, which the paper does not write.
+    """
+
+    config: AGTConfig
+    vocab_size: int
+    num_classes: int
+    embeddings: Any = None
+
+    def setup(self) -> None:
+        """Creates the layers."""
+        c = self.config
+        types: dict[str, Any] = {"dtype": jnp.dtype(c.dtype)}
+        dense: dict[str, Any] = types | {"kernel_init": nn.initializers.glorot_uniform()}
+        self.embed = gnn.WordEmbedding(
+            self.vocab_size,
+            c.embedding_dim,
+            frozen=c.freeze_embeddings,
+            initial=self.embeddings,
+            **types,
+        )
+        if c.system != "average":
+            self.projection = nn.Dense(c.hidden, **dense)
+            # the highway network is the ablation that leaves the first selection vector alone
+            self.transform = gnn.AttentionGatedTransform(
+                c.num_layers,
+                attention_features=c.attention_hidden,
+                gate_bias=c.gate_bias,
+                share_attention_matrix=c.share_attention_matrix,
+                ablate_above=0 if c.system == "highway" else c.ablate_above,
+                ablate_mode=c.ablate_mode,
+                **types,
+            )
+        self.head = [nn.Dense(width, **dense) for width in c.head_hidden]
+        self.classifier = nn.Dense(self.num_classes, name="classifier", **dense)
+
+    def __call__(self, batch: dict[str, Array], *, train: bool = False) -> AGTOutput:
+        """Runs the network.
+
+        Args:
+          batch: see the class.
+          train: dropout if True.
+
+        Raises:
+          ValueError: if the batch lacks tokens or lengths, or their shapes do not fit.
+        """
+        tokens, lengths = _inputs(batch)
+        mask = F.length_mask(lengths, tokens.shape[1])
+        vectors = self.embed(tokens)
+        rate = self.config.dropout
+        sites = self.config.dropout_sites if train and rate > 0 else ()
+        keys: Any = self._keys(batch) if sites else None
+        if self.config.system == "average":
+            if "words" in sites:
+                vectors = F.example_dropout(vectors, rate, keys)
+            count = jnp.maximum(lengths, 1).astype(jnp.float32)[:, None]
+            mean = F.attention_pool(vectors, mask.astype(jnp.float32) / count)
+            return AGTOutput(logits=self._classify(mean, keys if "head" in sites else None))
+        words = jnp.tanh(self.projection(vectors))
+        if "words" in sites:
+            words = F.example_dropout(words, rate, keys)
+        looked_at = vectors if self.config.attend_raw else None
+        states, gates, attention = self.transform(words, mask, keys=looked_at)
+        logits = self._classify(states[:, -1], keys if "head" in sites else None)
+        return AGTOutput(logits=logits, attention=attention, gates=gates, states=states)
+
+    def _classify(self, features: Float[Array, "B D"], keys: Array | None) -> Float[Array, "B C"]:
+        """The head, with dropout on the input of each layer where keys are given."""
+        for number, layer in enumerate((*self.head, self.classifier)):
+            if keys is not None:
+                own = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number + 1)
+                features = F.example_dropout(features, self.config.dropout, own)
+            features = layer(features)
+            if layer is not self.classifier:
+                features = jnp.tanh(features)
+        return features.astype(jnp.float32)
+
+    def _keys(self, batch: dict[str, Array]) -> Array:
+        example_id = batch.get("example_id")
+        if example_id is None:
+            example_id = jnp.arange(batch["tokens"].shape[0])
+        return F.example_keys(self.make_rng("dropout"), example_id)
+
+
+def _inputs(batch: dict[str, Array]) -> tuple[Int[Array, "B N"], Int[Array, "B"]]:
+    for needed in ("tokens", "lengths"):
+        if needed not in batch:
+            raise ValueError(f"batch needs {needed!r}, got {sorted(batch)}")
+    tokens, lengths = batch["tokens"], batch["lengths"]
+    if tokens.ndim != 2 or lengths.shape != tokens.shape[:1]:
+        raise ValueError(
+            f"batch needs tokens [B, N] and lengths [B], got {tokens.shape}, {lengths.shape}"
+        )
+    return tokens, lengths
+
+
+@dataclasses.dataclass(frozen=True)
+class AGTTask(ClassifierTask):
+    """How an `AGT` (or a baseline) is trained and evaluated: cross-entropy of the class.
+
+    Attributes:
+      model: the network.
+    """
+
+    model: AGT

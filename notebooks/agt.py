@@ -1,0 +1,208 @@
+"""Text copy of agt.ipynb; `python notebooks/build.py` writes the notebook."""
+
+# %% [markdown]
+# # AGT: one attention per layer, and a gate that decides what it adds
+#
+# The attention gated transformation network of Guo (2017) reads a text $L$ times. Every layer has
+# an attention of its own over the projected words $M_n$, and its *selection vector* drives the
+# gate that lets the layer change the text's state:
+#
+# $$a_l = \mathrm{softmax}_n\big(w_l \cdot \tanh(W_l M_n)\big), \qquad s_l = \sum_n a_{ln} M_n$$
+# $$y_0 = s_0, \qquad T_l = \sigma(W^t_l s_l + b^t_l), \qquad
+# y_l = T_l \odot \tanh\big(W^f_l [y_{l-1}; s_l] + b^f_l\big) + (1 - T_l) \odot y_{l-1}$$
+#
+# The paper reads its layers as a composition of phrases. This notebook looks at them, and at what
+# can and cannot be concluded.
+
+# %%
+import os
+import tempfile
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+
+from gatedjax import analysis, data, models, training
+from gatedjax import functional as F
+from gatedjax.analysis import phrases
+
+STEPS = int(os.environ.get("GATEDJAX_NOTEBOOK_STEPS", "800"))
+WORK = Path(tempfile.mkdtemp())
+LAYERS = 8
+
+# %% [markdown]
+# ## The two functions it is made of
+# All $L$ attentions at once, since none depends on a state, and one step of the gated stack. A gate
+# of 1 takes the new candidate, a gate of 0 carries the state.
+
+# %%
+keys = jax.random.split(jax.random.key(0), 3)
+words = jax.random.normal(keys[0], (2, 5, 4))  # two texts, five words, width 4
+mask = F.length_mask(jnp.array([5, 3]), 5)
+selected, attention = F.selection_vectors(
+    words,
+    kernels=jax.random.normal(keys[1], (LAYERS, 4, 6)),
+    vectors=jax.random.normal(keys[2], (LAYERS, 6)),
+    mask=mask,
+)
+print("selection vectors", selected.shape, " attention", attention.shape)
+print("sums of the attention", np.unique(np.round(attention.sum(-1), 5)))
+print("weight on padding", float(attention[1, :, 3:].sum()))
+for gate in (0.0, 0.5, 1.0):
+    mixed = F.highway_mix(jnp.ones(1), -jnp.ones(1), jnp.full(1, gate))
+    print(f"gate {gate}: candidate 1 and carry -1 become {float(mixed[0]):+.1f}")
+
+# %% [markdown]
+# ## Three networks on sentences whose deciding words are known
+# `polarity` is a small generated corpus with negation and contrast. The highway network has the
+# first selection vector alone, the third one the mean of the word vectors.
+
+# %%
+source = {split: data.load("polarity", split) for split in ("train", "validation", "test")}
+vocabulary = data.Vocabulary.build([source["train"]])
+encoded = {split: data.encode(s, vocabulary) for split, s in source.items()}
+train = data.Batches(encoded["train"], batch_size=50, max_buckets=1)
+validation = data.Batches.eval(encoded["validation"], batch_size=256, max_buckets=1)
+test = data.Batches.eval(encoded["test"], batch_size=len(source["test"]), max_buckets=1)
+batch, rows = test[0], test.rows(0)
+tokens = [source["test"][row]["tokens"] for row in rows]
+mask = np.asarray(F.length_mask(batch["lengths"], batch["tokens"].shape[1]))
+
+sizes = {"embedding_dim": 50, "hidden": 32, "head_hidden": (32,), "dropout": 0.1}
+configs = {
+    "AGT": models.AGTConfig(attention_hidden=32, num_layers=LAYERS, **sizes),
+    "highway": models.AGTConfig(system="highway", attention_hidden=32, num_layers=LAYERS, **sizes),
+    "average": models.AGTConfig(system="average", **sizes),
+}
+nets = {name: models.AGT(config, len(vocabulary), 2) for name, config in configs.items()}
+train_config = training.TrainConfig(
+    num_steps=STEPS,
+    log_every=max(STEPS // 20, 1),
+    eval_every=max(STEPS // 10, 1),
+    checkpoint_every=STEPS,
+    progress=False,
+    optimizer=training.OptimizerConfig(learning_rate=4e-3),
+)
+outputs = {}
+for name, net in nets.items():
+    result = training.fit(models.AGTTask(net), train, validation, train_config, WORK / name)
+    outputs[name] = jax.device_get(jax.jit(net.apply)({"params": result.best_params}, batch))
+    if name == "AGT":
+        params = result.best_params
+correct = {n: np.argmax(o.logits, -1) == batch["label"] for n, o in outputs.items()}
+for name, right in correct.items():
+    size = np.sqrt(right.mean() * (1 - right.mean()) / len(right))
+    print(f"{name:8s} test accuracy {right.mean():.3f} ± {size:.3f} (n = {len(right)}, one seed)")
+for name in ("highway", "average"):
+    print(f"AGT against {name}: {analysis.mcnemar(correct['AGT'], correct[name])}")
+
+# %% [markdown]
+# ± is the standard error from the number of test sentences alone; the test compares the same
+# sentences in both networks.
+#
+# ## What the layers look at
+# Weights are rescaled to $[0, 1]$ per sentence and layer; a word is *selected* above 0.95, and
+# selected neighbours get one outline.
+
+# %%
+r = phrases.normalise(outputs["AGT"].attention, mask)
+chosen = phrases.select(r, mask)
+shown = int(np.argmax([len(words) for words in tokens]))
+analysis.plot_word_layers(
+    tokens[shown], r[shown, :, : len(tokens[shown])], title="Rescaled attention of one sentence"
+)
+for layer, found in enumerate(phrases.trace(tokens[shown], chosen[shown])):
+    print(f"L{layer + 1}: {' '.join(found.words)}")
+
+# %% [markdown]
+# The most selected words of the first layer, and how often layers look at words that decide the
+# label. The corpus knows these words; the network was never told.
+
+# %%
+print(phrases.first_words(tokens, r).most_common(8))
+decides = np.zeros_like(mask)
+for row, number in enumerate(rows):
+    decides[row, : len(tokens[row])] = source["test"][number]["decides"]
+base = decides.sum() / mask.sum()
+print(f"{base:.2f} of all words decide. Among the selected words:")
+for layer in range(LAYERS):
+    hits = (chosen[:, layer] & decides).sum() / max(chosen[:, layer].sum(), 1)
+    weight = (outputs["AGT"].attention[:, layer] * decides).sum(-1).mean()
+    print(f"L{layer + 1}: {hits:.2f}   attention on deciding words {weight:.2f}")
+
+# %% [markdown]
+# ## Distributions over the test set
+# The attention of every layer, the lengths of runs of selected words, and the gates.
+
+# %%
+gates = phrases.gate_histogram(outputs["AGT"].gates)
+analysis.plot_layer_histograms(
+    {
+        "rescaled attention": phrases.weight_histogram(r, mask),
+        "words in a run": phrases.phrase_length_histogram(chosen),
+    },
+    title="What the layers select",
+)
+analysis.plot_layer_histograms(
+    {"gate": gates.pooled},
+    title="What the layers let through",
+    layers=[f"L{i + 2}" for i in range(LAYERS - 1)],
+)
+
+# %% [markdown]
+# ## Are the runs phrases?
+# The network has no information about order. Shuffling the words of a text shuffles its attention
+# and leaves the class scores as they are, up to rounding:
+
+# %%
+order = np.random.default_rng(0).permutation(int(batch["lengths"][shown]))
+one = {
+    "tokens": np.asarray(batch["tokens"][shown : shown + 1, : len(order)]),
+    "lengths": np.array([len(order)]),
+}
+mixed = {**one, "tokens": one["tokens"][:, order]}
+before, after = (nets["AGT"].apply({"params": params}, b) for b in (one, mixed))
+print("largest change of a score", float(abs(before.logits - after.logits).max()))
+print(
+    "attention is permuted:",
+    bool(jnp.allclose(before.attention[..., order], after.attention, atol=1e-6)),
+)
+
+# %% [markdown]
+# So a run is several words that are selected *each by itself* and happen to be neighbours. The
+# honest comparison is the same selection with the words of every sentence in random order: only
+# what is above it says that the network's choices follow the text.
+
+# %%
+rng = np.random.default_rng(0)
+random_order = np.argsort(np.where(mask, rng.random(mask.shape), np.inf), axis=-1)
+shuffled = np.take_along_axis(chosen, np.broadcast_to(random_order[:, None], chosen.shape), axis=-1)
+measured, chance = (phrases.mean_phrase_length(s) for s in (chosen, shuffled))
+figure, axis = plt.subplots(figsize=(6.5, 3), layout="constrained")
+layers = np.arange(1, LAYERS + 1)
+axis.plot(layers, measured, color="#0072b2", marker="o", label="as the text stands")
+axis.plot(layers, chance, color="black", marker="s", linestyle=":", label="words shuffled")
+axis.set(xlabel="layer", ylabel="mean words in a run", xticks=layers)
+axis.legend(frameon=False)
+
+# %% [markdown]
+# ## Which layers the network needs
+# The trained network with every gate above a layer shut, so that $y$ is carried from there to the
+# head, and nothing trained again. A loss says that the trained network uses the layers, not that a
+# network trained without them would be worse; `ablate_above` trains those.
+
+
+# %%
+def accuracy_up_to(last):
+    """Test accuracy with the state of this layer given to the head."""
+    head, states = params["head_0"], outputs["AGT"].states[:, last]
+    hidden = np.tanh(states @ np.asarray(head["kernel"]) + np.asarray(head["bias"]))
+    final = params["classifier"]
+    scores = hidden @ np.asarray(final["kernel"]) + np.asarray(final["bias"])
+    return np.mean(scores.argmax(-1) == batch["label"])
+
+
+for last in range(LAYERS):
+    print(f"state of L{last + 1}: {accuracy_up_to(last):.3f}")

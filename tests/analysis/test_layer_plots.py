@@ -1,0 +1,160 @@
+"""Figures of layers: what is drawn, and what is written."""
+
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+from gatedjax import analysis
+from gatedjax.analysis import phrases
+
+mpl = pytest.importorskip("matplotlib")
+
+from matplotlib.patches import Rectangle, StepPatch  # noqa: E402
+
+WORDS = ["not", "so", "much", "a", "movie", "$big$"]
+R = np.array(
+    [
+        [1.0, 0.0, 0.0, 0.1, 0.2, 0.0],
+        [1.0, 0.97, 0.99, 0.0, 1.0, 0.3],
+        [0.0, 0.2, 0.0, 0.0, 0.0, 1.0],
+    ]
+)
+WEIGHTS = phrases.LayerHistogram(np.array([[8, 0, 2], [1, 1, 8], [0, 0, 0]]), np.linspace(0, 1, 4))
+LENGTHS = phrases.phrase_length_histogram(phrases.select(R)[None], max_length=3)
+
+
+def texts(axes):
+    return [text.get_text() for text in axes.texts]
+
+
+def outlines(figure):
+    return [
+        patch
+        for patch in figure.axes[0].patches
+        if isinstance(patch, Rectangle) and not patch.get_fill()
+    ]
+
+
+def test_every_layer_is_drawn_at_its_place_with_shares_on_one_scale():
+    figure = analysis.plot_layer_histograms({"r": WEIGHTS})
+    (axes,) = figure.axes
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["L1", "L2", "L3"]
+    assert axes.yaxis_inverted()  # the first layer on top
+    first, second = (p.get_data() for p in axes.patches if isinstance(p, StepPatch))
+    heights = [first.baseline - first.values, second.baseline - second.values]
+    np.testing.assert_allclose(heights[0] / heights[0][0], [1, 0, 0.25])
+    np.testing.assert_allclose(heights[1], heights[0][0] * np.array([0.125, 0.125, 1.0]))
+    assert (first.baseline, second.baseline) == (0, 1)
+    assert heights[0].max() < 1  # a row never reaches into the one above
+    assert axes.get_xlabel().startswith("r\n(highest: 80%")
+    assert texts(axes) == ["none"]  # the third layer has no count
+    dots = [line.get_xydata()[0] for line in axes.lines if line.get_marker() == "o"]
+    np.testing.assert_allclose(dots, [[1 / 3 - 1 / 30, 0], [5 / 6 - 0.1, 1]], atol=0.04)
+    np.testing.assert_allclose(np.array(dots)[:, 0], WEIGHTS.mean[:2])
+
+
+def test_lengths_are_separate_bars_and_an_open_end_is_marked():
+    figure = analysis.plot_layer_histograms({"r": WEIGHTS, "length": LENGTHS}, layers="abc")
+    left, right = figure.axes
+    assert [t.get_text() for t in left.get_yticklabels()] == ["a", "b", "c"]
+    bars = [(round(b.get_x() + b.get_width() / 2), b.get_y()) for b in right.patches]
+    assert bars == [(1, 0), (1, 1), (3, 1), (1, 2)]  # none for a length that does not occur
+    heights = [-b.get_height() for b in right.patches]
+    np.testing.assert_allclose(heights, heights[0] * np.array([1, 0.5, 0.5, 1]))
+    assert [t.get_text() for t in right.get_xticklabels()][-1] == "3+"
+    closed = analysis.plot_layer_histograms({"n": phrases.phrase_length_histogram(R[None] > 0.5)})
+    assert [t.get_text() for t in closed.axes[0].get_xticklabels()] == ["1", "2", "3"]
+
+
+def test_words_against_layers_outline_runs_of_selected_words():
+    figure = analysis.plot_word_layers(WORDS, R, title="example")
+    axes = figure.axes[0]
+    shown = texts(axes)
+    assert [text for text in shown if text in WORDS] == WORDS
+    assert {"L1", "L2", "L3", "example", "selected (> 0.95)"} <= set(shown)
+    cells = [p for p in axes.patches if p.get_linewidth() == 0.4]
+    assert len(cells) == R.size
+    light = np.array([np.dot(c.get_facecolor()[:3], (0.2126, 0.7152, 0.0722)) for c in cells])
+    order = np.argsort(R.ravel(), kind="stable")
+    assert np.all(np.diff(light[order]) <= 1e-9)  # the larger the darker
+    cell = cells[0].get_height()
+    sizes = [round(box.get_height() / cell) for box in outlines(figure)]
+    assert sizes == [1, 3, 1, 1]
+    assert len(outlines(analysis.plot_word_layers(WORDS, R, threshold=0.975))) == 5
+    assert figure.axes[1].get_xlabel() == "rescaled attention"
+
+
+def test_padding_after_the_words_is_not_drawn():
+    padded = np.pad(R, ((0, 0), (0, 3)), constant_values=np.nan)
+    a, b = (analysis.plot_word_layers(WORDS, r) for r in (R, padded))
+    assert len(a.axes[0].patches) == len(b.axes[0].patches)
+
+
+@pytest.mark.parametrize(
+    ("count", "layers"), [(1, 1), (40, 15), (3, 40)], ids=["one word", "long", "deep"]
+)
+def test_nothing_is_drawn_outside_the_figure_or_over_another_text(count, layers):
+    words = [f"word{i}" for i in range(count - 1)] + ["W" * 200]
+    r = np.linspace(0, 1, count * layers).reshape(layers, count)
+    figure = analysis.plot_word_layers(words, r, title="a title " * 12)
+    renderer = figure.canvas.get_renderer()
+    width, height = figure.get_size_inches() * figure.dpi
+    drawn = [text.get_window_extent(renderer) for text in figure.axes[0].texts]
+    drawn.append(figure.axes[1].get_tightbbox(renderer))
+    for i, box in enumerate(drawn):
+        assert box.x0 >= 0
+        assert box.y0 >= 0
+        assert box.x1 <= width + 1
+        assert box.y1 <= height + 1
+        for other in drawn[:i]:
+            wide = min(box.x1, other.x1) - max(box.x0, other.x0)
+            high = min(box.y1, other.y1) - max(box.y0, other.y0)
+            assert min(wide, high) <= 1
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda stem: analysis.plot_layer_histograms({"r": WEIGHTS, "n": LENGTHS}, stem, "title $1"),
+        lambda stem: analysis.plot_word_layers(WORDS, R, stem, "title $1"),
+    ],
+    ids=["histograms", "words"],
+)
+def test_png_and_svg_are_written_whole_and_reproducibly(draw, tmp_path):
+    draw(tmp_path / "figure.v1")
+    png, svg = tmp_path / "figure.v1.png", tmp_path / "figure.v1.svg"
+    assert png.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    assert ET.parse(svg).getroot().tag.endswith("svg")
+    assert b"<image" not in svg.read_bytes().split(b"axes_2")[0]  # vectors, no picture inside
+    before = png.read_bytes(), svg.read_bytes()
+    draw(tmp_path / "figure.v1")
+    assert (png.read_bytes(), svg.read_bytes()) == before
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+BAD = [
+    (lambda: analysis.plot_layer_histograms({}), "panels"),
+    (
+        lambda: analysis.plot_layer_histograms({"r": WEIGHTS}, layers=["a"]),
+        "layers.*3 names, got 1",
+    ),
+    (
+        lambda: analysis.plot_layer_histograms(
+            {"r": WEIGHTS, "g": phrases.gate_histogram(np.zeros((1, 2, 3))).pooled}
+        ),
+        "'g' must have 3 layers",
+    ),
+    (lambda: analysis.plot_word_layers([], R), "tokens"),
+    (lambda: analysis.plot_word_layers(WORDS, R[0]), r"r must have shape \[L, N >= 6\]"),
+    (lambda: analysis.plot_word_layers(WORDS, R[:, :3]), r"\(3, 3\)"),
+    (lambda: analysis.plot_word_layers(WORDS, R * 2), r"r must be in \[0, 1\]"),
+    (lambda: analysis.plot_word_layers(WORDS, R * np.nan), r"r must be in \[0, 1\]"),
+    (lambda: analysis.plot_word_layers(WORDS, R[:0]), "at least one layer"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), BAD)
+def test_bad_input_is_refused_by_the_name_of_the_argument(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

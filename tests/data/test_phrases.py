@@ -1,0 +1,266 @@
+"""SST phrases: every labelled span of the training trees is an example, a repeat, or neutral."""
+
+import collections
+import re
+
+import pytest
+
+from gatedjax import data
+from gatedjax.__main__ import main
+from gatedjax.data import _check, _load, _sst
+
+GOOD = "(3 (2 (2 A) (3 good)) (2 (2 film) (2 .)))"
+TWICE = "(1 (2 A) (1 (2 film) (1 (2 not) (3 good))))"
+NEUTRAL = "(2 (2 A) (2 film))"
+
+
+@pytest.fixture
+def trees(tmp_path):
+    folder = tmp_path / "sst" / "trees"
+    folder.mkdir(parents=True)
+    for name in ("train", "dev", "test"):
+        (folder / f"{name}.txt").write_text(f"{GOOD}\n{TWICE}\n{NEUTRAL}\n", encoding="utf-8")
+    return folder
+
+
+def pairs(source):
+    return [(" ".join(x["tokens"]), x["label"]) for x in source]
+
+
+def test_every_training_span_is_there_once_with_its_label(trees):
+    source = data.load("sst1_phrases", "train", manual_dir=trees)
+    assert pairs(source) == [
+        ("A good film .", 3),
+        ("A good", 2),
+        ("A", 2),
+        ("good", 3),
+        ("film .", 2),
+        ("film", 2),
+        (".", 2),
+        ("A film not good", 1),
+        ("film not good", 1),
+        ("not good", 1),
+        ("not", 2),
+        ("A film", 2),
+    ]
+    assert source.report.spans == data.SpanCounts(17, 12, {"repeated": 5})
+    assert source.report.reconciles
+    assert source.info.class_names == _sst.FINE
+    assert source[1]["tree"] == "(2 (2 A) (3 good))"
+    # the id says where the first of the repeats is
+    assert [x["example_id"] for x in source][:8] == [0, 1, 2, 3, 4, 5, 6, 4096]
+
+
+def test_repeated_spans_are_kept_on_request(trees):
+    source = data.load("sst1", "train", manual_dir=trees, level="phrase")
+    assert len(source) == 7 + 7 + 3
+    assert source.report.spans == data.SpanCounts(17, 17)
+    once = data.load("sst1", "train", manual_dir=trees, level="train_phrase")
+    assert list(dict.fromkeys(pairs(source))) == pairs(once)
+
+
+def test_binary_phrases_leave_out_neutral_spans_and_say_how_many(trees):
+    source = data.load("sst2_phrases", "train", manual_dir=trees)
+    assert pairs(source) == [
+        ("A good film .", 1),
+        ("good", 1),
+        ("A film not good", 0),
+        ("film not good", 0),
+        ("not good", 0),
+    ]
+    assert source.report.spans == data.SpanCounts(17, 5, {"neutral": 11, "repeated": 1})
+    assert source.report.skipped == {"neutral": 1}  # the tree without any polarity
+    assert source.report.reconciles
+    # no differently from the spans as they are, with the neutral ones taken out
+    every = data.load("sst2", "train", manual_dir=trees, level="phrase")
+    assert every.report.spans == data.SpanCounts(17, 6, {"neutral": 11})
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+@pytest.mark.parametrize("name", ["sst1", "sst2"])
+def test_validation_and_test_are_sentences_only(trees, name, split):
+    source = data.load(f"{name}_phrases", split, manual_dir=trees)
+    assert list(source) == list(data.load(name, split, manual_dir=trees))
+    assert source.report.spans is None
+
+
+def test_words_that_differ_in_case_are_two_texts(trees):
+    (trees / "train.txt").write_text("(3 (2 a) (2 A))\n(3 (2 a) (2 A))\n", encoding="utf-8")
+    source = data.load("sst1_phrases", "train", manual_dir=trees)
+    assert pairs(source) == [("a A", 3), ("a", 2), ("A", 2)]
+
+
+def test_a_text_with_two_labels_is_two_examples(trees):
+    (trees / "train.txt").write_text("(3 (2 fine) (4 fine))\n", encoding="utf-8")
+    source = data.load("sst1_phrases", "train", manual_dir=trees)
+    assert pairs(source) == [("fine fine", 3), ("fine", 2), ("fine", 4)]
+
+
+def test_trees_with_one_or_three_children_are_used_as_they_are(trees):
+    lines = "(3 (2 A) (3 good) (2 film))\n(4 (3 (3 good)))\n(3 good)\n"
+    (trees / "train.txt").write_text(lines, encoding="utf-8")
+    source = data.load("sst1_phrases", "train", manual_dir=trees)
+    assert pairs(source) == [("A good film", 3), ("A", 2), ("good", 3), ("film", 2), ("good", 4)]
+    assert source.report.spans == data.SpanCounts(8, 5, {"repeated": 3})
+    assert source.quarantine == ()
+
+
+BAD = [
+    ("(3 (2 A) (3 good)", "unbalanced brackets: 1 not closed"),
+    ("(3 (2 A) (3 good)))", "unbalanced brackets: one closes"),
+    ("(5 (2 A) (3 good))", "unknown label '5'; labels are 0 to 4"),
+    ("(3 (-1 A) (3 good))", "unknown label '-1'"),
+    ("(3 (2 A) ())", "a node without words"),
+    ("(3 (2 A) (2 ))", "a node without words"),
+    ("(3 (2 A) (2 \u00a0))", "a node without words"),
+    ("(3 (2 \u2028) (2 A))", "a node without words"),
+    ("A good film .", "text outside the brackets"),
+    ("", "empty line"),
+]
+
+
+def test_a_broken_tree_gives_no_phrase_and_is_named(trees):
+    path = trees / "train.txt"
+    lines = [GOOD, *(bad for bad, _ in BAD), TWICE]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    source = data.load("sst1_phrases", "train", manual_dir=trees)
+    assert [(q.file, q.line) for q in source.quarantine] == [
+        (str(path), i + 2) for i in range(len(BAD))
+    ]
+    for quarantined, (_, reason) in zip(source.quarantine, BAD, strict=True):
+        assert reason in quarantined.reason
+    assert source.report.spans == data.SpanCounts(14, 11, {"repeated": 3})
+    assert (source.report.lines, source.report.used) == (12, 2)
+    assert source.report.reconciles
+    assert all(x["tokens"] for x in source)
+    with pytest.raises(ValueError, match=r"train.txt:2: unbalanced.*strict=True"):
+        data.load("sst1_phrases", "train", manual_dir=trees, strict=True)
+
+
+def test_an_account_that_lost_a_span_is_refused(trees, monkeypatch):
+    whole = _sst.examples
+    monkeypatch.setattr(_sst, "examples", lambda rows, **options: whole(rows, **options)[:-1])
+    with pytest.raises(ValueError, match="not everything is accounted for"):
+        data.load("sst1_phrases", "train", manual_dir=trees)
+    (problem,) = _check.check("sst1_phrases", manual_dir=trees).problems
+    assert "train.txt: not every span is accounted for" in problem
+    assert not data.SpanCounts(3, 2).reconciles
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("sst1_phrases", {"level": "sentence"}, "contradicts the name"),
+        ("sst1_phrases", {"granularity": "binary"}, "contradicts the name"),
+        ("sst1", {"level": "train_phrases"}, "did you mean 'train_phrase'"),
+        ("sst1", {"level": "distinct"}, "unknown level"),
+        ("sst1_phrase", {}, "did you mean 'sst1_phrases'"),
+        ("trec", {"level": "train_phrase"}, "unknown option of 'trec' 'level'"),
+        ("imdb", {"level": "phrase"}, "unknown option of 'imdb_reviews' 'level'"),
+    ],
+)
+def test_phrases_of_a_set_without_trees_and_other_wrong_names_are_refused(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        data.load(name, "train", **options)
+
+
+def test_the_commands_know_the_phrases(trees, capsys):
+    (trees / "train.txt").write_text(f"{GOOD}\n(3 (2 A)\n{TWICE}\n", encoding="utf-8")
+    (trees / "test.txt").write_text("(2 (2 FILM) (2 .))\n", encoding="utf-8")
+    assert main(["data", "check", "sst1_phrases", "--manual-dir", str(trees)]) == 0
+    out = capsys.readouterr().out
+    assert "Labelled spans of train: 14 = 11 used, 3 repeated" in out
+    assert "train.txt:2: unbalanced brackets" in out
+    assert "test.txt:1 = train.txt:1: film ." in out  # a phrase within a line of train
+    assert re.search(r"\| train +\| +11 \|", out)
+    assert re.search(r"\| validation +\| +3 \|", out)
+    assert main(["data", "check", "sst2_phrases", "--manual-dir", str(trees)]) == 0
+    out = capsys.readouterr().out
+    assert "Labelled spans of train: 14 = 5 used, 8 neutral, 1 repeated" in out
+    assert main(["data", "list"]) == 0
+    out = capsys.readouterr().out
+    assert "sst1_phrases (fine, train_phrase)" in out
+    assert {"sst1_phrases", "sst2_phrases"} <= set(_load.names())
+
+
+# The real files. -----------------------------------------------------------------------------
+
+
+def spans_by_hand(text):
+    """(words, label) of every bracket, by recursion over the characters: another parser."""
+
+    def node(at):
+        label, at, words = int(text[at + 1]), at + 3, []
+        while text[at] != ")":
+            if text[at] == "(":
+                inner, at = node(at)
+                words += inner
+            elif text[at] == " ":
+                at += 1
+            else:
+                end = text.index(")", at)
+                words.append(text[at:end])
+                at = end
+        found.append((" ".join(words), label))
+        return words, at + 1
+
+    found, at = [], 0
+    while at < len(text):
+        _, at = node(at)
+        while at < len(text) and text[at] == "\n":
+            at += 1
+    return found
+
+
+FINE = [7_233, 27_711, 81_658, 33_361, 9_311]
+BINARY = [34_944, 42_672]
+OF_EVERY_SPAN = [8_245, 34_362, 219_788, 44_194, 11_993]
+
+
+@pytest.mark.slow
+def test_the_real_phrases_have_these_counts_and_are_those_of_another_parser(shared_data):
+    raw = (shared_data / "sst" / "trees" / "train.txt").read_text("utf-8")
+    by_hand = spans_by_hand(raw)
+    labels = collections.Counter(label for _, label in by_hand)
+    assert [labels[i] for i in range(5)] == OF_EVERY_SPAN
+    distinct = set(by_hand)
+    assert len({text for text, _ in distinct}) == len(distinct)  # no text has two labels
+    source = data.load("sst1_phrases", "train", manual_dir=shared_data, strict=True)
+    counts = collections.Counter(x["label"] for x in source)
+    assert [counts[i] for i in range(5)] == FINE
+    assert source.report.spans == data.SpanCounts(318_582, 159_274, {"repeated": 159_308})
+    # two trees' words differ where one has an escape and another has not: none do
+    escaped = {(" ".join(map(_sst.word, text.split(" "))), label) for text, label in distinct}
+    assert set(pairs(source)) == escaped
+    assert source.quarantine == ()
+    sentences = data.load("sst1", "train", manual_dir=shared_data)
+    assert set(pairs(sentences)) <= escaped
+
+    polar = {(text, int(label > 2)) for text, label in escaped if label != 2}
+    source = data.load("sst2_phrases", "train", manual_dir=shared_data, strict=True)
+    assert set(pairs(source)) == polar
+    counts = collections.Counter(x["label"] for x in source)
+    assert [counts[i] for i in range(2)] == BINARY
+    assert source.report.spans == data.SpanCounts(
+        318_582, 77_616, {"neutral": 219_788, "repeated": 21_178}
+    )
+    assert source.report.skipped == {"neutral": 98}
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"), [("sst1_phrases", (1101, 2210)), ("sst2_phrases", (872, 1821))]
+)
+def test_the_real_validation_and_test_parts_are_sentences(shared_data, name, sizes):
+    parts = [
+        data.load(name, split, manual_dir=shared_data, strict=True)
+        for split in ("validation", "test")
+    ]
+    assert tuple(map(len, parts)) == sizes
+
+
+def test_the_spans_of_the_real_validation_trees_are_those_of_another_parser(shared_data):
+    raw = (shared_data / "sst" / "trees" / "dev.txt").read_text("utf-8")
+    wanted = [(" ".join(map(_sst.word, text.split(" "))), k) for text, k in spans_by_hand(raw)]
+    source = data.load("sst1", "validation", manual_dir=shared_data, level="phrase")
+    assert collections.Counter(pairs(source)) == collections.Counter(wanted)
+    assert source.report.spans == data.SpanCounts(len(wanted), len(wanted))

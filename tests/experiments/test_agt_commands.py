@@ -1,0 +1,280 @@
+"""The commands of experiments.agt as a stranger meets them."""
+
+import dataclasses
+import gzip
+import json
+import re
+
+import pytest
+
+from experiments.agt import tables
+from experiments.agt.__main__ import main
+from experiments.agt.cli import parse
+from experiments.agt.config import OPTIMIZERS, PRESETS, with_optimizer
+from experiments.agt.data import resolved
+from experiments.agt.results import Store, public_config
+
+
+def plain(text):
+    """Without colours, frames and line breaks."""
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", " ", text).split())
+
+
+def refused(command, args, capsys):
+    """What a command says when it stops with status 2."""
+    with pytest.raises(SystemExit) as stop:
+        command(args)
+    assert stop.value.code == 2
+    return plain(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (
+            main,
+            (
+                "--preset",
+                "--optimizer-preset",
+                "--model.num-layers",
+                "--model.ablate-above",
+                "--model.gate-bias",
+                "--model.embedding-dim",
+                *PRESETS,
+                *OPTIMIZERS,
+            ),
+        ),
+        (tables.main, ("--data", "--optimizers", "--seeds", "figure4", "first_layer_words")),
+    ],
+)
+def test_help_lists_the_options(command, options, capsys):
+    with pytest.raises(SystemExit) as stop:
+        command(["--help"])
+    assert stop.value.code == 0
+    shown = plain(capsys.readouterr().out)
+    assert [option for option in options if option not in shown] == []
+
+
+def test_unknown_preset_is_refused_with_a_suggestion(capsys):
+    message = refused(main, ["--preset", "sst1_sentence"], capsys)
+    assert "Did you mean 'sst1_sentences'?" in message
+    assert all(name in message for name in PRESETS)
+
+
+def test_unknown_optimizer_preset_is_refused_with_a_suggestion(capsys):
+    message = refused(main, ["--optimizer-preset=adadelta"], capsys)
+    assert "Did you mean 'adadelta_lr1'?" in message
+    assert all(name in message for name in OPTIMIZERS)
+
+
+def test_unknown_option_is_refused_with_a_suggestion(capsys):
+    assert "--model.num-layers" in refused(main, ["--model.num-layer", "2"], capsys)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("--preset trec --data.train-on phrases", "train_on must be 'sentences' for name='trec'"),
+        ("--model.ablate-above 15", "ablate_above must be in [0, num_layers - 1 = 14]"),
+        ("--model.system average --model.ablate-above 0", "ablate_above must be None"),
+        ("--model.ablate-mode zero", "ablate_mode must be 'highway' without ablate_above"),
+        ("--model.gate-bias inf", "gate_bias must be finite"),
+        ("--model.num-layers 0", "num_layers must be at least 1"),
+        ("--train.seeds 2", "train.seeds must be 1"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused_by_name(args, message, capsys):
+    assert message in refused(main, args.split(), capsys)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("table1 --seeds 0", "--seeds must be at least 1"),
+        ("table1 --optimizers paper", "--optimizers is an option of optimizers, not of table1"),
+        ("gate_bias --ablate-modes zero", "--ablate-modes is an option of ablation"),
+        ("table9", "table9"),
+    ],
+)
+def test_tables_refuse_what_makes_no_sense(args, message, capsys, tmp_path):
+    assert message in refused(tables.main, [*args.split(), "--results", str(tmp_path)], capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_word_vectors_are_found_missing_before_the_texts_are_read(tmp_path, capsys):
+    args = ["--data.manual-dir", str(tmp_path), "--workdir", str(tmp_path / "w")]
+    message = refused(main, args, capsys)
+    assert "glove.6B.300d.txt" in message
+    assert "--data.embeddings none" in message
+
+
+def test_missing_trees_are_one_line_that_names_them(tmp_path, capsys):
+    args = ["--data.manual-dir", str(tmp_path), "--workdir", str(tmp_path / "w")]
+    message = refused(main, [*args, "--data.embeddings", "none"], capsys)
+    assert message.startswith("error: ")
+    assert "train" in message
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_width_of_the_word_vectors_is_that_of_their_file(tmp_path, packed):
+    path = tmp_path / ("v.txt.gz" if packed else "v.txt")
+    with gzip.open(path, "wb") if packed else path.open("wb") as file:
+        file.write(b"the 0.5 1 -1e-3\nfilm 1 2 3\n")
+    config = parse([f"--data.embeddings={path}"], "x", "y")
+    assert config.model.embedding_dim == 300
+    assert resolved(config).model.embedding_dim == 3
+    asked = parse([f"--data.embeddings={path}", "--model.embedding-dim=7"], "x", "y")
+    assert resolved(asked) == asked
+    absent = parse([f"--data.embeddings={tmp_path / 'no.txt'}"], "x", "y")
+    assert resolved(absent) == absent
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_whole_evaluations_and_as_the_command_line_shows_it(name):
+    config = PRESETS[name]
+    assert parse([f"--preset={name}"], "x", "y") == config
+    assert config.preset == name
+    assert config.train.num_steps % config.train.eval_every == 0
+    assert config.train.checkpoint_every == config.train.eval_every
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimizer_preset_changes_the_update_rule_alone(name):
+    parsed = parse(["--preset", "trec", "--optimizer-preset", name], "x", "y")
+    assert parsed == with_optimizer(PRESETS["trec"], name)
+    assert parsed.train.optimizer == OPTIMIZERS[name]
+    assert parsed.model == PRESETS["trec"].model
+    more = ["--train.optimizer.learning-rate", "0.25"]
+    changed = parse(["--optimizer-preset", name, *more], "x", "y").train.optimizer
+    assert changed == dataclasses.replace(OPTIMIZERS[name], learning_rate=0.25)
+
+
+def test_the_settings_of_sst1_are_those_of_the_paper():
+    config = PRESETS["sst1"]
+    assert config.data.train_on == "phrases"
+    assert config.data.batch_size == 50
+    assert (config.model.num_layers, config.model.hidden, config.model.embedding_dim) == (
+        15,
+        200,
+        300,
+    )
+    assert (config.model.gate_bias, config.model.dropout) == (1.0, 0.2)
+    assert (config.train.eval_every, config.train.early_stop_patience) == (1_000, 10)
+    paper = OPTIMIZERS["paper"]
+    assert (paper.name, paper.learning_rate) == ("adadelta", 5e-4)
+
+
+def test_records_hold_nothing_of_one_machine():
+    preset = PRESETS["sst1"]
+    config = dataclasses.replace(
+        preset,
+        workdir="/somewhere/w",
+        data=dataclasses.replace(
+            preset.data,
+            manual_dir="/somewhere/data",
+            data_dir="/somewhere/tfds",
+            embeddings="/somewhere/glove.txt.gz",
+        ),
+    )
+    assert "somewhere" not in json.dumps(public_config(config))
+    assert public_config(config)["data"]["embeddings"] == "glove.txt"
+
+
+@pytest.mark.parametrize(
+    ("args", "wanted"),
+    [
+        ({"what": "table1"}, ["sst1-agt"]),
+        ({"what": "table1", "data": ("trec", "sst2")}, ["trec-agt", "sst2-agt"]),
+        (
+            {"what": "ablation"},
+            ["sst1-agt", "sst1-agt_above0", "sst1-agt_above2", "sst1-average"],
+        ),
+        (
+            {"what": "ablation", "ablate_modes": ("zero",)},
+            ["sst1-agt", "sst1-agt_above0_zero", "sst1-agt_above2_zero", "sst1-average"],
+        ),
+        ({"what": "gate_bias"}, ["sst1-agt", "sst1-agt_bias_0", "sst1-agt_bias_minus1"]),
+        ({"what": "heads"}, ["sst1-agt", "sst1-agt_head_200_200"]),
+        ({"what": "optimizers"}, ["sst1-agt_paper", "sst1-agt_adadelta_lr1", "sst1-agt"]),
+        ({"what": "optimizers", "optimizers": ("paper",)}, ["sst1-agt_paper"]),
+        ({"what": "figure3"}, ["sst1-agt"]),
+        ({"what": "render"}, []),
+    ],
+)
+def test_a_table_trains_its_own_cells(args, wanted, monkeypatch, tmp_path):
+    asked = {}
+
+    def run_cell(options, data, variant, optimizer=None, **model):
+        asked[f"{data}-{variant}"] = tables.run_config(options, data, 0, optimizer, **model)
+
+    monkeypatch.setattr(tables, "run_cell", run_cell)
+    tables.train_table(tables.TablesConfig(results=tmp_path, embeddings="none", **args))
+    assert list(asked) == wanted
+    # no two names for one run
+    configs = [public_config(config) for config in asked.values()]
+    assert all(a != b for i, a in enumerate(configs) for b in configs[:i])
+
+
+@pytest.mark.slow
+def test_polarity_from_the_first_step_to_every_figure(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    folders = ["--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
+    more = ["--data", "polarity", "--seeds", "1", "--num-steps", "12", *folders]
+    assert tables.main(["table1", *more]) == 0
+    (record,) = Store(tmp_path / "r").all("polarity", "agt")
+    assert record["test_n"] == len(record["correct"]) == 1000
+    share = record["correct"].count("1") / 1000
+    assert record["test"]["accuracy"] == pytest.approx(share, abs=1e-6)
+    # projection, 8 attentions, 7 gates and candidates, head and classes
+    own = 50 * 32 + 32 + 8 * (32 * 32 + 32) + 7 * (32 * 32 + 32 + 64 * 32 + 32)
+    own += 32 * 32 + 32 + 32 * 2 + 2
+    assert record["parameters_without_embeddings"] == own
+    assert record["parameters"] == own + 50 * record["vocabulary_size"]
+    assert record["substitute"] is None
+    words = sum(len(e["tokens"]) for e in record["examples"])
+    assert len(record["examples"]) == 3
+    assert words > 0
+    layers = record["layers"]
+    assert len(layers["attention"]) == len(layers["mean_run"]) == 8
+    assert len(layers["gates"]) == len(layers["mean_gate"]) == 7
+    assert {sum(row) for row in layers["gates"]} == {1000 * 32}
+    assert len({sum(row) for row in layers["attention"]}) == 1
+    before = sorted(p.stat().st_mtime_ns for p in (tmp_path / "r" / "runs").iterdir())
+    for what in ("figure2", "figure3", "figure4", "selected", "first_layer_words"):
+        assert tables.main([what, *more]) == 0
+    assert before == sorted(p.stat().st_mtime_ns for p in (tmp_path / "r" / "runs").iterdir())
+    drawn = {path.name for path in (tmp_path / "r").glob("*.png")}
+    figure4 = {f"figure4_polarity_{n}.png" for n in (1, 2, 3)}
+    assert drawn == {"figure2_polarity.png", "figure3_polarity.png"} | figure4
+    assert (tmp_path / "w" / "selected_polarity.html").exists()
+    assert "rank" in capsys.readouterr().out
+    text = (tmp_path / "r" / "RESULTS.md").read_text(encoding="utf-8")
+    assert "figure4_polarity_3.png" in text
+    assert "(n=1)" in text
+    assert str(tmp_path) not in json.dumps(record)
+
+
+@pytest.mark.slow
+def test_a_run_of_sst_trains_on_phrases_and_tests_on_sentences(tmp_path, capsys):
+    folder = tmp_path / "trees"
+    folder.mkdir()
+    lines = [
+        "(3 (2 The) (3 (3 good) (2 film)))",
+        "(1 (2 Not) (1 (2 so) (1 (2 much) (2 (2 a) (2 movie)))))",
+    ]
+    for part in ("train", "dev", "test"):
+        (folder / f"{part}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    vectors = tmp_path / "v.txt"
+    vectors.write_text("the 1 2 3 4\nfilm 0 1 0 1\n", encoding="utf-8")
+    args = ["--preset", "sst1", "--workdir", str(tmp_path / "w"), "--data.manual-dir"]
+    args += [str(tmp_path), "--data.embeddings", str(vectors), "--train.num-steps", "2"]
+    args += ["--train.eval-every", "1", "--model.num-layers", "2", "--model.hidden", "4"]
+    assert main(args) == 0
+    record = json.loads((tmp_path / "w" / "results.json").read_text())
+    # the film: 5 spans; the other sentence: 9
+    assert record["train_n"] == 14
+    assert record["test_n"] == len(record["correct"]) == 2
+    assert record["embedding_dim"] == record["config"]["model"]["embedding_dim"] == 4
+    assert "word vectors of width 4 where the paper has 300" in record["substitute"]
+    assert [point[0] for point in record["curve"]] == [1, 2]
+    assert "14 phrases" in plain(capsys.readouterr().out)

@@ -1,0 +1,405 @@
+"""AGT: the whole network against loops, its baselines and ablations, invariances, training."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from gatedjax.data import load
+from gatedjax.models import AGT, AGTConfig, AGTTask
+from tests.functional.test_agt import gated_rows, highway_rows, select_rows
+from tests.tolerances import F32
+
+SMALL = {
+    "num_layers": 3,
+    "hidden": 4,
+    "attention_hidden": 3,
+    "embedding_dim": 5,
+    "head_hidden": (6,),
+}
+ids = lambda variant: "-".join(map(str, variant.values())) or "agt"  # noqa: E731
+
+
+def make_task(vocab_size=20, **config) -> AGTTask:
+    return AGTTask(AGT(AGTConfig(**(SMALL | config)), vocab_size=vocab_size, num_classes=3))
+
+
+def make_batch(rng, lengths=(4, 7, 1), size=8):
+    lengths = np.asarray(lengths, np.int32)
+    real = np.arange(size)[None, :] < lengths[:, None]
+    return {
+        "tokens": jnp.asarray(rng.integers(2, 20, real.shape) * real, jnp.int32),
+        "lengths": jnp.asarray(lengths),
+        "label": jnp.asarray(rng.integers(0, 3, len(lengths)), jnp.int32),
+        "example_id": jnp.arange(10, 10 + len(lengths)),
+        "weight": jnp.ones(len(lengths)),
+    }
+
+
+def shapes_of(task, batch):
+    return jax.eval_shape(task.init, jax.random.key(0), batch)
+
+
+def draw(task, batch):
+    """Parameters without a compilation, which is what these tests spend their time on."""
+    rng = np.random.default_rng(1)
+    return jax.tree.map(
+        lambda s: jnp.asarray(rng.normal(size=s.shape) * 0.5, s.dtype), shapes_of(task, batch)
+    )
+
+
+# Compiled whole: an eager pass would compile every operation on its own.
+init = jax.jit(lambda task, key, batch: task.init(key, batch), static_argnums=0)
+
+
+@functools.partial(jax.jit, static_argnums=0, static_argnames="train")
+def forward(model, params, batch, *, train=False):
+    return model.apply({"params": params}, batch, train=train, rngs={"dropout": jax.random.key(3)})
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def loss_and_gradient(task, params, batch):
+    keys = {"dropout": jax.random.key(3)}
+    return jax.value_and_grad(lambda p: task.loss(p, batch, keys), has_aux=True)(params)
+
+
+def count_without_words(task, batch) -> int:
+    shapes = shapes_of(task, batch)
+    return sum(s.size for name in shapes.keys() - {"embed"} for s in jax.tree.leaves(shapes[name]))
+
+
+@pytest.mark.parametrize(
+    ("config", "count"),
+    [
+        ({}, 2_390_005),
+        ({"share_attention_matrix": True}, 2_390_005 - 14 * 200 * 200),
+        ({"attend_raw": True}, 2_390_005 + 15 * 100 * 200),
+        ({"num_layers": 1}, 60_200 + 40_200 + 41_205),
+        ({"system": "highway"}, 60_200 + 40_200 + 14 * 2 * 40_200 + 41_205),
+        ({"system": "average"}, 300 * 200 + 200 + 1_005),
+    ],
+    ids=lambda value: ids(value) if isinstance(value, dict) else "",
+)
+def test_parameter_counts_are_those_of_the_equations(config, count, np_rng):
+    task = AGTTask(AGT(AGTConfig(**config), vocab_size=20, num_classes=5))
+    assert count_without_words(task, make_batch(np_rng)) == count
+
+
+def oracle(config, params, tokens):
+    """Logits of one text without padding, in float64."""
+    params = jax.tree.map(lambda p: np.asarray(p, np.float64), params)
+    vectors = params["embed"]["table"][tokens]
+    if config.system == "average":
+        state = vectors.mean(0)
+    else:
+        words = np.tanh(vectors @ params["projection"]["kernel"] + params["projection"]["bias"])
+        own = params["transform"]
+        (selected,), _ = select_rows(
+            words[None],
+            own["attention_kernel"],
+            own["attention_vector"],
+            np.ones((1, len(tokens)), bool),
+            vectors[None] if config.attend_raw else None,
+        )
+        missing = config.num_layers - len(selected)
+        if config.ablate_mode != "highway":
+            fill = selected[-1:] * (config.ablate_mode == "reuse_last_s")
+            selected = np.concatenate([selected, *[fill] * missing])
+        state = selected[0]
+        if len(selected) > 1:
+            state = gated_rows(selected, own["input"], own["recurrent"], own["bias"])[0][-1]
+        if len(selected) < config.num_layers:
+            more = highway_rows(state, own["highway_recurrent"], own["highway_bias"])
+            state = more[0][-1]
+    for number in range(len(config.head_hidden)):
+        layer = params[f"head_{number}"]
+        state = np.tanh(state @ layer["kernel"] + layer["bias"])
+    return state @ params["classifier"]["kernel"] + params["classifier"]["bias"]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"head_hidden": (6, 2)},
+        {"share_attention_matrix": True, "attend_raw": True, "head_hidden": ()},
+        {"ablate_above": 1},
+        {"ablate_above": 0, "ablate_mode": "reuse_last_s"},
+        {"ablate_above": 1, "ablate_mode": "zero"},
+        {"num_layers": 1},
+        {"system": "highway"},
+        {"system": "average"},
+    ],
+    ids=ids,
+)
+def test_logits_equal_the_loop_over_words_and_layers(config, np_rng):
+    task, batch = make_task(**config), make_batch(np_rng)
+    params = draw(task, batch)
+    output = forward(task.model, params, batch)
+    for row, length in enumerate(batch["lengths"]):
+        want = oracle(task.model.config, params, np.asarray(batch["tokens"][row, :length]))
+        np.testing.assert_allclose(output.logits[row], want, **F32)
+    if config.get("system") == "average":
+        assert output.states is output.gates is output.attention is None
+    else:
+        layers = task.model.config.num_layers
+        attending = 1 if "system" in config else config.get("ablate_above", layers - 1) + 1
+        assert output.attention.shape == (3, attending, 8)
+        assert output.gates.shape == (3, layers - 1, 4)
+        assert output.states.shape == (3, layers, 4)
+
+
+def test_nothing_is_ablated_above_the_last_layer_and_everything_for_the_highway_network(np_rng):
+    batch = make_batch(np_rng)
+    full, last = make_task(), make_task(ablate_above=2)
+    params = draw(full, batch)
+    assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, shapes_of(last, batch))
+    first, plain = make_task(ablate_above=0), make_task(system="highway")
+    bare = draw(plain, batch)
+
+    @jax.jit
+    def logits(params, bare):
+        pairs = [(full, params), (last, params), (first, bare), (plain, bare)]
+        return [task.model.apply({"params": p}, batch).logits for task, p in pairs]
+
+    one, two, three, four = logits(params, bare)
+    np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(three, four)
+    assert np.abs(one - three).max() > 1e-3
+
+
+def test_padding_and_batch_company_change_no_example(np_rng):
+    task, batch = make_task(dropout=0.4), make_batch(np_rng)
+    params = draw(task, batch)
+    wide = batch | {"tokens": jnp.pad(batch["tokens"], ((0, 0), (0, 5)), constant_values=9)}
+    alone = {k: v[1:2] for k, v in batch.items()}
+    moved = {k: v[::-1] for k, v in batch.items()}
+    other = batch | {"example_id": batch["example_id"] + 1}
+    for train in (False, True):
+        run = functools.partial(forward, task.model, params, train=train)
+        base, padded, single = run(batch), run(wide), run(alone)
+        np.testing.assert_allclose(padded.logits, base.logits, **F32)
+        np.testing.assert_allclose(padded.attention[..., :8], base.attention, **F32)
+        np.testing.assert_array_equal(padded.attention[..., 8:], 0.0)
+        np.testing.assert_allclose(single.logits[0], base.logits[1], **F32)
+        np.testing.assert_allclose(run(moved).logits[::-1], base.logits, **F32)
+        # the bits belong to the number of the example and to nothing else
+        assert np.array_equal(run(other).logits, base.logits) == (not train)
+
+
+def test_each_dropout_site_acts_where_it_says(np_rng):
+    batch = make_batch(np_rng)
+    outputs = {}
+    for sites in [(), ("words",), ("head",)]:
+        task = make_task(dropout=0.5, dropout_sites=sites)
+        outputs[sites] = forward(task.model, draw(task, batch), batch, train=True)
+    plain = forward(task.model, draw(task, batch), batch)
+    np.testing.assert_array_equal(outputs[()].logits, plain.logits)
+    assert not np.array_equal(outputs["words",].states, plain.states)
+    np.testing.assert_array_equal(outputs["head",].states, plain.states)
+    assert not np.array_equal(outputs["head",].logits, plain.logits)
+
+
+def test_permuting_words_permutes_the_attention_alone(np_rng):
+    task, batch = make_task(), make_batch(np_rng, lengths=(8, 8, 8))
+    params, order = draw(task, batch), np.array([3, 1, 7, 0, 2, 6, 5, 4])
+    output = forward(task.model, params, batch)
+    again = forward(task.model, params, batch | {"tokens": batch["tokens"][:, order]})
+    np.testing.assert_allclose(again.logits, output.logits, **F32)
+    np.testing.assert_allclose(again.attention, output.attention[..., order], **F32)
+
+
+def test_one_word_has_all_attention_and_a_text_without_words_is_finite(np_rng):
+    task, batch = make_task(), make_batch(np_rng, lengths=(1, 0, 0))
+    params = draw(task, batch)
+    output = forward(task.model, params, batch)
+    np.testing.assert_array_equal(output.attention[0, :, 0], 1.0)
+    np.testing.assert_array_equal(output.attention[1:], 0.0)
+    np.testing.assert_array_equal(output.states[1:, 0], 0.0)
+    _, gradient = loss_and_gradient(task, params, batch)
+    for leaf in jax.tree.leaves((output, gradient)):
+        assert np.all(np.isfinite(leaf))
+
+
+def test_gates_start_at_the_sigmoid_of_their_bias_and_every_matrix_at_glorot(np_rng):
+    sizes = {"hidden": 40, "attention_hidden": 30, "num_layers": 5}
+    task, batch = make_task(**sizes), make_batch(np_rng)
+    params = init(task, jax.random.key(0), batch)
+    gates = forward(task.model, params, batch).gates
+    np.testing.assert_allclose(np.mean(gates), 0.731, atol=0.02)
+    own = params["transform"]
+    np.testing.assert_array_equal(own["bias"], np.repeat([[1.0] * 40 + [0.0] * 40], 4, axis=0))
+    matrices = {
+        # name: (values of one layer, rows and columns of the matrix that they belong to)
+        "W": (own["attention_kernel"], 40, 30),
+        "gate": (own["input"][..., :40], 40, 40),
+        "f of s": (own["input"][..., 40:], 80, 40),
+        "f of y": (own["recurrent"], 80, 40),
+    }
+    for name, (values, rows, columns) in matrices.items():
+        limit = np.sqrt(6 / (rows + columns))
+        for layer in np.asarray(values):
+            top = np.abs(layer).max()
+            assert 0.97 * limit < top <= limit, name
+            np.testing.assert_allclose(layer.std(), limit / np.sqrt(3), rtol=0.06, err_msg=name)
+    np.testing.assert_allclose(own["attention_vector"].std(), 30**-0.5, rtol=0.2)
+
+
+def test_gradients_reach_every_layer_and_only_the_first_behind_closed_gates(np_rng):
+    task, batch = make_task(dropout=0.0), make_batch(np_rng)
+    params = draw(task, batch)
+    _, gradient = loss_and_gradient(task, params, batch)
+    for name, leaf in gradient["transform"].items():
+        for layer in np.asarray(leaf):
+            assert np.abs(layer).max() > 0, name
+    own = params["transform"]
+    shut = params | {"transform": own | {"bias": own["bias"].at[:, :4].set(-200.0)}}
+    _, gradient = loss_and_gradient(task, shut, batch)
+    for name in ("attention_kernel", "attention_vector"):
+        size = np.abs(gradient["transform"][name])
+        assert size[0].max() > 0
+        assert size[1:].max() == 0
+    output = forward(task.model, shut, batch)
+    np.testing.assert_array_equal(output.states, np.repeat(output.states[:, :1], 3, axis=1))
+
+
+def test_frozen_word_vectors_have_no_gradient_and_start_from_the_table(np_rng):
+    batch, table = make_batch(np_rng), np_rng.normal(size=(20, 5)).astype(np.float32)
+    config = AGTConfig(**SMALL, freeze_embeddings=True)
+    task = AGTTask(AGT(config, vocab_size=20, num_classes=3, embeddings=table))
+    keys = {"dropout": jax.random.key(3)}
+
+    @jax.jit
+    def start(key):
+        params = task.init(key, batch)
+        return params, jax.grad(lambda p: task.loss(p, batch, keys)[0])(params)
+
+    params, gradient = start(jax.random.key(0))
+    np.testing.assert_array_equal(params["embed"]["table"], table)
+    np.testing.assert_array_equal(gradient["embed"]["table"], 0.0)
+    assert np.abs(gradient["projection"]["kernel"]).max() > 0
+
+
+def test_filler_rows_count_for_nothing(np_rng):
+    task, batch = make_task(), make_batch(np_rng)
+    params = draw(task, batch)
+    filler = jax.tree.map(lambda v: jnp.concatenate([v, jnp.zeros_like(v[:1])]), batch)
+    filler["example_id"] = filler["example_id"].at[-1].set(-1)
+    want, got = (loss_and_gradient(task, params, b) for b in (batch, filler))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F32), got, want)
+    metrics, predictions = jax.jit(task.evaluate)(params, filler)
+    assert float(metrics["loss"].count) == float(metrics["accuracy"].count) == 3
+    assert set(predictions) == {"example_id", "label", "predicted", "correct"}
+    assert {len(values) for values in predictions.values()} == {4}
+
+
+def test_bfloat16_is_close_and_outputs_are_float32(np_rng):
+    batch = make_batch(np_rng)
+    params = draw(make_task(), batch)
+    wide = forward(make_task().model, params, batch)
+    narrow = forward(make_task(dtype="bfloat16").model, params, batch)
+    assert {leaf.dtype for leaf in jax.tree.leaves(narrow)} == {jnp.dtype("float32")}
+    np.testing.assert_allclose(narrow.logits, wide.logits, atol=0.05)
+    np.testing.assert_allclose(narrow.attention, wide.attention, atol=0.02)
+
+
+def polarity_batch(size):
+    source = load("polarity", "train")
+    examples = [source[i] for i in range(size)]
+    words = sorted({word for example in examples for word in example["tokens"]})
+    number = {word: i + 2 for i, word in enumerate(words)}
+    longest = max(len(example["tokens"]) for example in examples)
+    tokens = np.zeros((size, longest), np.int32)
+    for row, example in enumerate(examples):
+        tokens[row, : len(example["tokens"])] = [number[word] for word in example["tokens"]]
+    batch = {
+        "tokens": tokens,
+        "lengths": np.array([len(e["tokens"]) for e in examples], np.int32),
+        "label": np.array([e["label"] for e in examples], np.int32),
+        "example_id": np.array([e["example_id"] for e in examples], np.int32),
+        "weight": np.ones(size, np.float32),
+    }
+    return jax.tree.map(jnp.asarray, batch), len(words) + 2
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        {},
+        pytest.param({"system": "highway"}, marks=pytest.mark.slow),
+        pytest.param({"system": "average"}, marks=pytest.mark.slow),
+        pytest.param({"ablate_above": 1, "ablate_mode": "zero"}, marks=pytest.mark.slow),
+    ],
+    ids=ids,
+)
+def test_32_polarity_sentences_are_learnt_by_heart(variant):
+    batch, size = polarity_batch(32)
+    task = make_task(vocab_size=size, hidden=12, embedding_dim=12, dropout=0.0, **variant)
+    tx = optax.adam(0.02)
+
+    @jax.jit
+    def fit(key):
+        params = task.init(key, batch)
+
+        def step(carry, number):
+            params, state = carry
+            value, grad = jax.value_and_grad(lambda p: task.loss(p, batch, {})[0])(params)
+            updates, state = tx.update(grad, state)
+            return (optax.apply_updates(params, updates), state), value
+
+        (params, _), _ = jax.lax.scan(step, (params, tx.init(params)), jnp.arange(100))
+        return task.evaluate(params, batch)
+
+    metrics, predictions = fit(jax.random.key(0))
+    assert float(metrics["accuracy"].total) == 32
+    assert float(metrics["loss"].total / metrics["loss"].count) < 0.1
+    np.testing.assert_array_equal(predictions["predicted"], batch["label"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
+        ({"hidden": 0}, "hidden must be at least 1, got 0"),
+        ({"attention_hidden": -1}, "attention_hidden must be at least 1, got -1"),
+        ({"embedding_dim": 0}, "embedding_dim must be at least 1, got 0"),
+        ({"head_hidden": (200, 0)}, r"head_hidden must be widths .* got \(200, 0\)"),
+        ({"gate_bias": float("nan")}, "gate_bias must be finite, got nan"),
+        ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
+        ({"dropout": float("nan")}, r"dropout must be in \[0, 1\), got nan"),
+        ({"dropout_sites": ("word",)}, r"dropout_sites must be among .* got \['word'\]"),
+        ({"system": "agn"}, "system must be one of .* got 'agn'"),
+        ({"ablate_above": 1, "ablate_mode": "none"}, "ablate_mode must be one of .* got 'none'"),
+        ({"ablate_above": 15}, r"ablate_above must be in \[0, num_layers - 1 = 14\], got 15"),
+        ({"ablate_above": -1}, "ablate_above must be in .* got -1"),
+        ({"ablate_mode": "zero"}, "ablate_mode must be 'highway' without ablate_above"),
+        ({"system": "highway", "ablate_above": 1}, "ablate_above must be None for system"),
+        ({"system": "average", "attend_raw": True}, "attend_raw must be False for"),
+        (
+            {"system": "highway", "share_attention_matrix": True},
+            "share_attention_matrix must be False for system='highway'",
+        ),
+    ],
+)
+def test_impossible_configurations_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        AGTConfig(**options)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tokens": None}, "batch needs 'tokens', got"),
+        ({"lengths": None}, "batch needs 'lengths', got"),
+        ({"tokens": np.ones(3, np.int32)}, r"tokens \[B, N\] and .* got \(3,\), \(3,\)"),
+        ({"lengths": np.ones(2, np.int32)}, r"lengths \[B\], got \(3, 8\), \(2,\)"),
+    ],
+)
+def test_a_batch_of_another_kind_is_refused(change, message, np_rng):
+    task, batch = make_task(), make_batch(np_rng)
+    params = draw(task, batch)
+    batch = {name: value for name, value in (batch | change).items() if value is not None}
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(task.evaluate, params, batch)
