@@ -105,7 +105,7 @@ def _make_gemm(devices: int, size: int = 2048) -> tuple[Callable[[], object], fl
     return lambda: jax.block_until_ready(product(left, right)), 2e-9 * size**3
 
 
-def _times_ms(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+def times_ms(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
     """Runs every call once to warm it up, then all of them in turn."""
     for call in calls.values():
         call()
@@ -141,7 +141,7 @@ def measure(case: Case, contestants: list[str], repeats: int, seed: int = 0) -> 
     gemm_ms = []
     for kind, passes in (("forward", 1), ("train", 3)):
         calls = {name: getattr(runs, kind) for name, runs in ready.items()}
-        times = _times_ms({"": gemm, **calls}, repeats)
+        times = times_ms({"": gemm, **calls}, repeats)
         gemm_ms += times.pop("")
         for name, taken in times.items():
             counted = dataclasses.replace(case, cell="gru") if name == OUR_GRU else case

@@ -15,6 +15,7 @@ OPTIONS = {
         *("--devices", "--seed", "--json", "--docs", "--figures"),
     ),
     "compact_attention": ("--scores", "--steps", "--densities", "--repeats", "--seed", "--json"),
+    "agt": ("--vocabulary", "--batch", "--words", "--layers", "--repeats", "--json"),
     "training": ("--what", "--steps", "--lane-steps", "--seeds", "--repeats", "--json"),
 }
 

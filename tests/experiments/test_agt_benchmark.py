@@ -1,0 +1,41 @@
+"""The benchmark of AGT counts the products of the network, and measures."""
+
+import json
+
+import jax
+import pytest
+
+from experiments.benchmarks import agt
+from gatedjax.models import AGT, AGTConfig
+
+
+def test_the_counted_products_are_those_of_the_compiled_network():
+    """Against XLA's own count for the program, in which the element-wise work is a few percent."""
+    config = AGTConfig(num_layers=4)
+    batch = {"tokens": jax.numpy.ones((8, 10), int), "lengths": jax.numpy.full(8, 10)}
+    model = AGT(config, 20, 5)
+    params = model.init(jax.random.key(0), batch)
+    stack = jax.jit(model.apply).lower(params, batch).compile().cost_analysis()["flops"]
+    shapes = agt.shapes(config, 8, 10, 5)
+    counted = 0
+    for number, (count, rows, inner, columns) in enumerate(shapes):
+        # XLA counts the body of the scan over layers once
+        count = 1 if number in (4, 5) else count
+        counted += 2 * count * rows * inner * columns
+    assert counted == pytest.approx(stack, rel=0.1)
+
+
+def test_one_turn_gives_every_figure(tmp_path):
+    target = tmp_path / "figures.json"
+    rows = agt.main(
+        agt.Options(vocabulary=(10,), batch=2, words=3, layers=2, repeats=1, json=target)
+    )
+    assert [row["vocabulary"] for row in rows] == [10]
+    assert rows[0]["step_ratio"] == pytest.approx(rows[0]["step_ms"] / rows[0]["products_ms"])
+    assert json.loads(target.read_text())["rows"] == rows
+
+
+@pytest.mark.parametrize("options", [{"vocabulary": ()}, {"vocabulary": (2,)}, {"layers": 0}])
+def test_impossible_sizes_are_refused(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        agt.main(agt.Options(**options))
