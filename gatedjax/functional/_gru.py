@@ -77,6 +77,8 @@ def gru_step(
     check_state("hidden", hidden, (jnp.shape(x)[0], size))
     if recurrent_dropout_mask is not None:
         check_state("recurrent_dropout_mask", recurrent_dropout_mask, jnp.shape(hidden))
+    if gradient_clip is not None:
+        check_positive(gradient_clip=gradient_clip)
     x = jnp.asarray(x)
     wide = wide_of(x.dtype)
     h = jnp.asarray(hidden, wide)
@@ -93,11 +95,10 @@ def gru_gates(
     gradient_clip: float | None = None,
 ) -> tuple[Array, Array]:
     """Returns the update gate and the candidate of `gru_step`; fed is m h. Checks no shapes."""
-    clip = (
-        (lambda sums: sums)
-        if gradient_clip is None
-        else (lambda sums: clip_gradient(sums, gradient_clip))
-    )
+
+    def clip(sums: Array) -> Array:
+        return sums if gradient_clip is None else clip_gradient(sums, gradient_clip)
+
     size, wide = fed.shape[1], wide_of(x.dtype)
     recurrent = jnp.asarray(weights.recurrent, x.dtype)
     projected = (

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.functional._checks import check_positive
+from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.models._cloze import ClozeBatch, ClozeTask
 from gatedjax.training import OptimizerConfig
 
@@ -71,8 +71,9 @@ class GAReaderConfig:
     step_clip: float | None = None
     """Clip gradients to [-step-clip, step-clip] inside every step of every GRU, as the paper's
     program did with 10; None does not."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Compute dtype; parameters, softmax, carries, log-probabilities and the loss stay float32."""
+    dtype: Literal["float32", "bfloat16", "float64"] = "float32"
+    """Compute dtype; parameters, softmax, carries, log-probabilities and the loss stay float32.
+    float64 is for checks, and needs jax_enable_x64."""
 
     def __post_init__(self) -> None:
         """Refuses values that no run could use."""
@@ -247,7 +248,8 @@ class GAReader(nn.Module):
             xs = jnp.concatenate([xs, feature], axis=-1)
         states, asked, summary, _, _ = self.hop[-1](xs, query, document_mask, query_mask)
         pointer = summary if c.query_vector == "final" else given.at_cloze(asked)
-        logits = jnp.einsum("bnd,bd->bn", states, pointer, preferred_element_type=jnp.float32)
+        wide = wide_dtype(states)
+        logits = jnp.einsum("bnd,bd->bn", states, pointer, preferred_element_type=wide)
         return GAReaderOutput(
             logits=given.log_probabilities(logits, c.aggregation),
             attention=tuple(attention),
