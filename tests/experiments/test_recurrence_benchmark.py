@@ -7,11 +7,11 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.benchmarks._docs import marks
 from experiments.benchmarks import _recurrence_cases as cases
 from experiments.benchmarks import _recurrence_peers as peers
 from experiments.benchmarks import _recurrence_report as report
 from experiments.benchmarks import recurrence
+from experiments.benchmarks._docs import marks
 
 B, T, H = 2, 3, 4
 PACKAGES = {"haiku": "haiku", "equinox": "equinox", "keras": "keras", "torch": "torch"}
