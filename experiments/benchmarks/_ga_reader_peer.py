@@ -33,7 +33,7 @@ class FlaxGAReader(nn.Module):
     vocab_size: int
 
     def _read(self, name: str, xs: Any, lengths: Any) -> Any:
-        ways = [nn.RNN(nn.GRUCell(self.hidden), name=f"{name}_{way}") for way in ("ahead", "back")]
+        ways = [nn.RNN(nn.GRUCell(self.hidden, name=f"{name}_{way}")) for way in ("ahead", "back")]
         return nn.Bidirectional(*ways)(xs, seq_lengths=lengths)
 
     @nn.compact

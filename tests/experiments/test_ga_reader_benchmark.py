@@ -36,7 +36,7 @@ def as_flax(params):
                     }
                     if gate != "n":
                         cell[f"h{gate}"] = {"kernel": blocks["recurrent"][number]}
-                found[f"{text}_{hop}_{theirs}"] = {"cell": cell}
+                found[f"{text}_{hop}_{theirs}"] = cell
     return found
 
 
