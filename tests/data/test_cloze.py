@@ -12,7 +12,13 @@ from gatedjax.data._files import LineError
 
 CANDIDATES = "cat|dog|hen"
 QUESTION = "\n\n".join(
-    ["http://x", "the cat saw @entity1 .", "who saw @placeholder ?", "@entity1", "@entity1:Bo\ncat:C"]
+    [
+        "http://x",
+        "the cat saw @entity1 .",
+        "who saw @placeholder ?",
+        "@entity1",
+        "@entity1:Bo\ncat:C",
+    ]
 )
 
 
@@ -36,9 +42,11 @@ def questions(folder, files, top="cnn/questions", part="test"):
 
 
 def test_a_cbt_question_becomes_document_query_candidates_and_label(tmp_path):
-    source = data.load("cbt_ne", "train", manual_dir=write(tmp_path, [block(), block(answer="dog")]))
+    source = data.load(
+        "cbt_ne", "train", manual_dir=write(tmp_path, [block(), block(answer="dog")])
+    )
     first, second = source
-    assert first["tokens"] == tuple("a cat and a dog .".split() * 20)
+    assert first["tokens"] == ("a", "cat", "and", "a", "dog", ".") * 20
     assert first["query"] == ("the", "@placeholder", "sat")
     assert first["candidates"] == (("cat",), ("dog",), ("hen",))
     assert (first["answer"], first["label"], first["example_id"]) == (("cat",), 0, 0)
@@ -106,7 +114,7 @@ def test_another_encoding_is_set_aside_and_a_file_of_nothing_else_refused(tmp_pa
     source = data.load("cbt_ne", "train", manual_dir=tmp_path)
     assert (source.quarantine[0].line, source.quarantine[0].reason) == (3, "not utf-8: byte 0xe9")
     path.write_bytes(bad)
-    with pytest.raises(ValueError, match="no usable line, first .*txt:3: not utf-8"):
+    with pytest.raises(ValueError, match=r"no usable line, first .*txt:3: not utf-8"):
         data.load("cbt_ne", "train", manual_dir=tmp_path)
 
 
