@@ -15,6 +15,10 @@ OPTIONS = {
         *("--devices", "--seed", "--json", "--docs", "--figures"),
     ),
     "compact_attention": ("--scores", "--steps", "--densities", "--repeats", "--seed", "--json"),
+    "ga_reader": (
+        *("--batch", "--document", "--query", "--hidden", "--hops", "--repeats", "--seed"),
+        *("--json", "--docs", "--figures"),
+    ),
     "training": ("--what", "--steps", "--lane-steps", "--seeds", "--repeats", "--json"),
 }
 
