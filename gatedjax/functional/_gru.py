@@ -175,7 +175,8 @@ def gru(
     mask = None if mask is None else jnp.asarray(mask)
     initial = jnp.asarray(initial, wide)
     kind = _Kind(reverse, reset_after, gradient_clip)
-    return _gru(form_for(*shape), kind, weights, xs, mask, initial, dropout)
+    forms = form_for(*shape), form_for(*shape, reset_after_gradient=reset_after)
+    return _gru(forms, kind, weights, xs, mask, initial, dropout)
 
 
 class _Kind(NamedTuple):
@@ -250,16 +251,17 @@ def _forward(
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _gru(form: Form, kind: _Kind, *arguments: Any) -> tuple[Array, Array]:
-    return _forward(form, kind, *arguments)[0]
+def _gru(forms: tuple[Form, Form], kind: _Kind, *arguments: Any) -> tuple[Array, Array]:
+    return _forward(forms[0], kind, *arguments)[0]
 
 
-def _gru_fwd(form: Form, kind: _Kind, *arguments: Any) -> Any:
-    result, saved = _forward(form, kind, *arguments)
+def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Any) -> Any:
+    result, saved = _forward(forms[1], kind, *arguments)
     return result, (arguments, saved)
 
 
-def _gru_bwd(form: Form, kind: _Kind, residuals: Any, cotangents: Any) -> Any:
+def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Any, cotangents: Any) -> Any:
+    form = forms[1]
     (weights, xs, mask, initial, dropout), (states, (r, z, candidate, inner)) = residuals
     final, outputs = cotangents
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
