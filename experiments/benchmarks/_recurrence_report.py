@@ -9,6 +9,7 @@ from typing import Any
 import jax
 from rich.table import Table
 
+from experiments.benchmarks._docs import markdown_table, replace_section
 from experiments.benchmarks._recurrence_cases import Case
 from experiments.benchmarks._recurrence_peers import (
     FLAX,
@@ -19,8 +20,7 @@ from experiments.benchmarks._recurrence_peers import (
     RESET_AFTER,
 )
 
-BEGIN = "<!-- begin: written by `python -m experiments.benchmarks.recurrence --docs` -->"
-END = "<!-- end: written by `python -m experiments.benchmarks.recurrence --docs` -->"
+COMMAND = "python -m experiments.benchmarks.recurrence --docs"
 PACKAGES = ("jax", "jaxlib", "flax", "dm-haiku", "equinox", "keras", "torch")
 # A median above this many times the fastest turn says more about the machine than the contestant.
 UNSTABLE = 1.5
@@ -125,11 +125,6 @@ def console_table(result: dict[str, Any]) -> Table:
     return table
 
 
-def _markdown(heads: tuple[str, ...], lines: list[list[str]], texts: int = 1) -> list[str]:
-    rule = ["---"] * texts + ["---:"] * (len(heads) - texts)
-    return ["| " + " | ".join(line) + " |" for line in [list(heads), rule, *lines]]
-
-
 def _pair(result: dict[str, Any], names: tuple[str, ...], ours: str = OURS) -> str:
     found = [ratio(result, names, kind, ours) for kind in KINDS]
     return found[0] if found[0] == found[1] == NOT_RUN else " / ".join(found)
@@ -178,7 +173,7 @@ def _summary(results: list[dict[str, Any]]) -> list[str]:
         *("torch packed", "torch unpacked", "MB, ours / flax"),
     )
     rau_heads = ("(B, T, H)", "RAU, ms", "RAU / GRU", "plain scan / RAU", "MB, RAU / GRU")
-    return [*_markdown(heads, lines, 2), "", *_markdown(rau_heads, raus)]
+    return [*markdown_table(heads, lines, 2), "", *markdown_table(rau_heads, raus)]
 
 
 def _key(case: dict[str, Any]) -> tuple[Any, ...]:
@@ -236,7 +231,7 @@ def docs_section(files: list[dict[str, Any]], sizes: tuple[str, ...]) -> str:
         ]
         for result in results:
             if result["rows"]:
-                table = "\n".join(_markdown(_HEADS, _rows(result)))
+                table = "\n".join(markdown_table(_HEADS, _rows(result)))
                 head = f"<details><summary>{_title(result)}</summary>"
                 details.append(f"{head}\n\n{table}\n\n</details>")
     return "\n\n".join([*blocks, "### Every contestant", *(details or [NOT_RUN])])
@@ -248,10 +243,4 @@ def write_docs(path: Path, files: list[dict[str, Any]], sizes: tuple[str, ...]) 
     Raises:
       ValueError: if the file does not have both markers once, in order.
     """
-    text = path.read_text(encoding="utf-8")
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise ValueError(f"docs must have the lines {BEGIN!r} and {END!r} once, got {path}")
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    section = docs_section(files, sizes)
-    path.write_text(f"{before}{BEGIN}\n\n{section}\n\n{END}{after}", encoding="utf-8")
+    replace_section(path, COMMAND, docs_section(files, sizes))

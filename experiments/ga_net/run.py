@@ -28,6 +28,7 @@ from gatedjax.training import (
     evaluate,
     fit,
     fit_lanes,
+    frozen_parameters,
     init_state,
     lanes_of,
     make_optimizer,
@@ -212,7 +213,8 @@ def lanes_that_fit(config: Config, prepared: Prepared) -> int:
     """
     task = make_task(config.model, prepared)
     train, _, _ = batches(prepared, config.data, seed=config.train.seed)
-    tx = make_optimizer(config.train.optimizer, config.train.num_steps)
+    frozen = frozen_parameters(task)
+    tx = make_optimizer(config.train.optimizer, config.train.num_steps, frozen=frozen)
     batch = next(b for b in train if b["tokens"].shape[1] == train.edges[-1])
     key = jax.random.key(0)
     state = jax.eval_shape(lambda k: init_state(task, tx, k, batch), key)

@@ -19,7 +19,8 @@ _Folder = Annotated[str | None, tyro.conf.arg(metavar="DIR", help_behavior_hint=
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prepare:
-    """Builds a data set in TFDS form from its raw files (ptb, sst, trec: without TensorFlow)."""
+    """Builds a data set in TFDS form from its raw files (sets that are not TFDS's own: without
+    TensorFlow)."""
 
     name: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="NAME")]]
     """Data set, as in gatedjax.data.load."""
@@ -102,7 +103,8 @@ def prepare(options: Prepare) -> int:
     from gatedjax.data import _load, _prepared
 
     _load.one_of("data set", options.name, _load.names())
-    name, _ = _load.ALIASES.get(options.name, (options.name, {}))
+    name, _ = _load.member(options.name, {})
+    name, _ = _load.ALIASES.get(name, (name, {}))
     if name in _load.EMBEDDED:
         print(f"{name} is {_load.EMBEDDED[name].origin}: there is nothing to prepare.")
         return 0
@@ -189,11 +191,12 @@ def _print_prepared(made: Any, spec: Any) -> None:
         lines = account.get("lines", info.num_examples)
         rows.append((split, lines, info.num_examples, len(aside), spec.official.get(split)))
     print()
-    print(render_table(("split", "lines", "examples", "quarantined", "official lines"), rows))
+    unit = spec.unit
+    print(render_table(("split", unit, "examples", "quarantined", f"official {unit}"), rows))
     if total:
-        print(f"Quarantined lines, {total} in all, are listed in {made.data_path}/metadata.json.")
+        print(f"Quarantined {unit}, {total} in all, are listed in {made.data_path}/metadata.json.")
     else:
-        print("No line was quarantined.")
+        print("Nothing was quarantined.")
 
 
 # check ---------------------------------------------------------------------------------------
@@ -225,6 +228,9 @@ def list_sets() -> int:
     from gatedjax.data import _load, _prepared
 
     aliases: dict[str, list[str]] = {}
+    for family, (option, known) in _load.FAMILIES.items():
+        for value, name in known.items():
+            aliases.setdefault(name, []).append(f"{family} ({option}={value})")
     for alias, (name, preset) in _load.ALIASES.items():
         note = f" ({', '.join(preset.values())})" if preset else ""
         aliases.setdefault(name, []).append(alias + note)

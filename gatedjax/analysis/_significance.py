@@ -1,6 +1,7 @@
 """Paired tests of two systems on the same examples, and mean with standard deviation."""
 
-from typing import Any, NamedTuple
+import math
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -14,11 +15,23 @@ class McNemar(NamedTuple):
     Attributes:
       b: examples that only system A has right.
       c: examples that only system B has right.
-      p_value: exact two-sided probability of a split at least as uneven.
+      p_value: exact probability of a split at least as uneven.
     """
 
     b: int
     c: int
+    p_value: float
+
+
+class Proportion(NamedTuple):
+    """What `proportion_test` returns.
+
+    Attributes:
+      z: (p1 - p0) / sqrt(p0 (1 - p0) / n).
+      p_value: one-sided normal probability of a z at least as large.
+    """
+
+    z: float
     p_value: float
 
 
@@ -71,33 +84,71 @@ def summary(values: Any) -> Summary:
     return Summary(float(values.mean()), std, int(values.size))
 
 
-def mcnemar(correct_a: Any, correct_b: Any) -> McNemar:
+def mcnemar(
+    correct_a: Any,
+    correct_b: Any,
+    *,
+    alternative: Literal["two-sided", "greater"] = "two-sided",
+) -> McNemar:
     """The exact McNemar test: are two systems right equally often, on the same examples?
 
-    p = min(1, 2 P(X <= min(b, c))),  X ~ Binomial(b + c, 1/2).
+    two-sided: p = min(1, 2 P(X <= min(b, c))),  X ~ Binomial(b + c, 1/2);
+    greater (A is right more often than B): p = P(X >= b).
 
     Args:
       correct_a: [N] bool, True where system A is right.
       correct_b: [N] bool, likewise for B.
+      alternative: what the test is against.
 
     Returns:
       The discordant counts and the p-value; 1 if the systems never differ.
 
     Raises:
-      ValueError: if the shapes differ, or a value is neither 0 nor 1.
+      ValueError: if the shapes differ, a value is neither 0 nor 1, or alternative is unknown.
     """
+    if alternative not in ("two-sided", "greater"):
+        raise ValueError(f"alternative must be 'two-sided' or 'greater', got {alternative!r}")
     a, b = _pair(correct_a, correct_b)
     for name, values in (("correct_a", a), ("correct_b", b)):
         if not np.all((values == 0) | (values == 1)):
             raise ValueError(f"{name} must be bool (or 0 and 1), got other values")
     only_a, only_b = int(np.sum(a > b)), int(np.sum(a < b))
-    total, least = only_a + only_b, min(only_a, only_b)
+    one_sided = alternative == "greater"
+    # by symmetry P(X >= b) = P(X <= c)
+    total, least = only_a + only_b, only_b if one_sided else min(only_a, only_b)
     # Integers throughout: the tail sum is exact, and one division rounds it correctly.
     term = tail = 1
     for k in range(1, least + 1):
         term = term * (total - k + 1) // k
         tail += term
-    return McNemar(only_a, only_b, min(1.0, (2 * tail) / (1 << total)))
+    sides = 1 if one_sided else 2
+    return McNemar(only_a, only_b, min(1.0, (sides * tail) / (1 << total)))
+
+
+def proportion_test(accuracy: float, known: float, n: int) -> Proportion:
+    """Is an accuracy on n examples above a known one? One-sided, by the normal approximation.
+
+    z = (p1 - p0) / sqrt(p0 (1 - p0) / n),  p = P(Z >= z).
+
+    The known accuracy is taken as exact, though it was measured too: the test says too much where
+    that was on as few examples. With the examples of both systems, use `mcnemar`.
+
+    Args:
+      accuracy: p1, in [0, 1].
+      known: p0, inside (0, 1).
+      n: examples.
+
+    Raises:
+      ValueError: if a number is out of range.
+    """
+    if not 0 <= accuracy <= 1:
+        raise ValueError(f"accuracy must be in [0, 1], got {accuracy}")
+    if not 0 < known < 1:
+        raise ValueError(f"known must be inside (0, 1), got {known}")
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n}")
+    z = (accuracy - known) / math.sqrt(known * (1 - known) / n)
+    return Proportion(z, math.erfc(z / math.sqrt(2)) / 2)
 
 
 def paired_bootstrap(

@@ -5,6 +5,7 @@
     batches = Batches(encode(train, vocabulary), batch_size=64, seed=0)
     batches[1000]  # any step: a pure function of (seed, step)
 
+    ClozeBatches(encode_cloze(questions, cloze_vocabulary([questions])), batch_size=32)
     LanguageModelBatches(load("ptb", "train"), batch_size=20, num_steps=35)
     ImageBatches(load("mnist", "train"), batch_size=128)
 
@@ -14,11 +15,18 @@ are in `gatedjax.data.builders`.
 
 from gatedjax.data._batches import Batches as Batches
 from gatedjax.data._buckets import plan_buckets as plan_buckets
+from gatedjax.data._characters import Characters as Characters
+from gatedjax.data._cloze_batches import ClozeBatches as ClozeBatches
+from gatedjax.data._cloze_batches import ClozeShape as ClozeShape
+from gatedjax.data._cloze_batches import plan_cloze_shapes as plan_cloze_shapes
 from gatedjax.data._embeddings import Embeddings as Embeddings
 from gatedjax.data._embeddings import load_embeddings as load_embeddings
 from gatedjax.data._embeddings import random_embeddings as random_embeddings
 from gatedjax.data._encode import Encoded as Encoded
 from gatedjax.data._encode import encode as encode
+from gatedjax.data._encode_cloze import EncodedCloze as EncodedCloze
+from gatedjax.data._encode_cloze import cloze_vocabulary as cloze_vocabulary
+from gatedjax.data._encode_cloze import encode_cloze as encode_cloze
 from gatedjax.data._image_batches import ImageBatches as ImageBatches
 from gatedjax.data._images import ImageSource as ImageSource
 from gatedjax.data._lm_batches import LanguageModelBatches as LanguageModelBatches

@@ -1,17 +1,17 @@
 """Batches by step: order, buckets and contents are a pure function of (seed, step)."""
 
-import functools
 from collections.abc import Sequence
 
 import numpy as np
 
 from gatedjax._filler import FILLER_ID
+from gatedjax.data._bucket_batches import BucketBatches, pad_rows
 from gatedjax.data._buckets import plan_buckets
 from gatedjax.data._encode import Encoded
-from gatedjax.data._steps import Batch, StepBatches
+from gatedjax.data._steps import Batch
 
 
-class Batches(StepBatches):
+class Batches(BucketBatches):
     """Random access to the batches of endless training, or (`Batches.eval`) of one ordered pass.
 
     Texts are grouped by length: each is padded to the smallest edge that holds it, so there are at
@@ -49,9 +49,6 @@ class Batches(StepBatches):
         if len(encoded) == 0:
             raise ValueError("encoded: there are no texts")
         self.encoded = encoded
-        self.batch_size = batch_size
-        self.seed = seed
-        self.shuffle = shuffle
         lengths = encoded.lengths
         if bucket_edges is None:
             self.edges = plan_buckets(lengths, max_buckets)
@@ -64,14 +61,16 @@ class Batches(StepBatches):
                 raise ValueError(
                     f"bucket_edges: the last is {self.edges[-1]}, the longest text {lengths.max()}"
                 )
-        self._bucket = np.searchsorted(np.array(self.edges), lengths)
-        sizes = np.bincount(self._bucket, minlength=len(self.edges))
-        per_bucket = -(-sizes // batch_size)
-        self.steps_per_epoch = int(per_bucket.sum())
-        padded = int((per_bucket * batch_size * np.array(self.edges)).sum())
+        super().__init__(
+            np.searchsorted(np.array(self.edges), lengths),
+            len(self.edges),
+            batch_size=batch_size,
+            seed=seed,
+            shuffle=shuffle,
+        )
+        padded = int((self._per_bucket * batch_size * np.array(self.edges)).sum())
         self.padding_fraction = 1.0 - int(lengths.sum()) / padded
         """Share of the cells of an epoch that hold no word, filler rows included."""
-        self._plan = functools.lru_cache(maxsize=2)(self._make_plan)
 
     @classmethod
     def eval(
@@ -93,49 +92,13 @@ class Batches(StepBatches):
         batches.one_pass = True
         return batches
 
-    def _make_plan(self, epoch: int) -> list[np.ndarray]:
-        """The row numbers of every batch of an epoch."""
-        order = np.arange(len(self.encoded))
-        generator = np.random.default_rng(np.random.SeedSequence([self.seed, epoch]))
-        if self.shuffle:
-            order = generator.permutation(order)
-        plan = []
-        for bucket in range(len(self.edges)):
-            rows = order[self._bucket[order] == bucket]
-            plan += [rows[i : i + self.batch_size] for i in range(0, len(rows), self.batch_size)]
-        if self.shuffle:
-            # The seed chooses the texts of every batch, not which bucket comes when: runs with
-            # other seeds have batches of one shape, and can be trained side by side.
-            shapes = np.random.default_rng(np.random.SeedSequence([epoch]))
-            plan = [plan[i] for i in shapes.permutation(len(plan))]
-        return plan
-
-    def rows(self, step: int) -> np.ndarray:
-        """Returns which texts (positions in `encoded`) a batch holds, without filler rows.
-
-        Raises:
-          IndexError: if the step is negative, or beyond the end of one pass.
-        """
-        epoch, within = self._position(step)
-        return self._plan(epoch if self.shuffle else 0)[within]
-
     def __getitem__(self, step: int) -> Batch:
         rows = self.rows(step)
-        size = self.edges[self._bucket[rows[0]]]
-        tokens = np.zeros((self.batch_size, size), np.int32)
-        for line, row in zip(tokens, rows, strict=False):
-            ids = self.encoded.ids[row]
-            line[: len(ids)] = ids
-
-        def column(values: np.ndarray, filler: int) -> np.ndarray:
-            full = np.full(self.batch_size, filler, np.int32)
-            full[: len(rows)] = values[rows]
-            return full
-
+        encoded, size = self.encoded, self.edges[self._bucket[rows[0]]]
         return {
-            "tokens": tokens,
-            "lengths": column(self.encoded.lengths, 0),
-            "label": column(self.encoded.labels, 0),
-            "example_id": column(self.encoded.example_ids, FILLER_ID),
-            "weight": (np.arange(self.batch_size) < len(rows)).astype(np.float32),
+            "tokens": pad_rows([encoded.ids[row] for row in rows], (self.batch_size, size)),
+            "lengths": self._column(encoded.lengths, rows),
+            "label": self._column(encoded.labels, rows),
+            "example_id": self._column(encoded.example_ids, rows, FILLER_ID),
+            "weight": self._weight(rows),
         }

@@ -17,18 +17,10 @@ from gatedjax.data._compare import (
 from gatedjax.data._files import AnyPath, Row, Rows
 from gatedjax.data._source import Quarantined, SpanCounts
 
-_UNITS = {
-    "imdb_reviews": "reviews",
-    "ag_news_subset": "rows",
-    "mnist": "images",
-    "fashion_mnist": "images",
-    "digits": "images",
-}
-
 
 @dataclasses.dataclass(frozen=True)
 class FileAccount:
-    """What became of the lines of one raw file; for IMDB, of the reviews of one part."""
+    """What became of the lines of one raw file; or of the texts of one part, as `unit` says."""
 
     part: str
     file: str
@@ -42,6 +34,8 @@ class FileAccount:
     """What is counted."""
     spans: SpanCounts | None = None
     """What became of the spans, where the examples are spans of the lines."""
+    notes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Used, and yet out of the ordinary: what is -> count."""
     missing: bool = False
     """Whether the file is not there (`error` says where to get it)."""
     error: str | None = None
@@ -108,7 +102,8 @@ def check(
       FileNotFoundError: if there is nothing to read.
     """
     _load.one_of("data set", name, _load.names())
-    base, options = _load.ALIASES.get(name, (name, {}))
+    base, _ = _load.member(name, {})
+    base, options = _load.ALIASES.get(base, (base, {}))
     if base in _load.EMBEDDED:
         return _check_embedded(base, examples)
     spec = _load.SETS[base]
@@ -123,7 +118,7 @@ def check(
             account = dataclasses.replace(
                 account, used=account.used - left_out, skipped={"neutral": left_out}
             )
-        accounts.append(dataclasses.replace(account, unit=_UNITS.get(base, "lines")))
+        accounts.append(dataclasses.replace(account, unit=spec.unit, notes=spec.notes(rows)))
         pieces = {part: rows}
         if "validation" not in spec.official and part == "train":
             pieces = dict(zip(("train", "validation"), _load.hold_out(spec, rows), strict=True))
@@ -220,7 +215,7 @@ class _Reader:
 def _recount(path: AnyPath, rows: Rows, count: Callable[[AnyPath], int]) -> int:
     """Counts the lines of a raw file once more, and checks that none stands for another."""
     if any(row.file for row in rows.rows) or path.is_dir():
-        return rows.lines  # a file a text: the reader counted them before it read one
+        return rows.lines  # no line a text: the reader counted them before it read one
     places = [row.index + 1 for row in rows.rows] + [q.line for q in rows.quarantine]
     lines = count(path)
     if sorted(places) != list(range(1, len(places) + 1)):
@@ -236,11 +231,11 @@ def _account(part: str, file: str, rows: Rows, lines: int, official: int) -> Fil
 
 def _check_embedded(name: str, examples: int) -> Report:
     accounts, texts = [], {}
-    unit, spec = _UNITS.get(name, "lines"), _load.EMBEDDED[name]
+    spec = _load.EMBEDDED[name]
     for split, size in spec.sizes.items():
         made = spec.source(split)
         accounts.append(
-            FileAccount(split, spec.origin, len(made), len(made), official=size, unit=unit)
+            FileAccount(split, spec.origin, len(made), len(made), official=size, unit=spec.unit)
         )
         places = {x["example_id"]: f"id {x['example_id']}" for x in made}
         texts[split] = list(read_texts(made, places))

@@ -64,11 +64,13 @@ def read_texts(examples: Sequence[Example], places: Mapping[int, str]) -> Iterat
         if "image" in example:
             yield _image(example, places)
             continue
-        joined = " ".join(example["tokens"]).lower()
+        cloze = "query" in example  # one document may have several queries
+        joined = " ".join((*example["query"], *example["tokens"]) if cloze else example["tokens"])
+        joined = joined.lower()
         # of long texts only the start is kept: it is all that is ever shown
         yield Text(
             hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=16).digest(),
-            example["label"],
+            example["status"] if cloze else example["label"],
             len(example["tokens"]),
             places[example["example_id"]],
             joined[:120],

@@ -32,13 +32,17 @@ class Embeddings:
         return float(words.mean()) if len(words) else 0.0
 
 
-def _check_dim(dim: int) -> None:
+def _check_dim(dim: int, std: float | None) -> None:
     if dim < 1:
         raise ValueError(f"dim must be at least 1, got {dim}")
+    if std is not None and not std >= 0:
+        raise ValueError(f"the standard deviation must be at least 0, got {std}")
 
 
-def random_embeddings(vocabulary: Vocabulary, dim: int, seed: int = 0) -> np.ndarray:
-    """Makes uniform(-0.25, 0.25) vectors; zeros for padding.
+def random_embeddings(
+    vocabulary: Vocabulary, dim: int, seed: int = 0, *, std: float | None = None
+) -> np.ndarray:
+    """Makes uniform(-0.25, 0.25) vectors, or with `std` normal ones; zeros for padding.
 
     A vector depends on (seed, word) only, not on the vocabulary or the word's place in it.
 
@@ -46,24 +50,35 @@ def random_embeddings(vocabulary: Vocabulary, dim: int, seed: int = 0) -> np.nda
       float32 [V, dim].
 
     Raises:
-      ValueError: if dim < 1.
+      ValueError: if dim < 1 or std < 0.
     """
-    _check_dim(dim)
+    _check_dim(dim, std)
     matrix = np.empty((len(vocabulary), dim), np.float32)
     for row, word in zip(matrix, vocabulary.words, strict=True):
-        row[:] = _word_vector(word, dim, seed)
+        row[:] = _word_vector(word, dim, seed, std)
     matrix[PAD] = 0.0
     return matrix
 
 
-def _word_vector(word: str, dim: int, seed: int) -> np.ndarray:
+def _word_vector(word: str, dim: int, seed: int, std: float | None) -> np.ndarray:
     # bits of a hash: cheaper than a generator per word, and the same in every version of NumPy
-    data = hashlib.shake_256(f"{seed}\0{word}".encode("utf-8", "surrogatepass")).digest(4 * dim)
-    return (np.frombuffer(data, "<u4") / 2.0**32 * 2 - 1) * OOV_RANGE
+    size = dim if std is None else 2 * dim
+    data = hashlib.shake_256(f"{seed}\0{word}".encode("utf-8", "surrogatepass")).digest(4 * size)
+    uniform = np.frombuffer(data, "<u4") / 2.0**32
+    if std is None:
+        return (uniform * 2 - 1) * OOV_RANGE
+    # Box and Muller
+    radius = np.sqrt(-2 * np.log1p(-uniform[:dim]))
+    return std * radius * np.cos(2 * np.pi * uniform[dim:])
 
 
 def load_embeddings(
-    path: str | Path, vocabulary: Vocabulary, *, dim: int, seed: int = 0
+    path: str | Path,
+    vocabulary: Vocabulary,
+    *,
+    dim: int,
+    seed: int = 0,
+    oov_std: float | None = None,
 ) -> Embeddings:
     """Reads the vectors of a vocabulary from a GloVe text file.
 
@@ -76,6 +91,7 @@ def load_embeddings(
       vocabulary: whose words are wanted.
       dim: width of the vectors.
       seed: of the vectors that the file lacks.
+      oov_std: those are normal with this standard deviation; None: uniform(-0.25, 0.25).
 
     Raises:
       FileNotFoundError: if there is no such file; the message says where to get one, and how to
@@ -83,7 +99,7 @@ def load_embeddings(
       ValueError: for a line of another width, a value that is not a finite number, broken UTF-8,
         or a truncated file; the message names the line.
     """
-    _check_dim(dim)
+    _check_dim(dim, oov_std)
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(
@@ -119,7 +135,7 @@ def load_embeddings(
         found[index] = True
     for row in np.flatnonzero(~found).tolist():
         if row != PAD:
-            matrix[row] = _word_vector(vocabulary.words[row], dim, seed)
+            matrix[row] = _word_vector(vocabulary.words[row], dim, seed, oov_std)
     return Embeddings(matrix, found)
 
 

@@ -18,7 +18,16 @@ AnyPath = Path | zipfile.Path | TarPath
 
 
 class LineError(ValueError):
-    """Why a line cannot be used."""
+    """Why a line cannot be used.
+
+    Args:
+      reason: the message.
+      line: which line it is (from 1), where several lines are one example; 0 if that is not known.
+    """
+
+    def __init__(self, reason: str, line: int = 0) -> None:
+        super().__init__(reason)
+        self.line = line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +38,7 @@ class Row:
     label: int
     content: Any
     file: str = ""
-    """Name of the text's own file, in sets that have one file a text."""
+    """Where the text is, in sets that have not one text a line: its own file, or "file:line"."""
 
 
 @dataclasses.dataclass(frozen=True)

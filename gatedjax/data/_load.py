@@ -10,7 +10,21 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from gatedjax.data import _ag_news, _idx, _images, _imdb, _polarity, _prepared, _ptb, _sst, _trec
+from gatedjax.data import (
+    _ag_news,
+    _cbt,
+    _cloze,
+    _idx,
+    _images,
+    _imdb,
+    _polarity,
+    _prepared,
+    _ptb,
+    _question_files,
+    _sst,
+    _trec,
+    _two_facts,
+)
 from gatedjax.data._files import AnyPath, Rows, count_lines
 from gatedjax.data._images import ImageSource
 from gatedjax.data._source import Example, ReadReport, Source, SourceInfo, SpanCounts
@@ -34,6 +48,12 @@ ALIASES: dict[str, tuple[str, dict[str, str]]] = {
     "imdb": ("imdb_reviews", {}),
     "ag_news": ("ag_news_subset", {}),
 }
+FAMILIES: dict[str, tuple[str, dict[str, str]]] = {
+    "cbt": ("kind", {"NE": "cbt_ne", "CN": "cbt_cn"}),
+    "cnn_dm_cloze": ("paper", {"cnn": "cnn_cloze", "daily_mail": "daily_mail_cloze"}),
+    "wdw": ("kind", {"strict": "wdw_strict", "relaxed": "wdw_relaxed"}),
+}
+"""Names of several sets of one kind: the option that chooses, and its values, the default first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +76,10 @@ class Set:
     """(rows, examples, options) -> the account of examples that are spans of lines."""
     hold_out: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
     """Labels of the official training part -> (kept, validation); None: a stratified share."""
+    unit: str = "lines"
+    """What a row is."""
+    notes: Callable[[Rows], Mapping[str, int]] = lambda rows: {}
+    """Rows that are used and yet out of the ordinary: what is -> count."""
     count: Callable[[AnyPath], int] = count_lines
     """Counts the lines of a raw file in another way than `read`, to check it."""
     source: Callable[[Sequence[Example], SourceInfo, ReadReport, Callable[[str], Rows]], Source] = (
@@ -72,6 +96,8 @@ class Embedded:
     sizes: Mapping[str, int]
     source: Callable[[str], Source]
     """Split -> source."""
+    unit: str = "lines"
+    """What an example is, in reports."""
 
 
 class _Lazy(Sequence[Example]):
@@ -110,6 +136,7 @@ def _by_name(module: Any) -> Callable[[Path, str], tuple[AnyPath | None, str]]:
 def _image_set(name: str, classes: tuple[str, ...]) -> Set:
     return Set(
         official=_images.OFFICIAL,
+        unit="images",
         where=f"{_images.URLS[name]} (four idx files)",
         files=functools.partial(_images.find, name),
         read=_images.read,
@@ -118,6 +145,37 @@ def _image_set(name: str, classes: tuple[str, ...]) -> Set:
         classes=lambda o: classes,
         hold_out=_images.hold_out,
         source=_images.source,
+    )
+
+
+def _cloze_set(name: str, **parts: Any) -> Set:
+    """A set of cloze questions; their classes are what becomes of the answer."""
+    return Set(
+        examples=lambda rows, base, o: _cloze.examples(rows, base=base),
+        classes=lambda o: _cloze.CLASSES,
+        unit="questions",
+        notes=_cloze.notes,
+        **parts,
+    )
+
+
+def _cbt_set(kind: str) -> Set:
+    return _cloze_set(
+        f"cbt_{kind.lower()}",
+        official=_cbt.OFFICIAL[kind],
+        where=f"{_cbt.URL} (as it is, or unpacked)",
+        files=functools.partial(_cbt.find, kind),
+        read=lambda path, part: _cbt.read(path),
+    )
+
+
+def _question_set(name: str) -> Set:
+    return _cloze_set(
+        name,
+        official=_question_files.OFFICIAL[name],
+        where=f"{_question_files.URLS[name]} (folders of .question files)",
+        files=functools.partial(_question_files.find, name),
+        read=_question_files.read,
     )
 
 
@@ -143,6 +201,7 @@ SETS: dict[str, Set] = {
     ),
     "imdb_reviews": Set(
         official=_imdb.OFFICIAL,
+        unit="reviews",
         where=_imdb.URL,
         files=lambda folder, part: (_imdb.find(folder), f"{_imdb.ARCHIVE} or a folder aclImdb"),
         read=_imdb.read,
@@ -151,6 +210,7 @@ SETS: dict[str, Set] = {
     ),
     "ag_news_subset": Set(
         official=_ag_news.OFFICIAL,
+        unit="rows",
         where=_ag_news.URL,
         files=_by_name(_ag_news),
         read=lambda path, part: _ag_news.read(path),
@@ -168,6 +228,8 @@ SETS: dict[str, Set] = {
     ),
     "mnist": _image_set("mnist", _images.DIGITS),
     "fashion_mnist": _image_set("fashion_mnist", _images.FASHION),
+    **{f"cbt_{kind.lower()}": _cbt_set(kind) for kind in _cbt.OFFICIAL},
+    **{name: _question_set(name) for name in _question_files.OFFICIAL},
 }
 EMBEDDED = {
     "digits": Embedded(
@@ -179,6 +241,13 @@ EMBEDDED = {
             fraction=HELD_OUT,
             seed=SPLIT_SEED,
         ),
+        unit="images",
+    ),
+    "two_facts": Embedded(
+        "made by gatedjax",
+        _two_facts.SIZES,
+        lambda split: _two_facts.source("train" if split == "train_full" else split),
+        unit="questions",
     ),
     "polarity": Embedded(
         "made by gatedjax",
@@ -190,7 +259,18 @@ EMBEDDED = {
 
 def names() -> tuple[str, ...]:
     """Returns the names that `load` knows."""
-    return tuple(sorted([*EMBEDDED, *SETS, *ALIASES]))
+    return tuple(sorted([*EMBEDDED, *SETS, *ALIASES, *FAMILIES]))
+
+
+def member(name: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The set that the name of a family and its option mean, and the other options."""
+    if name not in FAMILIES:
+        return name, options
+    key, known = FAMILIES[name]
+    rest = {option: value for option, value in options.items() if option != key}
+    chosen = options.get(key, next(iter(known)))
+    one_of(key, chosen, list(known))
+    return known[chosen], rest
 
 
 def one_of(what: str, given: object, known: Sequence[str]) -> None:
@@ -243,6 +323,11 @@ def load(
     Sets: `polarity` (made here), `sst` (options granularity="fine"|"binary", level="sentence"|
     "phrase"|"train_phrase"; `sst1` and `sst2` are its fine and binary form), `trec`,
     `imdb_reviews` (`imdb`), `ag_news_subset` (`ag_news`).
+    Cloze questions: `cbt_ne`, `cbt_cn` (or `cbt` with the option kind="NE"|"CN"), `cnn_cloze`,
+    `daily_mail_cloze` (`cnn_dm_cloze` with paper="cnn"|"daily_mail"), `wdw_strict`, `wdw_relaxed`
+    (`wdw` with kind="strict"|"relaxed") and `two_facts` (made here). Their examples have the
+    document as "tokens", "query", "candidates", "answer", and in "label" which candidate is the
+    answer (-1: none); `source.report.notes` counts absent answers and other oddities.
     Running text: `ptb`, a `TokenStream` with the vocabulary of its training part. Images: `mnist`,
     `fashion_mnist` and scikit-learn's `digits` (no files needed), an `ImageSource`.
 
@@ -254,11 +339,12 @@ def load(
 
     Where the text comes from: the raw files below `manual_dir` if it is given and has them
     (nothing is written); else the TFDS set in `data_dir`, which is downloaded and prepared there
-    if it is missing. `sst`, `trec` and `ptb` need no TensorFlow for that.
+    if it is missing. `sst`, `trec`, `ptb` and the cloze sets need no TensorFlow for that; CNN,
+    Daily Mail and Who-did-What cannot be downloaded by a program.
 
     Splits: "train", "validation", "test". A set without an official validation part (all but
-    `sst`, `ptb` and `polarity`) has a tenth of its official training part held out (see
-    `held_out`), the same examples in every run and in proportion to the classes; of `mnist` and
+    `sst`, `ptb`, the cloze sets and those made here) has a tenth of its official training part held
+    out (see `held_out`), the same in every run and in proportion to the classes; of `mnist` and
     `fashion_mnist` it is the last 5,000 training images. "train_full" is the whole official part.
     `digits` has no official parts: a fifth of it is for testing.
 
@@ -287,6 +373,7 @@ def load(
     """
     one_of("data set", name, names())
     one_of("split", split, SPLITS)
+    name, options = member(name, options)
     name, preset = ALIASES.get(name, (name, {}))
     for key, value in preset.items():
         if options.setdefault(key, value) != value:
@@ -310,10 +397,11 @@ def load(
     rows = _read(name, spec, part, data_dir, manual_dir)
     substitute = None
     if rows.lines != spec.official[part]:
-        substitute = f"{rows.lines:,} lines where the official file has {spec.official[part]:,}"
+        official = f"{spec.official[part]:,}"
+        substitute = f"{rows.lines:,} {spec.unit} where the official file has {official}"
     if strict and (rows.quarantine or substitute):
         first = rows.quarantine[0] if rows.quarantine else f"{name}, {part}: {substitute}"
-        raise ValueError(f"{first} ({len(rows.quarantine)} malformed lines; strict=True)")
+        raise ValueError(f"{first} ({len(rows.quarantine)} malformed {spec.unit}; strict=True)")
     if not rows.rows:
         first = f", first {rows.quarantine[0]}" if rows.quarantine else ""
         raise ValueError(f"data set {name!r}, {part}: no usable line{first}")
@@ -324,8 +412,8 @@ def load(
         )
     if rows.quarantine:
         _LOG.warning(
-            "%s, %s: %d malformed lines set aside, first %s",
-            *(name, part, len(rows.quarantine), rows.quarantine[0]),
+            "%s, %s: %d malformed %s set aside, first %s",
+            *(name, part, len(rows.quarantine), spec.unit, rows.quarantine[0]),
         )
 
     used = rows
@@ -341,6 +429,7 @@ def load(
         quarantine=rows.quarantine,
         skipped=skipped,
         spans=spec.spans(used, examples, chosen),
+        notes=spec.notes(rows),
     )
     if not report.reconciles:
         raise ValueError(f"data set {name!r}, {part}: not everything is accounted for: {report}")

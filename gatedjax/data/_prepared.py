@@ -10,11 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax.data import _ag_news, _images, _ptb, _sst, _trec
+from gatedjax.data import _ag_news, _cbt, _cloze, _images, _ptb, _question_files, _sst, _trec
 from gatedjax.data._files import LineError, Row, Rows
 from gatedjax.data._source import Quarantined
 
-OURS = {"ptb": "Ptb", "sst": "Sst", "trec": "Trec"}
+OURS = {
+    "cbt_cn": "CbtCn",
+    "cbt_ne": "CbtNe",
+    "cnn_cloze": "CnnCloze",
+    "daily_mail_cloze": "DailyMailCloze",
+    "ptb": "Ptb",
+    "sst": "Sst",
+    "trec": "Trec",
+    "wdw_relaxed": "WdwRelaxed",
+    "wdw_strict": "WdwStrict",
+}
 """Sets that `gatedjax.data.builders` builds, without TensorFlow; TFDS builds the others."""
 
 
@@ -195,7 +205,24 @@ def _read_images(name: str, records: list[dict[str, Any]], metadata: dict[str, A
     return _images.rows_of([record["image"][..., 0] for record in ordered], labels, name)
 
 
+def _read_cloze(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    def row(record: dict[str, Any]) -> Row:
+        made = _cloze.Question(
+            record["document"].decode(),
+            record["query"].decode(),
+            record["answer"].decode(),
+            tuple(candidate.decode() for candidate in record["candidates"]),
+            int(record["repeated"]),
+        )
+        return Row(int(record["index"]), made.status, made, record["place"].decode())
+
+    rows = sorted(map(row, records), key=lambda r: r.index)
+    return Rows(tuple(rows), _set_aside(metadata), counted=metadata.get("lines"))
+
+
 _HOSTS = {
+    **dict.fromkeys(("cbt_ne", "cbt_cn"), _cbt.URL),
+    **_question_files.URLS,
     **_images.URLS,
     "ptb": _ptb.URL,
     "sst": _sst.URL,
@@ -211,4 +238,5 @@ _READERS: dict[str, Callable[[list[dict[str, Any]], dict[str, Any]], Rows]] = {
     "trec": _read_trec,
     "imdb_reviews": _read_imdb,
     "ag_news_subset": _read_ag_news,
+    **dict.fromkeys(("cbt_ne", "cbt_cn", *_question_files.OFFICIAL), _read_cloze),
 }

@@ -63,6 +63,8 @@ class ReadReport:
     """Well-formed lines left out on purpose: reason -> count."""
     spans: SpanCounts | None = None
     """What became of the spans, where the examples are spans of the lines."""
+    notes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Used lines that are out of the ordinary: what is -> count; a line may be in several."""
 
     @property
     def reconciles(self) -> bool:

@@ -1,4 +1,7 @@
-"""TFDS builders of the sets that TFDS does not have in this form: `sst`, `trec` and `ptb`.
+"""TFDS builders of the sets that TFDS does not have in this form.
+
+`Sst`, `Trec` and `Ptb`; cloze questions: `CbtNe`, `CbtCn`, `CnnCloze`, `DailyMailCloze`,
+`WdwStrict` and `WdwRelaxed`.
 
 They need no TensorFlow: files are array_record. `load` uses them; they also stand alone:
 
@@ -18,7 +21,8 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow_datasets as tfds
 
-from gatedjax.data import _files, _ptb, _sst, _tar, _trec
+from gatedjax.data import _cbt, _files, _ptb, _question_files, _sst, _tar, _trec
+from gatedjax.data._source import Quarantined
 
 
 class _LinesBuilder(tfds.core.GeneratorBasedBuilder):
@@ -44,7 +48,7 @@ class _LinesBuilder(tfds.core.GeneratorBasedBuilder):
         raise NotImplementedError
 
     @abc.abstractmethod
-    def _read(self) -> Callable[[_files.AnyPath], _files.Rows]:
+    def _read(self, part: str) -> Callable[[_files.AnyPath], _files.Rows]:
         raise NotImplementedError
 
     def _info(self) -> tfds.core.DatasetInfo:
@@ -72,14 +76,18 @@ class _LinesBuilder(tfds.core.GeneratorBasedBuilder):
     def _generate_examples(
         self, part: str, path: _files.AnyPath
     ) -> Iterator[tuple[int, dict[str, Any]]]:
-        rows = self._read()(path)
+        rows = self._read(part)(path)
         if self.info.metadata is not None:
             self.info.metadata[part] = {
                 "lines": rows.lines,
-                "quarantine": [[self.FILES[part], q.line, q.reason] for q in rows.quarantine],
+                "quarantine": [[self._file(part, q), q.line, q.reason] for q in rows.quarantine],
             }
         for row in rows.rows:
             yield row.index, self._example(row) | {"index": row.index}
+
+    def _file(self, part: str, aside: Quarantined) -> str:
+        """The name of the file that something was set aside from."""
+        return self.FILES[part]
 
 
 class Sst(_LinesBuilder):
@@ -107,7 +115,7 @@ class Sst(_LinesBuilder):
     def _find(self, manual_dir: Path, part: str) -> _files.AnyPath | None:
         return _sst.find(manual_dir, part)
 
-    def _read(self) -> Callable[[_files.AnyPath], _files.Rows]:
+    def _read(self, part: str) -> Callable[[_files.AnyPath], _files.Rows]:
         return _sst.read
 
 
@@ -131,8 +139,103 @@ class Ptb(_LinesBuilder):
     def _find(self, manual_dir: Path, part: str) -> _files.AnyPath | None:
         return _ptb.find(manual_dir, part)
 
-    def _read(self) -> Callable[[_files.AnyPath], _files.Rows]:
+    def _read(self, part: str) -> Callable[[_files.AnyPath], _files.Rows]:
         return _ptb.read
+
+
+class _ClozeBuilder(_LinesBuilder):
+    """Cloze questions: document, query with @placeholder, answer, candidates without repeats."""
+
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _features(self) -> dict[str, Any]:
+        text = tfds.features.Text()
+        return {
+            "document": text,
+            "query": text,
+            "answer": text,
+            "candidates": tfds.features.Sequence(text),
+            "repeated": np.int64,
+            "place": text,
+        }
+
+    def _example(self, row: _files.Row) -> dict[str, Any]:
+        return row.content._asdict() | {
+            "candidates": list(row.content.candidates),
+            "place": row.file,
+        }
+
+
+class _CbtBuilder(_ClozeBuilder):
+    KIND: ClassVar[str]
+
+    def _download(self, dl_manager: tfds.download.DownloadManager) -> Mapping[str, _files.AnyPath]:
+        # not download_and_extract: TFDS unpacks with TensorFlow
+        archive = Path(dl_manager.download(_cbt.URL))
+        return {p: _tar.TarPath(archive, _cbt.inside(self.KIND, p)) for p in self.FILES}
+
+    def _find(self, manual_dir: Path, part: str) -> _files.AnyPath | None:
+        return _cbt.find(self.KIND, manual_dir, part)[0]
+
+    def _read(self, part: str) -> Callable[[_files.AnyPath], _files.Rows]:
+        return _cbt.read
+
+
+class CbtNe(_CbtBuilder):
+    """Children's Book Test, named entities: 20 sentences, a query, ten candidates."""
+
+    KIND = "NE"
+    FILES = _cbt.FILES["NE"]
+
+
+class CbtCn(_CbtBuilder):
+    """Children's Book Test, common nouns: 20 sentences, a query, ten candidates."""
+
+    KIND = "CN"
+    FILES = _cbt.FILES["CN"]
+
+
+class _QuestionFilesBuilder(_ClozeBuilder):
+    FILES = _question_files.PARTS
+    SET: ClassVar[str]
+
+    def _download(self, dl_manager: tfds.download.DownloadManager) -> Mapping[str, _files.AnyPath]:
+        raise FileNotFoundError(
+            f"{self.SET} cannot be downloaded by a program; see {_question_files.URLS[self.SET]}"
+        )
+
+    def _find(self, manual_dir: Path, part: str) -> _files.AnyPath | None:
+        return _question_files.find(self.SET, manual_dir, part)[0]
+
+    def _read(self, part: str) -> Callable[[_files.AnyPath], _files.Rows]:
+        return lambda path: _question_files.read(path, part)  # type: ignore[arg-type]
+
+    def _file(self, part: str, aside: Quarantined) -> str:
+        return Path(aside.file).name
+
+
+class CnnCloze(_QuestionFilesBuilder):
+    """Questions on anonymised CNN stories."""
+
+    SET = "cnn_cloze"
+
+
+class DailyMailCloze(_QuestionFilesBuilder):
+    """Questions on anonymised Daily Mail stories."""
+
+    SET = "daily_mail_cloze"
+
+
+class WdwStrict(_QuestionFilesBuilder):
+    """Who-did-What, strict setting."""
+
+    SET = "wdw_strict"
+
+
+class WdwRelaxed(_QuestionFilesBuilder):
+    """Who-did-What, relaxed setting."""
+
+    SET = "wdw_relaxed"
 
 
 # TFDS has a `trec` 1.0.0 of its own, so ours is not registered under that name
@@ -164,5 +267,5 @@ with tfds.core.registered.skip_registration():
         def _find(self, manual_dir: Path, part: str) -> _files.AnyPath | None:
             return _trec.find(manual_dir, part)
 
-        def _read(self) -> Callable[[_files.AnyPath], _files.Rows]:
+        def _read(self, part: str) -> Callable[[_files.AnyPath], _files.Rows]:
             return _trec.read

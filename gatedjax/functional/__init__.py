@@ -6,11 +6,14 @@ positions give zeros and finite gradients; softmax, noise and sums are float32 o
 
 from gatedjax.functional._attention import attention_pool as attention_pool
 from gatedjax.functional._attention import local_attention_weights as local_attention_weights
+from gatedjax.functional._clip import clip_gradient as clip_gradient
 from gatedjax.functional._compact import CompactPool as CompactPool
 from gatedjax.functional._compact import compact_attention_pool as compact_attention_pool
 from gatedjax.functional._compact import open_indices as open_indices
 from gatedjax.functional._compact import plan_capacity as plan_capacity
 from gatedjax.functional._cross_entropy import linear_cross_entropy as linear_cross_entropy
+from gatedjax.functional._gated_attention import Gating as Gating
+from gatedjax.functional._gated_attention import gated_attention as gated_attention
 from gatedjax.functional._gru import GRUWeights as GRUWeights
 from gatedjax.functional._gru import gru as gru
 from gatedjax.functional._gru import gru_step as gru_step
@@ -23,6 +26,9 @@ from gatedjax.functional._lstm import LSTMState as LSTMState
 from gatedjax.functional._lstm import LSTMWeights as LSTMWeights
 from gatedjax.functional._lstm import lstm as lstm
 from gatedjax.functional._lstm import lstm_step as lstm_step
+from gatedjax.functional._pointer_sum import Aggregation as Aggregation
+from gatedjax.functional._pointer_sum import pointer_sum as pointer_sum
+from gatedjax.functional._pointer_sum import pointer_sum_indexed as pointer_sum_indexed
 from gatedjax.functional._random import example_dropout as example_dropout
 from gatedjax.functional._random import example_keys as example_keys
 from gatedjax.functional._random import example_noise as example_noise

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
+from gatedjax.functional._checks import check_positive
+from gatedjax.functional._clip import clip_gradient
 from gatedjax.functional._recurrence import (
     Form,
     GateSums,
@@ -41,6 +43,7 @@ def gru_step(
     *,
     reset_after: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
+    gradient_clip: float | None = None,
 ) -> Float[Array, "B H"]:
     """One step of a gated recurrent unit; the equations `gru` is tested against.
 
@@ -56,13 +59,16 @@ def gru_step(
       x: inputs; the products are formed in its dtype.
       reset_after: see above.
       recurrent_dropout_mask: m, a multiplicative mask; None means all ones.
+      gradient_clip: clip the gradients of the sums inside r, z and c, on their way back to x, h
+        and the weights, elementwise to [-gradient_clip, gradient_clip]; None does not.
 
     Returns:
       h' in float32, or in float64 for float64 inputs.
 
     Raises:
       TypeError: if an argument is not floating point.
-      ValueError: if the shapes do not fit, or recurrent_bias is given without reset_after.
+      ValueError: if the shapes do not fit, recurrent_bias is given without reset_after, or
+        gradient_clip is not positive and finite.
 
     Reference: Cho et al. 2014.
     Deviation: z weighs the candidate, where some texts weigh the old state with it.
@@ -71,23 +77,35 @@ def gru_step(
     check_state("hidden", hidden, (jnp.shape(x)[0], size))
     if recurrent_dropout_mask is not None:
         check_state("recurrent_dropout_mask", recurrent_dropout_mask, jnp.shape(hidden))
+    if gradient_clip is not None:
+        check_positive(gradient_clip=gradient_clip)
     x = jnp.asarray(x)
     wide = wide_of(x.dtype)
     h = jnp.asarray(hidden, wide)
     fed = apply_dropout(h, recurrent_dropout_mask)
-    z, candidate = gru_gates(weights, fed, x, reset_after)
+    z, candidate = gru_gates(weights, fed, x, reset_after, gradient_clip)
     return (1 - z) * h + z * candidate
 
 
-def gru_gates(weights: GRUWeights, fed: Array, x: Array, reset_after: bool) -> tuple[Array, Array]:
-    """Returns the update gate and the candidate of `gru_step`; fed is m h. Checks nothing."""
+def gru_gates(
+    weights: GRUWeights,
+    fed: Array,
+    x: Array,
+    reset_after: bool,
+    gradient_clip: float | None = None,
+) -> tuple[Array, Array]:
+    """Returns the update gate and the candidate of `gru_step`; fed is m h. Checks no shapes."""
+
+    def clip(sums: Array) -> Array:
+        return sums if gradient_clip is None else clip_gradient(sums, gradient_clip)
+
     size, wide = fed.shape[1], wide_of(x.dtype)
     recurrent = jnp.asarray(weights.recurrent, x.dtype)
     projected = (
         matmul(x, jnp.asarray(weights.input, x.dtype), wide) + jnp.asarray(weights.bias, wide)[None]
     )
     both = projected[:, : 2 * size] + matmul(fed.astype(x.dtype), recurrent[:, : 2 * size], wide)
-    r, z = jnp.split(jax.nn.sigmoid(both), 2, axis=-1)
+    r, z = jnp.split(jax.nn.sigmoid(clip(both)), 2, axis=-1)
     if reset_after:
         product = matmul(fed.astype(x.dtype), recurrent[:, 2 * size :], wide)
         if weights.recurrent_bias is not None:
@@ -95,7 +113,7 @@ def gru_gates(weights: GRUWeights, fed: Array, x: Array, reset_after: bool) -> t
         product = r * product
     else:
         product = matmul((r * fed).astype(x.dtype), recurrent[:, 2 * size :], wide)
-    candidate = jnp.tanh(projected[:, 2 * size :] + product)
+    candidate = jnp.tanh(clip(projected[:, 2 * size :] + product))
     return z, candidate
 
 
@@ -108,6 +126,7 @@ def gru(
     reverse: bool = False,
     reset_after: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
+    gradient_clip: float | None = None,
 ) -> tuple[Float[Array, "B H"], Float[Array, "B T H"]]:
     """Runs `gru_step` over time with a backward pass of its own.
 
@@ -124,6 +143,7 @@ def gru(
       reset_after: apply the reset gate after the recurrent product, see `gru_step`.
       recurrent_dropout_mask: multiplies the hidden state that enters the recurrent products, the
         same at every step (variational dropout), with the scale 1 / keep already in it.
+      gradient_clip: bounds the gradients inside every step, see `gru_step`.
 
     Returns:
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
@@ -131,7 +151,8 @@ def gru(
 
     Raises:
       TypeError: if mask is not bool, or another array is not floating point.
-      ValueError: if the shapes do not fit, or recurrent_bias is given without reset_after.
+      ValueError: if the shapes do not fit, recurrent_bias is given without reset_after, or
+        gradient_clip is not positive and finite.
 
     Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode
     alone (`jax.jvp`, `jax.jacfwd`) is not: scan `gru_step` for it.
@@ -139,6 +160,8 @@ def gru(
     Reference: as `gru_step`; recurrent dropout of Gal and Ghahramani 2016.
     """
     _, size = _check_weights(weights, xs, "B T D", reset_after)
+    if gradient_clip is not None:
+        check_positive(gradient_clip=gradient_clip)
     xs = real_steps(xs, mask)
     shape, wide = (xs.shape[0], size), wide_of(xs.dtype)
     if initial is None:
@@ -151,7 +174,17 @@ def gru(
     weights = jax.tree.map(jnp.asarray, weights)
     mask = None if mask is None else jnp.asarray(mask)
     initial = jnp.asarray(initial, wide)
-    return _gru(form_for(*shape), reverse, reset_after, weights, xs, mask, initial, dropout)
+    kind = _Kind(reverse, reset_after, gradient_clip)
+    forms = form_for(*shape), form_for(*shape, reset_after_gradient=reset_after)
+    return _gru(forms, kind, weights, xs, mask, initial, dropout)
+
+
+class _Kind(NamedTuple):
+    """What is known while tracing."""
+
+    reverse: bool
+    reset_after: bool
+    gradient_clip: float | None
 
 
 def _check_weights(
@@ -171,8 +204,7 @@ def _check_weights(
 
 def _forward(
     form: Form,
-    reverse: bool,
-    reset_after: bool,
+    kind: _Kind,
     weights: GRUWeights,
     xs: Array,
     mask: Array | None,
@@ -198,59 +230,65 @@ def _forward(
         both = sums.of_both(x, fed.astype(dtype), 0, 2 * size)
         both = 0.5 * jnp.tanh(both) + 0.5
         r, z = form.part(both, 0, size), form.part(both, size, 2 * size)
-        if reset_after:
+        if kind.reset_after:
             inner = sums.of_state(fed.astype(dtype), 2 * size, 3 * size) + extra
             candidate = jnp.tanh(sums.of_input(x, 2 * size, 3 * size) + r * inner)
         else:
             inner = (r * fed).astype(dtype)
             candidate = jnp.tanh(sums.of_both(x, inner, 2 * size, 3 * size))
         new = form.held(keep, h + z * (candidate - h), h)
-        stored = inner if reset_after else form.turn(inner)
+        stored = inner if kind.reset_after else form.turn(inner)
         return new, (form.turn(new), (r, z, candidate, stored))
 
     h, (states, saved) = lax.scan(
         body,
         form.turn(initial),
         (sums.steps(xs), time_major(mask)),
-        reverse=reverse,
+        reverse=kind.reverse,
         unroll=form.unroll,
     )
     return (form.turn(h), as_outputs(states, mask, dtype)), (states, saved)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def _gru(form: Form, reverse: bool, reset_after: bool, *arguments: Any) -> tuple[Array, Array]:
-    return _forward(form, reverse, reset_after, *arguments)[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _gru(forms: tuple[Form, Form], kind: _Kind, *arguments: Any) -> tuple[Array, Array]:
+    return _forward(forms[0], kind, *arguments)[0]
 
 
-def _gru_fwd(form: Form, reverse: bool, reset_after: bool, *arguments: Any) -> Any:
-    result, saved = _forward(form, reverse, reset_after, *arguments)
+def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Any) -> Any:
+    result, saved = _forward(forms[1], kind, *arguments)
     return result, (arguments, saved)
 
 
-def _gru_bwd(form: Form, reverse: bool, reset_after: bool, residuals: Any, cotangents: Any) -> Any:
+def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Any, cotangents: Any) -> Any:
+    form = forms[1]
     (weights, xs, mask, initial, dropout), (states, (r, z, candidate, inner)) = residuals
     final, outputs = cotangents
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     recurrent = weights.recurrent.astype(dtype)
     kernel, drop = form.turn(recurrent.T), form.turn(dropout)
     early, late = (form.turn(part.T) for part in jnp.split(recurrent, [2 * size], axis=1))
-    before = shifted(states, initial, reverse)
+    bound = kind.gradient_clip
+
+    def clip(change: Array) -> Array:
+        return change if bound is None else jnp.clip(change, -bound, bound)
+
+    before = shifted(states, initial, kind.reverse)
 
     def body(dh: Array, step: Any) -> Any:
         dy, keep, h, r, z, candidate, inner = step
         h = form.turn(h)
         new = form.held(keep, dh + form.turn(dy).astype(wide), 0.0)
-        dz = new * (candidate - h) * z * (1 - z)
-        dc = new * z * (1 - candidate * candidate)
-        if reset_after:
-            dr = dc * inner * r * (1 - r)
+        dz = clip(new * (candidate - h) * z * (1 - z))
+        dc = clip(new * z * (1 - candidate * candidate))
+        if kind.reset_after:
+            dr = clip(dc * inner * r * (1 - r))
             gates = form.join([dr, dz, dc]).astype(dtype)
             second = form.join([dr, dz, dc * r]).astype(dtype)
             through = form.product(kernel, second, wide)
         else:
             reset = form.product(late, dc.astype(dtype), wide)
-            dr = reset * apply_dropout(h, drop) * r * (1 - r)
+            dr = clip(reset * apply_dropout(h, drop) * r * (1 - r))
             both = form.join([dr, dz]).astype(dtype)
             gates = form.join([both, dc.astype(dtype)])
             through = reset * r + form.product(early, both, wide)
@@ -270,15 +308,15 @@ def _gru_bwd(form: Form, reverse: bool, reset_after: bool, residuals: Any, cotan
             r,
             z,
             candidate,
-            inner if reset_after else None,
+            inner if kind.reset_after else None,
         ),
-        reverse=not reverse,
+        reverse=not kind.reverse,
         unroll=form.unroll,
     )
     fed = before if dropout is None else before * dropout[None]
     both, last = gates[..., : 2 * size], gates[..., 2 * size :]
     reset = form.turn(r)
-    if reset_after:
+    if kind.reset_after:
         last = (last.astype(wide) * reset).astype(dtype)
         both = jnp.concatenate([both, last], axis=-1)
         d_recurrent = weight_gradient(fed.astype(dtype), both, wide)
@@ -297,7 +335,7 @@ def _gru_bwd(form: Form, reverse: bool, reset_after: bool, residuals: Any, cotan
     d_xs = time_major(matmul(gates, weights.input.astype(dtype).T, wide)).astype(dtype)
     d_dropout = None
     if dropout is not None:  # unused, as in training, it is removed by the compiler
-        if reset_after:
+        if kind.reset_after:
             through = matmul(both, recurrent.T, wide)
         else:
             through = matmul(both, recurrent[:, : 2 * size].T, wide)

@@ -97,16 +97,31 @@ class Form(NamedTuple):
 #   GRU                  .85 (.89)  .74 (.59)   1.00 (1.01) .95 (.76)
 # At (64,28,128) its forward pass loses, so it is taken from B = H on. The GRU's hoisted form is no
 # safer: better at three sizes, worse at (256,28,128) and forward with the reset after.
+# With gradients, the GRU that resets after the product (two products for the state of a step, none of
+# which waits) is better off batch-major with x W hoisted: time / feature-major, forward + backward,
+# medians of 9 turns of CPU time on one thread, one direction, D last:
+#   (32,64,128) 256   .90    (4,64,128) 256   .75    (32,64,64) 64     .84    (32,32,128) 100   .93
+#   (32,64,256) 512   .96    (32,231,100) 100 .92    (20,35,650) 650  1.15
+# and .85 for the training step of a GA Reader of three hops, B 32, N 128, H 128. The forward pass
+# alone is not: 1.7 at (32,128,128) D 100, 1.1 at D 256; it keeps its own form.
 _FEATURE_MAJOR = Form(feature_major=True, hoist_input=False, unroll=1)
 _BATCH_MAJOR = Form(feature_major=False, hoist_input=False, unroll=1)
+_BATCH_MAJOR_HOISTED = Form(feature_major=False, hoist_input=True, unroll=1)
 # Not measured on an accelerator: one large product is the safe choice where launches cost.
 _OTHER = Form(feature_major=True, hoist_input=True, unroll=1)
 
 
-def form_for(batch: int, hidden: int, backend: str | None = None) -> Form:
-    """Returns the form of the fast scans for B, H and a backend (default: the one JAX runs on)."""
+def form_for(
+    batch: int, hidden: int, backend: str | None = None, *, reset_after_gradient: bool = False
+) -> Form:
+    """Returns the form of the fast scans for B, H and a backend (default: the one JAX runs on).
+
+    reset_after_gradient: of the pass with gradients of a GRU that resets after the product.
+    """
     if (backend or jax.default_backend()) != "cpu":
         return _OTHER
+    if reset_after_gradient and hidden <= 256:
+        return _BATCH_MAJOR_HOISTED
     # jax.export may leave the batch open: one program then serves every size
     known = isinstance(batch, int)
     return _BATCH_MAJOR if known and batch >= hidden else _FEATURE_MAJOR

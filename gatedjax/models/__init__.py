@@ -1,5 +1,6 @@
 """The networks of the papers, their baselines, and the tasks that train them."""
 
+from gatedjax.models._cloze import ClozeTask as ClozeTask
 from gatedjax.models.agt import AGT as AGT
 from gatedjax.models.agt import AGTConfig as AGTConfig
 from gatedjax.models.agt import AGTOutput as AGTOutput
@@ -8,6 +9,11 @@ from gatedjax.models.ga_net import GANet as GANet
 from gatedjax.models.ga_net import GANetConfig as GANetConfig
 from gatedjax.models.ga_net import GANetOutput as GANetOutput
 from gatedjax.models.ga_net import GANetTask as GANetTask
+from gatedjax.models.ga_reader import GAReader as GAReader
+from gatedjax.models.ga_reader import GAReaderConfig as GAReaderConfig
+from gatedjax.models.ga_reader import GAReaderOutput as GAReaderOutput
+from gatedjax.models.ga_reader import GAReaderTask as GAReaderTask
+from gatedjax.models.ga_reader import ga_reader_optimizer as ga_reader_optimizer
 from gatedjax.models.rau import RAUClassifier as RAUClassifier
 from gatedjax.models.rau import RAUConfig as RAUConfig
 from gatedjax.models.rau import RAUOutput as RAUOutput

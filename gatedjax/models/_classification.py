@@ -41,6 +41,13 @@ def class_predictions(logits: Float[Array, "B C"], batch: dict[str, Array]) -> d
     }
 
 
+def frozen_embeddings(model: Any) -> tuple[str, ...]:
+    """The table of word vectors, where a network has one and its configuration freezes it."""
+    has_words = getattr(model, "vocab_size", None) is not None
+    frozen = has_words and getattr(model.config, "freeze_embeddings", False)
+    return ("embed/table",) if frozen else ()
+
+
 @dataclasses.dataclass(frozen=True)
 class ClassifierTask:
     """How a network whose output has `logits` is trained and evaluated: cross-entropy of the class.
@@ -50,6 +57,11 @@ class ClassifierTask:
     """
 
     model: Any
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """Parameters that the optimiser leaves alone: the word vectors, if they are to stay."""
+        return frozen_embeddings(self.model)
 
     def init(self, key: Array, batch: dict[str, Array]) -> Any:
         """Returns parameters for batches with the widths of this one."""

@@ -24,6 +24,7 @@ from gatedjax.models._classification import (
     class_metrics,
     class_predictions,
     cross_entropy,
+    frozen_embeddings,
 )
 from gatedjax.training import Ratio
 
@@ -399,6 +400,11 @@ class GANetTask:
     eval_seed: int = 0
 
     sweepable = ("penalty", "temperature")
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """Parameters that the optimiser leaves alone: the word vectors, if they are to stay."""
+        return frozen_embeddings(self.model)
 
     def with_value(self, name: str, value: Any) -> "GANetTask":
         """The task with another value of a number in `sweepable`, which may be traced.

@@ -4,7 +4,10 @@ from gatedjax.nn._attention import AttentionPool as AttentionPool
 from gatedjax.nn._attention import GatePredictor as GatePredictor
 from gatedjax.nn._attention import LocalPosition as LocalPosition
 from gatedjax.nn._attention import TokenScore as TokenScore
+from gatedjax.nn._characters import CharacterEncoder as CharacterEncoder
 from gatedjax.nn._embedding import WordEmbedding as WordEmbedding
+from gatedjax.nn._hop import GatedAttentionHop as GatedAttentionHop
+from gatedjax.nn._hop import HopOutput as HopOutput
 from gatedjax.nn._recurrent import GRU as GRU
 from gatedjax.nn._recurrent import LSTM as LSTM
 from gatedjax.nn._recurrent import RAU as RAU

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -56,6 +56,8 @@ class _Recurrent(nn.Module):
         example for all time steps.
       init_scale: draw every kernel from uniform(-init_scale, init_scale) instead of the scheme of
         the class, as is usual for language models; must be positive and finite.
+      init_distribution: "normal" makes init_scale the standard deviation of a normal distribution
+        with mean 0, as in Lasagne.
       dtype: dtype of the products; carries and reductions stay float32. None follows the input.
       param_dtype: dtype of the parameters.
     """
@@ -66,6 +68,7 @@ class _Recurrent(nn.Module):
     dropout: float = 0.0
     recurrent_dropout: float = 0.0
     init_scale: float | None = None
+    init_distribution: Literal["uniform", "normal"] = "uniform"
     dtype: Dtype | None = None
     param_dtype: Dtype = jnp.float32
 
@@ -80,10 +83,18 @@ class _Recurrent(nn.Module):
 
     def _initializers(self) -> tuple[Initializer, Initializer]:
         """Of input kernels and of recurrent kernels, for one gate."""
+        known: dict[str, Any] = {"uniform": _uniform, "normal": nn.initializers.normal}
+        if self.init_distribution not in known:
+            raise ValueError(
+                f"init_distribution must be one of {tuple(known)}, got {self.init_distribution!r}"
+            )
         if self.init_scale is None:
+            if self.init_distribution != "uniform":
+                raise ValueError(f"init_distribution {self.init_distribution!r} needs init_scale")
             return nn.initializers.glorot_uniform(), nn.initializers.orthogonal()
         check_positive(init_scale=self.init_scale)
-        return _uniform(self.init_scale), _uniform(self.init_scale)
+        draw = known[self.init_distribution](self.init_scale)
+        return draw, draw
 
     @nn.nowrap
     def initial_carry(self, rows: int) -> Any:
@@ -191,9 +202,13 @@ class GRU(_Recurrent):
     Attributes:
       reset_after: apply the reset gate after the recurrent product (cuDNN's form), which adds a
         recurrent bias to the candidate.
+      recurrent_bias: False leaves that bias out, as Lasagne does.
+      gradient_clip: bounds the gradients inside every step, see `functional.gru_step`.
     """
 
     reset_after: bool = False
+    recurrent_bias: bool = True
+    gradient_clip: float | None = None
 
     def _weights(self, name: str, width: int) -> F.GRUWeights:
         h, d = self.features, self.param_dtype
@@ -204,12 +219,14 @@ class GRU(_Recurrent):
             recurrent=self.param(f"{name}_recurrent", orthogonal, (h, 3 * h), d),
             bias=self.param(f"{name}_bias", zeros, (3 * h,), d),
             recurrent_bias=self.param(f"{name}_recurrent_bias", zeros, (h,), d)
-            if self.reset_after
+            if self.reset_after and self.recurrent_bias
             else None,
         )
 
     def _unroll(self) -> Callable[..., Any]:
-        return functools.partial(F.gru, reset_after=self.reset_after)
+        return functools.partial(
+            F.gru, reset_after=self.reset_after, gradient_clip=self.gradient_clip
+        )
 
 
 class RAU(_Recurrent):

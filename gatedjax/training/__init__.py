@@ -36,3 +36,4 @@ from gatedjax.training.step import make_train_step as make_train_step
 from gatedjax.training.step import step_rngs as step_rngs
 from gatedjax.training.task import StatefulTask as StatefulTask
 from gatedjax.training.task import Task as Task
+from gatedjax.training.task import frozen_parameters as frozen_parameters

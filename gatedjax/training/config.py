@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from gatedjax.training._transforms import reset_where, train_all_but
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
@@ -26,6 +28,8 @@ class OptimizerConfig:
     """staircase: steps after the warm-up at the full rate; then it falls for the first time."""
     decay_every: int = 1
     """staircase: steps until it falls again."""
+    reset_moments: bool = False
+    """staircase: forget the moments of adam or adamw whenever the learning rate falls."""
     warmup_steps: int = 0
     """Steps of linear warm-up from 0."""
     clip_norm: float | None = None
@@ -151,7 +155,11 @@ def eval_params(params: Any, opt_state: Any) -> Any:
 
 
 def make_optimizer(
-    config: OptimizerConfig, num_steps: int, *, learning_rate: Any = None
+    config: OptimizerConfig,
+    num_steps: int,
+    *,
+    learning_rate: Any = None,
+    frozen: tuple[str, ...] = (),
 ) -> optax.GradientTransformation:
     """Builds the Optax chain: clipping, the update rule with its schedule, the moving average.
 
@@ -160,9 +168,12 @@ def make_optimizer(
       num_steps: where a falling schedule reaches 0.
       learning_rate: a traced peak learning rate in place of the configured one, as where several
         are tried in one compiled program.
+      frozen: parameters that stay as they are and take no optimiser memory, see
+        `frozen_parameters`.
 
     Raises:
-      ValueError: if a number is out of range, or weight_decay is given without adamw.
+      ValueError: if a number is out of range, weight_decay is given without adamw, or reset_moments
+        without adam or adamw and a staircase.
     """
     if not 0 < config.learning_rate < float("inf"):
         raise ValueError(f"learning_rate must be positive and finite, got {config.learning_rate}")
@@ -178,6 +189,12 @@ def make_optimizer(
                 "decay_begin must be at least 0 and decay_every at least 1, got "
                 f"{config.decay_begin} and {config.decay_every}"
             )
+    adaptive = config.name in ("adam", "adamw")
+    if config.reset_moments and not (adaptive and config.schedule == "staircase"):
+        raise ValueError(
+            "reset_moments needs adam or adamw and the schedule staircase, got "
+            f"{config.name!r} and {config.schedule!r}"
+        )
     rest = max(num_steps - config.warmup_steps, 1)
     peak: Any = config.learning_rate if learning_rate is None else learning_rate
     after = max(config.warmup_steps, 1)
@@ -204,11 +221,26 @@ def make_optimizer(
         "adadelta": lambda: optax.adadelta(rate),
         "sgd": lambda: optax.sgd(rate),
     }
-    links = [rules[config.name]()]
+    links = [_forgetful(config, rate) if config.reset_moments else rules[config.name]()]
     if config.clip_norm is not None:
         if not config.clip_norm > 0:
             raise ValueError(f"clip_norm must be positive or None, got {config.clip_norm}")
         links.insert(0, optax.clip_by_global_norm(config.clip_norm))
+    if frozen:
+        links = [train_all_but(optax.chain(*links), frozen)]
     if config.ema_decay is not None:
         links.append(params_ema(config.ema_decay))
     return links[0] if len(links) == 1 else optax.chain(*links)
+
+
+def _forgetful(config: OptimizerConfig, rate: Any) -> optax.GradientTransformation:
+    """Adam or AdamW that forgets its moments whenever the staircase falls."""
+    begin = config.warmup_steps + config.decay_begin
+
+    def falls(count: jax.Array) -> jax.Array:
+        return (count >= begin) & ((count - begin) % config.decay_every == 0)
+
+    links = [reset_where(optax.scale_by_adam(), falls)]
+    if config.weight_decay:
+        links.append(optax.add_decayed_weights(config.weight_decay))
+    return optax.chain(*links, optax.scale_by_learning_rate(rate))

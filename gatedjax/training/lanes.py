@@ -33,7 +33,7 @@ from gatedjax.training.metrics import Metrics, Ratio, from_json, to_json
 from gatedjax.training.parallel import pad_rows
 from gatedjax.training.progress import ProgressView, summary
 from gatedjax.training.step import TrainState, init_state, make_train_step
-from gatedjax.training.task import Batch, Task, is_stateful
+from gatedjax.training.task import Batch, Task, frozen_parameters, is_stateful
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +98,9 @@ def make_lane_step(task: Task, config: TrainConfig) -> Callable[..., Any]:
         state: TrainState, batch: Batch, key: jax.Array, active: jax.Array, value: jax.Array
     ) -> tuple[TrainState, Metrics]:
         rate = value if swept and config.sweep_over == "learning_rate" else None
-        tx = make_optimizer(config.optimizer, config.num_steps, learning_rate=rate)
+        tx = make_optimizer(
+            config.optimizer, config.num_steps, learning_rate=rate, frozen=frozen_parameters(task)
+        )
         own = _varied(task, config.sweep_over, value) if swept and rate is None else task
         new, metrics = make_train_step(own, tx, accumulate=config.accumulate)(state, batch, key)
         kept = jax.tree.map(lambda n, o: jnp.where(active, n, o), new, state)
@@ -183,7 +185,9 @@ class _Lanes:
 
     def start(self) -> None:
         """Restores or initialises."""
-        tx = make_optimizer(self.config.optimizer, self.config.num_steps)
+        tx = make_optimizer(
+            self.config.optimizer, self.config.num_steps, frozen=frozen_parameters(self.task)
+        )
         first = self.train_data[0][0]
         make = lambda key: init_state(self.task, tx, key, first)  # noqa: E731
         self.store = CheckpointStore(self.workdir / "checkpoints", self.config.keep_checkpoints)

@@ -32,7 +32,7 @@ from gatedjax.training.metrics import Metrics, from_json, to_floats, to_json
 from gatedjax.training.parallel import Parallel, make_parallel
 from gatedjax.training.progress import ProgressView, summary
 from gatedjax.training.step import init_state
-from gatedjax.training.task import AnyTask, Batch
+from gatedjax.training.task import AnyTask, Batch, frozen_parameters
 
 # Steps that are queued on the device. Two keep it busy; with more, a signal waits for all of them.
 IN_FLIGHT = 2
@@ -117,7 +117,7 @@ class _Loop:
         self.several = self.parallel.several_processes
         self.main = is_main() or not self.several
         self.traces_before = self.parallel.traces
-        self.tx = make_optimizer(config.optimizer, config.num_steps)
+        self.tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen_parameters(task))
         self.seed_key = jax.random.key(config.seed)
         self.train_step = self.parallel.train_step(task, self.tx)
         self.shapes: set[tuple] = set()

@@ -68,3 +68,12 @@ AnyTask = Task | StatefulTask
 def is_stateful(task: Any) -> bool:
     """Whether a task carries a state from batch to batch."""
     return hasattr(task, "init_carry")
+
+
+def frozen_parameters(task: Any) -> tuple[str, ...]:
+    """Paths of the parameters that a task does not train, such as ("embed/table",).
+
+    A task names them in its attribute `frozen`. They are part of the parameters and of checkpoints,
+    but the optimiser keeps nothing for them.
+    """
+    return tuple(getattr(task, "frozen", ()))

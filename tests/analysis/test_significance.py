@@ -38,6 +38,22 @@ def test_mcnemar_equals_scipy(b, c):
     assert analysis.mcnemar(*pair(b, c)).p_value == pytest.approx(want, rel=1e-9, abs=1e-300)
 
 
+@pytest.mark.parametrize(("b", "c"), [(0, 0), (5, 0), (0, 5), (3, 3), (2, 7), (8, 4)])
+def test_one_sided_mcnemar_is_the_tail_from_b_on(b, c):
+    tail = sum(math.comb(b + c, k) for k in range(b, b + c + 1)) / 2 ** (b + c)
+    got = analysis.mcnemar(*pair(b, c), alternative="greater")
+    assert got == (b, c, pytest.approx(tail, rel=1e-14))
+
+
+def test_one_sided_mcnemar_and_the_proportion_test_give_the_published_numbers():
+    assert round(analysis.mcnemar(*pair(10, 2), alternative="greater").p_value, 5) == 0.01929
+    # Dhingra et al. 2017: CBT-NE 74.9 against 73.2 (p 0.028), CNN 77.9 against 77.6
+    assert 0.027 < analysis.proportion_test(0.749, 0.732, 2_500).p_value < 0.028
+    assert round(analysis.proportion_test(0.779, 0.776, 3_198).p_value, 2) == 0.34
+    assert analysis.proportion_test(0.5, 0.5, 10) == (0.0, 0.5)
+    assert analysis.proportion_test(0.4, 0.5, 100).p_value == pytest.approx(0.97725, abs=1e-5)
+
+
 def test_mcnemar_is_symmetric_and_ignores_where_both_agree():
     one = analysis.mcnemar(*pair(4, 9, both=0, neither=0))
     other = analysis.mcnemar(*reversed(pair(4, 9, both=50, neither=7)))
@@ -141,6 +157,10 @@ BAD = [
     (lambda: analysis.mcnemar([1, 0], [1]), r"\(2,\) and \(1,\)"),
     (lambda: analysis.mcnemar([0.5], [1]), "correct_a must be bool"),
     (lambda: analysis.mcnemar([1], [2]), "correct_b must be bool"),
+    (lambda: analysis.mcnemar([1], [1], alternative="less"), "alternative.*'less'"),
+    (lambda: analysis.proportion_test(1.1, 0.5, 9), "accuracy.*1.1"),
+    (lambda: analysis.proportion_test(0.5, 1.0, 9), "known.*1.0"),
+    (lambda: analysis.proportion_test(0.5, 0.5, 0), "n must be.*0"),
     (lambda: analysis.paired_bootstrap([], []), "correct_a must not be empty"),
     (lambda: analysis.paired_bootstrap([[1]], [[1]]), r"\(1, 1\)"),
     (lambda: analysis.paired_bootstrap([1.0], [math.nan]), "correct_b must be finite"),

@@ -397,3 +397,24 @@ def test_every_real_review_is_used(shared_data):
     report = _check.check("imdb", manual_dir=shared_data)
     assert [(file.lines, file.used) for file in report.files] == [(25_000, 25_000)] * 2
     assert report.problems == ()
+
+
+def test_cloze_questions_are_checked_with_what_becomes_of_their_answers(tmp_path, capsys):
+    lines = [f"{i} a cat and a dog ." for i in range(1, 21)]
+    block = "\n".join([*lines, "21 the XXXXX sat\t{}\t\tcat|hen"])
+    for name in ("train", "valid_2000ex", "test_2500ex"):
+        text = "\n\n".join(block.format(answer) for answer in ("cat", "hen", "owl"))
+        text += "\n\n1 x\n2 y\n"
+        (tmp_path / f"cbtest_CN_{name}.txt").write_text(text, "utf-8")
+    status, out, _ = run(capsys, "check", "cbt_cn", "--manual-dir", tmp_path)
+    assert status == 0
+    assert cells(out, "train")[:5] == ["train", "cbtest_CN_train.txt", "4", "3", "1"]
+    assert "cbtest_CN_train.txt:68: 2 lines where a question has 21" in out
+    assert cells(out, "answer does not occur")[1:3] == ["1", "33.3"]
+    assert "Among the used of train: answer does not occur: 1, answer is no candidate: 1" in out
+    assert "validation texts that are also in train: 3 of 3" in out
+    # equal texts with other answers
+    assert "label conflicts" in out
+    status, out, _ = run(capsys, "check", "two_facts")
+    assert status == 0
+    assert "test texts that are also in train: 0 of" in out

@@ -126,3 +126,59 @@ def test_imdb_as_tfds_prepares_it_has_the_published_counts():
     assert (len(train), len(held), len(test)) == (22_500, 2_500, 25_000)
     assert train[0]["tokens"]
     assert {test[i]["label"] for i in range(50)} == {0, 1}
+
+
+def test_cloze_questions_survive_preparation_with_their_account(tmp_path, capsys):
+    from gatedjax.__main__ import main
+
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    lines = [f"{i} a cat and a dog ." for i in range(1, 21)]
+    good = "\n".join([*lines, "21 the XXXXX sat\tcat\t\tcat|dog|cat"])
+    bad = "\n".join([*lines, "21 nobody sat\tcat\t\tcat|dog"])
+    for name in ("train", "valid_2000ex", "test_2500ex"):
+        (raw / f"cbtest_NE_{name}.txt").write_text(f"{good}\n\n{bad}\n\n{good}\n", "utf-8")
+    args = ["--manual-dir", str(raw), "--data-dir", str(tmp_path / "tfds")]
+    assert main(["data", "prepare", "cbt", *args]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if "| train " in line)
+    assert [cell.strip() for cell in row.strip("|").split("|")] == [
+        "train",
+        "3",
+        "2",
+        "1",
+        "108719",
+    ]
+    prepared = data.load("cbt_ne", "train", data_dir=tmp_path / "tfds")
+    direct = data.load("cbt_ne", "train", manual_dir=raw)
+    assert list(prepared) == list(direct)
+    assert prepared.info == direct.info
+    assert prepared.report.notes == direct.report.notes == {"repeated candidates": 2}
+    (aside,) = prepared.quarantine
+    assert (aside.file, aside.line) == ("cbtest_NE_train.txt", 43)
+
+
+def test_question_files_are_prepared_part_by_part(tmp_path):
+    import tensorflow_datasets as tfds
+
+    from gatedjax.data import builders
+
+    text = "x\n\na cat .\n\n@placeholder sat\n\ncat\n\ncat:cat\ndog:dog\n"
+    for i, part in enumerate(("training", "validation", "test")):
+        folder = tmp_path / "raw" / "wdw" / part
+        folder.mkdir(parents=True)
+        (folder / "a.question").write_text(text.replace("sat", f"sat {i}"), "utf-8")
+        (folder / "b.question").write_text("x\n", "utf-8")
+    builder = builders.WdwStrict(data_dir=str(tmp_path / "tfds"), file_format="array_record")
+    config = tfds.download.DownloadConfig(manual_dir=str(tmp_path / "raw"))
+    builder.download_and_prepare(download_config=config)
+    for i, split in enumerate(("train", "validation", "test")):
+        source = data.load("wdw", split, data_dir=tmp_path / "tfds")
+        assert [x["query"][-1] for x in source] == [str(i)]
+        assert [(q.file, q.line) for q in source.quarantine] == [("b.question", 3)]
+        assert list(source) == list(data.load("wdw", split, manual_dir=tmp_path / "raw"))
+
+
+def test_sets_that_no_program_can_download_say_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(_prepared, "_check_network", lambda name, builder: None)
+    with pytest.raises(FileNotFoundError, match=r"cannot be downloaded.*who_did_what"):
+        data.load("wdw", "train", data_dir=tmp_path)

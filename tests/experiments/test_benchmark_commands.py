@@ -16,6 +16,10 @@ OPTIONS = {
     ),
     "compact_attention": ("--scores", "--steps", "--densities", "--repeats", "--seed", "--json"),
     "agt": ("--vocabulary", "--batch", "--words", "--layers", "--repeats", "--json"),
+    "ga_reader": (
+        *("--batch", "--document", "--query", "--hidden", "--hops", "--repeats", "--seed"),
+        *("--json", "--docs", "--figures"),
+    ),
     "training": ("--what", "--steps", "--lane-steps", "--seeds", "--repeats", "--json"),
 }
 

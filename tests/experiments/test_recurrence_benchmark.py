@@ -11,6 +11,7 @@ from experiments.benchmarks import _recurrence_cases as cases
 from experiments.benchmarks import _recurrence_peers as peers
 from experiments.benchmarks import _recurrence_report as report
 from experiments.benchmarks import recurrence
+from experiments.benchmarks._docs import marks
 
 B, T, H = 2, 3, 4
 PACKAGES = {"haiku": "haiku", "equinox": "equinox", "keras": "keras", "torch": "torch"}
@@ -157,7 +158,8 @@ def test_an_impossible_option_is_named(options, message):
 @pytest.fixture
 def page(tmp_path):
     path = tmp_path / "page.md"
-    path.write_text(f"above\n{report.BEGIN}\nold\n{report.END}\nbelow\n", encoding="utf-8")
+    begin, end = marks(report.COMMAND)
+    path.write_text(f"above\n{begin}\nold\n{end}\nbelow\n", encoding="utf-8")
     return path
 
 

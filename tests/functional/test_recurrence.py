@@ -116,7 +116,7 @@ def use_form(monkeypatch, feature_major: bool, hoist_input: bool) -> None:
     """Makes all recurrences take one form, whatever the sizes."""
     chosen = _recurrence.Form(feature_major, hoist_input, unroll=1)
     for module in (_lstm, _gru, _rau):
-        monkeypatch.setattr(module, "form_for", lambda batch, hidden: chosen)
+        monkeypatch.setattr(module, "form_for", lambda batch, hidden, **_: chosen)
 
 
 @pytest.fixture(params=itertools.product([True, False], [False, True]), ids=str)
@@ -127,7 +127,7 @@ def form(request, monkeypatch) -> None:
 
 @pytest.fixture(params=[True, False], ids=["feature_major", "batch_major"])
 def layout(request, monkeypatch) -> None:
-    """The two forms that the CPU chooses from."""
+    """Two of the forms that the CPU chooses from."""
     use_form(monkeypatch, request.param, False)
 
 
@@ -142,6 +142,18 @@ def layout(request, monkeypatch) -> None:
 )
 def test_the_form_is_batch_major_on_cpu_from_as_many_rows_as_units(batch, backend, want):
     assert _recurrence.form_for(batch, 5, backend)[:2] == want
+
+
+@pytest.mark.parametrize(
+    ("hidden", "backend", "want"),
+    [
+        (256, "cpu", (False, True)),
+        (257, "cpu", (True, False)),
+        (256, "gpu", (True, True)),
+    ],
+)
+def test_a_gru_with_gradients_has_a_form_of_its_own_on_cpu(hidden, backend, want):
+    assert _recurrence.form_for(32, hidden, backend, reset_after_gradient=True)[:2] == want
 
 
 def leaves(carry) -> list[np.ndarray]:

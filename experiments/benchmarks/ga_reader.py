@@ -1,0 +1,245 @@
+"""Times a training step of the GA Reader against the same network on Flax's `nn.RNN(GRUCell)`.
+
+Both run in this process and take turns, so that a busy machine slows them alike: the ratio, the
+median over the turns of Flax / ours within a turn, means more than the milliseconds. A step is the
+loss, its gradients, clipping and Adam, compiled whole.
+"""
+
+import dataclasses
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from experiments.benchmarks._docs import markdown_table, replace_section
+from experiments.benchmarks._ga_reader_peer import FlaxGAReader
+from experiments.benchmarks._recurrence_report import machine
+from experiments.benchmarks.recurrence import no_compilation_cache
+from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask, ga_reader_optimizer
+from gatedjax.training import init_state, make_optimizer, make_train_step
+
+COMMAND = "python -m experiments.benchmarks.ga_reader --docs"
+OURS, CLIPPED, FLAX = "gatedjax", "gatedjax, clipped in every step", "flax nn.RNN(GRUCell)"
+VOCABULARY = 2000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Time a training step of the GA Reader against the same network on Flax's recurrence.
+
+    Words alone, multiplicative gating, no dropout, float32. Lengths are between 3/4 of the padded
+    length and all of it. Memory is the arguments, results and scratch of the compiled step. The
+    ratio is the median over the turns of the other / ours: above 1 ours is faster.
+    """
+
+    batch: int = 32
+    """Rows B."""
+    document: int = 512
+    """Padded document length N."""
+    query: int = 32
+    """Padded query length Q."""
+    hidden: int = 128
+    """Width H of a GRU per direction."""
+    hops: int = 3
+    """Hops K."""
+    embedding_dim: int = 100
+    """Width of the word vectors."""
+    repeats: int = 7
+    """Turns per contestant."""
+    seed: int = 0
+    """Seed of the texts."""
+    json: Path | None = None
+    """Also write the figures to this file."""
+    docs: Path | None = None
+    """Rewrite the table in this file, from the figures of this run or those of --figures."""
+    figures: Path | None = None
+    """A file written with --json: write --docs from it and measure nothing."""
+
+
+def make_batch(options: Options) -> dict[str, np.ndarray]:
+    """Random texts whose ten candidates occur six times each."""
+    rng = np.random.default_rng(options.seed)
+    rows, candidates, times = options.batch, 10, 6
+    batch: dict[str, np.ndarray] = {}
+    for name, size in (("document", options.document), ("query", options.query)):
+        lengths = rng.integers(max(1, 3 * size // 4), size + 1, rows).astype(np.int32)
+        lengths[0] = size
+        real = np.arange(size)[None, :] < lengths[:, None]
+        batch[name] = (rng.integers(1, VOCABULARY, real.shape) * real).astype(np.int32)
+        batch[f"{name}_lengths"] = lengths
+    shortest = int(batch["document_lengths"].min())
+    times = min(times, max(1, shortest // candidates))
+    places = [rng.permutation(shortest)[: candidates * times] for _ in range(rows)]
+    batch["candidate_positions"] = np.full((rows, candidates, times), -1, np.int32)
+    for row, found in enumerate(places):
+        batch["candidate_positions"][row].flat[: len(found)] = found
+    batch["candidate_mask"] = np.ones((rows, candidates), bool)
+    batch["cloze"] = (batch["query_lengths"] // 2).astype(np.int32)
+    batch["label"] = np.zeros(rows, np.int32)
+    batch["weight"] = np.ones(rows, np.float32)
+    batch["example_id"] = np.arange(rows, dtype=np.int32)
+    return batch
+
+
+def make_tasks(options: Options) -> dict[str, GAReaderTask]:
+    """The contestants; their losses and optimisers are the same."""
+    config = GAReaderConfig(
+        hops=options.hops,
+        hidden=options.hidden,
+        embedding_dim=options.embedding_dim,
+        char_dim=0,
+        dropout=0.0,
+    )
+    clipped = dataclasses.replace(config, step_clip=10.0)
+    peer: Any = FlaxGAReader(options.hops, options.hidden, options.embedding_dim, VOCABULARY)
+    return {
+        OURS: GAReaderTask(GAReader(config, VOCABULARY)),
+        CLIPPED: GAReaderTask(GAReader(clipped, VOCABULARY)),
+        FLAX: GAReaderTask(peer),
+    }
+
+
+@dataclasses.dataclass
+class Contestant:
+    """A compiled step and what it goes on from."""
+
+    step: Callable[..., Any]
+    state: Any
+    batch: Any
+    compile_s: float
+    memory_bytes: int | None
+
+    def __call__(self) -> None:
+        """Makes one step."""
+        self.state, metrics = self.step(self.state, self.batch, jax.random.key(0))
+        jax.block_until_ready((self.state, metrics))
+
+
+def compile_step(task: GAReaderTask, batch: dict[str, np.ndarray]) -> Contestant:
+    """Initialises a contestant and compiles its step."""
+    tx = make_optimizer(ga_reader_optimizer(1000), 10_000)
+    state = jax.jit(lambda key: init_state(task, tx, key, batch))(jax.random.key(0))
+    step = jax.jit(make_train_step(task, tx), donate_argnums=0)
+    device_batch = jax.device_put(batch)
+    start = time.perf_counter()
+    compiled = step.lower(state, device_batch, jax.random.key(0)).compile()
+    compile_s = time.perf_counter() - start
+    used = compiled.memory_analysis()
+    memory = None
+    if used is not None:
+        # the state is donated: its results take its place
+        memory = used.temp_size_in_bytes + used.argument_size_in_bytes
+    return Contestant(compiled, state, device_batch, compile_s, memory)
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """Times the contestants in turns; {"options", "machine", "load", "rows": {name: row}}."""
+    load = os.getloadavg()[0]
+    batch = make_batch(options)
+    with no_compilation_cache():
+        ready = {name: compile_step(task, batch) for name, task in make_tasks(options).items()}
+    taken: dict[str, list[float]] = {name: [] for name in ready}
+    for turn in range(options.repeats + 1):
+        for name, contestant in ready.items():
+            start = time.perf_counter()
+            contestant()
+            if turn:  # the first warms up
+                taken[name].append(1e3 * (time.perf_counter() - start))
+    rows = {
+        name: {
+            "step_ms": statistics.median(taken[name]),
+            "fastest_ms": min(taken[name]),
+            "all_ms": taken[name],
+            "ratio": statistics.median(
+                other / ours for other, ours in zip(taken[name], taken[OURS], strict=True)
+            ),
+            "compile_s": contestant.compile_s,
+            "memory_bytes": contestant.memory_bytes,
+        }
+        for name, contestant in ready.items()
+    }
+    sizes = ("batch", "document", "query", "hidden", "hops", "embedding_dim", "repeats", "seed")
+    return {
+        "options": {name: getattr(options, name) for name in sizes},
+        "machine": machine(),
+        "load": [load, os.getloadavg()[0]],
+        "rows": rows,
+    }
+
+
+_HEADS = ("step of", "ms (median)", "ms (fastest)", "time / ours", "MB", "compile, s")
+
+
+def _lines(result: dict[str, Any]) -> list[list[str]]:
+    return [
+        [
+            name,
+            f"{row['step_ms']:.0f}",
+            f"{row['fastest_ms']:.0f}",
+            f"{row['ratio']:.2f}",
+            "" if row["memory_bytes"] is None else f"{1e-6 * row['memory_bytes']:.0f}",
+            f"{row['compile_s']:.1f}",
+        ]
+        for name, row in result["rows"].items()
+    ]
+
+
+def _title(result: dict[str, Any]) -> str:
+    o = result["options"]
+    return (
+        f"Training step of the GA Reader, B {o['batch']}, N {o['document']}, Q {o['query']}, "
+        f"H {o['hidden']}, K {o['hops']}, {o['repeats']} turns"
+    )
+
+
+def docs_section(result: dict[str, Any]) -> str:
+    """The table and what its figures depend on, in Markdown."""
+    about = result["machine"]
+    versions = ", ".join(f"{k} {about['versions'][k]}" for k in ("jax", "jaxlib", "flax"))
+    low, high = result["load"]
+    notes = (
+        f"{_title(result)}. Machine: {about['processor']}, {about['cores']} cores, backend "
+        f"{about['backend']}, Python {about['python']}, {versions}; load average (this process "
+        f"included) {low:.1f} before and {high:.1f} after."
+    )
+    return "\n".join([notes, "", *markdown_table(_HEADS, _lines(result))])
+
+
+def main(options: Options) -> dict[str, Any]:
+    """Measures, prints and returns the figures; or only writes the docs."""
+    for name in ("repeats", "batch", "document", "query", "hidden", "hops", "embedding_dim"):
+        if getattr(options, name) < 1:
+            raise ValueError(f"{name} must be at least 1, got {getattr(options, name)}")
+    if options.figures is not None:
+        if options.docs is None:
+            raise ValueError("figures are for --docs, got none")
+        result = json.loads(options.figures.read_text(encoding="utf-8"))
+    else:
+        result = measure(options)
+        table = Table(title=_title(result), title_justify="left")
+        for head in _HEADS:
+            table.add_column(head, justify="left" if head == _HEADS[0] else "right")
+        for line in _lines(result):
+            table.add_row(*line)
+        Console().print(table)
+        if options.json is not None:
+            options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if options.docs is not None:
+        replace_section(options.docs, COMMAND, docs_section(result))
+    return result
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Options))
+    except ValueError as error:
+        raise SystemExit(f"error: {error}") from None

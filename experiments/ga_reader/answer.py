@@ -1,0 +1,112 @@
+"""`python -m experiments.ga_reader answer`: one's own question to a trained reader."""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import tyro
+
+from experiments.common.cli import fail
+
+AROUND = 6
+"""Words of context on each side of a place."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AnswerConfig:
+    """Answers a question about a document, and shows where the reader looked."""
+
+    workdir: Path
+    """Work folder of a run of this paper."""
+    document: Path
+    """Text file (UTF-8); - reads standard input."""
+    question: str
+    """A sentence with @placeholder (or XXXXX) where the answer belongs."""
+    candidates: tuple[str, ...]
+    """What to choose from; a candidate of several words is one argument in quotes."""
+    embeddings: Path | None = None
+    """GloVe file for words that training has not seen; without it they get random vectors."""
+    tokenized: bool = False
+    """Document, question and candidates are tokens between spaces already."""
+    top: int = 5
+    """How many places to show."""
+    figure: Path | None = None
+    """Also draw the heat map, as FIGURE.png and FIGURE.svg."""
+
+
+def main(args: list[str]) -> int:
+    """Runs the command; returns its exit status."""
+    options = tyro.cli(AnswerConfig, args=args, prog="python -m experiments.ga_reader answer")
+
+    from rich.console import Console
+
+    try:
+        answer(options, Console())
+    except (ValueError, OSError, ImportError) as error:
+        fail(str(error))
+    return 0
+
+
+def answer(options: AnswerConfig, console) -> None:
+    """Prints the probabilities of the candidates, and the places that decided.
+
+    Raises:
+      ValueError: if nothing can be asked; the rules are those of the files of questions.
+    """
+    from experiments.ga_reader.reading import Reader
+    from experiments.ga_reader.text import tokens_of
+    from gatedjax import data as gdata
+    from gatedjax.data import _cloze
+
+    raw = sys.stdin.buffer.read() if str(options.document) == "-" else options.document.read_bytes()
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{options.document} is not UTF-8: {error}") from error
+    question = options.question.replace("XXXXX", _cloze.PLACEHOLDER)
+    parts = [" ".join(text.split()), question, *options.candidates]
+    if not options.tokenized:
+        parts = [" ".join(tokens_of(part)) for part in parts]
+    document, query, *candidates = parts
+    # there is no answer to check: any candidate stands for it
+    made = _cloze.question(document, query, candidates[0] if candidates else "?", candidates)
+    example = {**_cloze.example(made, 0), "label": -1}
+    source = gdata.Source([example], gdata.SourceInfo("answer", "test", _cloze.CLASSES))
+    reader = Reader.load(options.workdir)
+    reader = reader.knowing([*example["tokens"], *example["query"]], options.embeddings)
+    (reading,) = reader.read(source)
+    if not reading.places:
+        raise ValueError(
+            "none of the candidates occurs in the document (they are compared letter by letter): "
+            + ", ".join(reading.candidates)
+        )
+    counts = [sum(p.candidate == i for p in reading.places) for i in range(len(reading.candidates))]
+    order = sorted(range(len(counts)), key=lambda i: (-reading.probabilities[i], i))
+    for i in order:
+        times = "not in the document" if not counts[i] else f"{counts[i]} x"
+        line = f"{reading.probabilities[i]:.4f}  {reading.candidates[i]}  ({times})"
+        console.print(line, style="bold" if i == order[0] else None, markup=False, highlight=False)
+    console.print("\nWhere it looked (weight of the last hop, place):")
+    words = example["tokens"]
+    for place in sorted(reading.places, key=lambda p: -p.weight)[: options.top]:
+        start, end = max(0, place.position - AROUND), place.position + AROUND + 1
+        before = " ".join(words[start : place.position])
+        after = " ".join(words[place.position + 1 : end])
+        console.print(
+            f"  {place.weight:.3f}  {place.position + 1:>4}  {before} [{words[place.position]}] "
+            f"{after}",
+            markup=False,
+            highlight=False,
+        )
+        for number, hop in enumerate(place.hops, 1):
+            most = sorted(range(len(reading.query)), key=lambda q: -hop[q])[:4]
+            seen = ", ".join(f"{reading.query[q]} {hop[q]:.2f}" for q in most)
+            console.print(
+                f"         hop {number} attends to: {seen}", markup=False, highlight=False
+            )
+    if options.figure is not None:
+        from experiments.ga_reader.figures import draw
+
+        best = reading.candidates[reading.predicted]
+        draw(reading, options.figure, f"{best} ({reading.probabilities[reading.predicted]:.2f})")
+        console.print(f"\nwrote {options.figure}.png and .svg", markup=False)

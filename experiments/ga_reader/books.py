@@ -1,0 +1,122 @@
+"""Books as sentences, and which of their words are names and common nouns.
+
+No tagger: names and nouns are found by how a book itself uses its words. That is rough (see
+`names_of` and `nouns_of`), and good enough to try a reader on one's own texts; it is not what the
+published data sets were made with.
+"""
+
+import collections
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from experiments.ga_reader.text import sentences_of, tokens_of
+
+_START = re.compile(r"\*\*\* ?START OF .*?\*\*\*", re.IGNORECASE)
+_END = re.compile(r"\*\*\* ?END OF ", re.IGNORECASE)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_DETERMINERS = _words(
+    "the a an this that these those his her my your our their its every each some any no"
+)
+# What follows a noun and hardly an adjective: punctuation, prepositions, conjunctions, auxiliaries.
+_AFTER_NOUN = _words(
+    ". , ; : ! ? '' ) -- of in on at to for from with by under over into upon and or but that "
+    "which who was were is are had has have would could should will can may must did do does 's "
+    "as than when while where"
+)
+_NEVER_NAMES = _words(
+    "I Mr. Mrs. Ms. Dr. St. Mr Mrs Miss Sir Madam Lady Lord Monday Tuesday Wednesday Thursday "
+    "Friday Saturday Sunday January February March April May June July August September October "
+    "November December Chapter CHAPTER Christmas God"
+)
+_OPENS = {"``", "`", "'", "(", "[", "--", ":"}
+MIN_COUNT = 3
+"""Times that a book must use a word as a name or a noun."""
+
+Sentences = list[list[str]]
+
+
+def read_book(path: Path) -> Sentences:
+    """Reads a book: paragraphs between empty lines, in sentences of tokens.
+
+    What stands around the text in Project Gutenberg's files is cut off; paragraphs without a
+    small letter (headings) are left out. A sentence never crosses the end of a paragraph.
+
+    Raises:
+      ValueError: if the file is not UTF-8 or holds no sentence.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8: byte {error.start}") from error
+    start = _START.search(text)
+    text = text[start.end() :] if start else text
+    end = _END.search(text)
+    text = text[: end.start()] if end else text
+    found: Sentences = []
+    for paragraph in re.split(r"\r?\n[ \t]*\r?\n", text):
+        if any(c.islower() for c in paragraph):
+            found += sentences_of(tokens_of(paragraph.replace("_", "")))
+    if not found:
+        raise ValueError(f"{path} holds no sentence")
+    return found
+
+
+def _inner(sentence: list[str]) -> Iterable[int]:
+    """Places where a capital is not owed to the beginning of a sentence or a speech."""
+    previous = None
+    for i, token in enumerate(sentence):
+        if previous is not None and previous not in _OPENS and previous not in ".!?...":
+            yield i
+        if previous is not None or token not in _OPENS:
+            previous = token
+
+
+def names_of(sentences: Sentences) -> set[str]:
+    """Words that are names: capitalised inside of sentences, and hardly ever small.
+
+    At least three times inside, and at least five times as often as the same word in small letters.
+    Parts of a name are words of their own; peoples, languages and places are names too; a title
+    that is always capitalised and not in a short list counts as one.
+    """
+    inside: collections.Counter[str] = collections.Counter()
+    small: collections.Counter[str] = collections.Counter()
+    for sentence in sentences:
+        small.update(token for token in sentence if token.islower())
+        inside.update(
+            sentence[i]
+            for i in _inner(sentence)
+            if re.fullmatch(r"[^\W\d_][^\W\d_'-]+", sentence[i]) and sentence[i][0].isupper()
+        )
+    return {
+        word
+        for word, count in inside.items()
+        if count >= MIN_COUNT and count >= 5 * small[word.lower()] and word not in _NEVER_NAMES
+        if not word.isupper()
+    }
+
+
+def nouns_of(sentences: Sentences) -> set[str]:
+    """Words that are common nouns: small, after a determiner, before what follows a noun.
+
+    At least three times, and in at least half of the places after a determiner. Adjectives that
+    stand for nouns ("the poor of") can slip in, nouns that mostly precede others are missed.
+    """
+    after: collections.Counter[str] = collections.Counter()
+    closed: collections.Counter[str] = collections.Counter()
+    for sentence in sentences:
+        for previous, word, following in zip(sentence, sentence[1:], sentence[2:], strict=False):
+            if previous.lower() in _DETERMINERS and re.fullmatch(r"[a-z]{3,}", word):
+                after[word] += 1
+                closed[word] += following in _AFTER_NOUN
+    words = _DETERMINERS | _AFTER_NOUN
+    return {
+        word
+        for word, count in closed.items()
+        if count >= MIN_COUNT and 2 * count >= after[word] and word not in words
+    }

@@ -1,0 +1,191 @@
+"""What a run is made of, and the presets of the paper's data sets."""
+
+import dataclasses
+import math
+from typing import Any, Literal
+
+from gatedjax.models import GAReaderConfig, ga_reader_optimizer
+from gatedjax.training import OptimizerConfig, TrainConfig
+
+DataName = Literal["two_facts", "cbt_ne", "cbt_cn", "cnn", "daily_mail", "wdw", "wdw_relaxed"]
+PresetName = Literal["toy", "cbt_ne", "cbt_cn", "cnn", "daily_mail", "wdw", "wdw_relaxed"]
+GLOVE = "glove.6B.100d.txt"
+MAX_STEPS = 1_000_000
+"""More than any preset takes: its epochs are over before."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Which questions, and how they become batches."""
+
+    name: DataName = "two_facts"
+    """Data set. "two_facts" is made here; the others are read from manual-dir or data-dir."""
+    data_dir: str | None = None
+    """Where prepared TFDS data sets are (default: TFDS's own folder)."""
+    manual_dir: str | None = None
+    """Folder with the raw files as they are downloaded, to work without a network."""
+    embeddings: str = "none"
+    """GloVe text file (plain or .gz) of the width of the word vectors, looked up here and in
+    manual-dir; "none" draws all of them."""
+    oov_std: float = 1.0
+    """Standard deviation of the vectors of words that the file lacks; they are drawn from a normal
+    distribution and belong to the word, not to the run."""
+    lowercase: bool = True
+    """Fold the case of words, as GloVe 6B does. Candidates are found by their own letters."""
+    batch_size: int = 32
+    """Questions per training step."""
+    eval_batch_size: int = 32
+    """Questions per evaluation step."""
+    max_shapes: int = 8
+    """Compile budget: at most so many padded sizes of (document, query)."""
+    max_doc_len: int | None = None
+    """Keep this many tokens of a document, from its beginning; None keeps all. An answer that is
+    cut off cannot be found: such questions are counted."""
+    fraction: float = 1.0
+    """Share of the training questions to train on; a smaller share is part of a larger one."""
+    fraction_seed: int = 0
+    """Which share."""
+
+    def __post_init__(self) -> None:
+        """Refuses a share that is none."""
+        if not 0 < self.fraction <= 1:
+            raise ValueError(f"fraction must be above 0 and at most 1, got {self.fraction}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """One training run: data, network, training."""
+
+    preset: str = "toy"
+    """Starting point that the other options change: toy, cbt_ne, cbt_cn, cnn, daily_mail, wdw,
+    wdw_relaxed."""
+    workdir: str | None = None
+    """Where metrics, checkpoints and results go (default: runs/ga_reader/PRESET). A workdir that
+    holds a checkpoint of the same configuration is resumed."""
+    cpu_devices: int | None = None
+    """CPU devices to split a batch over (default: one per core); no effect on GPU or TPU."""
+    epochs: int | None = 10
+    """Passes over the training questions, unless train.num-steps ends the run before; None: only
+    train.num-steps does."""
+    halve_after: int | None = 3
+    """Epochs at the full learning rate, after which every epoch halves it: 3 in the authors'
+    program, 2 in the paper's text; None leaves it to train.optimizer.schedule."""
+    patience_epochs: float | None = 1.0
+    """Stop after this many epochs without a better validation accuracy; None leaves it to
+    train.early-stop-patience."""
+    data: DataConfig = dataclasses.field(default_factory=DataConfig)
+    model: GAReaderConfig = dataclasses.field(default_factory=GAReaderConfig)
+    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        """Refuses what this command does not do."""
+        if self.train.seeds != 1 or self.train.sweep:
+            raise ValueError(
+                "train.seeds must be 1 and train.sweep empty; for several seeds use "
+                "python -m experiments.ga_reader.tables table1 --seeds N"
+            )
+        for name in ("epochs", "halve_after", "patience_epochs"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be positive or None, got {value}")
+
+    def training(self, steps_per_epoch: int) -> TrainConfig:
+        """The training options with all that is given in epochs as steps."""
+        train = self.train
+        if self.epochs is not None:
+            steps = min(train.num_steps, self.epochs * steps_per_epoch)
+            train = dataclasses.replace(train, num_steps=steps)
+        if self.patience_epochs is not None:
+            evaluations = math.ceil(self.patience_epochs * steps_per_epoch / train.eval_every)
+            train = dataclasses.replace(train, early_stop_patience=max(1, evaluations))
+        if self.halve_after is not None:
+            given = train.optimizer
+            falls = ga_reader_optimizer(
+                steps_per_epoch,
+                learning_rate=given.learning_rate,
+                halve_after=self.halve_after,
+                clip_norm=given.clip_norm,
+                reset_moments=given.reset_moments,
+            )
+            changed = {
+                name: getattr(falls, name)
+                for name in ("schedule", "decay_rate", "decay_begin", "decay_every")
+            }
+            train = dataclasses.replace(train, optimizer=dataclasses.replace(given, **changed))
+        return train
+
+
+# The paper: Adam at 5e-4, clipped at 10, batches of 32; the authors' program: an evaluation every
+# 100 updates, at most 10 epochs, over when one has brought nothing better.
+_ADAM = OptimizerConfig(name="adam", learning_rate=5e-4, clip_norm=10.0)
+
+
+def _preset(
+    name: PresetName,
+    *,
+    hidden: int,
+    dropout: float,
+    characters: bool,
+    released: bool,
+) -> Config:
+    """A data set of the paper.
+
+    Args:
+      name: of preset and data set.
+      hidden: H.
+      dropout: as tuned in the paper.
+      characters: whether words are spelt too.
+      released: the authors' released settings: fixed word vectors and the qe-comm feature; else
+        trained vectors without it.
+    """
+    data: Any = name
+    return Config(
+        preset=name,
+        data=DataConfig(name=data, embeddings=GLOVE),
+        model=GAReaderConfig(
+            hidden=hidden,
+            dropout=dropout,
+            char_dim=25 if characters else 0,
+            feature=released,
+            freeze_embeddings=released,
+        ),
+        train=TrainConfig(
+            num_steps=MAX_STEPS,
+            log_every=50,
+            eval_every=100,
+            checkpoint_every=100,
+            optimizer=_ADAM,
+        ),
+    )
+
+
+PRESETS: dict[str, Config] = {
+    "toy": Config(
+        preset="toy",
+        epochs=None,
+        halve_after=None,
+        patience_epochs=None,
+        data=DataConfig(name="two_facts", max_shapes=1, eval_batch_size=100),
+        model=GAReaderConfig(
+            hops=2,
+            hidden=32,
+            embedding_dim=32,
+            char_dim=0,
+            dropout=0.0,
+            init="glorot_orthogonal",
+        ),
+        train=TrainConfig(
+            num_steps=6_000,
+            log_every=100,
+            eval_every=500,
+            checkpoint_every=1_000,
+            optimizer=OptimizerConfig(learning_rate=3e-3, clip_norm=10.0),
+        ),
+    ),
+    "cbt_ne": _preset("cbt_ne", hidden=128, dropout=0.4, characters=True, released=True),
+    "cbt_cn": _preset("cbt_cn", hidden=128, dropout=0.4, characters=True, released=True),
+    "cnn": _preset("cnn", hidden=256, dropout=0.2, characters=False, released=False),
+    "daily_mail": _preset("daily_mail", hidden=256, dropout=0.1, characters=False, released=False),
+    "wdw": _preset("wdw", hidden=128, dropout=0.3, characters=True, released=True),
+    "wdw_relaxed": _preset("wdw_relaxed", hidden=128, dropout=0.3, characters=True, released=True),
+}

@@ -1,0 +1,197 @@
+"""`python -m experiments.ga_reader make-cloze`: cloze questions of any books, in CBT's format.
+
+As in Hill et al. 2016: 21 consecutive sentences of a book; the last one is the query, with one word
+replaced by XXXXX; the answer and the other nine candidates are words of its class that occur in the
+20 before it. Names that are fewer than ten are topped up with common nouns. What is a name or a
+noun is told by simple rules (`experiments.ga_reader.books`), not by a tagger.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+
+from experiments.common.cli import fail
+from experiments.common.records import write_json, write_text
+from experiments.ga_reader import books
+
+CONTEXT, CANDIDATES = 20, 10
+PARTS = {"train": "train", "valid": "valid_2000ex", "test": "test_2500ex"}
+MOST = {"train": None, "valid": 2_000, "test": 2_500}
+SHORTEST, LONGEST = 4, 80
+"""Words of a query."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MakeClozeConfig:
+    """Makes cloze questions of books: cbtest_NE_*.txt and cbtest_CN_*.txt, as the data sets cbt_ne
+    and cbt_cn have them (--data.manual-dir OUT), and make_cloze.json with the counts. The same
+    books, options and seed give the same files."""
+
+    books: tuple[Path, ...]
+    """Text files (UTF-8), one book each."""
+    out: Annotated[Path, tyro.conf.arg(metavar="DIR")]
+    """Where the files are written."""
+    stride: int = 5
+    """Sentences from one query to the next that is tried; 21 gives questions that share nothing."""
+    held_out: float = 0.1
+    """Share of the books (at least one), or of each book if there are fewer than three, for
+    validation, and the same for test."""
+    seed: int = 0
+    """Chooses the books that are held out, the words that are asked for, and the candidates."""
+
+
+@dataclasses.dataclass
+class Counts:
+    """What became of the queries that were tried in a part."""
+
+    tried: int = 0
+    written: int = 0
+    query_too_short_or_long: int = 0
+    nothing_to_ask: int = 0
+    """No word of the class in the query that occurs in the context."""
+    too_few_candidates: int = 0
+    over_the_limit: int = 0
+    """Beyond the 2,000 and 2,500 questions of the official validation and test files."""
+
+
+def main(args: list[str]) -> int:
+    """Runs the command; returns its exit status."""
+    options = tyro.cli(
+        MakeClozeConfig, args=args, prog="python -m experiments.ga_reader make-cloze"
+    )
+    try:
+        make_cloze(options)
+    except (ValueError, OSError) as error:
+        fail(str(error))
+    return 0
+
+
+def make_cloze(options: MakeClozeConfig) -> dict:
+    """Writes the files; returns the counts, which are also in make_cloze.json.
+
+    Raises:
+      ValueError: if an option is out of range, a book cannot be used, or a part gets no question.
+    """
+    if options.stride < 1:
+        raise ValueError(f"--stride must be at least 1, got {options.stride}")
+    if not 0 < options.held_out <= 0.4:
+        raise ValueError(f"--held-out must be above 0 and at most 0.4, got {options.held_out}")
+    texts = {path.name: books.read_book(path) for path in options.books}
+    if len(texts) != len(options.books):
+        raise ValueError("--books must have names of their own, without their folders")
+    pieces = split(texts, options.held_out, options.seed)
+    report: dict = {"books": {part: sorted(named) for part, named in pieces.items()}}
+    files = {}
+    for kind in ("NE", "CN"):
+        report[kind] = {}
+        for part, named in pieces.items():
+            counts = Counts()
+            lines: list[str] = []
+            for name in sorted(named):
+                own = np.random.default_rng([options.seed, *f"{kind} {part} {name}".encode()])
+                words = (books.names_of(texts[name]), books.nouns_of(texts[name]))
+                lines += questions(
+                    named[name], kind, words, own, options.stride, counts, MOST[part]
+                )
+            if not lines:
+                raise ValueError(
+                    f"{kind}, {part}: no question can be made of {', '.join(sorted(named))}: "
+                    f"{dataclasses.asdict(counts)}; give longer or more books"
+                )
+            files[f"cbtest_{kind}_{PARTS[part]}.txt"] = "\n".join(lines)
+            report[kind][part] = dataclasses.asdict(counts)
+    for name, text in files.items():
+        write_text(options.out / name, text)
+    write_json(options.out / "make_cloze.json", report)
+    for kind in ("NE", "CN"):
+        made = ", ".join(f"{part} {found['written']:,}" for part, found in report[kind].items())
+        print(f"{kind}: {made} questions", flush=True)
+    print(f"wrote {options.out}; train on it with --preset cbt_ne --data.manual-dir {options.out}")
+    return report
+
+
+def split(
+    texts: dict[str, books.Sentences], held_out: float, seed: int
+) -> dict[str, dict[str, books.Sentences]]:
+    """Cuts by books; fewer than three books are each cut in three, one after the other."""
+    names = sorted(texts)
+    if len(names) >= 3:
+        order = [names[i] for i in np.random.default_rng(seed).permutation(len(names))]
+        n = max(1, math.floor(held_out * len(names)))
+        chosen = {"valid": order[:n], "test": order[n : 2 * n], "train": order[2 * n :]}
+        return {part: {name: texts[name] for name in chosen[part]} for part in PARTS}
+    pieces: dict[str, dict[str, books.Sentences]] = {part: {} for part in PARTS}
+    for name, sentences in texts.items():
+        n = math.floor(held_out * len(sentences))
+        ends = len(sentences) - 2 * n, len(sentences) - n
+        pieces["train"][name] = sentences[: ends[0]]
+        pieces["valid"][name] = sentences[ends[0] : ends[1]]
+        pieces["test"][name] = sentences[ends[1] :]
+    return pieces
+
+
+def questions(
+    sentences: books.Sentences,
+    kind: str,
+    words: tuple[set[str], set[str]],
+    draw: np.random.Generator,
+    stride: int,
+    counts: Counts,
+    most: int | None,
+) -> list[str]:
+    """The lines of the questions of one book or piece.
+
+    Args:
+      sentences: of the book.
+      kind: "NE" or "CN".
+      words: names and common nouns.
+      draw: of answers and candidates.
+      stride: from one query to the next.
+      counts: is added to.
+      most: so many questions of the part in all; None is no limit.
+    """
+    names, nouns = words
+    wanted = names if kind == "NE" else nouns
+    lines: list[str] = []
+    for place in range(CONTEXT, len(sentences), stride):
+        counts.tried += 1
+        query, context = sentences[place], sentences[place - CONTEXT : place]
+        if not SHORTEST <= len(query) <= LONGEST:
+            counts.query_too_short_or_long += 1
+            continue
+        seen = {token for sentence in context for token in sentence}
+        askable = [i for i, token in enumerate(query) if token in wanted and token in seen]
+        if not askable:
+            counts.nothing_to_ask += 1
+            continue
+        asked = askable[int(draw.integers(len(askable)))]
+        answer = query[asked]
+        candidates = _candidates(answer, sorted(seen & wanted - {answer}), draw)
+        if kind == "NE" and len(candidates) < CANDIDATES:
+            rest = _drawn(sorted(seen & nouns), CANDIDATES - len(candidates), draw)
+            candidates += rest
+        if len(candidates) < CANDIDATES:
+            counts.too_few_candidates += 1
+            continue
+        if most is not None and counts.written >= most:
+            counts.over_the_limit += 1
+            continue
+        counts.written += 1
+        masked = ["XXXXX" if i == asked else token for i, token in enumerate(query)]
+        lines += [f"{i} {' '.join(sentence)}" for i, sentence in enumerate(context, 1)]
+        options = "|".join(sorted(candidates))
+        lines += [f"{CONTEXT + 1} {' '.join(masked)}\t{answer}\t\t{options}", ""]
+    return lines
+
+
+def _drawn(words: Sequence[str], count: int, draw: np.random.Generator) -> list[str]:
+    return [words[i] for i in draw.permutation(len(words))[:count]]
+
+
+def _candidates(answer: str, others: Sequence[str], draw: np.random.Generator) -> list[str]:
+    return [answer, *_drawn(others, CANDIDATES - 1, draw)]

@@ -1,0 +1,202 @@
+"""A trained reader out of a work folder, and what it looks at in a question."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments.common.records import read_json
+from experiments.ga_reader.data import load_words
+from gatedjax import data as gdata
+from gatedjax.data._encode_cloze import wrapped
+from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
+from gatedjax.training import load_params
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a candidate occurs in a document, and how the reader weighs it.
+
+    Attributes:
+      candidate: which one.
+      position: index in the document.
+      weight: the last hop's attention, of all places of the document.
+      hops: per gating hop, the attention to every word of the query [Q].
+    """
+
+    candidate: int
+    position: int
+    weight: float
+    hops: tuple[np.ndarray, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """One question under a trained reader.
+
+    Attributes:
+      example: the question.
+      candidates: their names.
+      probabilities: of the candidates; 0 for one that does not occur.
+      places: of all candidates, in the order of candidates, then of the document.
+      query: its words with the markers, as `Place.hops` counts them.
+    """
+
+    example: dict[str, Any]
+    candidates: tuple[str, ...]
+    probabilities: np.ndarray
+    places: tuple[Place, ...]
+    query: tuple[str, ...]
+
+    @property
+    def predicted(self) -> int:
+        """The most probable candidate."""
+        return int(np.argmax(self.probabilities))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Reader:
+    """A trained reader.
+
+    Attributes:
+      config: the network.
+      data: the options of its data, as they were recorded.
+      vocabulary: the words it was trained with.
+      characters: the characters it was trained with.
+      params: its parameters.
+    """
+
+    config: GAReaderConfig
+    data: dict[str, Any]
+    vocabulary: gdata.Vocabulary
+    characters: gdata.Characters
+    params: Any
+
+    @classmethod
+    def load(cls, workdir: str | Path) -> "Reader":
+        """Reads the best parameters of a run, and the words beside them.
+
+        Raises:
+          FileNotFoundError: if the folder is not that of a run of this paper, or has no checkpoint.
+          ValueError: if something in it is damaged.
+        """
+        workdir = Path(workdir)
+        needed = ["config.json", "vocabulary.json", "characters.json"]
+        missing = [name for name in needed if not (workdir / name).is_file()]
+        if missing:
+            raise FileNotFoundError(
+                f"{workdir} is no work folder of python -m experiments.ga_reader: it has no "
+                + ", ".join(missing)
+            )
+        settings = read_json(workdir / "config.json", "config")["config"]
+        config = GAReaderConfig(**settings["model"])
+        vocabulary, characters = load_words(workdir)
+        network = _network(config, len(vocabulary), characters)
+        like = jax.eval_shape(
+            lambda key: GAReaderTask(network).init(key, _smallest(config)), jax.random.key(0)
+        )
+        params, _ = load_params(workdir, like)
+        return cls(config, settings["data"], vocabulary, characters, params)
+
+    def knowing(self, words: Sequence[str], vectors: str | Path | None = None) -> "Reader":
+        """The reader with more words in its vocabulary: each gets a vector of its own.
+
+        Args:
+          words: of new texts.
+          vectors: GloVe file to look them up in; what it lacks, or None, is drawn from the word as
+            the vectors of unknown words were in training.
+        """
+        fold = str.lower if self.vocabulary.lowercase else str
+        new = [w for w in dict.fromkeys(map(fold, words)) if w not in self.vocabulary]
+        if not new:
+            return self
+        added = gdata.Vocabulary(new, lowercase=self.vocabulary.lowercase)
+        dim, std = self.config.embedding_dim, self.data["oov_std"]
+        if vectors is None:
+            table = gdata.random_embeddings(added, dim, std=std)
+        else:
+            table = gdata.load_embeddings(vectors, added, dim=dim, oov_std=std).matrix
+        both = np.concatenate([self.params["embed"]["table"], table[2:]])
+        return dataclasses.replace(
+            self,
+            vocabulary=gdata.Vocabulary(
+                [*self.vocabulary.words[2:], *new], lowercase=self.vocabulary.lowercase
+            ),
+            params={**self.params, "embed": {**self.params["embed"], "table": both}},
+        )
+
+    def read(self, source: gdata.Source, *, batch_size: int = 8) -> list[Reading]:
+        """Answers questions, in their order; unknown words are all the same one.
+
+        Args:
+          source: the questions.
+          batch_size: of a forward pass.
+        """
+        encoded = gdata.encode_cloze(source, self.vocabulary, max_doc_len=self.data["max_doc_len"])
+        spelling = self.characters.table(self.vocabulary) if self.config.char_dim else None
+        batches = gdata.ClozeBatches.eval(
+            encoded,
+            batch_size=min(batch_size, len(encoded)),
+            max_shapes=1,
+            characters=spelling,
+        )
+        network = _network(self.config, len(self.vocabulary), self.characters)
+        forward = jax.jit(lambda params, batch: network.apply({"params": params}, batch))
+        found: dict[int, Reading] = {}
+        for step in range(len(batches)):
+            output: Any = jax.device_get(forward(self.params, batches[step]))
+            for row, index in enumerate(batches.rows(step)):
+                found[int(index)] = _reading(encoded, int(index), output, row)
+        return [found[index] for index in range(len(encoded))]
+
+
+def _network(config: GAReaderConfig, words: int, characters: gdata.Characters) -> GAReader:
+    letters = len(characters) if config.char_dim else 0
+    return GAReader(config, vocab_size=words, num_characters=letters)
+
+
+def _smallest(config: GAReaderConfig) -> dict[str, np.ndarray]:
+    """A batch of one token, for the shapes of the parameters."""
+    one = np.ones((1, 1), np.int32)
+    batch = {
+        "document": one,
+        "document_lengths": one[0],
+        "query": one,
+        "query_lengths": one[0],
+        "cloze": 0 * one[0],
+        "occurrence": np.ones((1, 1, 1), bool),
+        "candidate_mask": np.ones((1, 1), bool),
+        "example_id": one[0],
+    }
+    if config.char_dim:
+        batch |= {
+            "word_characters": np.ones((1, 1, 10), np.int32),
+            "word_lengths": one,
+            "document_words": 0 * one,
+            "query_words": 0 * one,
+        }
+    return batch
+
+
+def _reading(encoded: gdata.EncodedCloze, index: int, output: Any, row: int) -> Reading:
+    example = encoded.example(index)
+    names = tuple(" ".join(candidate) for candidate in example["candidates"])
+    query = wrapped(example)
+    places = tuple(
+        Place(
+            int(candidate),
+            int(position),
+            float(output.document_attention[row, position]),
+            # one view for all tokens has no words of the query to show
+            tuple(
+                hop[row, position, : len(query)]
+                for hop in output.attention
+                if hop.shape[-1] >= len(query)
+            ),
+        )
+        for candidate, position in encoded.occurrences[index]
+    )
+    return Reading(example, names, np.exp(output.logits[row, : len(names)]), places, query)

@@ -1,0 +1,114 @@
+"""RESULTS.md: the paper's numbers beside those of the runs that have a record."""
+
+from experiments.common.records import NOT_RUN, write_text
+from experiments.common.significance import LEVEL
+from experiments.ga_reader import paper, sections, statistics
+from experiments.ga_reader.results import Store
+from experiments.ga_reader.variants import of_table
+
+TESTS = (
+    "Mean ± sample standard deviation over seeds, parameters of the best validation accuracy. "
+    "Base minus reader, in points: bootstrap over test questions of the correctness averaged over "
+    "seeds (10,000 samples); exact one-sided McNemar test of each pair of runs with one seed: is "
+    f"the base better? A difference counts as shown if the bootstrap p < {LEVEL}; the tests say "
+    "nothing about other seeds. A question whose answer cannot be found counts as wrong."
+)
+
+
+def extra(store: Store, table: str, usual: tuple[str, ...]) -> list[str]:
+    """The paper's data sets of a table, and others that several of its readers were run on."""
+    found = []
+    for data in paper.NAMES:
+        ran = sum(bool(store.all(data, variant)) for variant in of_table(table, data))
+        if data in usual or (ran > 1 and data != "toy"):
+            found.append(data)
+    return found
+
+
+def figures(store: Store) -> str:
+    """The figures that were drawn."""
+    lines = []
+    for data, name in paper.NAMES.items():
+        stems = sorted(path.stem for path in store.folder.glob(f"figure3_{data}_[0-9]*.png"))
+        for stem in (f"figure2_{data}", *stems):
+            if (store.folder / f"{stem}.png").exists():
+                lines.append(f"- {name}: [{stem}.png]({stem}.png)")
+        if data == "wdw" and not stems:
+            lines.append(f"- {name}, figure 3: {NOT_RUN}")
+        if data in paper.FIGURE2 and not (store.folder / f"figure2_{data}.png").exists():
+            lines.append(f"- {name}, figure 2: {NOT_RUN}")
+    return "\n".join(lines)
+
+
+def write(store: Store) -> None:
+    """Renders every section from the records and replaces RESULTS.md whole."""
+    quoted = "Rows of other papers are quoted; nobody trained them here."
+    parts = [
+        ("Table 1: Who-did-What, accuracy (%)", sections.table1(store), quoted),
+        *(
+            (f"Table 2: gating and hops, {paper.NAMES[data]}", sections.table2(store, data), TESTS)
+            for data in extra(store, "table2", ("wdw",))
+            if data == "wdw" or not store.all(data, "no_gating")
+        ),
+        (
+            "Table 3: CNN, Daily Mail and CBT, accuracy (%)",
+            sections.table3(store),
+            f"{quoted} CBT of ours may be a substitute: see Runs.",
+        ),
+        (
+            "Table 4: ablations, WDW strict",
+            sections.table4(store, "wdw"),
+            "Corpus vectors are not trained here: `--corpus-vectors FILE` takes them.",
+        ),
+        *(
+            (
+                f"One budget: {paper.NAMES[data]}",
+                sections.cbt(store, data),
+                "`tables cbt`; the readers of tables 2 and 4 with the same number of steps. "
+                + TESTS,
+            )
+            for data in extra(store, "cbt", ("cbt_ne",))
+            if data not in paper.WDW
+        ),
+        (
+            "Two facts",
+            sections.toy(store),
+            "`tables toy`: questions made here, each of which takes two facts.",
+        ),
+        *(
+            (
+                f"Figure 2: gating by training size, {paper.NAMES[data]}",
+                sections.figure2(store, data),
+                "Shares are nested: 50 % is part of 75 %. One test question set for all.",
+            )
+            for data in extra(store, "figure2", paper.FIGURE2)
+            if data in paper.FIGURE2 or store.all(data, "no_gating_50")
+        ),
+        (
+            "Proportion tests against the second best",
+            statistics.proportions(store),
+            "One-sided, the quoted accuracy taken as exact; the paper's p rest on accuracies with "
+            "more digits than it prints. On other data than the quoted row's it says nothing.",
+        ),
+        (
+            "Table 5: statistics",
+            statistics.table5(store),
+            "Counted: lower-cased words of documents and queries of all splits.",
+        ),
+        ("Table 6: tuned values", statistics.table6(), "GRU width per direction."),
+        ("Figures", figures(store), "Drawn by `tables figure2` and `tables figure3`."),
+        ("Runs", sections.provenance(store), "Records in runs/; seconds are wall time per run."),
+    ]
+    lines = [
+        "# GA Reader: results",
+        "",
+        "Written by `python -m experiments.ga_reader.tables`; not edited by hand.",
+        'Paper: Dhingra et al., "Gated-Attention Readers for Text Comprehension" (2017).',
+        '"not run" means that nobody ran it here.',
+        "",
+    ]
+    for title, body, note in parts:
+        lines += [f"## {title}", "", body.rstrip(), "", note, ""]
+    path = store.folder / "RESULTS.md"
+    write_text(path, "\n".join(lines))
+    print(f"wrote {path}", flush=True)

@@ -1,0 +1,186 @@
+"""Tables of accuracy, from the records."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from experiments.common.records import NOT_RUN
+from experiments.common.significance import compare, p_text, sentence
+from experiments.ga_reader import paper
+from experiments.ga_reader.cells import (
+    milliseconds,
+    one_sided_text,
+    parameters,
+    percent,
+    quoted,
+)
+from experiments.ga_reader.results import Store
+from experiments.ga_reader.variants import VARIANTS, base_of, feature_of, of_table, with_fraction
+from gatedjax import analysis
+
+QUOTED = "quoted in the paper, not trained here"
+
+
+def accuracies(
+    store: Store,
+    data: Sequence[str],
+    others: Mapping[str, Mapping[str, paper.Pair]],
+    readers: Sequence[str],
+) -> str:
+    """Tables 1 and 3: quoted rows, then the paper's own and ours, one below the other.
+
+    Args:
+      store: the records.
+      data: the columns.
+      others: rows of other papers.
+      readers: names of our variants.
+    """
+    headers = ["model"]
+    for name in data:
+        headers += [f"{paper.NAMES[name]}: validation", "test"]
+    headers.append("source")
+    rows = []
+    for model, values in others.items():
+        cells = [cell for name in data for cell in quoted(values.get(name))]
+        rows.append([model, *cells, QUOTED])
+    for variant in readers:
+        known = paper.OWN.get(variant, {})
+        label = VARIANTS[variant].name
+        rows.append([label, *(c for n in data for c in quoted(known.get(n))), "the paper's own"])
+        ours = []
+        for name in data:
+            records = store.all(name, variant)
+            ours += [percent(records, "validation"), percent(records, "test")]
+        rows.append([label, *ours, "ours"])
+    return analysis.render_table(headers, rows)
+
+
+def table1(store: Store) -> str:
+    """Who-did-What."""
+    return accuracies(store, paper.WDW, paper.QUOTED_WDW, of_table("table1", "wdw"))
+
+
+def table3(store: Store) -> str:
+    """CNN, Daily Mail and CBT."""
+    return accuracies(store, paper.CLOZE, paper.QUOTED_CLOZE, of_table("table3", "cbt_ne"))
+
+
+def compared(store: Store, data: str, base: str, readers: Sequence[str]) -> str:
+    """Readers beside one of them, with paired tests; then the tests in sentences.
+
+    Args:
+      store: the records.
+      data: the data set.
+      base: the reader that the others are compared with.
+      readers: the rows.
+    """
+    headers = ["reader", "paper: validation", "test", "ours: validation (%)", "test (%)"]
+    headers += ["base minus reader", "95 % interval", "bootstrap p"]
+    headers += ["McNemar p, one-sided, each seed (only base right : only reader)", "parameters"]
+    rows, sentences = [], []
+    full = store.all(data, base)
+    for variant in readers:
+        records = store.all(data, variant)
+        label = VARIANTS[variant].name
+        row = [f"{label} (base)" if variant == base else label]
+        row += quoted(paper.OWN.get(variant, {}).get(data))
+        row += [percent(records, "validation"), percent(records, "test")]
+        found = compare(full, records) if variant != base else None
+        if variant != base:
+            name = VARIANTS[base].name
+            sentences.append(f"- {sentence(paper.NAMES[data], name, label, found)}")
+        if found is None:
+            row += ["-"] * 4
+        else:
+            boot = found.bootstrap
+            row += [f"{100 * boot.difference:+.2f} (n={len(found.seeds)} seeds)"]
+            row += [f"[{100 * boot.low:+.2f}, {100 * boot.high:+.2f}]", p_text(boot.p_value)]
+            row += [one_sided_text(full, records)]
+        rows.append([*row, parameters(records)])
+    return analysis.render_table(headers, rows).rstrip() + "\n\n" + "\n".join(sentences)
+
+
+def table2(store: Store, data: str) -> str:
+    """Gating functions and hops."""
+    text = compared(store, data, base_of(data), of_table("table2", data))
+    if data != "wdw":
+        return text
+    return f"{text}\n- K = 1 in the paper is {paper.K1_QUOTED:.0f} on the test set: {QUOTED}."
+
+
+def table4(store: Store, data: str) -> str:
+    """Ablations."""
+    return compared(store, data, base_of(data), of_table("table4", data))
+
+
+def cbt(store: Store, data: str) -> str:
+    """The readers of tables 2 and 4 at one budget, and the feature."""
+    text = compared(store, data, base_of(data), of_table("cbt", data))
+    base, feature = (store.all(data, name) for name in (base_of(data), feature_of(data)))
+    helps = one_sided_text(feature, base)
+    return f"{text}\n- The feature helps: McNemar p, one-sided, of each seed: {helps}."
+
+
+def toy(store: Store) -> str:
+    """Two hops and one on questions that take two facts."""
+    return compared(store, "toy", base_of("toy"), of_table("toy", "toy"))
+
+
+def figure2(store: Store, data: str) -> str:
+    """With and without gating on shares of the training questions."""
+    headers = ["feature", "training share (%)", "training questions", "no gating: test (%)"]
+    headers += [
+        "gating: test (%)",
+        "McNemar p, one-sided, each seed (only gating right : only none)",
+    ]
+    headers += ["p in the paper"]
+    rows = []
+    for feature in (False, True):
+        own = feature_of(data) if feature else base_of(data)
+        plain = "feature_no_gating" if feature else "no_gating"
+        for share in paper.FRACTIONS:
+            gated = store.all(data, with_fraction(own, share))
+            bare = store.all(data, with_fraction(plain, share))
+            sizes = sorted({r["train_n"] for r in (*gated, *bare)})
+            known = paper.FIGURE2_P.get((data, feature), {}).get(share, "-")
+            row = ["yes" if feature else "no", str(share)]
+            row += [", ".join(f"{size:,}" for size in sizes) or "-"]
+            row += [percent(bare, "test"), percent(gated, "test"), one_sided_text(gated, bare)]
+            rows.append([*row, known])
+    return analysis.render_table(headers, rows)
+
+
+def provenance(store: Store) -> str:
+    """What the numbers were made with: one line per group of equal runs."""
+    headers = ["data", "reader", "seeds", "training questions", "batch", "H", "K", "lr"]
+    headers += ["word vectors (found)", "steps", "best steps", "per epoch", "seconds"]
+    headers += ["ms per step", "hardware", "substitute"]
+    rows = []
+    for data in paper.NAMES:
+        for variant in store.variants(data):
+            records = store.all(data, variant)
+            config, hardware = records[0]["config"], records[0].get("hardware", {})
+            model, coverage = config["model"], records[0].get("embedding_coverage")
+            found = "" if coverage is None else f" ({100 * coverage:.1f} %)"
+            rows.append(
+                [
+                    paper.NAMES[data],
+                    variant,
+                    ", ".join(str(record["seed"]) for record in records),
+                    f"{records[0]['train_n']:,}",
+                    str(config["data"]["batch_size"]),
+                    str(model["hidden"]),
+                    str(model["hops"]),
+                    f"{config['train']['optimizer']['learning_rate']:g}",
+                    f"{config['data']['embeddings']}{found}",
+                    ", ".join(str(record["steps"]) for record in records),
+                    ", ".join(str(record["best_step"]) for record in records),
+                    f"{records[0]['steps_per_epoch']:,}",
+                    f"{np.mean([record['seconds'] for record in records]):.0f}",
+                    milliseconds(records),
+                    f"{hardware.get('device', '-')} x{hardware.get('devices', '-')}, "
+                    f"jax {hardware.get('jax', '-')}",
+                    records[0].get("substitute") or "no",
+                ]
+            )
+    return analysis.render_table(headers, rows) if rows else NOT_RUN

@@ -1,0 +1,117 @@
+"""Tables 5 and 6 and the proportion tests: counts of the data sets, tuned values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from experiments.common.records import NOT_RUN, read_json, write_json
+from experiments.ga_reader import paper
+from experiments.ga_reader.config import PRESETS
+from experiments.ga_reader.data import SOURCES, SPLITS
+from experiments.ga_reader.results import Store
+from experiments.ga_reader.variants import feature_of
+from gatedjax import analysis
+
+if TYPE_CHECKING:
+    from experiments.ga_reader.tables import TablesConfig
+
+
+def count(options: TablesConfig, names: Sequence[str]) -> None:
+    """Counts every data set that can be had here; writes statistics.json."""
+    from gatedjax import data as gdata
+
+    path = options.results / "statistics.json"
+    known = read_json(path) if path.exists() else {}
+    for name in names:
+        loaded = PRESETS[name].data.name
+        paths = {}
+        if loaded != "two_facts":
+            paths = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
+        found: dict[str, Any] = {}
+        words: set[str] = set()
+        longest = 0
+        try:
+            for split in SPLITS:
+                source = gdata.load(SOURCES.get(loaded, loaded), split, **paths)
+                for example in source:
+                    words.update(map(str.lower, (*example["tokens"], *example["query"])))
+                    longest = max(longest, len(example["tokens"]))
+                found[split] = {
+                    "questions": len(source),
+                    "set_aside": len(source.quarantine),
+                    "notes": dict(source.report.notes),
+                }
+                found.setdefault("substitute", source.info.substitute)
+        except (FileNotFoundError, ValueError) as error:
+            print(f"{name}: not counted: {error}", flush=True)
+            continue
+        known[name] = found | {"words": len(words), "max": longest}
+        print(f"{name}: counted", flush=True)
+    write_json(path, known)
+
+
+def table5(store: Store) -> str:
+    """Sizes of the data sets: the paper's and those that were counted here."""
+    path = store.folder / "statistics.json"
+    known = read_json(path) if path.exists() else {}
+    headers = ["data", "whose", "train", "validation", "test", "words", "longest document"]
+    headers += ["set aside", "out of the ordinary"]
+    rows = []
+    for data, name in paper.NAMES.items():
+        quoted = paper.STATISTICS.get(data)
+        if quoted is not None:
+            rows.append([name, "paper", *(f"{quoted[k]:,}" for k in quoted), "-", "-"])
+        if data in known:
+            found = known[data]
+            sizes = [f"{found[split]['questions']:,}" for split in SPLITS]
+            aside = sum(found[split]["set_aside"] for split in SPLITS)
+            notes = {
+                f"{split}, {what}: {n:,}"
+                for split in SPLITS
+                for what, n in found[split]["notes"].items()
+            }
+            row = [name, "counted", *sizes, f"{found['words']:,}", f"{found['max']:,}"]
+            rows.append([*row, f"{aside:,}", "; ".join(sorted(notes)) or "none"])
+        elif quoted is not None:
+            rows.append([name, "counted", *[NOT_RUN] * 5, "-", "-"])
+    return analysis.render_table(headers, rows)
+
+
+def table6() -> str:
+    """The tuned values, and whether the presets have them."""
+    headers = ["data", "dropout: paper", "preset", "GRU width: paper", "preset", "characters"]
+    rows = []
+    for data, (dropout, width) in paper.TUNED.items():
+        model = PRESETS[data].model
+        spelt = f"{model.char_dim}-d, GRU {model.char_hidden}" if model.char_dim else "none"
+        row = [paper.NAMES[data], f"{dropout:g}", f"{model.dropout:g}"]
+        rows.append([*row, str(width), str(model.hidden), spelt])
+    return analysis.render_table(headers, rows)
+
+
+def proportions(store: Store) -> str:
+    """One-sample proportion tests of section 4.2, on the paper's accuracies and on ours."""
+    headers = ["data", "second best (quoted)", "its test (%)", "GA test (%)", "whose", "questions"]
+    headers += ["z", "p, one-sided", "p in the paper"]
+    rows = []
+    for data, (name, known, accuracy, n, p) in paper.PROPORTIONS.items():
+        test = analysis.proportion_test(accuracy / 100, known / 100, n)
+        row = [paper.NAMES[data], name, f"{known:.1f}"]
+        rows.append([*row, f"{accuracy:.1f}", "paper", f"{n:,}", *_shown(test), p])
+        records = store.all(data, feature_of(data))
+        if not records:
+            rows.append([*row, NOT_RUN, "ours", "-", "-", "-", "-"])
+            continue
+        ours = analysis.summary([record["test"]["accuracy"] for record in records])
+        size = records[0]["test_n"]
+        test = analysis.proportion_test(ours.mean, known / 100, size)
+        note = " (other data)" if records[0].get("substitute") else ""
+        cell = f"{100 * ours.mean:.1f}{note}"
+        rows.append([*row, cell, "ours", f"{size:,}", *_shown(test), "-"])
+    return analysis.render_table(headers, rows)
+
+
+def _shown(test: analysis.Proportion) -> tuple[str, str]:
+    p = f"{test.p_value:.5f}" if test.p_value >= 1e-5 else "<0.00001"
+    return f"{test.z:.3f}", p

@@ -1,0 +1,189 @@
+"""Attention of many rows to the words of a query, hop beside hop, and what came out of it."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
+from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _ticks
+from gatedjax.analysis._text import clean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# inches
+_MARGIN, _CELL, _LABEL, _GAP, _BAR, _NUMBER = 0.15, 0.185, 1.5, 0.22, 0.9, 0.36
+_SIZE, _NAME = 8.5, 9.5  # points
+
+
+@dataclasses.dataclass(frozen=True)
+class GridPanel:
+    """One hop: weights of every row over the columns."""
+
+    name: str
+    weights: Any
+    """[R, C], at least 0."""
+
+
+def plot_attention_grid(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    panels: Sequence[GridPanel],
+    final: Any,
+    path_stem: str | Path | None = None,
+    title: str | None = None,
+    *,
+    groups: Sequence[int] | None = None,
+    marked: Sequence[bool] | None = None,
+    final_name: str = "answer",
+) -> "Figure":
+    """Draws what rows attend to, one panel per hop, and a bar per row of the final weight.
+
+    Panels share the rows and one scale of shades. A thin line parts groups of rows.
+
+    Args:
+      rows: names, such as the places of candidates in a document.
+      columns: names, such as the words of a query.
+      panels: hops, from left to right; none draws the bars alone.
+      final: [R] the last weights, drawn as bars with numbers (none below 0.005).
+      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
+      title: above the figure.
+      groups: [R] a number per row; rows of one group stand together.
+      marked: [R] rows that are drawn in bold and orange, such as those of the answer.
+      final_name: above the bars.
+
+    Returns:
+      The figure.
+
+    Raises:
+      ImportError: if matplotlib (the extra `plots`) is not installed.
+      ValueError: if there are no rows, a shape does not fit, or a weight is negative or not finite.
+
+    Reference: Dhingra et al. 2017 (GA Reader), figures 3 to 7.
+    """
+    names, words = [clean(row) for row in rows], [clean(column) for column in columns]
+    if not names:
+        raise ValueError("rows must not be empty")
+    grids = [
+        _weights(f"weights of panels[{i}]", panel.weights, (len(names), len(words)))
+        for i, panel in enumerate(panels)
+    ]
+    last = _weights("final", final, (len(names),))
+    for name, values in {"groups": groups, "marked": marked}.items():
+        if values is not None and len(values) != len(names):
+            raise ValueError(f"{name} must have {len(names)} values, got {len(values)}")
+    bold = [bool(mark) for mark in marked] if marked is not None else [False] * len(names)
+    parts = list(groups) if groups is not None else [0] * len(names)
+    heads = [*(clean(panel.name) for panel in panels), clean(final_name)]
+    with style():
+        figure = _draw(names, words, grids, last, clean(title or ""), parts, bold, heads)
+        save(figure, path_stem)
+    return figure
+
+
+def _weights(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
+    weights = np.asarray(values).astype(np.float64)
+    if weights.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {weights.shape}")
+    if not np.all(np.isfinite(weights) & (weights >= 0)):
+        raise ValueError(f"{name} must be finite and at least 0")
+    return weights
+
+
+def _draw(
+    names: list[str],
+    words: list[str],
+    grids: list[np.ndarray],
+    last: np.ndarray,
+    title: str,
+    groups: list[int],
+    bold: list[bool],
+    heads: list[str],
+) -> "Figure":
+    from matplotlib import cm, colors
+
+    figure = new_figure(1, 1)
+    measure, strong = _ruler(figure), _ruler(figure, "bold")
+    names = [_cut(name, 2.4, strong, _SIZE) for name in names]
+    words = [_cut(word, _LABEL, measure, _SIZE) for word in words]
+    left = _MARGIN + max(strong(name, _SIZE) for name in names) + 0.1
+    panel = max(_CELL * len(words), 0.6)
+    bars = left + (panel + _GAP) * len(grids)
+    right = bars + max(_BAR + _NUMBER, measure(heads[-1], _NAME) + 0.05) + _MARGIN
+    width = max(right, 4.6)
+    heading = _fold(title, width - 2 * _MARGIN, strong, 11.0)
+    top = _MARGIN + (0.22 * len(heading) + 0.1 if heading else 0.0) + 0.24
+    if grids:
+        top += max(measure(word, _SIZE) for word in words) + 0.08
+    bottom = top + _CELL * len(names)
+    height = bottom + (0.74 if grids else 0.15)
+    figure.set_size_inches(width, height)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    axes.axis("off")
+    for i, text in enumerate(heading):
+        axes.text(_MARGIN, _MARGIN + 0.22 * i + 0.1, text, fontsize=11, weight="bold",
+                  va="center")  # fmt: skip
+    for n, name in enumerate(names):
+        look = {"weight": "bold", "color": PALETTE[1]} if bold[n] else {"color": INK}
+        axes.text(left - 0.07, top + (n + 0.5) * _CELL, name, fontsize=_SIZE, ha="right",
+                  va="center", **look)  # fmt: skip
+    scale = colors.Normalize(0, max([1e-6, *(float(grid.max(initial=0)) for grid in grids)]))
+    shades = cm.ScalarMappable(scale, "Blues")
+    heading_y = top - 0.14 if not grids else _MARGIN + (0.22 * len(heading) + 0.1 if heading else 0)
+    heading_y += 0.1 if grids else 0.0
+    for number, grid in enumerate(grids):
+        x = left + number * (panel + _GAP)
+        axes.text(x, heading_y, heads[number], fontsize=_NAME, weight="bold", va="center")
+        for c, word in enumerate(words):
+            axes.text(x + (c + 0.5) * _CELL, top - 0.05, word, fontsize=_SIZE, rotation=90,
+                      ha="center", va="bottom")  # fmt: skip
+        _cells(axes, (x, top), grid, shades)
+    axes.text(bars, heading_y, heads[-1], fontsize=_NAME, weight="bold", va="center")
+    _bars(axes, (bars, top), last, bold)
+    # a line between groups, through everything
+    for n in np.flatnonzero(np.diff(groups)) + 1:
+        y = top + n * _CELL
+        axes.plot((_MARGIN, right - _MARGIN), (y, y), color="#8c8c8c", linewidth=0.6, zorder=3)
+    if grids:
+        wide = min(1.9, width - 2 * _MARGIN)
+        place = (left / width, 1 - (bottom + 0.3) / height, wide / width, 0.12 / height)
+        bar = figure.colorbar(shades, cax=figure.add_axes(place), orientation="horizontal")
+        bar.set_label("attention to the words of the query", fontsize=_SIZE, labelpad=1)
+        bar.ax.tick_params(labelsize=8, length=2)
+        bar.locator = _ticks()
+        bar.outline.set_linewidth(0.5)
+        bar.update_ticks()
+    return figure
+
+
+def _cells(axes: "Axes", corner: tuple[float, float], grid: np.ndarray, shades: Any) -> None:
+    from matplotlib.patches import Rectangle
+
+    x, y = corner
+    for n, row in enumerate(grid):
+        for c, weight in enumerate(row):
+            axes.add_patch(
+                Rectangle((x + c * _CELL, y + n * _CELL), _CELL, _CELL, edgecolor="#dedede",
+                          facecolor=shades.to_rgba(weight), linewidth=0.3, zorder=2)
+            )  # fmt: skip
+
+
+def _bars(axes: "Axes", corner: tuple[float, float], weights: np.ndarray, bold: list[bool]) -> None:
+    from matplotlib.patches import Rectangle
+
+    x, y = corner
+    longest = max(float(weights.max()), 1e-6)
+    axes.plot((x, x), (y, y + _CELL * len(weights)), color=INK, linewidth=0.8, zorder=4)
+    for n, weight in enumerate(weights):
+        length = _BAR * weight / longest
+        color = PALETTE[1] if bold[n] else PALETTE[0]
+        place = x, y + (n + 0.15) * _CELL
+        axes.add_patch(Rectangle(place, length, 0.7 * _CELL, facecolor=color, zorder=3))
+        if weight >= 0.005:
+            text = f"{weight:.2f}".removeprefix("0")
+            axes.text(x + length + 0.04, y + (n + 0.5) * _CELL, text, fontsize=7.5, va="center")

@@ -1,0 +1,48 @@
+"""Clipping gradients where they pass, instead of where they end."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from gatedjax.functional._checks import check_floating, check_positive
+
+
+def clip_gradient(x: Float[Array, "..."], bound: float) -> Float[Array, "..."]:
+    """x itself; the gradient that comes back through it is clipped elementwise to [-bound, bound].
+
+    Reverse mode only: forward mode alone is not supported.
+
+    Args:
+      x: any values.
+      bound: positive and finite.
+
+    Raises:
+      TypeError: if x is not floating point.
+      ValueError: if bound is not positive and finite.
+
+    Reference: Graves 2013, "Generating Sequences With Recurrent Neural Networks", section 2.1.
+    """
+    check_floating(x=x)
+    check_positive(bound=bound)
+    return _clip(float(bound), jnp.asarray(x))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _clip(bound: float, x: Array) -> Array:
+    del bound
+    return x
+
+
+def _clip_fwd(bound: float, x: Array) -> tuple[Array, None]:
+    del bound
+    return x, None
+
+
+def _clip_bwd(bound: float, _: Any, change: Array) -> tuple[Array]:
+    return (jnp.clip(change, -bound, bound),)
+
+
+_clip.defvjp(_clip_fwd, _clip_bwd)

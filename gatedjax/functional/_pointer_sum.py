@@ -1,0 +1,189 @@
+"""Pointer sum: the attention of all places where a candidate stands, as its probability."""
+
+import math
+from typing import Any, Literal, get_args
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from gatedjax.functional._checks import check_floating, check_mask, wide_dtype
+
+Aggregation = Literal["paper", "code"]
+
+
+def pointer_sum(
+    logits: Float[Array, "*B N"],
+    occurrence: Bool[Array, "*B N K"],
+    document_mask: Bool[Array, "*B N"] | None = None,
+    candidate_mask: Bool[Array, "*B K"] | None = None,
+    *,
+    aggregation: Aggregation = "paper",
+) -> Float[Array, "*B K"]:
+    """Log-probabilities of candidates from the attention logits of the document, in log space.
+
+        s = softmax_i(e_i),  score_c = sum_i s_i [i belongs to c]
+        "paper": Pr(c) = score_c / sum_c' score_c'
+        "code":  Pr(c) = score_c / sum_i s_i [i belongs to any candidate]
+
+    They agree where no token belongs to two candidates; where one does, as a surname that two names
+    share, those of "code" sum to more than 1.
+
+    Args:
+      logits: e, in nats.
+      occurrence: whether token i belongs to candidate c.
+      document_mask: True at real tokens; None means all. What logits hold elsewhere, or at tokens
+        of no candidate, NaN included, has no effect.
+      candidate_mask: True at real candidates; None means all.
+      aggregation: see above.
+
+    Returns:
+      log Pr(c) in float32 or wider. A candidate that is masked or does not occur has -inf, with a
+      zero gradient; if none occurs, all have.
+
+    Raises:
+      TypeError: if logits is not floating point, or an array of flags is not bool.
+      ValueError: if the shapes do not fit, or aggregation is unknown.
+
+    Memory: [*B, N, K] floats, twice with gradients; `pointer_sum_indexed` takes lists instead.
+
+    Reference: Dhingra et al. 2017, "Gated-Attention Readers for Text Comprehension", eqs. 7 to 9,
+    after Kadlec et al. 2016; "code" is what its authors' program computes.
+    """
+    logits = _checked(logits, aggregation)
+    shape = jnp.shape(occurrence)
+    if len(shape) != logits.ndim + 1 or shape[:-1] != logits.shape:
+        raise ValueError(f"occurrence must be {(*logits.shape, 'K')}, got {shape}")
+    check_mask(occurrence, shape, "occurrence")
+    check_mask(document_mask, logits.shape, "document_mask")
+    check_mask(candidate_mask, (*shape[:-2], shape[-1]), "candidate_mask")
+    member = jnp.swapaxes(jnp.asarray(occurrence), -1, -2)
+    if document_mask is not None:
+        member = member & jnp.expand_dims(jnp.asarray(document_mask), -2)
+    if candidate_mask is not None:
+        member = member & jnp.expand_dims(jnp.asarray(candidate_mask), -1)
+    spread = jnp.broadcast_to(jnp.expand_dims(logits, -2), member.shape)
+    scores, top = _scores(spread, member)
+    if aggregation == "paper":
+        return _over_candidates(scores)
+    return _over_tokens(scores, logits, jnp.any(member, axis=-2), top)
+
+
+def pointer_sum_indexed(
+    logits: Float[Array, "*B N"],
+    positions: Int[Array, "*B K P"],
+    document_mask: Bool[Array, "*B N"] | None = None,
+    candidate_mask: Bool[Array, "*B K"] | None = None,
+    *,
+    aggregation: Aggregation = "paper",
+) -> Float[Array, "*B K"]:
+    """`pointer_sum` from the places of each candidate instead of a flag for every token.
+
+    Args:
+      logits: e, in nats.
+      positions: the tokens that belong to each candidate, each once, in any order. What is outside
+        0 .. N-1 is padding; -1 is customary.
+      document_mask: True at real tokens; None means all.
+      candidate_mask: True at real candidates; None means all.
+      aggregation: see `pointer_sum`.
+
+    Returns:
+      As `pointer_sum`.
+
+    Raises:
+      TypeError: if logits is not floating point, positions are not integers, or a mask is not bool.
+      ValueError: if the shapes do not fit, or aggregation is unknown.
+
+    Memory: [*B, K, P] floats, twice with gradients.
+    """
+    logits = _checked(logits, aggregation)
+    positions = jnp.asarray(positions)
+    if not jnp.issubdtype(positions.dtype, jnp.integer):
+        raise TypeError(f"positions must be integers, got dtype {positions.dtype}")
+    lead, size = logits.shape[:-1], logits.shape[-1]
+    if positions.ndim != logits.ndim + 1 or positions.shape[:-2] != lead:
+        raise ValueError(f"positions must be {(*lead, 'K', 'P')}, got {positions.shape}")
+    check_mask(document_mask, logits.shape, "document_mask")
+    check_mask(candidate_mask, positions.shape[:-1], "candidate_mask")
+    member = (positions >= 0) & (positions < size)
+    if candidate_mask is not None:
+        member = member & jnp.expand_dims(jnp.asarray(candidate_mask), -1)
+    if not size:  # nothing to gather from
+        return jnp.full(positions.shape[:-1], -jnp.inf, logits.dtype)
+    places = jnp.where(member, positions, 0).reshape(*lead, -1)
+
+    def at_places(values: Array) -> Array:
+        return jnp.take_along_axis(values, places, axis=-1).reshape(positions.shape)
+
+    if document_mask is not None:
+        member = member & at_places(jnp.broadcast_to(jnp.asarray(document_mask), logits.shape))
+    scores, top = _scores(at_places(logits), member)
+    if aggregation == "paper":
+        return _over_candidates(scores)
+    return _over_tokens(scores, logits, _marked(member, places, logits.shape), top)
+
+
+def _checked(logits: Any, aggregation: str) -> Array:
+    """The logits in float32 or wider."""
+    if aggregation not in get_args(Aggregation):
+        raise ValueError(f"aggregation must be one of {get_args(Aggregation)}, got {aggregation!r}")
+    check_floating(logits=logits)
+    logits = jnp.asarray(logits, wide_dtype(logits))
+    if logits.ndim < 1:
+        raise ValueError(f"logits must be [..., N], got {logits.shape}")
+    return logits
+
+
+def _scores(
+    values: Float[Array, "*B K P"], member: Bool[Array, "*B K P"]
+) -> tuple[Float[Array, "*B K"], Float[Array, "*B"]]:
+    """Log-sum-exp of each candidate's logits less the row's largest, and that.
+
+    What is near 0 keeps its digits then, however large the logits are.
+    """
+    member = member & ~jnp.isneginf(values)
+    values = jnp.where(member, values, 0)
+    top = jnp.max(values, axis=(-2, -1), where=member, initial=-jnp.inf)
+    top = lax.stop_gradient(jnp.where(jnp.isneginf(top), 0, top))
+    values = values - top[..., None, None]
+    return _log_sum_exp(values, member), top
+
+
+def _log_sum_exp(values: Array, member: Array) -> Array:
+    """Over the members of the last axis: -inf, with a zero gradient, where there are none."""
+    some = jnp.any(member, axis=-1)
+    # the inner `where` keeps other values out of the derivative, the outer out of the sum
+    values = jnp.where(member, values, 0)
+    top = jnp.max(values, axis=-1, where=member, initial=-jnp.inf)
+    top = lax.stop_gradient(jnp.where(some, top, 0))
+    terms = jnp.where(member, jnp.exp(jnp.where(member, values - top[..., None], 0)), 0)
+    total = jnp.where(some, jnp.sum(terms, axis=-1), 1)
+    return jnp.where(some, top + jnp.log(total), -jnp.inf)
+
+
+def _over_candidates(scores: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
+    there = ~jnp.isneginf(scores)
+    return _less(scores, _log_sum_exp(scores, there))
+
+
+def _over_tokens(scores: Array, logits: Array, used: Array, top: Array) -> Float[Array, "*B K"]:
+    used = used & ~jnp.isneginf(logits)
+    centred = jnp.where(used, logits, 0) - top[..., None]
+    return _less(scores, _log_sum_exp(centred, used))
+
+
+def _less(scores: Float[Array, "*B K"], total: Float[Array, "*B"]) -> Float[Array, "*B K"]:
+    """scores - total where there is a score, else -inf."""
+    there = ~jnp.isneginf(scores)
+    total = jnp.where(jnp.isneginf(total), 0, total)[..., None]
+    return jnp.where(there, jnp.where(there, scores, 0) - total, -jnp.inf)
+
+
+def _marked(member: Array, places: Array, shape: tuple[int, ...]) -> Bool[Array, "*B N"]:
+    """True at the tokens that belong to a candidate."""
+    rows = math.prod(shape[:-1])
+    flags = member.reshape(rows, -1).astype(jnp.int32)
+    marks = jnp.zeros((rows, shape[-1]), jnp.int32)
+    # the largest: padding points at token 0 and must not take its mark away
+    marks = marks.at[jnp.arange(rows)[:, None], places.reshape(rows, -1)].max(flags)
+    return (marks > 0).reshape(shape)

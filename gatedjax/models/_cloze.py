@@ -1,0 +1,193 @@
+"""What a question with a gap is made of, and the task of networks that answer it."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from gatedjax import functional as F
+from gatedjax.models._classification import ClassifierTask
+from gatedjax.training import Ratio
+
+_INTEGERS = {"document": 2, "document_lengths": 1, "query": 2, "query_lengths": 1, "cloze": 1}
+_CHARACTERS = {"word_characters": 3, "word_lengths": 2, "document_words": 2, "query_words": 2}
+
+
+@dataclasses.dataclass(frozen=True)
+class ClozeBatch:
+    """The checked masks and candidates of a batch; see `GAReader` for its arrays.
+
+    Attributes:
+      batch: the arrays.
+      document_mask: True at real tokens of the document [B, N].
+      query_mask: True at real tokens of the query [B, Q].
+    """
+
+    batch: dict[str, Array]
+    document_mask: Array
+    query_mask: Array
+
+    @classmethod
+    def of(cls, batch: dict[str, Array], *, characters: bool) -> "ClozeBatch":
+        """Checks names, dtypes and shapes, and the values where they are known.
+
+        Raises:
+          TypeError: if an array has the wrong dtype.
+          ValueError: if an array is missing, a shape does not fit, or a cloze is outside its query.
+        """
+        ranks = _INTEGERS | (_CHARACTERS if characters else {})
+        listed = "occurrence" not in batch
+        needed = [*ranks, "candidate_positions" if listed else "occurrence", "candidate_mask"]
+        if missing := [name for name in needed if name not in batch]:
+            raise ValueError(f"batch needs {missing}, got {sorted(batch)}")
+        if listed:
+            ranks = ranks | {"candidate_positions": 3}
+        for name, rank in ranks.items():
+            if not jnp.issubdtype(batch[name].dtype, jnp.integer):
+                raise TypeError(f"{name} must be integers, got dtype {batch[name].dtype}")
+            if batch[name].ndim != rank:
+                raise ValueError(f"{name} must have {rank} axes, got shape {batch[name].shape}")
+        rows, size = batch["document"].shape
+        asked, candidates = batch["query"].shape[1], batch["candidate_mask"].shape[-1:]
+        shapes: dict[str, tuple[int, ...]] = {
+            "document_lengths": (rows,),
+            "query": (rows, asked),
+            "query_lengths": (rows,),
+            "cloze": (rows,),
+            "candidate_mask": (rows, *candidates),
+        }
+        if listed:
+            last = batch["candidate_positions"].shape[-1:]
+            shapes["candidate_positions"] = (rows, *candidates, *last)
+        else:
+            shapes["occurrence"] = (rows, size, *candidates)
+        if characters:
+            _, words, letters = batch["word_characters"].shape
+            shapes["word_characters"] = (rows, words, letters)
+            shapes["word_lengths"] = (rows, words)
+            shapes |= {"document_words": (rows, size), "query_words": (rows, asked)}
+        for name, shape in shapes.items():
+            if batch[name].shape != shape:
+                raise ValueError(
+                    f"{name} must have shape {shape} for document {(rows, size)}, got "
+                    f"{batch[name].shape}"
+                )
+        _check_cloze(batch)
+        return cls(
+            batch=batch,
+            document_mask=F.length_mask(batch["document_lengths"], size),
+            query_mask=F.length_mask(batch["query_lengths"], asked),
+        )
+
+    def at_cloze(self, states: Float[Array, "B Q D"]) -> Float[Array, "B D"]:
+        """The state at the gap; 0 where there is no gap inside the query."""
+        cloze = self.batch["cloze"]
+        inside = (cloze >= 0) & (cloze < self.batch["query_lengths"])
+        if not states.shape[1]:
+            return jnp.zeros((states.shape[0], states.shape[2]), states.dtype)
+        place = jnp.where(inside, cloze, 0)[:, None, None]
+        found = jnp.take_along_axis(states, place, axis=1)[:, 0]
+        return jnp.where(inside[:, None], found, 0)
+
+    def log_probabilities(
+        self, logits: Float[Array, "B N"], aggregation: F.Aggregation
+    ) -> Float[Array, "B C"]:
+        """Those of the candidates, from either form of their places."""
+        masks = self.document_mask, self.batch["candidate_mask"]
+        if "occurrence" in self.batch:
+            places = self.batch["occurrence"]
+            return F.pointer_sum(logits, places, *masks, aggregation=aggregation)
+        places = self.batch["candidate_positions"]
+        return F.pointer_sum_indexed(logits, places, *masks, aggregation=aggregation)
+
+
+def _check_cloze(batch: dict[str, Array]) -> None:
+    """Raises ValueError for a gap outside of its query, where values are known."""
+    needed = [batch[name] for name in ("cloze", "query_lengths")]
+    weight = batch.get("weight")
+    if any(isinstance(value, jax.core.Tracer) for value in (*needed, weight)):
+        return
+    cloze, lengths = (np.asarray(value) for value in needed)
+    real = lengths > 0 if weight is None else np.asarray(weight) > 0
+    bad = np.flatnonzero(real & ((cloze < 0) | (cloze >= lengths)))
+    if bad.size:
+        row = int(bad[0])
+        raise ValueError(
+            f"cloze must be inside the query, got {cloze[row]} for a query of {lengths[row]} "
+            f"tokens in row {row}"
+        )
+
+
+def _answers(
+    log_probs: Float[Array, "B C"], label: Int[Array, "B"]
+) -> tuple[Float[Array, "B"], Float[Array, "B"]]:
+    """-log Pr(answer), 0 where there is none, and whether there is one."""
+    place = jnp.clip(label, 0, log_probs.shape[1] - 1)[:, None]
+    found = jnp.take_along_axis(log_probs, place, axis=1)[:, 0]
+    answerable = (label >= 0) & (label < log_probs.shape[1]) & ~jnp.isneginf(found)
+    # the first `where` is for the derivative
+    return jnp.where(answerable, -jnp.where(answerable, found, 0), 0), answerable
+
+
+def predicted_candidates(log_probs: Float[Array, "B C"], mask: Array) -> Int[Array, "B"]:
+    """The most probable candidate, and the first one where none occurs in the document."""
+    some = jnp.any(~jnp.isneginf(log_probs), axis=-1)
+    return jnp.where(some, jnp.argmax(log_probs, axis=-1), jnp.argmax(mask, axis=-1))
+
+
+@dataclasses.dataclass(frozen=True)
+class ClozeTask(ClassifierTask):
+    """How a network whose `logits` are log-probabilities of candidates is trained and evaluated.
+
+    The batch also has "label" int [B], the answer's place among the candidates, -1 where it is none
+    of them, and "weight" [B], 1 for examples and 0 for filler rows. An example whose answer is no
+    candidate, or does not occur in the document, has no part in the loss and is counted wrong.
+
+    Attributes:
+      model: the network.
+    """
+
+    def loss(
+        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
+    ) -> tuple[Array, dict[str, Ratio]]:
+        """Returns the loss summed over the examples that have an answer, and metrics."""
+        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
+        each, _ = _answers(output.logits, batch["label"])
+        weight = batch["weight"]
+        return jnp.sum(jnp.where(weight > 0, each, 0) * weight), _scored(output.logits, batch)[0]
+
+    def evaluate(
+        self, params: Any, batch: dict[str, Array]
+    ) -> tuple[dict[str, Ratio], dict[str, Array]]:
+        """Returns metrics, and per example what was predicted.
+
+        "loss" is over the examples that have an answer, "accuracy" over all, "unanswerable" the
+        share of the others.
+        """
+        output: Any = self.model.apply({"params": params}, batch)
+        return _scored(output.logits, batch)
+
+
+def _scored(
+    log_probs: Float[Array, "B C"], batch: dict[str, Array]
+) -> tuple[dict[str, Ratio], dict[str, Array]]:
+    label, weight = batch["label"], batch["weight"]
+    each, answerable = _answers(log_probs, label)
+    predicted = predicted_candidates(log_probs, batch["candidate_mask"])
+    correct = ((predicted == label) & answerable).astype(jnp.float32)
+    metrics = {
+        "loss": Ratio.of(each, weight * answerable),
+        "accuracy": Ratio.of(correct, weight),
+        "unanswerable": Ratio.of(1.0 - answerable, weight),
+    }
+    predictions = {
+        "example_id": batch["example_id"],
+        "label": label,
+        "predicted": predicted,
+        "correct": correct,
+        "weight": weight,
+    }
+    return metrics, predictions

@@ -1,0 +1,246 @@
+"""Cloze files: every question used or set aside with its line, oddities counted, both layouts."""
+
+import gzip
+import tarfile
+
+import numpy as np
+import pytest
+
+from gatedjax import data
+from gatedjax.data import _cbt, _cloze, _question_files
+from gatedjax.data._files import LineError
+
+CANDIDATES = "cat|dog|hen"
+QUESTION = "\n\n".join(
+    [
+        "http://x",
+        "the cat saw @entity1 .",
+        "who saw @placeholder ?",
+        "@entity1",
+        "@entity1:Bo\ncat:C",
+    ]
+)
+
+
+def block(query="the XXXXX sat", answer="cat", candidates=CANDIDATES, words="a cat and a dog ."):
+    lines = [f"{i} {words}" for i in range(1, 21)]
+    return [*lines, f"21 {query}\t{answer}\t\t{candidates}"]
+
+
+def write(folder, blocks, name="cbtest_NE_train.txt", end="\n", last="\n"):
+    text = (end + end).join(end.join(lines) for lines in blocks) + last
+    (folder / name).write_bytes(text.encode())
+    return folder
+
+
+def questions(folder, files, top="cnn/questions", part="test"):
+    place = folder / top / part
+    place.mkdir(parents=True)
+    for name, text in files.items():
+        (place / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder
+
+
+def test_a_cbt_question_becomes_document_query_candidates_and_label(tmp_path):
+    source = data.load(
+        "cbt_ne", "train", manual_dir=write(tmp_path, [block(), block(answer="dog")])
+    )
+    first, second = source
+    assert first["tokens"] == ("a", "cat", "and", "a", "dog", ".") * 20
+    assert first["query"] == ("the", "@placeholder", "sat")
+    assert first["candidates"] == (("cat",), ("dog",), ("hen",))
+    assert (first["answer"], first["label"], first["example_id"]) == (("cat",), 0, 0)
+    assert (second["label"], second["example_id"]) == (1, 1)
+    assert source.report.lines == source.report.used == 2
+    assert source.info.substitute == "2 questions where the official file has 108,719"
+
+
+@pytest.mark.parametrize("kind", ["NE", "CN"])
+def test_the_family_name_and_its_option_mean_one_of_the_sets(tmp_path, kind):
+    write(tmp_path, [block()], f"cbtest_{kind}_test_2500ex.txt")
+    source = data.load("cbt", "test", manual_dir=tmp_path, kind=kind)
+    assert source.info.name == f"cbt_{kind.lower()}"
+    assert source[0]["example_id"] == 200_000_000
+    with pytest.raises(ValueError, match="unknown kind 'XX'"):
+        data.load("cbt", "test", manual_dir=tmp_path, kind="XX")
+
+
+def test_gzip_bom_crlf_and_a_lost_empty_line_change_nothing(tmp_path):
+    plain, packed, joined = (tmp_path / name for name in ("plain", "packed", "joined"))
+    for folder in (plain, packed, joined):
+        folder.mkdir()
+    blocks = [block(), block(query="XXXXX ran")]
+    want = list(data.load("cbt_ne", "train", manual_dir=write(plain, blocks)))
+    raw = b"\xef\xbb\xbf" + ("\r\n\r\n".join("\r\n".join(b) for b in blocks)).encode()
+    (packed / "cbtest_NE_train.txt.gz").write_bytes(gzip.compress(raw))
+    assert list(data.load("cbt_ne", "train", manual_dir=packed)) == want
+    write(joined, [[*blocks[0], *blocks[1]]])
+    assert list(data.load("cbt_ne", "train", manual_dir=joined)) == want
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "reason"),
+    [
+        (block(query="nobody sat"), 21, "the query has no XXXXX"),
+        (block(query=""), 21, "the query is empty"),
+        (block(answer=""), 21, "there is no answer"),
+        (block(candidates=""), 21, "there are no candidates"),
+        (block(candidates="cat||hen"), 21, "candidate 2 is empty"),
+        (block(words=""), 1, "the document is empty"),
+        ([*block()[:20], "21 the XXXXX sat\tcat"], 21, "2 fields between tabs"),
+        (block()[:19], 19, "19 lines where a question has 21"),
+        (block()[1:], 1, "line 1 of a question begins with '2'"),
+        ([*block(), "22 more"], 22, "22 lines where a question has 21"),
+    ],
+)
+def test_a_broken_question_is_set_aside_with_file_line_and_reason(tmp_path, lines, line, reason):
+    source = data.load("cbt_ne", "train", manual_dir=write(tmp_path, [lines, block()]))
+    (aside,) = source.quarantine
+    assert (aside.file, aside.line) == (str(tmp_path / "cbtest_NE_train.txt"), line)
+    assert reason in aside.reason
+    assert len(source) == 1
+    assert source[0]["example_id"] == 1
+    assert source.report.lines == 2
+    assert source.report.reconciles
+    with pytest.raises(ValueError, match=r"txt:\d+: .*1 malformed questions; strict=True"):
+        data.load("cbt_ne", "train", manual_dir=tmp_path, strict=True)
+
+
+def test_another_encoding_is_set_aside_and_a_file_of_nothing_else_refused(tmp_path):
+    lines = "\n".join(block()).encode()
+    bad = lines.replace(b"3 a cat", b"3 a c\xe9t", 1)
+    path = tmp_path / "cbtest_NE_train.txt"
+    path.write_bytes(bad + b"\n\n" + lines)
+    source = data.load("cbt_ne", "train", manual_dir=tmp_path)
+    assert (source.quarantine[0].line, source.quarantine[0].reason) == (3, "not utf-8: byte 0xe9")
+    path.write_bytes(bad)
+    with pytest.raises(ValueError, match=r"no usable line, first .*txt:3: not utf-8"):
+        data.load("cbt_ne", "train", manual_dir=tmp_path)
+
+
+def test_oddities_are_used_and_counted(tmp_path):
+    blocks = [
+        block(),
+        block(query="XXXXX saw XXXXX"),
+        block(candidates="cat|dog|cat|hen|dog"),
+        block(answer="hen"),
+        block(answer="owl"),
+        block(candidates="hen|owl", answer="owl"),
+    ]
+    source = data.load("cbt_ne", "train", manual_dir=write(tmp_path, blocks))
+    assert [x["label"] for x in source] == [0, 0, 0, 2, -1, 1]
+    assert [x["status"] for x in source] == [0, 0, 0, 1, 2, 1]
+    assert source[2]["candidates"] == (("cat",), ("dog",), ("hen",))
+    assert source[1]["query"] == ("@placeholder", "saw", "@placeholder")
+    assert source.report.notes == {
+        "answer does not occur": 2,
+        "answer is no candidate": 1,
+        "no candidate occurs": 1,
+        "some candidate does not occur": 5,
+        "repeated candidates": 1,
+        "several placeholders": 1,
+    }
+    assert source.report.used == 6
+
+
+def test_question_files_are_read_from_the_folder_and_the_archive(tmp_path):
+    files = {"b.question": QUESTION, "a.question": QUESTION.replace("\n", "\r\n")}
+    files["c.question.gz"] = gzip.compress(QUESTION.encode())
+    questions(tmp_path, files)
+    source = data.load("cnn_dm_cloze", "test", manual_dir=tmp_path)
+    assert len(source) == 3
+    assert [x["example_id"] for x in source] == [200_000_000 + i for i in range(3)]
+    assert all({**x, "example_id": 0} == {**source[0], "example_id": 0} for x in source)
+    assert source[0]["tokens"] == ("the", "cat", "saw", "@entity1", ".")
+    assert source[0]["candidates"] == (("@entity1",), ("cat",))
+    assert source[0]["label"] == 0
+    packed = tmp_path / "packed"
+    packed.mkdir()
+    with tarfile.open(packed / "cnn.tgz", "w:gz") as archive:
+        archive.add(tmp_path / "cnn" / "questions", "cnn/questions")
+    assert list(data.load("cnn_cloze", "test", manual_dir=packed)) == list(source)
+
+
+def test_who_did_what_has_candidates_of_several_tokens(tmp_path):
+    text = QUESTION.replace("@entity1:Bo", "the cat:The Cat").replace("\n\n@entity1\n", "\n\ncat\n")
+    questions(tmp_path, {"a.question": text}, top="wdw_relaxed", part="training")
+    source = data.load("wdw", "train", manual_dir=tmp_path, kind="relaxed")
+    assert source[0]["candidates"] == (("the", "cat"), ("cat",))
+    assert source[0]["label"] == 1
+    encoded = data.encode_cloze(source, data.cloze_vocabulary([source]))
+    # "cat" is a token of both candidates
+    assert encoded.occurrences[0].tolist() == [[0, 0], [0, 1], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("\n".join(QUESTION.split("\n")[:4]), 5, "no query: the file has 3 lines"),
+        ("\n".join(QUESTION.split("\n")[:7]), 9, "no candidate: the file has 7 lines"),
+        (QUESTION.replace("@placeholder", "x"), 5, "the query has no @placeholder"),
+        (QUESTION.replace("cat:C", "cat"), 10, "not a candidate: no colon in 'cat'"),
+        (QUESTION.replace("the cat saw @entity1 .", " "), 3, "the document is empty"),
+        (QUESTION.replace("cat", "c\xe9t").encode("latin-1"), 0, "not utf-8: byte 0xe9"),
+    ],
+)
+def test_a_broken_question_file_is_set_aside(tmp_path, text, line, reason):
+    questions(tmp_path, {"a.question": text, "b.question": QUESTION, ".DS_Store": "x"})
+    source = data.load("cnn_cloze", "test", manual_dir=tmp_path)
+    place = tmp_path / "cnn" / "questions" / "test"
+    got = [(q.file, q.line, q.reason) for q in source.quarantine]
+    assert got[0] == (f"{place}/a.question", line, reason)
+    assert got[1] == (f"{place}/.DS_Store", 0, "not a question: no .question file")
+    assert source.report.lines == 3
+    assert [x["example_id"] for x in source] == [200_000_001]
+
+
+def test_a_damaged_archive_is_an_error(tmp_path):
+    (tmp_path / "cnn.tgz").write_bytes(gzip.compress(b"x" * 2000)[:40])
+    with pytest.raises(ValueError, match=r"cnn.tgz: truncated or damaged"):
+        data.load("cnn_cloze", "test", manual_dir=tmp_path)
+
+
+def test_missing_files_say_what_was_looked_for(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"cbtest_CN_train.txt .*thespermwhale"):
+        data.load("cbt_cn", "train", manual_dir=tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"folder wdw/training.*who_did_what"):
+        data.load("wdw", "train", manual_dir=tmp_path)
+
+
+def test_runs_of_spaces_and_tabs_separate_tokens_and_a_no_break_space_does_not():
+    made = _cloze.question(" a\t b  c\xa0d ", " @placeholder  e", " a ", [" a ", "b"])
+    assert made.document.split(" ") == ["a", "b", "c\xa0d"]
+    assert made == _cloze.Question("a b c\xa0d", "@placeholder e", "a", ("a", "b"), 0)
+    with pytest.raises(LineError, match="the query has no @placeholder"):
+        _cloze.question("a", "b", "a", ["a"])
+
+
+def test_every_set_of_cloze_questions_is_known():
+    for name in (*(f"cbt_{k.lower()}" for k in _cbt.OFFICIAL), *_question_files.OFFICIAL):
+        assert name in data.names()
+
+
+@pytest.mark.parametrize("kind", ["NE", "CN"])
+@pytest.mark.slow
+def test_the_real_files_have_their_counts_and_the_frequency_baseline(shared_data, kind):
+    if not (shared_data / "cloze").is_dir():
+        pytest.skip("the cloze sets are not on this machine")
+    want = {"NE": (41_191, 0.439, 0.338), "CN": (45_000, 0.296, 0.272)}[kind]
+    train = data.load("cbt", "train", manual_dir=shared_data, kind=kind)
+    assert len(train) == train.report.lines == want[0]
+    assert train.report.notes == {}
+    for split, size, accuracy in (("validation", 2_000, want[1]), ("test", 2_500, want[2])):
+        source = data.load("cbt", split, manual_dir=shared_data, kind=kind)
+        assert len(source) == source.report.lines == size
+        assert source.info.substitute is None
+        assert round(most_frequent(source), 3) == accuracy
+
+
+def most_frequent(source):
+    """Accuracy of the candidate that occurs most often; ties are drawn, in expectation."""
+    right = 0.0
+    for example in source:
+        counts = [example["tokens"].count(candidate[0]) for candidate in example["candidates"]]
+        best = np.flatnonzero(np.array(counts) == max(counts))
+        right += (example["label"] in best) / len(best)
+    return right / len(source)

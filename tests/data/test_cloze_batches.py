@@ -1,0 +1,249 @@
+"""Cloze questions as columns and batches: ids, characters, places, buckets."""
+
+import numpy as np
+import pytest
+
+from gatedjax import data
+from gatedjax.data import _cloze
+from gatedjax.data._encode_cloze import occurrences
+
+INFO = data.SourceInfo("toy", "train", _cloze.CLASSES)
+WORDS = [f"w{i}" for i in range(30)]
+
+
+def make(n, seed=0, candidates=4, longest=40):
+    rng = np.random.default_rng(seed)
+    examples = []
+    for i in range(n):
+        document = " ".join(rng.choice(WORDS, rng.integers(1, longest)))
+        query = rng.choice(WORDS, rng.integers(1, 12)).tolist()
+        query.insert(int(rng.integers(len(query) + 1)), "@placeholder")
+        options = [" ".join(rng.choice(WORDS, rng.integers(1, 3))) for _ in range(candidates)]
+        answer = options[int(rng.integers(candidates))] if i % 7 else "nobody"
+        made = _cloze.question(document, " ".join(query), answer, options)
+        examples.append(_cloze.example(made, 1000 + i))
+    return data.Source(examples, INFO)
+
+
+@pytest.fixture(scope="module")
+def source():
+    return make(83)
+
+
+@pytest.fixture(scope="module")
+def vocabulary(source):
+    return data.cloze_vocabulary([source])
+
+
+@pytest.fixture(scope="module")
+def encoded(source, vocabulary):
+    return data.encode_cloze(source, vocabulary)
+
+
+@pytest.fixture(scope="module")
+def spelt(vocabulary):
+    return data.Characters.build(vocabulary).table(vocabulary)
+
+
+def equal(a, b):
+    return a.keys() == b.keys() and all(
+        np.array_equal(a[k], b[k]) and a[k].dtype == b[k].dtype for k in a
+    )
+
+
+def test_the_vocabulary_has_documents_queries_and_markers(source, vocabulary):
+    text = {w for x in source for w in (*x["tokens"], *x["query"])}
+    assert set(vocabulary.words[2:]) == text | {"@begin", "@end", "@placeholder"}
+    assert "@placeholder" in text
+
+
+def test_encoding_looks_up_words_and_finds_the_first_placeholder(source, vocabulary, encoded):
+    for i, example in enumerate(source):
+        assert vocabulary.decode(encoded.documents[i]) == example["tokens"]
+        query = vocabulary.decode(encoded.queries[i])
+        assert query == ("@begin", *example["query"], "@end")
+        assert query.index("@placeholder") == encoded.cloze[i] >= 1
+        assert encoded.example(i) == example
+    assert encoded.labels.tolist() == [x["label"] for x in source]
+    assert encoded.candidates.tolist() == [len(x["candidates"]) for x in source]
+    several = dict(source[0], query=("@placeholder", "a", "@placeholder"))
+    assert data.encode_cloze(data.Source([several], INFO), vocabulary).cloze.tolist() == [1]
+    none = dict(source[0], query=("a",))
+    with pytest.raises(ValueError, match="example 1000: the query has no @placeholder"):
+        data.encode_cloze(data.Source([none], INFO), vocabulary)
+
+
+def test_occurrences_are_the_tokens_that_equal_any_of_a_candidates(source, encoded):
+    for i, example in enumerate(source):
+        want = [
+            [c, place]
+            for c, candidate in enumerate(example["candidates"])
+            for place, token in enumerate(example["tokens"])
+            if token in candidate
+        ]
+        assert encoded.occurrences[i].tolist() == want
+    assert occurrences(("A", "a"), [("a",)]).tolist() == [[0, 1]]  # case tells them apart
+    assert occurrences(("x",), [("a",)]).shape == (0, 2)
+
+
+def test_a_cut_document_may_lose_its_answer(source, vocabulary, encoded):
+    short = data.encode_cloze(source, vocabulary, max_doc_len=5)
+    assert short.document_lengths.max() == 5
+    assert short.cut == int((encoded.document_lengths > 5).sum()) > 0
+    for full, cut in zip(encoded.occurrences, short.occurrences, strict=True):
+        assert cut.tolist() == full[full[:, 1] < 5].tolist()
+    assert not encoded.answerable.all()
+    assert short.answerable.sum() < encoded.answerable.sum()
+    assert not (short.answerable & ~encoded.answerable).any()
+    with pytest.raises(ValueError, match="max_doc_len must be at least 1, got 0"):
+        data.encode_cloze(source, vocabulary, max_doc_len=0)
+
+
+def test_fractions_are_nested_and_keep_the_order(encoded):
+    ids = [encoded.fraction(share, seed=3).example_ids.tolist() for share in (0.5, 0.75, 1.0)]
+    assert [len(x) for x in ids] == [42, 62, 83]
+    assert set(ids[0]) < set(ids[1]) < set(ids[2])
+    assert all(x == sorted(x) for x in ids)
+    assert ids[0] != encoded.fraction(0.5, seed=4).example_ids.tolist()
+    part = encoded.fraction(0.5, seed=3)
+    assert part.example(0)["example_id"] == part.example_ids[0]
+    with pytest.raises(ValueError, match="share must be above 0"):
+        encoded.fraction(0.0)
+
+
+@pytest.mark.parametrize("budget", [1, 2, 5, 8])
+def test_shapes_hold_every_question_within_the_budget(encoded, vocabulary, budget):
+    other = data.encode_cloze(make(20, seed=1, candidates=6, longest=60), vocabulary)
+    shapes = data.plan_cloze_shapes([encoded, other], max_shapes=budget, batch_size=4)
+    assert 1 <= len(shapes) <= budget
+    for part in (encoded, other):
+        batches = data.ClozeBatches.eval(part, batch_size=4, shapes=shapes)
+        ids = np.concatenate([b["example_id"][b["weight"] > 0] for b in batches])
+        assert sorted(ids) == sorted(part.example_ids)
+        assert {b["document"].shape[1] for b in batches} <= {s.document for s in shapes}
+    one = data.plan_cloze_shapes([encoded], max_shapes=1)
+    assert one[0].document == encoded.document_lengths.max()
+    assert one[0].query == encoded.query_lengths.max()
+    few = data.ClozeBatches(encoded, batch_size=4, max_shapes=1).padding_fraction
+    assert data.ClozeBatches(encoded, batch_size=4, max_shapes=8).padding_fraction < few
+
+
+def test_batches_say_what_the_questions_say(source, encoded, vocabulary, spelt):
+    dense = data.ClozeBatches(encoded, batch_size=8, characters=spelt, seed=1)
+    listed = data.ClozeBatches(encoded, batch_size=8, seed=1, dense_cells=0)
+    by_id = {x["example_id"]: x for x in source}
+    characters = data.Characters.build(vocabulary)
+    seen = 0
+    for batch, other in zip(dense, listed, strict=True):
+        assert "candidate_positions" not in batch
+        assert "occurrence" not in other
+        for row in np.flatnonzero(batch["weight"]):
+            seen += 1
+            example = by_id[int(batch["example_id"][row])]
+            n, q = int(batch["document_lengths"][row]), int(batch["query_lengths"][row])
+            assert vocabulary.decode(batch["document"][row, :n]) == example["tokens"]
+            assert not batch["document"][row, n:].any()
+            assert vocabulary.decode(batch["query"][row, 1 : q - 1]) == example["query"]
+            assert (
+                batch["query"][row, batch["cloze"][row]] == vocabulary.encode(["@placeholder"])[0]
+            )
+            k = len(example["candidates"])
+            assert batch["candidate_mask"][row].sum() == k
+            assert batch["label"][row] == example["label"]
+            for c in range(batch["candidate_mask"].shape[1]):
+                want = []
+                if c < k:
+                    tokens = enumerate(example["tokens"])
+                    want = [i for i, t in tokens if t in example["candidates"][c]]
+                assert np.flatnonzero(batch["occurrence"][row, :, c]).tolist() == want
+                places = other["candidate_positions"][row, c]
+                assert places[: len(want)].tolist() == want
+                assert (places[len(want) :] == -1).all()
+            for name, size in (("document", n), ("query", q)):
+                words = vocabulary.decode(batch[name][row, :size])
+                place = batch[f"{name}_words"][row, :size]
+                ids, lengths = characters.encode(words)
+                assert np.array_equal(batch["word_characters"][row][place], ids)
+                assert np.array_equal(batch["word_lengths"][row][place], lengths)
+    assert seen == len(source)
+
+
+def test_filler_rows_are_empty(encoded, spelt):
+    batches = data.ClozeBatches(encoded, batch_size=8, characters=spelt)
+    filled = [b for b in batches if not b["weight"].all()]
+    assert filled
+    for batch in filled:
+        empty = batch["weight"] == 0
+        assert (batch["example_id"][empty] == -1).all()
+        others = set(batch) - {"example_id", "candidate_positions"}
+        assert not any(batch[name][empty].any() for name in others)
+        assert all(len(value) == 8 for value in batch.values())
+
+
+def test_batches_are_a_function_of_seed_and_step(encoded, spelt):
+    make = lambda seed: data.ClozeBatches(encoded, batch_size=8, characters=spelt, seed=seed)  # noqa: E731
+    first, again, other = make(0), make(0), make(1)
+    steps = range(2 * first.steps_per_epoch)
+    assert all(equal(first[i], again[i]) for i in reversed(steps))
+    assert [first[i]["document"].shape for i in steps] == [
+        other[i]["document"].shape for i in steps
+    ]
+    assert any(not equal(first[i], other[i]) for i in steps)
+    for epoch in range(2):
+        rows = [first.rows(epoch * len(first) + i) for i in range(len(first))]
+        assert sorted(np.concatenate(rows)) == list(range(len(encoded)))
+    ahead = list(first.iterate(3, 9))
+    assert all(equal(batch, first[i]) for i, batch in zip(range(3, 9), ahead, strict=True))
+
+
+def test_wrong_arguments_are_refused(encoded):
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        data.ClozeBatches(encoded, batch_size=0)
+    with pytest.raises(ValueError, match="max_shapes must be at least 1, got 0"):
+        data.ClozeBatches(encoded, batch_size=2, max_shapes=0)
+    with pytest.raises(ValueError, match="there are no questions"):
+        data.plan_cloze_shapes([encoded.take(np.arange(0))])
+    small = data.ClozeShape(document=3, query=4, candidates=4, positions=3, words=9)
+    with pytest.raises(ValueError, match="none holds a document of"):
+        data.ClozeBatches(encoded, batch_size=2, shapes=[small])
+
+
+def test_characters_are_cut_at_ten_and_unknown_ones_are_a_space():
+    alphabet = data.Characters("abc")
+    ids, lengths = alphabet.encode(["ab", "", "a z", "abcabcabcabc"])
+    assert ids[0].tolist() == [2, 3, *[0] * 8]
+    assert ids[2, :3].tolist() == [2, 1, 1]
+    assert ids[3].tolist() == [2, 3, 4, 2, 3, 4, 2, 3, 4, 2]
+    assert lengths.tolist() == [2, 0, 3, 10]
+    assert len(alphabet) == 5
+    for wrong in ("aa", "a ", ["ab"]):
+        with pytest.raises(ValueError, match="alphabet must"):
+            data.Characters(wrong)
+
+
+def test_a_table_of_characters_has_every_word_by_id(vocabulary, spelt):
+    ids, lengths = spelt
+    assert ids.shape == (len(vocabulary), 10)
+    assert lengths[0] == 0
+    assert not ids[0].any()
+    characters = data.Characters.build(vocabulary)
+    assert np.array_equal(ids[5], characters.encode([vocabulary.words[5]])[0][0])
+    assert not (ids[2:] == 1).any()  # every character of a known word is known
+
+
+def test_vectors_of_unknown_words_are_standard_normal_on_request(tmp_path):
+    words = data.Vocabulary([f"w{i}" for i in range(400)])
+    made = data.random_embeddings(words, 50, std=1.0)
+    assert made[0].tolist() == [0.0] * 50
+    sample = made[1:].ravel()
+    assert abs(sample.mean()) < 0.02
+    assert abs(sample.std() - 1) < 0.02
+    assert abs(np.mean(sample**4) - 3) < 0.15
+    assert np.allclose(data.random_embeddings(words, 50, std=0.5), 0.5 * made)
+    path = tmp_path / "vectors.txt"
+    path.write_text("w1 " + " ".join(["0.5"] * 50) + "\n")
+    found = data.load_embeddings(path, words, dim=50, oov_std=1.0)
+    assert np.array_equal(found.matrix[2], made[2])
+    assert (found.matrix[3] == 0.5).all()
+    with pytest.raises(ValueError, match="standard deviation must be at least 0"):
+        data.random_embeddings(words, 50, std=-1.0)

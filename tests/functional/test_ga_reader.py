@@ -1,0 +1,440 @@
+"""Gated attention, pointer sum and gradient clipping against loops written from the equations."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax import functional as F
+from gatedjax.functional import GRUWeights
+from tests.tolerances import BF16, F32, F64
+
+N, Q, D, K = 5, 4, 3, 3
+# lengths 4, 1 and 0
+QUERY_MASK = np.arange(Q)[None, :] < np.array([4, 1, 0])[:, None]
+
+
+def gate_rows(document, query, mask, gating):
+    """a and x of every token of every row, one after the other; analytic."""
+    rows = len(document)
+    width = 2 * D if gating == "concat" else D
+    kind = np.result_type(document, query)
+    attention = np.zeros((rows, document.shape[1], query.shape[1]), kind)
+    gated = np.zeros((rows, document.shape[1], width), kind)
+    for row in range(rows):
+        real = [j for j in range(query.shape[1]) if mask[row, j]]
+        for i, token in enumerate(document[row]):
+            weight = {j: np.exp(token @ query[row, j]) for j in real}
+            view = np.zeros(D, kind)
+            for j in real:
+                attention[row, i, j] = weight[j] / sum(weight.values())
+                view += attention[row, i, j] * query[row, j]
+            joined = {"multiply": token * view, "sum": token + view}
+            gated[row, i] = joined.get(gating, np.concatenate([token, view]))
+    return gated, attention
+
+
+@pytest.mark.parametrize("gating", ["multiply", "sum", "concat"])
+def test_gated_attention_and_its_gradients_equal_the_loop(gating, np_rng, x64):
+    document, query = np_rng.normal(size=(3, N, D)), np_rng.normal(size=(3, Q, D))
+    run = jax.jit(functools.partial(F.gated_attention, gating=gating))
+    gated, attention = run(document, query, QUERY_MASK)
+    want = gate_rows(document, query, QUERY_MASK, gating)
+    np.testing.assert_allclose(gated, want[0], **F64)
+    np.testing.assert_allclose(attention, want[1], **F64)
+    np.testing.assert_allclose(attention.sum(-1)[:2], 1.0, **F64)
+    # every direction at once: the imaginary part of a step of 1e-30 is the derivative
+    for _ in range(3):
+        change = [np_rng.normal(size=x.shape) for x in (document, query, *want)]
+        moved = [x + 1e-30j * c for x, c in zip((document, query), change, strict=False)]
+        pulls = [
+            (c * y).sum()
+            for c, y in zip(change[2:], gate_rows(*moved, QUERY_MASK, gating), strict=True)
+        ]
+        _, pull = jax.vjp(lambda d, q: run(d, q, QUERY_MASK), document, query)
+        found = pull(tuple(jnp.asarray(c) for c in change[2:]))
+        got = sum((c * g).sum() for c, g in zip(change[:2], found, strict=True))
+        np.testing.assert_allclose(got, sum(pulls).imag * 1e30, **F64)
+
+
+@pytest.mark.parametrize("gating", ["multiply", "sum", "concat"])
+def test_one_query_vector_is_a_query_of_one_token(gating, np_rng):
+    document = jnp.asarray(np_rng.normal(size=(2, 3, N, D)), jnp.float32)
+    query = jnp.asarray(np_rng.normal(size=(2, 3, D)), jnp.float32)
+    run = jax.jit(functools.partial(F.gated_attention, gating=gating))
+    (one, first), (two, second) = run(document, query), run(document, query[..., None, :])
+    np.testing.assert_allclose(one, two, **F32)
+    np.testing.assert_array_equal(first, np.ones((2, 3, N, 1)))
+    np.testing.assert_allclose(second, first, **F32)
+    mapped, _ = jax.vmap(jax.vmap(run))(document, query)
+    np.testing.assert_allclose(mapped, one, **F32)
+
+
+def test_gated_attention_ignores_padding_whatever_stands_there(np_rng):
+    document = jnp.asarray(np_rng.normal(size=(3, N, D)), jnp.float32)
+    query = jnp.asarray(np_rng.normal(size=(3, Q, D)), jnp.float32)
+    dirty = jnp.where(QUERY_MASK[..., None], query, jnp.nan)
+
+    @jax.jit
+    def both(query):
+        def total(document, query):
+            gated, attention = F.gated_attention(document, query, QUERY_MASK)
+            return jnp.sum(gated**2), (gated, attention)
+
+        return jax.value_and_grad(total, (0, 1), has_aux=True)(document, query)
+
+    (_, clean), grads = both(query)
+    (_, found), dirty_grads = both(dirty)
+    for a, b in zip((*clean, *grads), (*found, *dirty_grads), strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(found[0][2], 0.0)
+    np.testing.assert_array_equal(dirty_grads[1][~QUERY_MASK], 0.0)
+    short = F.gated_attention(document[:1, :, :], query[:1, :4])[1]
+    np.testing.assert_allclose(short, found[1][:1], **F32)
+
+
+def test_gated_attention_of_extreme_scores_is_finite(np_rng):
+    document = 100.0 * jnp.sign(jnp.asarray(np_rng.normal(size=(1, N, D)), jnp.float32))
+    query = 100.0 * jnp.asarray(np_rng.normal(size=(1, Q, D)), jnp.float32)
+
+    def total(document, query):
+        return jnp.sum(F.gated_attention(document, query)[0])
+
+    value, grads = jax.jit(jax.value_and_grad(total, (0, 1)))(document, query)
+    assert np.isfinite(value)
+    assert all(np.isfinite(g).all() for g in grads)
+
+
+def test_bfloat16_gates_in_bfloat16_with_attention_in_float32(np_rng):
+    document, query = (np_rng.normal(size=(3, size, D)) for size in (N, Q))
+    low = [jnp.asarray(x, jnp.bfloat16) for x in (document, query)]
+    gated, attention = jax.jit(F.gated_attention)(*low, QUERY_MASK)
+    assert gated.dtype == jnp.bfloat16
+    assert attention.dtype == jnp.float32
+    want = gate_rows(*(np.asarray(x, np.float64) for x in low), QUERY_MASK, "multiply")
+    np.testing.assert_allclose(attention, want[1], **BF16)
+    np.testing.assert_allclose(np.asarray(gated, np.float64), want[0], **BF16)
+
+
+ONES = functools.partial(jnp.ones, dtype=jnp.float32)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        ((ONES((2, N, D)), ONES((2, Q, D))), {"gating": "add"}, ValueError, "gating must be one"),
+        ((ONES((2, N, D)), ONES((2, Q, D + 1))), {}, ValueError, "query must be"),
+        ((ONES((2, N, D)), ONES((3, Q, D))), {}, ValueError, "query must be"),
+        ((ONES((2, N, D)), ONES((3, D))), {}, ValueError, "query must be"),
+        ((ONES((D,)), ONES((Q, D))), {}, ValueError, "document must be"),
+        ((ONES((2, N, D)), jnp.ones((2, Q, D), int)), {}, TypeError, "query must be floating"),
+        (
+            (ONES((2, N, D)), ONES((2, Q, D)), ONES((2, Q))),
+            {},
+            TypeError,
+            "query_mask must be bool",
+        ),
+        ((ONES((2, N, D)), ONES((2, D)), jnp.ones((2, 1), bool)), {}, ValueError, "must be None"),
+        ((ONES((2, N, D)), ONES((2, Q, D)), jnp.ones((2, N), bool)), {}, ValueError, "query_mask"),
+    ],
+)
+def test_gated_attention_names_bad_input(arguments, options, error, message):
+    with pytest.raises(error, match=message):
+        jax.eval_shape(functools.partial(F.gated_attention, **options), *arguments)
+
+
+# -- pointer sum ------------------------------------------------------------------------------
+
+# rows: overlapping candidates; one that is absent; none there; an empty document
+OCCURRENCE = np.array(
+    [
+        [[1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0]],
+        [[1, 0, 0], [0, 0, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0]],
+        [[0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0], [1, 1, 1]],
+        [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]],
+    ],
+    bool,
+)
+DOCUMENT_MASK = np.arange(N)[None, :] < np.array([5, 4, 4, 0])[:, None]
+CANDIDATE_MASK = np.array([[1, 1, 1], [1, 1, 0], [1, 1, 1], [1, 1, 1]], bool)
+
+
+def positions_of(occurrence, width=N, order=1):
+    """The index lists of the flags, padded with -1."""
+    listed = np.full((len(occurrence), occurrence.shape[2], width), -1)
+    for row, candidate in np.ndindex(listed.shape[:2]):
+        found = np.flatnonzero(occurrence[row, :, candidate])[::order]
+        listed[row, candidate, : len(found)] = found
+    return listed
+
+
+def candidate_rows(logits, occurrence, document_mask, candidate_mask, aggregation):
+    """Pr(c) by summing the softmax of all real tokens; analytic."""
+    member = occurrence & document_mask[..., None] & candidate_mask[:, None, :]
+    found = np.zeros((len(logits), occurrence.shape[2]), logits.dtype)
+    for row, e in enumerate(logits):
+        real = np.flatnonzero(document_mask[row])
+        if not member[row].any():
+            continue
+        s = {i: np.exp(e[i]) / sum(np.exp(e[j]) for j in real) for i in real}
+        scores = [sum(s[i] for i in np.flatnonzero(c)) for c in member[row].T]
+        total = sum(scores)
+        if aggregation == "code":
+            total = sum(s[i] for i in np.flatnonzero(member[row].any(-1)))
+        found[row] = [score / total for score in scores]
+    return found
+
+
+def flags(logits, **options):
+    return F.pointer_sum(logits, OCCURRENCE, DOCUMENT_MASK, CANDIDATE_MASK, **options)
+
+
+def lists(logits, **options):
+    places = positions_of(OCCURRENCE, order=-1)
+    return F.pointer_sum_indexed(logits, places, DOCUMENT_MASK, CANDIDATE_MASK, **options)
+
+
+@pytest.mark.parametrize("aggregation", ["paper", "code"])
+@pytest.mark.parametrize("form", [flags, lists])
+def test_pointer_sum_and_its_gradient_equal_the_sum_of_a_softmax(form, aggregation, np_rng, x64):
+    logits = np_rng.normal(size=(4, N)) * 2
+    masks = DOCUMENT_MASK, CANDIDATE_MASK, aggregation
+    run = jax.jit(functools.partial(form, aggregation=aggregation))
+    got, want = run(logits), candidate_rows(logits, OCCURRENCE, *masks)
+    np.testing.assert_allclose(np.exp(got), want, **F64)
+    np.testing.assert_array_equal(np.isneginf(got), want == 0)
+    sums = np.exp(got).sum(-1)
+    np.testing.assert_allclose(sums[1:], [1, 0, 0], **F64)
+    # a token of two candidates counts twice in the program's numbers
+    np.testing.assert_allclose(sums[0], want[0].sum(), **F64)
+    assert (sums[0] > 1.05) == (aggregation == "code")
+    jacobian = jax.jit(jax.jacrev(lambda e: jnp.exp(form(e, aggregation=aggregation))))(logits)
+    for row, token in np.ndindex(4, N):
+        moved = logits.astype(complex)
+        moved[row, token] += 1e-30j
+        slope = candidate_rows(moved, OCCURRENCE, *masks).imag * 1e30
+        np.testing.assert_allclose(jacobian[:, :, row, token], slope, **F64)
+
+
+@pytest.mark.parametrize("form", [flags, lists])
+@pytest.mark.parametrize("aggregation", ["paper", "code"])
+def test_pointer_sum_ignores_other_tokens_and_is_finite_where_nothing_occurs(
+    form, aggregation, np_rng
+):
+    logits = jnp.asarray(np_rng.normal(size=(4, N)), jnp.float32)
+    member = OCCURRENCE & DOCUMENT_MASK[..., None] & CANDIDATE_MASK[:, None, :]
+    used = member.any(-1)
+
+    @jax.jit
+    def both(logits):
+        def total(logits):
+            found = form(logits, aggregation=aggregation)
+            return jnp.sum(jnp.where(jnp.isneginf(found), 0, found)), found
+
+        return jax.value_and_grad(total, has_aux=True)(logits)
+
+    (_, clean), gradient = both(logits)
+    (_, found), dirty = both(jnp.where(used, logits, jnp.nan))
+    np.testing.assert_array_equal(found, clean)
+    np.testing.assert_array_equal(gradient, dirty)
+    np.testing.assert_array_equal(gradient[~used], 0.0)
+    assert np.isneginf(found[2:]).all()
+    assert np.isfinite(found[0]).all()
+    # a logit of -inf is a token that is not there
+    (_, without), gradient = both(logits.at[0, 2].set(-jnp.inf))
+    assert np.isneginf(without[0, 2])
+    assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("form", [flags, lists])
+@pytest.mark.parametrize("aggregation", ["paper", "code"])
+def test_logits_of_ten_thousand_keep_their_digits(form, aggregation, x64):
+    small = np.array([[0.25, -1.5, -9000.0, 0.5, 0.0]] * 4)
+
+    @jax.jit
+    def both(logits):
+        found, pull = jax.vjp(functools.partial(form, aggregation=aggregation), logits)
+        return found, pull(jnp.where(jnp.isneginf(found), 0, 1).astype(found.dtype))[0]
+
+    want = both(small)[0][0]
+    for shift in (0.0, 1e4, -1e4):
+        logits = jnp.asarray(small + shift, jnp.float32)
+        found, gradient = both(logits)
+        np.testing.assert_allclose(found[0], want, **F32)
+        assert np.isfinite(gradient).all()
+
+
+def test_many_small_probabilities_add_up_like_float64(np_rng, x64):
+    """4,096 tokens, of which a candidate has every second."""
+    logits = np_rng.normal(size=(1, 4096)) * 3
+    occurrence = (np.arange(4096)[:, None] % 2 == np.arange(2)[None, :])[None]
+    weights = np.exp(logits[0]) / np.exp(logits[0]).sum()
+    want = np.log([weights[::2].sum(), weights[1::2].sum()])
+    low = jnp.asarray(logits, jnp.float32)
+    for found in (
+        F.pointer_sum(low, occurrence),
+        F.pointer_sum_indexed(low, positions_of(occurrence, 2048)),
+    ):
+        assert found.dtype == jnp.float32
+        np.testing.assert_allclose(found[0], want, rtol=1e-5)
+
+
+def test_pointer_sum_takes_leading_axes_vmap_and_bfloat16(np_rng):
+    logits = jnp.asarray(np_rng.normal(size=(2, 4, N)), jnp.float32)
+    both = [jnp.stack([x, x]) for x in (OCCURRENCE, DOCUMENT_MASK, CANDIDATE_MASK)]
+    places = jnp.stack([positions_of(OCCURRENCE)] * 2)
+    want = jnp.stack([flags(row) for row in logits])
+    for found in (
+        F.pointer_sum(logits, *both),
+        jax.vmap(F.pointer_sum)(logits, *both),
+        F.pointer_sum_indexed(logits, places, *both[1:]),
+        jax.vmap(F.pointer_sum_indexed)(logits, places, *both[1:]),
+    ):
+        np.testing.assert_allclose(found, want, **F32)
+    low = logits.astype(jnp.bfloat16)
+    found = F.pointer_sum(low, *both)
+    assert found.dtype == jnp.float32
+    np.testing.assert_array_equal(found, F.pointer_sum(low.astype(jnp.float32), *both))
+
+
+def test_places_outside_of_the_document_and_empty_axes_are_legal():
+    logits = jnp.zeros((1, 3))
+    places = jnp.array([[[0, 3, -1], [2, 1, -7]]])
+    np.testing.assert_allclose(
+        np.exp(F.pointer_sum_indexed(logits, places)), [[1 / 3, 2 / 3]], **F32
+    )
+    assert np.isneginf(F.pointer_sum_indexed(jnp.zeros((1, 0)), places)).all()
+    assert np.isneginf(F.pointer_sum(jnp.zeros((1, 0)), jnp.zeros((1, 0, 2), bool))).all()
+    assert F.pointer_sum(logits, jnp.zeros((1, 3, 0), bool)).shape == (1, 0)
+    one = F.pointer_sum(logits, jnp.ones((1, 3, 1), bool))
+    np.testing.assert_allclose(one, 0.0, atol=1e-6)
+
+
+FLAGS = jnp.ones((2, N, K), bool)
+PLACES = jnp.ones((2, K, 4), jnp.int32)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "options", "error", "message"),
+    [
+        (F.pointer_sum, (ONES((2, N)), FLAGS), {"aggregation": "sum"}, ValueError, "aggregation"),
+        (F.pointer_sum, (ONES((2, N)), ONES((2, N, K))), {}, TypeError, "occurrence must be bool"),
+        (F.pointer_sum, (ONES((2, N + 1)), FLAGS), {}, ValueError, "occurrence must be"),
+        (F.pointer_sum, (jnp.ones((2, N), int), FLAGS), {}, TypeError, "logits must be floating"),
+        (F.pointer_sum, (jnp.float32(1), FLAGS), {}, ValueError, "logits must be"),
+        (F.pointer_sum, (ONES((2, N)), FLAGS, FLAGS), {}, ValueError, "document_mask"),
+        (F.pointer_sum, (ONES((2, N)), FLAGS, None, ONES((2, K))), {}, TypeError, "candidate_mask"),
+        (F.pointer_sum_indexed, (ONES((2, N)), ONES((2, K, 4))), {}, TypeError, "positions must"),
+        (F.pointer_sum_indexed, (ONES((3, N)), PLACES), {}, ValueError, "positions must be"),
+        (F.pointer_sum_indexed, (ONES((2, N)), PLACES, PLACES), {}, TypeError, "document_mask"),
+    ],
+)
+def test_pointer_sum_names_bad_input(function, arguments, options, error, message):
+    run = functools.partial(function, **options)
+    with pytest.raises(error, match=message):
+        jax.eval_shape(run, *arguments)
+
+
+# -- gradients clipped on their way ------------------------------------------------------------
+
+
+def test_clip_gradient_is_the_identity_with_a_bounded_gradient():
+    x = jnp.array([-3.0, 0.5, 2.0])
+    value, pull = jax.vjp(lambda x: F.clip_gradient(x, 0.1), x)
+    np.testing.assert_array_equal(value, x)
+    np.testing.assert_allclose(pull(jnp.array([-3.0, 0.05, 2.0]))[0], [-0.1, 0.05, 0.1])
+    for bound in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="bound must be positive and finite"):
+            F.clip_gradient(x, bound)
+    with pytest.raises(TypeError, match="x must be floating point"):
+        F.clip_gradient(jnp.arange(3), 1.0)
+
+
+def clipped_rows(weights, xs, mask, change, bound, reset_after):
+    """Gradients of a GRU by hand, step by step backwards, every message clipped as it is made."""
+    w, u, b = (np.asarray(x, np.float64) for x in weights[:3])
+    rows, steps, _ = xs.shape
+    size = len(u)
+    h = np.zeros((rows, size))
+    tape = []
+    for t in range(steps):
+        sums = xs[:, t] @ w + b
+        back = h @ u
+        r, z = (1 / (1 + np.exp(-(sums + back)[:, k * size : (k + 1) * size])) for k in (0, 1))
+        inner = back[:, 2 * size :] if reset_after else (r * h) @ u[:, 2 * size :]
+        c = np.tanh(sums[:, 2 * size :] + (r * inner if reset_after else inner))
+        tape.append((h, r, z, c, inner))
+        h = np.where(mask[:, t, None], (1 - z) * h + z * c, h)
+    dw, du, db, dxs = np.zeros_like(w), np.zeros_like(u), np.zeros_like(b), np.zeros_like(xs)
+    dh = np.zeros((rows, size))
+    for t in reversed(range(steps)):
+        keep = mask[:, t, None]
+        h, r, z, c, inner = tape[t]
+        new = np.where(keep, dh + change[:, t], 0)
+        clip = lambda x: np.clip(x, -bound, bound)  # noqa: E731
+        dz = clip(new * (c - h) * z * (1 - z))
+        dc = clip(new * z * (1 - c**2))
+        if reset_after:
+            dr = clip(dc * inner * r * (1 - r))
+            through = np.concatenate([dr, dz, dc * r], -1)
+            du += h.T @ through
+            hidden = through @ u.T
+        else:
+            reset = dc @ u[:, 2 * size :].T
+            dr = clip(reset * h * r * (1 - r))
+            both = np.concatenate([dr, dz], -1)
+            du += np.concatenate([h.T @ both, (r * h).T @ dc], -1)
+            hidden = reset * r + both @ u[:, : 2 * size].T
+        gates = np.concatenate([dr, dz, dc], -1)
+        dw += xs[:, t].T @ gates
+        db += gates.sum(0)
+        dxs[:, t] = gates @ w.T
+        dh = np.where(keep, new * (1 - z) + hidden, dh)
+    return dw, du, db, dxs
+
+
+@pytest.mark.parametrize("reset_after", [False, True])
+def test_a_gru_clips_every_message_of_every_step(reset_after, np_rng, x64):
+    bound, size = 0.05, 4
+    weights = GRUWeights(
+        *(np_rng.normal(size=s) for s in [(D, 3 * size), (size, 3 * size), (3 * size,)])
+    )
+    xs, mask = np_rng.normal(size=(3, N, D)), DOCUMENT_MASK[1:]
+    change = np_rng.normal(size=(3, N, size))
+
+    @functools.partial(jax.jit, static_argnums=(0, 1))
+    def gradients(scanned, bound):
+        options = {"reset_after": reset_after, "gradient_clip": bound}
+
+        def loss(weights, xs):
+            if not scanned:
+                return jnp.sum(F.gru(weights, xs, mask, **options)[1] * change)
+            total, h = 0.0, jnp.zeros((3, size))
+            for t in range(N):
+                new = F.gru_step(weights, h, xs[:, t], **options)
+                h = jnp.where(mask[:, t, None], new, h)
+                total += jnp.sum(jnp.where(mask[:, t, None], h * change[:, t], 0))
+            return total
+
+        (dw, du, db, _), dxs = jax.grad(loss, (0, 1))(weights, xs)
+        return dw, du, db, dxs
+
+    want = clipped_rows(weights, xs, mask, change, bound, reset_after)
+    loose = clipped_rows(weights, xs, mask, change, 1e9, reset_after)
+    plain = gradients(False, None)
+    for scanned in (False, True):
+        for a, b in zip(gradients(scanned, bound), want, strict=True):
+            np.testing.assert_allclose(a, b, **F64)
+    for a, b, c in zip(plain, loose, want, strict=True):
+        np.testing.assert_allclose(a, b, **F64)
+        assert np.abs(a - c).max() > 1e-3
+
+
+def test_a_clip_that_is_no_bound_is_refused():
+    weights = GRUWeights(ONES((D, 12)), ONES((4, 12)), ONES((12,)))
+    with pytest.raises(ValueError, match="gradient_clip must be positive and finite"):
+        F.gru(weights, ONES((2, N, D)), gradient_clip=0.0)
+    with pytest.raises(ValueError, match="gradient_clip must be positive and finite"):
+        F.gru_step(weights, ONES((2, 4)), ONES((2, D)), gradient_clip=-1.0)

@@ -1,0 +1,640 @@
+"""GA Reader: the whole network against loops, its baselines, candidates, invariances, training."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask, ga_reader_optimizer
+from gatedjax.training import (
+    TrainState,
+    evaluate,
+    make_optimizer,
+    make_parallel,
+    make_train_step,
+)
+from tests.tolerances import F32, F64
+
+SMALL = {
+    "hops": 2,
+    "hidden": 3,
+    "embedding_dim": 4,
+    "char_dim": 0,
+    "char_hidden": 2,
+    "char_features": 3,
+}
+VOCABULARY, CHARACTERS = 20, 7
+name_of = lambda variant: "-".join(map(str, variant.values())) or "default"  # noqa: E731
+
+
+def make_task(**config) -> GAReaderTask:
+    config = GAReaderConfig(**(SMALL | config))
+    characters = CHARACTERS if config.char_dim else 0
+    return GAReaderTask(GAReader(config, VOCABULARY, num_characters=characters))
+
+
+def make_batch(rng, documents=(6, 4, 1), queries=(4, 3, 2), size=7, asked=5, listed=False):
+    """The candidates are words; the first is in every document, two of them share a token."""
+    rows = len(documents)
+    lengths = {"document": np.asarray(documents, np.int32), "query": np.asarray(queries, np.int32)}
+    batch = {"cloze": np.asarray([max(q - 1 - i, 0) for i, q in enumerate(queries)], np.int32)}
+    for name, width in (("document", size), ("query", asked)):
+        real = np.arange(width)[None, :] < lengths[name][:, None]
+        batch[name] = (rng.integers(2, 9, real.shape) * real).astype(np.int32)
+        batch[f"{name}_lengths"] = lengths[name]
+    occurrence = rng.random((rows, size, 3)) < 0.4
+    occurrence[:, 0, :2] = True
+    occurrence[0, :, 2] = False
+    if listed:
+        places = np.full((rows, 3, size), -1, np.int32)
+        for row, candidate in np.ndindex(rows, 3):
+            found = np.flatnonzero(occurrence[row, :, candidate])
+            places[row, candidate, : len(found)] = found
+        batch["candidate_positions"] = places
+    else:
+        batch["occurrence"] = occurrence
+    batch["candidate_mask"] = np.array([[1, 1, 1], [1, 1, 0], [1, 1, 1]], bool)[:rows]
+    # the words of each example: those of both texts by their id
+    letters = np.array([0, 3, 1, 2, 3, 4, 1, 2, 3], np.int32)
+    spelling = np.array([[(w * (p + 1)) % 6 + 1 for p in range(4)] for w in range(9)])
+    batch["word_characters"] = np.stack(
+        [spelling * (np.arange(4) < letters[:, None])] * rows
+    ).astype(np.int32)
+    batch["word_lengths"] = np.stack([letters] * rows)
+    batch["document_words"], batch["query_words"] = batch["document"], batch["query"]
+    batch["label"] = np.array([1, 0, 1], np.int32)[:rows]
+    batch["weight"] = np.ones(rows, np.float32)
+    batch["example_id"] = np.arange(10, 10 + rows, dtype=np.int32)
+    return {name: jnp.asarray(value) for name, value in batch.items()}
+
+
+def shapes_of(task, batch):
+    return jax.eval_shape(task.init, jax.random.key(0), batch)
+
+
+def draw(task, batch, dtype=jnp.float32):
+    """Parameters without a compilation, which is what these tests spend their time on."""
+    rng = np.random.default_rng(1)
+    return jax.tree.map(
+        lambda s: jnp.asarray(rng.normal(size=s.shape) * 0.7, dtype), shapes_of(task, batch)
+    )
+
+
+def begin(task, tx, batch):
+    """A state to train from, also without a compilation."""
+    params = draw(task, batch)
+    return TrainState(jnp.zeros((), jnp.int32), params, jax.jit(tx.init)(params))
+
+
+@functools.partial(jax.jit, static_argnums=0, static_argnames="train")
+def forward(model, params, batch, *, train=False):
+    return model.apply({"params": params}, batch, train=train, rngs={"dropout": jax.random.key(3)})
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def loss_and_gradient(task, params, batch):
+    keys = {"dropout": jax.random.key(3)}
+    return jax.value_and_grad(lambda p: task.loss(p, batch, keys), has_aux=True)(params)
+
+
+# -- the network as loops over tokens, in float64; analytic, so that it has exact derivatives --
+
+
+def gru_states(params, name, xs, reset_after):
+    """The state after every step of one direction."""
+    w, u, b = (params[f"{name}_{part}"] for part in ("input", "recurrent", "bias"))
+    size = len(u)
+    sigmoid = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
+    h, states = np.zeros(size, w.dtype), []
+    for x in xs:
+        a, v = x @ w + b, h @ u
+        r, z = sigmoid((a + v)[:size]), sigmoid((a + v)[size : 2 * size])
+        inner = r * v[2 * size :] if reset_after else (r * h) @ u[:, 2 * size :]
+        h = (1 - z) * h + z * np.tanh(a[2 * size :] + inner)
+        states.append(h)
+    return np.array(states).reshape(len(xs), size)
+
+
+def both_ways(params, xs, reset_after):
+    """(states of both directions at every token, final states)."""
+    ahead = gru_states(params, "layer_0_forward", xs, reset_after)
+    back = gru_states(params, "layer_0_backward", xs[::-1], reset_after)[::-1]
+    return np.concatenate([ahead, back], -1), np.concatenate([ahead[-1], back[0]])
+
+
+def oracle(config, params, example):
+    """Pr of every candidate of one example without padding."""
+    vectors = {}
+    for name in ("document", "query"):
+        vectors[name] = params["embed"]["table"][example[name]]
+        if config.char_dim:
+            own = params["characters"]
+            spelled = []
+            for row in example[f"{name}_words"]:
+                ids = example["word_characters"][row][: example["word_lengths"][row]]
+                _, final = both_ways(own["gru"], own["table"][ids], config.reset_after)
+                spelled.append(final @ own["projection"]["kernel"] + own["projection"]["bias"])
+            vectors[name] = np.concatenate([vectors[name], spelled], -1)
+    xs = vectors["document"]
+    for k in range(1, config.hops + 1):
+        own = params[f"hop_{k - 1}"]
+        last = k == config.hops
+        if last and config.feature:
+            flags = [int(token in example["query"]) for token in example["document"]]
+            xs = np.concatenate([xs, params["feature_table"][flags]], -1)
+        if config.gating == "none" and not last:
+            xs, _ = both_ways(own, xs, config.reset_after)
+            continue
+        document, _ = both_ways(own["document"], xs, config.reset_after)
+        query, final = both_ways(own["query"], vectors["query"], config.reset_after)
+        if last:
+            break
+        gated = []
+        for token in document:
+            if config.token_attention:
+                weights = np.exp(query @ token)
+                view = (weights / weights.sum()) @ query
+            else:
+                view = final
+            gated.append(
+                {"multiply": token * view, "sum": token + view}.get(
+                    config.gating, np.concatenate([token, view])
+                )
+            )
+        xs = np.array(gated)
+    pointer = final if config.query_vector == "final" else query[example["cloze"]]
+    weights = np.exp(document @ pointer)
+    scores = np.array([weights[places].sum() for places in example["places"]])
+    union = sorted(set().union(*example["places"]))
+    return scores / (scores.sum() if config.aggregation == "paper" else weights[union].sum())
+
+
+def examples_of(batch):
+    """The rows of a batch without their padding."""
+    batch = {name: np.asarray(value) for name, value in batch.items()}
+    for row in range(len(batch["cloze"])):
+        one = {name: value[row] for name, value in batch.items()}
+        for name in ("document", "query"):
+            length = one[f"{name}_lengths"]
+            one[name], one[f"{name}_words"] = one[name][:length], one[f"{name}_words"][:length]
+        if "occurrence" in one:
+            places = [list(np.flatnonzero(flags)) for flags in one["occurrence"].T]
+        else:
+            places = [[p for p in listed if p >= 0] for listed in one["candidate_positions"]]
+        one["places"] = [
+            [p for p in found if p < one["document_lengths"]] if real else []
+            for found, real in zip(places, one["candidate_mask"], strict=True)
+        ]
+        yield one
+
+
+def oracle_loss(config, params, batch):
+    """Sum of -log Pr(answer)."""
+    examples = list(examples_of(batch))
+    return sum(-np.log(oracle(config, params, one)[one["label"]]) for one in examples)
+
+
+def check_against_the_loop(config, np_rng):
+    task = make_task(dropout=0.0, dtype="float64", **config)
+    batch = make_batch(np_rng, listed=config.get("aggregation") == "code")
+    params = draw(task, batch, jnp.float64)
+    (loss, metrics), grads = loss_and_gradient(task, params, batch)
+    output = forward(task.model, params, batch)
+    c, arrays = task.model.config, jax.tree.map(np.asarray, params)
+    # the table's row of padding is the zero vector, which the loop never reads
+    for row, one in enumerate(examples_of(batch)):
+        want = oracle(c, arrays, one)
+        np.testing.assert_allclose(np.exp(output.logits[row]), want, **F64)
+        if c.aggregation == "paper":
+            np.testing.assert_allclose(np.exp(output.logits[row]).sum(), 1.0, **F64)
+    np.testing.assert_allclose(loss, oracle_loss(c, arrays, batch), **F64)
+    assert metrics["loss"].count == 3
+    for _ in range(3):
+        change = jax.tree.map(lambda p: np_rng.normal(size=p.shape), arrays)
+        moved = jax.tree.map(lambda p, d: p + 1e-30j * d, arrays, change)
+        slope = np.imag(oracle_loss(c, moved, batch)) * 1e30
+        got = sum(
+            np.vdot(d, g) for d, g in zip(*map(jax.tree.leaves, (change, grads)), strict=True)
+        )
+        np.testing.assert_allclose(got, slope, **F64)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"hops": 1, "query_vector": "final"},
+        {"hops": 3, "char_dim": 2, "feature": True},
+        {"gating": "concat", "aggregation": "code", "reset_after": False},
+    ],
+    ids=name_of,
+)
+def test_probabilities_and_gradients_equal_the_loop(config, np_rng, x64):
+    check_against_the_loop(config, np_rng)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "config",
+    [
+        *(
+            {"hops": k, "gating": g}
+            for k in (1, 2, 3)
+            for g in ("multiply", "sum", "concat", "none")
+        ),
+        {"token_attention": False},
+        {"token_attention": False, "gating": "concat", "hops": 3},
+        {"char_dim": 2},
+        {"hops": 1, "feature": True, "aggregation": "code"},
+        {"reset_after": False, "char_dim": 2, "feature": True},
+        {"gating": "none", "feature": True, "query_vector": "final"},
+    ],
+    ids=name_of,
+)
+def test_every_variant_equals_the_loop(config, np_rng, x64):
+    check_against_the_loop(config, np_rng)
+
+
+# -- parameters --------------------------------------------------------------------------------
+
+
+def gru_size(width, hidden):
+    return 2 * 3 * hidden * (width + hidden + 1)
+
+
+def count(task, batch):
+    shapes = shapes_of(task, batch)
+    return sum(s.size for name in shapes.keys() - {"embed"} for s in jax.tree.leaves(shapes[name]))
+
+
+WORDS_128 = 3 * gru_size(100, 128)
+CHARACTER_PART = CHARACTERS * 25 + gru_size(25, 25) + 51 * 50
+
+
+@pytest.mark.parametrize(
+    ("config", "want"),
+    [
+        ({"char_dim": 0}, WORDS_128 + gru_size(100, 128) + 2 * gru_size(256, 128)),
+        ({"char_dim": 0, "hops": 1}, 2 * gru_size(100, 128)),
+        (
+            {"char_dim": 0, "gating": "concat"},
+            WORDS_128 + gru_size(100, 128) + 2 * gru_size(512, 128),
+        ),
+        (
+            {"char_dim": 0, "gating": "none"},
+            2 * gru_size(100, 128) + 2 * gru_size(256, 128),
+        ),
+        (
+            {"feature": True},
+            CHARACTER_PART + 4 * gru_size(150, 128) + gru_size(256, 128) + gru_size(258, 128) + 4,
+        ),
+    ],
+    ids=lambda value: name_of(value) if isinstance(value, dict) else "",
+)
+def test_parameter_counts_are_those_of_the_equations(config, want, np_rng):
+    whole = {"char_features": 50, "char_hidden": 25, "char_dim": 25, "hidden": 128, "hops": 3}
+    task = make_task(**(whole | {"embedding_dim": 100} | config))
+    assert count(task, make_batch(np_rng)) == want
+
+
+def test_kernels_start_as_the_program_of_the_paper_drew_them(np_rng):
+    batch = make_batch(np_rng)
+    task = make_task(hidden=40, embedding_dim=40, char_dim=2, feature=True)
+    params = jax.jit(task.init)(jax.random.key(0), batch)
+    own = params["hop_0"]["query"]
+    for name in ("input", "recurrent"):
+        kernel = np.asarray(own[f"layer_0_forward_{name}"])
+        np.testing.assert_allclose(kernel.std(), 0.1, rtol=0.05)
+        assert np.abs(kernel).max() > 0.2
+    np.testing.assert_array_equal(own["layer_0_forward_bias"], 0.0)
+    assert 0 < np.abs(params["feature_table"]).max() < 0.05
+    assert 0 < np.abs(params["characters"]["table"]).max() < 0.05
+    np.testing.assert_array_equal(params["characters"]["projection"]["bias"], 0.0)
+    assert "init_scale" not in GAReaderConfig(init="glorot_orthogonal").gru_options()
+
+
+# -- invariances -------------------------------------------------------------------------------
+
+
+def widened(batch):
+    """The same examples with more padding, on which anything may stand."""
+    more = {"document": (2, 9), "query": (1, 8), "document_words": (2, 1), "query_words": (1, 1)}
+    batch = dict(batch)
+    for name, (columns, fill) in more.items():
+        batch[name] = jnp.pad(batch[name], ((0, 0), (0, columns)), constant_values=fill)
+    batch["occurrence"] = jnp.pad(
+        batch["occurrence"], ((0, 0), (0, 2), (0, 1)), constant_values=True
+    )
+    batch["candidate_mask"] = jnp.pad(batch["candidate_mask"], ((0, 0), (0, 1)))
+    batch["word_characters"] = jnp.pad(batch["word_characters"], ((0, 0), (0, 3), (0, 2)))
+    batch["word_lengths"] = jnp.pad(batch["word_lengths"], ((0, 0), (0, 3)))
+    return batch
+
+
+def test_padding_and_batch_company_change_no_example(np_rng):
+    task = make_task(dropout=0.4, embed_dropout=0.3, char_dim=2, feature=True)
+    batch = make_batch(np_rng)
+    params = draw(task, batch)
+    alone = {k: v[1:2] for k, v in batch.items()}
+    moved = {k: v[::-1] for k, v in batch.items()}
+    other = batch | {"example_id": batch["example_id"] + 1}
+    for train in (False, True):
+        run = functools.partial(forward, task.model, params, train=train)
+        base, padded, single = run(batch), run(widened(batch)), run(alone)
+        np.testing.assert_allclose(padded.logits[:, :3], base.logits, **F32)
+        assert np.isneginf(padded.logits[:, 3]).all()
+        np.testing.assert_allclose(padded.attention[0][:, :7, :5], base.attention[0], **F32)
+        np.testing.assert_array_equal(padded.attention[0][..., 5:], 0.0)
+        np.testing.assert_allclose(padded.document_attention[:, :7], base.document_attention, **F32)
+        np.testing.assert_array_equal(padded.document_attention[:, 7:], 0.0)
+        np.testing.assert_allclose(single.logits[0], base.logits[1], **F32)
+        np.testing.assert_allclose(run(moved).logits[::-1], base.logits, **F32)
+        # the bits belong to the number of the example and to nothing else
+        assert np.array_equal(run(other).logits, base.logits) == (not train)
+
+
+def test_both_forms_of_the_candidates_give_the_same(np_rng):
+    task = make_task()
+    dense, listed = (
+        make_batch(np.random.default_rng(0), listed=listed) for listed in (False, True)
+    )
+    params = draw(task, dense)
+    np.testing.assert_allclose(
+        forward(task.model, params, dense).logits, forward(task.model, params, listed).logits, **F32
+    )
+
+
+def test_empty_documents_and_queries_have_finite_gradients_and_no_loss(np_rng):
+    task = make_task(dropout=0.0, feature=True, char_dim=2)
+    batch = make_batch(np_rng, documents=(6, 0, 3), queries=(4, 3, 2))
+    batch |= {
+        "query_lengths": jnp.array([4, 3, 0]),
+        "word_lengths": batch["word_lengths"].at[1].set(0),
+    }
+    params = draw(task, batch)
+    (loss, metrics), grads = loss_and_gradient(task, params, batch)
+    assert np.isfinite(loss)
+    assert all(np.isfinite(g).all() for g in jax.tree.leaves(grads))
+    output = forward(task.model, params, batch)
+    assert np.isneginf(output.logits[1]).all()
+    np.testing.assert_array_equal(output.document_attention[1], 0.0)
+    # without a gap all real tokens are attended to alike
+    np.testing.assert_allclose(output.document_attention[2, :3], 1 / 3, **F32)
+    assert metrics["loss"].count == 2
+    assert metrics["unanswerable"].total == 1
+
+
+def test_the_feature_marks_real_tokens_of_both_texts_alone(np_rng):
+    task = make_task(hops=1, feature=True)
+    batch = make_batch(np_rng, documents=(3,), queries=(2,))
+    batch |= {
+        "document": jnp.array([[0, 5, 6, 7, 0, 0, 0]]),  # id 0 is no padding here
+        "query": jnp.array([[4, 5, 6, 0, 0]]),  # 6 and 0 are padding here
+        "document_lengths": jnp.array([4]),
+    }
+    params = draw(task, batch)
+    table = params["feature_table"]
+    same = {**params, "feature_table": jnp.stack([table[0], table[0]])}
+    base, plain = (forward(task.model, p, batch) for p in (params, same))
+    assert not np.array_equal(base.logits, plain.logits)
+    # the document without its one shared token does not see the second row of the table
+    batch["document"] = jnp.array([[0, 8, 6, 7, 0, 0, 0]])
+    base, plain = (forward(task.model, p, batch) for p in (params, same))
+    np.testing.assert_array_equal(base.logits, plain.logits)
+
+
+def test_dropout_is_off_with_one_hop_and_at_evaluation(np_rng):
+    batch = make_batch(np_rng)
+    one, two = make_task(hops=1, dropout=0.5), make_task(dropout=0.5)
+    for task, equal in ((one, True), (two, False)):
+        params = draw(task, batch)
+        trained, tested = (forward(task.model, params, batch, train=t) for t in (True, False))
+        assert np.array_equal(trained.logits, tested.logits) == equal
+    plain = GAReaderTask(GAReader(GAReaderConfig(**SMALL, dropout=0.0), VOCABULARY))
+    np.testing.assert_array_equal(forward(plain.model, params, batch).logits, tested.logits)
+
+
+def test_without_token_attention_all_tokens_see_the_final_states(np_rng):
+    """With one query token of one real position both are the same network."""
+    batch = make_batch(np_rng, queries=(1, 1, 1)) | {"cloze": jnp.zeros(3, jnp.int32)}
+    full, same = make_task(), make_task(token_attention=False)
+    params = draw(full, batch)
+    one, two = (forward(task.model, params, batch) for task in (full, same))
+    np.testing.assert_allclose(one.logits, two.logits, **F32)
+    np.testing.assert_array_equal(two.attention[0], np.ones((3, 7, 1)))
+    assert (
+        forward(
+            make_task(gating="none").model, draw(make_task(gating="none"), batch), batch
+        ).attention
+        == ()
+    )
+
+
+def test_bfloat16_agrees_on_the_answers_with_a_loss_in_float32(np_rng):
+    batch = make_batch(np_rng)
+    task, low = make_task(char_dim=2), make_task(char_dim=2, dtype="bfloat16")
+    params = draw(task, batch)
+    one, two = (forward(t.model, params, batch) for t in (task, low))
+    assert two.logits.dtype == two.attention[0].dtype == jnp.float32
+    np.testing.assert_allclose(np.exp(one.logits), np.exp(two.logits), atol=0.05)
+    np.testing.assert_array_equal(one.logits.argmax(-1), two.logits.argmax(-1))
+    (loss, _), grads = loss_and_gradient(low, params, batch)
+    assert loss.dtype == jnp.float32
+    assert all(g.dtype == jnp.float32 and np.isfinite(g).all() for g in jax.tree.leaves(grads))
+
+
+# -- the task ----------------------------------------------------------------------------------
+
+
+def unanswerable(batch):
+    """Row 0: an answer that is no candidate; row 1: one that is masked; row 2: nothing occurs."""
+    occurrence = batch["occurrence"].at[2].set(False)
+    return batch | {"label": jnp.array([-1, 2, 0]), "occurrence": occurrence}
+
+
+def test_examples_without_an_answer_are_not_trained_on_and_count_as_wrong(np_rng):
+    task = make_task(dropout=0.0)
+    batch = make_batch(np_rng)
+    params = draw(task, batch)
+    (loss, metrics), grads = loss_and_gradient(task, params, unanswerable(batch))
+    assert loss == 0
+    assert all((g == 0).all() for g in jax.tree.leaves(grads))
+    assert (metrics["loss"].count, metrics["unanswerable"].total) == (0, 3)
+    metrics, predictions = jax.jit(task.evaluate)(params, unanswerable(batch))
+    assert (metrics["accuracy"].total, metrics["accuracy"].count) == (0, 3)
+    np.testing.assert_array_equal(predictions["correct"], 0.0)
+    assert predictions["predicted"][2] == 0
+    # the first real candidate where none occurs
+    masked = unanswerable(batch) | {"candidate_mask": jnp.ones((3, 3), bool).at[2, 0].set(False)}
+    assert jax.jit(task.evaluate)(params, masked)[1]["predicted"][2] == 1
+    # one row of them changes nothing for the others
+    mixed = batch | {"label": batch["label"].at[0].set(-1)}
+    dropped = batch | {"weight": batch["weight"].at[0].set(0.0)}
+    (one, first), grads = loss_and_gradient(task, params, mixed)
+    (two, second), others = loss_and_gradient(task, params, dropped)
+    assert one == two
+    assert first["loss"] == second["loss"]
+    jax.tree.map(np.testing.assert_array_equal, grads, others)
+
+
+def test_evaluation_reports_every_example(np_rng):
+    task = make_task()
+    batch = make_batch(np_rng)
+    params = draw(task, batch)
+    metrics, rows = evaluate(task, params, [batch], make_parallel("single"))
+    output = forward(task.model, params, batch)
+    np.testing.assert_array_equal(rows["predicted"], output.logits.argmax(-1))
+    np.testing.assert_array_equal(rows["correct"], rows["predicted"] == batch["label"])
+    assert metrics["accuracy"] == pytest.approx(rows["correct"].mean())
+    assert metrics["unanswerable"] == 0
+    for name in ("example_id", "label", "weight"):
+        np.testing.assert_array_equal(rows[name], batch[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sharding", "pmap"])
+def test_devices_and_parts_train_as_one(kind, np_rng):
+    """Three rows on two devices, with filler rows; the tables of characters belong to the rows."""
+    task = make_task(char_dim=2, feature=True)
+    tx = make_optimizer(ga_reader_optimizer(5), 10)
+    batch = {name: np.asarray(value) for name, value in make_batch(np_rng, listed=True).items()}
+    found = []
+    for parallel in (
+        make_parallel("single"),
+        make_parallel(kind, jax.devices()[:2]),
+        make_parallel(kind, jax.devices()[:2], accumulate=2),
+    ):
+        state = parallel.place(begin(task, tx, batch))
+        step = parallel.train_step(task, tx)
+        for _ in range(2):
+            state, _ = step(state, parallel.shard(batch), jax.random.key(1))
+        found.append(parallel.host(state.params))
+    for other in found[1:]:
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), *(found[0], other)
+        )
+
+
+def test_fixed_word_vectors_stay_and_take_no_optimiser_memory(np_rng):
+    batch = make_batch(np_rng)
+    for freeze in (False, True):
+        task = make_task(freeze_embeddings=freeze, dropout=0.0)
+        assert task.frozen == (("embed/table",) if freeze else ())
+        tx = make_optimizer(ga_reader_optimizer(5), 10, frozen=task.frozen)
+        state = begin(task, tx, batch)
+        before = np.asarray(state.params["embed"]["table"])
+        sizes = [x.shape for x in jax.tree.leaves(state.opt_state)]
+        assert sizes.count(before.shape) == (0 if freeze else 2)
+        step = jax.jit(make_train_step(task, tx))
+        state, metrics = step(state, batch, jax.random.key(1))
+        assert metrics["skipped"].total == 0
+        moved = np.abs(np.asarray(state.params["embed"]["table"]) - before).max(-1) > 0
+        assert moved.any() != freeze
+        kernels = state.params["hop_0"]["document"]["layer_0_forward_input"]
+        assert np.isfinite(kernels).all()
+
+
+def test_a_few_examples_are_learned_by_heart(np_rng):
+    task = make_task(hidden=8, embedding_dim=8, dropout=0.0)
+    batch = make_batch(np_rng, documents=(7, 6, 5))
+    tx = make_optimizer(ga_reader_optimizer(1000, learning_rate=0.02), 100)
+    state = begin(task, tx, batch)
+    step = jax.jit(make_train_step(task, tx))
+    first = None
+    for _ in range(60):
+        state, metrics = step(state, batch, jax.random.key(1))
+        first = metrics["loss"].total if first is None else first
+    assert metrics["loss"].total < 0.1 * first
+
+
+def test_the_step_clip_bounds_what_a_step_passes_on(np_rng):
+    batch = make_batch(np_rng)
+    loose, tight = make_task(dropout=0.0, step_clip=1e6), make_task(dropout=0.0, step_clip=1e-3)
+    params = draw(loose, batch)
+    (_, _), plain = loss_and_gradient(make_task(dropout=0.0), params, batch)
+    (_, _), same = loss_and_gradient(loose, params, batch)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F32), plain, same)
+    (_, _), bounded = loss_and_gradient(tight, params, batch)
+    bias = bounded["hop_1"]["document"]["layer_0_forward_bias"]
+    # 3 examples of at most 6 steps
+    assert 0 < np.abs(bias).max() <= 18e-3
+    assert np.abs(plain["hop_1"]["document"]["layer_0_forward_bias"]).max() > 18e-3
+
+
+# -- bad input ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hops": 0}, "hops must be at least 1"),
+        ({"hidden": 0}, "hidden must be at least 1"),
+        ({"char_dim": -1}, "char_dim must be at least 0"),
+        ({"char_dim": 2, "char_hidden": 0}, "char_hidden must be at least 1"),
+        ({"dropout": 1.0}, r"dropout must be in \[0, 1\)"),
+        ({"embed_dropout": -0.1}, r"embed_dropout must be in \[0, 1\)"),
+        ({"gating": "add"}, "gating must be one of"),
+        ({"aggregation": "sum"}, "aggregation must be one of"),
+        ({"init": "zeros"}, "init must be one of"),
+        ({"query_vector": "mean"}, "query_vector must be one of"),
+        ({"gating": "none", "token_attention": False}, "token_attention must be True"),
+        ({"step_clip": 0.0}, "step_clip must be positive"),
+    ],
+)
+def test_impossible_configurations_are_refused_by_name(changes, message):
+    with pytest.raises(ValueError, match=message):
+        GAReaderConfig(**(SMALL | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"document": None}, ValueError, "batch needs .'document'"),
+        ({"occurrence": None}, ValueError, "batch needs .'candidate_positions'"),
+        ({"query_words": None}, ValueError, "batch needs .'query_words'"),
+        ({"cloze": jnp.ones(3)}, TypeError, "cloze must be integers, got dtype float32"),
+        ({"cloze": jnp.zeros((3, 1), int)}, ValueError, "cloze must have 1 axes"),
+        ({"cloze": jnp.zeros(2, int)}, ValueError, r"cloze must have shape \(3,\)"),
+        ({"query": jnp.zeros((2, 5), int)}, ValueError, "query must have shape"),
+        ({"query_lengths": jnp.zeros(4, int)}, ValueError, "query_lengths must have shape"),
+        ({"occurrence": jnp.ones((3, 6, 3), bool)}, ValueError, "occurrence must have shape"),
+        ({"occurrence": jnp.ones((3, 7, 3))}, TypeError, "occurrence must be bool"),
+        ({"candidate_mask": jnp.ones((3, 3))}, TypeError, "candidate_mask must be bool"),
+        ({"candidate_mask": jnp.ones((3, 2), bool)}, ValueError, "occurrence must have shape"),
+        ({"document_words": jnp.zeros((3, 6), int)}, ValueError, "document_words must have shape"),
+        ({"word_lengths": jnp.zeros((3, 8), int)}, ValueError, "word_lengths must have shape"),
+    ],
+)
+def test_bad_batches_are_named_at_trace_time(changes, error, message, np_rng):
+    task = make_task(char_dim=2)
+    batch = make_batch(np_rng)
+    shapes = shapes_of(task, batch)
+    batch = {k: v for k, v in (batch | changes).items() if v is not None}
+    with pytest.raises(error, match=message):
+        jax.eval_shape(lambda p: task.model.apply({"params": p}, batch), shapes)
+
+
+@pytest.mark.parametrize("place", [-1, 4, 9])
+def test_a_cloze_outside_of_its_query_is_refused_where_values_are_known(place, np_rng):
+    task = make_task()
+    batch = make_batch(np_rng)
+    batch["cloze"] = batch["cloze"].at[0].set(place)
+    params = draw(task, make_batch(np_rng))
+    with pytest.raises(ValueError, match=f"got {place} for a query of 4 tokens in row 0"):
+        task.model.apply({"params": params}, batch)
+
+
+def test_characters_and_their_table_belong_together(np_rng):
+    batch = make_batch(np_rng)
+    for config, characters in ({"char_dim": 0}, 5), ({"char_dim": 2}, 0):
+        model = GAReader(GAReaderConfig(**(SMALL | config)), VOCABULARY, num_characters=characters)
+        with pytest.raises(ValueError, match="num_characters must be 0 without characters"):
+            jax.eval_shape(model.init, jax.random.key(0), batch)
+
+
+@pytest.mark.parametrize("name", ["steps_per_epoch", "halve_after"])
+def test_an_optimiser_without_epochs_is_refused(name):
+    options = {"steps_per_epoch": 5, "halve_after": 2} | {name: 0}
+    with pytest.raises(ValueError, match=f"{name} must be at least 1"):
+        ga_reader_optimizer(**options)

@@ -1,0 +1,119 @@
+"""The modules of the GA Reader: a hop, characters, and how Lasagne draws a GRU."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax import functional as F
+from gatedjax import nn as gnn
+from tests.tolerances import F32
+
+
+def gru_both_ways(params, xs, mask, **options):
+    weights = [
+        F.GRUWeights(*(params[f"layer_0_{way}_{name}"] for name in ("input", "recurrent", "bias")))
+        for way in ("forward", "backward")
+    ]
+    return F.bidirectional(functools.partial(F.gru, **options), *weights, xs, mask)
+
+
+GRU = {"reset_after": True, "recurrent_bias": False}
+
+
+@pytest.mark.parametrize("gating", ["multiply", "concat", None])
+@pytest.mark.parametrize("token_attention", [True, False])
+def test_a_hop_equals_the_functional_calls(gating, token_attention, rng, np_rng):
+    document, query = (
+        jnp.asarray(np_rng.normal(size=s), jnp.float32) for s in [(2, 5, 3), (2, 4, 2)]
+    )
+    masks = F.length_mask(jnp.array([5, 2]), 5), F.length_mask(jnp.array([1, 4]), 4)
+    hop = gnn.GatedAttentionHop(3, gating=gating, token_attention=token_attention, gru=GRU)
+    params = jax.jit(hop.init)(rng, document, query)["params"]
+
+    @jax.jit
+    def both(params):
+        found = hop.apply({"params": params}, document, query, *masks)
+        _, read = gru_both_ways(params["document"], document, masks[0], reset_after=True)
+        final, asked = gru_both_ways(params["query"], query, masks[1], reset_after=True)
+        summary = jnp.concatenate(final, axis=-1)
+        want = (read, asked, summary)
+        if gating is not None and token_attention:
+            want += F.gated_attention(read, asked, masks[1], gating=gating)
+        elif gating is not None:
+            want += F.gated_attention(read, summary, gating=gating)
+        return found, want
+
+    found, want = both(params)
+    for got, wanted in zip(found, want, strict=False):
+        np.testing.assert_allclose(got, wanted, **F32)
+    assert (found.gated is None) == (found.attention is None) == (gating is None)
+
+
+CHARACTERS = np.array([[3, 1, 2, 0], [4, 0, 0, 0], [0, 0, 0, 0], [1, 2, 3, 4]], np.int32)
+LENGTHS = np.array([3, 1, 0, 9], np.int32)
+
+
+def test_characters_are_read_both_ways_from_their_ends(rng):
+    module = gnn.CharacterEncoder(5, 6, hidden=4, char_features=3, gru=GRU)
+    params = jax.jit(module.init)(rng, CHARACTERS, LENGTHS)["params"]
+    params = jax.tree.map(lambda p: p + 0.1, params)
+
+    @jax.jit
+    def apply(params, characters, lengths):
+        return module.apply({"params": params}, characters, lengths)
+
+    words = apply(params, CHARACTERS, LENGTHS)
+    dense = params["projection"]
+    for row, length in enumerate([3, 1, 0, 4]):  # longer than the axis: cut
+        xs = params["table"][CHARACTERS[row, :length]][None]
+        (ahead, back), _ = gru_both_ways(params["gru"], xs, None, reset_after=True)
+        want = jnp.concatenate([ahead, back], -1)[0] @ dense["kernel"] + dense["bias"]
+        np.testing.assert_allclose(words[row], want if length else jnp.zeros(6), **F32)
+    # padding, of any width and with anything on it, changes nothing; leading axes are free
+    wide = np.pad(CHARACTERS, ((0, 0), (0, 3)), constant_values=2)
+    wide[1, 1:] = 4
+    short = np.minimum(LENGTHS, 4)
+    again = apply(params, wide.reshape(2, 2, 7), short.reshape(2, 2)).reshape(4, 6)
+    np.testing.assert_allclose(again, words, **F32)
+    gradient = jax.jit(jax.grad(lambda p: jnp.sum(apply(p, CHARACTERS, LENGTHS * 0))))(params)
+    assert all((g == 0).all() for g in jax.tree.leaves(gradient))
+
+
+@pytest.mark.parametrize(
+    ("count", "characters", "lengths", "error", "message"),
+    [
+        (1, CHARACTERS, LENGTHS, ValueError, "num_characters must be at least 2"),
+        (5, CHARACTERS * 1.0, LENGTHS, TypeError, "characters must be integers"),
+        (5, CHARACTERS, LENGTHS * 1.0, TypeError, "lengths must be integers"),
+        (5, CHARACTERS, LENGTHS[:3], ValueError, "lengths must have the shape of characters"),
+    ],
+)
+def test_the_character_encoder_names_bad_input(count, characters, lengths, error, message, rng):
+    with pytest.raises(error, match=message):
+        jax.eval_shape(
+            gnn.CharacterEncoder(count).init, rng, jnp.asarray(characters), jnp.asarray(lengths)
+        )
+
+
+def test_a_gru_can_be_drawn_from_a_normal_distribution_without_recurrent_bias(rng):
+    module = gnn.GRU(40, init_scale=0.1, init_distribution="normal", **GRU)
+    params = jax.jit(module.init)(rng, jnp.ones((1, 2, 30)))["params"]
+    assert set(params) == {"layer_0_input", "layer_0_recurrent", "layer_0_bias"}
+    for name in ("layer_0_input", "layer_0_recurrent"):
+        np.testing.assert_allclose(np.std(params[name]), 0.1, rtol=0.05)
+        assert np.abs(params[name]).max() > 0.25
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"init_distribution": "normal"}, "'normal' needs init_scale"),
+        ({"init_distribution": "cauchy", "init_scale": 0.1}, "init_distribution must be one of"),
+    ],
+)
+def test_unknown_distributions_are_refused(options, message, rng):
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(gnn.GRU(4, **options).init, rng, jnp.ones((1, 2, 3)))
