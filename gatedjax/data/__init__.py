@@ -24,6 +24,7 @@ from gatedjax.data._images import ImageSource as ImageSource
 from gatedjax.data._lm_batches import LanguageModelBatches as LanguageModelBatches
 from gatedjax.data._load import load as load
 from gatedjax.data._load import names as names
+from gatedjax.data._parallel import load_parallel as load_parallel
 from gatedjax.data._source import Quarantined as Quarantined
 from gatedjax.data._source import ReadReport as ReadReport
 from gatedjax.data._source import Source as Source
