@@ -15,3 +15,6 @@ from gatedjax.models.rau import RAUTask as RAUTask
 from gatedjax.models.rau_language import RAULanguageModel as RAULanguageModel
 from gatedjax.models.rau_language import RAULanguageOutput as RAULanguageOutput
 from gatedjax.models.rau_language import RAULanguageTask as RAULanguageTask
+from gatedjax.models.ssan import SSANConfig as SSANConfig
+from gatedjax.models.ssan import SSANEncoder as SSANEncoder
+from gatedjax.models.ssan import SSANEncoderOutput as SSANEncoderOutput
