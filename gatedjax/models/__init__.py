@@ -1,5 +1,8 @@
 """The networks of the papers, their baselines, and the tasks that train them."""
 
+from gatedjax.models._decoding import Found as Found
+from gatedjax.models._decoding import beam_search as beam_search
+from gatedjax.models._decoding import greedy_search as greedy_search
 from gatedjax.models.agt import AGT as AGT
 from gatedjax.models.agt import AGTConfig as AGTConfig
 from gatedjax.models.agt import AGTOutput as AGTOutput
@@ -18,3 +21,16 @@ from gatedjax.models.rau_language import RAULanguageTask as RAULanguageTask
 from gatedjax.models.ssan import SSANConfig as SSANConfig
 from gatedjax.models.ssan import SSANEncoder as SSANEncoder
 from gatedjax.models.ssan import SSANEncoderOutput as SSANEncoderOutput
+from gatedjax.models.ssan_nli import SSANNLI as SSANNLI
+from gatedjax.models.ssan_nli import SSANNLIConfig as SSANNLIConfig
+from gatedjax.models.ssan_nli import SSANNLIOutput as SSANNLIOutput
+from gatedjax.models.ssan_nli import SSANNLITask as SSANNLITask
+from gatedjax.models.ssan_tagger import SSANTagger as SSANTagger
+from gatedjax.models.ssan_tagger import SSANTaggerConfig as SSANTaggerConfig
+from gatedjax.models.ssan_tagger import SSANTaggerOutput as SSANTaggerOutput
+from gatedjax.models.ssan_tagger import SSANTaggingTask as SSANTaggingTask
+from gatedjax.models.ssan_translation import SSANTranslationTask as SSANTranslationTask
+from gatedjax.models.ssan_translation import SSANTranslator as SSANTranslator
+from gatedjax.models.ssan_translation import SSANTranslatorConfig as SSANTranslatorConfig
+from gatedjax.models.ssan_translation import SSANTranslatorOutput as SSANTranslatorOutput
+from gatedjax.models.ssan_translation import translate as translate

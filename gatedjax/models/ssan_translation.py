@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax.models._classification import init_streams
 from gatedjax.models._decoder import (
     DecoderLayer,
     causal_mask,
@@ -331,8 +332,7 @@ class SSANTranslationTask:
 
     def init(self, key: Array, batch: dict[str, Array]) -> Any:
         """Returns parameters."""
-        streams = dict(zip(("params", "dropout", "gate"), jax.random.split(key, 3), strict=True))
-        return self.model.init(streams, batch, train=True)["params"]
+        return init_streams(self.model, key, batch)
 
     def loss(
         self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
