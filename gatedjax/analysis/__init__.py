@@ -1,11 +1,22 @@
 """What gates and attention did: density, operations, truth scores, tests, plots, marked text,
-and `phrases`: words that attention selects, and their runs.
+`phrases`: words that attention selects, and their runs, and `trees`: constituents out of attention.
 
 NumPy in, NumPy out; nothing here runs on a device. Plots need the extra `plots` (matplotlib is
 imported when a plot is drawn, not before).
 """
 
 from gatedjax.analysis import phrases as phrases
+from gatedjax.analysis import trees as trees
+from gatedjax.analysis._attention_mass import TAG_CLASSES as TAG_CLASSES
+from gatedjax.analysis._attention_mass import DistanceCounts as DistanceCounts
+from gatedjax.analysis._attention_mass import TagCounts as TagCounts
+from gatedjax.analysis._attention_mass import distance_counts as distance_counts
+from gatedjax.analysis._attention_mass import merge_pieces as merge_pieces
+from gatedjax.analysis._attention_mass import tag_class as tag_class
+from gatedjax.analysis._attention_mass import tag_counts as tag_counts
+from gatedjax.analysis._attention_mass import word_of_piece as word_of_piece
+from gatedjax.analysis._attention_plots import plot_attention as plot_attention
+from gatedjax.analysis._attention_plots import plot_distances as plot_distances
 from gatedjax.analysis._curves import plot_learning_curves as plot_learning_curves
 from gatedjax.analysis._curves import plot_lines as plot_lines
 from gatedjax.analysis._curves import read_metrics as read_metrics
@@ -36,3 +47,4 @@ from gatedjax.analysis._text import highlight_html as highlight_html
 from gatedjax.analysis._text import highlight_terminal as highlight_terminal
 from gatedjax.analysis._text import render_table as render_table
 from gatedjax.analysis._text import write_html as write_html
+from gatedjax.analysis._tree_plots import plot_trees as plot_trees

@@ -11,9 +11,11 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from gatedjax.data import _ag_news, _idx, _images, _imdb, _polarity, _prepared, _ptb, _sst, _trec
-from gatedjax.data._files import AnyPath, Rows, count_lines
+from gatedjax.data._files import AnyPath, Rows
 from gatedjax.data._images import ImageSource
-from gatedjax.data._source import Example, ReadReport, Source, SourceInfo, SpanCounts
+from gatedjax.data._sentence_sets import SENTENCE_SETS
+from gatedjax.data._set import Set
+from gatedjax.data._source import Example, ReadReport, Source, SourceInfo
 from gatedjax.data._statistics import stratified_split
 from gatedjax.data._stream import TokenStream
 from gatedjax.data._tokenize import tokenize
@@ -34,34 +36,6 @@ ALIASES: dict[str, tuple[str, dict[str, str]]] = {
     "imdb": ("imdb_reviews", {}),
     "ag_news": ("ag_news_subset", {}),
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Set:
-    """How to read one data set."""
-
-    official: dict[str, int]
-    where: str
-    files: Callable[[Path, str], tuple[AnyPath | None, str]]
-    """(manual_dir, part) -> (the raw file or None, what was looked for)."""
-    read: Callable[[Any, str], Rows]
-    examples: Callable[[Rows, int, dict[str, str]], Sequence[Example]]
-    """(rows, first id, options) -> examples."""
-    classes: Callable[[dict[str, str]], tuple[str, ...]]
-    options: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    """Option -> values, the default first."""
-    of_part: Callable[[str, dict[str, str]], dict[str, str]] = lambda part, options: options
-    """(part, options) -> the options as they hold for that part."""
-    spans: Callable[[Rows, Any, dict[str, str]], SpanCounts | None] = lambda rows, made, o: None
-    """(rows, examples, options) -> the account of examples that are spans of lines."""
-    hold_out: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
-    """Labels of the official training part -> (kept, validation); None: a stratified share."""
-    count: Callable[[AnyPath], int] = count_lines
-    """Counts the lines of a raw file in another way than `read`, to check it."""
-    source: Callable[[Sequence[Example], SourceInfo, ReadReport, Callable[[str], Rows]], Source] = (
-        lambda examples, info, report, part: Source(examples, info, report)
-    )
-    """Makes the result; the last argument reads an official part."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +106,7 @@ SETS: dict[str, Set] = {
         options={"granularity": ("fine", "binary"), "level": _sst.LEVELS},
         of_part=_sst.of_part,
         spans=lambda rows, made, o: _sst.spans(rows, made, **o),
+        skipped=_sst.skipped,
     ),
     "trec": Set(
         official=_trec.OFFICIAL,
@@ -168,6 +143,7 @@ SETS: dict[str, Set] = {
     ),
     "mnist": _image_set("mnist", _images.DIGITS),
     "fashion_mnist": _image_set("fashion_mnist", _images.FASHION),
+    **SENTENCE_SETS,
 }
 EMBEDDED = {
     "digits": Embedded(
@@ -243,6 +219,10 @@ def load(
     Sets: `polarity` (made here), `sst` (options granularity="fine"|"binary", level="sentence"|
     "phrase"|"train_phrase"; `sst1` and `sst2` are its fine and binary form), `trec`,
     `imdb_reviews` (`imdb`), `ag_news_subset` (`ag_news`).
+    Pairs of sentences: `snli`, `sick` ("hypothesis" is the second). Semantic roles: `conll_srl`, an
+    example per predicate. Parallel text: `multi30k`, `kftt`, `iwslt14_en_ro`, `wmt14_en_de`
+    ("target" is the translation of "text"; option source= the language that is translated). Trees:
+    `ewt_trees`.
     Running text: `ptb`, a `TokenStream` with the vocabulary of its training part. Images: `mnist`,
     `fashion_mnist` and scikit-learn's `digits` (no files needed), an `ImageSource`.
 
@@ -308,9 +288,11 @@ def load(
     part = "train" if split == "train_full" or (derived and split == "validation") else split
     chosen = spec.of_part(part, chosen)
     rows = _read(name, spec, part, data_dir, manual_dir)
-    substitute = None
-    if rows.lines != spec.official[part]:
-        substitute = f"{rows.lines:,} lines where the official file has {spec.official[part]:,}"
+    substitute = rows.note
+    official = spec.official[part]
+    if official is not None and rows.lines != official:
+        found = f"{rows.lines:,} {spec.unit} where the official file has {official:,}"
+        substitute = found if rows.note is None else f"{rows.note}: {found}"
     if strict and (rows.quarantine or substitute):
         first = rows.quarantine[0] if rows.quarantine else f"{name}, {part}: {substitute}"
         raise ValueError(f"{first} ({len(rows.quarantine)} malformed lines; strict=True)")
@@ -332,9 +314,7 @@ def load(
     if derived and split in ("train", "validation"):
         used = hold_out(spec, rows, held_out or HELD_OUT)[split == "validation"]
     examples = spec.examples(used, ID_BASE[part], chosen)
-    skipped = {}
-    if chosen.get("granularity") == "binary":
-        skipped = {"neutral": _sst.neutral(rows, chosen["level"])}
+    skipped = spec.skipped(rows, chosen)
     report = ReadReport(
         lines=rows.lines,
         used=len(rows.rows) - sum(skipped.values()),

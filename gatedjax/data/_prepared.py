@@ -10,11 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax.data import _ag_news, _images, _ptb, _sst, _trec
+from gatedjax.data import _ag_news, _images, _nli, _parallel, _ptb, _srl, _sst, _trec, _treebank
 from gatedjax.data._files import LineError, Row, Rows
 from gatedjax.data._source import Quarantined
 
-OURS = {"ptb": "Ptb", "sst": "Sst", "trec": "Trec"}
+OURS = {
+    "conll_srl": "ConllSrl",
+    "ewt_trees": "EwtTrees",
+    "iwslt14_en_ro": "Iwslt14EnRo",
+    "kftt": "Kftt",
+    "multi30k": "Multi30k",
+    "ptb": "Ptb",
+    "sick": "Sick",
+    "sst": "Sst",
+    "trec": "Trec",
+    "wmt14_en_de": "Wmt14EnDe",
+}
 """Sets that `gatedjax.data.builders` builds, without TensorFlow; TFDS builds the others."""
 
 
@@ -102,6 +113,8 @@ def read(name: str, part: str, *, data_dir: str | Path | None, where: str) -> Ro
 
 def _check_network(name: str, builder: Any) -> None:
     """Fails at once where nothing can be downloaded: TFDS tries for minutes."""
+    if _HOSTS[name] is None:
+        raise FileNotFoundError("it has no download")
     import requests
 
     # data_path is data_dir/name/[config/]version
@@ -135,7 +148,8 @@ def _lines(
 ) -> Rows:
     rows = [Row(int(record["index"]), *row(record)) for record in records]
     ordered = tuple(sorted(rows, key=lambda r: r.index))
-    return Rows(ordered, _set_aside(metadata), counted=metadata.get("lines"))
+    note = metadata.get("note")
+    return Rows(ordered, _set_aside(metadata), counted=metadata.get("lines"), note=note)
 
 
 def _read_sst(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
@@ -175,6 +189,33 @@ def _read_ptb(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
     return _lines(records, metadata, lambda r: _ptb.parse(r["text"].decode()))
 
 
+def _read_sick(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    def row(record: dict[str, Any]) -> tuple[int, Any]:
+        return int(record["label"]), (record["premise"].decode(), record["hypothesis"].decode())
+
+    return _lines(records, metadata, row)
+
+
+def _read_snli(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    rows = [
+        Row(i, int(r["label"]), (r["premise"].decode(), r["hypothesis"].decode()))
+        for i, r in enumerate(records)
+    ]
+    return Rows(tuple(rows), (), counted=len(records))
+
+
+def _read_srl(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    return _lines(records, metadata, lambda r: (0, _srl.parse(r["sentence"].decode().split("\n"))))
+
+
+def _read_trees(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    return _lines(records, metadata, lambda r: _treebank.parse(r["tree"].decode()))
+
+
+def _read_parallel(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    return _lines(records, metadata, lambda r: (0, (r["source"].decode(), r["target"].decode())))
+
+
 def _read_images(name: str, records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
     """Puts the images back in the order of the official files, from which the splits are cut.
 
@@ -195,8 +236,13 @@ def _read_images(name: str, records: list[dict[str, Any]], metadata: dict[str, A
     return _images.rows_of([record["image"][..., 0] for record in ordered], labels, name)
 
 
-_HOSTS = {
+_HOSTS: dict[str, str | None] = {
     **_images.URLS,
+    **{name: corpus.url for name, corpus in _parallel.CORPORA.items()},
+    "conll_srl": None,
+    "ewt_trees": None,
+    "sick": _nli.SICK_URL,
+    "snli": _nli.SNLI_URL,
     "ptb": _ptb.URL,
     "sst": _sst.URL,
     "trec": _trec.URL,
@@ -206,7 +252,12 @@ _HOSTS = {
 _READERS: dict[str, Callable[[list[dict[str, Any]], dict[str, Any]], Rows]] = {
     "mnist": functools.partial(_read_images, "mnist"),
     "fashion_mnist": functools.partial(_read_images, "fashion_mnist"),
+    **dict.fromkeys(_parallel.CORPORA, _read_parallel),
+    "conll_srl": _read_srl,
+    "ewt_trees": _read_trees,
     "ptb": _read_ptb,
+    "sick": _read_sick,
+    "snli": _read_snli,
     "sst": _read_sst,
     "trec": _read_trec,
     "imdb_reviews": _read_imdb,

@@ -1,4 +1,5 @@
-"""TFDS builders of the sets that TFDS does not have in this form: `sst`, `trec` and `ptb`.
+"""TFDS builders of the sets that TFDS does not have in this form: `sst`, `trec`, `ptb`, `sick`,
+`conll_srl`, `ewt_trees`, `multi30k`, `kftt`, `iwslt14_en_ro` and `wmt14_en_de`.
 
 They need no TensorFlow: files are array_record. `load` uses them; they also stand alone:
 
@@ -10,79 +11,24 @@ Importing this module imports tensorflow_datasets. Lines that cannot be used are
 metadata of the prepared set, with the counts.
 """
 
-import abc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 import tensorflow_datasets as tfds
 
 from gatedjax.data import _files, _ptb, _sst, _tar, _trec
+from gatedjax.data._lines_builder import LinesBuilder
+from gatedjax.data._sentence_builders import ConllSrl as ConllSrl
+from gatedjax.data._sentence_builders import EwtTrees as EwtTrees
+from gatedjax.data._sentence_builders import Iwslt14EnRo as Iwslt14EnRo
+from gatedjax.data._sentence_builders import Kftt as Kftt
+from gatedjax.data._sentence_builders import Multi30k as Multi30k
+from gatedjax.data._sentence_builders import Sick as Sick
+from gatedjax.data._sentence_builders import Wmt14EnDe as Wmt14EnDe
 
 
-class _LinesBuilder(tfds.core.GeneratorBasedBuilder):
-    """Common part: official files by split, each line an example or listed as set aside."""
-
-    MANUAL_DOWNLOAD_INSTRUCTIONS: ClassVar[None] = None
-    FILES: ClassVar[dict[str, str]]
-
-    @abc.abstractmethod
-    def _features(self) -> dict[str, Any]:
-        raise NotImplementedError
-
-    @abc.abstractmethod
-    def _example(self, row: _files.Row) -> dict[str, Any]:
-        raise NotImplementedError
-
-    @abc.abstractmethod
-    def _download(self, dl_manager: tfds.download.DownloadManager) -> Mapping[str, _files.AnyPath]:
-        raise NotImplementedError
-
-    @abc.abstractmethod
-    def _find(self, manual_dir: Path, part: str) -> _files.AnyPath | None:
-        raise NotImplementedError
-
-    @abc.abstractmethod
-    def _read(self) -> Callable[[_files.AnyPath], _files.Rows]:
-        raise NotImplementedError
-
-    def _info(self) -> tfds.core.DatasetInfo:
-        return tfds.core.DatasetInfo(
-            builder=self,
-            description=type(self).__doc__,
-            features=tfds.features.FeaturesDict(self._features() | {"index": np.int64}),
-            metadata=tfds.core.MetadataDict(),
-            disable_shuffling=True,
-        )
-
-    def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
-        # not dl_manager.manual_dir: it makes the folder
-        manual = getattr(dl_manager, "_manual_dir", None)
-        paths = self._manual(Path(manual)) if manual is not None else None
-        if paths is None:
-            paths = self._download(dl_manager)
-        return {part: self._generate_examples(part, path) for part, path in paths.items()}
-
-    def _manual(self, manual_dir: Path) -> Mapping[str, _files.AnyPath] | None:
-        found = {part: self._find(manual_dir, part) for part in self.FILES}
-        paths = {part: path for part, path in found.items() if path is not None}
-        return paths if len(paths) == len(found) else None
-
-    def _generate_examples(
-        self, part: str, path: _files.AnyPath
-    ) -> Iterator[tuple[int, dict[str, Any]]]:
-        rows = self._read()(path)
-        if self.info.metadata is not None:
-            self.info.metadata[part] = {
-                "lines": rows.lines,
-                "quarantine": [[self.FILES[part], q.line, q.reason] for q in rows.quarantine],
-            }
-        for row in rows.rows:
-            yield row.index, self._example(row) | {"index": row.index}
-
-
-class Sst(_LinesBuilder):
+class Sst(LinesBuilder):
     """Stanford Sentiment Treebank: bracketed trees; classes and phrases are read off the tree."""
 
     VERSION = tfds.core.Version("1.0.0")
@@ -111,7 +57,7 @@ class Sst(_LinesBuilder):
         return _sst.read
 
 
-class Ptb(_LinesBuilder):
+class Ptb(LinesBuilder):
     """Penn Treebank for language modelling: the lines of Mikolov's files, without `<eos>`."""
 
     VERSION = tfds.core.Version("1.0.0")
@@ -138,7 +84,7 @@ class Ptb(_LinesBuilder):
 # TFDS has a `trec` 1.0.0 of its own, so ours is not registered under that name
 with tfds.core.registered.skip_registration():
 
-    class Trec(_LinesBuilder):
+    class Trec(LinesBuilder):
         """TREC questions with coarse and fine labels, in the order of the official files."""
 
         VERSION = tfds.core.Version("2.0.0")

@@ -1,0 +1,74 @@
+"""Sets of sentence pairs, semantic roles, parallel text and trees, as `load` knows them."""
+
+from gatedjax.data import _nli, _parallel, _srl, _treebank
+from gatedjax.data._parallel import CORPORA, Corpus
+from gatedjax.data._set import Set
+
+
+def _parallel_set(corpus: Corpus) -> Set:
+    names = {part: " or ".join(names) for part, names in corpus.files.items()}
+    pair = "{{{},{}}}".format(*corpus.languages)
+    return Set(
+        official=corpus.official,
+        where=corpus.where,
+        files=lambda folder, part: (
+            _parallel.find(corpus, folder, part),
+            names[part].replace("{}", pair),
+        ),
+        read=lambda path, part: _parallel.read(path),
+        examples=lambda rows, base, o: _parallel.examples(
+            corpus, rows, base=base, source=o["source"]
+        ),
+        classes=lambda o: _parallel.CLASSES,
+        options={"source": corpus.languages},
+        count=_parallel.count,
+        by_line=not any(".tags." in name for name in corpus.files["train"]),
+    )
+
+
+SENTENCE_SETS: dict[str, Set] = {
+    "sick": Set(
+        official=_nli.SICK_OFFICIAL,
+        where=f"{_nli.SICK_URL} ({', '.join(_nli.SICK_ARCHIVES.values())}; or unpacked)",
+        files=lambda folder, part: (_nli.find_sick(folder, part), _nli.SICK_FILES[part]),
+        read=lambda path, part: _nli.read_sick(path),
+        examples=lambda rows, base, o: _nli.examples(rows, base=base),
+        classes=lambda o: _nli.CLASSES,
+        count=_nli.count_sick,
+        by_line=False,
+    ),
+    "snli": Set(
+        official=_nli.SNLI_OFFICIAL,
+        where=f"{_nli.SNLI_URL} (unpacked)",
+        files=lambda folder, part: (_nli.find_snli(folder, part), _nli.SNLI_FILES[part]),
+        read=lambda path, part: _nli.read_snli(path),
+        examples=lambda rows, base, o: _nli.examples(rows, base=base),
+        classes=lambda o: _nli.CLASSES,
+        skipped=lambda rows, o: _nli.skipped(rows),
+    ),
+    "conll_srl": Set(
+        official=_srl.OFFICIAL,
+        where=_srl.WHERE,
+        files=lambda folder, part: (
+            _srl.find(folder, part),
+            f"{' or '.join(_srl.FILES[part])} (plain or .gz), or {_srl.FOLDERS[part]}/*_gold_conll",
+        ),
+        read=lambda path, part: _srl.read(path),
+        examples=lambda rows, base, o: _srl.examples(rows, base=base),
+        classes=lambda o: _srl.CLASSES,
+        skipped=lambda rows, o: _srl.skipped(rows),
+        count=_srl.count,
+        by_line=False,
+        ids_per_row=_srl.IDS_PER_SENTENCE,
+        unit="sentences",
+    ),
+    "ewt_trees": Set(
+        official=_treebank.OFFICIAL,
+        where=_treebank.WHERE,
+        files=lambda folder, part: (_treebank.find(folder, part), _treebank.FILES[part]),
+        read=lambda path, part: _treebank.read(path),
+        examples=lambda rows, base, o: _treebank.examples(rows, base=base),
+        classes=lambda o: _treebank.CLASSES,
+    ),
+    **{name: _parallel_set(corpus) for name, corpus in CORPORA.items()},
+}
