@@ -18,3 +18,11 @@ from gatedjax.models.rau_language import RAULanguageTask as RAULanguageTask
 from gatedjax.models.ssan import SSANConfig as SSANConfig
 from gatedjax.models.ssan import SSANEncoder as SSANEncoder
 from gatedjax.models.ssan import SSANEncoderOutput as SSANEncoderOutput
+from gatedjax.models.ssan_probe import SSANOutput as SSANOutput
+from gatedjax.models.ssan_probe import SSANProbe as SSANProbe
+from gatedjax.models.ssan_probe import SSANProbeConfig as SSANProbeConfig
+from gatedjax.models.ssan_probe import SSANProbeTask as SSANProbeTask
+from gatedjax.models.ssan_reordering import WordReorderingConfig as WordReorderingConfig
+from gatedjax.models.ssan_reordering import WordReorderingDetector as WordReorderingDetector
+from gatedjax.models.ssan_reordering import WordReorderingOutput as WordReorderingOutput
+from gatedjax.models.ssan_reordering import WordReorderingTask as WordReorderingTask
