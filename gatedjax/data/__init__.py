@@ -26,6 +26,10 @@ from gatedjax.data._lm_batches import LanguageModelBatches as LanguageModelBatch
 from gatedjax.data._load import load as load
 from gatedjax.data._load import names as names
 from gatedjax.data._parallel import load_parallel as load_parallel
+from gatedjax.data._probing import bigram_shift as bigram_shift
+from gatedjax.data._reordering import move_word as move_word
+from gatedjax.data._reordering import restore_word as restore_word
+from gatedjax.data._reordering import word_reordering as word_reordering
 from gatedjax.data._sequence_batches import SequenceBatches as SequenceBatches
 from gatedjax.data._source import Quarantined as Quarantined
 from gatedjax.data._source import ReadReport as ReadReport

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from gatedjax.data._pair import PairPath
+from gatedjax.data._part import PartPath
 from gatedjax.data._source import Quarantined
 from gatedjax.data._tar import TarPath
 
 BOM = b"\xef\xbb\xbf"
 
-AnyPath = Path | zipfile.Path | TarPath | PairPath
+AnyPath = Path | zipfile.Path | TarPath | PairPath | PartPath
 
 
 class LineError(ValueError):

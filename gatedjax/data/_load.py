@@ -10,7 +10,18 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from gatedjax.data import _ag_news, _idx, _images, _imdb, _polarity, _prepared, _ptb, _sst, _trec
+from gatedjax.data import (
+    _ag_news,
+    _idx,
+    _images,
+    _imdb,
+    _polarity,
+    _prepared,
+    _probing,
+    _ptb,
+    _sst,
+    _trec,
+)
 from gatedjax.data._files import AnyPath, Rows
 from gatedjax.data._images import ImageSource
 from gatedjax.data._sentence_sets import SENTENCE_SETS
@@ -222,7 +233,9 @@ def load(
     Pairs of sentences: `snli`, `sick` ("hypothesis" is the second). Semantic roles: `conll_srl`, an
     example per predicate. Parallel text: `multi30k`, `kftt`, `iwslt14_en_ro`, `wmt14_en_de`
     ("target" is the translation of "text"; option source= the language that is translated). Trees:
-    `ewt_trees`.
+    `ewt_trees`. Probes: `senteval_probing` (option task="bigram_shift"|"tree_depth"|
+    "top_constituents"|...; each is also a set of its own, `senteval_bigram_shift`), classes by the
+    labels of its training part; `word_reordering`, where "insert" and "original" are positions.
     Running text: `ptb`, a `TokenStream` with the vocabulary of its training part. Images: `mnist`,
     `fashion_mnist` and scikit-learn's `digits` (no files needed), an `ImageSource`.
 
@@ -265,6 +278,8 @@ def load(
         `strict`, for the first malformed line.
       FileNotFoundError: if the data are not there; the message says where to get them.
     """
+    if name == _probing.NAME:
+        name = _probing.set_name(options.pop("task", None))
     one_of("data set", name, names())
     one_of("split", split, SPLITS)
     name, preset = ALIASES.get(name, (name, {}))

@@ -10,7 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax.data import _ag_news, _images, _nli, _parallel, _ptb, _srl, _sst, _trec, _treebank
+from gatedjax.data import (
+    _ag_news,
+    _images,
+    _nli,
+    _parallel,
+    _probing,
+    _ptb,
+    _srl,
+    _sst,
+    _trec,
+    _treebank,
+)
 from gatedjax.data._files import LineError, Row, Rows
 from gatedjax.data._source import Quarantined
 
@@ -24,7 +35,9 @@ OURS = {
     "sick": "Sick",
     "sst": "Sst",
     "trec": "Trec",
+    "word_reordering": "WordReordering",
     "wmt14_en_de": "Wmt14EnDe",
+    **dict.fromkeys(map(_probing.set_name, _probing.TASKS), "SentevalProbing"),
 }
 """Sets that `gatedjax.data.builders` builds, without TensorFlow; TFDS builds the others."""
 
@@ -43,6 +56,9 @@ def builder(name: str, data_dir: str | Path | None) -> Any:
     from gatedjax.data import builders
 
     place = None if data_dir is None else str(Path(data_dir).expanduser())
+    if name.startswith(_probing.PREFIX):
+        task = name.removeprefix(_probing.PREFIX)
+        return builders.SentevalProbing(config=task, data_dir=place, file_format="array_record")
     if name in OURS:
         return getattr(builders, OURS[name])(data_dir=place, file_format="array_record")
     return tfds.builder(name, data_dir=place, file_format="array_record")
@@ -118,8 +134,9 @@ def _check_network(name: str, builder: Any) -> None:
     import requests
 
     # data_path is data_dir/name/[config/]version
-    downloads = next(p for p in Path(builder.data_path).parents if p.name == name).parent
-    if (downloads / "downloads" / name).is_dir():
+    folder = builder.name
+    downloads = next(p for p in Path(builder.data_path).parents if p.name == folder).parent
+    if (downloads / "downloads" / folder).is_dir():
         return  # finished downloads may be all that it needs
     with requests.head(_HOSTS[name], timeout=10):
         pass
@@ -216,6 +233,21 @@ def _read_parallel(records: list[dict[str, Any]], metadata: dict[str, Any]) -> R
     return _lines(records, metadata, lambda r: (0, (r["source"].decode(), r["target"].decode())))
 
 
+def _read_probing(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    def row(record: dict[str, Any]) -> tuple[int, Any]:
+        return 0, (record["label"].decode(), record["text"].decode())
+
+    return _lines(records, metadata, row)
+
+
+def _read_reordering(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    def row(record: dict[str, Any]) -> tuple[int, Any]:
+        tokens = tuple(record["text"].decode().split())
+        return 0, (tokens, int(record["insert"]), int(record["original"]))
+
+    return _lines(records, metadata, row)
+
+
 def _read_images(name: str, records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
     """Puts the images back in the order of the official files, from which the splits are cut.
 
@@ -238,9 +270,11 @@ def _read_images(name: str, records: list[dict[str, Any]], metadata: dict[str, A
 
 _HOSTS: dict[str, str | None] = {
     **_images.URLS,
+    **dict.fromkeys(map(_probing.set_name, _probing.TASKS), _probing.URL),
     **{name: corpus.url for name, corpus in _parallel.CORPORA.items()},
     "conll_srl": None,
     "ewt_trees": None,
+    "word_reordering": None,
     "sick": _nli.SICK_URL,
     "snli": _nli.SNLI_URL,
     "ptb": _ptb.URL,
@@ -253,6 +287,8 @@ _READERS: dict[str, Callable[[list[dict[str, Any]], dict[str, Any]], Rows]] = {
     "mnist": functools.partial(_read_images, "mnist"),
     "fashion_mnist": functools.partial(_read_images, "fashion_mnist"),
     **dict.fromkeys(_parallel.CORPORA, _read_parallel),
+    **dict.fromkeys(map(_probing.set_name, _probing.TASKS), _read_probing),
+    "word_reordering": _read_reordering,
     "conll_srl": _read_srl,
     "ewt_trees": _read_trees,
     "ptb": _read_ptb,

@@ -1,12 +1,13 @@
-"""TFDS builders of sentence pairs, semantic roles, trees and parallel text."""
+"""TFDS builders of sentence pairs, semantic roles, trees, probes and parallel text."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import tensorflow_datasets as tfds
 
-from gatedjax.data import _files, _nli, _parallel, _srl, _treebank
+from gatedjax.data import _files, _nli, _parallel, _probing, _reordering, _srl, _treebank
 from gatedjax.data._lines_builder import LinesBuilder
 
 
@@ -86,6 +87,65 @@ class EwtTrees(_ByHand):
 
     def _read(self) -> Callable[[_files.AnyPath], _files.Rows]:
         return _treebank.read
+
+
+class WordReordering(_ByHand):
+    """Word reordering detection: sentences of which one token was moved."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    FILES = _reordering.FILES
+    WHERE = _reordering.WHERE
+
+    def _features(self) -> dict[str, Any]:
+        return {
+            "text": tfds.features.Text(),
+            "insert": tfds.features.Scalar(np.int32),
+            "original": tfds.features.Scalar(np.int32),
+        }
+
+    def _example(self, row: _files.Row) -> dict[str, Any]:
+        tokens, insert, original = row.content
+        return {"text": " ".join(tokens), "insert": insert, "original": original}
+
+    def _find(self, manual_dir: Path, part: str) -> _files.AnyPath | None:
+        return _reordering.find(manual_dir, part)
+
+    def _read(self) -> Callable[[Any], _files.Rows]:
+        return _reordering.read
+
+    def _manual(self, manual_dir: Path) -> Mapping[str, _files.AnyPath] | None:
+        # the training part is not published everywhere
+        found = {part: self._find(manual_dir, part) for part in self.FILES}
+        return {part: path for part, path in found.items() if path is not None} or None
+
+
+class SentevalProbing(LinesBuilder):
+    """SentEval's probing tasks, one configuration each: sentences with a label."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    FILES = _probing.FILES
+    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
+        tfds.core.BuilderConfig(name=task, description=f"SentEval's {task}.")
+        for task in _probing.TASKS
+    ]
+
+    def _features(self) -> dict[str, Any]:
+        # labels of the validation and test part count by those of the training part
+        return {"text": tfds.features.Text(), "label": tfds.features.Text()}
+
+    def _example(self, row: _files.Row) -> dict[str, Any]:
+        label, text = row.content
+        return {"text": text, "label": label}
+
+    def _download(self, dl_manager: tfds.download.DownloadManager) -> Mapping[str, _files.AnyPath]:
+        path = Path(dl_manager.download(f"{_probing.URL}{self.builder_config.name}.txt"))
+        return {part: _probing.part_path(path, part) for part in self.FILES}
+
+    def _find(self, manual_dir: Path, part: str) -> _files.AnyPath | None:
+        return _probing.find(self.builder_config.name, manual_dir, part)
+
+    def _read(self) -> Callable[[_files.AnyPath], _files.Rows]:
+        return _probing.read
 
 
 class _Parallel(LinesBuilder):

@@ -1,6 +1,6 @@
-"""Sets of sentence pairs, semantic roles, parallel text and trees, as `load` knows them."""
+"""Sets of sentence pairs, semantic roles, parallel text, trees and probes, as `load` knows them."""
 
-from gatedjax.data import _nli, _parallel, _srl, _treebank
+from gatedjax.data import _nli, _parallel, _probing, _reordering, _srl, _treebank
 from gatedjax.data._parallel import CORPORA, Corpus
 from gatedjax.data._set import Set
 
@@ -23,6 +23,19 @@ def _parallel_set(corpus: Corpus) -> Set:
         options={"source": corpus.languages},
         count=_parallel.count,
         by_line=not any(".tags." in name for name in corpus.files["train"]),
+    )
+
+
+def _probing_set(task: str) -> Set:
+    return Set(
+        official=_probing.OFFICIAL,
+        where=f"{_probing.URL}{task}.txt",
+        files=lambda folder, part: (_probing.find(task, folder, part), f"{task}.txt (or .gz)"),
+        read=lambda path, part: _probing.read(path),
+        examples=lambda rows, base, o: _probing.examples(rows, base=base),
+        # by the labels of the training part
+        classes=lambda o: (),
+        source=_probing.source,
     )
 
 
@@ -70,5 +83,18 @@ SENTENCE_SETS: dict[str, Set] = {
         examples=lambda rows, base, o: _treebank.examples(rows, base=base),
         classes=lambda o: _treebank.CLASSES,
     ),
+    "word_reordering": Set(
+        official=_reordering.OFFICIAL,
+        where=_reordering.WHERE,
+        files=lambda folder, part: (
+            _reordering.find(folder, part),
+            f"{_reordering.FILES[part]}.{{x,y}}",
+        ),
+        read=lambda path, part: _reordering.read(path),
+        examples=lambda rows, base, o: _reordering.examples(rows, base=base),
+        classes=lambda o: _reordering.CLASSES,
+        count=_reordering.count,
+    ),
+    **{_probing.set_name(task): _probing_set(task) for task in _probing.TASKS},
     **{name: _parallel_set(corpus) for name, corpus in CORPORA.items()},
 }

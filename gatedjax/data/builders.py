@@ -1,5 +1,6 @@
 """TFDS builders of the sets that TFDS does not have in this form: `sst`, `trec`, `ptb`, `sick`,
-`conll_srl`, `ewt_trees`, `multi30k`, `kftt`, `iwslt14_en_ro` and `wmt14_en_de`.
+`conll_srl`, `ewt_trees`, `multi30k`, `kftt`, `iwslt14_en_ro`, `wmt14_en_de`, `senteval_probing` and
+`word_reordering`.
 
 They need no TensorFlow: files are array_record. `load` uses them; they also stand alone:
 
@@ -24,8 +25,10 @@ from gatedjax.data._sentence_builders import EwtTrees as EwtTrees
 from gatedjax.data._sentence_builders import Iwslt14EnRo as Iwslt14EnRo
 from gatedjax.data._sentence_builders import Kftt as Kftt
 from gatedjax.data._sentence_builders import Multi30k as Multi30k
+from gatedjax.data._sentence_builders import SentevalProbing as SentevalProbing
 from gatedjax.data._sentence_builders import Sick as Sick
 from gatedjax.data._sentence_builders import Wmt14EnDe as Wmt14EnDe
+from gatedjax.data._sentence_builders import WordReordering as WordReordering
 
 
 class Sst(LinesBuilder):

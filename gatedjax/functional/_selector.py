@@ -1,5 +1,6 @@
 """Gates for every pair of a query and a key: noise, relaxations, and what was selected."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -112,19 +113,40 @@ def uniform_sigmoid(
     check_floating(logits=logits, uniform=uniform)
     check_positive(temperature=temperature)
     check_same_shape(logits=logits, uniform=uniform)
-    dtype = wide_dtype(logits, uniform)
+    dtype, kind = wide_dtype(logits, uniform), jnp.result_type(logits)
     a, u = jnp.asarray(logits, dtype), jnp.asarray(uniform, dtype)
-    temperature = jnp.asarray(temperature, dtype)
-    soft, hard = _uniform_gates(a, u, temperature)
-    kind = jnp.result_type(logits)
+    if isinstance(temperature, float | int):
+        soft = _uniform_sigmoid(a, u, float(temperature))
+    else:
+        noise = jnp.log(u) - jnp.log1p(-u)
+        soft = jax.nn.sigmoid((a + noise) / jnp.asarray(temperature, dtype))
     if not straight_through:
         return soft.astype(kind)
-    return _straight_through(hard.astype(kind), soft.astype(kind))
+    return _straight_through((_odds_against(a, u) < 1).astype(kind), soft.astype(kind))
 
 
-def _uniform_gates(a: Array, u: Array, temperature: Array) -> tuple[Array, Array]:
-    noise = jnp.log(u) - jnp.log1p(-u)
-    return jax.nn.sigmoid((a + noise) / temperature), a + noise > 0
+def _odds_against(a: Array, u: Array) -> Array:
+    """r = exp(-(a + L)); 0 or infinite where that is, never NaN."""
+    return (1 - u) / u * jnp.exp(-a)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _uniform_sigmoid(a: Array, u: Array, temperature: float) -> Array:
+    odds = _odds_against(a, u)
+    if temperature == 0.5:
+        odds = odds * odds
+    elif temperature != 1.0:
+        odds = odds ** (1 / temperature)
+    return 1 / (1 + odds)
+
+
+@_uniform_sigmoid.defjvp
+def _uniform_sigmoid_jvp(temperature, primals, tangents):
+    a, u = primals
+    soft = _uniform_sigmoid(a, u, temperature)
+    # not by way of the odds, which overflow
+    slope = soft * (1 - soft) / temperature
+    return soft, slope * (tangents[0] + tangents[1] / (u * (1 - u)))
 
 
 class SelectionStatistics(NamedTuple):

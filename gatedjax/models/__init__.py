@@ -25,6 +25,14 @@ from gatedjax.models.ssan_nli import SSANNLI as SSANNLI
 from gatedjax.models.ssan_nli import SSANNLIConfig as SSANNLIConfig
 from gatedjax.models.ssan_nli import SSANNLIOutput as SSANNLIOutput
 from gatedjax.models.ssan_nli import SSANNLITask as SSANNLITask
+from gatedjax.models.ssan_probe import SSANOutput as SSANOutput
+from gatedjax.models.ssan_probe import SSANProbe as SSANProbe
+from gatedjax.models.ssan_probe import SSANProbeConfig as SSANProbeConfig
+from gatedjax.models.ssan_probe import SSANProbeTask as SSANProbeTask
+from gatedjax.models.ssan_reordering import WordReorderingConfig as WordReorderingConfig
+from gatedjax.models.ssan_reordering import WordReorderingDetector as WordReorderingDetector
+from gatedjax.models.ssan_reordering import WordReorderingOutput as WordReorderingOutput
+from gatedjax.models.ssan_reordering import WordReorderingTask as WordReorderingTask
 from gatedjax.models.ssan_tagger import SSANTagger as SSANTagger
 from gatedjax.models.ssan_tagger import SSANTaggerConfig as SSANTaggerConfig
 from gatedjax.models.ssan_tagger import SSANTaggerOutput as SSANTaggerOutput
