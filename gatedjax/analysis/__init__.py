@@ -37,16 +37,13 @@ from gatedjax.analysis._heatmap import plot_heatmap as plot_heatmap
 from gatedjax.analysis._images import plot_images as plot_images
 from gatedjax.analysis._layers import plot_layer_histograms as plot_layer_histograms
 from gatedjax.analysis._layers import plot_word_layers as plot_word_layers
-<<<<<<< HEAD
 from gatedjax.analysis._roles import RoleCounts as RoleCounts
 from gatedjax.analysis._roles import RoleScores as RoleScores
 from gatedjax.analysis._roles import constrained_labels as constrained_labels
 from gatedjax.analysis._roles import role_counts as role_counts
-=======
 from gatedjax.analysis._scores import ClassScores as ClassScores
 from gatedjax.analysis._scores import class_scores as class_scores
 from gatedjax.analysis._scores import group_scores as group_scores
->>>>>>> h-7a
 from gatedjax.analysis._significance import Bootstrap as Bootstrap
 from gatedjax.analysis._significance import McNemar as McNemar
 from gatedjax.analysis._significance import Summary as Summary

@@ -54,12 +54,6 @@ def class_predictions(logits: Float[Array, "B C"], batch: dict[str, Array]) -> d
     }
 
 
-def init_streams(model: Any, key: Array, batch: dict[str, Array]) -> Any:
-    """Parameters of a network that draws from "dropout" and "gate" in training."""
-    streams = dict(zip(("params", "dropout", "gate"), jax.random.split(key, 3), strict=True))
-    return model.init(streams, batch, train=True)["params"]
-
-
 @dataclasses.dataclass(frozen=True)
 class ClassifierTask:
     """How a network whose output has `logits` is trained and evaluated: cross-entropy of the class.

@@ -18,9 +18,22 @@ from jaxtyping import Array, Bool, Float, Int
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax.functional._selective import Empty
-from gatedjax.models._classification import ClassifierTask, init_streams
+from gatedjax.models._classification import (
+    ClassifierTask,
+    class_metrics,
+    class_predictions,
+    cross_entropy,
+)
+from gatedjax.models._selector_terms import (
+    reward_baseline,
+    selector_metrics,
+    selector_predictions,
+    selector_terms,
+)
 from gatedjax.models._transformer import add_positions, dropout_rows
 from gatedjax.models.ssan import SelectorMode
+from gatedjax.models.ssan_probe import init_params
+from gatedjax.training import Ratio
 
 TokenAttention = Literal["dot", "multi_dim"]
 
@@ -34,11 +47,17 @@ class SSANNLIConfig:
     standard attention."""
     selector: SelectorMode = "st"
     """How selections are drawn in training: hard draws under the gradient of the relaxation, the
-    relaxation, or probabilities without noise."""
+    relaxation, probabilities without noise, or hard draws trained by their reward."""
     empty: Empty = "zero"
     """What a token that selects nothing attends to: nothing, itself, or everything."""
     temperature: float = 0.5
     """tau of the relaxation."""
+    selected_weight: float = 0.0
+    """s1: weight in the loss of the keys that a token selects, summed over heads."""
+    entropy_weight: float = 0.0
+    """s2: weight in the loss of the mean negative entropy of the selection."""
+    reward_penalty: float = 0.02
+    """lambda: what selecting everything takes off the reward ("reinforce")."""
     t2t: TokenAttention = "dot"
     """Attention between tokens: scaled dot products of heads, or DiSAN's additive scores with a
     softmax for every feature."""
@@ -77,8 +96,6 @@ class SSANNLIConfig:
                 raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
         if self.select_layers not in ((), (0,), (1,)):
             raise ValueError(f"select_layers must be 1, or 0 for none, got {self.select_layers}")
-        if self.selector == "reinforce":
-            raise ValueError("selector must not be 'reinforce': its loss is that of the encoder")
         if self.t2t == "dot" and self.exclude_self:
             raise ValueError("exclude_self needs t2t='multi_dim'")
         if self.t2t == "multi_dim" and self.num_heads != 1:
@@ -104,11 +121,13 @@ class SSANNLIOutput:
       logits: class scores [B, C], float32.
       premise: what the attention between the tokens of the first sentence did.
       hypothesis: the same of the second.
+      baseline: expected reward of selector="reinforce", else None.
     """
 
     logits: Array
     premise: gnn.Selection
     hypothesis: gnn.Selection
+    baseline: Array | None = None
 
 
 class MultiDimensionalAttention(gnn.SelectiveSelfAttention):
@@ -247,6 +266,8 @@ class SSANNLI(nn.Module):
         self.pool = gnn.SourceToToken(**types)
         self.compare = nn.Dense(c.hidden, **types)
         self.classifier = nn.Dense(self.num_classes, **types)
+        learned = c.selector == "reinforce" and c.selective
+        self.baseline = reward_baseline(self) if learned else None
 
     def __call__(self, batch: dict[str, Array], *, train: bool = False) -> SSANNLIOutput:
         """Runs the network.
@@ -277,7 +298,12 @@ class SSANNLI(nn.Module):
         features = self._dropped(jnp.concatenate(both, axis=-1), ids, train)
         hidden = nn.elu(self.compare(features))
         logits = self.classifier(self._dropped(hidden, ids, train))
-        return SSANNLIOutput(logits=logits.astype(jnp.float32), premise=left, hypothesis=right)
+        return SSANNLIOutput(
+            logits=logits.astype(jnp.float32),
+            premise=left,
+            hypothesis=right,
+            baseline=self.baseline,
+        )
 
     def _encode(
         self, tokens: Array, lengths: Array, ids: Array | None, train: bool
@@ -311,4 +337,40 @@ class SSANNLITask(ClassifierTask):
 
     def init(self, key: Array, batch: dict[str, Array]) -> Any:
         """Returns parameters."""
-        return init_streams(self.model, key, batch)
+        return init_params(self.model, key, batch)
+
+    def loss(
+        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
+    ) -> tuple[Array, dict[str, Ratio]]:
+        """Returns the loss summed over the real rows, and metrics as sums and counts.
+
+        "loss" is the cross-entropy and the penalties; also "accuracy", and with a selector
+        "selected_1" and "empty_1", of both sentences.
+        """
+        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
+        weight = batch["weight"]
+        cost = cross_entropy(output.logits, batch["label"])
+        both = (output.premise, output.hypothesis)
+        penalty, surrogate = selector_terms(self.model.config, both, cost, output.baseline)
+        metrics = class_metrics(output.logits, batch["label"], weight)
+        metrics["loss"] = Ratio.of(cost + penalty, weight)
+        metrics |= _of_both(output, weight)
+        return jnp.sum((cost + penalty + surrogate) * weight), metrics
+
+    def evaluate(
+        self, params: Any, batch: dict[str, Array]
+    ) -> tuple[dict[str, Ratio], dict[str, Array]]:
+        """Returns "loss" (cross-entropy), "accuracy", "selected_1", "empty_1", and predictions."""
+        output: Any = self.model.apply({"params": params}, batch)
+        metrics = class_metrics(output.logits, batch["label"], batch["weight"])
+        metrics |= _of_both(output, batch["weight"])
+        predictions = class_predictions(output.logits, batch)
+        return metrics, predictions | selector_predictions((output.premise,))
+
+
+def _of_both(output: SSANNLIOutput, weight: Float[Array, "B"]) -> dict[str, Ratio]:
+    """What the selector did in the two sentences, which are one layer."""
+    first, second = (
+        selector_metrics((selection,), weight) for selection in (output.premise, output.hypothesis)
+    )
+    return {name: ratio + second[name] for name, ratio in first.items()}

@@ -17,8 +17,13 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.models._classification import init_streams
 from gatedjax.models._decoder import smoothed_cross_entropy
+from gatedjax.models._selector_terms import (
+    reward_baseline,
+    selector_metrics,
+    selector_predictions,
+    selector_terms,
+)
 from gatedjax.models._transformer import (
     EncoderLayer,
     add_positions,
@@ -26,6 +31,7 @@ from gatedjax.models._transformer import (
     scaled_embedding,
 )
 from gatedjax.models.ssan import SSANConfig, schedule
+from gatedjax.models.ssan_probe import init_params
 from gatedjax.training import Ratio
 
 
@@ -61,8 +67,6 @@ class SSANTaggerConfig(SSANConfig):
             raise ValueError(f"label_smoothing must be in [0, 1), got {self.label_smoothing}")
         if self.positions == "learned":
             raise ValueError("positions must be 'sinusoidal' or 'none', got 'learned'")
-        if self.selector == "reinforce" and self.selective:
-            raise ValueError("selector must not be 'reinforce': its loss is that of the encoder")
 
 
 @struct.dataclass
@@ -72,10 +76,12 @@ class SSANTaggerOutput:
     Attributes:
       logits: label scores of every word [B, N, L], float32.
       selections: what the attention of every layer did (see `nn.Selection`).
+      baseline: expected reward of selector="reinforce", else None.
     """
 
     logits: Array
     selections: tuple[gnn.Selection, ...]
+    baseline: Array | None = None
 
 
 class SSANTagger(nn.Module):
@@ -161,7 +167,12 @@ class SSANTagger(nn.Module):
             states
         ).astype(jnp.float32)
         logits = jnp.where(mask[..., None], logits, jnp.zeros_like(logits))
-        return SSANTaggerOutput(logits=logits, selections=tuple(selections))
+        learned = c.selector == "reinforce" and c.selective
+        return SSANTaggerOutput(
+            logits=logits,
+            selections=tuple(selections),
+            baseline=reward_baseline(self) if learned else None,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,22 +192,32 @@ class SSANTaggingTask:
 
     def init(self, key: Array, batch: dict[str, Array]) -> Any:
         """Returns parameters."""
-        return init_streams(self.model, key, batch)
+        return init_params(self.model, key, batch)
 
     def loss(
         self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
     ) -> tuple[Array, dict[str, Ratio]]:
-        """Returns the smoothed loss summed over the real words, and metrics per word."""
+        """Returns the smoothed loss summed over the real words, and metrics per word.
+
+        What the selector adds to the loss of a sentence counts as often as it has labels.
+        """
         output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         labels, known, _ = self._labels(batch)
-        smoothing = self.model.config.label_smoothing
-        smoothed = smoothed_cross_entropy(output.logits, labels, smoothing)
-        return jnp.sum(jnp.where(known, smoothed, 0)), self._metrics(output.logits, batch)
+        config = self.model.config
+        smoothed = smoothed_cross_entropy(output.logits, labels, config.label_smoothing)
+        summed = jnp.sum(jnp.where(known, smoothed, 0), axis=1)
+        words = jnp.sum(known, axis=1).astype(jnp.float32)
+        cost = summed / jnp.maximum(words, 1)
+        penalty, surrogate = selector_terms(config, output.selections, cost, output.baseline)
+        metrics = self._metrics(output.logits, batch)
+        metrics |= selector_metrics(output.selections, batch["weight"])
+        total = summed + (penalty + surrogate) * words
+        return jnp.sum(total * batch["weight"]), metrics
 
     def evaluate(
         self, params: Any, batch: dict[str, Array]
     ) -> tuple[dict[str, Ratio], dict[str, Array]]:
-        """Returns "loss" and "accuracy" per word, and per example the log-probabilities.
+        """Returns "loss" and "accuracy" per word, "selected_L" and "empty_L", and predictions.
 
         "predicted" is the best label of every word [B, width], -1 beyond the end.
         """
@@ -210,7 +231,9 @@ class SSANTaggingTask:
             "example_id": batch["example_id"],
             "predicted": jnp.pad(predicted, ((0, 0), (0, spare)), constant_values=-1),
         }
-        return self._metrics(output.logits, batch), predictions
+        metrics = self._metrics(output.logits, batch)
+        metrics |= selector_metrics(output.selections, batch["weight"])
+        return metrics, predictions | selector_predictions(output.selections)
 
     def _labels(self, batch: dict[str, Array]) -> tuple[Array, Array, Array]:
         """(labels, where there is one to learn, where there is a word)."""

@@ -17,7 +17,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.models._classification import init_streams
 from gatedjax.models._decoder import (
     DecoderLayer,
     causal_mask,
@@ -25,6 +24,12 @@ from gatedjax.models._decoder import (
     smoothed_cross_entropy,
 )
 from gatedjax.models._decoding import Found, beam_search, check_search, greedy_search
+from gatedjax.models._selector_terms import (
+    reward_baseline,
+    selector_metrics,
+    selector_predictions,
+    selector_terms,
+)
 from gatedjax.models._transformer import (
     add_positions,
     dropout_rows,
@@ -32,6 +37,7 @@ from gatedjax.models._transformer import (
     sinusoids,
 )
 from gatedjax.models.ssan import SSANConfig, SSANEncoder, SSANEncoderOutput
+from gatedjax.models.ssan_probe import init_params
 from gatedjax.training import Ratio
 
 PAD, UNK, START, STOP = 0, 1, 2, 3
@@ -74,11 +80,13 @@ class SSANTranslatorOutput:
       logits: scores of the next target word [B, T, V], float32.
       encoded: states of the encoder [B, N, d], 0 at padding.
       selections: what the attention of every encoder layer did (see `nn.Selection`).
+      baseline: expected reward of selector="reinforce", else None.
     """
 
     logits: Array
     encoded: Array
     selections: tuple[gnn.Selection, ...]
+    baseline: Array | None = None
 
 
 class SSANTranslator(nn.Module):
@@ -135,6 +143,8 @@ class SSANTranslator(nn.Module):
         if c.positions == "learned":
             positions = nn.initializers.normal(c.hidden**-0.5)
             self.positions = self.param("positions", positions, (c.max_length, c.hidden))
+        learned = c.selector == "reinforce" and c.selective
+        self.baseline = reward_baseline(self) if learned else None
 
     def __call__(self, batch: dict[str, Array], *, train: bool = False) -> SSANTranslatorOutput:
         """Scores every target word after those before it.
@@ -176,7 +186,10 @@ class SSANTranslator(nn.Module):
             source = layer.source(encoded.states)
             states = layer(states, mask, source, source_mask, **options)
         return SSANTranslatorOutput(
-            logits=self._logits(states), encoded=encoded.states, selections=encoded.selections
+            logits=self._logits(states),
+            encoded=encoded.states,
+            selections=encoded.selections,
+            baseline=self.baseline,
         )
 
     def encode(self, batch: dict[str, Array], *, train: bool = False) -> SSANEncoderOutput:
@@ -332,22 +345,34 @@ class SSANTranslationTask:
 
     def init(self, key: Array, batch: dict[str, Array]) -> Any:
         """Returns parameters."""
-        return init_streams(self.model, key, batch)
+        return init_params(self.model, key, batch)
 
     def loss(
         self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
     ) -> tuple[Array, dict[str, Ratio]]:
-        """Returns the smoothed loss summed over the real target words, and metrics per word."""
+        """Returns the smoothed loss summed over the real target words, and metrics per word.
+
+        What the selector adds to the loss of a sentence counts as often as it has words.
+        """
         output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
-        smoothing = self.model.config.label_smoothing
-        smoothed = smoothed_cross_entropy(output.logits, batch["targets"], smoothing)
+        config, words = self.model.config, batch["target_lengths"].astype(jnp.float32)
         real = F.length_mask(batch["target_lengths"], batch["targets"].shape[1])
-        return jnp.sum(jnp.where(real, smoothed, 0)), _metrics(output.logits, batch)
+        smoothed = smoothed_cross_entropy(output.logits, batch["targets"], config.label_smoothing)
+        summed = jnp.sum(jnp.where(real, smoothed, 0), axis=1)
+        cost = summed / jnp.maximum(words, 1)
+        penalty, surrogate = selector_terms(config, output.selections, cost, output.baseline)
+        metrics = _metrics(output.logits, batch)
+        metrics |= selector_metrics(output.selections, batch["weight"])
+        total = summed + (penalty + surrogate) * words
+        return jnp.sum(total * batch["weight"]), metrics
 
     def evaluate(
         self, params: Any, batch: dict[str, Array]
     ) -> tuple[dict[str, Ratio], dict[str, Array]]:
-        """Returns "loss", "perplexity" and "accuracy" per word, and per example what it cost."""
+        """Returns "loss", "perplexity" and "accuracy" per word, and per example what it cost.
+
+        And "selected_L" and "empty_L" (see `SSANProbeTask`).
+        """
         output: Any = self.model.apply({"params": params}, batch)
         nll, _, real = _scores(output.logits, batch)
         predictions = {
@@ -355,7 +380,9 @@ class SSANTranslationTask:
             "words": batch["target_lengths"],
             "nll": jnp.sum(jnp.where(real, nll, 0), axis=1),
         }
-        return _metrics(output.logits, batch), predictions
+        metrics = _metrics(output.logits, batch)
+        metrics |= selector_metrics(output.selections, batch["weight"])
+        return metrics, predictions | selector_predictions(output.selections)
 
 
 def _scores(logits: Array, batch: dict[str, Array]) -> tuple[Array, Array, Array]:
