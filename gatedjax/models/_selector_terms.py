@@ -62,7 +62,8 @@ def selector_terms(
         if config.entropy_weight:
             penalty = penalty - config.entropy_weight * selection.entropy
         if config.selector == "reinforce":
-            assert baseline is not None and selection.rate is not None
+            if baseline is None or selection.rate is None:
+                raise ValueError("selector='reinforce' needs a baseline")
             reward = -(cost + config.reward_penalty * jnp.mean(selection.rate, axis=1))
             reward = jax.lax.stop_gradient(reward)
             bound = jnp.broadcast_to(baseline, reward.shape)
@@ -85,6 +86,17 @@ def selector_metrics(
             metrics[f"selected_{layer}"] = Ratio.of(jnp.mean(selection.rate, axis=1), weight)
             metrics[f"empty_{layer}"] = Ratio.of(jnp.mean(selection.empty, axis=1), weight)
     return metrics
+
+
+def selector_predictions(selections: tuple[gnn.Selection, ...]) -> dict[str, Array]:
+    """ "selected_heads" and "empty_heads" [B, S, M] of the S layers with a selector, if any."""
+    found: list[Any] = _with_selector(selections)
+    if not found:
+        return {}
+    return {
+        "selected_heads": jnp.stack([selection.rate for selection in found], axis=1),
+        "empty_heads": jnp.stack([selection.empty for selection in found], axis=1),
+    }
 
 
 def _with_selector(selections: tuple[gnn.Selection, ...]) -> list[gnn.Selection]:

@@ -21,7 +21,12 @@ from gatedjax.models._classification import (
     class_predictions,
     cross_entropy,
 )
-from gatedjax.models._selector_terms import reward_baseline, selector_metrics, selector_terms
+from gatedjax.models._selector_terms import (
+    reward_baseline,
+    selector_metrics,
+    selector_predictions,
+    selector_terms,
+)
 from gatedjax.models._transformer import dropout_rows
 from gatedjax.models.ssan import SSANConfig, SSANEncoder
 from gatedjax.training import Ratio
@@ -170,7 +175,8 @@ class SSANProbeTask(ClassifierTask):
         output: Any = self.model.apply({"params": params}, batch)
         metrics = class_metrics(output.logits, batch["label"], batch["weight"])
         metrics |= selector_metrics(output.selections, batch["weight"])
-        return metrics, class_predictions(output.logits, batch)
+        predictions = class_predictions(output.logits, batch)
+        return metrics, predictions | selector_predictions(output.selections)
 
 
 def init_params(model: Any, key: Array, batch: dict[str, Array]) -> Any:

@@ -18,7 +18,12 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.models._selector_terms import reward_baseline, selector_metrics, selector_terms
+from gatedjax.models._selector_terms import (
+    reward_baseline,
+    selector_metrics,
+    selector_predictions,
+    selector_terms,
+)
 from gatedjax.models.ssan import SSANConfig, SSANEncoder
 from gatedjax.models.ssan_probe import init_params
 from gatedjax.training import Ratio
@@ -151,7 +156,7 @@ class WordReorderingTask:
         metrics |= selector_metrics(output.selections, batch["weight"])
         predicted = jnp.argmax(output.logits, axis=-1)
         right = predicted == _positions(batch)
-        return metrics, {
+        return metrics, selector_predictions(output.selections) | {
             "example_id": batch["example_id"],
             "insert": predicted[:, 0],
             "original": predicted[:, 1],
