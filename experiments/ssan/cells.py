@@ -11,6 +11,13 @@ NAMES = {
     "wrd": "WRD",
     "wrd_small": "WRD, Multi30k",
     "wrd_published": "WRD, published test set",
+    "nli": "SNLI",
+    "nli_sick": "SICK",
+    "srl": "semantic roles",
+    "mt_multi30k": "Multi30k En-De",
+    "mt_en_ro": "IWSLT14 En-Ro",
+    "mt_en_ja": "KFTT En-Ja",
+    "mt_en_de": "WMT14 En-De",
 }
 
 Records = list[dict[str, Any]]

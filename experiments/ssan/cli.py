@@ -1,7 +1,8 @@
 """The command line of this paper's runs."""
 
 from experiments.common import cli
-from experiments.ssan.config import PRESETS, RunConfig
+from experiments.ssan.config import RunConfig
+from experiments.ssan.presets import PRESETS
 
 
 def parse(args: list[str], prog: str, description: str) -> RunConfig:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,12 @@ class Experiment:
     """What differs from the paper's data; None if nothing does."""
     score: Callable[[Predictions], dict[str, Any]] = lambda predictions: {}
     """What the record has of the test predictions, beside the metrics."""
+    before: Callable[[Path], None] = lambda workdir: None
+    """Writes into the work folder what belongs to the run, before it begins."""
+    choose: Callable[[Path, Any], tuple[Any, dict[str, Any]]] = lambda workdir, best: (best, {})
+    """(work folder, best parameters) -> those that are tested, and what the record says of it."""
+    measure: Callable[[Any], dict[str, Any]] = lambda params: {}
+    """What the record has of the tested parameters that no batch by itself tells, as BLEU."""
 
 
 class StepColumn:

@@ -64,3 +64,36 @@ REORDERING_SUBSTITUTES = {
     "published": "the published test sentences; trained on 9,000 of the published validation "
     "sentences, restored and reordered again, where the paper has 7M sentences",
 }
+
+# Table 1: task -> (metric, SAN, SSAN), in percent.
+TABLE1 = {
+    "nli": ("accuracy", 85.60, 86.30),
+    "srl": ("F1", 82.48, 82.88),
+    "mt_en_ro": ("BLEU", 23.22, 23.91),
+    "mt_en_ja": ("BLEU", 31.56, 32.17),
+    "mt_en_de": ("BLEU", 27.60, 28.50),
+}
+REINFORCE_BLEU = 27.90
+"""En-De with a selector trained by reward; from the text."""
+
+# Table 6: brackets of trees from the attention of the En-De encoder, in percent (SAN, SSAN).
+TABLE6 = {"precision": (21.09, 22.07), "recall": (22.05, 23.07), "f1": (21.56, 22.56)}
+
+# Table 7: share of attention by part of speech: TreeDepth, TopConst, En-De, each (SAN, SSAN).
+TABLE7 = {
+    "Noun": ((0.149, 0.245), (0.126, 0.196), (0.418, 0.689)),
+    "Verb": ((0.165, 0.190), (0.165, 0.201), (0.146, 0.126)),
+    "Adj": ((0.040, 0.069), (0.033, 0.054), (0.077, 0.074)),
+    "Content": ((0.354, 0.504), (0.324, 0.451), (0.641, 0.889)),
+    "Prep": ((0.135, 0.082), (0.123, 0.119), (0.089, 0.032)),
+    "Dete": ((0.180, 0.122), (0.103, 0.073), (0.070, 0.010)),
+    "Punc": ((0.073, 0.068), (0.078, 0.072), (0.098, 0.013)),
+    "Others": ((0.258, 0.224), (0.373, 0.286), (0.102, 0.057)),
+    "Content-free": ((0.646, 0.496), (0.676, 0.549), (0.359, 0.111)),
+}
+TABLE7_DATA = ("tree_depth", "top_const", "mt_en_de")
+
+# Figures 2 and 4: share of attention at distance 1 on BShift, in percent (SAN, SSAN).
+DISTANCE_ONE = (12.4, 14.6)
+
+SICK_SUBSTITUTE = "SICK, 4,500 training pairs, where the paper has SNLI with 550,000"

@@ -31,6 +31,16 @@ def print_run(console: Console, record: dict[str, Any], workdir: Path) -> None:
     for label, metrics in rows:
         table.add_row(label, *(f"{metrics[name]:.4f}" for name in record["test"]))
     console.print(table)
+    for name in ("validation_bleu", "test_bleu"):
+        if name in record:
+            console.print(f"{name.replace('_bleu', '')} BLEU {record[name]:.2f}")
+    if "bleu_signature" in record:
+        console.print(record["bleu_signature"])
+    for way in ("greedy", "constrained"):
+        if f"test_roles_{way}" in record:
+            scores = record[f"test_roles_{way}"]
+            shown = ", ".join(f"{name} {100 * value:.2f}" for name, value in scores.items())
+            console.print(f"test arguments, {way}: {shown}")
     console.print(
         f"{record['parameters']:,} parameters, {record['parameters_without_embeddings']:,} "
         f"without word vectors, {record['parameters_of_selectors']:,} of selectors"

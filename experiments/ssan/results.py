@@ -9,7 +9,7 @@ from experiments.common.records import RESULTS, jsonable
 from experiments.ssan.config import RunConfig
 
 DEFAULT = RESULTS / "ssan"
-RECORD = ("config", "seed", "system", "validation", "test", "test_n", "correct")
+RECORD = ("config", "seed", "system", "validation", "test", "test_n")
 """What every record has."""
 PASSING = ("exit_code", "signal")
 """What only the command that ran it needs to know."""

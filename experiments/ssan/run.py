@@ -43,6 +43,8 @@ def run(config: RunConfig) -> dict[str, Any]:
     settings = jsonable(public_config(config))
     metadata = {"config": settings, "vocabulary": made.vocabulary}
     parallel = make_parallel(config.train.parallel, accumulate=config.train.accumulate)
+    workdir.mkdir(parents=True, exist_ok=True)
+    made.before(workdir)
     result = fit(
         made.task,
         made.train,
@@ -73,13 +75,16 @@ def run(config: RunConfig) -> dict[str, Any]:
         "seconds_per_step": seconds_per_step(metrics),
     }
     if result.stopped != "signal":
-        found, predictions = evaluate(made.task, result.best_params, made.test, parallel)
+        chosen, how = made.choose(workdir, result.best_params)
+        found, predictions = evaluate(made.task, chosen, made.test, parallel)
         record |= {
+            **how,
             "test": found,
             "test_last": found,
             "test_n": len(predictions["example_id"]),
             **made.score(predictions),
             **selection(config.model, predictions),
+            **made.measure(chosen),
         }
         if "correct" in predictions:
             record["correct"] = correct_string(predictions)

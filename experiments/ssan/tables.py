@@ -11,7 +11,8 @@ from experiments.common.cells import missing_runs
 from experiments.common.cli import fail
 from experiments.common.records import write_json
 from experiments.ssan import variants
-from experiments.ssan.config import PRESETS, RunConfig, with_budget
+from experiments.ssan.config import RunConfig, with_budget
+from experiments.ssan.presets import PRESETS
 from experiments.ssan.results import DEFAULT, Store, same, saved_record
 from experiments.ssan.variants import BASE, FULL, VARIANTS
 

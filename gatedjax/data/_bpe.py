@@ -97,6 +97,32 @@ class BytePairs:
             found.append(number)
         return found
 
+    def encode_words(
+        self, words: Sequence[str], glued: Sequence[bool] | None = None
+    ) -> tuple[list[int], list[int]]:
+        """Ids of a text that is known as words, and the word that every id belongs to.
+
+        Args:
+          words: of the text.
+          glued: True at words that no space stands before, as most punctuation.
+
+        Raises:
+          ValueError: if glued has another length.
+        """
+        glued = [False] * len(words) if glued is None else glued
+        if len(glued) != len(words):
+            raise ValueError(f"glued must have length {len(words)}, got {len(glued)}")
+        text, owner = "", []
+        for number, (word, joined) in enumerate(zip(words, glued, strict=True)):
+            piece = word if joined or not text else f" {word}"
+            text += piece
+            owner += [number] * len(piece)
+        encoded = self._tokenizer.encode(text, add_special_tokens=False)
+        last = max(len(words) - 1, 0)
+        # the end of a piece: its beginning may be the space before the word
+        places = [owner[end - 1] if end else last for _, end in encoded.offsets]
+        return encoded.ids, places
+
     def digest(self) -> str:
         """SHA-256 of everything that decides how a text is encoded, in hex."""
         return hashlib.sha256(self._tokenizer.to_str().encode()).hexdigest()

@@ -119,6 +119,21 @@ def test_byte_pairs_lose_nothing_of_a_text(tmp_path):
         bpe.pieces([999])
 
 
+def test_pieces_of_known_words_name_their_word():
+    pytest.importorskip("tokenizers")
+    bpe = data.BytePairs.train(TEXTS, 60)
+    words = ["Two", "men", ",", "one", "dog", "."]
+    ids, places = bpe.encode_words(words, [w in ",." for w in words])
+    assert ids == bpe.encode("Two men, one dog.")
+    for number, word in enumerate(words):
+        own = [i for i, place in zip(ids, places, strict=True) if place == number]
+        assert "".join(bpe.pieces(own)).removeprefix("▁") == word
+    assert places == sorted(places)
+    assert bpe.encode_words([]) == ([], [])
+    with pytest.raises(ValueError, match="glued must have length 6, got 1"):
+        bpe.encode_words(words, [True])
+
+
 def test_a_vocabulary_is_saved_as_it_is_and_others_are_refused(tmp_path):
     pytest.importorskip("tokenizers")
     bpe = data.BytePairs.train(TEXTS, 60)

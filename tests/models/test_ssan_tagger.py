@@ -69,7 +69,7 @@ def test_a_label_that_training_does_not_know_is_wrong_and_costs_nothing(np_rng):
     task, params = made()
     batch = batch_of(np_rng)
     evaluate = jax.jit(task.evaluate)
-    known, predictions = evaluate(params, batch)
+    _known, predictions = evaluate(params, batch)
     best = predictions["predicted"]
     assert best.shape == (3, 9)
     assert np.all(best[1, 3:] == -1)
@@ -85,7 +85,7 @@ def test_a_label_that_training_does_not_know_is_wrong_and_costs_nothing(np_rng):
 
 
 def test_the_selector_sees_what_the_first_feed_forward_network_made():
-    task, params = made()
+    _task, params = made()
     assert "selector_query" in params["layer_1"]["attention"]
     assert "selector_query" not in params["layer_2"]["attention"]
     # an orthogonal matrix, and word vectors of half the width
