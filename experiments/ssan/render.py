@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from experiments.common.records import write_text
 from experiments.common.significance import LEVEL
-from experiments.ssan import sections
+from experiments.ssan import paper, sections, task_sections
 from experiments.ssan.results import Store
 
 
@@ -28,6 +28,14 @@ F1 = (
     "other."
 )
 SECTIONS: dict[str, Section] = {
+    "table1": Section(
+        "Table 1: four tasks",
+        task_sections.table1,
+        "Accuracy and F1 in percent, BLEU by sacrebleu (detokenised; the paper's is tokenised). "
+        "Differences: paired bootstrap over test examples, for roles and translation of every "
+        "seed by itself. The paper also reports "
+        f"{paper.REINFORCE_BLEU:.2f} BLEU for En-De with a selector trained by reward.",
+    ),
     "table2": Section("Table 2: BShift, selector in one layer", sections.table2, TESTS),
     "table3": Section(
         "Table 3: word reordering detection, selector in one layer",
@@ -40,6 +48,21 @@ SECTIONS: dict[str, Section] = {
         sections.table5,
         F1 + " Groups: average of their classes by support; merged: of the group as one class. "
         "Which classes a group has is inferred.",
+    ),
+    "table6": Section(
+        "Table 6: brackets of trees from attention",
+        task_sections.table6,
+        "Unlabelled, punctuation left out, the whole sentence counted, single words not. Mean over "
+        "heads; the mass inside a span is divided by its words (rows), their square (area), or "
+        "not.",
+    ),
+    "table7": Section(
+        "Table 7: attention by part of speech",
+        task_sections.table7,
+        "Share of all attention that keys of a class receive, mean over heads.",
+    ),
+    "figures": Section(
+        "Figures 2 to 6", task_sections.figures, "Mean over heads of the first encoder layer."
     ),
     "modes": Section(
         "How selections are drawn",

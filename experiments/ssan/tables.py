@@ -17,10 +17,18 @@ from experiments.ssan.results import DEFAULT, Store, same, saved_record
 from experiments.ssan.variants import BASE, FULL, VARIANTS
 
 What = Literal[
+    "table1",
     "table2",
     "table3",
     "table4",
     "table5",
+    "table6",
+    "table7",
+    "figure2",
+    "figure3",
+    "figure4",
+    "figure5",
+    "figure6",
     "modes",
     "sharing",
     "temperature",
@@ -40,6 +48,7 @@ class Table:
 
 _LAYERS = (BASE, *(f"ssan_layer{n}" for n in variants.LAYERS))
 TABLES: dict[str, Table] = {
+    "table1": Table(("nli_sick", "srl", "mt_multi30k"), (BASE, FULL)),
     "table2": Table(("bshift",), _LAYERS),
     "table3": Table(("wrd_small", "wrd_published"), _LAYERS),
     "table4": Table(("tree_depth",), (BASE, FULL)),
@@ -57,17 +66,25 @@ class TablesConfig:
     """What to reproduce, on which data, and with how many seeds."""
 
     what: tyro.conf.Positional[What]
-    """table2: BShift without a selector and with one in layer 1 to 6; table3: word reordering
-    detection, the same; table4: TreeDepth by depth; table5: TopConst by groups of classes; modes:
-    how selections are drawn; sharing: one selection for all heads; temperature: of the relaxation;
-    selection_rate: what the finished runs select; render: only rewrite RESULTS.md from the finished
-    runs."""
+    """table1: inference, semantic roles and translation; table2: BShift without a selector and with
+    one in layer 1 to 6; table3: word reordering detection, the same; table4: TreeDepth by depth;
+    table5: TopConst by groups of classes; modes: how selections are drawn; sharing: one selection
+    for all heads; temperature: of the relaxation. From finished runs and their work folders:
+    table6: brackets of trees from attention; table7: attention by part of speech; figure2, figure4:
+    attention over the distance; figure3, figure5: attention of a sentence; figure6: its trees;
+    selection_rate: what the finished runs select; render: only rewrite RESULTS.md."""
     data: tuple[str, ...] = ()
     """Data sets, by preset (default: those of the table)."""
     layers: tuple[int, ...] = variants.LAYERS
     """table2, table3: layers that get a selector, one at a time."""
     modes: tuple[Mode, ...] = ("st", "soft", "expect", "reinforce")
     """modes: which."""
+    layer: int = 1
+    """table6, table7, figures: layer of the encoder whose attention is shown."""
+    head: int | None = None
+    """table6, table7, figures: its head, from 0 (default: the mean over heads)."""
+    sentence: int = 0
+    """figure3, figure5, figure6: which of the sentences of 8 to 14 words."""
     seeds: int = 1
     """Runs per cell, with seeds 0, 1, ..."""
     num_steps: int | None = None
@@ -129,7 +146,9 @@ def run_cell(options: TablesConfig, data: str, variant: str) -> None:
 
 def cells(options: TablesConfig) -> list[tuple[str, str]]:
     """(data set, variant) of every cell of the table, as far as the options ask for it."""
-    table = TABLES[options.what]
+    table = TABLES.get(options.what)
+    if table is None:
+        return []
     layers = {f"ssan_layer{n}" for n in options.layers}
     drawn = {BASE, *(FULL if mode == "st" else f"ssan_{mode}" for mode in options.modes)}
     chosen = [
@@ -155,13 +174,15 @@ def main(args: list[str] | None = None) -> int:
         fail(f"--layers must be among {variants.LAYERS}, got {unknown}")
 
     from experiments.common.hardware import use_all_cores
-    from experiments.ssan import render
+    from experiments.ssan import analyses, render
 
     use_all_cores(options.cpu_devices)
     store = Store(options.results)
     try:
         for data, variant in cells(options):
             run_cell(options, data, variant)
+        if options.what in analyses.ANALYSES:
+            analyses.analyse(options, store)
         if options.what in render.SECTIONS:
             print(render.SECTIONS[options.what].body(store))
         render.write(store)
