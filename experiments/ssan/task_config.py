@@ -112,6 +112,9 @@ class TranslationConfig(RunConfig):
     model: SSANTranslatorConfig = dataclasses.field(default_factory=SSANTranslatorConfig)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
     search: SearchConfig = dataclasses.field(default_factory=SearchConfig)
+    init_from: str | None = None
+    """Work folder of a run whose parameters this one begins with, as far as they have the same
+    names and shapes: a standard Transformer for one that selects."""
 
     def __post_init__(self) -> None:
         """Refuses what this command does not do."""

@@ -99,11 +99,21 @@ def batches(
 
 
 def experiment(config: TranslationConfig) -> Experiment:
-    """The run of a translator."""
-    prepared = prepare(config.data)
+    """The run of a translator.
+
+    Raises:
+      ValueError: if the run that it begins with has another vocabulary.
+    """
+    data = config.data
+    if config.init_from is not None and data.bpe is None:
+        data = dataclasses.replace(data, bpe=str(Path(config.init_from) / BPE))
+    prepared = prepare(data)
     train, validation, test = batches(prepared, config.data, seed=config.train.seed)
     model = SSANTranslator(config.model, len(prepared.bpe))
-    task = SSANTranslationTask(model)
+    task: Any = SSANTranslationTask(model)
+    facts: dict[str, Any] = {}
+    if config.init_from is not None:
+        task, facts["init_from"] = _begun(task, config, prepared, train[0])
     notes = [config.data.note, prepared.sources["test"].info.substitute]
     kept = len(train.columns["example_id"])
 
@@ -124,12 +134,55 @@ def experiment(config: TranslationConfig) -> Experiment:
             "left_out": len(prepared.sources["train"]) - kept,
             "vocabulary_size": len(prepared.bpe),
             "search": dataclasses.asdict(config.search),
+            **facts,
         },
         substitute="; ".join(note for note in notes if note) or None,
-        before=lambda workdir: prepared.bpe.save(workdir / BPE),
+        before=functools.partial(keep_vocabulary, prepared.bpe),
         choose=choose,
         measure=functools.partial(measure, config, prepared, model),
     )
+
+
+def keep_vocabulary(bpe: gdata.BytePairs, workdir: Path) -> None:
+    """Writes the vocabulary into the work folder.
+
+    Raises:
+      ValueError: if another one is there.
+    """
+    place = workdir / BPE
+    if not place.exists():
+        bpe.save(place)
+    elif gdata.BytePairs.load(place).digest() != bpe.digest():
+        raise ValueError(
+            f"{place} is the vocabulary of another run; use another workdir, or that vocabulary "
+            "(--data.bpe)"
+        )
+
+
+class _Begun:
+    """A task whose parameters begin with given ones."""
+
+    def __init__(self, task: SSANTranslationTask, params: Any) -> None:
+        self._task, self._params = task, params
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._task, name)
+
+    def init(self, key: Any, batch: Any) -> Any:
+        """Returns the given parameters."""
+        return jax.tree.map(jax.numpy.asarray, self._params)
+
+
+def _begun(
+    task: SSANTranslationTask, config: TranslationConfig, prepared: Prepared, batch: Any
+) -> tuple[_Begun, dict[str, Any]]:
+    """The task with the parameters of another run, and which of its own it keeps."""
+    other = Path(config.init_from or "")
+    if saved_vocabulary(other) != prepared.bpe.digest():
+        raise ValueError(f"init_from {other}: that run has another vocabulary than data.bpe")
+    fresh = jax.jit(task.init)(jax.random.key(config.train.seed), batch)
+    params, fresh_ones = load_params(other, jax.device_get(fresh), partial=True)
+    return _Begun(task, params), {"run": other.name, "not_loaded": fresh_ones}
 
 
 def measure(

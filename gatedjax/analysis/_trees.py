@@ -215,3 +215,40 @@ def _top_down(size: int, split: Any) -> SpanTree:
         middle = split(first, past)
         waiting += [(middle, past), (first, middle)]
     return SpanTree(size, tuple(spans))
+
+
+def from_brackets(text: str) -> tuple[tuple[str, ...], SpanTree]:
+    """Reads a bracketed tree whose every node begins with its label, as "(S (NP the film) ran)".
+
+    Args:
+      text: the tree; words stand wherever they like inside a node.
+
+    Returns:
+      (words, the tree without labels).
+
+    Raises:
+      ValueError: for brackets that do not match, a node without words, or words outside a node.
+    """
+    words: list[str] = []
+    spans: list[Span] = []
+    opened: list[int] = []
+    label = False
+    for piece in text.replace("(", " ( ").replace(")", " ) ").split():
+        if piece == "(":
+            if label or (not opened and spans):
+                raise ValueError(f"not a tree: a node without a label in {text[:60]!r}")
+            opened.append(len(words))
+            label = True
+        elif piece == ")":
+            if not opened or opened[-1] == len(words):
+                raise ValueError(f"not a tree: a bracket closes too early in {text[:60]!r}")
+            spans.append((opened.pop(), len(words)))
+        elif label:
+            label = False
+        elif not opened:
+            raise ValueError(f"not a tree: {piece!r} is outside of it")
+        else:
+            words.append(piece)
+    if opened or not spans:
+        raise ValueError(f"not a tree: {len(opened)} brackets are not closed in {text[:60]!r}")
+    return tuple(words), SpanTree.of(len(words), spans)

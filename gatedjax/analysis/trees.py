@@ -15,6 +15,7 @@ from gatedjax.analysis._brackets import bracket_scores as bracket_scores
 from gatedjax.analysis._trees import SpanTree as SpanTree
 from gatedjax.analysis._trees import balanced as balanced
 from gatedjax.analysis._trees import from_attention as from_attention
+from gatedjax.analysis._trees import from_brackets as from_brackets
 from gatedjax.analysis._trees import left_branching as left_branching
 from gatedjax.analysis._trees import random_binary as random_binary
 from gatedjax.analysis._trees import right_branching as right_branching

@@ -175,3 +175,13 @@ def test_short_sentences_and_punctuation_count_for_nothing():
     with pytest.raises(ValueError, match="the same number of words, got 2 and 3"):
         trees.bracket_counts(two, trees.balanced(3))
     assert "." in trees.PUNCTUATION
+
+
+def test_bracketed_trees_are_read_without_their_labels():
+    words, tree = trees.from_brackets("(S (NP the (N film)) (VP is far from (ADJ bad)) .)")
+    assert words == ("the", "film", "is", "far", "from", "bad", ".")
+    assert tree.spans == ((0, 7), (0, 2), (2, 6))
+    assert tree.bracketed(words) == "((the film) (is far from bad) .)"
+    for bad in ("", "(S a", "(S a))", "a", "(S a) b", "(S )", "((S a))", "(S a) (T b)"):
+        with pytest.raises(ValueError, match="not a tree"):
+            trees.from_brackets(bad)

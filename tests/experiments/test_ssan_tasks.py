@@ -103,6 +103,8 @@ MT = ["--model.hidden", "8", "--model.decoder-layers", "2", "--data.vocabulary-s
 def test_a_translator_is_trained_translates_and_shows_its_attention(
     raw, tmp_path, capsys, monkeypatch
 ):
+    pytest.importorskip("tokenizers")
+    pytest.importorskip("sacrebleu")
     from experiments.ssan import tables, translate
 
     runs, results = tmp_path / "runs", tmp_path / "results"
@@ -115,6 +117,18 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
             record["test_bleu"], abs=1e-3
         )
         assert record["bleu_signature"].startswith("nrefs:1|case:mixed")
+    # the selector is the only thing that a standard network cannot give
+    begun = run(
+        raw, tmp_path / "begun", "mt_multi30k", "--model.select-layers", "1", "--init-from",
+        str(runs / "mt_multi30k-san-seed0"), *MT,
+    )  # fmt: skip
+    assert begun["init_from"]["run"] == "mt_multi30k-san-seed0"
+    assert begun["init_from"]["not_loaded"]
+    assert all("selector_" in line for line in begun["init_from"]["not_loaded"])
+    # a vocabulary is never written over
+    with pytest.raises(SystemExit):
+        run(raw, tmp_path / "begun", "mt_multi30k", *MT, "--data.vocabulary-size", "50")
+    assert "the vocabulary of another run" in capsys.readouterr().err
     # a line in, a line out; an empty one stays empty, and CRLF is no part of a line
     given, out = io.StringIO("A dog runs.\r\n\nA cat sits.\n"), io.StringIO()
     args = ["--workdir", str(workdir), "--beam-size", "2"]
