@@ -129,7 +129,8 @@ def read(name: str, part: str, *, data_dir: str | Path | None, where: str) -> Ro
 
 def _check_network(name: str, builder: Any) -> None:
     """Fails at once where nothing can be downloaded: TFDS tries for minutes."""
-    if _HOSTS[name] is None:
+    host = _HOSTS[name]
+    if host is None:
         raise FileNotFoundError("it has no download")
     import requests
 
@@ -138,7 +139,7 @@ def _check_network(name: str, builder: Any) -> None:
     downloads = next(p for p in Path(builder.data_path).parents if p.name == folder).parent
     if (downloads / "downloads" / folder).is_dir():
         return  # finished downloads may be all that it needs
-    with requests.head(_HOSTS[name], timeout=10):
+    with requests.head(host, timeout=10):
         pass
 
 

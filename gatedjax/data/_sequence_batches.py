@@ -63,7 +63,8 @@ class SequenceBatches(StepBatches):
                 raise ValueError(f"{name} must be at least 1, got {value}")
         self.sequences = dict(sequences)
         self.columns = {**(columns or {}), "example_id": np.asarray(example_ids)}
-        sizes = {name: len(rows) for name, rows in {**self.sequences, **self.columns}.items()}
+        sizes = {name: len(texts) for name, texts in self.sequences.items()}
+        sizes |= {name: len(values) for name, values in self.columns.items()}
         if len(set(sizes.values())) != 1 or not len(example_ids):
             raise ValueError(f"columns must have one entry per example, got {sizes}")
         if unknown := sorted(set(lengths.values()) - set(self.sequences)):
