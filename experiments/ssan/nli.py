@@ -100,11 +100,6 @@ def batches(prepared: Prepared, config: NLIData, *, seed: int) -> list[gdata.Seq
 def experiment(config: NLIConfig) -> Experiment:
     """The run of a classifier of pairs."""
     prepared = prepare(config.data, config.model.embedding_dim)
-    if config.data.embeddings == "none" and config.model.freeze_embeddings:
-        raise ValueError(
-            "model.freeze_embeddings must be False without data.embeddings: random vectors would "
-            "never be trained"
-        )
     train, validation, test = batches(prepared, config.data, seed=config.train.seed)
     info = prepared.sources["test"].info
     model = SSANNLI(

@@ -93,6 +93,8 @@ class TablesConfig:
     """Where prepared TFDS data sets are."""
     manual_dir: str | None = None
     """Folder with the raw files, to work without a network."""
+    embeddings: str | None = None
+    """table1: GloVe file for inference and semantic roles (default: random vectors)."""
     note: str | None = None
     """What the files are, if not the published ones; tables name it."""
     results: Path = DEFAULT
@@ -113,6 +115,9 @@ def run_config(options: TablesConfig, data: str, seed: int, **model: Any) -> Run
         for name in ("data_dir", "manual_dir", "note")
         if (value := getattr(options, name)) is not None
     }
+    if options.embeddings is not None and hasattr(preset.data, "embeddings"):
+        given["embeddings"] = options.embeddings
+        model = width_of_file(options, preset) | model
     train = dataclasses.replace(preset.train, seed=seed)
     if options.num_steps is not None:
         train = with_budget(train, options.num_steps)
@@ -123,6 +128,19 @@ def run_config(options: TablesConfig, data: str, seed: int, **model: Any) -> Run
         train=train,
         cpu_devices=options.cpu_devices,
     )
+
+
+def width_of_file(options: TablesConfig, preset: RunConfig) -> dict[str, int]:
+    """The width of word vectors, where it is not that of the preset."""
+    from experiments.common.text import find_embeddings, width_of
+
+    path = find_embeddings(options.embeddings or "none", options.manual_dir)
+    width = width_of(path) if path is not None and path.is_file() else None
+    if width in (None, preset.model.embedding_dim):
+        return {}
+    assert width is not None
+    own = {"embedding_dim": width}
+    return own if preset.preset.startswith("nli") else {**own, "hidden": 2 * width}
 
 
 def run_cell(options: TablesConfig, data: str, variant: str) -> None:

@@ -76,7 +76,7 @@ class SSANNLIConfig:
     embedding_dim: int = 300
     """Width of the word vectors."""
     freeze_embeddings: bool = True
-    """Keep word vectors as they are."""
+    """Keep pretrained word vectors as they are; others are always trained."""
     dropout: float = 0.25
     """On word vectors and on the inputs of every dense layer."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -241,7 +241,7 @@ class SSANNLI(nn.Module):
         self.embed = gnn.WordEmbedding(
             self.vocab_size,
             c.embedding_dim,
-            frozen=c.freeze_embeddings,
+            frozen=c.freeze_embeddings and self.embeddings is not None,
             initial=self.embeddings,
             dtype=types["dtype"],
         )

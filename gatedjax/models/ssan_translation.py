@@ -243,9 +243,10 @@ class SSANTranslator(nn.Module):
 
     def _table(self) -> Float[Array, "V D"]:
         """The vectors of target words."""
-        if self.config.share_embeddings:
-            return self.encoder.variables["params"]["embed"]["table"]
-        return self.target_table
+        if not self.config.share_embeddings:
+            return self.target_table
+        table = self.encoder.variables["params"]["embed"]["table"]
+        return jax.lax.stop_gradient(table) if self.config.freeze_embeddings else table
 
     def _embed(self, tokens: Int[Array, "*B"]) -> Float[Array, "*B D"]:
         vectors = jnp.take(self._table(), tokens, axis=0).astype(jnp.dtype(self.config.dtype))

@@ -73,8 +73,7 @@ def run(raw, workdir, preset, *args):
 def test_inference_is_trained_and_scored(raw, tmp_path):
     record = run(
         raw, tmp_path / "w", "nli_sick", "--model.hidden", "8", "--model.embedding-dim", "6",
-        "--model.no-freeze-embeddings", "--cpu-devices", "1", "--train.parallel", "single",
-        "--train.no-progress",
+        "--cpu-devices", "1", "--train.parallel", "single", "--train.no-progress",
     )  # fmt: skip
     assert record["class_names"] == ["entailment", "neutral", "contradiction"]
     assert "where the paper has SNLI" in record["substitute"]
