@@ -2,15 +2,12 @@
 
 import dataclasses
 import functools
-import gzip
-import zlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from experiments.agt.config import PAPER_DIM, Config, DataConfig
-from experiments.common.text import check_embeddings, find_embeddings, text_batches
+from experiments.common.text import check_embeddings, find_embeddings, text_batches, width_of
 from gatedjax import data as gdata
 
 SPLITS = ("train", "validation", "test")
@@ -31,15 +28,6 @@ class Prepared:
     def info(self) -> gdata.SourceInfo:
         """Name, classes and what differs from the official data of the test split."""
         return self.splits["test"].info
-
-
-def width_of(path: Path) -> int | None:
-    """How many numbers the first line of a file of word vectors has; None if it has none."""
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            return file.readline().rstrip(b"\r\n ").count(b" ") or None
-    except (OSError, EOFError, zlib.error):
-        return None  # the loader says what is wrong with it
 
 
 def resolved(config: Config) -> Config:

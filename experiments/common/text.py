@@ -1,5 +1,7 @@
 """Texts as the trainer needs them: word vectors, and batches in common length buckets."""
 
+import gzip
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,15 @@ def find_embeddings(name: str, manual_dir: str | None) -> Path | None:
                 if (folder / found).exists():
                     return folder / found
     return path
+
+
+def width_of(path: Path) -> int | None:
+    """How many numbers the first line of a file of word vectors has; None if it has none."""
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            return file.readline().rstrip(b"\r\n ").count(b" ") or None
+    except (OSError, EOFError, zlib.error):
+        return None  # the loader says what is wrong with it
 
 
 def check_embeddings(path: Path | None, dim: int) -> None:

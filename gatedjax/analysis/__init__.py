@@ -1,11 +1,22 @@
 """What gates and attention did: density, operations, truth scores, tests, plots, marked text,
-and `phrases`: words that attention selects, and their runs.
+`phrases`: words that attention selects, and their runs, and `trees`: constituents out of attention.
 
 NumPy in, NumPy out; nothing here runs on a device. Plots need the extra `plots` (matplotlib is
 imported when a plot is drawn, not before).
 """
 
 from gatedjax.analysis import phrases as phrases
+from gatedjax.analysis import trees as trees
+from gatedjax.analysis._attention_mass import TAG_CLASSES as TAG_CLASSES
+from gatedjax.analysis._attention_mass import DistanceCounts as DistanceCounts
+from gatedjax.analysis._attention_mass import TagCounts as TagCounts
+from gatedjax.analysis._attention_mass import distance_counts as distance_counts
+from gatedjax.analysis._attention_mass import merge_pieces as merge_pieces
+from gatedjax.analysis._attention_mass import tag_class as tag_class
+from gatedjax.analysis._attention_mass import tag_counts as tag_counts
+from gatedjax.analysis._attention_mass import word_of_piece as word_of_piece
+from gatedjax.analysis._attention_plots import plot_attention as plot_attention
+from gatedjax.analysis._attention_plots import plot_distances as plot_distances
 from gatedjax.analysis._curves import plot_learning_curves as plot_learning_curves
 from gatedjax.analysis._curves import plot_lines as plot_lines
 from gatedjax.analysis._curves import read_metrics as read_metrics
@@ -28,6 +39,13 @@ from gatedjax.analysis._heatmap import plot_heatmap as plot_heatmap
 from gatedjax.analysis._images import plot_images as plot_images
 from gatedjax.analysis._layers import plot_layer_histograms as plot_layer_histograms
 from gatedjax.analysis._layers import plot_word_layers as plot_word_layers
+from gatedjax.analysis._roles import RoleCounts as RoleCounts
+from gatedjax.analysis._roles import RoleScores as RoleScores
+from gatedjax.analysis._roles import constrained_labels as constrained_labels
+from gatedjax.analysis._roles import role_counts as role_counts
+from gatedjax.analysis._scores import ClassScores as ClassScores
+from gatedjax.analysis._scores import class_scores as class_scores
+from gatedjax.analysis._scores import group_scores as group_scores
 from gatedjax.analysis._significance import Bootstrap as Bootstrap
 from gatedjax.analysis._significance import McNemar as McNemar
 from gatedjax.analysis._significance import Proportion as Proportion
@@ -40,3 +58,4 @@ from gatedjax.analysis._text import highlight_html as highlight_html
 from gatedjax.analysis._text import highlight_terminal as highlight_terminal
 from gatedjax.analysis._text import render_table as render_table
 from gatedjax.analysis._text import write_html as write_html
+from gatedjax.analysis._tree_plots import plot_trees as plot_trees

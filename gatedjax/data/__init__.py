@@ -14,6 +14,7 @@ are in `gatedjax.data.builders`.
 """
 
 from gatedjax.data._batches import Batches as Batches
+from gatedjax.data._bpe import BytePairs as BytePairs
 from gatedjax.data._buckets import plan_buckets as plan_buckets
 from gatedjax.data._characters import Characters as Characters
 from gatedjax.data._cloze_batches import ClozeBatches as ClozeBatches
@@ -32,6 +33,12 @@ from gatedjax.data._images import ImageSource as ImageSource
 from gatedjax.data._lm_batches import LanguageModelBatches as LanguageModelBatches
 from gatedjax.data._load import load as load
 from gatedjax.data._load import names as names
+from gatedjax.data._parallel import load_parallel as load_parallel
+from gatedjax.data._probing import bigram_shift as bigram_shift
+from gatedjax.data._reordering import move_word as move_word
+from gatedjax.data._reordering import restore_word as restore_word
+from gatedjax.data._reordering import word_reordering as word_reordering
+from gatedjax.data._sequence_batches import SequenceBatches as SequenceBatches
 from gatedjax.data._source import Quarantined as Quarantined
 from gatedjax.data._source import ReadReport as ReadReport
 from gatedjax.data._source import Source as Source

@@ -1,7 +1,7 @@
 """What became of every raw line of a data set, and what its texts look like."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gatedjax.data import _load, _prepared, _sst
@@ -113,10 +113,10 @@ def check(
     for part in spec.official:
         account, rows = reader.read(part)
         here = spec.of_part(part, chosen)
-        if chosen.get("granularity") == "binary" and rows.rows:
-            left_out = _sst.neutral(rows, here["level"])
+        if rows.rows:
+            skipped = spec.skipped(rows, here)
             account = dataclasses.replace(
-                account, used=account.used - left_out, skipped={"neutral": left_out}
+                account, used=account.used - sum(skipped.values()), skipped=skipped
             )
         accounts.append(dataclasses.replace(account, unit=spec.unit, notes=spec.notes(rows)))
         pieces = {part: rows}
@@ -126,7 +126,7 @@ def check(
             first = _load.ID_BASE[part]
             places = {first + r.index: reader.place(account, r) for r in rows.rows}
             made = spec.examples(piece, first, here)
-            per_line = _sst.ids_per_line(here["level"]) if "level" in here else 1
+            per_line = _sst.ids_per_line(here["level"]) if "level" in here else spec.ids_per_row
             if per_line > 1:
                 ids = [example["example_id"] for example in made]
                 places = {i: places[first + (i - first) // per_line] for i in ids}
@@ -196,7 +196,7 @@ class _Reader:
                 ), nothing
             shown = str(path)
             rows = self._spec.read(path, part)
-            lines = _recount(path, rows, self._spec.count)
+            lines = _recount(path, rows, self._spec)
         except (ValueError, OSError) as failure:
             error = f"{part}: {failure}"
             whole = Quarantined(shown, 0, str(failure).removeprefix(f"{shown}: "))
@@ -212,18 +212,20 @@ class _Reader:
         return f"{name}:{row.index + 1}"
 
 
-def _recount(path: AnyPath, rows: Rows, count: Callable[[AnyPath], int]) -> int:
+def _recount(path: AnyPath, rows: Rows, spec: _load.Set) -> int:
     """Counts the lines of a raw file once more, and checks that none stands for another."""
+    if not spec.by_line:
+        return spec.count(path)
     if any(row.file for row in rows.rows) or path.is_dir():
         return rows.lines  # no line a text: the reader counted them before it read one
     places = [row.index + 1 for row in rows.rows] + [q.line for q in rows.quarantine]
-    lines = count(path)
+    lines = spec.count(path)
     if sorted(places) != list(range(1, len(places) + 1)):
         raise ValueError(f"{path}: {len(places) - len(set(places))} lines are accounted for twice")
     return lines
 
 
-def _account(part: str, file: str, rows: Rows, lines: int, official: int) -> FileAccount:
+def _account(part: str, file: str, rows: Rows, lines: int, official: int | None) -> FileAccount:
     return FileAccount(
         part, file, lines, len(rows.rows), quarantine=rows.quarantine, official=official
     )

@@ -9,12 +9,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gatedjax.data._pair import PairPath
+from gatedjax.data._part import PartPath
 from gatedjax.data._source import Quarantined
 from gatedjax.data._tar import TarPath
 
 BOM = b"\xef\xbb\xbf"
 
-AnyPath = Path | zipfile.Path | TarPath
+AnyPath = Path | zipfile.Path | TarPath | PairPath | PartPath
 
 
 class LineError(ValueError):
@@ -49,6 +51,8 @@ class Rows:
     quarantine: tuple[Quarantined, ...]
     counted: int | None = None
     """Lines as whoever read them counted them, before any was parsed; None if nobody did."""
+    note: str | None = None
+    """Which text this is if it stands for the official one; None if it is that."""
 
     @property
     def lines(self) -> int:

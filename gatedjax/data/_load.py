@@ -12,22 +12,23 @@ import numpy as np
 
 from gatedjax.data import (
     _ag_news,
-    _cbt,
-    _cloze,
     _idx,
     _images,
     _imdb,
     _polarity,
     _prepared,
+    _probing,
     _ptb,
-    _question_files,
     _sst,
     _trec,
     _two_facts,
 )
-from gatedjax.data._files import AnyPath, Rows, count_lines
+from gatedjax.data._cloze_sets import CLOZE_SETS
+from gatedjax.data._files import AnyPath, Rows
 from gatedjax.data._images import ImageSource
-from gatedjax.data._source import Example, ReadReport, Source, SourceInfo, SpanCounts
+from gatedjax.data._sentence_sets import SENTENCE_SETS
+from gatedjax.data._set import Set
+from gatedjax.data._source import Example, ReadReport, Source, SourceInfo
 from gatedjax.data._statistics import stratified_split
 from gatedjax.data._stream import TokenStream
 from gatedjax.data._tokenize import tokenize
@@ -54,38 +55,6 @@ FAMILIES: dict[str, tuple[str, dict[str, str]]] = {
     "wdw": ("kind", {"strict": "wdw_strict", "relaxed": "wdw_relaxed"}),
 }
 """Names of several sets of one kind: the option that chooses, and its values, the default first."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Set:
-    """How to read one data set."""
-
-    official: dict[str, int]
-    where: str
-    files: Callable[[Path, str], tuple[AnyPath | None, str]]
-    """(manual_dir, part) -> (the raw file or None, what was looked for)."""
-    read: Callable[[Any, str], Rows]
-    examples: Callable[[Rows, int, dict[str, str]], Sequence[Example]]
-    """(rows, first id, options) -> examples."""
-    classes: Callable[[dict[str, str]], tuple[str, ...]]
-    options: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    """Option -> values, the default first."""
-    of_part: Callable[[str, dict[str, str]], dict[str, str]] = lambda part, options: options
-    """(part, options) -> the options as they hold for that part."""
-    spans: Callable[[Rows, Any, dict[str, str]], SpanCounts | None] = lambda rows, made, o: None
-    """(rows, examples, options) -> the account of examples that are spans of lines."""
-    hold_out: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
-    """Labels of the official training part -> (kept, validation); None: a stratified share."""
-    unit: str = "lines"
-    """What a row is."""
-    notes: Callable[[Rows], Mapping[str, int]] = lambda rows: {}
-    """Rows that are used and yet out of the ordinary: what is -> count."""
-    count: Callable[[AnyPath], int] = count_lines
-    """Counts the lines of a raw file in another way than `read`, to check it."""
-    source: Callable[[Sequence[Example], SourceInfo, ReadReport, Callable[[str], Rows]], Source] = (
-        lambda examples, info, report, part: Source(examples, info, report)
-    )
-    """Makes the result; the last argument reads an official part."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,37 +117,6 @@ def _image_set(name: str, classes: tuple[str, ...]) -> Set:
     )
 
 
-def _cloze_set(name: str, **parts: Any) -> Set:
-    """A set of cloze questions; their classes are what becomes of the answer."""
-    return Set(
-        examples=lambda rows, base, o: _cloze.examples(rows, base=base),
-        classes=lambda o: _cloze.CLASSES,
-        unit="questions",
-        notes=_cloze.notes,
-        **parts,
-    )
-
-
-def _cbt_set(kind: str) -> Set:
-    return _cloze_set(
-        f"cbt_{kind.lower()}",
-        official=_cbt.OFFICIAL[kind],
-        where=f"{_cbt.URL} (as it is, or unpacked)",
-        files=functools.partial(_cbt.find, kind),
-        read=lambda path, part: _cbt.read(path),
-    )
-
-
-def _question_set(name: str) -> Set:
-    return _cloze_set(
-        name,
-        official=_question_files.OFFICIAL[name],
-        where=f"{_question_files.URLS[name]} (folders of .question files)",
-        files=functools.partial(_question_files.find, name),
-        read=_question_files.read,
-    )
-
-
 SETS: dict[str, Set] = {
     "sst": Set(
         official=_sst.OFFICIAL,
@@ -190,6 +128,7 @@ SETS: dict[str, Set] = {
         options={"granularity": ("fine", "binary"), "level": _sst.LEVELS},
         of_part=_sst.of_part,
         spans=lambda rows, made, o: _sst.spans(rows, made, **o),
+        skipped=_sst.skipped,
     ),
     "trec": Set(
         official=_trec.OFFICIAL,
@@ -228,8 +167,8 @@ SETS: dict[str, Set] = {
     ),
     "mnist": _image_set("mnist", _images.DIGITS),
     "fashion_mnist": _image_set("fashion_mnist", _images.FASHION),
-    **{f"cbt_{kind.lower()}": _cbt_set(kind) for kind in _cbt.OFFICIAL},
-    **{name: _question_set(name) for name in _question_files.OFFICIAL},
+    **CLOZE_SETS,
+    **SENTENCE_SETS,
 }
 EMBEDDED = {
     "digits": Embedded(
@@ -328,6 +267,12 @@ def load(
     (`wdw` with kind="strict"|"relaxed") and `two_facts` (made here). Their examples have the
     document as "tokens", "query", "candidates", "answer", and in "label" which candidate is the
     answer (-1: none); `source.report.notes` counts absent answers and other oddities.
+    Pairs of sentences: `snli`, `sick` ("hypothesis" is the second). Semantic roles: `conll_srl`, an
+    example per predicate. Parallel text: `multi30k`, `kftt`, `iwslt14_en_ro`, `wmt14_en_de`
+    ("target" is the translation of "text"; option source= the language that is translated). Trees:
+    `ewt_trees`. Probes: `senteval_probing` (option task="bigram_shift"|"tree_depth"|
+    "top_constituents"|...; each is also a set of its own, `senteval_bigram_shift`), classes by the
+    labels of its training part; `word_reordering`, where "insert" and "original" are positions.
     Running text: `ptb`, a `TokenStream` with the vocabulary of its training part. Images: `mnist`,
     `fashion_mnist` and scikit-learn's `digits` (no files needed), an `ImageSource`.
 
@@ -371,6 +316,8 @@ def load(
         `strict`, for the first malformed line.
       FileNotFoundError: if the data are not there; the message says where to get them.
     """
+    if name == _probing.NAME:
+        name = _probing.set_name(options.pop("task", None))
     one_of("data set", name, names())
     one_of("split", split, SPLITS)
     name, options = member(name, options)
@@ -395,10 +342,11 @@ def load(
     part = "train" if split == "train_full" or (derived and split == "validation") else split
     chosen = spec.of_part(part, chosen)
     rows = _read(name, spec, part, data_dir, manual_dir)
-    substitute = None
-    if rows.lines != spec.official[part]:
-        official = f"{spec.official[part]:,}"
-        substitute = f"{rows.lines:,} {spec.unit} where the official file has {official}"
+    substitute = rows.note
+    official = spec.official[part]
+    if official is not None and rows.lines != official:
+        found = f"{rows.lines:,} {spec.unit} where the official file has {official:,}"
+        substitute = found if rows.note is None else f"{rows.note}: {found}"
     if strict and (rows.quarantine or substitute):
         first = rows.quarantine[0] if rows.quarantine else f"{name}, {part}: {substitute}"
         raise ValueError(f"{first} ({len(rows.quarantine)} malformed {spec.unit}; strict=True)")
@@ -420,9 +368,7 @@ def load(
     if derived and split in ("train", "validation"):
         used = hold_out(spec, rows, held_out or HELD_OUT)[split == "validation"]
     examples = spec.examples(used, ID_BASE[part], chosen)
-    skipped = {}
-    if chosen.get("granularity") == "binary":
-        skipped = {"neutral": _sst.neutral(rows, chosen["level"])}
+    skipped = spec.skipped(rows, chosen)
     report = ReadReport(
         lines=rows.lines,
         used=len(rows.rows) - sum(skipped.values()),

@@ -10,7 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax.data import _ag_news, _cbt, _cloze, _images, _ptb, _question_files, _sst, _trec
+from gatedjax.data import (
+    _ag_news,
+    _cbt,
+    _cloze,
+    _images,
+    _nli,
+    _parallel,
+    _probing,
+    _ptb,
+    _question_files,
+    _srl,
+    _sst,
+    _trec,
+    _treebank,
+)
 from gatedjax.data._files import LineError, Row, Rows
 from gatedjax.data._source import Quarantined
 
@@ -18,12 +32,21 @@ OURS = {
     "cbt_cn": "CbtCn",
     "cbt_ne": "CbtNe",
     "cnn_cloze": "CnnCloze",
+    "conll_srl": "ConllSrl",
     "daily_mail_cloze": "DailyMailCloze",
+    "ewt_trees": "EwtTrees",
+    "iwslt14_en_ro": "Iwslt14EnRo",
+    "kftt": "Kftt",
+    "multi30k": "Multi30k",
     "ptb": "Ptb",
+    "sick": "Sick",
     "sst": "Sst",
     "trec": "Trec",
     "wdw_relaxed": "WdwRelaxed",
     "wdw_strict": "WdwStrict",
+    "word_reordering": "WordReordering",
+    "wmt14_en_de": "Wmt14EnDe",
+    **dict.fromkeys(map(_probing.set_name, _probing.TASKS), "SentevalProbing"),
 }
 """Sets that `gatedjax.data.builders` builds, without TensorFlow; TFDS builds the others."""
 
@@ -42,6 +65,9 @@ def builder(name: str, data_dir: str | Path | None) -> Any:
     from gatedjax.data import builders
 
     place = None if data_dir is None else str(Path(data_dir).expanduser())
+    if name.startswith(_probing.PREFIX):
+        task = name.removeprefix(_probing.PREFIX)
+        return builders.SentevalProbing(config=task, data_dir=place, file_format="array_record")
     if name in OURS:
         return getattr(builders, OURS[name])(data_dir=place, file_format="array_record")
     return tfds.builder(name, data_dir=place, file_format="array_record")
@@ -112,13 +138,17 @@ def read(name: str, part: str, *, data_dir: str | Path | None, where: str) -> Ro
 
 def _check_network(name: str, builder: Any) -> None:
     """Fails at once where nothing can be downloaded: TFDS tries for minutes."""
+    host = _HOSTS[name]
+    if host is None:
+        raise FileNotFoundError("it has no download")
     import requests
 
     # data_path is data_dir/name/[config/]version
-    downloads = next(p for p in Path(builder.data_path).parents if p.name == name).parent
-    if (downloads / "downloads" / name).is_dir():
+    folder = builder.name
+    downloads = next(p for p in Path(builder.data_path).parents if p.name == folder).parent
+    if (downloads / "downloads" / folder).is_dir():
         return  # finished downloads may be all that it needs
-    with requests.head(_HOSTS[name], timeout=10):
+    with requests.head(host, timeout=10):
         pass
 
 
@@ -145,7 +175,8 @@ def _lines(
 ) -> Rows:
     rows = [Row(int(record["index"]), *row(record)) for record in records]
     ordered = tuple(sorted(rows, key=lambda r: r.index))
-    return Rows(ordered, _set_aside(metadata), counted=metadata.get("lines"))
+    note = metadata.get("note")
+    return Rows(ordered, _set_aside(metadata), counted=metadata.get("lines"), note=note)
 
 
 def _read_sst(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
@@ -185,6 +216,48 @@ def _read_ptb(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
     return _lines(records, metadata, lambda r: _ptb.parse(r["text"].decode()))
 
 
+def _read_sick(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    def row(record: dict[str, Any]) -> tuple[int, Any]:
+        return int(record["label"]), (record["premise"].decode(), record["hypothesis"].decode())
+
+    return _lines(records, metadata, row)
+
+
+def _read_snli(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    rows = [
+        Row(i, int(r["label"]), (r["premise"].decode(), r["hypothesis"].decode()))
+        for i, r in enumerate(records)
+    ]
+    return Rows(tuple(rows), (), counted=len(records))
+
+
+def _read_srl(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    return _lines(records, metadata, lambda r: (0, _srl.parse(r["sentence"].decode().split("\n"))))
+
+
+def _read_trees(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    return _lines(records, metadata, lambda r: _treebank.parse(r["tree"].decode()))
+
+
+def _read_parallel(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    return _lines(records, metadata, lambda r: (0, (r["source"].decode(), r["target"].decode())))
+
+
+def _read_probing(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    def row(record: dict[str, Any]) -> tuple[int, Any]:
+        return 0, (record["label"].decode(), record["text"].decode())
+
+    return _lines(records, metadata, row)
+
+
+def _read_reordering(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
+    def row(record: dict[str, Any]) -> tuple[int, Any]:
+        tokens = tuple(record["text"].decode().split())
+        return 0, (tokens, int(record["insert"]), int(record["original"]))
+
+    return _lines(records, metadata, row)
+
+
 def _read_images(name: str, records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows:
     """Puts the images back in the order of the official files, from which the splits are cut.
 
@@ -220,10 +293,17 @@ def _read_cloze(records: list[dict[str, Any]], metadata: dict[str, Any]) -> Rows
     return Rows(tuple(rows), _set_aside(metadata), counted=metadata.get("lines"))
 
 
-_HOSTS = {
+_HOSTS: dict[str, str | None] = {
     **dict.fromkeys(("cbt_ne", "cbt_cn"), _cbt.URL),
     **_question_files.URLS,
     **_images.URLS,
+    **dict.fromkeys(map(_probing.set_name, _probing.TASKS), _probing.URL),
+    **{name: corpus.url for name, corpus in _parallel.CORPORA.items()},
+    "conll_srl": None,
+    "ewt_trees": None,
+    "word_reordering": None,
+    "sick": _nli.SICK_URL,
+    "snli": _nli.SNLI_URL,
     "ptb": _ptb.URL,
     "sst": _sst.URL,
     "trec": _trec.URL,
@@ -233,7 +313,14 @@ _HOSTS = {
 _READERS: dict[str, Callable[[list[dict[str, Any]], dict[str, Any]], Rows]] = {
     "mnist": functools.partial(_read_images, "mnist"),
     "fashion_mnist": functools.partial(_read_images, "fashion_mnist"),
+    **dict.fromkeys(_parallel.CORPORA, _read_parallel),
+    **dict.fromkeys(map(_probing.set_name, _probing.TASKS), _read_probing),
+    "word_reordering": _read_reordering,
+    "conll_srl": _read_srl,
+    "ewt_trees": _read_trees,
     "ptb": _read_ptb,
+    "sick": _read_sick,
+    "snli": _read_snli,
     "sst": _read_sst,
     "trec": _read_trec,
     "imdb_reviews": _read_imdb,

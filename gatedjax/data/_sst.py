@@ -137,6 +137,13 @@ def neutral(rows: Rows, level: str) -> int:
     return sum(map(left_out, rows.rows))
 
 
+def skipped(rows: Rows, options: dict[str, str]) -> dict[str, int]:
+    """Trees that are left out on purpose: reason -> count."""
+    if options["granularity"] != "binary":
+        return {}
+    return {"neutral": neutral(rows, options["level"])}
+
+
 def examples(rows: Rows, *, base: int, granularity: str, level: str) -> list[Example]:
     """Makes examples of trees.
 

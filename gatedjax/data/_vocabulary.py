@@ -131,16 +131,7 @@ class Vocabulary:
 
     def save(self, path: str | Path) -> None:
         """Writes JSON, so that a reader sees the old file or the whole new one."""
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(self._json() + "\n")
-            os.replace(partial, path)
-        except BaseException:
-            Path(partial).unlink(missing_ok=True)
-            raise
+        write_whole(Path(path), self._json() + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
@@ -156,3 +147,16 @@ class Vocabulary:
 
     def __repr__(self) -> str:
         return f"Vocabulary({len(self)} ids, lowercase={self.lowercase})"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file so that a reader sees the old one or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(partial, path)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise

@@ -53,6 +53,21 @@ from gatedjax.functional._relaxations import sample_gates as sample_gates
 from gatedjax.functional._relaxations import score_function_loss as score_function_loss
 from gatedjax.functional._relaxations import threshold_gates as threshold_gates
 from gatedjax.functional._selection import selection_vectors as selection_vectors
+from gatedjax.functional._selective import (
+    relaxed_selective_attention as relaxed_selective_attention,
+)
+from gatedjax.functional._selective import selective_attention as selective_attention
+from gatedjax.functional._selective import selective_weights as selective_weights
+from gatedjax.functional._selective import source_to_token as source_to_token
+from gatedjax.functional._selector import SelectionStatistics as SelectionStatistics
+from gatedjax.functional._selector import mean_over_pairs as mean_over_pairs
+from gatedjax.functional._selector import pair_dropout as pair_dropout
+from gatedjax.functional._selector import pair_uniform as pair_uniform
+from gatedjax.functional._selector import selection_counts as selection_counts
+from gatedjax.functional._selector import selection_entropy as selection_entropy
+from gatedjax.functional._selector import selection_log_prob as selection_log_prob
+from gatedjax.functional._selector import selection_statistics as selection_statistics
+from gatedjax.functional._selector import uniform_sigmoid as uniform_sigmoid
 from gatedjax.functional._softmax import gated_softmax as gated_softmax
 from gatedjax.functional._softmax import length_mask as length_mask
 from gatedjax.functional._softmax import masked_softmax as masked_softmax

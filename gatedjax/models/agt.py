@@ -16,11 +16,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.models._classification import ClassifierTask
+from gatedjax.models._classification import ClassifierTask, token_inputs
 
 System = Literal["agt", "highway", "average"]
 AblateMode = Literal["highway", "reuse_last_s", "zero"]
@@ -180,7 +180,7 @@ class AGT(nn.Module):
         Raises:
           ValueError: if the batch lacks tokens or lengths, or their shapes do not fit.
         """
-        tokens, lengths = _inputs(batch)
+        tokens, lengths = token_inputs(batch)
         mask = F.length_mask(lengths, tokens.shape[1])
         vectors = self.embed(tokens)
         rate = self.config.dropout
@@ -216,18 +216,6 @@ class AGT(nn.Module):
         if example_id is None:
             example_id = jnp.arange(batch["tokens"].shape[0])
         return F.example_keys(self.make_rng("dropout"), example_id)
-
-
-def _inputs(batch: dict[str, Array]) -> tuple[Int[Array, "B N"], Int[Array, "B"]]:
-    for needed in ("tokens", "lengths"):
-        if needed not in batch:
-            raise ValueError(f"batch needs {needed!r}, got {sorted(batch)}")
-    tokens, lengths = batch["tokens"], batch["lengths"]
-    if tokens.ndim != 2 or lengths.shape != tokens.shape[:1]:
-        raise ValueError(
-            f"batch needs tokens [B, N] and lengths [B], got {tokens.shape}, {lengths.shape}"
-        )
-    return tokens, lengths
 
 
 @dataclasses.dataclass(frozen=True)

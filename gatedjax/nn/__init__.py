@@ -11,4 +11,7 @@ from gatedjax.nn._hop import HopOutput as HopOutput
 from gatedjax.nn._recurrent import GRU as GRU
 from gatedjax.nn._recurrent import LSTM as LSTM
 from gatedjax.nn._recurrent import RAU as RAU
+from gatedjax.nn._selective import Selection as Selection
+from gatedjax.nn._selective import SelectiveSelfAttention as SelectiveSelfAttention
+from gatedjax.nn._selective import SourceToToken as SourceToToken
 from gatedjax.nn._transform import AttentionGatedTransform as AttentionGatedTransform

@@ -17,7 +17,8 @@ class WordEmbedding(nn.Module):
       features: width E.
       frozen: stop the gradient at the table.
       initial: a table to start from (pretrained vectors) [num_embeddings, features]; None draws
-        uniform(-0.25, 0.25).
+        uniform(-0.25, 0.25), or from `table_init`.
+      table_init: an initialiser for a table without `initial`.
       dtype: dtype of the result.
       param_dtype: dtype of the table.
     """
@@ -26,6 +27,7 @@ class WordEmbedding(nn.Module):
     features: int
     frozen: bool = False
     initial: Any = None
+    table_init: Any = None
     dtype: Any = None
     param_dtype: Any = jnp.float32
 
@@ -43,12 +45,14 @@ class WordEmbedding(nn.Module):
         if self.initial is not None and self.initial.shape != shape:
             raise ValueError(f"initial must have shape {shape}, got {self.initial.shape}")
 
-        def table_init(key: Array) -> Array:
+        def start(key: Array) -> Array:
             if self.initial is not None:
                 return jnp.asarray(self.initial, self.param_dtype)
+            if self.table_init is not None:
+                return self.table_init(key, shape, self.param_dtype)
             return jax.random.uniform(key, shape, self.param_dtype, -0.25, 0.25)
 
-        table = self.param("table", table_init)
+        table = self.param("table", start)
         if self.frozen:
             table = lax.stop_gradient(table)
         vectors = jnp.take(table, tokens, axis=0).astype(self.dtype or table.dtype)

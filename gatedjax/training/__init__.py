@@ -18,6 +18,7 @@ from gatedjax.training.evaluation import evaluate as evaluate
 from gatedjax.training.lanes import Lane as Lane
 from gatedjax.training.lanes import fit_lanes as fit_lanes
 from gatedjax.training.lanes import lanes_of as lanes_of
+from gatedjax.training.load import average_params as average_params
 from gatedjax.training.load import load_params as load_params
 from gatedjax.training.lock import WorkdirBusy as WorkdirBusy
 from gatedjax.training.loop import FitResult as FitResult

@@ -36,6 +36,12 @@ class OptimizerConfig:
     """Clip the global norm of the gradient; None does not."""
     weight_decay: float = 0.0
     """Decoupled weight decay; only with adamw."""
+    beta2: float = 0.999
+    """adam, adamw: decay of the mean squared gradient."""
+    rho: float = 0.9
+    """adadelta: decay of both of its means."""
+    epsilon: float | None = None
+    """Added to denominators; None is 1e-8, or 1e-6 for adadelta."""
     ema_decay: float | None = None
     """Evaluate and keep an exponential moving average of the parameters; None does not."""
 
@@ -215,10 +221,17 @@ def make_optimizer(
         shape = optax.join_schedules([warmup, shape], [config.warmup_steps])
     plain = config.schedule == "constant" and not config.warmup_steps
     rate = peak if plain else lambda count: peak * shape(count)
+    for name in ("beta2", "rho"):
+        if not 0 < getattr(config, name) < 1:
+            raise ValueError(f"{name} must be in (0, 1), got {getattr(config, name)}")
+    if config.epsilon is not None and not config.epsilon > 0:
+        raise ValueError(f"epsilon must be positive or None, got {config.epsilon}")
+    tiny: dict[str, Any] = {} if config.epsilon is None else {"eps": config.epsilon}
+    adam = {"b2": config.beta2, **tiny}
     rules = {
-        "adam": lambda: optax.adam(rate),
-        "adamw": lambda: optax.adamw(rate, weight_decay=config.weight_decay),
-        "adadelta": lambda: optax.adadelta(rate),
+        "adam": lambda: optax.adam(rate, **adam),
+        "adamw": lambda: optax.adamw(rate, weight_decay=config.weight_decay, **adam),
+        "adadelta": lambda: optax.adadelta(rate, rho=config.rho, **tiny),
         "sgd": lambda: optax.sgd(rate),
     }
     links = [_forgetful(config, rate) if config.reset_moments else rules[config.name]()]

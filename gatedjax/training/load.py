@@ -3,6 +3,9 @@
 from pathlib import Path
 from typing import Any, Literal
 
+import jax
+import numpy as np
+
 from gatedjax.training.checkpoint import CheckpointStore
 from gatedjax.training.identity import CheckpointMismatch
 
@@ -49,3 +52,33 @@ def load_params(
             + "\npartial=True loads those that fit."
         )
     return params, skipped
+
+
+def average_params(workdir: str | Path, like: Any, count: int) -> tuple[Any, tuple[int, ...]]:
+    """The mean of the parameters in the newest checkpoints of a run.
+
+    Args:
+      workdir: what `fit` was given.
+      like: parameters of the network.
+      count: of how many checkpoints; `TrainConfig.keep_checkpoints` says how many there are. Fewer
+        are averaged where there are fewer.
+
+    Returns:
+      The parameters as NumPy arrays, and the steps of the checkpoints.
+
+    Raises:
+      ValueError: if count is below 1.
+      FileNotFoundError, CheckpointMismatch, CheckpointDamaged: as `load_params`.
+
+    Reference: Vaswani et al. 2017, section 6.1.
+    """
+    if count < 1:
+        raise ValueError(f"count must be at least 1, got {count}")
+    steps = tuple(CheckpointStore(Path(workdir) / "checkpoints").steps()[-count:]) or (None,)
+    total: Any = None
+    for step in steps:
+        params, _ = load_params(workdir, like, which="last", step=step)
+        wide = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
+        total = wide if total is None else jax.tree.map(np.add, total, wide)
+    mean = jax.tree.map(lambda x, y: (x / len(steps)).astype(y.dtype), total, like)
+    return mean, tuple(step for step in steps if step is not None)

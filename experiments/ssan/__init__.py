@@ -1,0 +1,1 @@
+"""SSAN (Geng et al. 2020): runs and tables."""

@@ -1,0 +1,47 @@
+"""Trains and evaluates one SSAN or its baseline: `python -m experiments.ssan --preset bshift`."""
+
+import sys
+
+from experiments.common.cli import fail
+from experiments.ssan.cli import parse
+
+DESCRIPTION = """Train a network with selective self-attention (SSAN), or the standard one (SAN)
+with --model.select-layers 0, and evaluate it on the test data. Options that are not given come from
+--preset, which also decides which options there are. Press Ctrl-C to stop: the run is saved, and
+the same command continues it. Translate with a finished run:
+python -m experiments.ssan translate --workdir W < in.txt"""
+
+
+def main(args: list[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    args = sys.argv[1:] if args is None else args
+    if args[:1] == ["translate"]:
+        from experiments.ssan.translate import main as translate
+
+        return translate(args[1:])
+    config = parse(args, "python -m experiments.ssan", DESCRIPTION)
+
+    from rich.console import Console
+
+    from experiments.common.hardware import use_all_cores
+    from experiments.ssan.report import print_run
+    from experiments.ssan.run import default_workdir, run
+
+    use_all_cores(config.cpu_devices)
+    try:
+        record = run(config)
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
+        fail(str(error))
+    console = Console()
+    workdir = default_workdir(config)
+    if record["stopped"] == "signal":
+        console.print(
+            f"stopped after step {record['steps']}; the same command continues from {workdir}"
+        )
+        return record["exit_code"]
+    print_run(console, record, workdir)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

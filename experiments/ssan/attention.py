@@ -1,0 +1,153 @@
+"""The attention of trained encoders over sentences that are given as words."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments.ssan.config import ProbeConfig, ReorderingConfig, RunConfig
+from experiments.ssan.task_config import TranslationConfig
+from gatedjax import analysis
+from gatedjax import data as gdata
+from gatedjax.models import SSANTranslator
+from gatedjax.models.ssan_translation import STOP
+from gatedjax.training import load_params
+
+BATCH = 64
+Words = Sequence[str]
+GLUED = frozenset({".", ",", ":", "''", "-RRB-", "POS", "HYPH"})
+"""Tags of words that no space stands before in running text."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Encoder:
+    """A trained encoder.
+
+    Attributes:
+      config: of its run.
+      apply: (parameters, batch) -> attention of every layer, [B, M, N, N] each.
+      params: its parameters.
+      pieces: (words, which of them are glued to the one before) -> (ids, word of every id).
+      end: ids that stand after every sentence, and belong to no word.
+    """
+
+    config: RunConfig
+    apply: Callable[[Any, Any], tuple[Any, ...]]
+    params: Any
+    pieces: Callable[[Words, Sequence[bool]], tuple[list[int], list[int]]]
+    end: tuple[int, ...] = ()
+
+
+def load_encoder(config: RunConfig, workdir: Path) -> Encoder:
+    """Reads the encoder of a finished run.
+
+    Raises:
+      FileNotFoundError: if the run is not finished, or its folder is gone.
+      ValueError: if such a run has no encoder to look into.
+    """
+    if not (workdir / "results.json").exists():
+        raise FileNotFoundError(
+            f"{workdir}: no finished run is there, and its attention is needed; train it first "
+            f"(python -m experiments.ssan.tables table1 | table2 | table3 | table4 | table5)"
+        )
+    if isinstance(config, TranslationConfig):
+        return _translator(config, workdir)
+    if not isinstance(config, ProbeConfig | ReorderingConfig):
+        raise ValueError(f"a run of {config.preset!r} has no encoder of whole sentences")
+    from experiments.ssan.families import build
+
+    made = build(config)
+    vocabulary = _vocabulary(config)
+    model, first = made.task.model, made.test[0]
+    like = jax.eval_shape(lambda: made.task.init(jax.random.key(0), first))
+    params, _ = load_params(workdir, like)
+
+    def weights(params: Any, batch: Any) -> tuple[Any, ...]:
+        return tuple(s.weights for s in model.apply({"params": params}, batch).selections)
+
+    def pieces(words: Words, glued: Sequence[bool]) -> tuple[list[int], list[int]]:
+        return vocabulary.encode(words), list(range(len(words)))
+
+    return Encoder(config, jax.jit(weights), params, pieces)
+
+
+def _vocabulary(config: Any) -> gdata.Vocabulary:
+    if isinstance(config, ProbeConfig):
+        from experiments.ssan.probes import prepare as probes
+
+        return probes(config.data).vocabulary
+    from experiments.ssan.reordering import prepare as reordering
+
+    return reordering(config.data).vocabulary
+
+
+def _translator(config: TranslationConfig, workdir: Path) -> Encoder:
+    from experiments.ssan.translation import load_run
+
+    trained = load_run(workdir)
+
+    def weights(params: Any, batch: Any) -> tuple[Any, ...]:
+        encoded: Any = trained.model.apply({"params": params}, batch, method=SSANTranslator.encode)
+        return tuple(s.weights for s in encoded.selections)
+
+    return Encoder(config, jax.jit(weights), trained.params, trained.bpe.encode_words, end=(STOP,))
+
+
+def attention(
+    encoder: Encoder,
+    sentences: Sequence[Words],
+    *,
+    glued: Sequence[Sequence[bool]] | None = None,
+    layer: int = 1,
+    head: int | None = None,
+) -> list[np.ndarray]:
+    """Attention between the words of every sentence, in evaluation mode.
+
+    What pieces of words attend to is merged (see `analysis.merge_pieces`); what goes to the end of
+    the sentence is left out.
+
+    Args:
+      encoder: the network.
+      sentences: their words.
+      glued: words that no space stands before; only networks of pieces look at it.
+      layer: from 1.
+      head: from 0; None is the mean over heads.
+
+    Returns:
+      [n, n] of every sentence of n words.
+
+    Raises:
+      ValueError: if there is no such layer or head.
+    """
+    model = encoder.config.model
+    if not 1 <= layer <= model.num_layers:
+        raise ValueError(f"layer must be in [1, {model.num_layers}], got {layer}")
+    if head is not None and not 0 <= head < model.num_heads:
+        raise ValueError(f"head must be in [0, {model.num_heads}), got {head}")
+    glued = [[False] * len(words) for words in sentences] if glued is None else glued
+    ids, owners = [], []
+    for words, joined in zip(sentences, glued, strict=True):
+        own, places = encoder.pieces(words, joined)
+        ids.append(np.array([*own, *encoder.end], np.int32))
+        owners.append(np.array(places, int))
+    found: list[np.ndarray] = [np.zeros((0, 0))] * len(sentences)
+    data = gdata.SequenceBatches(
+        {"tokens": ids},
+        np.arange(len(ids)),
+        lengths={"lengths": "tokens"},
+        batch_size=min(BATCH, len(ids)),
+        max_buckets=4,
+        shuffle=False,
+    ).eval()
+    for batch in data:
+        given = {name: batch[name] for name in ("tokens", "lengths", "example_id")}
+        weights = np.asarray(encoder.apply(encoder.params, given)[layer - 1], np.float64)
+        chosen = weights.mean(axis=1) if head is None else weights[:, head]
+        for row in np.flatnonzero(batch["weight"] > 0):
+            index = int(batch["example_id"][row])
+            size = len(owners[index])
+            found[index] = analysis.merge_pieces(chosen[row, :size, :size], owners[index])
+    return found

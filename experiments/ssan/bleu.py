@@ -1,0 +1,114 @@
+"""BLEU by sacrebleu (the extra `mt`), and paired tests of it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gatedjax import analysis
+
+SAMPLES = 1_000
+
+
+class Scored(NamedTuple):
+    """BLEU of a corpus.
+
+    Attributes:
+      score: in percent.
+      signature: how sacrebleu computed it.
+      statistics: of every sentence: length of the translation and of the reference, then matched
+        and all n-grams for n from 1 to 4.
+    """
+
+    score: float
+    signature: str
+    statistics: list[list[int]]
+
+
+def corpus_bleu(translations: Sequence[str], references: Sequence[str]) -> Scored:
+    """Scores detokenised translations, cased, as sacrebleu does by default.
+
+    Raises:
+      ImportError: if sacrebleu is missing.
+      ValueError: if there are not as many translations as references, or none.
+    """
+    if len(translations) != len(references) or not references:
+        raise ValueError(
+            f"there must be one translation per reference, got {len(translations)} and "
+            f"{len(references)}"
+        )
+    metric = _metric()
+    score = metric.corpus_score(list(translations), [list(references)])
+    statistics = []
+    for translation, reference in zip(translations, references, strict=True):
+        one = metric.corpus_score([translation], [[reference]])
+        statistics.append([one.sys_len, one.ref_len, *one.counts, *one.totals])
+    return Scored(float(score.score), str(metric.get_signature()), statistics)
+
+
+def bleu_of(statistics: np.ndarray) -> float:
+    """BLEU in percent of summed statistics, as sacrebleu smooths it."""
+    metric = _metric()
+    total = [int(x) for x in statistics]
+    return float(
+        metric.compute_bleu(total[2:6], total[6:10], total[0], total[1], smooth_method="exp").score
+    )
+
+
+def f1_of(counts: np.ndarray) -> float:
+    """F1 in percent of summed (matched, predicted, gold)."""
+    matched, predicted, gold = (int(x) for x in counts)
+    return 100 * analysis.RoleCounts(matched, predicted, gold).value().f1
+
+
+def paired(
+    first: Sequence[Sequence[int]],
+    second: Sequence[Sequence[int]],
+    score: Callable[[np.ndarray], float],
+    *,
+    samples: int = SAMPLES,
+    seed: int = 0,
+) -> analysis.Bootstrap:
+    """Paired bootstrap of a score that is a function of sums over the examples.
+
+    Args:
+      first: statistics of every example [n, k], of the first system.
+      second: of the second, on the same examples.
+      score: sums [k] -> score.
+      samples: how many.
+      seed: of the draws.
+
+    Returns:
+      Score of the first minus that of the second, its 95 % interval, and the two-sided p-value: how
+      often a resampled difference is as far from the observed one as that is from 0.
+
+    Raises:
+      ValueError: if the examples are not the same.
+
+    Reference: Koehn 2004.
+    """
+    ours, theirs = np.asarray(first, np.int64), np.asarray(second, np.int64)
+    if ours.shape != theirs.shape or ours.ndim != 2 or not len(ours):
+        raise ValueError(
+            f"statistics must be [n, k] of the same examples, got {ours.shape}, {theirs.shape}"
+        )
+    observed = score(ours.sum(0)) - score(theirs.sum(0))
+    generator = np.random.default_rng(seed)
+    found = []
+    for _ in range(samples):
+        rows = generator.integers(0, len(ours), len(ours))
+        found.append(score(ours[rows].sum(0)) - score(theirs[rows].sum(0)))
+    low, high = np.quantile(found, [0.025, 0.975])
+    beyond = np.abs(np.array(found) - observed) >= abs(observed)
+    p_value = float((1 + beyond.sum()) / (1 + samples))
+    return analysis.Bootstrap(
+        difference=float(observed), low=float(low), high=float(high), p_value=p_value
+    )
+
+
+def _metric() -> Any:
+    try:
+        from sacrebleu.metrics import BLEU
+    except ImportError as error:
+        raise ImportError("BLEU needs sacrebleu: pip install 'gatedjax[mt]'") from error
+    return BLEU()

@@ -1,0 +1,213 @@
+"""Reproduces the paper's tables: `python -m experiments.ssan.tables table2`."""
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+
+from experiments.common.cells import missing_runs
+from experiments.common.cli import fail
+from experiments.common.records import write_json
+from experiments.ssan import variants
+from experiments.ssan.config import RunConfig, with_budget
+from experiments.ssan.presets import PRESETS
+from experiments.ssan.results import DEFAULT, Store, same, saved_record
+from experiments.ssan.variants import BASE, FULL, VARIANTS
+
+What = Literal[
+    "table1",
+    "table2",
+    "table3",
+    "table4",
+    "table5",
+    "table6",
+    "table7",
+    "figure2",
+    "figure3",
+    "figure4",
+    "figure5",
+    "figure6",
+    "modes",
+    "sharing",
+    "temperature",
+    "selection_rate",
+    "render",
+]
+Mode = Literal["st", "soft", "expect", "reinforce"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """What a table needs: data sets, and networks of each."""
+
+    presets: tuple[str, ...]
+    variants: tuple[str, ...]
+
+
+_LAYERS = (BASE, *(f"ssan_layer{n}" for n in variants.LAYERS))
+TABLES: dict[str, Table] = {
+    "table1": Table(("nli_sick", "srl", "mt_multi30k"), (BASE, FULL)),
+    "table2": Table(("bshift",), _LAYERS),
+    "table3": Table(("wrd_small", "wrd_published"), _LAYERS),
+    "table4": Table(("tree_depth",), (BASE, FULL)),
+    "table5": Table(("top_const",), (BASE, FULL)),
+    "modes": Table(("bshift",), tuple(variants.MODES)),
+    "sharing": Table(("bshift",), tuple(variants.SHARING)),
+    "temperature": Table(("bshift",), (BASE, *variants.temperatures())),
+    "selection_rate": Table((), ()),
+    "render": Table((), ()),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TablesConfig:
+    """What to reproduce, on which data, and with how many seeds."""
+
+    what: tyro.conf.Positional[What]
+    """table1: inference, semantic roles and translation; table2: BShift without a selector and with
+    one in layer 1 to 6; table3: word reordering detection, the same; table4: TreeDepth by depth;
+    table5: TopConst by groups of classes; modes: how selections are drawn; sharing: one selection
+    for all heads; temperature: of the relaxation. From finished runs and their work folders:
+    table6: brackets of trees from attention; table7: attention by part of speech; figure2, figure4:
+    attention over the distance; figure3, figure5: attention of a sentence; figure6: its trees;
+    selection_rate: what the finished runs select; render: only rewrite RESULTS.md."""
+    data: tuple[str, ...] = ()
+    """Data sets, by preset (default: those of the table)."""
+    layers: tuple[int, ...] = variants.LAYERS
+    """table2, table3: layers that get a selector, one at a time."""
+    modes: tuple[Mode, ...] = ("st", "soft", "expect", "reinforce")
+    """modes: which."""
+    layer: int = 1
+    """table6, table7, figures: layer of the encoder whose attention is shown."""
+    head: int | None = None
+    """table6, table7, figures: its head, from 0 (default: the mean over heads)."""
+    sentence: int = 0
+    """figure3, figure5, figure6: which of the sentences of 8 to 14 words."""
+    seeds: int = 1
+    """Runs per cell, with seeds 0, 1, ..."""
+    num_steps: int | None = None
+    """Steps per run (default: the preset's); warm-up and evaluations become as many fewer."""
+    data_dir: str | None = None
+    """Where prepared TFDS data sets are."""
+    manual_dir: str | None = None
+    """Folder with the raw files, to work without a network."""
+    embeddings: str | None = None
+    """table1: GloVe file for inference and semantic roles (default: random vectors)."""
+    note: str | None = None
+    """What the files are, if not the published ones; tables name it."""
+    results: Path = DEFAULT
+    """Where records, figures and RESULTS.md are written."""
+    runs: Path = Path("runs/ssan/tables")
+    """Work folders of the runs; an interrupted run continues from here."""
+    rerun: bool = False
+    """Run again, from the start, what has a record or a work folder."""
+    cpu_devices: int | None = None
+    """CPU devices to split a batch over (default: one per core)."""
+
+
+def run_config(options: TablesConfig, data: str, seed: int, **model: Any) -> RunConfig:
+    """The configuration of one run: the preset with the table's seed, budget and changes."""
+    preset = PRESETS[data]
+    given = {
+        name: value
+        for name in ("data_dir", "manual_dir", "note")
+        if (value := getattr(options, name)) is not None
+    }
+    if options.embeddings is not None and hasattr(preset.data, "embeddings"):
+        given["embeddings"] = options.embeddings
+        model = width_of_file(options, preset) | model
+    train = dataclasses.replace(preset.train, seed=seed)
+    if options.num_steps is not None:
+        train = with_budget(train, options.num_steps)
+    return dataclasses.replace(
+        preset,
+        data=dataclasses.replace(preset.data, **given),
+        model=dataclasses.replace(preset.model, **model),
+        train=train,
+        cpu_devices=options.cpu_devices,
+    )
+
+
+def width_of_file(options: TablesConfig, preset: RunConfig) -> dict[str, int]:
+    """The width of word vectors, where it is not that of the preset."""
+    from experiments.common.text import find_embeddings, width_of
+
+    path = find_embeddings(options.embeddings or "none", options.manual_dir)
+    width = width_of(path) if path is not None and path.is_file() else None
+    if width in (None, preset.model.embedding_dim):
+        return {}
+    assert width is not None
+    own = {"embedding_dim": width}
+    return own if preset.preset.startswith("nli") else {**own, "hidden": 2 * width}
+
+
+def run_cell(options: TablesConfig, data: str, variant: str) -> None:
+    """Runs every seed of one cell that has no record of this configuration yet."""
+    from experiments.common.runs import stop_message
+    from experiments.ssan.run import run
+
+    store, changes = Store(options.results), VARIANTS[variant][1]
+    configs = {seed: run_config(options, data, seed, **changes) for seed in range(options.seeds)}
+    missing = missing_runs(store, options.runs, data, variant, configs, same, rerun=options.rerun)
+    for seed, config in missing:
+        print(f"{data}, {variant}, seed {seed}: {config.workdir}", flush=True)
+        record = run(config) | {"cell": variant}
+        message = stop_message(record)
+        if record["stopped"] != "signal":
+            write_json(store.path(data, variant, seed), saved_record(record))
+        if message is not None:
+            print(message, file=sys.stderr)
+            sys.exit(record["exit_code"])
+
+
+def cells(options: TablesConfig) -> list[tuple[str, str]]:
+    """(data set, variant) of every cell of the table, as far as the options ask for it."""
+    table = TABLES.get(options.what)
+    if table is None:
+        return []
+    layers = {f"ssan_layer{n}" for n in options.layers}
+    drawn = {BASE, *(FULL if mode == "st" else f"ssan_{mode}" for mode in options.modes)}
+    chosen = [
+        variant
+        for variant in table.variants
+        if not (options.what in ("table2", "table3") and variant != BASE and variant not in layers)
+        and not (options.what == "modes" and variant not in drawn)
+    ]
+    return [(data, variant) for data in options.data or table.presets for variant in chosen]
+
+
+def main(args: list[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    options = tyro.cli(TablesConfig, args=args, prog="python -m experiments.ssan.tables")
+    if options.seeds < 1:
+        fail(f"--seeds must be at least 1, got {options.seeds}")
+    if options.num_steps is not None and options.num_steps < 1:
+        fail(f"--num-steps must be at least 1, got {options.num_steps}")
+    for name in options.data:
+        if name not in PRESETS:
+            fail(f"--data: unknown preset {name!r}. Presets: {', '.join(PRESETS)}.")
+    if unknown := sorted(set(options.layers) - set(variants.LAYERS)):
+        fail(f"--layers must be among {variants.LAYERS}, got {unknown}")
+
+    from experiments.common.hardware import use_all_cores
+    from experiments.ssan import analyses, render
+
+    use_all_cores(options.cpu_devices)
+    store = Store(options.results)
+    try:
+        for data, variant in cells(options):
+            run_cell(options, data, variant)
+        if options.what in analyses.ANALYSES:
+            analyses.analyse(options, store)
+        if options.what in render.SECTIONS:
+            print(render.SECTIONS[options.what].body(store))
+        render.write(store)
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
+        fail(str(error))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""Tables 1, 6 and 7 and the figures, from records and from what the analyses wrote."""
+
+from typing import Any
+
+from experiments.common.records import NOT_RUN, mean_std, read_json
+from experiments.common.significance import compare, p_text
+from experiments.ssan import paper
+from experiments.ssan.analyses import ANALYSES, NORMS
+from experiments.ssan.bleu import bleu_of, f1_of, paired
+from experiments.ssan.cells import NAMES, Records
+from experiments.ssan.results import Store
+from experiments.ssan.variants import BASE, FULL
+from gatedjax import analysis
+
+TASKS = ("nli", "nli_sick", "srl", "mt_multi30k", "mt_en_ro", "mt_en_ja", "mt_en_de")
+
+
+def _percent(records: Records, data: str) -> str:
+    if data.startswith("mt_"):
+        values = [record["test_bleu"] for record in records if "test_bleu" in record]
+    elif data == "srl":
+        values = [100 * r["test_roles_greedy"]["f1"] for r in records if "test_roles_greedy" in r]
+    else:
+        values = [100 * record["test"]["accuracy"] for record in records]
+    return mean_std(values, 2) if values else NOT_RUN
+
+
+def difference(base: Records, full: Records, data: str) -> list[str]:
+    """SSAN minus SAN in points, the 95 % interval, and p-values of every seed that both have."""
+    if data.startswith("nli"):
+        found = compare(full, base)
+        if found is None:
+            return ["-"] * 3
+        boot = found.bootstrap
+        return [
+            f"{100 * boot.difference:+.2f}",
+            f"[{100 * boot.low:+.2f}, {100 * boot.high:+.2f}]",
+            p_text(boot.p_value),
+        ]
+    key, score = ("role_counts", f1_of) if data == "srl" else ("bleu_statistics", bleu_of)
+    ours, theirs = ({r["seed"]: r for r in records if key in r} for records in (full, base))
+    seeds = sorted(ours.keys() & theirs.keys())
+    if not seeds:
+        return ["-"] * 3
+    boots = [paired(ours[seed][key], theirs[seed][key], score) for seed in seeds]
+    return [
+        ", ".join(f"{boot.difference:+.2f}" for boot in boots),
+        ", ".join(f"[{boot.low:+.2f}, {boot.high:+.2f}]" for boot in boots),
+        ", ".join(p_text(boot.p_value) for boot in boots),
+    ]
+
+
+def table1(store: Store) -> str:
+    """The four tasks without and with a selector in layer 1."""
+    headers = ["task", "metric", "SAN, paper", "SSAN, paper", "SAN, ours", "SSAN, ours"]
+    headers += ["difference", "95 % interval", "p"]
+    rows, notes = [], []
+    for data in TASKS:
+        metric, san, ssan = paper.TABLE1.get(data, ("", None, None))
+        if not metric:
+            metric = "BLEU" if data.startswith("mt_") else "accuracy"
+        base, full = (store.all(data, variant) for variant in (BASE, FULL))
+        quoted = ["-" if value is None else f"{value:.2f}" for value in (san, ssan)]
+        row = [NAMES[data], metric, *quoted, _percent(base, data), _percent(full, data)]
+        rows.append([*row, *difference(base, full, data)])
+        for record in (*base, *full)[:1]:
+            if record.get("substitute"):
+                notes.append(f"- {NAMES[data]}: substitute: {record['substitute']}.")
+            if "bleu_signature" in record:
+                notes.append(f"- {NAMES[data]}: {record['bleu_signature']}")
+    text = analysis.render_table(headers, rows)
+    return "\n\n".join([text.rstrip(), "\n".join(notes)]) if notes else text
+
+
+def _written(store: Store, what: str) -> list[tuple[str, dict[str, Any]]]:
+    """(data set, what the analysis wrote), by name."""
+    paths = sorted((store.folder / "attention").glob(f"{what}-*.json"))
+    return [(path.stem.removeprefix(f"{what}-"), read_json(path)) for path in paths]
+
+
+def table6(store: Store) -> str:
+    """Unlabelled brackets."""
+    headers = ["attention of", "tree", "precision (%)", "recall (%)", "F1 (%)"]
+    rows = [
+        ["WMT14 En-De, paper", name, *(f"{paper.TABLE6[key][i]:.2f}" for key in paper.TABLE6)]
+        for i, name in enumerate(("SAN", "SSAN"))
+    ]
+    notes = []
+    for data, found in _written(store, "table6"):
+        name = NAMES.get(data, data)
+        for variant, title in ((BASE, "SAN"), (FULL, "SSAN, layer 1")):
+            for norm in NORMS:
+                scores = found[f"{variant}-{norm}"]
+                rows.append([name, f"{title}, mass by {norm}", *_scores(scores)])
+        for tree in ("left", "right", "balanced", "random"):
+            rows.append([name, tree, *_scores(found[tree])])
+        notes.append(f"- {name}: {found['sentences']:,} sentences, {found['gold']}.")
+    if not notes:
+        return analysis.render_table(headers, [*rows, ["ours", NOT_RUN, "-", "-", "-"]])
+    return "\n\n".join([analysis.render_table(headers, rows).rstrip(), "\n".join(notes)])
+
+
+def _scores(values: list[float]) -> list[str]:
+    return [f"{100 * value:.2f}" for value in values]
+
+
+def table7(store: Store) -> str:
+    """Attention by part of speech."""
+    headers = ["class"]
+    for data in paper.TABLE7_DATA:
+        headers += [f"{NAMES[data]}, paper: {name}" for name in ("SAN", "SSAN")]
+    written = _written(store, "table7")
+    for data, _ in written:
+        headers += [f"{NAMES.get(data, data)}: {name}" for name in ("SAN", "SSAN", "change (%)")]
+    rows = []
+    for name, quoted in paper.TABLE7.items():
+        row = [name, *(f"{value:.3f}" for pair in quoted for value in pair)]
+        for _, found in written:
+            san, ssan = found[BASE][name], found[FULL][name]
+            change = f"{100 * (ssan - san) / san:+.1f}" if san else "-"
+            row += [f"{san:.3f}", f"{ssan:.3f}", change]
+        rows.append(row)
+    notes = [f"- {NAMES.get(data, data)}: {found['note']}." for data, found in written]
+    text = analysis.render_table(headers, rows)
+    return "\n\n".join([text.rstrip(), "\n".join(notes) or f"Ours: {NOT_RUN}."])
+
+
+def figures(store: Store) -> str:
+    """Links to the figures, and the numbers of the distance curves at 1."""
+    lines = []
+    for what in (name for name in ANALYSES if name.startswith("figure")):
+        written = _written(store, what)
+        if not written:
+            lines.append(f"- {what}: {NOT_RUN}.")
+            continue
+        for data, found in written:
+            text = f"- [{what}]({what}.png): {NAMES.get(data, data)}"
+            if BASE in found and "shares" in found[BASE]:
+                ours = [100 * found[variant]["shares"][1] for variant in (BASE, FULL)]
+                empty = 100 * found[FULL]["empty_rate"]
+                text += (
+                    f"; at distance 1 {ours[0]:.1f} % (SAN) and {ours[1]:.1f} % (SSAN), "
+                    f"{empty:.1f} % of SSAN's queries without a key"
+                )
+            lines.append(text + ".")
+    quoted = "The paper has {} % (SAN) and {} % (SSAN) at distance 1 on BShift."
+    return "\n".join([*lines, "", quoted.format(*paper.DISTANCE_ONE)])

@@ -1,0 +1,196 @@
+"""Figures of self-attention: heat maps of queries against keys, curves over the distance."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gatedjax.analysis._attention_mass import DistanceCounts
+from gatedjax.analysis._curves import plot_lines
+from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
+from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _ticks
+from gatedjax.analysis._text import clean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# inches
+_CELL, _GAP, _MARGIN, _LONGEST_WORD, _FOOT = 0.25, 0.3, 0.15, 1.3, 0.62
+_WORD_SIZE, _NAME_SIZE = 9.0, 10.0  # points
+
+
+def plot_attention(
+    tokens: Sequence[str],
+    panels: Mapping[str, Any],
+    path_stem: str | Path | None = None,
+    title: str | None = None,
+    *,
+    marked: Sequence[int] = (),
+) -> "Figure":
+    """Draws self-attention as heat maps side by side: a row per query, a column per key.
+
+    The shade is the weight, on one scale for all panels; a box is around the largest weight of
+    every query. A query without any weight (nothing was selected) has no box and a dash.
+
+    Args:
+      tokens: the words.
+      panels: {name: W [N', N']}; what follows the last word is padding and ignored.
+      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
+      title: above the figure.
+      marked: places of words to set in bold, as those that were moved.
+
+    Returns:
+      The figure.
+
+    Raises:
+      ImportError: if matplotlib (the extra `plots`) is not installed.
+      ValueError: if there is no word or panel, a panel is too small, a weight is negative or not
+        finite, or a marked place is not a word.
+
+    Reference: Geng et al. 2020 (SSAN), figures 3 and 5.
+    """
+    words = [clean(token) for token in tokens]
+    if not words:
+        raise ValueError("tokens must have at least one word")
+    if not panels:
+        raise ValueError("panels must have at least one map")
+    if outside := [place for place in marked if not 0 <= place < len(words)]:
+        raise ValueError(f"marked must be in [0, {len(words)}), got {outside}")
+    maps = {clean(name): _square(name, weights, len(words)) for name, weights in panels.items()}
+    with style():
+        figure = _maps(words, maps, clean(title or ""), set(marked))
+        save(figure, path_stem)
+    return figure
+
+
+def plot_distances(
+    counts: Mapping[str, DistanceCounts],
+    path_stem: str | Path | None = None,
+    *,
+    max_distance: int = 20,
+    per_neighbour: bool = False,
+    title: str | None = None,
+) -> "Figure":
+    """Draws the share of attention over the distance of query and key, in percent.
+
+    Args:
+      counts: {name: counts}; an entry without queries is listed as "not run".
+      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
+      max_distance: the largest distance drawn.
+      per_neighbour: the mean weight of a key at that distance instead.
+      title: above the figure.
+
+    Returns:
+      The figure.
+
+    Reference: Geng et al. 2020 (SSAN), figures 2 and 4.
+    """
+    lines = {}
+    for name, one in counts.items():
+        values = one.per_neighbour() if per_neighbour else one.shares()
+        kept = values[: max_distance + 1] if one.queries else []
+        lines[name] = [(float(r), 100 * float(value), 0.0) for r, value in enumerate(kept)]
+    label = "mean weight of a key (%)" if per_neighbour else "share of attention (%)"
+    return plot_lines({label: lines}, path_stem, xlabel="distance of query and key", title=title)
+
+
+def _square(name: str, weights: Any, size: int) -> np.ndarray:
+    values = np.asarray(weights).astype(np.float64)
+    if values.ndim != 2 or min(values.shape) < size:
+        raise ValueError(
+            f"panel {name!r} must be [N', N'] with N' at least {size}, got {values.shape}"
+        )
+    values = values[:size, :size]
+    if np.any(values < 0) or not np.all(np.isfinite(values)):
+        raise ValueError(f"panel {name!r}: weights must be finite and at least 0")
+    return values
+
+
+def _maps(words: list[str], maps: dict[str, np.ndarray], title: str, marked: set[int]) -> "Figure":
+    from matplotlib import cm, colors
+
+    figure = new_figure(1, 1)
+    measure = _ruler(figure)
+    shown = [_cut(word, _LONGEST_WORD, measure, _WORD_SIZE) for word in words]
+    longest = max(measure(word, _WORD_SIZE) for word in shown) + 0.08
+    side = max(_CELL * len(words), 0.5)
+    left = _MARGIN + longest
+    # every panel has its own words above it; those of the queries are written once
+    width = left + len(maps) * side + (len(maps) - 1) * _GAP + _MARGIN
+    width = max(width, 4.2)
+    heading = _fold(title, width - 2 * _MARGIN, _ruler(figure, "bold"), 11.0)
+    names = {name: _fold(name, side, measure, _NAME_SIZE) for name in maps}
+    name_rows = max(len(lines) for lines in names.values())
+    above = _MARGIN + (0.22 * len(heading) + 0.06 if heading else 0.0)
+    top = above + 0.17 * name_rows + 0.06 + longest
+    height = top + side + _FOOT
+    figure.set_size_inches(width, height)
+    page = figure.add_axes((0, 0, 1, 1))
+    page.set(xlim=(0, width), ylim=(height, 0))
+    page.axis("off")
+    for i, text in enumerate(heading):
+        page.text(_MARGIN, _MARGIN + 0.22 * i + 0.1, text, fontsize=11, weight="bold",
+                  va="center")  # fmt: skip
+    highest = max(max(values.max() for values in maps.values()), 1e-6)
+    shades = cm.ScalarMappable(colors.Normalize(0, highest), "Blues")
+    cell = side / len(words)
+    weight_of = lambda i: "bold" if i in marked else "normal"  # noqa: E731
+    for i, word in enumerate(shown):
+        page.text(left - 0.06, top + (i + 0.5) * cell, word, fontsize=_WORD_SIZE, ha="right",
+                  va="center", weight=weight_of(i))  # fmt: skip
+    for number, (name, values) in enumerate(maps.items()):
+        x = left + number * (side + _GAP)
+        page.text(x + side / 2, above + 0.085 * name_rows, "\n".join(names[name]), va="center",
+                  ha="center", fontsize=_NAME_SIZE)  # fmt: skip
+        for i, word in enumerate(shown):
+            page.text(x + (i + 0.5) * cell, top - 0.06, word, fontsize=_WORD_SIZE, rotation=90,
+                      ha="center", va="bottom", weight=weight_of(i))  # fmt: skip
+        _cells(page, x, top, cell, values, shades)
+    wide = min(2.4, width - 2.2)
+    place = ((width - _MARGIN - 0.1 - wide) / width, 0.42 / height, wide / width, 0.12 / height)
+    bar = figure.colorbar(shades, cax=figure.add_axes(place), orientation="horizontal")
+    bar.set_label("attention weight", fontsize=8.5, labelpad=1)
+    bar.ax.tick_params(labelsize=8, length=2)
+    bar.locator = _ticks()
+    bar.outline.set_linewidth(0.5)
+    bar.update_ticks()
+    _legend(page, height)
+    return figure
+
+
+def _cells(
+    page: "Axes", x: float, top: float, cell: float, values: np.ndarray, shades: Any
+) -> None:
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Rectangle
+
+    n = len(values)
+    boxes = [Rectangle((x + j * cell, top + i * cell), cell, cell) for i in range(n)
+             for j in range(n)]  # fmt: skip
+    page.add_collection(
+        PatchCollection(boxes, facecolor=shades.to_rgba(values.ravel()), edgecolor="#d9d9d9",
+                        linewidth=0.4, zorder=2)
+    )  # fmt: skip
+    for i, row in enumerate(values):
+        if row.max() <= 0:
+            middle = top + (i + 0.5) * cell
+            page.plot([x + 0.2 * cell, x + (n - 0.2) * cell], [middle, middle], color="#9a9a9a",
+                      linewidth=0.8, zorder=3)  # fmt: skip
+            continue
+        place = x + int(np.argmax(row)) * cell + 0.012, top + i * cell + 0.012
+        page.add_patch(
+            Rectangle(place, cell - 0.024, cell - 0.024, fill=False, edgecolor=PALETTE[1],
+                      linewidth=1.5, zorder=4)
+        )  # fmt: skip
+
+
+def _legend(page: "Axes", height: float) -> None:
+    from matplotlib.patches import Rectangle
+
+    y = height - 0.45
+    page.add_patch(Rectangle((_MARGIN, y - 0.07), 0.2, 0.16, fill=False, edgecolor=PALETTE[1],
+                             linewidth=1.5))  # fmt: skip
+    page.text(_MARGIN + 0.28, y, "largest of a query", fontsize=8.5, va="center", color=INK)
+    page.text(_MARGIN, y + 0.24, "rows: queries, columns: keys", fontsize=8, va="center")

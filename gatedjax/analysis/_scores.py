@@ -1,0 +1,101 @@
+"""F1 by class of a classifier, averaged in the ways that papers do, and over groups of classes."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassScores:
+    """Scores of a single-label classifier, from its confusion matrix.
+
+    Attributes:
+      precision, recall, f1: by class; 0 where there is nothing to divide by.
+      support: examples of every class.
+      accuracy: which is also micro-averaged F1.
+      weighted: F1 averaged by support.
+      macro: F1 averaged over the classes that occur in labels or predictions.
+    """
+
+    precision: np.ndarray
+    recall: np.ndarray
+    f1: np.ndarray
+    support: np.ndarray
+    accuracy: float
+    weighted: float
+    macro: float
+
+
+def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> ClassScores:
+    """Scores predictions by class.
+
+    Args:
+      label: class of every example.
+      predicted: what was predicted.
+      num_classes: C.
+
+    Raises:
+      ValueError: if the two differ in length, are empty, or a class is not in [0, C).
+    """
+    label, predicted = np.asarray(label), np.asarray(predicted)
+    if label.shape != predicted.shape or label.ndim != 1 or not len(label):
+        raise ValueError(
+            f"label and predicted must be lists of one length, got {label.shape} and "
+            f"{predicted.shape}"
+        )
+    for name, values in {"label": label, "predicted": predicted}.items():
+        if values.min() < 0 or values.max() >= num_classes:
+            raise ValueError(
+                f"{name} must be in [0, {num_classes}), got {values.min()} to {values.max()}"
+            )
+    hits = np.bincount(label[label == predicted], minlength=num_classes).astype(float)
+    support = np.bincount(label, minlength=num_classes)
+    found = np.bincount(predicted, minlength=num_classes)
+    f1 = _ratio(2 * hits, support + found)
+    return ClassScores(
+        precision=_ratio(hits, found),
+        recall=_ratio(hits, support),
+        f1=f1,
+        support=support,
+        accuracy=float(hits.sum() / len(label)),
+        weighted=float(f1 @ support / len(label)),
+        macro=float(f1[support + found > 0].mean()),
+    )
+
+
+def group_scores(
+    label: np.ndarray,
+    predicted: np.ndarray,
+    groups: Mapping[str, Sequence[int]],
+    num_classes: int,
+) -> dict[str, tuple[float, float]]:
+    """F1 of groups of classes: (averaged by support, after merging the classes of every group).
+
+    Args:
+      label, predicted, num_classes: as for `class_scores`.
+      groups: name -> classes. A class of no group is one of its own when classes are merged.
+
+    Raises:
+      ValueError: as `class_scores`, or if a class is in two groups.
+    """
+    scores = class_scores(label, predicted, num_classes)
+    merged = np.arange(len(groups), len(groups) + num_classes)
+    for number, (name, members) in enumerate(groups.items()):
+        for member in members:
+            if merged[member] < len(groups):
+                raise ValueError(f"class {member} of group {name!r} is in another one too")
+            merged[member] = number
+    whole = class_scores(
+        merged[np.asarray(label)], merged[np.asarray(predicted)], len(groups) + num_classes
+    )
+    found = {}
+    for number, (name, members) in enumerate(groups.items()):
+        own = np.asarray(members, int)
+        average = _ratio(scores.f1[own] @ scores.support[own], scores.support[own].sum())
+        found[name] = (float(average), float(whole.f1[number]))
+    return found
+
+
+def _ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
+    return np.where(bottom > 0, top / np.maximum(bottom, 1), 0.0)

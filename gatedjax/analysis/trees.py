@@ -1,0 +1,21 @@
+"""Constituency trees out of attention, and how they compare with gold trees.
+
+    tree = trees.from_attention(weights)  # [N, N] of one sentence
+    trees.bracket_counts(gold, tree, drop=punctuation).value().f1
+    trees.right_branching(len(words))  # what any tree has to beat
+
+Reference: Geng et al. 2020, How Does Selective Mechanism Improve Self-Attention Networks?, 5.2.
+"""
+
+from gatedjax.analysis._brackets import PUNCTUATION as PUNCTUATION
+from gatedjax.analysis._brackets import BracketCounts as BracketCounts
+from gatedjax.analysis._brackets import BracketScores as BracketScores
+from gatedjax.analysis._brackets import bracket_counts as bracket_counts
+from gatedjax.analysis._brackets import bracket_scores as bracket_scores
+from gatedjax.analysis._trees import SpanTree as SpanTree
+from gatedjax.analysis._trees import balanced as balanced
+from gatedjax.analysis._trees import from_attention as from_attention
+from gatedjax.analysis._trees import from_brackets as from_brackets
+from gatedjax.analysis._trees import left_branching as left_branching
+from gatedjax.analysis._trees import random_binary as random_binary
+from gatedjax.analysis._trees import right_branching as right_branching

@@ -1,0 +1,316 @@
+"""Attention whose keys a selector has chosen, for every query a subset of its own."""
+
+import functools
+from typing import Literal, get_args
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from gatedjax.functional._checks import check_floating, check_mask, wide_dtype
+from gatedjax.functional._softmax import gated_softmax, masked_softmax, relaxed_gated_softmax
+
+Empty = Literal["zero", "self", "all"]
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3))
+def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
+    """Weights over the last axis; a score of -inf marks a key that is no key."""
+    return _hard_parts(scores, gates, cap, eps)[0]
+
+
+def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Array, Array]:
+    """Weights, and their derivative with respect to the gate of the same key as if alone."""
+    among = jnp.max(jnp.where(gates > 0, scores, -jnp.inf), axis=-1, keepdims=True)
+    any_key = jnp.max(scores, axis=-1, keepdims=True)
+    some = ~jnp.isneginf(among)
+    shift = jnp.where(some, among, jnp.where(jnp.isneginf(any_key), 0, any_key))
+    ratios = jnp.exp(jnp.minimum(scores - shift, cap))
+    weights = ratios * gates
+    # with a key selected the sum is at least 1; without one, 1 bounds the derivative by 1
+    total = jnp.where(some, jnp.sum(weights, axis=-1, keepdims=True), 1) + eps
+    return weights / total, ratios / total
+
+
+@_hard_weights.defjvp
+def _hard_weights_jvp(cap, eps, primals, tangents):
+    weights, ratios = _hard_parts(*primals, cap, eps)
+    d_scores, d_gates = tangents
+    direct = weights * d_scores + ratios * d_gates
+    return weights, direct - weights * jnp.sum(direct, axis=-1, keepdims=True)
+
+
+def selective_weights(
+    scores: Float[Array, "*B Q N"],
+    gates: Float[Array, "*B Q N"],
+    mask: Bool[Array, "*B 1 N"] | None = None,
+    *,
+    hard: bool = False,
+    empty: Empty = "zero",
+    cap: float = 10.0,
+    eps: float = 1e-6,
+    renormalise: bool = True,
+    positions: Int[Array, "Q"] | None = None,
+) -> Float[Array, "*B Q N"]:
+    """Attention weights over the keys that each query has selected.
+
+        W_ij = A_ij exp(e_ij) / sum_k A_ik exp(e_ik)
+
+    With `hard`, for A in {0, 1} under a straight-through gradient, m_i is the largest score among
+    the selected keys (among all keys if there is none) and
+
+        w_ij = A_ij exp(min(e_ij - m_i, cap)),  W_ij = w_ij / (sum_k w_ik + eps)
+
+    so that no score overflows and a key that was not selected still has the gradient
+    dL/dA_ij = exp(min(e_ij - m_i, cap)) (g_ij - sum_k g_ik W_ik) / (sum_k w_ik + eps), g = dL/dW.
+
+    Args:
+      scores: e, in nats.
+      gates: A >= 0; any axis may be 1 to broadcast.
+      mask: True at real keys, same rank as scores (an axis may be 1 to broadcast). What stands
+        elsewhere, NaN included, has no effect.
+      hard: the form above, for gates in {0, 1}; False for gates in [0, 1], without cap and eps.
+      empty: what a query that selects nothing attends to: nothing ("zero"), the key of its own
+        position ("self", if real), or everything as if nothing had been asked ("all").
+      cap: bounds the straight-through gradient of unselected keys by exp(cap); no effect on values.
+      eps: added to the sum of the hard form.
+      renormalise: False multiplies softmax(e) by the gates instead, with no second normalisation.
+      positions: of the queries among the keys, for "self"; None is 0 .. Q-1.
+
+    Returns:
+      Weights in the dtype of scores, computed in float32 or wider. 0 at padding; a row without
+      real keys is 0, with zero gradients.
+
+    Raises:
+      TypeError: if scores or gates is not floating point, or mask is not bool.
+      ValueError: if the shapes do not fit, empty is unknown or "self" without positions for as many
+        queries as keys, or cap or eps is negative.
+
+    Reference: Geng et al. 2020 (SSAN), eqs. 2 to 5.
+    Deviations: scores are shifted by their maximum, which the paper's form needs to be finite; the
+      gradient of a row without a selected key is that of a sum of 1, not of 0 + eps.
+    """
+    check_floating(scores=scores, gates=gates)
+    scores, gates = jnp.asarray(scores), jnp.asarray(gates)
+    if scores.ndim < 2:
+        raise ValueError(f"scores must be [..., Q, N], got {scores.shape}")
+    _check_gates(gates, scores.shape)
+    check_mask(mask, scores.shape)
+    if empty not in get_args(Empty):
+        raise ValueError(f"empty must be one of {get_args(Empty)}, got {empty!r}")
+    if positions is not None and jnp.shape(positions) != scores.shape[-2:-1]:
+        raise ValueError(
+            f"positions must have shape {scores.shape[-2:-1]}, got {jnp.shape(positions)}"
+        )
+    if empty == "self" and positions is None and scores.shape[-1] != scores.shape[-2]:
+        raise ValueError(
+            "empty='self' needs positions where there are not as many queries as keys, got "
+            f"{scores.shape}"
+        )
+    for name, value in {"cap": cap, "eps": eps}.items():
+        if not value >= 0:
+            raise ValueError(f"{name} must not be negative, got {value}")
+    dtype = wide_dtype(scores, gates)
+    e, a = scores.astype(dtype), jnp.broadcast_to(gates.astype(dtype), scores.shape)
+    keep = None if mask is None else jnp.broadcast_to(mask, scores.shape)
+    if keep is not None:
+        e, a = jnp.where(keep, e, -jnp.inf), jnp.where(keep, a, 0)
+    if empty != "zero":
+        a = _filled(a, keep, empty, positions)
+    if scores.shape[-1] == 0:
+        weights = a
+    elif not renormalise:
+        weights = masked_softmax(e, keep) * a
+    elif hard:
+        weights = _hard_weights(e, a, cap, eps)
+    else:
+        weights = gated_softmax(e, a, keep)
+    return weights.astype(scores.dtype)
+
+
+def _filled(gates: Array, keep: Array | None, empty: Empty, positions: Array | None) -> Array:
+    """Gates in which the rows that were all closed are not."""
+    none = ~jnp.any(gates > 0, axis=-1, keepdims=True)
+    if empty == "self":
+        if positions is None:
+            positions = jnp.arange(gates.shape[-2])
+        own = positions[:, None] == jnp.arange(gates.shape[-1])[None, :]
+        none = none & own.reshape((1,) * (gates.ndim - 2) + own.shape)
+    opened = jnp.broadcast_to(none, gates.shape)
+    if keep is not None:
+        opened = opened & keep
+    return jnp.where(opened, jnp.ones_like(gates), gates)
+
+
+def selective_attention(
+    query: Float[Array, "*B M Q H"],
+    key: Float[Array, "*B M N H"],
+    value: Float[Array, "*B M N D"],
+    gates: Float[Array, "*B M Q N"],
+    *,
+    mask: Bool[Array, "*B N"] | None = None,
+    hard: bool = False,
+    empty: Empty = "zero",
+    cap: float = 10.0,
+    eps: float = 1e-6,
+    renormalise: bool = True,
+) -> tuple[Float[Array, "*B M Q D"], Float[Array, "*B M Q N"]]:
+    """Dot-product attention over the keys that each query has selected.
+
+        e = query key^T / sqrt(H),  W_ij = A_ij exp(e_ij) / sum_k A_ik exp(e_ik),  o = W value
+
+    With all gates 1 it is standard attention (to eps); see `selective_weights` for the stable
+    forms and the gradients.
+
+    Args:
+      query, key, value: of every head (axis -3, which may be absent).
+      gates: A, from `gumbel_sigmoid`, `threshold_gates` or any other source; an axis may be 1, for
+        instance that of the heads where they share one selection.
+      mask: True at real keys: the leading axes without that of the heads, or with it.
+      hard, empty, cap, eps, renormalise: see `selective_weights`.
+
+    Returns:
+      (output, weights): o in the dtype of value, W in float32 or wider. A query without real or
+      selected keys (with empty="zero") has W = 0 and o = 0.
+
+    Raises:
+      TypeError: if an array is not floating point, or mask is not bool.
+      ValueError: if the shapes do not fit, or an option has no such value.
+
+    Reference: Geng et al. 2020, "How Does Selective Mechanism Improve Self-Attention Networks?",
+      eqs. 2 to 5.
+    Deviations: the scale is the width of a head; see `selective_weights`.
+    """
+    scores, key_mask, value = attention_scores(query, key, value, mask)
+    options = {"hard": hard, "empty": empty, "cap": cap, "eps": eps, "renormalise": renormalise}
+    weights = selective_weights(scores, gates, key_mask, **options)  # type: ignore[arg-type]
+    return weighted_values(weights, value), weights
+
+
+def relaxed_selective_attention(
+    query: Float[Array, "*B M Q H"],
+    key: Float[Array, "*B M N H"],
+    value: Float[Array, "*B M N D"],
+    log_gates: Float[Array, "*B M Q N"],
+    *,
+    mask: Bool[Array, "*B N"] | None = None,
+) -> tuple[Float[Array, "*B M Q D"], Float[Array, "*B M Q N"]]:
+    """Dot-product attention under soft gates given as logarithms.
+
+        e = query key^T / sqrt(H),  W = softmax(e + log A),  o = W value
+
+    Args:
+      query, key, value, mask: as in `selective_attention`.
+      log_gates: log A <= 0 (see `log_gumbel_sigmoid`); an axis may be 1 to broadcast.
+
+    Returns:
+      (output, weights) as in `selective_attention`; however small the gates of a query are, its
+      weights sum to 1.
+
+    Raises:
+      TypeError: if an array is not floating point, or mask is not bool.
+      ValueError: if the shapes do not fit.
+
+    Reference: Geng et al. 2020 (SSAN), eq. 5.
+    """
+    check_floating(log_gates=log_gates)
+    scores, key_mask, value = attention_scores(query, key, value, mask)
+    _check_gates(jnp.asarray(log_gates), scores.shape, "log_gates")
+    log_gates = jnp.broadcast_to(log_gates, scores.shape)
+    weights = relaxed_gated_softmax(scores, log_gates, key_mask)
+    return weighted_values(weights, value), weights
+
+
+def attention_scores(
+    query: Array, key: Array, value: Array, mask: Array | None
+) -> tuple[Array, Array | None, Array]:
+    """Scores in float32 or wider, the mask with their rank, and values that are 0 at padding."""
+    check_floating(query=query, key=key, value=value)
+    query, key, value = jnp.asarray(query), jnp.asarray(key), jnp.asarray(value)
+    if query.ndim < 2 or key.ndim != query.ndim or value.ndim != query.ndim:
+        raise ValueError(
+            "query, key and value must be [..., N, H] of one rank, got "
+            f"{query.shape}, {key.shape}, {value.shape}"
+        )
+    if key.shape[:-2] != query.shape[:-2] or key.shape[-1] != query.shape[-1]:
+        raise ValueError(
+            f"key must be [..., N, H] with the other axes of query {query.shape}, got {key.shape}"
+        )
+    if value.shape[:-1] != key.shape[:-1]:
+        raise ValueError(
+            f"value must have the leading axes of key {key.shape[:-1]}, got {value.shape}"
+        )
+    if mask is not None:
+        mask = _key_mask(mask, key.shape)
+        column = jnp.swapaxes(mask, -1, -2)
+        key, value = (jnp.where(column, x, jnp.zeros_like(x)) for x in (key, value))
+    query = query * jnp.asarray(query.shape[-1] ** -0.5, query.dtype)
+    wide = wide_dtype(query, key)
+    scores = jnp.einsum("...qd,...kd->...qk", query, key, preferred_element_type=wide)
+    return scores, mask, value
+
+
+def _key_mask(mask: Array, shape: tuple[int, ...]) -> Array:
+    """[*B, N] or [*B, M, N] as [..., 1, N]; axes that it lacks are those of the heads."""
+    mask = jnp.asarray(mask)
+    if mask.ndim == len(shape) - 2 and mask.ndim > 0:
+        mask = mask[..., None, :]
+    check_mask(mask, shape[:-1])
+    return mask[..., None, :]
+
+
+def _check_gates(gates: Array, shape: tuple[int, ...], name: str = "gates") -> None:
+    fits = gates.ndim == len(shape)
+    if not fits or any(g not in (1, s) for g, s in zip(gates.shape, shape, strict=True)):
+        raise ValueError(
+            f"{name} must have shape {shape} (an axis may be 1 to broadcast), got {gates.shape}"
+        )
+
+
+def weighted_values(weights: Array, value: Array) -> Array:
+    """W value, summed in float32 or wider, in the dtype of value."""
+    wide = wide_dtype(value)
+    output = jnp.einsum(
+        "...qk,...kd->...qd", weights.astype(value.dtype), value, preferred_element_type=wide
+    )
+    return output.astype(value.dtype)
+
+
+def source_to_token(
+    states: Float[Array, "*B N D"],
+    logits: Float[Array, "*B N D"],
+    mask: Bool[Array, "*B N"] | None = None,
+) -> Float[Array, "*B D"]:
+    """Pools tokens with a softmax of its own for every feature.
+
+        s_d = sum_n softmax_n(l_nd) h_nd
+
+    Args:
+      states: h.
+      logits: l, in nats.
+      mask: True at real tokens; what stands elsewhere, NaN included, has no effect.
+
+    Returns:
+      s in the dtype of states; 0 for a text without tokens.
+
+    Raises:
+      TypeError: if states or logits is not floating point, or mask is not bool.
+      ValueError: if the shapes do not fit.
+
+    Reference: Shen et al. 2018 (DiSAN), multi-dimensional source2token attention, as used by
+      Geng et al. 2020 for natural language inference.
+    """
+    check_floating(states=states, logits=logits)
+    states, logits = jnp.asarray(states), jnp.asarray(logits)
+    if states.ndim < 2 or logits.shape != states.shape:
+        raise ValueError(
+            f"states and logits must both be [..., N, D], got {states.shape}, {logits.shape}"
+        )
+    check_mask(mask, states.shape[:-1])
+    wide = wide_dtype(states, logits)
+    column = None
+    if mask is not None:
+        column = jnp.broadcast_to(mask, states.shape[:-1])[..., None]
+        states = jnp.where(column, states, jnp.zeros_like(states))
+    weights = masked_softmax(logits.astype(wide), column, axis=-2)
+    return jnp.sum(weights * states.astype(wide), axis=-2).astype(states.dtype)

@@ -1,0 +1,284 @@
+"""Gates for every pair of a query and a key: noise, relaxations, and what was selected."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, UInt
+
+from gatedjax.functional._checks import (
+    check_floating,
+    check_mask,
+    check_positive,
+    check_same_shape,
+    wide_dtype,
+)
+from gatedjax.functional._relaxations import _straight_through
+
+_TINY = 1e-7
+
+
+def pair_bits(
+    keys: Key[Array, "B"], heads: int, queries: Int[Array, "Q"], size: int
+) -> UInt[Array, "B M Q N"]:
+    """Random bits of every pair, which no batch, padding or block of queries changes.
+
+    Args:
+      keys: one key per example (see `example_keys`).
+      heads: M.
+      queries: positions of the queries; a block may have any of them.
+      size: padded number N of keys; a longer row continues a shorter one.
+
+    Returns:
+      32 bits per pair.
+    """
+
+    def row(key: Array, head: Array, query: Array) -> Array:
+        own = jax.random.fold_in(jax.random.fold_in(key, head), query)
+        return jax.random.bits(own, (size,), jnp.uint32)
+
+    over_queries = jax.vmap(row, (None, None, 0))
+    over_heads = jax.vmap(over_queries, (None, 0, None))
+    return jax.vmap(over_heads, (0, None, None))(keys, jnp.arange(heads), queries)
+
+
+def pair_uniform(
+    keys: Key[Array, "B"], heads: int, queries: Int[Array, "Q"], size: int
+) -> Float[Array, "B M Q N"]:
+    """float32 draws from the open interval (0, 1) of every pair; see `pair_bits`."""
+    bits = pair_bits(keys, heads, queries, size)
+    # 23 bits are a float32 in [1, 2) when they stand behind the exponent of 1
+    one = jnp.uint32(0x3F800000)
+    draws = jax.lax.bitcast_convert_type((bits >> 9) | one, jnp.float32) - 1.0
+    return jnp.clip(draws, _TINY, 1.0 - _TINY)
+
+
+def pair_dropout(
+    weights: Float[Array, "B M Q N"],
+    rate: float,
+    keys: Key[Array, "B"],
+    queries: Int[Array, "Q"] | None = None,
+) -> Float[Array, "B M Q N"]:
+    """Inverted dropout on attention weights, with bits as `pair_bits` draws them.
+
+    Args:
+      weights: of every pair.
+      rate: probability of a zero, in [0, 1); 0 returns weights unchanged.
+      keys: one key per example.
+      queries: their positions; None is 0 .. Q-1.
+
+    Raises:
+      ValueError: if rate is outside [0, 1).
+    """
+    if not 0.0 <= rate < 1.0:
+        raise ValueError(f"rate must be in [0, 1), got {rate}")
+    if rate == 0.0:
+        return weights
+    if queries is None:
+        queries = jnp.arange(weights.shape[-2])
+    bits = pair_bits(keys, weights.shape[-3], queries, weights.shape[-1])
+    keep = bits >= jnp.uint32(int(rate * 2**32))
+    return jnp.where(keep, weights / (1.0 - rate), jnp.zeros_like(weights))
+
+
+def uniform_sigmoid(
+    logits: Float[Array, "..."],
+    uniform: Float[Array, "..."],
+    *,
+    temperature: float | Float[Array, ""] = 1.0,
+    straight_through: bool = False,
+) -> Float[Array, "..."]:
+    """`gumbel_sigmoid` from uniform draws, without the logarithms of the noise.
+
+        g = sigmoid((a + log u - log(1 - u)) / tau) = 1 / (1 + r^(1/tau)),  r = (1 - u) / (u exp(a))
+
+    At temperatures 1 and 0.5 no logarithm is taken at all.
+
+    Args:
+      logits: a, the log-odds that a gate is open, in nats.
+      uniform: u in (0, 1), of the same shape.
+      temperature: tau > 0.
+      straight_through: return the hard draw [r < 1], with the gradient of the soft gate.
+
+    Returns:
+      Gates in [0, 1], in the dtype of logits; computed in float32 or wider.
+
+    Raises:
+      ValueError: if the shapes differ, or temperature is not positive and finite.
+      TypeError: if logits or uniform is not floating point.
+
+    Reference: Geng et al. 2020 (SSAN), eq. 4; Jang et al. 2017; Maddison et al. 2017.
+    """
+    check_floating(logits=logits, uniform=uniform)
+    check_positive(temperature=temperature)
+    check_same_shape(logits=logits, uniform=uniform)
+    dtype, kind = wide_dtype(logits, uniform), jnp.result_type(logits)
+    a, u = jnp.asarray(logits, dtype), jnp.asarray(uniform, dtype)
+    if isinstance(temperature, float | int):
+        soft = _uniform_sigmoid(a, u, float(temperature))
+    else:
+        noise = jnp.log(u) - jnp.log1p(-u)
+        soft = jax.nn.sigmoid((a + noise) / jnp.asarray(temperature, dtype))
+    if not straight_through:
+        return soft.astype(kind)
+    return _straight_through((_odds_against(a, u) < 1).astype(kind), soft.astype(kind))
+
+
+def _odds_against(a: Array, u: Array) -> Array:
+    """r = exp(-(a + L)); 0 or infinite where that is, never NaN."""
+    return (1 - u) / u * jnp.exp(-a)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _uniform_sigmoid(a: Array, u: Array, temperature: float) -> Array:
+    odds = _odds_against(a, u)
+    if temperature == 0.5:
+        odds = odds * odds
+    elif temperature != 1.0:
+        odds = odds ** (1 / temperature)
+    return 1 / (1 + odds)
+
+
+@_uniform_sigmoid.defjvp
+def _uniform_sigmoid_jvp(temperature, primals, tangents):
+    a, u = primals
+    soft = _uniform_sigmoid(a, u, temperature)
+    # not by way of the odds, which overflow
+    slope = soft * (1 - soft) / temperature
+    return soft, slope * (tangents[0] + tangents[1] / (u * (1 - u)))
+
+
+class SelectionStatistics(NamedTuple):
+    """What a selector did, over the real pairs of every example and head.
+
+    Attributes:
+      rate: share of the pairs that were selected.
+      empty: share of the queries that selected nothing.
+      selected: mean number of keys that a query selected.
+    """
+
+    rate: Array
+    empty: Array
+    selected: Array
+
+
+def selection_counts(
+    gates: Float[Array, "B M Q N"], mask: Bool[Array, "B N"] | None = None
+) -> Float[Array, "B M Q"]:
+    """How many real keys every query has selected: sum_j A_ij.
+
+    Args:
+      gates: A, before any rule for queries that select nothing.
+      mask: True at real keys.
+
+    Returns:
+      The counts, in float32 or wider; gradients flow through them.
+
+    Raises:
+      TypeError: if gates is not floating point, or mask is not bool.
+      ValueError: if the shapes do not fit.
+    """
+    check_floating(gates=gates)
+    return _sum_over_keys(jnp.asarray(gates, wide_dtype(gates)), mask)
+
+
+def selection_statistics(
+    counts: Float[Array, "B M N"], mask: Bool[Array, "B N"] | None = None
+) -> SelectionStatistics:
+    """Averages `selection_counts` over real queries.
+
+    Args:
+      counts: selected keys of every query, as many queries as keys.
+      mask: True at real positions.
+
+    Returns:
+      [B, M] each, in float32 or wider; 0 for an example without real positions. Gradients flow
+      through rate and selected.
+
+    Raises:
+      TypeError: if counts is not floating point, or mask is not bool.
+      ValueError: if the shapes do not fit.
+    """
+    check_floating(counts=counts)
+    selected = _mean_over_queries(counts, mask)
+    none = _mean_over_queries((counts == 0).astype(selected.dtype), mask)
+    return SelectionStatistics(
+        rate=selected / jnp.maximum(_lengths(counts, mask), 1), empty=none, selected=selected
+    )
+
+
+def selection_entropy(
+    logits: Float[Array, "B M Q N"], mask: Bool[Array, "B N"] | None = None
+) -> Float[Array, "B M Q"]:
+    """Entropy of what every query selects: sum_j H(sigmoid(a_ij)) over real keys, in nats.
+
+    Args:
+      logits: a, log-odds of a selection.
+      mask: True at real keys.
+
+    Raises:
+      TypeError: if logits is not floating point, or mask is not bool.
+      ValueError: if the shapes do not fit.
+    """
+    check_floating(logits=logits)
+    a = jnp.asarray(logits, wide_dtype(logits))
+    return _sum_over_keys(jax.nn.softplus(a) - a * jax.nn.sigmoid(a), mask)
+
+
+def selection_log_prob(
+    logits: Float[Array, "B M Q N"],
+    gates: Float[Array, "B M Q N"],
+    mask: Bool[Array, "B N"] | None = None,
+) -> Float[Array, "B M Q"]:
+    """Log-probability of what every query selected: sum_j log p(A_ij) over real keys, in nats.
+
+    Args:
+      logits: a, log-odds of a selection.
+      gates: A in {0, 1}, held constant.
+      mask: True at real keys.
+
+    Raises:
+      TypeError: if logits or gates is not floating point, or mask is not bool.
+      ValueError: if the shapes do not fit.
+    """
+    check_floating(logits=logits, gates=gates)
+    check_same_shape(logits=logits, gates=gates)
+    a = jnp.asarray(logits, wide_dtype(logits))
+    chosen = jax.lax.stop_gradient(gates) > 0
+    return _sum_over_keys(jax.nn.log_sigmoid(jnp.where(chosen, a, -a)), mask)
+
+
+def mean_over_pairs(
+    sums: Float[Array, "B M N"], mask: Bool[Array, "B N"] | None = None
+) -> Float[Array, "B"]:
+    """Mean over heads, real queries and real keys of sums over keys; 0 where there are none."""
+    per_head = _mean_over_queries(sums, mask) / jnp.maximum(_lengths(sums, mask), 1)
+    return jnp.mean(per_head, axis=1)
+
+
+def _sum_over_keys(values: Array, mask: Array | None) -> Array:
+    if values.ndim != 4:
+        raise ValueError(f"expected one value per pair [B, M, Q, N], got shape {values.shape}")
+    check_mask(mask, (values.shape[0], values.shape[-1]))
+    if mask is not None:
+        values = jnp.where(mask[:, None, None, :], values, 0)
+    return jnp.sum(values, axis=-1)
+
+
+def _mean_over_queries(values: Array, mask: Array | None) -> Array:
+    if values.ndim != 3:
+        raise ValueError(f"expected one value per query [B, M, N], got shape {values.shape}")
+    check_mask(mask, (values.shape[0], values.shape[-1]))
+    values = jnp.asarray(values, wide_dtype(values))
+    if mask is not None:
+        values = jnp.where(mask[:, None, :], values, 0)
+    return jnp.sum(values, axis=-1) / jnp.maximum(_lengths(values, mask), 1)
+
+
+def _lengths(values: Array, mask: Array | None) -> Array:
+    """Real positions [B, 1]."""
+    rows, _, size = values.shape
+    if mask is None:
+        return jnp.full((rows, 1), size, jnp.float32)
+    return jnp.sum(jnp.broadcast_to(mask, (rows, size)), axis=-1, dtype=jnp.float32)[:, None]

@@ -1,0 +1,219 @@
+"""Layers of a Transformer decoder, for whole targets and token by token with a cache."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from gatedjax import functional as F
+from gatedjax.models._transformer import FeedForward, Norm, dropout_rows
+from gatedjax.nn._selective import unit_scaling
+
+KeyValue = tuple[Float[Array, "B M N H"], Float[Array, "B M N H"]]
+
+
+class DecoderAttention(nn.Module):
+    """Multi-head attention whose keys and values may have been projected before.
+
+    Attributes:
+      num_heads: M.
+      features: D of the projections and of the output.
+      dropout: on the weights.
+    """
+
+    num_heads: int
+    features: int
+    dropout: float = 0.0
+    kernel_init: Any = unit_scaling
+    dtype: Any = None
+
+    def setup(self) -> None:
+        """Creates the projections, with the names and shapes of `nn.SelectiveSelfAttention`."""
+        types: dict[str, Any] = {"kernel_init": self.kernel_init, "dtype": self.dtype}
+        own = (self.num_heads, self.features // self.num_heads)
+        self.query = nn.DenseGeneral(own, **types)
+        self.key = nn.DenseGeneral(own, **types)
+        self.value = nn.DenseGeneral(own, **types)
+        self.out = nn.DenseGeneral(self.features, axis=(-2, -1), **types)
+
+    def project(self, states: Float[Array, "B N D"]) -> KeyValue:
+        """Keys and values of some states."""
+        return jnp.swapaxes(self.key(states), 1, 2), jnp.swapaxes(self.value(states), 1, 2)
+
+    def __call__(
+        self,
+        queries: Float[Array, "B Q D"],
+        known: KeyValue,
+        mask: Bool[Array, "B 1 Q N"],
+        *,
+        deterministic: bool = True,
+        example_id: Int[Array, "B"] | None = None,
+    ) -> Float[Array, "B Q D"]:
+        """Returns what the queries gather from the keys that mask allows (its axes may be 1)."""
+        key, value = known
+        query = jnp.swapaxes(self.query(queries), 1, 2)
+        query = query * jnp.asarray(query.shape[-1] ** -0.5, query.dtype)
+        scores = jnp.einsum("bmqd,bmkd->bmqk", query, key, preferred_element_type=jnp.float32)
+        weights = F.masked_softmax(scores, mask)
+        if not deterministic and self.dropout > 0:
+            ids = jnp.arange(queries.shape[0]) if example_id is None else example_id
+            keys = F.example_keys(self.make_rng("dropout"), ids)
+            weights = F.pair_dropout(weights, self.dropout, keys)
+        mixed = jnp.einsum("bmqk,bmkd->bmqd", weights.astype(value.dtype), value)
+        return self.out(jnp.swapaxes(mixed, 1, 2))
+
+
+class DecoderLayer(nn.Module):
+    """Attention to the target so far, attention to the source, and a feed-forward network.
+
+    Each stands around a residual connection as in `EncoderLayer`. All three are standard: the paper
+    selects in the encoder only.
+
+    Attributes:
+      num_heads: of both attentions.
+      features: width of the states.
+      filter_size: hidden width of the feed-forward network.
+      norm: where layer normalisation stands.
+      dropout: on the result of each of the three.
+      attention_dropout: on attention weights.
+      relu_dropout: inside the feed-forward network.
+    """
+
+    num_heads: int
+    features: int
+    filter_size: int
+    norm: Norm = "pre"
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    relu_dropout: float = 0.0
+    dtype: Any = None
+
+    def setup(self) -> None:
+        """Creates the sublayers."""
+        attention: dict[str, Any] = {"dropout": self.attention_dropout, "dtype": self.dtype}
+        self.self_attention = DecoderAttention(self.num_heads, self.features, **attention)
+        self.source_attention = DecoderAttention(self.num_heads, self.features, **attention)
+        self.feed_forward = FeedForward(self.filter_size, self.relu_dropout, dtype=self.dtype)
+        self.self_norm = nn.LayerNorm(dtype=self.dtype)
+        self.source_norm = nn.LayerNorm(dtype=self.dtype)
+        self.feed_forward_norm = nn.LayerNorm(dtype=self.dtype)
+
+    def source(self, states: Float[Array, "B N D"]) -> KeyValue:
+        """Keys and values of the encoded source, the same for every target token."""
+        return self.source_attention.project(states)
+
+    def __call__(
+        self,
+        inputs: Float[Array, "B T D"],
+        mask: Bool[Array, "B 1 T T"],
+        source: KeyValue,
+        source_mask: Bool[Array, "B 1 1 N"],
+        *,
+        deterministic: bool = True,
+        example_id: Int[Array, "B"] | None = None,
+    ) -> Float[Array, "B T D"]:
+        """Returns the states of a whole target."""
+        options: dict[str, Any] = {"deterministic": deterministic, "example_id": example_id}
+
+        def own(states: Array) -> Array:
+            known = self.self_attention.project(states)
+            return self.self_attention(states, known, mask, **options)
+
+        def other(states: Array) -> Array:
+            return self.source_attention(states, source, source_mask, **options)
+
+        inputs = self._around(inputs, self.self_norm, own, **options)
+        inputs = self._around(inputs, self.source_norm, other, **options)
+        feed_forward = lambda states: self.feed_forward(states, **options)  # noqa: E731
+        return self._around(inputs, self.feed_forward_norm, feed_forward, **options)
+
+    def step(
+        self,
+        inputs: Float[Array, "B K D"],
+        cache: tuple[Float[Array, "B K M T H"], Float[Array, "B K M T H"]],
+        position: Int[Array, ""],
+        source: KeyValue,
+        source_mask: Bool[Array, "B 1 1 N"],
+    ) -> tuple[Float[Array, "B K D"], tuple[Array, Array]]:
+        """Returns the states of one more token of each of K targets of a source, and the cache.
+
+        Args:
+          inputs: what stands for the last token of every target.
+          cache: keys and values of the target so far; its T places before position are read.
+          position: of that token, from 0.
+          source: of `source`. The K targets are its queries, so that it is not repeated.
+          source_mask: True at real tokens of the source.
+        """
+        rows, beams, _ = inputs.shape
+        known: list[Array] = []
+
+        def own(states: Array) -> Array:
+            flat = states.reshape(rows * beams, 1, -1)
+            for old, new in zip(cache, self.self_attention.project(flat), strict=True):
+                new = new.reshape(rows, beams, *new.shape[1:]).astype(old.dtype)
+                known.append(lax.dynamic_update_slice_in_dim(old, new, position, axis=3))
+            key, value = (x.reshape(rows * beams, *x.shape[2:]) for x in known)
+            so_far = (jnp.arange(key.shape[2]) <= position)[None, None, None]
+            return self.self_attention(flat, (key, value), so_far).reshape(states.shape)
+
+        def other(states: Array) -> Array:
+            return self.source_attention(states, source, source_mask)
+
+        inputs = self._around(inputs, self.self_norm, own)
+        inputs = self._around(inputs, self.source_norm, other)
+        inputs = self._around(inputs, self.feed_forward_norm, self.feed_forward)
+        return inputs, (known[0], known[1])
+
+    def _around(
+        self,
+        inputs: Array,
+        norm: nn.LayerNorm,
+        sublayer: Any,
+        *,
+        deterministic: bool = True,
+        example_id: Array | None = None,
+    ) -> Array:
+        change = sublayer(norm(inputs) if self.norm == "pre" else inputs)
+        inputs = inputs + dropout_rows(self, change, self.dropout, example_id, deterministic)
+        return norm(inputs) if self.norm == "post" else inputs
+
+
+def empty_cache(
+    rows: int, beams: int, heads: int, size: int, width: int, dtype: jnp.dtype
+) -> tuple[Array, Array]:
+    """Room for the keys and values of targets of at most `size` tokens, of one layer."""
+    shape = (rows, beams, heads, size, width)
+    return jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)
+
+
+def causal_mask(mask: Bool[Array, "B T"]) -> Bool[Array, "B 1 T T"]:
+    """True where a real position is not after the query."""
+    size = mask.shape[1]
+    before = jnp.tril(jnp.ones((size, size), bool))
+    return before[None, None] & mask[:, None, None, :]
+
+
+def smoothed_cross_entropy(
+    logits: Float[Array, "*B V"], targets: Int[Array, "*B"], smoothing: float
+) -> Float[Array, "*B"]:
+    """Cross-entropy against a target that gives up a share of its mass to all classes alike.
+
+        l = -(1 - s) log p_y - (s / V) sum_v log p_v
+
+    Args:
+      logits: of the classes.
+      targets: y.
+      smoothing: s in [0, 1).
+
+    Returns:
+      l in nats, in float32.
+
+    Reference: Szegedy et al. 2016; Vaswani et al. 2017.
+    """
+    logits = logits.astype(jnp.float32)
+    total = jax.nn.logsumexp(logits, axis=-1)
+    chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+    return total - (1 - smoothing) * chosen - smoothing * jnp.mean(logits, axis=-1)

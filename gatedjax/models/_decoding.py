@@ -1,0 +1,195 @@
+"""Search for the best target, whatever the model: greedy, and with a beam."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+Step = Callable[[Int[Array, "B K"], Any, Int[Array, ""]], tuple[Float[Array, "B K V"], Any]]
+"""(last token of every target, cache, its position) -> (log-probabilities of the next, cache)."""
+
+
+class Found(NamedTuple):
+    """The targets that a search ended with, the best first.
+
+    Attributes:
+      tokens: int32 [B, K, T], the stop token included, 0 after it.
+      scores: [B, K] log-probability over the length penalty; -inf where there are fewer targets.
+    """
+
+    tokens: Int[Array, "B K T"]
+    scores: Float[Array, "B K"]
+
+
+def length_penalty(length: Array | int, alpha: float) -> Array:
+    """((5 + length) / 6)^alpha, by which the log-probability of a target is divided.
+
+    Reference: Wu et al. 2016, eq. 14.
+    """
+    return ((5.0 + jnp.asarray(length, jnp.float32)) / 6.0) ** alpha
+
+
+def check_search(beam_size: int, alpha: float, size: int) -> None:
+    """Refuses a search that cannot find anything.
+
+    Raises:
+      ValueError: if beam_size or size is below 1, or alpha is negative or not finite.
+    """
+    if beam_size < 1:
+        raise ValueError(f"beam_size must be at least 1, got {beam_size}")
+    if not 0 <= alpha < math.inf:
+        raise ValueError(f"length_penalty must be at least 0 and finite, got {alpha}")
+    if size < 1:
+        raise ValueError(f"size must be at least 1, got {size}")
+
+
+def beam_search(
+    step: Step,
+    cache: Any,
+    limits: Int[Array, "B"],
+    *,
+    size: int,
+    beam_size: int,
+    alpha: float,
+    start: int,
+    stop: int,
+) -> Found:
+    """Searches for the targets with the highest penalised log-probability.
+
+    Every step extends the K targets of a row by every token. Of the 2K best, the stop tokens among
+    the first K end targets, which are kept (the K best of them); the first K others go on. A row
+    is done when K targets have ended, or at its limit, where only the stop token is left. With K
+    = 1 this is greedy search; with K as large as the number of targets it is exhaustive. No row
+    depends on another.
+
+    Args:
+      step: the model.
+      cache: what it needs, leaves [B, K, ...].
+      limits: longest target of every row, the stop token included, in [1, size].
+      size: T, the longest of all.
+      beam_size: K.
+      alpha: of the `length_penalty`.
+      start: token before the first.
+      stop: token after the last.
+
+    Returns:
+      The targets. Every row has at least one.
+
+    Raises:
+      ValueError: if beam_size or size is below 1, or alpha is negative.
+    """
+    check_search(beam_size, alpha, size)
+    rows = limits.shape[0]
+    first = jnp.full((rows, beam_size), -jnp.inf).at[:, 0].set(0.0)
+    state = {
+        "position": jnp.zeros((), jnp.int32),
+        "last": jnp.full((rows, beam_size), start, jnp.int32),
+        "alive": jnp.zeros((rows, beam_size, size), jnp.int32),
+        "alive_scores": first,
+        "ended": jnp.zeros((rows, beam_size, size), jnp.int32),
+        "ended_scores": jnp.full((rows, beam_size), -jnp.inf),
+        "count": jnp.zeros((rows,), jnp.int32),
+        "done": jnp.zeros((rows,), bool),
+        "cache": cache,
+    }
+
+    def body(s: dict[str, Any]) -> dict[str, Any]:
+        at = s["position"]
+        log_probs, cache = step(s["last"], s["cache"], at)
+        classes = log_probs.shape[-1]
+        log_probs = _only_stop(log_probs, at + 1 >= limits, stop)
+        totals = (s["alive_scores"][..., None] + log_probs).reshape(rows, beam_size * classes)
+        best, index = lax.top_k(totals, min(2 * beam_size, beam_size * classes))
+        parents, tokens = index // classes, (index % classes).astype(jnp.int32)
+        longer = _pick(s["alive"], parents).at[:, :, at].set(tokens)
+        ends = tokens == stop
+
+        first = jnp.arange(best.shape[1])[None] < beam_size
+        ending = ends & first & (best > -jnp.inf) & ~s["done"][:, None]
+        scores = jnp.where(ending, best / length_penalty(at + 1, alpha), -jnp.inf)
+        scores = jnp.concatenate([s["ended_scores"], scores], axis=1)
+        kept_scores, kept = lax.top_k(scores, beam_size)
+        ended = _pick(jnp.concatenate([s["ended"], longer], axis=1), kept)
+
+        alive_scores, going = lax.top_k(jnp.where(ends, -jnp.inf, best), beam_size)
+        count = s["count"] + jnp.sum(ending, axis=1)
+        return {
+            "position": at + 1,
+            "last": jnp.take_along_axis(tokens, going, axis=1),
+            "alive": _pick(longer, going),
+            "alive_scores": alive_scores,
+            "ended": ended,
+            "ended_scores": kept_scores,
+            "count": count,
+            "done": s["done"] | (count >= beam_size) | (at + 1 >= limits),
+            "cache": _gather(cache, jnp.take_along_axis(parents, going, axis=1)),
+        }
+
+    def more(s: dict[str, Any]) -> Array:
+        return (s["position"] < size) & ~jnp.all(s["done"])
+
+    state = lax.while_loop(more, body, state)
+    return Found(state["ended"], state["ended_scores"])
+
+
+def greedy_search(
+    step: Step, cache: Any, limits: Int[Array, "B"], *, size: int, start: int, stop: int
+) -> Found:
+    """Takes the most probable token at every step; of equal ones the first.
+
+    Args: as of `beam_search`, with K = 1.
+
+    Returns:
+      One target per row, with its log-probability.
+    """
+    check_search(1, 0.0, size)
+    rows = limits.shape[0]
+    state = {
+        "position": jnp.zeros((), jnp.int32),
+        "last": jnp.full((rows, 1), start, jnp.int32),
+        "tokens": jnp.zeros((rows, size), jnp.int32),
+        "score": jnp.zeros((rows,)),
+        "done": jnp.zeros((rows,), bool),
+        "cache": cache,
+    }
+
+    def body(s: dict[str, Any]) -> dict[str, Any]:
+        at = s["position"]
+        log_probs, cache = step(s["last"], s["cache"], at)
+        log_probs = _only_stop(log_probs, at + 1 >= limits, stop)[:, 0]
+        token = jnp.argmax(log_probs, axis=-1).astype(jnp.int32)
+        gained = jnp.take_along_axis(log_probs, token[:, None], axis=1)[:, 0]
+        token = jnp.where(s["done"], 0, token)
+        return {
+            "position": at + 1,
+            "last": token[:, None],
+            "tokens": s["tokens"].at[:, at].set(token),
+            "score": jnp.where(s["done"], s["score"], s["score"] + gained),
+            "done": s["done"] | (token == stop),
+            "cache": cache,
+        }
+
+    def more(s: dict[str, Any]) -> Array:
+        return (s["position"] < size) & ~jnp.all(s["done"])
+
+    state = lax.while_loop(more, body, state)
+    return Found(state["tokens"][:, None], state["score"][:, None])
+
+
+def _only_stop(log_probs: Array, at_limit: Array, stop: int) -> Array:
+    """At its limit a target can only end."""
+    other = jnp.arange(log_probs.shape[-1]) != stop
+    return jnp.where(at_limit[:, None, None] & other[None, None], -jnp.inf, log_probs)
+
+
+def _pick(array: Array, index: Int[Array, "B K"]) -> Array:
+    """Of every row the entries of axis 1 at some places."""
+    return jax.vmap(lambda row, places: row[places])(array, index)
+
+
+def _gather(cache: Any, parents: Int[Array, "B K"]) -> Any:
+    return jax.tree.map(lambda leaf: _pick(leaf, parents), cache)

@@ -1,0 +1,249 @@
+"""SSAN (Geng et al. 2020): a Transformer encoder in which tokens select whom they attend to.
+
+    s = Q_s K_s^T,  A_ij ~ Bernoulli(sigmoid(s_ij)),  e = Q K^T / sqrt(D/M)
+    W_ij = A_ij exp(e_ij) / sum_k A_ik exp(e_ik)
+
+Without a layer in `select_layers` it is the standard encoder (SAN), the paper's baseline.
+"""
+
+import dataclasses
+import math
+from typing import Any, Literal, get_args
+
+import flax.linen as nn
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Float, Int
+
+from gatedjax import functional as F
+from gatedjax import nn as gnn
+from gatedjax.models._classification import token_inputs
+from gatedjax.models._transformer import (
+    EncoderLayer,
+    add_positions,
+    dropout_rows,
+    scaled_embedding,
+)
+
+SelectorMode = Literal["st", "soft", "expect", "reinforce"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SSANConfig:
+    """Everything that the paper fixes or leaves open about the encoder."""
+
+    select_layers: tuple[int, ...] = (1,)
+    """Layers (from 1) whose attention has a selector; 0 or nothing is the standard encoder."""
+    selector: SelectorMode = "st"
+    """How selections are drawn in training: hard draws under the gradient of the relaxation, the
+    relaxation, probabilities without noise, or hard draws trained by their reward."""
+    share_heads: bool = False
+    """One selection for all heads of a layer; the authors' code has one each."""
+    empty: Literal["zero", "self", "all"] = "zero"
+    """What a token that selects nothing attends to: nothing, itself, or everything."""
+    temperature: float = 0.5
+    """tau of the relaxation."""
+    final_temperature: float | None = None
+    """tau after temperature-steps, reached geometrically; None keeps tau."""
+    temperature_steps: int = 1
+    """Steps from temperature to final-temperature."""
+    selected_weight: float = 0.0
+    """s1: weight in the loss of the keys that a token selects, summed over heads."""
+    entropy_weight: float = 0.0
+    """s2: weight in the loss of the mean negative entropy of the selection."""
+    reward_penalty: float = 0.02
+    """lambda: what selecting everything takes off the reward ("reinforce")."""
+    num_layers: int = 6
+    """Layers of the encoder."""
+    hidden: int = 128
+    """Width d of words and layers."""
+    filter_size: int = 512
+    """Hidden width of the feed-forward networks."""
+    num_heads: int = 4
+    """Heads of every attention."""
+    norm: Literal["pre", "post"] = "pre"
+    """Layer normalisation before every sublayer, or after its residual connection."""
+    positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
+    """What tells the encoder the order: sinusoids for any length, a table, or nothing."""
+    max_length: int = 512
+    """Positions of the learned table; a longer text is refused."""
+    dropout: float = 0.1
+    """On the embedded words and on the result of every sublayer."""
+    attention_dropout: float = 0.1
+    """On attention weights."""
+    relu_dropout: float = 0.1
+    """Inside the feed-forward networks."""
+    freeze_embeddings: bool = False
+    """Keep word vectors as they are."""
+    block: int | None = None
+    """Queries at a time, for long texts: attention over pairs is never stored, nor returned."""
+    remat: bool = False
+    """Compute the attention again for the gradient instead of storing it."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Compute dtype; parameters, softmax, noise and the loss stay float32."""
+
+    def __post_init__(self) -> None:
+        """Refuses values that no run could use."""
+        for name in (
+            "num_layers", "hidden", "filter_size", "num_heads", "max_length", "temperature_steps",
+        ):  # fmt: skip
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.hidden % self.num_heads:
+            raise ValueError(f"num_heads must divide hidden {self.hidden}, got {self.num_heads}")
+        for name in ("dropout", "attention_dropout", "relu_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+        for name in ("temperature", "final_temperature"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} must be positive and finite, got {value}")
+        for name in ("selected_weight", "entropy_weight", "reward_penalty"):
+            if not math.isfinite(getattr(self, name)):
+                raise ValueError(f"{name} must be finite, got {getattr(self, name)}")
+        if self.block is not None and self.block < 1:
+            raise ValueError(f"block must be at least 1, got {self.block}")
+        known: dict[str, Any] = {
+            "selector": SelectorMode,
+            "empty": Literal["zero", "self", "all"],
+            "norm": Literal["pre", "post"],
+            "positions": Literal["sinusoidal", "learned", "none"],
+        }
+        for name, values in known.items():
+            if getattr(self, name) not in get_args(values):
+                raise ValueError(
+                    f"{name} must be one of {get_args(values)}, got {getattr(self, name)!r}"
+                )
+        layers = self.select_layers
+        if layers != (0,) and (
+            len(set(layers)) < len(layers) or not all(1 <= x <= self.num_layers for x in layers)
+        ):
+            raise ValueError(
+                f"select_layers must be layers in [1, {self.num_layers}], or 0 for none, "
+                f"got {layers}"
+            )
+
+    @property
+    def selective(self) -> tuple[int, ...]:
+        """The layers that have a selector, ascending."""
+        return tuple(sorted(x for x in self.select_layers if x))
+
+    def attention(self, layer: int) -> dict[str, Any]:
+        """The options of the attention of a layer (from 1)."""
+        return {
+            "num_heads": self.num_heads,
+            "selector": self.selector if layer in self.selective else "none",
+            "share_heads": self.share_heads,
+            "empty": self.empty,
+            "temperature": self.temperature,
+            "dropout": self.attention_dropout,
+            "block": self.block,
+            "remat": self.remat,
+        }
+
+
+@struct.dataclass
+class SSANEncoderOutput:
+    """What one pass computed.
+
+    Attributes:
+      states: of the last layer [B, N, d], 0 at padding.
+      selections: what the attention of every layer did (see `nn.Selection`).
+    """
+
+    states: Array
+    selections: tuple[gnn.Selection, ...]
+
+
+class SSANEncoder(nn.Module):
+    """A Transformer encoder whose layers may select whom they attend to.
+
+    Attributes:
+      config: the encoder.
+      vocab_size: rows of the embedding table, padding included.
+      embeddings: a pretrained table to start from, or None. It is used as it is; without one the
+        table is drawn from normal(0, 1/d) and multiplied by sqrt(d).
+
+    Call with a batch {"tokens": int [B, N], "lengths": int [B]}; training draws from the streams
+    "dropout" and "gate", keyed to "example_id": int [B] (row numbers if absent), and a temperature
+    that changes needs "step": int [B], the number of the step in every row.
+
+    Reference: Geng et al. 2020, "How Does Selective Mechanism Improve Self-Attention Networks?".
+    """
+
+    config: SSANConfig
+    vocab_size: int
+    embeddings: Any = None
+
+    @nn.compact
+    def __call__(self, batch: dict[str, Array], *, train: bool = False) -> SSANEncoderOutput:
+        """Encodes the texts.
+
+        Args:
+          batch: see the class.
+          train: dropout and drawn selections if True.
+
+        Raises:
+          ValueError: if the batch lacks something or its shapes do not fit, or a text is longer
+            than the table of learned positions.
+        """
+        c = self.config
+        tokens, lengths = token_inputs(batch)
+        mask = F.length_mask(lengths, tokens.shape[1])
+        dtype = jnp.dtype(c.dtype)
+        states = gnn.WordEmbedding(
+            self.vocab_size,
+            c.hidden,
+            frozen=c.freeze_embeddings,
+            initial=self.embeddings,
+            table_init=scaled_embedding(c.hidden),
+            dtype=dtype,
+            name="embed",
+        )(tokens)
+        if self.embeddings is None:
+            states = states * jnp.asarray(c.hidden**0.5, dtype)
+        states = self._placed(states)
+        options: dict[str, Any] = {
+            "deterministic": not train,
+            "example_id": batch.get("example_id"),
+        }
+        states = dropout_rows(self, states, c.dropout, options["example_id"], not train)
+        temperature = schedule(c, batch.get("step")) if train else None
+        selections = []
+        for layer in range(1, c.num_layers + 1):
+            states, selection = EncoderLayer(
+                c.attention(layer),
+                c.filter_size,
+                norm=c.norm,
+                dropout=c.dropout,
+                relu_dropout=c.relu_dropout,
+                dtype=dtype,
+                name=f"layer_{layer}",
+            )(states, mask, temperature=temperature, **options)
+            selections.append(selection)
+        if c.norm == "pre":
+            states = nn.LayerNorm(dtype=dtype, name="norm")(states)
+        states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
+        return SSANEncoderOutput(states=states, selections=tuple(selections))
+
+    def _placed(self, states: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
+        c, size = self.config, states.shape[1]
+        if c.positions == "sinusoidal":
+            return add_positions(states)
+        if c.positions == "learned":
+            if size > c.max_length:
+                raise ValueError(f"tokens must have at most {c.max_length} columns, got {size}")
+            shape = (c.max_length, c.hidden)
+            table = self.param("positions", nn.initializers.normal(c.hidden**-0.5), shape)
+            return states + table[None, :size].astype(states.dtype)
+        return states
+
+
+def schedule(config: SSANConfig, step: Int[Array, "B"] | None) -> float | Array:
+    """tau of a step: tau_0 (tau_1 / tau_0)^min(step / steps, 1)."""
+    if config.final_temperature is None or not config.selective:
+        return config.temperature
+    if step is None:
+        raise ValueError("batch needs 'step' for a temperature that changes")
+    share = jnp.minimum(jnp.max(step) / config.temperature_steps, 1.0)
+    return config.temperature * (config.final_temperature / config.temperature) ** share

@@ -1,0 +1,331 @@
+"""Self-attention whose keys a selector chooses, and pooling with a softmax per feature."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Bool, Float, Int
+
+from gatedjax import functional as F
+from gatedjax.functional._selective import Empty, attention_scores, weighted_values
+
+Dtype = Any
+Initializer = Callable[..., Array]
+Selector = Literal["none", "st", "soft", "expect", "reinforce"]
+
+# "uniform unit scaling" of the authors' code
+unit_scaling = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform")
+
+
+@struct.dataclass
+class Selection:
+    """What one attention layer did. Fields of the selector are None where there is none.
+
+    Attributes:
+      weights: W [B, M, N, N], 0 at padded keys; None for an attention in blocks.
+      gates: A of this pass [B, M, N, N] (M = 1 for a shared selector), before the rule for queries
+        that select nothing; None for an attention in blocks.
+      logits: log-odds of a selection, as gates.
+      rate: share of the real pairs that were selected [B, M].
+      empty: share of the real queries that selected nothing [B, M].
+      selected: mean number of keys that a real query selected [B, M].
+      entropy: mean entropy of the selection over pairs and heads [B], in nats.
+      log_prob: mean log-probability of the selection over pairs and heads [B], in nats.
+    """
+
+    weights: Array | None = None
+    gates: Array | None = None
+    logits: Array | None = None
+    rate: Array | None = None
+    empty: Array | None = None
+    selected: Array | None = None
+    entropy: Array | None = None
+    log_prob: Array | None = None
+
+
+class SelectiveSelfAttention(nn.Module):
+    """Multi-head self-attention in which every query attends to the keys that it selects.
+
+        e = Q K^T / sqrt(D/M),  s = Q_s K_s^T,  A ~ Bernoulli(sigmoid(s))
+        W_ij = A_ij exp(e_ij) / sum_k A_ik exp(e_ik),  out = concat_heads(W V) W_o + b_o
+
+    Parameters "query", "key", "value" and "out" have the shapes of flax's
+    `MultiHeadDotProductAttention`, and selector="none" computes the same.
+
+    Attributes:
+      num_heads: M.
+      features: D of the projections and of the output; None takes that of the inputs.
+      selector: how A is drawn in training: "st", hard draws under the gradient of the relaxation;
+        "soft", the relaxation itself; "expect", sigmoid(s) without noise; "reinforce", hard draws
+        without a gradient (train with `Selection.log_prob`). Otherwise A = [s > 0] for all of
+        them. "none" has no selector.
+      share_heads: one selection for all heads.
+      empty: what a query that selects nothing attends to (see `functional.selective_weights`).
+      temperature: tau of the relaxation; a call may give another one.
+      dropout: on the weights.
+      cap, renormalise: see `functional.selective_weights`.
+      block: queries at a time, whose weights are computed again for the gradient: no array of
+        [B, M, N, N] is ever stored. None takes all at once.
+      remat: compute scores, noise and weights again for the gradient instead of storing them.
+
+    Streams: "gate" (training with a selector that draws) and "dropout" (training with dropout),
+    keyed by example.
+
+    Reference: Geng et al. 2020, "How Does Selective Mechanism Improve Self-Attention Networks?",
+      eqs. 2 to 5; the authors' code for what it leaves open ("st", heads with a selector each,
+      temperature 0.5, no scaling of s).
+    """
+
+    num_heads: int = 8
+    features: int | None = None
+    selector: Selector = "st"
+    share_heads: bool = False
+    empty: Empty = "zero"
+    temperature: float = 0.5
+    dropout: float = 0.0
+    cap: float = 10.0
+    renormalise: bool = True
+    block: int | None = None
+    remat: bool = False
+    kernel_init: Initializer = unit_scaling
+    dtype: Dtype | None = None
+    param_dtype: Dtype = jnp.float32
+
+    @nn.compact
+    def __call__(
+        self,
+        inputs: Float[Array, "B N D"],
+        mask: Bool[Array, "B N"] | None = None,
+        *,
+        deterministic: bool = True,
+        example_id: Int[Array, "B"] | None = None,
+        temperature: float | Float[Array, ""] | None = None,
+    ) -> tuple[Float[Array, "B N D"], Selection]:
+        """Returns (output, what was selected); the output is 0 at padding.
+
+        Args:
+          inputs: one vector per token.
+          mask: True at real tokens.
+          deterministic: False draws selections and dropout.
+          example_id: what the random bits of a row are keyed to; None takes row numbers.
+          temperature: instead of that of the module; it may be traced.
+
+        Raises:
+          ValueError: if the shapes do not fit, or an option has no such value.
+          flax.errors.InvalidRngError: if a stream that is needed was not given.
+        """
+        features = self.features or inputs.shape[-1]
+        self._check(inputs, features)
+        (inputs,) = nn.dtypes.promote_dtype(inputs, dtype=self.dtype)
+        if mask is not None:
+            inputs = jnp.where(mask[..., None], inputs, jnp.zeros_like(inputs))
+        own = (self.num_heads, features // self.num_heads)
+        shapes = dict.fromkeys(("query", "key", "value"), own)
+        if self.selector != "none":
+            shared = (1, features) if self.share_heads else own
+            shapes |= {"selector_query": shared, "selector_key": shared}
+        heads = {name: self._project(name, inputs, shape) for name, shape in shapes.items()}
+        keys = self._keys(inputs, example_id, deterministic)
+        tau = self.temperature if temperature is None else temperature
+        options = {"mask": mask, "keys": keys, "temperature": tau}
+        attend = functools.partial(self._attend, deterministic=deterministic, **options)
+        if self.block is not None:
+            mixed, found = _in_blocks(attend, heads, self.block)
+        else:
+            attend = jax.checkpoint(attend) if self.remat else attend
+            mixed, found = attend(heads, jnp.arange(inputs.shape[1]))
+        output = nn.DenseGeneral(
+            features,
+            axis=(-2, -1),
+            kernel_init=self.kernel_init,
+            dtype=self.dtype,
+            param_dtype=self.param_dtype,
+            name="out",
+        )(jnp.swapaxes(mixed, 1, 2))
+        if mask is not None:
+            output = jnp.where(mask[..., None], output, jnp.zeros_like(output))
+        return output, self._selection(found, mask)
+
+    def _check(self, inputs: Array, features: int) -> None:
+        if inputs.ndim != 3:
+            raise ValueError(f"inputs must be [B, N, D], got {inputs.shape}")
+        if self.num_heads < 1 or features % self.num_heads:
+            raise ValueError(f"num_heads must divide {features} features, got {self.num_heads}")
+        if self.selector not in get_args(Selector):
+            raise ValueError(f"selector must be one of {get_args(Selector)}, got {self.selector!r}")
+        if self.block is not None and self.block < 1:
+            raise ValueError(f"block must be at least 1, got {self.block}")
+
+    def _project(self, name: str, inputs: Array, shape: tuple[int, int]) -> Array:
+        """One vector per head [B, M, N, H]."""
+        heads = nn.DenseGeneral(
+            shape,
+            kernel_init=self.kernel_init,
+            dtype=self.dtype,
+            param_dtype=self.param_dtype,
+            name=name,
+        )(inputs)
+        return jnp.swapaxes(heads, 1, 2)
+
+    def _keys(
+        self, inputs: Array, example_id: Array | None, deterministic: bool
+    ) -> dict[str, Array]:
+        """Keys per example of the streams that this pass draws from."""
+        if deterministic:
+            return {}
+        streams = {
+            "gate": self.selector in ("st", "soft", "reinforce"),
+            "dropout": self.dropout > 0,
+        }
+        if example_id is None:
+            example_id = jnp.arange(inputs.shape[0])
+        return {
+            name: F.example_keys(self.make_rng(name), example_id)
+            for name, needed in streams.items()
+            if needed
+        }
+
+    def _attend(
+        self,
+        heads: dict[str, Array],
+        positions: Int[Array, "Q"],
+        *,
+        mask: Array | None,
+        keys: dict[str, Array],
+        temperature: float | Array,
+        deterministic: bool,
+    ) -> tuple[Float[Array, "B M Q H"], dict[str, Array]]:
+        """Attention of the queries at some positions, and what it was made of."""
+        scores, key_mask, value = attention_scores(
+            heads["query"], heads["key"], heads["value"], mask
+        )
+        found: dict[str, Array] = {}
+        if self.selector == "none":
+            weights = F.masked_softmax(scores, key_mask)
+        else:
+            logits = jnp.einsum(
+                "bmqd,bmkd->bmqk",
+                heads["selector_query"],
+                heads["selector_key"],
+                preferred_element_type=scores.dtype,
+            )
+            if deterministic:
+                gates, log_gates = F.threshold_gates(logits), None
+            else:
+                gates, log_gates = self._gates(logits, positions, keys, temperature)
+            found = {"gates": gates, "logits": logits}
+            if log_gates is not None:
+                log_gates = jnp.broadcast_to(log_gates, scores.shape)
+                weights = F.relaxed_gated_softmax(scores, log_gates, key_mask)
+            else:
+                weights = F.selective_weights(
+                    scores,
+                    gates,
+                    key_mask,
+                    hard=True,
+                    empty=self.empty,
+                    cap=self.cap,
+                    renormalise=self.renormalise,
+                    positions=positions,
+                )
+        found["weights"] = weights
+        if "dropout" in keys:
+            weights = F.pair_dropout(weights, self.dropout, keys["dropout"], positions)
+        if self.selector != "none":
+            found["counts"] = F.selection_counts(found["gates"], mask)
+            found["entropies"] = F.selection_entropy(found["logits"], mask)
+            found["log_probs"] = F.selection_log_prob(found["logits"], found["gates"], mask)
+        return weighted_values(weights, value), found
+
+    def _gates(
+        self, logits: Array, positions: Array, keys: dict[str, Array], temperature: float | Array
+    ) -> tuple[Array, Array | None]:
+        """The gates of a training pass, and their logarithms where they are soft."""
+        if self.selector == "expect":
+            return jax.nn.sigmoid(logits), jax.nn.log_sigmoid(logits)
+        uniform = F.pair_uniform(keys["gate"], logits.shape[1], positions, logits.shape[-1])
+        if self.selector == "soft":
+            noise = jnp.log(uniform) - jnp.log1p(-uniform)
+            log_gates = F.log_gumbel_sigmoid(logits, noise, temperature=temperature)
+            return jnp.exp(log_gates), log_gates
+        hard = self.selector == "reinforce"
+        logits = jax.lax.stop_gradient(logits) if hard else logits
+        return F.uniform_sigmoid(
+            logits, uniform, temperature=temperature, straight_through=True
+        ), None
+
+    def _selection(self, found: dict[str, Array], mask: Array | None) -> Selection:
+        if self.selector == "none":
+            return Selection(weights=found.get("weights"))
+        statistics = F.selection_statistics(found["counts"], mask)
+        return Selection(
+            weights=found.get("weights"),
+            gates=found.get("gates"),
+            logits=found.get("logits"),
+            **statistics._asdict(),
+            entropy=F.mean_over_pairs(found["entropies"], mask),
+            log_prob=F.mean_over_pairs(found["log_probs"], mask),
+        )
+
+
+def _in_blocks(
+    attend: Callable[..., tuple[Array, dict[str, Array]]], heads: dict[str, Array], block: int
+) -> tuple[Array, dict[str, Array]]:
+    """The attention of a few queries at a time, without the arrays over pairs."""
+    size = heads["query"].shape[2]
+    blocks = -(-size // block)
+    queries = [name for name in ("query", "selector_query") if name in heads]
+
+    def split(array: Array) -> Array:
+        spare = blocks * block - size
+        padded = jnp.pad(array, ((0, 0), (0, 0), (0, spare), (0, 0)))
+        parts = padded.reshape(*array.shape[:2], blocks, block, array.shape[-1])
+        return jnp.moveaxis(parts, 2, 0)
+
+    def join(array: Array) -> Array:
+        joined = jnp.moveaxis(array, 0, 2)
+        return joined.reshape(*joined.shape[:2], blocks * block, *joined.shape[4:])[:, :, :size]
+
+    @jax.checkpoint
+    def one(inputs: tuple[dict[str, Array], Array]) -> tuple[Array, dict[str, Array]]:
+        own, positions = inputs
+        mixed, found = attend(heads | own, positions)
+        return mixed, {k: v for k, v in found.items() if v.ndim == 3}
+
+    positions = jnp.arange(blocks * block).reshape(blocks, block)
+    mixed, found = jax.lax.map(one, ({name: split(heads[name]) for name in queries}, positions))
+    return join(mixed), {name: join(value) for name, value in found.items()}
+
+
+class SourceToToken(nn.Module):
+    """Pools tokens into one vector with a softmax of its own for every feature.
+
+        l = W_2 elu(W_1 h + b_1) + b_2,  s_d = sum_n softmax_n(l_nd) h_nd
+
+    Attributes:
+      features: width of the hidden layer; None takes that of the states.
+
+    Reference: Shen et al. 2018 (DiSAN), source2token; Geng et al. 2020 (SSAN) for NLI.
+    """
+
+    features: int | None = None
+    kernel_init: Initializer = nn.initializers.glorot_uniform()
+    dtype: Dtype | None = None
+    param_dtype: Dtype = jnp.float32
+
+    @nn.compact
+    def __call__(
+        self, states: Float[Array, "*B N D"], mask: Bool[Array, "*B N"] | None = None
+    ) -> Float[Array, "*B D"]:
+        """Returns s; 0 for a text without tokens."""
+        types: dict[str, Any] = {
+            "kernel_init": self.kernel_init,
+            "dtype": self.dtype,
+            "param_dtype": self.param_dtype,
+        }
+        hidden = nn.elu(nn.Dense(self.features or states.shape[-1], **types)(states))
+        return F.source_to_token(states, nn.Dense(states.shape[-1], **types)(hidden), mask)

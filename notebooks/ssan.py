@@ -1,0 +1,199 @@
+"""Text copy of ssan.ipynb; `python notebooks/build.py` writes the notebook."""
+
+# %% [markdown]
+# # SSAN: self-attention in which every word selects whom it attends to
+#
+# Geng et al. (2020) put a selector before the softmax of a Transformer's first layer. For every
+# pair of a query $i$ and a key $j$ it draws whether $j$ may be attended to:
+#
+# $$A_{ij} \sim \mathrm{Bernoulli}\big(\sigma(q^s_i \cdot k^s_j)\big), \qquad
+# W_{ij} = \frac{A_{ij}\, e^{q_i \cdot k_j / \sqrt{d}}}
+# {\sum_n A_{in}\, e^{q_i \cdot k_n / \sqrt{d}}}$$
+#
+# Draws are hard, and gradients are those of a relaxation (straight-through). In evaluation
+# $A_{ij} = [\sigma(\cdot) > 1/2]$. The paper's claim: this helps to see word order and structure.
+
+# %%
+import os
+import tempfile
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gatedjax import analysis, data, models, training
+from gatedjax.analysis import trees
+from gatedjax.functional import selective_attention
+
+STEPS = int(os.environ.get("GATEDJAX_NOTEBOOK_STEPS", "1500"))
+WORK = Path(tempfile.mkdtemp())
+
+# %% [markdown]
+# ## The attention as a function
+# `selective_attention` takes gates from anywhere. All open, it is standard attention; a query
+# whose gates are all closed attends to nothing. A key that was *not* selected still has a gradient:
+# that is how the selector learns what it misses.
+
+# %%
+keys = jax.random.split(jax.random.key(0), 4)
+query, key, value = (jax.random.normal(k, (1, 2, 5, 4)) for k in keys[:3])  # batch, heads, words
+every = jnp.ones((1, 2, 5, 5))
+output, weights = selective_attention(query, key, value, every, hard=True)
+standard = jax.nn.softmax(query @ jnp.swapaxes(key, -1, -2) / 2) @ value
+print(f"all selected: largest difference from softmax {float(abs(output - standard).max()):.1e}")
+
+gates = every.at[:, :, 0].set(0.0).at[:, :, 1, 2:].set(0.0)
+output, weights = selective_attention(query, key, value, gates, hard=True)
+print("query 0 selects nothing, query 1 two keys:\n", np.round(weights[0, 0, :2], 2))
+
+
+def first_feature(gates):
+    """Something that depends on the attention of query 1."""
+    return selective_attention(query, key, value, gates, hard=True)[0][0, 0, 1, 0]
+
+
+print("gradient at the gates of query 1:", np.round(jax.grad(first_feature)(gates)[0, 0, 1], 2))
+
+# %% [markdown]
+# ## Have two words changed places?
+# The probe of the paper on sentences of a grammar that is part of the library (`polarity`): in
+# half of them two neighbouring words were inverted. A standard encoder (SAN) and one with a
+# selector in layer 1 (SSAN), same seed, same batches.
+
+# %%
+text = {split: data.load("polarity", split) for split in ("train", "validation", "test")}
+source = {
+    split: data.bigram_shift(
+        [example["tokens"] for example in examples], seed=number, split=split, base=number * 10_000
+    )
+    for number, (split, examples) in enumerate(text.items())
+}
+vocabulary = data.Vocabulary.build([source["train"]])
+encoded = {split: data.encode(one, vocabulary) for split, one in source.items()}
+edges = (16, 24, 32)
+train = data.Batches(encoded["train"], batch_size=64, bucket_edges=edges)
+validation, test = (
+    data.Batches.eval(encoded[split], batch_size=250, bucket_edges=edges)
+    for split in ("validation", "test")
+)
+small = {"num_layers": 2, "hidden": 32, "filter_size": 64, "num_heads": 2, "head_hidden": (32,)}
+configs = {
+    "SAN": models.SSANProbeConfig(select_layers=(0,), **small),
+    "SSAN": models.SSANProbeConfig(select_layers=(1,), **small),
+}
+train_config = training.TrainConfig(
+    num_steps=STEPS,
+    log_every=max(STEPS // 30, 1),
+    eval_every=max(STEPS // 10, 1),
+    checkpoint_every=STEPS,
+    progress=False,
+    optimizer=training.OptimizerConfig(
+        learning_rate=2e-3, schedule="rsqrt", warmup_steps=STEPS // 10, clip_norm=5.0
+    ),
+)
+nets = {name: models.SSANProbe(one, len(vocabulary), 2) for name, one in configs.items()}
+best, scores = {}, {}
+parallel = training.make_parallel("single")
+for name, net in nets.items():
+    task = models.SSANProbeTask(net)
+    result = training.fit(task, train, validation, train_config, WORK / name, parallel=parallel)
+    best[name] = result.best_params
+    scores[name] = training.evaluate(task, result.best_params, test, parallel)
+curves = {name: analysis.read_metrics(WORK / name / "metrics.jsonl") for name in nets}
+analysis.plot_learning_curves(curves, metrics=("loss", "accuracy"), title="BShift of polarity")
+
+# %%
+right = {}
+for name, (metrics, predictions) in scores.items():
+    order = np.argsort(predictions["example_id"])
+    right[name] = predictions["correct"][order]
+    print(f"{name:5s} test accuracy {metrics['accuracy']:.3f}")
+found = analysis.mcnemar(right["SSAN"], right["SAN"])
+print(f"exact McNemar test of the two: p = {found.p_value:.3f} (one seed each)")
+
+# %% [markdown]
+# ## What the selector does
+# A rate near 0 or 1 would mean that it does nothing of interest. In training it is that of the
+# draws.
+
+# %%
+rates = [line for line in curves["SSAN"] if "selected_1" in line]
+series = {
+    "pairs (%)": {
+        name: [(line["step"], 100 * line[key], 0.0) for line in rates if line["split"] == "train"]
+        for name, key in (("selected", "selected_1"), ("words without a key", "empty_1"))
+    }
+}
+analysis.plot_lines(series, xlabel="step", title="Selector of layer 1 in training")
+
+# %%
+metrics = scores["SSAN"][0]
+print(f"in evaluation it selects {100 * metrics['selected_1']:.1f} % of the pairs,")
+print(f"and {100 * metrics['empty_1']:.1f} % of the words select nothing")
+
+# %% [markdown]
+# ## Attention of one sentence
+# Boxes are the largest weight of a query, bold words those that changed places.
+
+# %%
+applied = {name: jax.jit(net.apply) for name, net in nets.items()}
+
+
+def attention(name, words):
+    """Mean over the heads of layer 1, in evaluation."""
+    ids = np.zeros((1, 32), np.int32)
+    ids[0, : len(words)] = vocabulary.encode(words)
+    batch = {"tokens": ids, "lengths": np.array([len(words)], np.int32)}
+    weights = applied[name]({"params": best[name]}, batch).selections[0].weights
+    return np.asarray(weights)[0].mean(axis=0)[: len(words), : len(words)]
+
+
+inverted = [x for x in source["test"] if x["position"] >= 0 and 8 <= len(x["tokens"]) <= 13]
+example = inverted[0]
+maps = {name: attention(name, example["tokens"]) for name in nets}
+moved = [example["position"], example["position"] + 1]
+analysis.plot_attention(example["tokens"], maps, title="an inverted sentence", marked=moved)
+
+# %% [markdown]
+# ## How far it looks
+
+# %%
+counts = {}
+for name in nets:
+    total = analysis.distance_counts(np.zeros((0, 1, 1)), np.zeros(0, int))
+    for sentence in source["test"][:200]:
+        one = attention(name, sentence["tokens"])
+        total += analysis.distance_counts(one[None], [len(one)])
+    counts[name] = total
+    print(f"{name:5s} {100 * total.shares()[1]:.1f} % of a word's attention goes to its neighbours")
+analysis.plot_distances(counts, max_distance=12)
+
+# %% [markdown]
+# ## Does attention know the grammar's trees?
+# A tree is split, from the top down, where both parts keep most of their attention to themselves.
+# The grammar knows the true ones. Anything that is worth its name beats the four trees that know
+# nothing of the sentence.
+
+# %%
+pairs = [trees.from_brackets(example["tree"]) for example in text["test"][:200]]
+draws = np.random.default_rng(0)
+makers = {
+    **{
+        f"{name}, layer 1": lambda w, n=name: trees.from_attention(attention(n, w)) for name in nets
+    },
+    "right-branching": lambda words: trees.right_branching(len(words)),
+    "left-branching": lambda words: trees.left_branching(len(words)),
+    "balanced": lambda words: trees.balanced(len(words)),
+    "random": lambda words: trees.random_binary(len(words), draws),
+}
+for name, make in makers.items():
+    score = trees.bracket_scores([(gold, make(words)) for words, gold in pairs])
+    print(
+        f"{name:16s} precision {score.precision:.3f}  recall {score.recall:.3f}  F1 {score.f1:.3f}"
+    )
+
+# %%
+words, gold = next(pair for pair in pairs if 9 <= len(pair[0]) <= 13)
+drawn = {"gold": gold, **{name: makers[f"{name}, layer 1"](words) for name in nets}}
+analysis.plot_trees(words, drawn, title="Trees of one sentence", gold=gold)

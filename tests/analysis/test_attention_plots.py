@@ -1,0 +1,152 @@
+"""Figures of self-attention and of trees: what is drawn, and what is written."""
+
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+from gatedjax import analysis
+from gatedjax.analysis import trees
+
+mpl = pytest.importorskip("matplotlib")
+
+from matplotlib.collections import PatchCollection  # noqa: E402
+from matplotlib.patches import Rectangle  # noqa: E402
+
+WORDS = ["he", "ran", "$home$", "."]
+SAN = np.array([[0.1, 0.7, 0.1, 0.1], [0.25] * 4, [0.0, 0.2, 0.2, 0.6], [0.1, 0.1, 0.1, 0.7]])
+SSAN = SAN * [[1, 0, 1, 1], [0, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 1]]
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def outlines(figure):
+    boxes = [p for p in figure.axes[0].patches if isinstance(p, Rectangle) and not p.get_fill()]
+    return boxes[:-1]  # the last one is the legend
+
+
+def test_every_query_has_a_box_at_its_largest_weight_and_an_empty_one_has_a_dash():
+    figure = analysis.plot_attention(WORDS, {"SAN": SAN, "SSAN": SSAN}, title="one sentence")
+    shown = texts(figure)
+    assert shown.count("$home$") == 3  # the queries once, the keys above each panel
+    assert {"SAN", "SSAN", "one sentence", "largest of a query"} <= set(shown)
+    maps = [c for c in figure.axes[0].collections if isinstance(c, PatchCollection)]
+    boxes = outlines(figure)
+    assert len(boxes) == 4 + 3
+    cell = boxes[0].get_height()
+    corner = maps[0].get_paths()[0].vertices.min(axis=0)
+    size = np.ptp(maps[0].get_paths()[0].vertices[:, 0])
+    at = [((b.get_x() - corner[0]) // size, (b.get_y() - corner[1]) // size) for b in boxes[:4]]
+    assert at == [(1, 0), (0, 1), (3, 2), (3, 3)]
+    assert len(figure.axes[0].lines) == 1
+    assert cell < size
+    # one scale: equal weights have equal shades in both panels
+    np.testing.assert_array_equal(maps[0].get_facecolor()[15], maps[1].get_facecolor()[15])
+
+
+def test_marked_words_are_bold_and_padding_is_not_drawn():
+    padded = np.pad(SAN, (0, 2), constant_values=np.nan)
+    figure = analysis.plot_attention(WORDS, {"SAN": padded}, marked=[1])
+    bold = [t.get_text() for t in figure.axes[0].texts if t.get_weight() == "bold"]
+    assert bold == ["ran", "ran"]
+    assert len(outlines(figure)) == 4
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: analysis.plot_attention([], {"a": SAN}), "at least one word"),
+        (lambda: analysis.plot_attention(WORDS, {}), "at least one map"),
+        (lambda: analysis.plot_attention([*WORDS, "x"], {"a": SAN}), "at least 5"),
+        (lambda: analysis.plot_attention(WORDS, {"a": -SAN}), "finite and at least 0"),
+        (lambda: analysis.plot_attention(WORDS, {"a": SAN}, marked=[4]), r"marked must be in"),
+        (lambda: analysis.plot_trees([], {"a": trees.balanced(0)}), "at least one word"),
+        (lambda: analysis.plot_trees(WORDS, {}), "at least one tree"),
+        (lambda: analysis.plot_trees(WORDS, {"a": trees.balanced(3)}), "'a' must have 4 words"),
+        (
+            lambda: analysis.plot_trees(WORDS, {"a": trees.balanced(4)}, gold=trees.balanced(2)),
+            "'gold' must have 4 words",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(call, match):
+    with pytest.raises(ValueError, match=match):
+        call()
+
+
+def test_distance_curves_are_percentages_up_to_the_largest_distance():
+    counts = {"SAN": analysis.distance_counts(SAN[None], [4])}
+    figure = analysis.plot_distances(counts, max_distance=2)
+    (axes,) = figure.axes
+    drawn = axes.lines[0].get_xydata()
+    np.testing.assert_allclose(drawn[:, 0], [0, 1, 2])
+    np.testing.assert_allclose(drawn[:, 1], 100 * counts["SAN"].shares()[:3])
+    assert axes.get_ylabel() == "share of attention (%)"
+    other = analysis.plot_distances(counts, per_neighbour=True)
+    np.testing.assert_allclose(
+        other.axes[0].lines[0].get_xydata()[:, 1], 100 * counts["SAN"].per_neighbour()
+    )
+
+
+def test_a_tree_has_a_bar_over_its_parts_and_gold_nodes_a_dot():
+    gold = trees.SpanTree.of(4, [(0, 4), (1, 3)])
+    figure = analysis.plot_trees(
+        WORDS, {"right": trees.right_branching(4), "left": trees.left_branching(4)}, gold=gold
+    )
+    axes = figure.axes[0]
+    assert [t for t in texts(figure) if t in WORDS] == WORDS * 2
+    dots = [line for line in axes.lines if line.get_marker() == "o"]
+    assert len(dots) == 2 + 1  # the root of each, and the legend
+    # three nodes of two parts each, in two trees: a bar and two lines down
+    assert len(axes.lines) - len(dots) == 2 * 3 * 3
+    right = [line.get_xydata() for line in axes.lines[:3]]
+    (bar, down, _) = right
+    assert bar[0, 1] == bar[1, 1]
+    assert down[0, 0] == down[1, 0] == bar[0, 0]
+    assert down[1, 1] > down[0, 1]  # the axis points down
+
+
+def test_no_text_leaves_the_figure_or_covers_another():
+    words = ["word" * (1 + i % 3) for i in range(25)] + ["W" * 200]
+    maps = np.random.default_rng(0).random((26, 26))
+    drawn = [
+        analysis.plot_attention(words, {"SAN": maps, "a long name " * 9: maps}, title="t " * 90),
+        analysis.plot_trees(words, {"a": trees.right_branching(26)}, title="title " * 40),
+        analysis.plot_attention(["a"], {"SAN": [[1.0]]}),
+        analysis.plot_trees(["a"], {"b": trees.balanced(1)}),
+    ]
+    for figure in drawn:
+        renderer = figure.canvas.get_renderer()
+        width, height = figure.get_size_inches() * figure.dpi
+        boxes = [text.get_window_extent(renderer) for text in figure.axes[0].texts]
+        boxes += [axes.get_tightbbox(renderer) for axes in figure.axes[1:]]
+        for i, box in enumerate(boxes):
+            assert box.x0 >= 0
+            assert box.y0 >= 0
+            assert box.x1 <= width + 1
+            assert box.y1 <= height + 1
+            for other in boxes[:i]:
+                wide = min(box.x1, other.x1) - max(box.x0, other.x0)
+                high = min(box.y1, other.y1) - max(box.y0, other.y0)
+                assert min(wide, high) <= 2
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda stem: analysis.plot_attention(WORDS, {"SSAN": SSAN}, stem, "title $1"),
+        lambda stem: analysis.plot_trees(WORDS, {"a": trees.balanced(4)}, stem, "title $1"),
+        lambda stem: analysis.plot_distances(
+            {"SAN": analysis.distance_counts(SAN[None], [4])}, stem
+        ),
+    ],
+)
+def test_png_and_svg_are_written_and_the_same_every_time(draw, tmp_path):
+    draw(tmp_path / "a" / "fig")
+    first = {kind: (tmp_path / "a" / f"fig.{kind}").read_bytes() for kind in ("png", "svg")}
+    assert first["png"].startswith(b"\x89PNG")
+    assert ET.fromstring(first["svg"]).tag.endswith("svg")
+    draw(tmp_path / "b" / "fig")
+    assert (tmp_path / "b" / "fig.svg").read_bytes() == first["svg"]

@@ -1,0 +1,158 @@
+"""Batches of several sequences, and byte pairs."""
+
+import collections
+
+import numpy as np
+import pytest
+
+from gatedjax import data
+
+LENGTHS = {"lengths": "tokens", "target_lengths": "targets"}
+
+
+def examples(np_rng, count=40):
+    sizes = np_rng.integers(0, 12, (2, count))
+    sequences = {
+        name: [np.arange(1, size + 1) + 100 * i for i, size in enumerate(own)]
+        for name, own in zip(("tokens", "targets"), sizes, strict=True)
+    }
+    return sequences, np.arange(count) + 1000
+
+
+def test_every_example_is_in_an_epoch_once_with_all_it_has(np_rng):
+    sequences, ids = examples(np_rng)
+    labels = np.arange(40) % 3
+    batches = data.SequenceBatches(
+        sequences, ids, lengths=LENGTHS, columns={"label": labels}, max_tokens=64, max_buckets=3
+    )
+    seen, shapes = collections.Counter(), set()
+    for batch in batches:
+        rows = batch["weight"] > 0
+        shapes.add(batch["tokens"].shape)
+        assert batch["tokens"].shape == batch["targets"].shape
+        for name in ("label", "lengths", "target_lengths"):
+            assert not batch[name][~rows].any()
+        assert np.all(batch["example_id"][~rows] == -1)
+        for row in np.flatnonzero(rows):
+            index = batch["example_id"][row] - 1000
+            seen[index] += 1
+            assert batch["label"][row] == labels[index]
+            for name, length in (("tokens", "lengths"), ("targets", "target_lengths")):
+                size = batch[length][row]
+                np.testing.assert_array_equal(batch[name][row, :size], sequences[name][index])
+                assert not batch[name][row, size:].any()
+    assert seen == collections.Counter(range(40))
+    assert len(shapes) == len(batches.edges) <= 3
+    for rows, width in shapes:
+        assert rows * width <= 64 or rows == 1
+        assert rows < 8 or rows % 8 == 0
+    assert 0 < batches.padding_fraction < 1
+
+
+def test_order_is_a_function_of_seed_and_step_and_shapes_of_the_step_alone(np_rng):
+    sequences, ids = examples(np_rng)
+
+    def made(seed):
+        return data.SequenceBatches(sequences, ids, lengths=LENGTHS, max_tokens=48, seed=seed)
+
+    first, again, other = made(1), made(1), made(2)
+    for step in (0, 3, len(first), 3 * len(first) + 1):
+        np.testing.assert_array_equal(first[step]["example_id"], again[step]["example_id"])
+        assert first[step]["tokens"].shape == other[step]["tokens"].shape
+    orders = [[tuple(b[s]["example_id"]) for s in range(len(first))] for b in (first, other)]
+    assert orders[0] != orders[1]
+    later = [tuple(first[len(first) + s]["example_id"]) for s in range(len(first))]
+    assert later != orders[0]
+    ahead = list(first.iterate(2, 6))
+    np.testing.assert_array_equal(ahead[3]["tokens"], first[5]["tokens"])
+
+
+def test_one_pass_keeps_the_order_of_a_group_and_ends(np_rng):
+    sequences, ids = examples(np_rng)
+    options = {"lengths": LENGTHS, "batch_size": 16, "bucket_edges": (12,), "shuffle": False}
+    batches = data.SequenceBatches(sequences, ids, **options).eval()
+    order = np.concatenate([b["example_id"][b["weight"] > 0] for b in batches])
+    np.testing.assert_array_equal(order, ids)
+    with pytest.raises(IndexError, match="below 3"):
+        batches[3]
+    with pytest.raises(ValueError, match="shuffle must be False"):
+        data.SequenceBatches(sequences, ids, lengths=LENGTHS, batch_size=2).eval()
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({}, "one of batch_size and max_tokens, got None and None"),
+        ({"batch_size": 2, "max_tokens": 3}, "one of batch_size and max_tokens"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"max_tokens": 8, "bucket_edges": (3,)}, "the last is 3, the longest text 11"),
+        ({"max_tokens": 8, "bucket_edges": (12, 12)}, "bucket_edges must ascend"),
+        ({"max_tokens": 8, "columns": {"label": np.zeros(3)}}, "one entry per example"),
+        ({"max_tokens": 8, "lengths": {"lengths": "words"}}, r"must name sequences, got \['words'"),
+    ],
+)
+def test_what_makes_no_batches_is_refused(np_rng, options, match):
+    sequences, ids = examples(np_rng)
+    with pytest.raises(ValueError, match=match):
+        data.SequenceBatches(sequences, ids, **{"lengths": LENGTHS, **options})
+
+
+TEXTS = ["Two men, one dog.", "Zwei Männer, ein Hund.", "a  b c", "Der Hund läuft."] * 5
+
+
+def test_byte_pairs_lose_nothing_of_a_text(tmp_path):
+    pytest.importorskip("tokenizers")
+    bpe = data.BytePairs.train(TEXTS, 60)
+    assert 4 < len(bpe) <= 60
+    for text in TEXTS[:4]:
+        ids = bpe.encode(text)
+        assert bpe.decode(ids) == text
+        assert bpe.decode([2, *ids, 3, 0]) == text
+        assert min(ids) > 3
+    assert bpe.encode_all(TEXTS[:2]) == [bpe.encode(TEXTS[0]), bpe.encode(TEXTS[1])]
+    assert bpe.encode("") == []
+    assert bpe.encode("☃")[-1] == 1  # unknown
+    pieces = bpe.pieces(bpe.encode("men, dog"))
+    assert "".join(pieces) == "▁men,▁dog"
+    assert bpe.words(bpe.encode("men, dog"))[-1] == 1
+    with pytest.raises(ValueError, match=f"ids must be below {len(bpe)}, got 999"):
+        bpe.pieces([999])
+
+
+def test_pieces_of_known_words_name_their_word():
+    pytest.importorskip("tokenizers")
+    bpe = data.BytePairs.train(TEXTS, 60)
+    words = ["Two", "men", ",", "one", "dog", "."]
+    ids, places = bpe.encode_words(words, [w in ",." for w in words])
+    assert ids == bpe.encode("Two men, one dog.")
+    for number, word in enumerate(words):
+        own = [i for i, place in zip(ids, places, strict=True) if place == number]
+        assert "".join(bpe.pieces(own)).removeprefix("▁") == word
+    assert places == sorted(places)
+    assert bpe.encode_words([]) == ([], [])
+    with pytest.raises(ValueError, match="glued must have length 6, got 1"):
+        bpe.encode_words(words, [True])
+
+
+def test_a_vocabulary_is_saved_as_it_is_and_others_are_refused(tmp_path):
+    pytest.importorskip("tokenizers")
+    bpe = data.BytePairs.train(TEXTS, 60)
+    bpe.save(tmp_path / "a" / "bpe.json")
+    again = data.BytePairs.load(tmp_path / "a" / "bpe.json")
+    assert again.digest() == bpe.digest()
+    assert again.encode(TEXTS[0]) == bpe.encode(TEXTS[0])
+    assert data.BytePairs.train(TEXTS, 60).digest() == bpe.digest()  # nothing is drawn
+    assert data.BytePairs.train(TEXTS, 40).digest() != bpe.digest()
+    (tmp_path / "bad.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"bad.json: not a BPE vocabulary"):
+        data.BytePairs.load(tmp_path / "bad.json")
+    with pytest.raises(FileNotFoundError):
+        data.BytePairs.load(tmp_path / "none.json")
+    with pytest.raises(ValueError, match="vocab_size must be above 4"):
+        data.BytePairs.train(TEXTS, 4)
+    import tokenizers
+
+    other = tokenizers.Tokenizer(tokenizers.models.BPE())
+    other.save(str(tmp_path / "other.json"))
+    with pytest.raises(ValueError, match="the first pieces must be"):
+        data.BytePairs.load(tmp_path / "other.json")

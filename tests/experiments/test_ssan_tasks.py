@@ -1,0 +1,254 @@
+"""Runs of inference, semantic roles and translation on tiny data, and what is made of them."""
+
+import dataclasses
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from experiments.ssan import bleu, srl, task_config
+from experiments.ssan.__main__ import main
+from experiments.ssan.presets import PRESETS
+from experiments.ssan.task_config import SearchConfig, TranslationConfig
+from gatedjax import data as gdata
+from tests.data.test_sentence_sets import HEADER, conll, row
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+NOUNS = {"dog": "Hund", "cat": "Kater", "man": "Mann", "bird": "Vogel", "boy": "Junge"}
+VERBS = {"runs": "rennt", "sleeps": "schläft", "sits": "sitzt", "sings": "singt"}
+
+
+@pytest.fixture
+def raw(tmp_path):
+    """Every pair of a noun and a verb, as pairs of languages, of sentences, and with roles."""
+    folder = tmp_path / "raw"
+    for name in ("multi30k", "sick", "srl", "treebank"):
+        (folder / name).mkdir(parents=True)
+    pairs = [(n, v) for n in NOUNS for v in VERBS]
+    english = [f"A {n} {v}." for n, v in pairs]
+    german = [f"Ein {NOUNS[n]} {VERBS[v]}." for n, v in pairs]
+    for part in ("train", "val", "test_2016_flickr"):
+        for language, lines in (("en", english), ("de", german)):
+            text = "\n".join(lines) + "\n"
+            (folder / "multi30k" / f"{part}.{language}").write_text(text, "utf-8")
+    sick = [HEADER]
+    for number, (n, v) in enumerate(pairs):
+        label = ("ENTAILMENT", "CONTRADICTION")[number % 2]
+        second = f"A {n} {v}" if number % 2 == 0 else f"No {n} {v}"
+        sick.append(f"{number}\tA {n} {v}\t{second}\t3\t{label}")
+    for name in ("SICK_train", "SICK_trial", "SICK_test_annotated"):
+        (folder / "sick" / f"{name}.txt").write_text("\n".join(sick) + "\n", "utf-8")
+    blocks = [
+        [row(0, "A", "-", "(ARG0*"), row(1, n, "-", "*)"), row(2, v, v, "(V*)")] for n, v in pairs
+    ]
+    for part in ("train", "dev", "test"):
+        (folder / "srl" / f"conll2012.{part}.conll").write_text(conll(*blocks), "utf-8")
+        trees = [
+            f"(TOP (S (NP (DT A) (JJ big) (NN {n})) (VP (VBZ {v}) (PP (IN in) (NP (DT the) "
+            f"(NN house)))) (. .)))"
+            for n, v in pairs[:3]
+        ]
+        (folder / "treebank" / f"ewt.{part}.trees").write_text("\n".join(trees) + "\n", "utf-8")
+    return folder
+
+
+SMALL = [
+    "--model.num-layers", "2", "--model.filter-size", "16", "--model.num-heads", "2",
+    "--cpu-devices", "1", "--train.no-progress", "--train.parallel", "single",
+]  # fmt: skip
+
+
+def run(raw, workdir, preset, *args):
+    steps = ["--train.num-steps", "2", "--train.eval-every", "2", "--train.checkpoint-every", "1"]
+    given = ["--preset", preset, "--workdir", str(workdir), "--data.manual-dir", str(raw)]
+    status = main([*given, *steps, "--train.optimizer.warmup-steps", "0", *args])
+    assert status == 0
+    return json.loads((workdir / "results.json").read_text("utf-8"))
+
+
+@pytest.mark.slow
+def test_inference_is_trained_and_scored(raw, tmp_path):
+    record = run(
+        raw, tmp_path / "w", "nli_sick", "--model.hidden", "8", "--model.embedding-dim", "6",
+        "--cpu-devices", "1", "--train.parallel", "single", "--train.no-progress",
+    )  # fmt: skip
+    assert record["class_names"] == ["entailment", "neutral", "contradiction"]
+    assert "where the paper has SNLI" in record["substitute"]
+    assert len(record["correct"]) == record["test_n"] == 20
+    assert set(record["selected_heads"]) == {"1"}
+
+
+@pytest.mark.slow
+def test_roles_are_trained_and_scored_by_arguments(raw, tmp_path):
+    record = run(
+        raw, tmp_path / "w", "srl", "--model.embedding-dim", "4", "--model.hidden", "8", *SMALL
+    )
+    assert record["labels"] == 5  # O, B-ARG0, I-ARG0, B-V, I-V
+    assert np.array(record["role_counts"]).shape == (20, 3)
+    assert sum(gold for *_, gold in record["role_counts"]) == 20
+    for way in ("greedy", "constrained"):
+        assert 0 <= record[f"test_roles_{way}"]["f1"] <= 1
+    assert record["substitute"].startswith("20 sentences where the official file has 9,479")
+
+
+MT = ["--model.hidden", "8", "--model.decoder-layers", "2", "--data.vocabulary-size", "60",
+      "--search.average", "2", "--search.extra", "4", *SMALL]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_translator_is_trained_translates_and_shows_its_attention(
+    raw, tmp_path, capsys, monkeypatch
+):
+    pytest.importorskip("tokenizers")
+    pytest.importorskip("sacrebleu")
+    from experiments.ssan import tables, translate
+
+    runs, results = tmp_path / "runs", tmp_path / "results"
+    for variant, layers in (("san", "0"), ("ssan_layer1", "1")):
+        workdir = runs / f"mt_multi30k-{variant}-seed0"
+        record = run(raw, workdir, "mt_multi30k", "--model.select-layers", layers, *MT)
+        assert record["averaged_steps"] == [1, 2]
+        assert len(record["bleu_statistics"]) == 20
+        assert bleu.bleu_of(np.sum(record["bleu_statistics"], axis=0)) == pytest.approx(
+            record["test_bleu"], abs=1e-3
+        )
+        assert record["bleu_signature"].startswith("nrefs:1|case:mixed")
+    # the selector is the only thing that a standard network cannot give
+    begun = run(
+        raw, tmp_path / "begun", "mt_multi30k", "--model.select-layers", "1", "--init-from",
+        str(runs / "mt_multi30k-san-seed0"), *MT,
+    )  # fmt: skip
+    assert begun["init_from"]["run"] == "mt_multi30k-san-seed0"
+    assert begun["init_from"]["not_loaded"]
+    assert all("selector_" in line for line in begun["init_from"]["not_loaded"])
+    # a vocabulary is never written over
+    with pytest.raises(SystemExit):
+        run(raw, tmp_path / "begun", "mt_multi30k", *MT, "--data.vocabulary-size", "50")
+    assert "the vocabulary of another run" in capsys.readouterr().err
+    # a line in, a line out; an empty one stays empty, and CRLF is no part of a line
+    given, out = io.StringIO("A dog runs.\r\n\nA cat sits.\n"), io.StringIO()
+    args = ["--workdir", str(workdir), "--beam-size", "2"]
+    references = tmp_path / "references"
+    references.write_text("Ein Hund rennt.\nx\nEin Kater sitzt.\n", "utf-8")
+    assert translate.main([*args, "--references", str(references)], given, out) == 0
+    lines = out.getvalue().split("\n")
+    assert len(lines) == 4
+    assert lines[1] == lines[3] == ""
+    assert "BLEU" in capsys.readouterr().err
+    # what cannot be translated is refused
+    other = tmp_path / "other.json"
+    gdata.BytePairs.train(["quite another text"], 30).save(other)
+    for extra, message in (
+        (["--bpe", str(other)], "is not the vocabulary that"),
+        (["--beam-size", "0"], "beam_size must be at least 1, got 0"),
+        (["--references", str(other)], "the input 3"),
+    ):
+        with pytest.raises(SystemExit):
+            translate.main([*args, *extra], io.StringIO("a\nb\nc\n"), io.StringIO())
+        assert message in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["translate", "--workdir", str(tmp_path / "nowhere")])
+    assert "no finished run of translation" in capsys.readouterr().err
+
+    preset: TranslationConfig = PRESETS["mt_multi30k"]  # type: ignore[assignment]
+    network = dataclasses.replace(
+        preset.model, num_layers=2, decoder_layers=2, hidden=8, filter_size=16, num_heads=2
+    )
+    monkeypatch.setitem(PRESETS, "mt_multi30k", dataclasses.replace(preset, model=network))
+    common = ["--manual-dir", str(raw), "--runs", str(runs), "--results", str(results)]
+    for what in ("table6", "table7", "figure6"):
+        assert tables.main([what, *common, "--cpu-devices", "1"]) == 0
+    found = json.loads((results / "attention" / "table6-mt_multi30k.json").read_text("utf-8"))
+    assert found["sentences"] == 3
+    assert found["right"][1] > found["left"][1]  # English branches to the right
+    shares = json.loads((results / "attention" / "table7-mt_multi30k.json").read_text("utf-8"))
+    assert sum(shares["san"][k] for k in ("Content", "Content-free")) == pytest.approx(1, abs=1e-5)
+    assert (results / "figure6.svg").exists()
+    page = (results / "RESULTS.md").read_text("utf-8")
+    assert "Table 6: brackets of trees" in page
+    assert "Multi30k En-De: 3 sentences, gold trees" in page
+    assert "figure2: not run" in page
+
+
+def test_bleu_of_sums_is_that_of_the_corpus():
+    pytest.importorskip("sacrebleu")
+    found = ["the cat sat on the mat .", "a dog runs in the park", "no"]
+    truth = ["the cat sat on a mat .", "a dog is running in the park", "yes"]
+    scored = bleu.corpus_bleu(found, truth)
+    assert bleu.bleu_of(np.sum(scored.statistics, axis=0)) == pytest.approx(scored.score)
+    assert 0 < scored.score < 100
+    assert bleu.corpus_bleu(truth, truth).score == pytest.approx(100)
+    with pytest.raises(ValueError, match="one translation per reference, got 2 and 3"):
+        bleu.corpus_bleu(found[:2], truth)
+
+
+def test_paired_tests_see_a_difference_and_none_where_there_is_none(np_rng):
+    gold = np_rng.integers(1, 5, 300)
+    good = [[g, g, g] for g in gold]
+    bad = [[g // 2, g, g] for g in gold]
+    boot = bleu.paired(good, bad, bleu.f1_of, samples=200)
+    assert boot.difference == pytest.approx(
+        bleu.f1_of(np.sum(good, 0)) - bleu.f1_of(np.sum(bad, 0))
+    )
+    assert boot.low < boot.difference < boot.high
+    assert boot.low > 0
+    assert boot.p_value < 0.02
+    same = bleu.paired(good, good, bleu.f1_of, samples=50)
+    assert (same.difference, same.p_value) == (0.0, 1.0)
+    with pytest.raises(ValueError, match="the same examples"):
+        bleu.paired(good, bad[:-1], bleu.f1_of)
+
+
+def test_a_label_outside_the_set_is_refused_in_training_and_wrong_elsewhere():
+    info = gdata.SourceInfo("x", "train", ("predicate",))
+    source = gdata.Source(
+        [{"spans": ((0, 1, "V"), (1, 3, "ARG1"))}, {"spans": ((0, 1, "V"),)}], info
+    )
+    names = srl.label_names(source)
+    assert names == ("O", "B-ARG1", "I-ARG1", "B-V", "I-V")
+    assert srl.encode_labels(["B-V", "O", "I-ARG1"], names, strict=True).tolist() == [3, 0, 2]
+    assert srl.encode_labels(["B-ARG9"], names, strict=False).tolist() == [srl.UNKNOWN]
+    with pytest.raises(ValueError, match="label 'B-ARG9' is not one of the 5 labels of training"):
+        srl.encode_labels(["B-ARG9"], names, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: SearchConfig(beam_size=0), "beam_size must be at least 1, got 0"),
+        (lambda: SearchConfig(length_penalty=-1.0), "length_penalty must be at least 0"),
+        (
+            lambda: TranslationConfig(search=SearchConfig(average=3)),
+            "search.average must be at most train.keep_checkpoints 2, got 3",
+        ),
+    ],
+)
+def test_searches_that_no_run_could_use_are_refused(make, match):
+    with pytest.raises(ValueError, match=match):
+        make()
+
+
+def test_a_beam_of_0_is_refused_by_the_command(capsys):
+    with pytest.raises((SystemExit, ValueError)):
+        main(["--preset", "mt_multi30k", "--search.beam-size", "0"])
+
+
+def test_every_preset_of_the_issue_is_there_and_has_a_baseline():
+    names = ("bshift", "tree_depth", "top_const", "wrd", "nli", "srl")
+    for name in (*names, "mt_multi30k", "mt_en_ro", "mt_en_ja", "mt_en_de"):
+        assert PRESETS[name].preset == name
+        standard = dataclasses.replace(PRESETS[name].model, select_layers=(0,))
+        assert not any(standard.select_layers)
+    assert set(task_config.TASK_PRESETS) < set(PRESETS)
+
+
+def test_data_that_are_not_there_are_named(tmp_path, capsys):
+    for preset in ("mt_en_ja", "srl", "nli"):
+        args = ["--preset", preset, "--data.manual-dir", str(tmp_path), "--workdir", str(tmp_path)]
+        with pytest.raises(SystemExit):
+            main(args)
+        assert "in manual_dir" in capsys.readouterr().err
+    assert "jax" in sys.modules

@@ -1,0 +1,297 @@
+"""Selective attention against loops written from spec sections 2.3 and 2.4 of SSAN."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax import functional as F
+from tests.tolerances import BF16, F32, F64
+
+B, M, N, H = 3, 2, 4, 3
+LENGTHS = np.array([4, 2, 0])
+MASK = np.arange(N)[None, :] < LENGTHS[:, None]
+CAP, EPS = 10.0, 1e-6
+
+
+def hard_row(e, a, keep, cap=CAP, eps=EPS):
+    """W of one query and dL/dA, dL/de for an upstream g, of spec 2.4, key by key."""
+    real = [j for j in range(len(e)) if keep[j]]
+    chosen = [j for j in real if a[j] > 0]
+    w, ratio = np.zeros(len(e)), np.zeros(len(e))
+    if real:
+        m = max(e[j] for j in (chosen or real))
+        for j in real:
+            ratio[j] = np.exp(min(e[j] - m, cap))
+            w[j] = ratio[j] * a[j]
+    total = (w.sum() if chosen else 1.0) + eps
+    weights = w / total
+
+    def gradients(g):
+        along = (g - g @ weights) / total
+        return along * ratio, along * w
+
+    return weights, gradients
+
+
+def oracle(e, a, mask, g):
+    weights, da, de = np.zeros_like(e), np.zeros_like(e), np.zeros_like(e)
+    for b, m, i in itertools.product(*map(range, e.shape[:3])):
+        at = (b, m, i)
+        weights[at], gradients = hard_row(e[at], a[at], mask[b])
+        da[at], de[at] = gradients(g[at])
+    return weights, da, de
+
+
+@pytest.fixture
+def arrays(np_rng):
+    shape = (B, M, N, N)
+    gates = (np_rng.random(shape) < 0.5).astype(float)
+    gates[0, 0, 1] = 0  # a query that selects nothing
+    gates[0, 1, 2] = [1, 0, 0, 0]  # one that selects one key
+    return np_rng.normal(size=shape) * 3, gates, np_rng.normal(size=shape)
+
+
+def weights_of(e, a, **options):
+    return F.selective_weights(e, a, jnp.asarray(MASK)[:, None, None, :], hard=True, **options)
+
+
+def test_hard_weights_and_straight_through_gradients_are_those_of_the_loops(arrays, x64):
+    e, a, g = arrays
+    weights, pull = jax.vjp(jax.jit(weights_of), *map(jnp.asarray, (e, a)))
+    de, da = pull(jnp.asarray(g))
+    for got, wanted in zip((weights, da, de), oracle(e, a, MASK, g), strict=True):
+        np.testing.assert_allclose(got, wanted, **F64)
+    # the gradient of straight-through: keys that were not selected have one
+    closed = (a == 0) & MASK[:, None, None, :]
+    assert (np.abs(np.asarray(da)[closed]) > 0).all()
+    np.testing.assert_array_equal(np.asarray(da)[~np.broadcast_to(MASK[:, None, None], a.shape)], 0)
+
+
+def test_straight_through_gradient_is_the_finite_difference_of_the_soft_surrogate(arrays, x64):
+    """At A in {0, 1}, with m held, W(A + h) is differentiable on both sides."""
+    e, a, g = arrays
+    da = jax.grad(lambda x: jnp.sum(weights_of(jnp.asarray(e), x) * g))(jnp.asarray(a))
+
+    def surrogate(row_e, row_a, held, upstream):
+        w = np.exp(row_e - held) * row_a
+        return (w / (w.sum() + EPS)) @ upstream
+
+    step = 1e-6
+    checked = 0
+    for m, i, j in itertools.product(range(M), range(N), range(N)):
+        row_e, row_a = e[0, m, i], a[0, m, i]
+        if not row_a.any():
+            continue
+        held = row_e[row_a > 0].max()
+        if (row_e - held).max() > CAP:
+            continue
+        both = [
+            surrogate(row_e, row_a + sign * step * np.eye(N)[j], held, g[0, m, i])
+            for sign in (1, -1)
+        ]
+        checked += 1
+        slope = (both[0] - both[1]) / (2 * step)
+        np.testing.assert_allclose(da[0, m, i, j], slope, rtol=1e-6, atol=1e-8)
+    assert checked > N * N
+
+
+def test_scores_of_a_thousand_and_selected_keys_far_below_the_maximum_stay_exact():
+    e = jnp.array([[[1000.0, 960.0, 959.0, -1000.0]]])
+    a = jnp.array([[[0.0, 1.0, 1.0, 0.0]]])
+    value, pull = jax.vjp(lambda *x: F.selective_weights(*x, hard=True), e, a)
+    with np.errstate(over="ignore", invalid="ignore"):
+        plain = np.exp(np.float32(e)) * np.float32(a)
+        assert not np.isfinite(plain / (plain.sum() + EPS)).all()
+    share = 1 / (1 + np.exp(-1.0))
+    np.testing.assert_allclose(value[0, 0], [0, share, 1 - share, 0], rtol=1e-5, atol=1e-7)
+    for gradient in pull(jnp.ones_like(e).at[..., 0].set(-2.0)):
+        assert np.isfinite(gradient).all()
+    # the unselected maximum: bounded by exp(cap), and by another cap where asked
+    da = pull(jnp.zeros_like(e).at[..., 0].set(1.0))[1][0, 0, 0]
+    np.testing.assert_allclose(da, np.exp(CAP) / (1 + np.exp(-1.0)), rtol=1e-4)
+    small = jax.grad(lambda x: F.selective_weights(e, x, hard=True, cap=0.0)[0, 0, 0])(a)
+    np.testing.assert_allclose(small[0, 0, 0], 1 / (1 + np.exp(-1.0)), rtol=1e-4)
+
+
+def heads(rng, width=H, dtype=jnp.float32):
+    keys = jax.random.split(rng, 3)
+    return tuple(jax.random.normal(k, (B, M, N, width), dtype) for k in keys)
+
+
+def test_everything_selected_is_standard_attention(rng):
+    q, k, v = heads(rng)
+    mask = jnp.asarray(MASK)
+    ones = jnp.ones((B, 1, N, N))
+    output, weights = jax.jit(lambda *x: F.selective_attention(*x, mask=mask, hard=True))(
+        q, k, v, ones
+    )
+    scores = jnp.einsum("bmqd,bmkd->bmqk", q, k) / np.sqrt(H)
+    standard = F.masked_softmax(scores, mask[:, None, None, :])
+    np.testing.assert_allclose(weights, standard, **F32)
+    np.testing.assert_allclose(output, jnp.einsum("bmqk,bmkd->bmqd", standard, v), **F32)
+    soft, _ = F.relaxed_selective_attention(q, k, v, jnp.zeros((1, 1, 1, 1)), mask=mask)
+    np.testing.assert_allclose(soft, output, **F32)
+    gated, _ = F.selective_attention(q, k, v, ones, mask=mask)
+    np.testing.assert_allclose(gated, output, **F32)
+
+
+def test_one_selected_key_has_all_the_weight_and_gets_it_whole(rng):
+    q, k, v = heads(rng)
+    gates = jax.nn.one_hot(jnp.array([2, 0, 3, 1]), N)[None, None]
+    output, weights = F.selective_attention(q, k, v, gates, hard=True)
+    np.testing.assert_allclose(weights, jnp.broadcast_to(gates, weights.shape), atol=2e-6)
+    np.testing.assert_allclose(output, v[:, :, jnp.array([2, 0, 3, 1])], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_a_query_without_selected_keys_follows_the_rule(hard, rng):
+    q, k, v = heads(rng)
+    mask = jnp.asarray(MASK)
+    gates = jnp.ones((1, 1, N, N)).at[:, :, 0].set(0)
+
+    def run(empty):
+        return F.selective_attention(q, k, v, gates, mask=mask, hard=hard, empty=empty)
+
+    zero, own, everything = (run(x) for x in ("zero", "self", "all"))
+    for output, weights in (zero, own, everything):
+        np.testing.assert_array_equal(weights[2], 0)
+        np.testing.assert_array_equal(output[2], 0)
+        np.testing.assert_array_equal(output[:, :, 1:], zero[0][:, :, 1:])
+    np.testing.assert_array_equal(zero[1][:, :, 0], 0)
+    np.testing.assert_allclose(own[0][:2, :, 0], v[:2, :, 0], **F32)
+    full = F.selective_attention(q, k, v, jnp.ones_like(gates), mask=mask, hard=hard)
+    np.testing.assert_allclose(everything[0], full[0], **F32)
+
+
+def test_the_gradient_of_an_empty_row_is_bounded():
+    gradient = jax.grad(
+        lambda a: jnp.sum(F.selective_weights(jnp.array([[3.0, 1.0]]), a, hard=True)[0] * 2.0)
+    )(jnp.zeros((1, 2)))
+    np.testing.assert_allclose(gradient, [[2.0, 2 * np.exp(-2.0)]], rtol=1e-5)
+
+
+def test_without_renormalisation_the_softmax_is_only_cut(arrays):
+    e, a, _ = arrays
+    got = weights_of(jnp.asarray(e), jnp.asarray(a), renormalise=False)
+    softmax = F.masked_softmax(jnp.asarray(e), jnp.asarray(MASK)[:, None, None, :])
+    np.testing.assert_allclose(got, softmax * a, **F32)
+
+
+def test_padding_has_no_effect_even_if_it_is_nan(rng):
+    q, k, v = heads(rng)
+    gates = jnp.ones((B, M, N, N)).at[:, :, :, 1].set(0)
+    mask = jnp.asarray(MASK)
+    pad = lambda x: jnp.where(mask[:, None, :, None], x, jnp.nan)  # noqa: E731
+
+    def loss(k, v, gates):
+        output, weights = F.selective_attention(q, k, v, gates, mask=mask, hard=True)
+        return jnp.sum(output**2), weights
+
+    graded = jax.jit(jax.value_and_grad(loss, (0, 1, 2), has_aux=True))
+    clean = graded(k, v, gates)
+    dirty_gates = jnp.where(mask[:, None, None, :], gates, jnp.nan)
+    dirty = graded(pad(k), pad(v), dirty_gates)
+    jax.tree.map(np.testing.assert_array_equal, clean, dirty)
+    # a longer row of padding changes nothing either
+    short = F.selective_attention(
+        q[1:2, :, :2], k[1:2, :, :2], v[1:2, :, :2], gates[1:2, :, :2, :2]
+    )
+    long = F.selective_attention(q[1:2], k[1:2], v[1:2], gates[1:2], mask=mask[1:2])
+    np.testing.assert_allclose(long[0][:, :, :2], short[0], **F32)
+
+
+@pytest.mark.parametrize("selected", [0.0, 1.0])
+def test_a_text_of_one_word(selected, rng):
+    q, k, v = (x[:, :, :1] for x in heads(rng))
+    output, weights = F.selective_attention(q, k, v, jnp.full((1, 1, 1, 1), selected), hard=True)
+    np.testing.assert_allclose(weights, selected, atol=2e-6)
+    np.testing.assert_allclose(output, selected * v, rtol=1e-5)
+
+
+def test_no_word_at_all(rng):
+    q, k, v = (x[:, :, :0] for x in heads(rng))
+    gates = jnp.ones((B, M, 0, 0))
+    for hard in (False, True):
+        output, weights = F.selective_attention(q, k, v, gates, hard=hard)
+        assert output.shape == (B, M, 0, H)
+        assert weights.shape == (B, M, 0, 0)
+
+
+def test_heads_may_be_absent_and_vmap_gives_the_same(rng):
+    q, k, v = heads(rng)
+    gates = (jax.random.uniform(rng, (B, M, N, N)) < 0.5).astype(jnp.float32)
+    mask = jnp.asarray(MASK)
+    whole = F.selective_attention(q, k, v, gates, mask=mask, hard=True)
+    per_row = jax.vmap(lambda *x: F.selective_attention(*x[:4], mask=x[4], hard=True))
+    per_head = jax.vmap(
+        lambda *x: F.selective_attention(*x, mask=mask, hard=True), in_axes=1, out_axes=1
+    )
+    for got in (per_row(q, k, v, gates, mask), per_head(q, k, v, gates)):
+        for a, b in zip(got, whole, strict=True):
+            np.testing.assert_allclose(a, b, **F32)
+
+
+def test_bfloat16_computes_weights_in_float32(rng):
+    q, k, v = heads(rng)
+    gates = (jax.random.uniform(rng, (B, M, N, N)) < 0.7).astype(jnp.float32)
+    whole, _ = F.selective_attention(q, k, v, gates, hard=True)
+    low = [x.astype(jnp.bfloat16) for x in (q, k, v)]
+    output, weights = F.selective_attention(*low, gates, hard=True)
+    assert (output.dtype, weights.dtype) == (jnp.bfloat16, jnp.float32)
+    np.testing.assert_allclose(output.astype(jnp.float32), whole, **BF16)
+
+
+def test_source_to_token_is_a_softmax_per_feature(np_rng, x64):
+    states, logits = np_rng.normal(size=(2, B, N, H))
+    wanted = np.zeros((B, H))
+    for b, d in itertools.product(range(B), range(H)):
+        top = np.exp(logits[b, : LENGTHS[b], d])
+        if len(top):
+            wanted[b, d] = top @ states[b, : LENGTHS[b], d] / top.sum()
+    noisy = np.where(MASK[..., None], states, np.nan)
+    got = jax.jit(F.source_to_token)(noisy, logits, MASK)
+    np.testing.assert_allclose(got, wanted, **F64)
+    np.testing.assert_array_equal(got[2], 0)
+    gradient = jax.grad(lambda *x: F.source_to_token(*x, MASK).sum(), (0, 1))(states, logits)
+    assert all(np.isfinite(g).all() for g in gradient)
+    # one token is itself
+    one = F.source_to_token(states[:, :1], logits[:, :1])
+    np.testing.assert_allclose(one, states[:, 0], **F64)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gates": jnp.ones((B, N, N))}, "gates"),
+        ({"gates": jnp.ones((B, M, N, N + 1))}, "gates"),
+        ({"key": jnp.ones((B, M, N, H + 1))}, "key"),
+        ({"value": jnp.ones((B, M, N + 1, H))}, "value"),
+        ({"query": jnp.ones((H,))}, "query"),
+        ({"mask": jnp.ones((B, N + 1), bool)}, "mask"),
+        ({"empty": "none"}, "empty"),
+        ({"cap": -1.0}, "cap"),
+        ({"eps": -1.0}, "eps"),
+    ],
+)
+def test_bad_input_is_named(change, message):
+    good = {name: jnp.ones((B, M, N, H)) for name in ("query", "key", "value")}
+    good |= {"gates": jnp.ones((B, M, N, N)), "mask": jnp.asarray(MASK)}
+    with pytest.raises(ValueError, match=message):
+        F.selective_attention(**(good | change), **({} if "hard" in change else {"hard": True}))
+
+
+def test_masks_and_dtypes_are_checked():
+    x = jnp.ones((B, M, N, H))
+    with pytest.raises(TypeError, match="mask"):
+        F.selective_attention(x, x, x, jnp.ones((1, 1, 1, 1)), mask=jnp.ones((B, N)))
+    with pytest.raises(TypeError, match="gates"):
+        F.selective_attention(x, x, x, jnp.ones((1, 1, 1, 1), int))
+    with pytest.raises(ValueError, match="positions"):
+        F.selective_weights(jnp.ones((2, 3)), jnp.ones((2, 3)), empty="self")
+    with pytest.raises(ValueError, match="log_gates"):
+        F.relaxed_selective_attention(x, x, x, jnp.ones((B, N, N)))
+    with pytest.raises(ValueError, match="states and logits"):
+        F.source_to_token(jnp.ones((2, 3)), jnp.ones((2, 4)))

@@ -1,0 +1,161 @@
+"""Beam and greedy search on Markov chains, against the enumeration of every target."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax.models import beam_search, greedy_search
+from tests.tolerances import F32
+
+START, STOP = 0, 1
+
+
+def chain(np_rng, rows=3, classes=4, sharp=1.0):
+    """Log-probabilities [rows, position, token before, token]; START is never produced."""
+    logits = sharp * np_rng.normal(size=(rows, 6, classes, classes))
+    logits[..., START] = -np.inf
+    return jax.nn.log_softmax(jnp.asarray(logits, jnp.float32), axis=-1)
+
+
+def step_of(table):
+    """A model that reads its last token out of its cache, which must be that of the target."""
+
+    def step(tokens, cache, position):
+        rows, beams = jnp.arange(table.shape[0])[:, None], jnp.arange(tokens.shape[1])[None]
+        history = cache.at[:, :, position].set(tokens)
+        # the token before the last says whether the cache was gathered with the target
+        before = history[rows, beams, position]
+        older = history[rows, beams, jnp.maximum(position - 1, 0)]
+        shift = jnp.where(position > 0, 0.1 * older, 0.0)[..., None]
+        shift = shift * (jnp.arange(table.shape[-1]) == 2)[None, None]
+        return jax.nn.log_softmax(table[rows, position, before] + shift, axis=-1), history
+
+    return step
+
+
+def log_prob(table, row, target):
+    """Of a target, by the same rule, in a loop."""
+    total, before, older = 0.0, START, 0
+    for t, token in enumerate(target):
+        scores = np.asarray(table[row, t, before], np.float64).copy()
+        scores[2] += 0.1 * older if t > 0 else 0.0
+        total += scores[token] - np.log(np.sum(np.exp(scores)))
+        before, older = token, before
+    return total
+
+
+def cache_of(rows, beams, size):
+    return jnp.full((rows, beams, size), -1, jnp.int32)
+
+
+def enumerated(table, row, limit, alpha):
+    """Every target of a row up to its limit, the best first."""
+    classes = table.shape[-1]
+    others = [v for v in range(classes) if v not in (START, STOP)]
+    found = []
+    for length in range(1, limit + 1):
+        for body in itertools.product(others, repeat=length - 1):
+            target = (*body, STOP)
+            total = log_prob(table, row, target)
+            found.append((total / ((5 + length) / 6) ** alpha, target))
+    return sorted(found, reverse=True)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+def test_a_beam_as_wide_as_all_targets_finds_the_best_of_them(np_rng, alpha):
+    table, size = chain(np_rng), 4
+    limits = jnp.array([4, 2, 3])
+    beams = 24  # 1 + 2 + 4 + 8 targets of at most 4 tokens, and as many that go on
+    search = jax.jit(
+        lambda cache: beam_search(
+            step_of(table), cache, limits, size=size, beam_size=beams, alpha=alpha, start=START,
+            stop=STOP,
+        )
+    )  # fmt: skip
+    found = search(cache_of(3, beams, size))
+    for row, limit in enumerate([4, 2, 3]):
+        wanted = enumerated(table, row, limit, alpha)
+        np.testing.assert_allclose(found.scores[row, : len(wanted)], [s for s, _ in wanted], **F32)
+        for place, (_, target) in enumerate(wanted[:3]):
+            got = np.asarray(found.tokens[row, place])
+            assert tuple(got[: len(target)]) == target
+            assert not got[len(target) :].any()
+        assert np.all(np.isneginf(found.scores[row, len(wanted) :]))
+
+
+def test_a_beam_of_one_is_greedy_search(np_rng):
+    for sharp in (0.5, 3.0):
+        table = chain(np_rng, rows=8, classes=5, sharp=sharp)
+        limits = jnp.array([6, 5, 4, 3, 2, 1, 6, 6])
+        options = {"size": 6, "start": START, "stop": STOP}
+        cache = cache_of(8, 1, 6)
+        beam = beam_search(step_of(table), cache, limits, beam_size=1, alpha=0.0, **options)
+        greedy = greedy_search(step_of(table), cache, limits, **options)
+        np.testing.assert_array_equal(beam.tokens, greedy.tokens)
+        np.testing.assert_allclose(beam.scores, greedy.scores, **F32)
+        for row in range(8):  # and both are what a loop finds
+            target = []
+            for t in range(int(limits[row])):
+                options = [STOP] if t + 1 == limits[row] else range(1, 5)
+                target.append(max(options, key=lambda v: log_prob(table, row, [*target, v])))
+                if target[-1] == STOP:
+                    break
+            total = log_prob(table, row, target)
+            assert list(greedy.tokens[row, 0, : len(target)]) == target
+            assert float(greedy.scores[row, 0]) == pytest.approx(total, rel=1e-5)
+
+
+def test_a_wider_beam_never_finds_a_worse_target_here_and_length_is_favoured(np_rng):
+    table = chain(np_rng, rows=20)
+    limits = jnp.full((20,), 6)
+
+    def best(beams, alpha):
+        found = beam_search(
+            step_of(table), cache_of(20, beams, 6), limits, size=6, beam_size=beams, alpha=alpha,
+            start=START, stop=STOP,
+        )  # fmt: skip
+        return found.scores[:, 0], np.sum(np.asarray(found.tokens[:, 0]) > 0, axis=1)
+
+    exact, lengths = best(130, 0.0)
+    assert np.all(np.asarray(exact) >= np.asarray(best(3, 0.0)[0]) - 1e-6)
+    assert best(130, 3.0)[1].mean() > lengths.mean()
+
+
+def test_no_row_depends_on_another(np_rng):
+    table = chain(np_rng, rows=4)
+    limits = jnp.array([6, 1, 3, 5])
+
+    def run(rows):
+        rows = np.array(rows)
+        return beam_search(
+            step_of(table[rows]), cache_of(len(rows), 3, 6), limits[rows], size=6, beam_size=3,
+            alpha=0.6, start=START, stop=STOP,
+        )  # fmt: skip
+
+    together = run([0, 1, 2, 3])
+    for row in range(4):
+        alone = run([row])
+        np.testing.assert_array_equal(alone.tokens[0], together.tokens[row])
+        np.testing.assert_allclose(alone.scores[0], together.scores[row], **F32)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"beam_size": 0}, "beam_size must be at least 1, got 0"),
+        ({"alpha": -1.0}, "length_penalty must be at least 0"),
+        ({"alpha": math.nan}, "length_penalty must be at least 0"),
+        ({"size": 0}, "size must be at least 1"),
+    ],
+)
+def test_a_search_that_can_find_nothing_is_refused(np_rng, options, match):
+    chosen = {"size": 4, "beam_size": 2, "alpha": 0.6, **options}
+    with pytest.raises(ValueError, match=match):
+        beam_search(
+            step_of(chain(np_rng)), cache_of(3, 2, 4), jnp.ones(3, int), start=START, stop=STOP,
+            **chosen,
+        )  # fmt: skip

@@ -1,0 +1,201 @@
+"""Inference between sentences: loops, padding, symmetry, and what is refused."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax.models import SSANNLI, SSANNLIConfig, SSANNLITask
+from gatedjax.models.ssan_nli import MultiDimensionalAttention
+from gatedjax.training import OptimizerConfig, init_state, make_optimizer, make_train_step
+from tests.tolerances import F32
+
+V = 11
+RNGS = {"dropout": jax.random.key(1), "gate": jax.random.key(2)}
+
+
+def batch_of(np_rng, first=(5, 3, 1), second=(2, 4, 6)):
+    batch = {}
+    for name, sizes, length in (
+        ("tokens", first, "lengths"),
+        ("hypothesis", second, "hypothesis_lengths"),
+    ):
+        cells = np_rng.integers(2, V, (len(sizes), max(sizes)))
+        cells = np.where(np.arange(max(sizes))[None] < np.array(sizes)[:, None], cells, 0)
+        batch[name], batch[length] = jnp.asarray(cells), jnp.asarray(sizes)
+    count = len(first)
+    batch["example_id"] = jnp.arange(count)
+    return batch | {"label": jnp.arange(count) % 3, "weight": jnp.ones(count)}
+
+
+@functools.cache
+def made(**options):
+    model = SSANNLI(SSANNLIConfig(**{"hidden": 8, "embedding_dim": 6, **dict(options)}), V)
+    batch = batch_of(np.random.default_rng(0))
+    params = jax.jit(SSANNLITask(model).init)(jax.random.key(0), batch)
+    keys = iter(jax.random.split(jax.random.key(5), len(jax.tree.leaves(params))))
+    return model, jax.tree.map(lambda x: x + 0.3 * jax.random.normal(next(keys), x.shape), params)
+
+
+VARIANTS = [
+    {},
+    {"select_layers": (0,), "num_heads": 2},
+    {"t2t": "multi_dim", "empty": "self"},
+    {"t2t": "multi_dim", "selector": "soft", "exclude_self": True, "fusion": False},
+]
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=["dot", "san", "multi_dim", "soft"])
+def test_padding_changes_neither_loss_nor_gradient(np_rng, options):
+    model, params = made(**options)
+    batch = batch_of(np_rng)
+    wide = {n: jnp.pad(x, ((0, 0), (0, 3))) if x.ndim == 2 else x for n, x in batch.items()}
+    step = jax.jit(jax.value_and_grad(SSANNLITask(model).loss, has_aux=True))
+    (one, metrics), gradient = step(params, batch, RNGS)
+    (other, _), wide_gradient = step(params, wide, RNGS)
+    np.testing.assert_allclose(one, other, rtol=1e-4)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-4), gradient, wide_gradient
+    )
+    assert ("selected_1" in metrics) == bool(any(model.config.select_layers))
+
+
+def dense(p, x):
+    return x @ np.asarray(p["kernel"], np.float64) + np.asarray(p.get("bias", 0), np.float64)
+
+
+def elu(x):
+    return np.where(x > 0, x, np.expm1(x))
+
+
+def oracle(p, tokens):
+    """The standard network (one head) of one sentence, word by word in float64."""
+    x = np.asarray(p["embed"]["table"], np.float64)[tokens]
+    u = elu(dense(p["projection"], x))
+    size, width = u.shape
+    for n in range(size):
+        for d in range(width):
+            angle = n / 10_000 ** (2 * (d // 2) / width)
+            u[n, d] += np.sin(angle) if d % 2 == 0 else np.cos(angle)
+    a = p["attention"]
+    flat = {
+        name: {
+            "kernel": np.asarray(a[name]["kernel"]).reshape(width, width),
+            "bias": np.asarray(a[name]["bias"]).reshape(width),
+        }
+        for name in ("query", "key", "value", "out")
+    }
+    q, k, v = (dense(flat[name], u) for name in ("query", "key", "value"))
+    mixed = np.zeros_like(u)
+    for i in range(size):
+        scores = np.array([q[i] @ k[j] / width**0.5 for j in range(size)])
+        weights = np.exp(scores - scores.max())
+        weights /= weights.sum()
+        mixed[i] = sum(w * v[j] for j, w in enumerate(weights))
+    o = dense(flat["out"], mixed)
+    gate = 1 / (1 + np.exp(-(dense(p["fusion_token"], u) + dense(p["fusion_attended"], o))))
+    s = gate * u + (1 - gate) * o
+    logits = dense(p["pool"]["Dense_1"], elu(dense(p["pool"]["Dense_0"], s)))
+    weights = np.exp(logits - logits.max(0))
+    return (weights / weights.sum(0) * s).sum(0)
+
+
+def test_logits_equal_loops_over_words(np_rng):
+    model, params = made(select_layers=(0,))
+    batch = batch_of(np_rng)
+    got = jax.jit(model.apply)({"params": params}, batch).logits
+    for row in range(3):
+        left, right = (
+            oracle(params, np.asarray(batch[name][row, : int(batch[length][row])]))
+            for name, length in (("tokens", "lengths"), ("hypothesis", "hypothesis_lengths"))
+        )
+        features = np.concatenate([left, right, left - right, left * right])
+        hidden = elu(dense(params["compare"], features))
+        np.testing.assert_allclose(got[row], dense(params["classifier"], hidden), rtol=2e-4,
+                                   atol=1e-5)  # fmt: skip
+
+
+def test_multi_dimensional_attention_equals_loops_over_features(np_rng):
+    states = np_rng.normal(size=(1, 4, 6)).astype(np.float32)
+    mask = jnp.array([[True, True, True, False]])
+    layer = MultiDimensionalAttention(num_heads=1, score_scale=2.0, exclude_self=True)
+    params = layer.init(jax.random.key(0), jnp.asarray(states), mask)["params"]
+    got, selection = jax.jit(layer.apply)({"params": params}, jnp.asarray(states), mask)
+    p = {
+        name: {
+            "kernel": np.asarray(x["kernel"]).reshape(6, 6), "bias": np.asarray(x["bias"]).ravel()
+        }
+        for name, x in params.items()
+    }  # fmt: skip
+    h = states[0].astype(np.float64)
+    q, k, v = (dense(p[name], h) for name in ("query", "key", "value"))
+    chosen = dense(p["selector_query"], h) @ dense(p["selector_key"], h).T > 0
+    mixed = np.zeros((4, 6))
+    for i in range(3):
+        for d in range(6):
+            keys = [j for j in range(3) if j != i and chosen[i, j]]
+            scores = np.array([2 * np.tanh((q[i, d] + k[j, d]) / 2) for j in keys])
+            weights = np.exp(scores) / np.exp(scores).sum() if keys else scores
+            mixed[i, d] = sum(w * v[j, d] for j, w in zip(keys, weights, strict=True))
+    np.testing.assert_allclose(got[0, :3], dense(p["out"], mixed)[:3], rtol=1e-4, atol=1e-5)
+    assert not np.any(got[0, 3])
+    np.testing.assert_array_equal(selection.gates[0, 0, :3, :3], chosen[:3, :3])
+
+
+def test_sentences_without_words_have_finite_gradients(np_rng):
+    model, params = made()
+    batch = batch_of(np_rng, first=(3, 0, 2), second=(0, 0, 2))
+    gradient = jax.jit(jax.grad(lambda p: SSANNLITask(model).loss(p, batch, RNGS)[0]))(params)
+    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(gradient))
+
+
+def test_both_sentences_share_their_weights_and_evaluation_draws_nothing(np_rng):
+    model, params = made()
+    batch = batch_of(np_rng)
+    same = batch | {"hypothesis": batch["tokens"], "hypothesis_lengths": batch["lengths"]}
+    apply = jax.jit(model.apply)
+    out = apply({"params": params}, same)
+    np.testing.assert_allclose(out.premise.weights, out.hypothesis.weights, **F32)
+    np.testing.assert_array_equal(out.logits, apply({"params": params}, same).logits)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"select_layers": (2,)}, "select_layers must be 1, or 0 for none"),
+        ({"num_heads": 3}, "num_heads must divide hidden 300"),
+        ({"num_heads": 2, "t2t": "multi_dim"}, "num_heads must be 1 for t2t='multi_dim'"),
+        ({"exclude_self": True}, "exclude_self needs t2t='multi_dim'"),
+        ({"t2t": "additive"}, "t2t must be one of"),
+        ({"dropout": 1.0}, r"dropout must be in \[0, 1\)"),
+    ],
+)
+def test_configurations_that_no_run_could_use_are_refused(options, match):
+    with pytest.raises(ValueError, match=match):
+        SSANNLIConfig(**options)
+
+
+def test_a_batch_without_a_hypothesis_is_refused(np_rng):
+    model, params = made()
+    batch = batch_of(np_rng)
+    del batch["hypothesis"]
+    with pytest.raises(ValueError, match="batch needs hypothesis, got"):
+        model.apply({"params": params}, batch)
+
+
+@pytest.mark.slow
+def test_a_hundred_pairs_are_learned_by_heart(np_rng):
+    batch = batch_of(np_rng, first=(5,) * 90, second=(4,) * 90)
+    model = SSANNLI(
+        SSANNLIConfig(hidden=64, embedding_dim=32, dropout=0.0, freeze_embeddings=False), V
+    )
+    task = SSANNLITask(model)
+    tx = make_optimizer(OptimizerConfig(learning_rate=3e-3), 150)
+    step = jax.jit(make_train_step(task, tx))
+    state = init_state(task, tx, jax.random.key(0), batch)
+    for _ in range(150):
+        state, _ = step(state, batch, jax.random.key(0))
+    metrics, _ = jax.jit(task.evaluate)(state.params, batch)
+    assert metrics["accuracy"].value() > 0.9

@@ -1,0 +1,134 @@
+"""The tagger: predicate, labels that nobody knows, padding, and what is refused."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax.models import SSANTagger, SSANTaggerConfig, SSANTaggingTask
+from gatedjax.training import OptimizerConfig, init_state, make_optimizer, make_train_step
+
+V, L = 11, 5
+RNGS = {"dropout": jax.random.key(1), "gate": jax.random.key(2)}
+
+
+def config(**options):
+    small = {"num_layers": 2, "embedding_dim": 8, "hidden": 16, "filter_size": 32, "num_heads": 2}
+    return SSANTaggerConfig(**{**small, **options})
+
+
+def batch_of(np_rng, lengths=(5, 3, 1)):
+    width = max(lengths)
+    real = np.arange(width)[None] < np.array(lengths)[:, None]
+    batch = {
+        "tokens": np.where(real, np_rng.integers(2, V, real.shape), 0),
+        "labels": np.where(real, np_rng.integers(0, L, real.shape), 0),
+        "is_predicate": np.where(real & (np.arange(width)[None] == 0), 1, 0),
+        "lengths": np.array(lengths),
+        "example_id": np.arange(len(lengths)),
+        "weight": np.ones(len(lengths), np.float32),
+    }
+    return {name: jnp.asarray(value) for name, value in batch.items()}
+
+
+@functools.cache
+def made(**options):
+    task = SSANTaggingTask(SSANTagger(config(**dict(options)), V, L), width=9)
+    params = jax.jit(task.init)(jax.random.key(0), batch_of(np.random.default_rng(0)))
+    return task, params
+
+
+@pytest.mark.parametrize("options", [{}, {"norm": "pre", "positions": "none"}], ids=["post", "pre"])
+def test_padding_changes_neither_loss_nor_gradient(np_rng, options):
+    task, params = made(**options)
+    batch = batch_of(np_rng)
+    wide = {n: jnp.pad(x, ((0, 0), (0, 3))) if x.ndim == 2 else x for n, x in batch.items()}
+    step = jax.jit(jax.value_and_grad(task.loss, has_aux=True))
+    (one, metrics), gradient = step(params, batch, RNGS)
+    (other, _), wide_gradient = step(params, wide, RNGS)
+    np.testing.assert_allclose(one, other, rtol=1e-4)
+    assert metrics["loss"].count == 9
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-4), gradient, wide_gradient
+    )
+
+
+def test_labels_depend_on_which_word_is_the_predicate(np_rng):
+    task, params = made()
+    batch = batch_of(np_rng)
+    other = batch | {"is_predicate": jnp.roll(batch["is_predicate"], 1, axis=1)}
+    apply = jax.jit(task.model.apply)
+    one, two = (apply({"params": params}, b).logits for b in (batch, other))
+    assert not np.allclose(one[0, :5], two[0, :5])
+    assert not np.any(one[1, 3:])  # padding
+
+
+def test_a_label_that_training_does_not_know_is_wrong_and_costs_nothing(np_rng):
+    task, params = made()
+    batch = batch_of(np_rng)
+    evaluate = jax.jit(task.evaluate)
+    _known, predictions = evaluate(params, batch)
+    best = predictions["predicted"]
+    assert best.shape == (3, 9)
+    assert np.all(best[1, 3:] == -1)
+    right = batch | {"labels": jnp.where(best[:, :5] < 0, 0, best[:, :5])}
+    assert evaluate(params, right)[0]["accuracy"].value() == 1.0
+    for outside in (-1, L, 1_000):
+        unknown = right | {"labels": right["labels"].at[0, 0].set(outside)}
+        metrics, _ = evaluate(params, unknown)
+        assert metrics["accuracy"].value() == pytest.approx(8 / 9)
+        assert metrics["loss"].count == 8
+        gradient = jax.jit(jax.grad(lambda p, b: task.loss(p, b, RNGS)[0]))(params, unknown)
+        assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(gradient))
+
+
+def test_the_selector_sees_what_the_first_feed_forward_network_made():
+    _task, params = made()
+    assert "selector_query" in params["layer_1"]["attention"]
+    assert "selector_query" not in params["layer_2"]["attention"]
+    # an orthogonal matrix, and word vectors of half the width
+    kernel = np.asarray(params["layer_1"]["feed_forward"]["wide"]["kernel"])
+    np.testing.assert_allclose(kernel @ kernel.T, np.eye(16), atol=1e-5)
+    assert params["embed"]["table"].shape == (V, 8)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"hidden": 12}, "hidden must be twice embedding_dim 8, got 12"),
+        ({"label_smoothing": -0.1}, "label_smoothing must be in"),
+        ({"positions": "learned"}, "positions must be 'sinusoidal' or 'none'"),
+    ],
+)
+def test_configurations_that_no_run_could_use_are_refused(options, match):
+    with pytest.raises(ValueError, match=match):
+        config(**options)
+
+
+def test_bad_batches_and_widths_are_refused(np_rng):
+    task, params = made()
+    batch = batch_of(np_rng)
+    with pytest.raises(ValueError, match="batch needs is_predicate, got"):
+        task.model.apply({"params": params}, {n: batch[n] for n in ("tokens", "lengths")})
+    with pytest.raises(ValueError, match=r"tokens and is_predicate \[B, N\]"):
+        task.model.apply({"params": params}, batch | {"is_predicate": batch["tokens"][:, :2]})
+    with pytest.raises(ValueError, match="width must be at least 5, got 4"):
+        SSANTaggingTask(task.model, width=4).evaluate(params, batch)
+
+
+@pytest.mark.slow
+def test_a_hundred_predicates_are_learned_by_heart(np_rng):
+    batch = batch_of(np_rng, lengths=(6,) * 100)
+    task = SSANTaggingTask(
+        SSANTagger(config(embedding_dim=32, hidden=64, dropout=0.0, attention_dropout=0.0,
+                          relu_dropout=0.0), V, L), width=6
+    )  # fmt: skip
+    tx = make_optimizer(OptimizerConfig(learning_rate=2e-3, warmup_steps=20), 250)
+    step = jax.jit(make_train_step(task, tx))
+    state = init_state(task, tx, jax.random.key(0), batch)
+    for _ in range(250):
+        state, _ = step(state, batch, jax.random.key(0))
+    metrics, _ = jax.jit(task.evaluate)(state.params, batch)
+    assert metrics["accuracy"].value() > 0.9

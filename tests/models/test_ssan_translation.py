@@ -1,0 +1,291 @@
+"""The translator: cache against whole targets, padding, search, losses, and what is refused."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax.models import (
+    SSANTranslationTask,
+    SSANTranslator,
+    SSANTranslatorConfig,
+    translate,
+)
+from gatedjax.models._decoder import smoothed_cross_entropy
+from gatedjax.training import OptimizerConfig, init_state, make_optimizer, make_train_step
+from tests.tolerances import F32
+
+V = 12
+RNGS = {"dropout": jax.random.key(1), "gate": jax.random.key(2)}
+
+
+def config(**options):
+    small = {"num_layers": 2, "decoder_layers": 2, "hidden": 16, "filter_size": 32, "num_heads": 2}
+    return SSANTranslatorConfig(**{**small, **options})
+
+
+def batch_of(np_rng, lengths, target_lengths, width=0):
+    """Random sentences that end with the stop token."""
+    batch = {}
+    for name, sizes, length in (
+        ("tokens", lengths, "lengths"),
+        ("targets", target_lengths, "target_lengths"),
+    ):
+        cells = np.zeros((len(sizes), max(*sizes, 1) + width), np.int32)
+        for row, size in zip(cells, sizes, strict=True):
+            if size:
+                row[:size] = [*np_rng.integers(4, V, size - 1), 3]
+        batch[name], batch[length] = jnp.asarray(cells), jnp.asarray(sizes, jnp.int32)
+    batch["example_id"] = jnp.arange(len(lengths))
+    batch["weight"] = jnp.ones(len(lengths))
+    return batch
+
+
+@functools.cache
+def trained(**options):
+    """A model with parameters that are not those of the beginning (biases 0)."""
+    model = SSANTranslator(config(**dict(options)), V)
+    batch = batch_of(np.random.default_rng(1), [4, 3], [3, 4])
+    params = jax.jit(SSANTranslationTask(model).init)(jax.random.key(0), batch)
+    keys = iter(jax.random.split(jax.random.key(5), len(jax.tree.leaves(params))))
+    noisy = jax.tree.map(lambda x: x + 0.1 * jax.random.normal(next(keys), x.shape), params)
+    return model, noisy
+
+
+VARIANTS = [
+    {},
+    {"norm": "post", "positions": "learned", "max_length": 20},
+    {"share_embeddings": False, "tie_output": False, "positions": "none", "select_layers": (0,)},
+]
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=["pre", "post", "untied"])
+def test_decoding_with_a_cache_equals_the_whole_target(np_rng, options):
+    model, params = trained(**options)
+    batch = batch_of(np_rng, [5, 3, 1, 0], [6, 2, 4, 1])
+    full = jax.nn.log_softmax(jax.jit(model.apply)({"params": params}, batch).logits)
+    beams, size = 2, 6
+
+    @jax.jit
+    def step_by_step(params, batch):
+        variables = {"params": params}
+        begun = model.apply(variables, batch, beams, size, method=SSANTranslator.start)
+        cache, found = begun["cache"], []
+        read = jnp.pad(batch["targets"], ((0, 0), (1, 0)), constant_values=2)
+        other = jnp.roll(read, 1, axis=1)  # another target of the same source
+        for t in range(size):
+            tokens = jnp.stack([read[:, t], other[:, t]], axis=1)
+            log_probs, cache = model.apply(
+                variables, tokens, cache, jnp.asarray(t), begun["source"], begun["mask"],
+                method=SSANTranslator.step,
+            )  # fmt: skip
+            found.append(log_probs[:, 0])
+        return jnp.stack(found, axis=1)
+
+    got = step_by_step(params, batch)
+    for row, length in enumerate([6, 2, 4, 1]):
+        np.testing.assert_allclose(got[row, :length], full[row, :length], rtol=1e-4, atol=1e-5)
+
+
+def test_padding_changes_no_word_and_no_gradient(np_rng):
+    model, params = trained()
+    task = SSANTranslationTask(model)
+    batch = batch_of(np_rng, [4, 2], [3, 5])
+    wide = {
+        name: jnp.pad(x, ((0, 1), (0, 3)), constant_values=7)
+        if x.ndim == 2
+        else jnp.pad(x, (0, 1), constant_values=-1 if name == "example_id" else 0)
+        for name, x in batch.items()
+    }
+    step = jax.jit(jax.value_and_grad(task.loss, has_aux=True))
+    (one, metrics), gradient = step(params, batch, RNGS)
+    (other, wide_metrics), wide_gradient = step(params, wide, RNGS)
+    np.testing.assert_allclose(one, other, rtol=1e-4)
+    for name in ("loss", "accuracy"):
+        assert wide_metrics[name].count == metrics[name].count == 8
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4),
+        gradient,
+        wide_gradient,
+    )
+
+
+def test_a_target_word_is_not_seen_before_it_is_predicted(np_rng):
+    model, params = trained()
+    batch = batch_of(np_rng, [4], [6])
+    apply = jax.jit(model.apply)
+    before = apply({"params": params}, batch).logits
+    changed = batch | {"targets": batch["targets"].at[0, 3].set(9)}
+    after = apply({"params": params}, changed).logits
+    np.testing.assert_array_equal(before[:, :4], after[:, :4])
+    assert not np.allclose(before[:, 4:], after[:, 4:])
+
+
+def test_translations_depend_on_neither_padding_nor_the_rest_of_the_batch(np_rng):
+    model, params = trained()
+    batch = batch_of(np_rng, [5, 2, 1], [2, 2, 2])
+    together = jax.jit(functools.partial(translate, model, beam_size=3, extra=4))
+    found = together(params, {name: batch[name] for name in ("tokens", "lengths")})
+    # at most `extra` tokens more than the source
+    assert np.all(np.sum(np.asarray(found.tokens[:, 0]) > 0, axis=1) <= np.array([9, 6, 5]))
+    alone = together(params, {"tokens": batch["tokens"][1:2, :2], "lengths": jnp.array([2])})
+    np.testing.assert_array_equal(found.tokens[1, :, :6], alone.tokens[0])
+    np.testing.assert_allclose(found.scores[1], alone.scores[0], rtol=1e-4, atol=1e-5)
+    ended = np.asarray(found.tokens)
+    assert np.all(np.sum(ended == 3, axis=-1) == 1)
+    assert not np.isin(ended[ended > 0], [0, 1, 2]).any()
+
+
+def test_the_score_of_a_translation_is_its_log_probability(np_rng):
+    model, params = trained()
+    batch = batch_of(np_rng, [4, 3], [2, 2])
+    run = jax.jit(functools.partial(translate, model), static_argnames=("beam_size", "extra"))
+    sources = {name: batch[name] for name in ("tokens", "lengths")}
+    greedy = run(params, sources, beam_size=1, extra=3)
+    targets = greedy.tokens[:, 0]
+    lengths = jnp.sum(targets > 0, axis=1)
+    scored = sources | {"targets": targets, "target_lengths": lengths}
+    logits = np.asarray(jax.jit(model.apply)({"params": params}, scored).logits, np.float64)
+    for row, length in enumerate(np.asarray(lengths)):
+        allowed = logits[row].copy()
+        total = 0.0
+        for t in range(length):
+            whole = np.log(np.sum(np.exp(allowed[t])))  # forbidden tokens keep their mass
+            total += allowed[t, targets[row, t]] - whole
+        assert float(greedy.scores[row, 0]) == pytest.approx(total, rel=1e-4)
+
+
+def test_bfloat16_stays_near_float32_and_scores_in_float32(np_rng):
+    model, params = trained(select_layers=(0,))
+    half = SSANTranslator(config(select_layers=(0,), dtype="bfloat16"), V)
+    batch = batch_of(np_rng, [4, 3], [3, 4])
+    wide, narrow = (jax.jit(m.apply)({"params": params}, batch) for m in (model, half))
+    assert narrow.logits.dtype == jnp.float32
+    assert narrow.encoded.dtype == jnp.bfloat16
+    real = np.arange(4)[None] < np.array([3, 4])[:, None]
+    # eight sublayers of eight bits of mantissa each
+    np.testing.assert_allclose(narrow.logits[real], wide.logits[real], rtol=0.1, atol=0.15)
+
+
+def test_smoothing_is_the_mixture_with_the_uniform_distribution(np_rng):
+    logits = np_rng.normal(size=(3, 5)) * 4
+    targets = np.array([0, 4, 2])
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    goal = np.full((3, 5), 0.1 / 5)
+    goal[np.arange(3), targets] += 0.9
+    got = smoothed_cross_entropy(jnp.asarray(logits, jnp.float32), jnp.asarray(targets), 0.1)
+    np.testing.assert_allclose(got, -(goal * log_probs).sum(-1), **F32)
+    plain = smoothed_cross_entropy(jnp.asarray(logits, jnp.float32), jnp.asarray(targets), 0.0)
+    np.testing.assert_allclose(plain, -log_probs[np.arange(3), targets], **F32)
+
+
+def test_the_selector_is_in_the_chosen_encoder_layers_only():
+    shapes = {}
+    for layers in ((0,), (1,), (1, 2)):
+        model = SSANTranslator(config(select_layers=layers), V)
+        batch = batch_of(np.random.default_rng(1), [4, 3], [3, 4])
+        params = jax.eval_shape(lambda m=model, b=batch: m.init(jax.random.key(0), b))["params"]
+        shapes[layers] = sum(x.size for x in jax.tree.leaves(params))
+        decoder = [params[name] for name in params if name.startswith("decoder")]
+        assert "selector" not in str(jax.tree.structure(decoder))
+    extra = 2 * (16 * 16 + 16)
+    assert shapes[1,] - shapes[0,] == extra
+    assert shapes[1, 2] - shapes[0,] == 2 * extra
+
+
+def test_reinforce_reaches_the_selector_and_its_baseline(np_rng):
+    model, params = trained(selector="reinforce")
+    batch = batch_of(np_rng, [4, 3], [3, 4])
+    (_, metrics), gradient = jax.jit(
+        jax.value_and_grad(SSANTranslationTask(model).loss, has_aux=True)
+    )(params, batch, RNGS)
+    assert 0 < metrics["selected_1"].value() < 1
+    kernel = gradient["encoder"]["layer_1"]["attention"]["selector_query"]["kernel"]
+    assert np.any(kernel != 0)
+    assert gradient["reward_baseline"] != 0
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda m, p, b: translate(m, p, b, beam_size=0), "beam_size must be at least 1, got 0"),
+        (lambda m, p, b: translate(m, p, b, extra=0), "extra must be at least 1"),
+        (lambda m, p, b: translate(m, p, b, length_penalty=-0.1), "length_penalty must be"),
+        (
+            lambda m, p, b: m.apply({"params": p}, {n: b[n] for n in ("tokens", "lengths")}),
+            "batch needs target_lengths, targets",
+        ),
+        (
+            lambda m, p, b: m.apply({"params": p}, b | {"target_lengths": jnp.ones(3, int)}),
+            r"targets \[B, T\] and target_lengths \[B\]",
+        ),
+        (
+            lambda m, p, b: m.apply(
+                {"params": p}, b | {"tokens": b["tokens"][:1], "lengths": b["lengths"][:1]}
+            ),
+            "as many targets as tokens, got 2 and 1",
+        ),
+    ],
+)
+def test_what_cannot_be_run_is_refused_by_name(np_rng, call, match):
+    model, params = trained()
+    with pytest.raises(ValueError, match=match):
+        call(model, params, batch_of(np_rng, [4, 3], [3, 4]))
+
+
+def test_a_text_beyond_the_position_table_is_refused(np_rng):
+    model, params = trained(norm="post", positions="learned", max_length=20)
+    variables = {"params": params}
+    with pytest.raises(ValueError, match="at most 20 columns, got 21"):
+        model.apply(variables, batch_of(np_rng, [21], [3]))
+    with pytest.raises(ValueError, match="targets must be at most 20 positions long, got 21"):
+        model.apply(variables, batch_of(np_rng, [3], [21]))
+    with pytest.raises(ValueError, match="size must be at most 20 positions long, got 23"):
+        translate(model, params, batch_of(np_rng, [3], [3]), extra=20)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"decoder_layers": 0}, "decoder_layers must be at least 1"),
+        ({"label_smoothing": 1.0}, r"label_smoothing must be in \[0, 1\)"),
+        ({"select_layers": (3,)}, "select_layers must be layers"),
+    ],
+)
+def test_configurations_that_no_run_could_use_are_refused(options, match):
+    with pytest.raises(ValueError, match=match):
+        config(**options)
+    model = SSANTranslator(config(), V, target_vocab_size=V + 1)
+    with pytest.raises(ValueError, match="target_vocab_size must be 12 with share_embeddings"):
+        jax.eval_shape(
+            lambda: model.init(jax.random.key(0), batch_of(np.random.default_rng(0), [2], [2]))
+        )
+
+
+def reversed_pairs(np_rng, count):
+    """Sources and their reversal: order matters, and every word."""
+    batch = batch_of(np_rng, [6] * count, [6] * count)
+    tokens = np.asarray(batch["tokens"])
+    targets = np.concatenate([tokens[:, :5][:, ::-1], tokens[:, 5:]], axis=1)
+    return batch | {"targets": jnp.asarray(targets)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layers", [(0,), (1,)], ids=["san", "ssan"])
+def test_a_hundred_pairs_are_learned_by_heart(np_rng, layers):
+    batch = reversed_pairs(np_rng, 100)
+    small = {"hidden": 64, "filter_size": 128, "num_heads": 4, "dropout": 0.0}
+    none = {"attention_dropout": 0.0, "relu_dropout": 0.0, "label_smoothing": 0.0}
+    model = SSANTranslator(config(select_layers=layers, **small, **none), V)
+    task = SSANTranslationTask(model)
+    tx = make_optimizer(OptimizerConfig(learning_rate=2e-3, warmup_steps=20), 250)
+    step = jax.jit(make_train_step(task, tx))
+    state = init_state(task, tx, jax.random.key(0), batch)
+    for _ in range(250):
+        state, metrics = step(state, batch, jax.random.key(0))
+    assert metrics["loss"].value() < 0.1
+    found = jax.jit(functools.partial(translate, model, beam_size=4, extra=3))(state.params, batch)
+    right = np.all(np.asarray(found.tokens[:, 0, :6]) == np.asarray(batch["targets"]), axis=1)
+    assert right.mean() > 0.9
