@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import ROOT
 
 
-@pytest.mark.parametrize(("page", "count"), [("training", 3), ("recurrence", 1)])
+@pytest.mark.parametrize(("page", "count"), [("training", 3), ("recurrence", 1), ("ga_reader", 1)])
 def test_examples_run_in_order_and_print_what_the_page_says(
     page, count, tmp_path, monkeypatch, capsys
 ):
