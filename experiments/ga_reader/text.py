@@ -28,8 +28,9 @@ _CLOSING = {"''", "'", ")", "]"}
 def tokens_of(text: str) -> list[str]:
     """Splits text into tokens as in the Children's Book Test, roughly those of the Penn Treebank.
 
-    Double quotes become `` and '', single ones that open become `, clitics are split off ("do n't", "Heidi 's"), words with
-    hyphens stay whole, titles keep their full stop. XXXXX stands for the placeholder.
+    Double quotes become `` and '', single ones that open become `, clitics are split off ("do n't",
+    "Heidi 's"), words with hyphens stay whole, titles keep their full stop. XXXXX stands for the
+    placeholder.
     """
     for fancy, plain in _PLAIN.items():
         text = text.replace(fancy, plain)

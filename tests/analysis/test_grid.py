@@ -1,0 +1,102 @@
+"""Heat maps of rows against words: what is drawn is what was given."""
+
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from gatedjax import analysis
+
+ROWS = ["Ann · 3", "Ann · 17", "Bob · 5"]
+QUERY = ["@begin", "who", "@placeholder", "@end"]
+HOPS = [
+    analysis.GridPanel("hop 1", np.arange(12).reshape(3, 4) / 24),
+    analysis.GridPanel("hop 2", np.full((3, 4), 0.25)),
+]
+LAST = [0.7, 0.004, 0.25]
+
+
+def draw(stem=None, **more):
+    return analysis.plot_attention_grid(ROWS, QUERY, HOPS, LAST, stem, "title $1", **more)
+
+
+def test_every_weight_has_a_cell_whose_shade_grows_with_it():
+    axes = draw().axes[0]
+    shown = [text.get_text() for text in axes.texts]
+    assert [text for text in shown if text in ROWS] == ROWS
+    assert [text for text in shown if text in QUERY] == QUERY * 2
+    assert {"hop 1", "hop 2", "answer", "title $1", ".70", ".25"} <= set(shown)
+    assert ".00" not in shown
+    cells = [p for p in axes.patches if p.get_linewidth() == 0.3]
+    assert len(cells) == 24
+    dark = -np.array([np.dot(c.get_facecolor()[:3], (0.2126, 0.7152, 0.0722)) for c in cells])
+    weights = np.concatenate([panel.weights.ravel() for panel in HOPS])
+    order = np.argsort(weights, kind="stable")
+    assert np.all(np.diff(dark[order]) >= -1e-9)
+    lengths = [p.get_width() for p in axes.patches if p not in cells]
+    np.testing.assert_allclose(np.array(lengths) / lengths[0], np.array(LAST) / LAST[0])
+
+
+def test_groups_are_parted_and_marked_rows_stand_out():
+    plain, parted = draw(), draw(groups=[0, 0, 1], marked=[False, False, True])
+    assert len(parted.axes[0].lines) == len(plain.axes[0].lines) + 1
+    weights = {t.get_text(): t.get_weight() for t in parted.axes[0].texts}
+    assert weights["Bob · 5"] == "bold"
+    assert weights["Ann · 3"] == "normal"
+
+
+def test_without_hops_only_the_bars_are_drawn():
+    figure = analysis.plot_attention_grid(ROWS, [], [], LAST)
+    assert len(figure.axes) == 1
+    assert len(figure.axes[0].patches) == 3
+
+
+@pytest.mark.parametrize(("rows", "words", "hops"), [(1, 1, 1), (30, 25, 3), (3, 0, 0)])
+def test_nothing_is_drawn_outside_the_figure_or_over_another_text(rows, words, hops, np_rng):
+    names = [f"candidate {'x' * (i % 40)} · {i}" for i in range(rows)]
+    query = [f"{'long' * (i % 9)}word" for i in range(words)]
+    panels = [analysis.GridPanel(f"hop {k}", np_rng.random((rows, words))) for k in range(hops)]
+    last = np_rng.random(rows)
+    figure = analysis.plot_attention_grid(names, query, panels, last, title="a title " * 12)
+    renderer = figure.canvas.get_renderer()
+    width, height = figure.get_size_inches() * figure.dpi
+    drawn = [text.get_window_extent(renderer) for text in figure.axes[0].texts]
+    drawn += [axes.get_tightbbox(renderer) for axes in figure.axes[1:]]
+    for i, box in enumerate(drawn):
+        assert min(box.x0, box.y0) >= 0
+        assert box.x1 <= width + 1
+        assert box.y1 <= height + 1
+        for other in drawn[:i]:
+            wide = min(box.x1, other.x1) - max(box.x0, other.x0)
+            high = min(box.y1, other.y1) - max(box.y0, other.y0)
+            assert min(wide, high) <= 1
+
+
+def test_png_and_svg_are_written_whole_and_reproducibly(tmp_path):
+    draw(tmp_path / "figure.v1")
+    png, svg = tmp_path / "figure.v1.png", tmp_path / "figure.v1.svg"
+    assert png.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    assert ET.parse(svg).getroot().tag.endswith("svg")
+    before = png.read_bytes(), svg.read_bytes()
+    draw(tmp_path / "figure.v1")
+    assert (png.read_bytes(), svg.read_bytes()) == before
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+BAD = [
+    (lambda: analysis.plot_attention_grid([], [], [], []), "rows must not be empty"),
+    (lambda: analysis.plot_attention_grid(ROWS, QUERY, HOPS, [1.0]), r"final .*\(3,\), got \(1,\)"),
+    (lambda: analysis.plot_attention_grid(ROWS, QUERY[:3], HOPS, LAST), r"panels\[0\].*\(3, 3\)"),
+    (lambda: analysis.plot_attention_grid(ROWS, QUERY, HOPS, [1, 1, -1]), "final must be finite"),
+    (lambda: analysis.plot_attention_grid(ROWS, [], [], [1, 1, np.nan]), "final must be finite"),
+    (lambda: draw(groups=[1]), "groups must have 3 values, got 1"),
+    (lambda: draw(marked=[True]), "marked must have 3 values, got 1"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), BAD)
+def test_bad_input_is_refused_by_the_name_of_the_argument(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,217 @@
+"""The commands of experiments.ga_reader as a stranger meets them, and what presets become."""
+
+import dataclasses
+import re
+
+import pytest
+
+from experiments.ga_reader import paper, tables, variants
+from experiments.ga_reader.__main__ import main
+from experiments.ga_reader.cli import parse
+from experiments.ga_reader.config import PRESETS, Config
+from experiments.ga_reader.results import public_config
+from gatedjax.models import GAReaderConfig
+from gatedjax.training import make_optimizer
+
+
+def plain(text):
+    """Without colours, frames and line breaks."""
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", " ", text).split())
+
+
+def refused(command, args, capsys):
+    """What a command says when it stops with status 2."""
+    with pytest.raises(SystemExit) as stop:
+        command(args)
+    assert stop.value.code == 2
+    return plain(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (main, ("--preset", "--model.hops", "--epochs", "--data.manual-dir", *PRESETS)),
+        (
+            lambda args: main(["answer", *args]),
+            ("--workdir", "--document", "--question", "--candidates", "--figure"),
+        ),
+        (lambda args: main(["make-cloze", *args]), ("--books", "--out", "--stride", "--seed")),
+        (tables.main, ("--data", "--variants", "--seeds", "figure2", "statistics", "cbt")),
+    ],
+)
+def test_help_lists_the_options(command, options, capsys):
+    with pytest.raises(SystemExit) as stop:
+        command(["--help"])
+    assert stop.value.code == 0
+    shown = plain(capsys.readouterr().out)
+    assert [option for option in options if option not in shown] == []
+
+
+def test_unknown_names_are_refused_with_a_suggestion(capsys):
+    assert "Did you mean 'cbt_ne'?" in refused(main, ["--preset", "cbt_en"], capsys)
+    assert "--model.gating" in refused(main, ["--model.gatng", "sum"], capsys)
+    assert "--document" in refused(main, ["answer", "--documnt", "x"], capsys)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("--model.hops 0", "hops must be at least 1"),
+        ("--model.gating none --model.no-token-attention", "token_attention must be True"),
+        ("--data.fraction 0", "fraction must be above 0"),
+        ("--epochs 0", "epochs must be positive"),
+        ("--halve-after 0", "halve_after must be positive"),
+        ("--train.seeds 2", "train.seeds must be 1"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_by_name(args, message, capsys):
+    assert message in refused(main, args.split(), capsys)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("table1 --seeds 0", "--seeds must be at least 1"),
+        ("figure2 --fraction 0.5", "--fraction is not an option of figure2"),
+        ("figure3 --variants fix", "--variants is not an option of figure3"),
+        ("table2 --variants hops_9", "table2 on wdw has no reader 'hops_9'; it has sum"),
+        ("figure3 --data cbt_ne --manual-dir /nowhere --embeddings none", "cbtest_NE_train.txt"),
+        ("table9", "table9"),
+    ],
+)
+def test_tables_refuse_what_makes_no_sense(args, message, capsys, tmp_path):
+    own = ["--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
+    assert message in refused(tables.main, [*args.split(), *own], capsys)
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("preset", "named"),
+    [("cbt_cn", "cbtest_CN_train.txt"), ("cnn", "cnn/questions"), ("wdw", "who_did_what")],
+)
+def test_missing_raw_files_are_one_line_that_names_them(preset, named, tmp_path, capsys):
+    args = ["--preset", preset, "--data.manual-dir", str(tmp_path), "--data.embeddings", "none"]
+    message = refused(main, [*args, "--workdir", str(tmp_path / "w")], capsys)
+    assert message.startswith("error: ")
+    assert named in message
+
+
+def test_missing_word_vectors_are_found_missing_before_the_questions_are_read(tmp_path, capsys):
+    message = refused(main, ["--preset", "cbt_ne", "--data.manual-dir", str(tmp_path)], capsys)
+    assert "glove.6B.100d.txt" in message
+    assert "--data.embeddings none" in message
+
+
+def test_answer_refuses_a_folder_that_is_none_of_a_run(tmp_path, capsys):
+    document = tmp_path / "d.txt"
+    document.write_text("Anna came.", encoding="utf-8")
+    ask = ["answer", "--workdir", str(tmp_path), "--document", str(document)]
+    for question, message in (
+        ("@placeholder came", "it has no config.json"),
+        ("Anna came", "the query has no @placeholder"),
+    ):
+        args = [*ask, "--question", question, "--candidates", "Anna"]
+        assert message in refused(main, args, capsys)
+    document.write_bytes(b"caf\xe9")
+    args = [*ask, "--question", "@placeholder", "--candidates", "Anna"]
+    assert "d.txt is not UTF-8" in refused(main, args, capsys)
+
+
+def test_options_that_are_not_given_come_from_the_preset():
+    preset = PRESETS["cbt_ne"]
+    parsed = parse(["--preset", "cbt_ne", "--model.hops", "1"], "x", "y")
+    assert parsed == dataclasses.replace(preset, model=dataclasses.replace(preset.model, hops=1))
+
+
+def test_presets_have_the_papers_values():
+    for data, (dropout, hidden) in paper.TUNED.items():
+        config = PRESETS[data]
+        assert (config.model.dropout, config.model.hidden) == (dropout, hidden)
+        assert (config.data.batch_size, config.train.optimizer.learning_rate) == (32, 5e-4)
+        assert (config.model.hops, config.train.eval_every, config.epochs) == (3, 100, 10)
+        small = data not in ("cnn", "daily_mail")
+        assert bool(config.model.char_dim) == config.model.feature == small
+        assert config.model.freeze_embeddings == small
+        assert config.model.reset_after
+
+
+@pytest.mark.parametrize(
+    ("halve_after", "rates"),
+    [(3, [5e-4, 5e-4, 5e-4, 2.5e-4, 1.25e-4]), (2, [5e-4, 5e-4, 2.5e-4, 1.25e-4, 6.25e-5])],
+)
+def test_the_rate_is_halved_every_epoch_after_the_first(halve_after, rates):
+    import jax.numpy as jnp
+    import optax
+
+    config = dataclasses.replace(PRESETS["cbt_ne"], halve_after=halve_after)
+    train = config.training(steps_per_epoch=7)
+    assert train.num_steps == 70
+    options = dataclasses.replace(train.optimizer, clip_norm=None)
+    rule = make_optimizer(dataclasses.replace(options, name="sgd"), train.num_steps)
+    params = jnp.zeros(())
+    state, taken = rule.init(params), []
+    for _ in range(35):
+        update, state = rule.update(jnp.ones(()), state, params)
+        params = optax.apply_updates(params, update)
+        taken.append(-float(update))
+    assert taken == pytest.approx([rate for rate in rates for _ in range(7)])
+
+
+def test_epochs_steps_and_patience_are_resolved_with_the_size_of_the_data():
+    config = PRESETS["cbt_ne"]
+    train = config.training(steps_per_epoch=1_234)
+    assert train.num_steps == 12_340
+    assert train.early_stop_patience == 13  # evaluations of 100 steps in an epoch, rounded up
+    short = dataclasses.replace(config, train=dataclasses.replace(config.train, num_steps=50))
+    assert short.training(1_234).num_steps == 50
+    free = dataclasses.replace(config, epochs=None, halve_after=None, patience_epochs=None)
+    assert free.training(1_234) == config.train
+    # what is recorded is what was asked for, wherever it runs
+    assert public_config(config)["train"]["num_steps"] == config.train.num_steps
+    assert "manual_dir" not in public_config(config)["data"]
+
+
+@pytest.mark.parametrize("table", list(tables.DATA.keys() - {"figure3", "statistics"}))
+def test_every_reader_of_a_table_is_another_one(table):
+    for data in tables.DATA[table]:
+        made = []
+        for name in variants.of_table(table, data):
+            start = variants.VARIANTS[name].corpus
+            made.append((variants.apply(PRESETS[data], name).model, start))
+        assert all(one not in made[:i] for i, one in enumerate(made)), data
+
+
+def test_readers_change_the_preset_as_their_names_say():
+    wdw = PRESETS["wdw"]
+    assert variants.apply(wdw, "hops_1").model == dataclasses.replace(
+        wdw.model, hops=1, feature=False
+    )
+    assert variants.apply(wdw, variants.feature_of("wdw")) == wdw
+    assert variants.base_of("cnn") == "update"
+
+
+def test_table_options_reach_the_run():
+    options = tables.TablesConfig(
+        what="cbt",
+        num_steps=7,
+        hidden=16,
+        batch_size=4,
+        max_doc_len=9,
+        fraction=0.5,
+        learning_rate=1e-3,
+        eval_every=3,
+        embeddings="none",
+        manual_dir="m",
+    )
+    config = tables.run_config(options, "cbt_ne", "sum", seed=2)
+    assert isinstance(config, Config)
+    assert (config.train.num_steps, config.train.seed, config.train.eval_every) == (7, 2, 3)
+    assert config.train.checkpoint_every == config.train.log_every == 3
+    assert (config.model.hidden, config.model.gating, config.model.feature) == (16, "sum", False)
+    data = config.data
+    assert (data.batch_size, data.max_doc_len, data.fraction) == (4, 9, 0.5)
+    assert (data.embeddings, data.manual_dir) == ("none", "m")
+    assert config.train.optimizer.learning_rate == 1e-3
+    share = tables.TablesConfig(what="figure2")
+    assert tables.run_config(share, "cnn", "update", 0, 75).data.fraction == 0.75
+    assert isinstance(config.model, GAReaderConfig)

@@ -1,0 +1,225 @@
+"""Records of the GA Reader's runs: reused, rendered with exact numbers, drawn."""
+
+import dataclasses
+import json
+
+import pytest
+
+from experiments.common.records import jsonable
+from experiments.ga_reader import figures, run, statistics, tables
+from experiments.ga_reader.cells import one_sided
+from experiments.ga_reader.config import PRESETS
+from experiments.ga_reader.reading import Place, Reading
+from experiments.ga_reader.render import write
+from experiments.ga_reader.results import Store, public_config, same
+from experiments.ga_reader.variants import apply
+
+
+def make_record(data, variant, seed, correct, **more):
+    config = apply(PRESETS[data], variant)
+    config = dataclasses.replace(config, train=dataclasses.replace(config.train, seed=seed))
+    accuracy = correct.count("1") / len(correct)
+    return {
+        "data": config.data.name,
+        "substitute": None,
+        "seed": seed,
+        "config": jsonable(public_config(config)),
+        "parameters": 1234,
+        "embedding_coverage": 0.875,
+        "train_n": 1000,
+        "steps_per_epoch": 32,
+        "steps": 9,
+        "best_step": 7,
+        "validation": {"accuracy": 0.5, "loss": 1.0},
+        "test": {"accuracy": accuracy, "loss": 1.0},
+        "test_n": len(correct),
+        "correct": correct,
+        "seconds": 2.0,
+        "seconds_per_step": 0.01,
+        "hardware": {"device": "cpu", "devices": 1, "jax": "0"},
+        **more,
+    }
+
+
+def save(store, data, variant, seed, correct, **more):
+    path = store.path(data, variant, seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(make_record(data, variant.split("_50")[0], seed, correct, **more)))
+
+
+def rows_of(text, heading):
+    """The cells of every line of the table under a heading."""
+    section = text.split(f"## {heading}", 1)[1].split("\n## ", 1)[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def rendered(store):
+    write(store)
+    return (store.folder / "RESULTS.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "results")
+
+
+def test_nothing_run_says_so_beside_the_papers_numbers(store):
+    text = rendered(store)
+    table = {(row[0], row[-1]): row[1:-1] for row in rows_of(text, "Table 1")}
+    assert table["NSE", "quoted in the paper, not trained here"] == ["66.5", "66.2", "67.0", "66.7"]
+    assert table["Human", "quoted in the paper, not trained here"] == ["-", "84.0", "-", "-"]
+    assert table["GA, fixed vectors", "the paper's own"] == ["68.3", "68.0", "69.6", "69.1"]
+    assert table["GA, fixed vectors", "ours"] == ["not run"] * 4
+    table = rows_of(text, "Table 3")
+    assert len(table) == 23 + 2 * 5
+    named = {(row[0], row[-1]): row[1:-1] for row in table}
+    assert named["GA + feature, fixed vectors", "the paper's own"] == [
+        *("76.7", "77.4", "80.0", "79.3"),
+        *("78.5", "74.9", "74.4", "70.7"),
+    ]
+    assert "CBT-NE, GA, fixed vectors against K = 1: not run." in text
+    assert "K = 1 in the paper is 57" in text
+    assert "figure 3: not run" in text
+
+
+def test_runs_stand_beside_the_paper_with_their_paired_tests(store):
+    base = "1" * 12 + "0" * 2 + "1" * 6
+    other = "0" * 10 + "1" * 2 + "1" * 2 + "1" * 6
+    for seed in (0, 1):
+        save(store, "wdw", "fix", seed, base)
+        save(store, "wdw", "hops_1", seed, other)
+    text = rendered(store)
+    rows = {row[0]: row for row in rows_of(text, "Table 2: gating and hops, WDW strict")}
+    full, single = rows["GA, fixed vectors (base)"], rows["K = 1"]
+    assert full[1:5] == ["68.3", "68.0", "50.00 ± 0.00 (n=2)", "90.00 ± 0.00 (n=2)"]
+    assert single[4] == "50.00 ± 0.00 (n=2)"
+    assert single[5] == "+40.00 (n=2 seeds)"
+    # spec: b = 10, c = 2 gives 0.01929
+    assert single[8] == "0.019 (10 : 2), 0.019 (10 : 2)"
+    assert rows["K = 4"][3:] == ["not run", "not run", "-", "-", "-", "-", "-"]
+    assert "GA, fixed vectors beats K = 1" in text
+    assert full[-1] == "1,234"
+    runs = rows_of(text, "Runs")
+    assert [row[:4] for row in runs] == [
+        ["WDW strict", "fix", "0, 1", "1,000"],
+        ["WDW strict", "hops_1", "0, 1", "1,000"],
+    ]
+    assert "glove.6B.100d.txt (87.5 %)" in runs[0]
+    store.path("wdw", "hops_1", 0).write_text(json.dumps(make_record("wdw", "hops_1", 0, "1")))
+    with pytest.raises(ValueError, match="test sets differ in size"):
+        write(store)
+
+
+def test_one_sided_tests_pair_the_seeds_that_both_have():
+    make = lambda seed, correct: make_record("wdw", "fix", seed, correct)  # noqa: E731
+    found = one_sided([make(0, "110"), make(2, "111")], [make(1, "000"), make(2, "001")])
+    assert [(seed, test.b, test.c, test.p_value) for seed, test in found] == [(2, 2, 0, 0.25)]
+
+
+def test_one_budget_of_cbt_has_its_own_section_with_the_feature(store):
+    save(store, "cbt_ne", "fix", 0, "1100")
+    save(store, "cbt_ne", "feature_fix", 0, "1110", substitute="41,191 questions")
+    text = rendered(store)
+    rows = {row[0]: row for row in rows_of(text, "One budget: CBT-NE")}
+    assert next(iter(rows)) == "GA, fixed vectors (base)"
+    assert rows["GA + feature, fixed vectors"][4] == "75.00 (n=1)"
+    assert "The feature helps: McNemar p, one-sided, of each seed: 0.500 (1 : 0)." in text
+    tests = rows_of(text, "Proportion tests")
+    paper = [row for row in tests if row[0] == "CBT-NE"]
+    assert [row[6:] for row in paper] == [
+        ["1.919", "0.02749", "0.028"],
+        ["0.081", "0.46761", "-"],
+    ]
+    assert paper[1][3] == "75.0 (other data)"
+    assert next(row for row in tests if row[0] == "CNN")[7].startswith("0.34")
+
+
+def test_figure2_has_every_share_and_is_drawn(store, tmp_path):
+    pytest.importorskip("matplotlib")
+    save(store, "cnn", "update_50", 0, "1110", train_n=500)
+    save(store, "cnn", "no_gating_50", 0, "1000", train_n=500)
+    figures.bars(tables.TablesConfig(what="figure2", results=store.folder), ["cnn"])
+    assert (store.folder / "figure2_cnn.png").exists()
+    text = rendered(store)
+    rows = rows_of(text, "Figure 2: gating by training size, CNN")
+    assert len(rows) == 6
+    assert rows[0] == ["no", "50", "500", "25.00 (n=1)", "75.00 (n=1)", "0.250 (2 : 0)", "-"]
+    assert rows[3][-1] == "0.07"
+    assert "[figure2_cnn.png](figure2_cnn.png)" in text
+
+
+def test_statistics_count_what_is_here_and_name_what_is_not(store, tmp_path, capsys):
+    options = tables.TablesConfig(what="statistics", results=store.folder, manual_dir=str(tmp_path))
+    statistics.count(options, ["toy", "cbt_ne"])
+    assert "cbt_ne: not counted" in capsys.readouterr().out
+    rows = [row for row in rows_of(rendered(store), "Table 5") if row[0] in ("two facts", "CBT-NE")]
+    counted = {(row[0], row[1]): row[2:] for row in rows}
+    assert counted["two facts", "counted"][1:3] == ["500", "1,000"]
+    assert counted["two facts", "counted"][-2:] == ["0", "none"]
+    assert counted["CBT-NE", "paper"][:5] == ["108,719", "2,000", "2,500", "53,063", "1,338"]
+    assert counted["CBT-NE", "counted"][0] == "not run"
+
+
+def test_a_record_is_used_again_only_for_the_same_settings(store, monkeypatch, tmp_path):
+    ran = []
+
+    def pretend(config):
+        ran.append((config.model.hops, config.train.seed, config.train.num_steps))
+        name = "hops_1" if config.model.hops == 1 else "fix"
+        made = make_record("cbt_ne", name, config.train.seed, "10")
+        made["config"] = jsonable(public_config(config))
+        return made | {"stopped": "done", "exit_code": 0, "signal": None}
+
+    monkeypatch.setattr(run, "run", pretend)
+    args = ["cbt", "--seeds", "2", "--results", str(store.folder), "--runs", str(tmp_path / "w")]
+    args += ["--variants", "fix", "hops_1", "--num-steps", "5"]
+    assert tables.main(args) == 0
+    assert ran == [(3, 0, 5), (3, 1, 5), (1, 0, 5), (1, 1, 5)]
+    assert tables.main(args) == 0
+    assert len(ran) == 4
+    assert tables.main([*args[:-1], "6"]) == 0
+    assert len(ran) == 8
+    assert store.get("cbt_ne", "fix", 0)["config"]["train"]["num_steps"] == 6
+    assert "exit_code" not in store.get("cbt_ne", "fix", 0)
+
+
+def test_readers_of_corpus_vectors_are_left_out_without_them(store, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(run, "run", lambda config: pytest.fail("ran"))
+    args = ["table4", "--seeds", "1", "--results", str(store.folder), "--runs", str(tmp_path)]
+    assert tables.main([*args, "--variants", "corpus"]) == 0
+    assert "wdw, corpus: left out, it needs --corpus-vectors" in capsys.readouterr().out
+
+
+def test_an_older_record_had_the_defaults_of_younger_options():
+    config = PRESETS["cbt_ne"]
+    saved = jsonable(public_config(config))
+    assert same(saved, config)
+    saved["model"].pop("aggregation")
+    saved["data"].pop("fraction_seed")
+    assert same(saved, config)
+    assert not same(saved, dataclasses.replace(config, halve_after=2))
+
+
+def reading(label, counts, probabilities, words=5):
+    places = [
+        Place(c, 10 * c + i, 0.1 * (i + 1), ()) for c, n in enumerate(counts) for i in range(n)
+    ]
+    names = tuple(f"c{i}" for i in range(len(counts)))
+    return Reading({"label": label}, names, probabilities, tuple(places), ("w",) * words)
+
+
+def test_figure3_shows_right_answers_that_counting_does_not_give():
+    wrong = reading(0, [1, 2], [0.1, 0.9])
+    easy = reading(1, [1, 2], [0.1, 0.9])
+    long = reading(0, [1, 2], [0.9, 0.1], words=30)
+    hard = reading(0, [1, 2], [0.9, 0.1])
+    assert figures.chosen_readings([wrong, easy, long, hard]) == [hard, easy]
+    assert figures.chosen_readings([wrong, long]) == [long]
+    assert len(figures.chosen_readings([hard] * 9)) == 5
+    kept = figures.shown_places(reading(0, [20, 20], [0.5, 0.5]).places)
+    assert len(kept) == 24
+    assert [(p.candidate, p.position) for p in kept] == sorted(
+        (p.candidate, p.position) for p in kept
+    )
+    assert min(p.weight for p in kept) > 0.8

@@ -1,0 +1,156 @@
+"""Real runs of the GA Reader, a few steps long, on files in CBT's format; and the two facts."""
+
+import json
+import signal
+
+import numpy as np
+import pytest
+
+from experiments.ga_reader import figures, tables
+from experiments.ga_reader.__main__ import main
+from experiments.ga_reader.reading import Reader
+from experiments.ga_reader.results import Store
+from gatedjax import data as gdata
+from tests.experiments.test_ga_reader_books import library
+
+pytestmark = pytest.mark.slow
+
+STEPS = 6
+
+
+@pytest.fixture(scope="module")
+def cloze(tmp_path_factory):
+    """A folder in CBT's format, with word vectors for some words."""
+    folder = tmp_path_factory.mktemp("cloze")
+    args = ["make-cloze", "--books", *library(folder / "books", 3), "--out", str(folder)]
+    assert main([*args, "--stride", "12"]) == 0
+    words = ["the", "house", "anna", "in", "."]
+    rows = [
+        f"{w} " + " ".join(f"{0.1 * (i - j):.1f}" for j in range(8)) for i, w in enumerate(words)
+    ]
+    (folder / "vectors.txt").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return folder
+
+
+def small(cloze, workdir, *more):
+    args = f"--preset cbt_ne --train.num-steps {STEPS} --train.eval-every 3 --train.log-every 3"
+    args += " --train.checkpoint-every 3 --model.hidden 6 --model.embedding-dim 8"
+    args += " --data.batch-size 8 --data.max-shapes 2 --data.embeddings vectors.txt"
+    return main([*args.split(), "--data.manual-dir", str(cloze), "--workdir", str(workdir), *more])
+
+
+@pytest.fixture(scope="module")
+def trained(cloze, tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("run")
+    assert small(cloze, workdir) == 0
+    return workdir
+
+
+def test_a_run_counts_its_questions_and_keeps_fixed_vectors(cloze, trained):
+    record = json.loads((trained / "results.json").read_text())
+    assert record["steps"] == STEPS
+    assert record["test_n"] == len(record["correct"]) == record["counts"]["test"]["questions"]
+    assert record["counts"]["train"]["read"] == record["train_n"]
+    assert 0 < record["embedding_coverage"] < 1
+    assert "questions where the official file has 108,719" in record["substitute"]
+    assert len(record["shapes"]) <= 2
+    assert record["parameters"] == record["parameters_without_embeddings"]
+    reader = Reader.load(trained)
+    table = reader.params["embed"]["table"]
+    given = gdata.load_embeddings(cloze / "vectors.txt", reader.vocabulary, dim=8, oov_std=1.0)
+    assert np.array_equal(table, given.matrix)
+    assert str(cloze) not in json.dumps(record)
+
+
+def test_a_run_stopped_by_ctrl_c_continues_to_the_record_of_an_unbroken_one(
+    cloze, trained, tmp_path, monkeypatch, capsys
+):
+    take = gdata.ClozeBatches.__getitem__
+
+    def interrupted(self, step):
+        if step == 4 and not self.one_pass:
+            signal.raise_signal(signal.SIGINT)
+        return take(self, step)
+
+    monkeypatch.setattr(gdata.ClozeBatches, "__getitem__", interrupted)
+    assert small(cloze, tmp_path / "broken") == 130
+    assert "the same command continues" in " ".join(capsys.readouterr().out.split())
+    monkeypatch.setattr(gdata.ClozeBatches, "__getitem__", take)
+    assert small(cloze, tmp_path / "broken") == 0
+    whole = json.loads((trained / "results.json").read_text())
+    broken = json.loads((tmp_path / "broken" / "results.json").read_text())
+    for key in ("correct", "test", "test_last", "validation", "curve", "steps", "best_step"):
+        assert broken[key] == whole[key]
+
+
+def test_a_trained_reader_answers_about_a_text_with_words_it_has_not_seen(
+    trained, tmp_path, capsys
+):
+    document = tmp_path / "d.txt"
+    document.write_text("Zora saw the house of Anna. Then Zora and Emil went.", encoding="utf-8")
+    args = ["answer", "--workdir", str(trained), "--document", str(document)]
+    args += ["--question", "XXXXX saw the house.", "--figure", str(tmp_path / "map")]
+    assert main([*args, "--candidates", "Zora", "Anna", "Emil", "Nobody", "Zora"]) == 0
+    out = capsys.readouterr().out
+    lines = [line.split(maxsplit=2) for line in out.splitlines()[:4]]
+    assert {name for _, name, _ in lines} == {"Zora", "Anna", "Emil", "Nobody"}
+    assert sum(float(p) for p, _, _ in lines) == pytest.approx(1, abs=1e-3)
+    assert lines[-1] == ["0.0000", "Nobody", "(not in the document)"]
+    assert "[Zora]" in out
+    assert "hop 2 attends to" in out
+    assert (tmp_path / "map.png").exists()
+    with pytest.raises(SystemExit):
+        main([*args, "--candidates", "Nobody", "None"])
+    assert "none of the candidates occurs" in capsys.readouterr().err
+    reader = Reader.load(trained)
+    known = reader.knowing(["Zora", "anna"])
+    assert len(known.vocabulary) == len(reader.vocabulary) + 1
+    assert known.params["embed"]["table"].shape[0] == len(known.vocabulary)
+
+
+def test_what_a_reader_says_of_a_file_is_what_training_measured(cloze, trained):
+    record = json.loads((trained / "results.json").read_text())
+    source = gdata.load("cbt_ne", "test", manual_dir=cloze)
+    readings = Reader.load(trained).read(source)
+    right = "".join("1" if r.predicted == r.example["label"] else "0" for r in readings)
+    assert right == record["correct"]
+    for reading in readings[:5]:
+        assert reading.probabilities.sum() == pytest.approx(1, abs=1e-5)
+        assert all(len(place.hops) == 2 for place in reading.places)
+        assert all(
+            hop.sum() == pytest.approx(1, abs=1e-5) for p in reading.places for hop in p.hops
+        )
+
+
+def test_a_table_trains_every_cell_once_and_figure3_draws_its_run(cloze, tmp_path, capsys):
+    args = ["--data", "cbt_ne", "--seeds", "1", "--num-steps", "3", "--hidden", "4"]
+    args += ["--batch-size", "8", "--max-doc-len", "120", "--fraction", "0.5", "--eval-every", "3"]
+    args += ["--embeddings", "none", "--manual-dir", str(cloze)]
+    args += ["--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
+    assert tables.main(["cbt", *args, "--variants", "fix", "hops_1", "no_characters"]) == 0
+    store = Store(tmp_path / "r")
+    assert list(store.variants("cbt_ne")) == ["fix", "hops_1", "no_characters"]
+    record = store.get("cbt_ne", "fix", 0)
+    assert record["counts"]["train"]["documents_cut"] > 0
+    assert "50 % of the training questions" in record["substitute"]
+    paths = sorted((tmp_path / "r" / "runs").iterdir())
+    before = [path.stat().st_mtime_ns for path in paths]
+    assert tables.main(["cbt", *args, "--variants", "fix", "hops_1"]) == 0
+    assert [path.stat().st_mtime_ns for path in paths] == before
+    assert tables.main(["figure3", *args]) == 0
+    drawn = list((tmp_path / "r").glob("figure3_cbt_ne_*.png"))
+    assert 1 <= len(drawn) <= figures.SHOWN
+    text = (tmp_path / "r" / "RESULTS.md").read_text(encoding="utf-8")
+    assert "## One budget: CBT-NE" in text
+    assert "figure3_cbt_ne_1.png" in text
+
+
+def test_two_hops_join_two_facts_and_one_does_not(tmp_path):
+    args = ["toy", "--seeds", "1", "--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
+    assert tables.main(args) == 0
+    store = Store(tmp_path / "r")
+    two, one = (
+        store.get("toy", variant, 0)["test"]["accuracy"] for variant in ("update", "hops_1")
+    )
+    assert two > 0.95
+    assert one < 0.75
