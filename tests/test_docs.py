@@ -9,9 +9,9 @@ from tests.conftest import ROOT
 PAGES = [
     ("training", 3),
     ("recurrence", 1),
+    ("ga_reader", 1),
     pytest.param("export", 3, marks=pytest.mark.slow),
 ]
-
 
 @pytest.mark.parametrize(("page", "count"), PAGES)
 def test_examples_run_in_order_and_print_what_the_page_says(

@@ -33,8 +33,10 @@ class FlaxGAReader(nn.Module):
     vocab_size: int
 
     def _read(self, name: str, xs: Any, lengths: Any) -> Any:
-        ways = [nn.RNN(nn.GRUCell(self.hidden, name=f"{name}_{way}")) for way in ("ahead", "back")]
-        return nn.Bidirectional(*ways)(xs, seq_lengths=lengths)
+        ahead, back = (
+            nn.RNN(nn.GRUCell(self.hidden, name=f"{name}_{way}")) for way in ("ahead", "back")
+        )
+        return nn.Bidirectional(ahead, back)(xs, seq_lengths=lengths)
 
     @nn.compact
     def __call__(self, batch: dict[str, Any], *, train: bool = False) -> PeerOutput:

@@ -175,11 +175,11 @@ PRESETS: dict[str, Config] = {
             init="glorot_orthogonal",
         ),
         train=TrainConfig(
-            num_steps=6_000,
+            num_steps=4_000,
             log_every=100,
             eval_every=500,
             checkpoint_every=1_000,
-            optimizer=OptimizerConfig(learning_rate=3e-3, clip_norm=10.0),
+            optimizer=OptimizerConfig(learning_rate=3e-3, schedule="cosine", clip_norm=10.0),
         ),
     ),
     "cbt_ne": _preset("cbt_ne", hidden=128, dropout=0.4, characters=True, released=True),

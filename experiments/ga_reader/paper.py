@@ -35,7 +35,7 @@ def _row(*values: float | None) -> dict[str, Pair]:
     return {data: pair for data, pair in zip(CLOZE, pairs, strict=True) if pair != (None, None)}
 
 
-_ = None
+_: float | None = None
 QUOTED_CLOZE: dict[str, dict[str, Pair]] = {
     "Humans (query)": _row(_, _, _, _, _, 52.0, _, 64.4),
     "Humans (context + query)": _row(_, _, _, _, _, 81.6, _, 81.6),

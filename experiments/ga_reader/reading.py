@@ -158,7 +158,7 @@ def _network(config: GAReaderConfig, words: int, characters: gdata.Characters) -
     return GAReader(config, vocab_size=words, num_characters=letters)
 
 
-def _smallest(config: GAReaderConfig) -> dict[str, np.ndarray]:
+def _smallest(config: GAReaderConfig) -> dict[str, Any]:
     """A batch of one token, for the shapes of the parameters."""
     one = np.ones((1, 1), np.int32)
     batch = {

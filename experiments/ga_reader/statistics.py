@@ -25,7 +25,7 @@ def count(options: TablesConfig, names: Sequence[str]) -> None:
     known = read_json(path) if path.exists() else {}
     for name in names:
         loaded = PRESETS[name].data.name
-        paths = {}
+        paths: dict[str, Any] = {}
         if loaded != "two_facts":
             paths = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
         found: dict[str, Any] = {}

@@ -129,7 +129,9 @@ def _draw(
         axes.text(_MARGIN, _MARGIN + 0.22 * i + 0.1, text, fontsize=11, weight="bold",
                   va="center")  # fmt: skip
     for n, name in enumerate(names):
-        look = {"weight": "bold", "color": PALETTE[1]} if bold[n] else {"color": INK}
+        look: dict[str, Any] = {"color": INK}
+        if bold[n]:
+            look = {"weight": "bold", "color": PALETTE[1]}
         axes.text(left - 0.07, top + (n + 0.5) * _CELL, name, fontsize=_SIZE, ha="right",
                   va="center", **look)  # fmt: skip
     scale = colors.Normalize(0, max([1e-6, *(float(grid.max(initial=0)) for grid in grids)]))
@@ -146,8 +148,8 @@ def _draw(
     axes.text(bars, heading_y, heads[-1], fontsize=_NAME, weight="bold", va="center")
     _bars(axes, (bars, top), last, bold)
     # a line between groups, through everything
-    for n in np.flatnonzero(np.diff(groups)) + 1:
-        y = top + n * _CELL
+    for border in np.flatnonzero(np.diff(groups)) + 1:
+        y = top + float(border) * _CELL
         axes.plot((_MARGIN, right - _MARGIN), (y, y), color="#8c8c8c", linewidth=0.6, zorder=3)
     if grids:
         wide = min(1.9, width - 2 * _MARGIN)

@@ -96,12 +96,15 @@ class DailyMailCloze(_QuestionFilesBuilder):
 
 
 class WdwStrict(_QuestionFilesBuilder):
-    """Who-did-What, strict setting."""
+    """Who-did-What, strict setting, as one question file each: wdw/{training,validation,test}.
+
+    See `gatedjax.data._question_files` for the lines of such a file.
+    """
 
     SET = "wdw_strict"
 
 
 class WdwRelaxed(_QuestionFilesBuilder):
-    """Who-did-What, relaxed setting."""
+    """Who-did-What, relaxed setting, as `WdwStrict` in the folder wdw_relaxed."""
 
     SET = "wdw_relaxed"

@@ -1,18 +1,18 @@
-"""`two_facts`: cloze questions made here, each of whose answers takes two facts.
+"""`two_facts`: cloze questions made here, whose answers take two facts.
 
-A document states chains of two facts in random order,
+A document tells in random order where three things are. In validation and test each thing takes
+two facts, and no sentence has both the thing and its place:
 
-    the key is in the box . ... the box is in the hall .
+    the key is in the box: key in box .   the box is in the hall: box in hall .
+    where is the key? key in @placeholder  -> hall
 
-one chain per candidate, and the query asks for the end of one of them:
+The candidates are the three places. Nothing but following the chain tells them apart: every place
+occurs once and every holder twice, the order of the sentences is random, things and places are
+drawn anew for every question, and the holders are the same three words in all of them. A reader
+that looks for what stands beside the words of the query finds a holder, which is no candidate.
 
-    the key is at last in @placeholder
-
-The candidates are the ends of all chains. Nothing but following the chain tells them apart: every
-end occurs once, every name takes every part (thing, holder, end) equally often over questions, no
-two facts of one chain stand side by side more often than chance has it, and the query names only
-the first thing, which stands in the same sentence as no candidate. A reader that looks for what
-stands beside the words of the query finds the holder, which is no candidate.
+In training each of the things takes two facts or, as often, one: key in hall . Such questions teach
+to find the thing that is asked for; they do not help with the second fact.
 """
 
 import functools
@@ -22,12 +22,19 @@ import numpy as np
 from gatedjax.data import _cloze
 from gatedjax.data._source import Example, Source, SourceInfo
 
-SIZES = {"train": 20_000, "validation": 500, "test": 1_000}
+SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
 CHAINS = 3
+DIRECT = 0.5
+"""How often a thing of a training document takes one fact."""
 _STREAM = {"train": 0, "validation": 1, "test": 2}
 _ROOT_SEED = 17_606
-NAMES = ("bag", "basket", "box", "cup", "drawer", "garden", "hall", "jar", "kitchen", "pocket")
-NAMES += ("shed", "tin", "tower", "trunk", "van", "well")
+
+HOLDERS = ("box", "bag", "jar")
+THINGS: tuple[str, ...] = ("apple", "ball", "bell", "book", "brush", "button", "candle", "coin")
+THINGS += ("comb", "cork", "feather", "flute", "hat", "key", "knife", "lamp")
+THINGS += ("letter", "map", "nail", "pen", "ring", "rope", "shoe", "spoon")
+PLACES: tuple[str, ...] = ("attic", "barn", "cellar", "garden", "hall", "kitchen")
+PLACES += ("library", "office", "pantry", "stable", "tower", "workshop")
 
 
 def make(split: str, index: int) -> Example:
@@ -39,15 +46,18 @@ def make(split: str, index: int) -> Example:
     """
     stream = _STREAM[split]
     draw = np.random.default_rng(np.random.SeedSequence([_ROOT_SEED, stream, index]))
-    names = [NAMES[i] for i in draw.permutation(len(NAMES))[: 3 * CHAINS]]
-    chains = [tuple(names[i : i + 3]) for i in range(0, len(names), 3)]
-    facts = [fact for a, b, c in chains for fact in ((a, b), (b, c))]
-    document = " ".join(
-        f"{facts[i][0]} is in {facts[i][1]} ." for i in draw.permutation(len(facts))
+    things, holders, places = (
+        [words[i] for i in draw.permutation(len(words))[:CHAINS]]
+        for words in (THINGS, HOLDERS, PLACES)
     )
-    thing, _, end = chains[int(draw.integers(CHAINS))]
-    ends = sorted(chain[2] for chain in chains)
-    question = _cloze.question(document, f"{thing} is in {_cloze.PLACEHOLDER}", end, ends)
+    direct = draw.random(CHAINS) < (DIRECT if split == "train" else 0.0)
+    facts = []
+    for thing, holder, place, one in zip(things, holders, places, direct, strict=True):
+        facts += [(thing, place)] if one else [(thing, holder), (holder, place)]
+    sentences = [f"{facts[i][0]} in {facts[i][1]} ." for i in draw.permutation(len(facts))]
+    asked = int(draw.integers(CHAINS))
+    query = f"{things[asked]} in {_cloze.PLACEHOLDER}"
+    question = _cloze.question(" ".join(sentences), query, places[asked], sorted(places))
     return _cloze.example(question, stream * 100_000_000 + index)
 
 
@@ -57,6 +67,6 @@ def _examples(split: str) -> tuple[Example, ...]:
 
 
 def source(split: str) -> Source:
-    """Returns a split: 20,000 train, 500 validation, 1,000 test questions."""
+    """Returns a split: 40,000 train, 500 validation, 1,000 test questions."""
     examples = [dict(example) for example in _examples(split)]
     return Source(examples, SourceInfo("two_facts", split, _cloze.CLASSES))

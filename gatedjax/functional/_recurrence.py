@@ -97,9 +97,9 @@ class Form(NamedTuple):
 #   GRU                  .85 (.89)  .74 (.59)   1.00 (1.01) .95 (.76)
 # At (64,28,128) its forward pass loses, so it is taken from B = H on. The GRU's hoisted form is no
 # safer: better at three sizes, worse at (256,28,128) and forward with the reset after.
-# With gradients, the GRU that resets after the product (two products for the state of a step, none of
-# which waits) is better off batch-major with x W hoisted: time / feature-major, forward + backward,
-# medians of 9 turns of CPU time on one thread, one direction, D last:
+# With gradients, the GRU that resets after the product is better off batch-major with x W hoisted:
+# time / feature-major with x W in the body, forward + backward, medians of 9 turns of CPU time on
+# one thread, one direction, D last:
 #   (32,64,128) 256   .90    (4,64,128) 256   .75    (32,64,64) 64     .84    (32,32,128) 100   .93
 #   (32,64,256) 512   .96    (32,231,100) 100 .92    (20,35,650) 650  1.15
 # and .85 for the training step of a GA Reader of three hops, B 32, N 128, H 128. The forward pass

@@ -156,7 +156,8 @@ class GAReader(nn.Module):
 
     Memory of a training step, in floats: each document GRU keeps 10 B N H for its gradient, each
     gating 6 B N H ("concat" 8) and 2 B N Q, the answer 2 B C P (or 2 B N C). With B 32, N 512,
-    Q 32, H 128, K 3 that is 0.3 GB; `experiments.benchmarks.ga_reader` measures it.
+    Q 32, H 128, K 3 that is 0.36 GB; the compiled step takes 0.69 GB with what it needs meanwhile,
+    parameters and Adam's moments included (`experiments.benchmarks.ga_reader` measures it).
 
     Reference: Dhingra et al. 2017, "Gated-Attention Readers for Text Comprehension".
     Deviations: as in its authors' program, the reset gate acts after the product (`reset_after`)

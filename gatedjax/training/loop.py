@@ -37,6 +37,8 @@ from gatedjax.training.task import AnyTask, Batch, frozen_parameters
 # Steps that are queued on the device. Two keep it busy; with more, a signal waits for all of them.
 IN_FLIGHT = 2
 PROFILE_FROM = 10
+# Arrays of tokens that batches may have, with their lengths: what padding and tokens/s are of.
+_TEXTS = (("lengths", "tokens"), ("document_lengths", "document"), ("query_lengths", "query"))
 
 
 class NonFiniteError(RuntimeError):
@@ -311,9 +313,10 @@ class _Loop:
 
     def _count(self, batch: Batch) -> None:
         self.interval_steps += 1
-        if "lengths" in batch and "tokens" in batch:
-            self.tokens += int(np.sum(batch["lengths"]))
-            self.cells += int(np.prod(np.shape(batch["tokens"])))
+        for lengths, cells in _TEXTS:
+            if lengths in batch and cells in batch:
+                self.tokens += int(np.sum(batch[lengths]))
+                self.cells += int(np.prod(np.shape(batch[cells])))
 
     def _check_skipped(self) -> None:
         """Reports updates that were skipped, and stops a run that only skips."""

@@ -143,3 +143,14 @@ def test_a_table_trains_every_cell_once_and_figure3_draws_its_run(cloze, tmp_pat
     text = (tmp_path / "r" / "RESULTS.md").read_text(encoding="utf-8")
     assert "## One budget: CBT-NE" in text
     assert "figure3_cbt_ne_1.png" in text
+
+
+def test_two_hops_join_two_facts_and_one_does_not(tmp_path):
+    args = ["toy", "--seeds", "1", "--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
+    assert tables.main(args) == 0
+    store = Store(tmp_path / "r")
+    two, one = (
+        store.get("toy", variant, 0)["test"]["accuracy"] for variant in ("update", "hops_1")
+    )
+    assert two > 0.95
+    assert one < 0.75
