@@ -20,6 +20,7 @@ OPTIONS = {
         *("--batch", "--document", "--query", "--hidden", "--hops", "--repeats", "--seed"),
         *("--json", "--docs", "--figures"),
     ),
+    "ssan": ("--layers", "--size", "--repeats", "--clock", "--memory-size", "--json", "--docs"),
     "training": ("--what", "--steps", "--lane-steps", "--seeds", "--repeats", "--json"),
 }
 
