@@ -6,6 +6,10 @@ positions give zeros and finite gradients; softmax, noise and sums are float32 o
 
 from gatedjax.functional._attention import attention_pool as attention_pool
 from gatedjax.functional._attention import local_attention_weights as local_attention_weights
+from gatedjax.functional._bits import byte_dropout as byte_dropout
+from gatedjax.functional._bits import feature_bytes as feature_bytes
+from gatedjax.functional._bits import pair_bytes as pair_bytes
+from gatedjax.functional._bits import pair_uniform as pair_uniform
 from gatedjax.functional._compact import CompactPool as CompactPool
 from gatedjax.functional._compact import compact_attention_pool as compact_attention_pool
 from gatedjax.functional._compact import open_indices as open_indices
@@ -55,8 +59,6 @@ from gatedjax.functional._selective import selective_weights as selective_weight
 from gatedjax.functional._selective import source_to_token as source_to_token
 from gatedjax.functional._selector import SelectionStatistics as SelectionStatistics
 from gatedjax.functional._selector import mean_over_pairs as mean_over_pairs
-from gatedjax.functional._selector import pair_dropout as pair_dropout
-from gatedjax.functional._selector import pair_uniform as pair_uniform
 from gatedjax.functional._selector import selection_counts as selection_counts
 from gatedjax.functional._selector import selection_entropy as selection_entropy
 from gatedjax.functional._selector import selection_log_prob as selection_log_prob

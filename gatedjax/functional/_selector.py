@@ -1,11 +1,11 @@
-"""Gates for every pair of a query and a key: noise, relaxations, and what was selected."""
+"""Gates for every pair of a query and a key: relaxations, and what was selected."""
 
 import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, UInt
+from jaxtyping import Array, Bool, Float
 
 from gatedjax.functional._checks import (
     check_floating,
@@ -15,71 +15,6 @@ from gatedjax.functional._checks import (
     wide_dtype,
 )
 from gatedjax.functional._relaxations import _straight_through
-
-_TINY = 1e-7
-
-
-def pair_bits(
-    keys: Key[Array, "B"], heads: int, queries: Int[Array, "Q"], size: int
-) -> UInt[Array, "B M Q N"]:
-    """Random bits of every pair, which no batch, padding or block of queries changes.
-
-    Args:
-      keys: one key per example (see `example_keys`).
-      heads: M.
-      queries: positions of the queries; a block may have any of them.
-      size: padded number N of keys; a longer row continues a shorter one.
-
-    Returns:
-      32 bits per pair.
-    """
-
-    def row(key: Array, head: Array, query: Array) -> Array:
-        own = jax.random.fold_in(jax.random.fold_in(key, head), query)
-        return jax.random.bits(own, (size,), jnp.uint32)
-
-    over_queries = jax.vmap(row, (None, None, 0))
-    over_heads = jax.vmap(over_queries, (None, 0, None))
-    return jax.vmap(over_heads, (0, None, None))(keys, jnp.arange(heads), queries)
-
-
-def pair_uniform(
-    keys: Key[Array, "B"], heads: int, queries: Int[Array, "Q"], size: int
-) -> Float[Array, "B M Q N"]:
-    """float32 draws from the open interval (0, 1) of every pair; see `pair_bits`."""
-    bits = pair_bits(keys, heads, queries, size)
-    # 23 bits are a float32 in [1, 2) when they stand behind the exponent of 1
-    one = jnp.uint32(0x3F800000)
-    draws = jax.lax.bitcast_convert_type((bits >> 9) | one, jnp.float32) - 1.0
-    return jnp.clip(draws, _TINY, 1.0 - _TINY)
-
-
-def pair_dropout(
-    weights: Float[Array, "B M Q N"],
-    rate: float,
-    keys: Key[Array, "B"],
-    queries: Int[Array, "Q"] | None = None,
-) -> Float[Array, "B M Q N"]:
-    """Inverted dropout on attention weights, with bits as `pair_bits` draws them.
-
-    Args:
-      weights: of every pair.
-      rate: probability of a zero, in [0, 1); 0 returns weights unchanged.
-      keys: one key per example.
-      queries: their positions; None is 0 .. Q-1.
-
-    Raises:
-      ValueError: if rate is outside [0, 1).
-    """
-    if not 0.0 <= rate < 1.0:
-        raise ValueError(f"rate must be in [0, 1), got {rate}")
-    if rate == 0.0:
-        return weights
-    if queries is None:
-        queries = jnp.arange(weights.shape[-2])
-    bits = pair_bits(keys, weights.shape[-3], queries, weights.shape[-1])
-    keep = bits >= jnp.uint32(int(rate * 2**32))
-    return jnp.where(keep, weights / (1.0 - rate), jnp.zeros_like(weights))
 
 
 def uniform_sigmoid(

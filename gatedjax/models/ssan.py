@@ -21,7 +21,7 @@ from gatedjax.models._classification import token_inputs
 from gatedjax.models._transformer import (
     EncoderLayer,
     add_positions,
-    dropout_rows,
+    draw_layer_bytes,
     scaled_embedding,
 )
 
@@ -207,7 +207,19 @@ class SSANEncoder(nn.Module):
             "deterministic": not train,
             "example_id": batch.get("example_id"),
         }
-        states = dropout_rows(self, states, c.dropout, options["example_id"], not train)
+        drawn: Any = [None] * c.num_layers
+        if train and max(c.dropout, c.attention_dropout, c.relu_dropout) > 0:
+            first, drawn = draw_layer_bytes(
+                self,
+                options["example_id"],
+                tokens.shape,
+                layers=c.num_layers,
+                heads=c.num_heads,
+                features=c.hidden,
+                hidden=c.filter_size,
+                pairs=c.block is None,
+            )
+            states = F.byte_dropout(states, c.dropout, first)
         temperature = schedule(c, batch.get("step")) if train else None
         selections = []
         for layer in range(1, c.num_layers + 1):
@@ -219,7 +231,7 @@ class SSANEncoder(nn.Module):
                 relu_dropout=c.relu_dropout,
                 dtype=dtype,
                 name=f"layer_{layer}",
-            )(states, mask, temperature=temperature, **options)
+            )(states, mask, temperature=temperature, dropout_bytes=drawn[layer - 1], **options)
             selections.append(selection)
         if c.norm == "pre":
             states = nn.LayerNorm(dtype=dtype, name="norm")(states)

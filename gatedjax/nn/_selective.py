@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
 from gatedjax.functional._selective import Empty, attention_scores, weighted_values
@@ -104,6 +104,7 @@ class SelectiveSelfAttention(nn.Module):
         deterministic: bool = True,
         example_id: Int[Array, "B"] | None = None,
         temperature: float | Float[Array, ""] | None = None,
+        dropout_bytes: UInt[Array, "B M N N"] | None = None,
     ) -> tuple[Float[Array, "B N D"], Selection]:
         """Returns (output, what was selected); the output is 0 at padding.
 
@@ -113,6 +114,8 @@ class SelectiveSelfAttention(nn.Module):
           deterministic: False draws selections and dropout.
           example_id: what the random bits of a row are keyed to; None takes row numbers.
           temperature: instead of that of the module; it may be traced.
+          dropout_bytes: the random bytes of dropout (see `functional.pair_bytes`), for networks
+            that draw those of all layers at once; None draws them here, as `block` always does.
 
         Raises:
           ValueError: if the shapes do not fit, or an option has no such value.
@@ -129,7 +132,8 @@ class SelectiveSelfAttention(nn.Module):
             shared = (1, features) if self.share_heads else own
             shapes |= {"selector_query": shared, "selector_key": shared}
         heads = {name: self._project(name, inputs, shape) for name, shape in shapes.items()}
-        keys = self._keys(inputs, example_id, deterministic)
+        drawn = dropout_bytes is not None and self.block is None
+        keys = self._keys(inputs, example_id, deterministic, drawn)
         tau = self.temperature if temperature is None else temperature
         options = {"mask": mask, "keys": keys, "temperature": tau}
         attend = functools.partial(self._attend, deterministic=deterministic, **options)
@@ -137,7 +141,7 @@ class SelectiveSelfAttention(nn.Module):
             mixed, found = _in_blocks(attend, heads, self.block)
         else:
             attend = jax.checkpoint(attend) if self.remat else attend
-            mixed, found = attend(heads, jnp.arange(inputs.shape[1]))
+            mixed, found = attend(heads, jnp.arange(inputs.shape[1]), dropout_bytes)
         output = nn.DenseGeneral(
             features,
             axis=(-2, -1),
@@ -172,14 +176,14 @@ class SelectiveSelfAttention(nn.Module):
         return jnp.swapaxes(heads, 1, 2)
 
     def _keys(
-        self, inputs: Array, example_id: Array | None, deterministic: bool
+        self, inputs: Array, example_id: Array | None, deterministic: bool, drawn: bool
     ) -> dict[str, Array]:
         """Keys per example of the streams that this pass draws from."""
         if deterministic:
             return {}
         streams = {
             "gate": self.selector in ("st", "soft", "reinforce"),
-            "dropout": self.dropout > 0,
+            "dropout": self.dropout > 0 and not drawn,
         }
         if example_id is None:
             example_id = jnp.arange(inputs.shape[0])
@@ -193,6 +197,7 @@ class SelectiveSelfAttention(nn.Module):
         self,
         heads: dict[str, Array],
         positions: Int[Array, "Q"],
+        dropout_bytes: Array | None = None,
         *,
         mask: Array | None,
         keys: dict[str, Array],
@@ -234,7 +239,11 @@ class SelectiveSelfAttention(nn.Module):
                 )
         found["weights"] = weights
         if "dropout" in keys:
-            weights = F.pair_dropout(weights, self.dropout, keys["dropout"], positions)
+            dropout_bytes = F.pair_bytes(
+                keys["dropout"], self.num_heads, positions, weights.shape[-1]
+            )
+        if dropout_bytes is not None and not deterministic:
+            weights = F.byte_dropout(weights, self.dropout, dropout_bytes)
         if self.selector != "none":
             found["counts"] = F.selection_counts(found["gates"], mask)
             found["entropies"] = F.selection_entropy(found["logits"], mask)

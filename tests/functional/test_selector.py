@@ -96,17 +96,38 @@ def test_extreme_logits_and_temperatures_stay_finite(value):
         assert np.isfinite(jax.grad(f)(jnp.full((3,), value))).all()
 
 
-def test_attention_dropout_keeps_the_mean_and_belongs_to_the_example(keys):
-    ones = jnp.ones((B, M, 40, 40))
-    dropped = F.pair_dropout(ones, 0.25, keys)
-    np.testing.assert_allclose(np.unique(dropped), [0, 4 / 3], rtol=1e-6)
-    # 3,200 draws an example: a standard error of 0.0077
-    np.testing.assert_allclose((dropped > 0).mean(axis=(1, 2, 3)), 0.75, atol=0.03)
-    short = F.pair_dropout(ones[1:2, :, :7, :9], 0.25, keys[1:2])
-    np.testing.assert_array_equal(short[0], dropped[1, :, :7, :9])
-    np.testing.assert_array_equal(F.pair_dropout(ones, 0.0, keys), ones)
+def test_bytes_belong_to_the_example_and_the_place(keys):
+    pairs = jax.jit(F.pair_bytes, static_argnums=(1, 3))(keys, 11, jnp.arange(9), 8)
+    assert pairs.dtype == jnp.uint8
+    np.testing.assert_array_equal(pairs[0], pairs[2])
+    short = F.pair_bytes(keys[1:2], 11, jnp.arange(4), 3)
+    np.testing.assert_array_equal(short[0], pairs[1, :, :4, :3])
+    features = F.feature_bytes(keys, 9, 21)
+    np.testing.assert_array_equal(F.feature_bytes(keys[1:2], 4, 21)[0], features[1, :4])
+    np.testing.assert_array_equal(features[0], features[2])
+
+
+def test_byte_dropout_keeps_the_mean_at_a_rate_of_so_many_256ths(keys):
+    for draws in (F.pair_bytes(keys, 3, jnp.arange(40), 40), F.feature_bytes(keys, 40, 120)):
+        ones = jnp.ones(draws.shape)
+        dropped = F.byte_dropout(ones, 0.25, draws)
+        np.testing.assert_allclose(np.unique(dropped), [0, 4 / 3], rtol=1e-6)
+        # 4,800 draws an example: a standard error of 0.0063
+        np.testing.assert_allclose((dropped > 0).reshape(B, -1).mean(axis=1), 0.75, atol=0.025)
+        np.testing.assert_array_equal(F.byte_dropout(ones, 0.0, draws), ones)
+        tenth = F.byte_dropout(ones, 0.1, draws)
+        np.testing.assert_allclose(np.unique(tenth), [0, 256 / 230], rtol=1e-6)
     with pytest.raises(ValueError, match="rate"):
-        F.pair_dropout(ones, 1.0, keys)
+        F.byte_dropout(ones, 1.0, draws)
+    with pytest.raises(ValueError, match="draws"):
+        F.byte_dropout(ones, 0.5, draws[:1])
+
+
+def test_another_generator_draws_too():
+    keys = F.example_keys(jax.random.key(0, impl="rbg"), jnp.arange(3))
+    draws = np.asarray(F.pair_uniform(keys, 2, jnp.arange(20), 20))
+    assert abs(draws.mean() - 0.5) < 0.03
+    assert len(np.unique(draws)) == draws.size
 
 
 def test_statistics_count_real_pairs_alone(np_rng, x64):

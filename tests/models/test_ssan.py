@@ -1,0 +1,352 @@
+"""The encoder of SSAN, its probe and word reordering detection."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from gatedjax import models
+from gatedjax.models._selector_terms import selector_terms
+from gatedjax.models.ssan import schedule
+from gatedjax.training import init_state, make_train_step
+from tests.tolerances import F32
+
+VOCAB, N = 30, 6
+LENGTHS = np.array([6, 3, 1, 0])
+SMALL = {"num_layers": 2, "hidden": 8, "filter_size": 12, "num_heads": 2}
+RNGS = {"gate": jax.random.key(3), "dropout": jax.random.key(4)}
+
+
+def batch_of(lengths=LENGTHS, size=N, first=0):
+    rows = len(lengths)
+    tokens = np.random.default_rng(1).integers(2, VOCAB, (10, 40))[first : first + rows, :size]
+    tokens = np.where(np.arange(size)[None] < lengths[:, None], tokens, 0).astype(np.int32)
+    return {
+        "tokens": jnp.asarray(tokens),
+        "lengths": jnp.asarray(lengths, jnp.int32),
+        "label": jnp.asarray(np.arange(rows) % 2, jnp.int32),
+        "insert": jnp.zeros(rows, jnp.int32),
+        "original": jnp.asarray(np.maximum(lengths - 1, 0), jnp.int32),
+        "example_id": jnp.arange(first, first + rows),
+        "weight": jnp.ones(rows),
+    }
+
+
+@functools.cache
+def encoder(**options):
+    net = models.SSANEncoder(models.SSANConfig(**SMALL, **options), VOCAB)
+    return net, jax.jit(lambda: net.init(jax.random.key(0), batch_of()))()
+
+
+def encode(net, variables, batch, *, train=False):
+    return jax.jit(lambda v: net.apply(v, batch, train=train, rngs=RNGS if train else {}))(
+        variables
+    )
+
+
+def count(tree, *words):
+    leaves = jax.tree.leaves_with_path(tree)
+    return sum(x.size for path, x in leaves if any(w in str(path) for w in words))
+
+
+@pytest.mark.parametrize("layers", [(0,), (), (1,), (2,), (1, 2)])
+def test_only_listed_layers_have_a_selector(layers):
+    net, variables = encoder(select_layers=layers)
+    wanted = [n for n in layers if n]
+    found = {
+        n for n in (1, 2) if "selector_query" in variables["params"][f"layer_{n}"]["attention"]
+    }
+    assert found == set(wanted)
+    assert count(variables, "selector_") == len(wanted) * 2 * (8 * 8 + 8)
+    output = jax.eval_shape(lambda: net.apply(variables, batch_of()))
+    assert [s.gates is not None for s in output.selections] == [n in wanted for n in (1, 2)]
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_an_encoder_is_the_equations_of_its_layers(norm):
+    """Two layers, in NumPy, text by text, without padding."""
+    net, variables = encoder(norm=norm)
+    p = jax.tree.map(np.asarray, variables["params"])
+    got = encode(net, variables, batch_of())
+
+    def layer_norm(x, w):
+        mean, var = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+        return (x - mean) / np.sqrt(var + 1e-6) * w["scale"] + w["bias"]
+
+    def heads(x, w):
+        return np.einsum("nd,dmh->mnh", x, w["kernel"]) + w["bias"][:, None]
+
+    def attention(x, w):
+        q, k, v = (heads(x, w[name]) for name in ("query", "key", "value"))
+        e = np.exp(q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1]))
+        if "selector_query" in w:
+            s = heads(x, w["selector_query"]) @ heads(x, w["selector_key"]).swapaxes(1, 2)
+            e = e * (s > 0)
+        mixed = (
+            np.where(
+                e.sum(-1, keepdims=True) > 0, e / np.maximum(e.sum(-1, keepdims=True), 1e-30), 0
+            )
+            @ v
+        )  # noqa: E501
+        return np.einsum("mnh,mhd->nd", mixed, w["out"]["kernel"]) + w["out"]["bias"]
+
+    def feed_forward(x, w):
+        hidden = np.maximum(x @ w["wide"]["kernel"] + w["wide"]["bias"], 0)
+        return hidden @ w["narrow"]["kernel"] + w["narrow"]["bias"]
+
+    for row, length in enumerate(LENGTHS):
+        tokens = np.asarray(batch_of()["tokens"])[row, :length]
+        places = np.arange(length)[:, None] * 10_000.0 ** (-2.0 * (np.arange(8) // 2) / 8)
+        x = p["embed"]["table"][tokens] * np.sqrt(8)
+        x = x + np.where(np.arange(8) % 2 == 0, np.sin(places), np.cos(places))
+        for n in (1, 2):
+            w = p[f"layer_{n}"]
+            for name, f in (("attention", attention), ("feed_forward", feed_forward)):
+                norm_of = w[f"{name}_norm"]
+                if norm == "pre":
+                    x = x + f(layer_norm(x, norm_of), w[name])
+                else:
+                    x = layer_norm(x + f(x, w[name]), norm_of)
+        if norm == "pre":
+            x = layer_norm(x, p["norm"])
+        np.testing.assert_allclose(got.states[row, :length], x, rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(got.states[row, length:], 0)
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_padding_and_company_change_no_text(train):
+    net, variables = encoder()
+    whole = encode(net, variables, batch_of(), train=train)
+    alone = encode(net, variables, batch_of(LENGTHS[1:2], 3, first=1), train=train)
+    longer = encode(net, variables, batch_of(size=9), train=train)
+    np.testing.assert_allclose(alone.states[0], whole.states[1, :3], **F32)
+    np.testing.assert_allclose(longer.states[:, :N], whole.states, **F32)
+    np.testing.assert_allclose(longer.selections[0].rate, whole.selections[0].rate, **F32)
+
+
+def test_positions_and_lengths():
+    bag, variables = encoder(positions="none")
+    texts = batch_of(np.array([6, 6]))
+    texts["tokens"] = texts["tokens"].at[1].set(texts["tokens"][0, ::-1])
+    states = encode(bag, variables, texts).states
+    np.testing.assert_allclose(states[0], states[1, ::-1], rtol=1e-4, atol=1e-5)
+    net, variables = encoder()
+    states = encode(net, variables, texts).states
+    assert np.abs(states[0] - states[1, ::-1]).max() > 0.01
+    # sinusoids have no end; a learned table has
+    assert np.isfinite(encode(net, variables, batch_of(np.array([40]), 40)).states).all()
+    table = models.SSANEncoder(models.SSANConfig(**SMALL, positions="learned", max_length=5), VOCAB)
+    with pytest.raises(ValueError, match="at most 5"):
+        table.init(jax.random.key(0), batch_of())
+
+
+def test_the_temperature_falls_geometrically_with_the_step():
+    config = models.SSANConfig(temperature=2.0, final_temperature=0.5, temperature_steps=10)
+    at = [float(schedule(config, jnp.full(3, step))) for step in (0, 5, 10, 99)]
+    np.testing.assert_allclose(at, [2.0, 1.0, 0.5, 0.5], rtol=1e-6)
+    with pytest.raises(ValueError, match="step"):
+        schedule(config, None)
+    assert schedule(models.SSANConfig(temperature=2.0), None) == 2.0
+
+
+@functools.cache
+def probe(**options):
+    config = models.SSANProbeConfig(**(SMALL | {"num_layers": 1, "head_hidden": (5,)} | options))
+    task = models.SSANProbeTask(models.SSANProbe(config, VOCAB, 3))
+    return task, jax.jit(task.init)(jax.random.key(0), batch_of())
+
+
+@pytest.mark.parametrize("pool", ["mean", "max", "first", "s2t"])
+def test_pooling(pool):
+    task, params = probe(pool=pool)
+    output = jax.jit(lambda p: task.model.apply({"params": p}, batch_of()))(params)
+    assert output.logits.shape == (4, 3)
+    assert np.isfinite(output.logits).all()
+    head = jax.tree.map(np.asarray, params)
+    for row, length in enumerate(LENGTHS):
+        own = np.asarray(output.states)[row, :length]
+        if pool == "s2t":
+            if length:
+                w = head["pool"]
+                hidden = jax.nn.elu(own @ w["Dense_0"]["kernel"] + w["Dense_0"]["bias"])
+                e = np.exp(hidden @ w["Dense_1"]["kernel"] + w["Dense_1"]["bias"])
+                pooled = (e / e.sum(0) * own).sum(0)
+        elif length:
+            pooled = {"mean": own.mean(0), "max": own.max(0), "first": own[0]}[pool]
+        pooled = pooled if length else np.zeros(8)
+        hidden = np.maximum(pooled @ head["head_0"]["kernel"] + head["head_0"]["bias"], 0)
+        wanted = hidden @ head["classifier"]["kernel"] + head["classifier"]["bias"]
+        np.testing.assert_allclose(output.logits[row], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_selector_terms_are_those_of_the_selections():
+    config = models.SSANConfig(
+        selector="reinforce", selected_weight=0.5, entropy_weight=0.25, reward_penalty=0.1
+    )
+    rng = np.random.default_rng(0)
+    selection = {
+        "rate": rng.random((4, 2)), "empty": np.zeros((4, 2)), "selected": rng.random((4, 2)),
+        "entropy": rng.random(4), "log_prob": -rng.random(4),
+    }  # fmt: skip
+    given = models.SSANEncoderOutput(
+        states=None,
+        selections=(None, jax.tree.map(jnp.asarray, selection)),
+    )
+    from gatedjax import nn as gnn
+
+    layers = (gnn.Selection(), gnn.Selection(**given.selections[1]))
+    cost, baseline = jnp.asarray(rng.random(4), jnp.float32), jnp.asarray(-0.3)
+    penalty, _ = selector_terms(config, layers, cost, baseline)
+    wanted = 0.5 * selection["selected"].sum(1) - 0.25 * selection["entropy"]
+    np.testing.assert_allclose(penalty, wanted, rtol=1e-5)
+    reward = -(np.asarray(cost) + 0.1 * selection["rate"].mean(1))
+    surrogate = lambda c, b: selector_terms(config, layers, c, b)[1].sum()  # noqa: E731
+    to_cost, to_baseline = jax.grad(surrogate, (0, 1))(cost, baseline)
+    np.testing.assert_array_equal(to_cost, 0)
+    np.testing.assert_allclose(to_baseline, (-0.3 - reward).sum(), rtol=1e-5)
+    with pytest.raises(ValueError, match="baseline"):
+        selector_terms(config, layers, cost)
+    plain = dataclasses.replace(config, selector="st", selected_weight=0.0, entropy_weight=0.0)
+    for term in selector_terms(plain, layers, cost):
+        np.testing.assert_array_equal(term, 0)
+
+
+@pytest.mark.parametrize("selector", ["st", "soft", "expect", "reinforce"])
+def test_every_mode_trains_its_selector(selector):
+    task, params = probe(selector=selector, entropy_weight=0.0)
+    loss = jax.jit(jax.value_and_grad(task.loss, has_aux=True))
+    (total, metrics), grads = loss(params, batch_of(), RNGS)
+    assert np.isfinite(total)
+    assert 0 < metrics["selected_1"].value() < 1
+    attention = grads["encoder"]["layer_1"]["attention"]
+    for name in ("selector_query", "selector_key"):
+        assert float(jnp.abs(attention[name]["kernel"]).sum()) > 0
+    assert ("reward_baseline" in params) == (selector == "reinforce")
+
+
+def test_filler_rows_count_for_nothing():
+    task, params = probe(selected_weight=0.1)
+    batch = batch_of()
+    filler = {k: jnp.concatenate([v, jnp.zeros_like(v[:2])]) for k, v in batch.items()}
+    grad = jax.jit(jax.value_and_grad(task.loss, has_aux=True))
+    (total, metrics), grads = grad(params, batch, RNGS)
+    (same, same_metrics), same_grads = grad(params, filler, RNGS)
+    np.testing.assert_allclose(same, total, rtol=1e-5)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), same_grads, grads
+    )
+    for name in ("loss", "accuracy", "selected_1", "empty_1"):
+        np.testing.assert_allclose(same_metrics[name].value(), metrics[name].value(), rtol=1e-5)
+
+
+def detector(**options):
+    config = models.WordReorderingConfig(**(SMALL | {"num_layers": 1} | options))
+    task = models.WordReorderingTask(models.WordReorderingDetector(config, VOCAB))
+    return task, jax.jit(task.init)(jax.random.key(0), batch_of())
+
+
+def test_a_detector_points_to_words_by_its_equations():
+    task, params = detector()
+    batch = batch_of()
+    output = jax.jit(lambda p: task.model.apply({"params": p}, batch))(params)
+    p = jax.tree.map(np.asarray, params)
+    costs, right = [], []
+    for row, length in enumerate(LENGTHS):
+        x = np.asarray(output.states)[row, :length]
+        q, k, v = np.split(x @ p["parts"]["kernel"] + p["parts"]["bias"], 3, axis=-1)
+        insert = (np.tanh(q) @ p["insert"]["kernel"] + p["insert"]["bias"])[:, 0]
+        share = np.exp(insert) / np.exp(insert).sum()
+        original = k @ (share @ v) / np.sqrt(8)
+        for got, wanted in zip(output.logits[row], (insert, original), strict=True):
+            np.testing.assert_allclose(got[:length], wanted, rtol=1e-4, atol=1e-5)
+            assert np.isneginf(got[length:]).all()
+        if length:
+            pair = ((insert, 0), (original, length - 1))
+            costs.append(sum(np.log(np.exp(u).sum()) - u[at] for u, at in pair))
+            right.append([np.argmax(u) == at for u, at in pair])
+    metrics, predictions = jax.jit(task.evaluate)(params, batch)
+    np.testing.assert_allclose(metrics["loss"].value(), sum(costs) / 4, rtol=1e-5)
+    right = np.array([*right, [True, True]])  # an empty text has no word to point to
+    np.testing.assert_allclose(metrics["insert"].value(), right[:, 0].mean())
+    np.testing.assert_allclose(metrics["original"].value(), right[:, 1].mean())
+    np.testing.assert_allclose(metrics["accuracy"].value(), right.all(1).mean())
+    np.testing.assert_array_equal(predictions["correct"], right.all(1))
+    assert predictions["selected_heads"].shape == (4, 1, 2)
+
+
+def test_a_frozen_encoder_gets_no_gradient():
+    task, params = detector(freeze_encoder=True)
+    grads, _ = jax.jit(jax.grad(task.loss, has_aux=True))(params, batch_of(), RNGS)
+    assert sum(float(jnp.abs(g).sum()) for g in jax.tree.leaves(grads["encoder"])) == 0
+    assert float(jnp.abs(grads["parts"]["kernel"]).sum()) > 0
+    with pytest.raises(ValueError, match="insert"):
+        task.loss(params, {k: v for k, v in batch_of().items() if k != "insert"}, RNGS)
+
+
+def learn(task, batch, steps, rate=5e-3):
+    tx = optax.adam(rate)
+    state = init_state(task, tx, jax.random.key(0), batch)
+    step = jax.jit(make_train_step(task, tx))
+    for _ in range(steps):
+        state, metrics = step(state, batch, jax.random.key(1))
+    return state, metrics
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layers", [(0,), (1,)])
+def test_a_probe_learns_a_hundred_inverted_sentences_by_heart(layers):
+    from gatedjax import data
+
+    rng = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(20)]
+    source = data.bigram_shift([[words[i] for i in rng.integers(20, size=6)] for _ in range(100)])
+    encoded = data.encode(source, data.Vocabulary(sorted(words)))
+    batch = data.Batches(encoded, batch_size=100, max_buckets=1)[0]
+    config = models.SSANProbeConfig(
+        select_layers=layers, num_layers=2, hidden=32, filter_size=64, num_heads=2, dropout=0.0,
+        attention_dropout=0.0, relu_dropout=0.0, head_hidden=(32,),
+    )  # fmt: skip
+    task = models.SSANProbeTask(models.SSANProbe(config, 22, 2))
+    state, _ = learn(task, batch, 200)
+    metrics, _ = jax.jit(task.evaluate)(state.params, batch)
+    assert metrics["accuracy"].value() > 0.95
+    if layers == (1,):
+        assert 0.02 < metrics["selected_1"].value() < 0.98
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"select_layers": (7,)}, "select_layers"),
+        ({"select_layers": (0, 1)}, "select_layers"),
+        ({"select_layers": (1, 1)}, "select_layers"),
+        ({"num_heads": 3}, "num_heads"),
+        ({"selector": "none"}, "selector"),
+        ({"temperature": 0.0}, "temperature"),
+        ({"dropout": 1.0}, "dropout"),
+        ({"hidden": 0}, "hidden"),
+        ({"block": 0}, "block"),
+        ({"empty": "any"}, "empty"),
+        ({"selected_weight": float("nan")}, "selected_weight"),
+        ({"pool": "last"}, "pool"),
+        ({"head_hidden": (0,)}, "head_hidden"),
+    ],
+)
+def test_bad_configurations_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        models.SSANProbeConfig(**change)
+
+
+def test_a_label_outside_the_classes_and_missing_inputs():
+    net, variables = encoder()
+    with pytest.raises(ValueError, match="lengths"):
+        net.apply(variables, {"tokens": batch_of()["tokens"]})
+    task, params = probe()
+    batch = batch_of() | {"label": jnp.array([0, 1, 3, 0])}
+    # optax says what a label beyond the last class costs: NaN, which training skips and reports
+    total, _ = task.loss(params, batch, RNGS)
+    assert not np.isfinite(total)

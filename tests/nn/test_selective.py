@@ -1,0 +1,234 @@
+"""SelectiveSelfAttention and SourceToToken: what the modules add to the functions."""
+
+import flax
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax import functional as F
+from gatedjax import nn as gnn
+from tests.tolerances import BF16, F32
+
+B, N, D, M = 3, 5, 8, 2
+LENGTHS = jnp.array([5, 3, 0])
+MASK = F.length_mask(LENGTHS, N)
+IDS = jnp.array([4, 9, 2])
+RNGS = {"gate": jax.random.key(3), "dropout": jax.random.key(4)}
+
+
+@pytest.fixture
+def inputs(rng):
+    return jax.random.normal(rng, (B, N, D))
+
+
+def made(inputs, **options):
+    module = gnn.SelectiveSelfAttention(M, **options)
+    return module, jax.jit(lambda x: module.init(jax.random.key(1), x, MASK))(inputs)
+
+
+def run(module, variables, inputs, mask=MASK, ids=IDS, *, train=True, **options):
+    call = jax.jit(
+        lambda v, x: module.apply(
+            v, x, mask, deterministic=not train, example_id=ids, rngs=RNGS if train else {},
+            **options,
+        )
+    )  # fmt: skip
+    return call(variables, inputs)
+
+
+def test_without_a_selector_it_is_the_attention_of_flax(inputs):
+    module, variables = made(inputs, selector="none")
+    reference = nn.MultiHeadDotProductAttention(M)
+    shapes = jax.tree.map(jnp.shape, reference.init(jax.random.key(1), inputs))
+    assert jax.tree.map(jnp.shape, variables) == shapes
+    wanted = reference.apply(variables, inputs, mask=nn.make_attention_mask(MASK, MASK))
+    got, found = run(module, variables, inputs, train=False)
+    np.testing.assert_allclose(got[MASK], wanted[MASK], rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(got[~MASK], 0)
+    assert found.gates is None
+
+
+def test_everything_selected_is_standard_attention(inputs):
+    module, variables = made(inputs, selector="st")
+    params = flax.core.unfreeze(variables)["params"]
+    # Q_s K_s^T = 1 for all pairs
+    for name in ("selector_query", "selector_key"):
+        params[name] = jax.tree.map(jnp.zeros_like, params[name])
+        params[name]["bias"] = params[name]["bias"].at[:, 0].set(1.0)
+    plain = {k: v for k, v in params.items() if not k.startswith("selector_")}
+    standard, _ = made(inputs, selector="none")
+    got, found = run(module, {"params": params}, inputs, train=False)
+    wanted, _ = run(standard, {"params": plain}, inputs, train=False)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found.rate, np.array([[1.0] * M, [1.0] * M, [0.0] * M]))
+    # nothing selected: only the bias of the output
+    params["selector_key"]["bias"] = -params["selector_key"]["bias"]
+    params["out"]["bias"] = jnp.arange(D, dtype=jnp.float32)
+    got, found = run(module, {"params": params}, inputs, train=False)
+    np.testing.assert_allclose(got[:2], np.where(MASK[:2, :, None], np.arange(D), 0), atol=1e-6)
+    np.testing.assert_allclose(found.empty[:2], 1.0)
+
+
+@pytest.mark.parametrize("selector", ["st", "soft", "expect", "reinforce"])
+def test_training_draws_and_inference_thresholds(selector, inputs):
+    module, variables = made(inputs, selector=selector)
+    output, found = run(module, variables, inputs)
+    pairs = np.broadcast_to(MASK[:, None, :, None] & MASK[:, None, None, :], found.gates.shape)
+    p = jax.nn.sigmoid(found.logits)
+    values = np.asarray(found.gates)[pairs]
+    if selector == "expect":
+        np.testing.assert_allclose(found.gates, p, **F32)
+    elif selector == "soft":
+        assert ((values > 0) & (values < 1)).all()
+    else:
+        assert set(np.unique(values)) == {0.0, 1.0}
+    np.testing.assert_allclose(found.weights[2], 0)
+    np.testing.assert_array_equal(output[2], 0)
+    hard = run(module, variables, inputs, train=False)[1]
+    np.testing.assert_array_equal(hard.gates, (hard.logits > 0).astype(np.float32))
+
+    def loss(v):
+        output, found = module.apply(v, inputs, MASK, deterministic=False, rngs=RNGS)
+        return jnp.sum(output**2), found
+
+    gradient, _ = jax.jit(jax.grad(loss, has_aux=True))(variables)
+    size = sum(float(jnp.abs(g).sum()) for k, g in gradient["params"].items() if "selector" in k
+               for g in jax.tree.leaves(g))  # fmt: skip
+    assert np.isfinite(size)
+    # only REINFORCE gives the selector no gradient through the output
+    assert (size > 0) == (selector != "reinforce")
+
+
+def test_training_needs_keys_and_inference_none(inputs):
+    module, variables = made(inputs, selector="st", dropout=0.1)
+    for rngs in ({}, {"gate": RNGS["gate"]}, {"dropout": RNGS["dropout"]}):
+        with pytest.raises(flax.errors.InvalidRngError):
+            module.apply(variables, inputs, MASK, deterministic=False, rngs=rngs)
+    first, second = (run(module, variables, inputs, train=False)[0] for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_an_example_is_the_same_in_any_batch_and_padding(inputs):
+    module, variables = made(inputs, selector="st", dropout=0.2)
+    whole, found = run(module, variables, inputs)
+    part, alone = run(
+        module, variables, inputs[1:2, :3], MASK[1:2, :3], IDS[1:2]
+    )  # without its padding
+    np.testing.assert_allclose(part[0], whole[1, :3], **F32)
+    np.testing.assert_array_equal(alone.gates[0], found.gates[1, :, :3, :3])
+    for name in ("rate", "empty", "selected", "entropy", "log_prob"):
+        np.testing.assert_allclose(getattr(alone, name)[0], getattr(found, name)[1], **F32)
+    dirty = jnp.where(MASK[..., None], inputs, jnp.nan)
+    np.testing.assert_allclose(run(module, variables, dirty)[0], whole, **F32)
+
+
+@pytest.mark.parametrize("options", [{"block": 2}, {"block": 8}, {"remat": True}])
+@pytest.mark.parametrize("empty", ["zero", "self"])
+def test_blocks_and_recomputation_change_nothing(options, empty, inputs):
+    shared = {"selector": "st", "dropout": 0.2, "empty": empty}
+    module, variables = made(inputs, **shared)
+    other = gnn.SelectiveSelfAttention(M, **shared, **options)
+
+    def loss(module):
+        def inner(v):
+            output, found = module.apply(
+                v, inputs, MASK, deterministic=False, example_id=IDS, rngs=RNGS
+            )
+            return jnp.sum(output**2), (output, found)
+
+        return jax.jit(jax.grad(inner, has_aux=True))(variables)
+
+    gradient, (output, found) = loss(module)
+    same_gradient, (same, same_found) = loss(other)
+    np.testing.assert_allclose(same, output, **F32)
+    for name in ("rate", "empty", "entropy", "log_prob"):
+        np.testing.assert_allclose(getattr(same_found, name), getattr(found, name), **F32)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), same_gradient, gradient
+    )
+    assert ("block" in options) == (same_found.weights is None)
+
+
+def test_a_shared_selector_selects_the_same_for_all_heads(inputs):
+    module, variables = made(inputs, selector="st", share_heads=True)
+    assert variables["params"]["selector_query"]["kernel"].shape == (D, 1, D)
+    _, found = run(module, variables, inputs)
+    assert found.gates.shape == (B, 1, N, N)
+    closed = np.broadcast_to(np.asarray(found.gates) == 0, found.weights.shape)
+    np.testing.assert_array_equal(np.asarray(found.weights)[closed], 0)
+    own = made(inputs, selector="st")[1]["params"]["selector_query"]
+    # both have 2 (d^2 + d) numbers of their own
+    size = sum(x.size for x in jax.tree.leaves(own))
+    assert (
+        size
+        == D * D + D
+        == sum(x.size for x in jax.tree.leaves(variables["params"]["selector_key"]))
+    )
+
+
+def test_a_temperature_may_be_traced(inputs):
+    module, variables = made(inputs, selector="soft", temperature=0.5)
+    call = jax.jit(
+        lambda t: module.apply(
+            variables, inputs, MASK, deterministic=False, rngs=RNGS, temperature=t
+        )[0]
+    )
+    np.testing.assert_allclose(call(0.5), run(module, variables, inputs, ids=None)[0], **F32)
+    assert np.abs(call(0.5) - call(2.0)).max() > 1e-4
+
+
+def test_bfloat16_selects_what_float32_selects_away_from_ties(inputs):
+    module, variables = made(inputs, selector="st")
+    low = gnn.SelectiveSelfAttention(M, selector="st", dtype=jnp.bfloat16)
+    wide_output, wide = run(module, variables, inputs, train=False)
+    output, found = run(low, variables, inputs, train=False)
+    assert output.dtype == jnp.bfloat16
+    assert found.weights.dtype == jnp.float32
+    far = np.abs(np.asarray(wide.logits)) > 0.1
+    np.testing.assert_array_equal(np.asarray(found.gates)[far], np.asarray(wide.gates)[far])
+    if far[:2].all():
+        np.testing.assert_allclose(output.astype(jnp.float32), wide_output, **BF16)
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_texts_of_no_word_and_of_one(size, rng):
+    inputs = jax.random.normal(rng, (2, size, D))
+    module = gnn.SelectiveSelfAttention(M, selector="st")
+    variables = module.init(jax.random.key(1), jnp.ones((1, 1, D)))
+    output, found = module.apply(
+        variables, inputs, jnp.ones((2, size), bool), deterministic=False, rngs=RNGS
+    )
+    assert output.shape == (2, size, D)
+    assert np.isfinite(output).all()
+    assert np.isfinite(found.rate).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"selector": "hard"}, "selector"),
+        ({"num_heads": 3}, "num_heads"),
+        ({"block": 0}, "block"),
+        ({"empty": "any"}, "empty"),
+    ],
+)
+def test_bad_options_are_named(options, message, inputs):
+    module = gnn.SelectiveSelfAttention(**({"num_heads": M} | options))
+    with pytest.raises(ValueError, match=message):
+        module.init(jax.random.key(1), inputs, MASK)
+    with pytest.raises(ValueError, match="inputs"):
+        gnn.SelectiveSelfAttention(M).init(jax.random.key(1), inputs[0])
+
+
+def test_source_to_token_pools_what_its_scores_say(inputs):
+    module = gnn.SourceToToken(features=4)
+    variables = module.init(jax.random.key(1), inputs, MASK)
+    params = variables["params"]
+    assert params["Dense_0"]["kernel"].shape == (D, 4)
+    hidden = nn.elu(inputs @ params["Dense_0"]["kernel"] + params["Dense_0"]["bias"][None, None])
+    logits = hidden @ params["Dense_1"]["kernel"] + params["Dense_1"]["bias"][None, None]
+    got = jax.jit(module.apply)(variables, inputs, MASK)
+    np.testing.assert_allclose(got, F.source_to_token(inputs, logits, MASK), **F32)
+    np.testing.assert_array_equal(got[2], 0)
