@@ -223,6 +223,11 @@ def steps(records: Records) -> str:
     return ", ".join(sorted({f"{record['steps']:,}" for record in records})) or "-"
 
 
+def _tokens(data: dict[str, Any]) -> str:
+    tokens = data.get("batch_tokens")
+    return "-" if tokens is None else f"{tokens:,} tokens"
+
+
 def provenance(store: Store) -> str:
     """What the numbers were made with: one line per group of equal runs."""
     headers = ["data", "variant", "seeds", "batch", "lr", "steps", "best steps", "seconds"]
@@ -238,7 +243,7 @@ def provenance(store: Store) -> str:
                     name_of(data),
                     variant,
                     ", ".join(str(record["seed"]) for record in records),
-                    str(config["data"].get("batch_size", "-")),
+                    str(config["data"].get("batch_size") or _tokens(config["data"])),
                     f"{config['train']['optimizer']['learning_rate']:g}",
                     steps(records),
                     ", ".join(f"{record['best_step']:,}" for record in records),

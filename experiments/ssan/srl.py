@@ -58,8 +58,7 @@ def encode_labels(labels: Sequence[str], names: Sequence[str], *, strict: bool) 
 
 def prepare(config: SRLData, embedding_dim: int) -> Prepared:
     """Loads and looks up the splits; those of the last call are kept."""
-    fixed = {"batch_size": 1, "eval_batch_size": 1, "batch_tokens": 1, "eval_batch_tokens": 1}
-    return _prepare(dataclasses.replace(config, **fixed), embedding_dim)
+    return _prepare(dataclasses.replace(config, batch_tokens=1, eval_batch_tokens=1), embedding_dim)
 
 
 @functools.lru_cache(maxsize=1)

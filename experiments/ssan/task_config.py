@@ -23,17 +23,38 @@ class NLIData(TextConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SRLData(TextConfig):
-    """Predicates and their roles."""
+class BudgetConfig:
+    """Where texts are, and how they become batches of about as many tokens."""
 
+    data_dir: str | None = None
+    """Where prepared TFDS data sets are (default: TFDS's own folder)."""
+    manual_dir: str | None = None
+    """Folder with the raw files as they are downloaded, to work without a network."""
+    note: str = ""
+    """What these files are, if not the published ones: a substitute that records and tables
+    name."""
     batch_tokens: int = 4096
-    """Words of a training step, padding included."""
+    """Tokens of a training step (of either language), padding included."""
     eval_batch_tokens: int = 16_384
-    """Words of an evaluation step, padding included."""
+    """Tokens of an evaluation step, padding included."""
     max_buckets: int = 6
     """Length buckets, each compiled once; more of them means less padding."""
     max_len: int = 100
-    """Leave out training sentences with more words."""
+    """Leave out training texts with more tokens."""
+
+    def __post_init__(self) -> None:
+        """Refuses values that no run could use."""
+        for name in ("batch_tokens", "eval_batch_tokens", "max_buckets", "max_len"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SRLData(BudgetConfig):
+    """Predicates and their roles."""
+
+    min_count: int = 1
+    """Words that occur less often in the training text are unknown."""
     embeddings: str = "none"
     """GloVe text file (plain or .gz), looked up here and in manual-dir; "none" starts random."""
     constrained: bool = True
@@ -41,7 +62,7 @@ class SRLData(TextConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslationData(TextConfig):
+class TranslationData(BudgetConfig):
     """Parallel text, and how it is cut into pieces."""
 
     name: Corpus = "multi30k"
@@ -52,14 +73,8 @@ class TranslationData(TextConfig):
     """Byte pairs of both languages together."""
     bpe: str | None = None
     """File of byte pairs to use instead of learning them."""
-    batch_tokens: int = 4096
-    """Cells of a training step per side, padding included."""
-    eval_batch_tokens: int = 16_384
-    """Cells of an evaluation step per side."""
     max_buckets: int = 8
     """Length buckets, each compiled once; more of them means less padding."""
-    max_len: int = 100
-    """Leave out training pairs with more pieces on a side."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

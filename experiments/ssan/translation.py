@@ -40,8 +40,7 @@ class Prepared:
 
 def prepare(config: TranslationData) -> Prepared:
     """Loads the splits, learns or reads byte pairs, and encodes; the last call is kept."""
-    fixed = {"batch_size": 1, "eval_batch_size": 1, "batch_tokens": 1, "eval_batch_tokens": 1}
-    return _prepare(dataclasses.replace(config, **fixed))
+    return _prepare(dataclasses.replace(config, batch_tokens=1, eval_batch_tokens=1))
 
 
 @functools.lru_cache(maxsize=1)

@@ -118,9 +118,8 @@ class BytePairs:
             text += piece
             owner += [number] * len(piece)
         encoded = self._tokenizer.encode(text, add_special_tokens=False)
-        last = max(len(words) - 1, 0)
-        # the end of a piece: its beginning may be the space before the word
-        places = [owner[end - 1] if end else last for _, end in encoded.offsets]
+        # the end of a piece: its beginning may be the space before the word, or no character at all
+        places = [owner[max(end, 1) - 1] for _, end in encoded.offsets]
         return encoded.ids, places
 
     def digest(self) -> str:

@@ -1,18 +1,76 @@
 """Layers of a Transformer decoder, for whole targets and token by token with a cache."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
-from gatedjax.models._transformer import FeedForward, Norm, dropout_rows
+from gatedjax.models._transformer import FeedForward, Norm
 from gatedjax.nn._selective import unit_scaling
 
 KeyValue = tuple[Float[Array, "B M N H"], Float[Array, "B M N H"]]
+
+
+class DecoderBytes(NamedTuple):
+    """Random bytes of a layer's dropout, drawn with those of all other layers.
+
+    Attributes:
+      own: for the attention to the target [B, M, T, T].
+      source: for the attention to the source [B, M, T, N].
+      results: for the results of the three sublayers [B, T, 3 D].
+      hidden: for the hidden layer of the feed-forward network [B, T, F].
+    """
+
+    own: Array
+    source: Array
+    results: Array
+    hidden: Array
+
+
+def draw_decoder_bytes(
+    module: nn.Module,
+    example_id: Int[Array, "B"] | None,
+    shape: tuple[int, int, int],
+    *,
+    layers: int,
+    heads: int,
+    features: int,
+    hidden: int,
+) -> tuple[UInt[Array, "B T D"], list[DecoderBytes]]:
+    """Random bytes of all layers, from three draws (see `draw_layer_bytes` of the encoder).
+
+    Args:
+      module: whose stream "dropout" is used.
+      example_id: what the bits of a row are keyed to; None takes row numbers.
+      shape: B, T and N.
+      layers, heads, features, hidden: of the decoder.
+
+    Returns:
+      Those of the embedded targets, and of every layer.
+    """
+    rows, size, source = shape
+    ids = jnp.arange(rows) if example_id is None else example_id
+    keys = [F.example_keys(module.make_rng("dropout"), ids) for _ in range(3)]
+    own = 3 * features + hidden
+    draws = (
+        F.feature_bytes(keys[0], size, features + layers * own),
+        F.pair_bytes(keys[1], layers * heads, jnp.arange(size), size),
+        F.pair_bytes(keys[2], layers * heads, jnp.arange(size), source),
+    )
+    # drawn once, and not again for every layer that reads a part of them
+    flat, to_target, to_source = lax.optimization_barrier(draws)
+    made = []
+    for layer in range(layers):
+        start = features + layer * own
+        part = slice(layer * heads, (layer + 1) * heads)
+        results = flat[..., start : start + 3 * features]
+        inner = flat[..., start + 3 * features : start + own]
+        made.append(DecoderBytes(to_target[:, part], to_source[:, part], results, inner))
+    return flat[..., :features], made
 
 
 class DecoderAttention(nn.Module):
@@ -48,20 +106,19 @@ class DecoderAttention(nn.Module):
         queries: Float[Array, "B Q D"],
         known: KeyValue,
         mask: Bool[Array, "B 1 Q N"],
-        *,
-        deterministic: bool = True,
-        example_id: Int[Array, "B"] | None = None,
+        drawn: UInt[Array, "B M Q N"] | None = None,
     ) -> Float[Array, "B Q D"]:
-        """Returns what the queries gather from the keys that mask allows (its axes may be 1)."""
+        """Returns what the queries gather from the keys that mask allows (its axes may be 1).
+
+        Training gives the bytes of dropout as drawn.
+        """
         key, value = known
         query = jnp.swapaxes(self.query(queries), 1, 2)
         query = query * jnp.asarray(query.shape[-1] ** -0.5, query.dtype)
         scores = jnp.einsum("bmqd,bmkd->bmqk", query, key, preferred_element_type=jnp.float32)
         weights = F.masked_softmax(scores, mask)
-        if not deterministic and self.dropout > 0:
-            ids = jnp.arange(queries.shape[0]) if example_id is None else example_id
-            keys = F.example_keys(self.make_rng("dropout"), ids)
-            weights = F.pair_dropout(weights, self.dropout, keys)
+        if drawn is not None:
+            weights = F.byte_dropout(weights, self.dropout, drawn)
         mixed = jnp.einsum("bmqk,bmkd->bmqd", weights.astype(value.dtype), value)
         return self.out(jnp.swapaxes(mixed, 1, 2))
 
@@ -111,24 +168,26 @@ class DecoderLayer(nn.Module):
         mask: Bool[Array, "B 1 T T"],
         source: KeyValue,
         source_mask: Bool[Array, "B 1 1 N"],
-        *,
-        deterministic: bool = True,
-        example_id: Int[Array, "B"] | None = None,
+        drawn: DecoderBytes | None = None,
     ) -> Float[Array, "B T D"]:
-        """Returns the states of a whole target."""
-        options: dict[str, Any] = {"deterministic": deterministic, "example_id": example_id}
+        """Returns the states of a whole target; training gives the bytes of dropout as drawn."""
+        to_target, to_source, results, hidden = (None, None, None, None) if drawn is None else drawn
+        parts = [None] * 3 if results is None else jnp.split(results, 3, axis=-1)
 
         def own(states: Array) -> Array:
             known = self.self_attention.project(states)
-            return self.self_attention(states, known, mask, **options)
+            return self.self_attention(states, known, mask, to_target)
 
         def other(states: Array) -> Array:
-            return self.source_attention(states, source, source_mask, **options)
+            return self.source_attention(states, source, source_mask, to_source)
 
-        inputs = self._around(inputs, self.self_norm, own, **options)
-        inputs = self._around(inputs, self.source_norm, other, **options)
-        feed_forward = lambda states: self.feed_forward(states, **options)  # noqa: E731
-        return self._around(inputs, self.feed_forward_norm, feed_forward, **options)
+        def feed_forward(states: Array) -> Array:
+            training = hidden is not None
+            return self.feed_forward(states, deterministic=not training, dropout_bytes=hidden)
+
+        inputs = self._around(inputs, self.self_norm, own, parts[0])
+        inputs = self._around(inputs, self.source_norm, other, parts[1])
+        return self._around(inputs, self.feed_forward_norm, feed_forward, parts[2])
 
     def step(
         self,
@@ -168,16 +227,12 @@ class DecoderLayer(nn.Module):
         return inputs, (known[0], known[1])
 
     def _around(
-        self,
-        inputs: Array,
-        norm: nn.LayerNorm,
-        sublayer: Any,
-        *,
-        deterministic: bool = True,
-        example_id: Array | None = None,
+        self, inputs: Array, norm: nn.LayerNorm, sublayer: Any, drawn: Array | None = None
     ) -> Array:
         change = sublayer(norm(inputs) if self.norm == "pre" else inputs)
-        inputs = inputs + dropout_rows(self, change, self.dropout, example_id, deterministic)
+        if drawn is not None:
+            change = F.byte_dropout(change, self.dropout, drawn)
+        inputs = inputs + change
         return norm(inputs) if self.norm == "post" else inputs
 
 

@@ -153,12 +153,14 @@ class MultiDimensionalAttention(gnn.SelectiveSelfAttention):
         self,
         heads: dict[str, Array],
         positions: Int[Array, "Q"],
+        dropout_bytes: Array | None = None,
         *,
         mask: Bool[Array, "B N"] | None,
         keys: dict[str, Array],
         temperature: float | Array,
         deterministic: bool,
     ) -> tuple[Float[Array, "B 1 Q D"], dict[str, Array]]:
+        del dropout_bytes  # its weights have no dropout
         query, key, value = (heads[name][:, 0] for name in ("query", "key", "value"))
         summed = query[:, :, None] + key[:, None]
         wide = jnp.promote_types(summed.dtype, jnp.float32)

@@ -27,7 +27,7 @@ from gatedjax.models._selector_terms import (
 from gatedjax.models._transformer import (
     EncoderLayer,
     add_positions,
-    dropout_rows,
+    draw_layer_bytes,
     scaled_embedding,
 )
 from gatedjax.models.ssan import SSANConfig, schedule
@@ -143,7 +143,19 @@ class SSANTagger(nn.Module):
         if c.positions == "sinusoidal":
             states = add_positions(states)
         ids = batch.get("example_id")
-        states = dropout_rows(self, states, c.dropout, ids, not train)
+        drawn: Any = [None] * c.num_layers
+        if train and max(c.dropout, c.attention_dropout, c.relu_dropout) > 0:
+            first, drawn = draw_layer_bytes(
+                self,
+                ids,
+                tokens.shape,
+                layers=c.num_layers,
+                heads=c.num_heads,
+                features=c.hidden,
+                hidden=c.filter_size,
+                pairs=c.block is None,
+            )
+            states = F.byte_dropout(states, c.dropout, first)
         states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
         temperature = schedule(c, batch.get("step")) if train else None
         orthogonal = nn.initializers.orthogonal()
@@ -159,7 +171,14 @@ class SSANTagger(nn.Module):
                 kernel_init=orthogonal,
                 dtype=dtype,
                 name=f"layer_{layer}",
-            )(states, mask, deterministic=not train, example_id=ids, temperature=temperature)
+            )(
+                states,
+                mask,
+                deterministic=not train,
+                example_id=ids,
+                temperature=temperature,
+                dropout_bytes=drawn[layer - 1],
+            )
             selections.append(selection)
         if c.norm == "pre":
             states = nn.LayerNorm(dtype=dtype, name="norm")(states)

@@ -20,6 +20,7 @@ from gatedjax import nn as gnn
 from gatedjax.models._decoder import (
     DecoderLayer,
     causal_mask,
+    draw_decoder_bytes,
     empty_cache,
     smoothed_cross_entropy,
 )
@@ -32,7 +33,6 @@ from gatedjax.models._selector_terms import (
 )
 from gatedjax.models._transformer import (
     add_positions,
-    dropout_rows,
     scaled_embedding,
     sinusoids,
 )
@@ -171,20 +171,18 @@ class SSANTranslator(nn.Module):
                 f"{targets.shape[0]} and {batch['tokens'].shape[0]}"
             )
         encoded = self.encode(batch, train=train)
-        options: dict[str, Any] = {
-            "deterministic": not train,
-            "example_id": batch.get("example_id"),
-        }
         before = jnp.pad(targets, ((0, 0), (1, 0)), constant_values=START)[:, :-1]
         states = self._placed(self._embed(before))
-        states = dropout_rows(
-            self, states, self.config.dropout, options["example_id"], options["deterministic"]
-        )
+        drawn: list[Any] = [None] * self.config.decoder_layers
+        if train and max(
+            self.config.dropout, self.config.attention_dropout, self.config.relu_dropout
+        ):
+            first, drawn = self._draw(batch)
+            states = F.byte_dropout(states, self.config.dropout, first)
         mask = causal_mask(F.length_mask(lengths, targets.shape[1]))
         source_mask = self._source_mask(batch)
-        for layer in self.decoder:
-            source = layer.source(encoded.states)
-            states = layer(states, mask, source, source_mask, **options)
+        for layer, own in zip(self.decoder, drawn, strict=True):
+            states = layer(states, mask, layer.source(encoded.states), source_mask, own)
         return SSANTranslatorOutput(
             logits=self._logits(states),
             encoded=encoded.states,
@@ -240,6 +238,20 @@ class SSANTranslator(nn.Module):
             filled.append(one)
         log_probs = jax.nn.log_softmax(self._logits(states), axis=-1)
         return log_probs, filled
+
+    def _draw(self, batch: dict[str, Array]) -> tuple[Array, list[Any]]:
+        """The random bytes of the decoder's dropout."""
+        c = self.config
+        shape = (*batch["targets"].shape, batch["tokens"].shape[1])
+        return draw_decoder_bytes(
+            self,
+            batch.get("example_id"),
+            shape,
+            layers=c.decoder_layers,
+            heads=c.num_heads,
+            features=c.hidden,
+            hidden=c.filter_size,
+        )
 
     def _table(self) -> Float[Array, "V D"]:
         """The vectors of target words."""

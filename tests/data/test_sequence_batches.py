@@ -129,6 +129,9 @@ def test_pieces_of_known_words_name_their_word():
         own = [i for i, place in zip(ids, places, strict=True) if place == number]
         assert "".join(bpe.pieces(own)).removeprefix("▁") == word
     assert places == sorted(places)
+    _, places = bpe.encode_words([",", "☃", "x"], [False, False, True])
+    assert places == sorted(places)
+    assert set(places) == {0, 1, 2}
     assert bpe.encode_words([]) == ([], [])
     with pytest.raises(ValueError, match="glued must have length 6, got 1"):
         bpe.encode_words(words, [True])

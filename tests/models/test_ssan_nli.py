@@ -165,7 +165,7 @@ def test_both_sentences_share_their_weights_and_evaluation_draws_nothing(np_rng)
     ("options", "match"),
     [
         ({"select_layers": (2,)}, "select_layers must be 1, or 0 for none"),
-        ({"num_heads": 3}, "num_heads must divide hidden 300"),
+        ({"num_heads": 7}, "num_heads must divide hidden 300"),
         ({"num_heads": 2, "t2t": "multi_dim"}, "num_heads must be 1 for t2t='multi_dim'"),
         ({"exclude_self": True}, "exclude_self needs t2t='multi_dim'"),
         ({"t2t": "additive"}, "t2t must be one of"),
