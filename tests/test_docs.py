@@ -13,6 +13,7 @@ PAGES = [
     pytest.param("export", 3, marks=pytest.mark.slow),
 ]
 
+
 @pytest.mark.parametrize(("page", "count"), PAGES)
 def test_examples_run_in_order_and_print_what_the_page_says(
     page, count, tmp_path, monkeypatch, capsys

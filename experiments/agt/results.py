@@ -4,34 +4,21 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from experiments.agt.config import Config, DataConfig
+from experiments.agt.config import Config
 from experiments.common import records
-from experiments.common.records import RESULTS, jsonable
+from experiments.common.records import RESULTS
+from experiments.common.records import best as best
 from experiments.common.records import public_config as public_config
-from gatedjax.models import AGTConfig
+from experiments.common.records import saved_record as saved_record
 
 DEFAULT = RESULTS / "agt"
 RECORD = ("config", "seed", "system", "validation", "test", "test_n", "correct")
 """What every record has."""
-PASSING = ("exit_code", "signal")
-"""What only the command that ran it needs to know."""
 
 
 def same(saved: Any, config: Config) -> bool:
     """Whether a record's configuration is this one."""
-    default = public_config(Config(data=DataConfig(), model=AGTConfig()))
-    wanted = jsonable(public_config(config))
-    return records.same_config(saved, wanted, data=default["data"], model=default["model"])
-
-
-def saved_record(record: dict[str, Any]) -> dict[str, Any]:
-    """The record as it is written to a file."""
-    return {key: value for key, value in record.items() if key not in PASSING}
-
-
-def best(found: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The record of the seed that is best in validation; the smallest seed of equals."""
-    return max(found, key=lambda record: record["validation"]["accuracy"]) if found else None
+    return records.same_run(saved, config, Config())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,14 +17,48 @@ RESULTS = Path(__file__).resolve().parent.parent / "results"
 NOT_RUN = "not run"
 
 
-def public_config(config: Any) -> dict[str, Any]:
-    """The data, model and train of a run's configuration, without what belongs to one machine."""
+PASSING = ("exit_code", "signal")
+"""What of a run's figures only the command that ran it needs to know."""
+
+
+def public_config(config: Any, *more: str) -> dict[str, Any]:
+    """A run's configuration without what belongs to one machine: data, model and train.
+
+    Args:
+      config: of the run; its folders and file names are left out.
+      *more: other fields that make a run what it is.
+    """
     recorded = dataclasses.asdict(config)
     data = recorded["data"]
-    data.pop("data_dir")
-    data.pop("manual_dir")
-    data["embeddings"] = Path(data["embeddings"]).name.removesuffix(".gz")
-    return {"data": data, "model": recorded["model"], "train": recorded["train"]}
+    for folder in ("data_dir", "manual_dir"):
+        data.pop(folder, None)
+    if data.get("embeddings") is not None:
+        data["embeddings"] = Path(data["embeddings"]).name.removesuffix(".gz")
+    return {name: recorded[name] for name in (*more, "data", "model", "train")}
+
+
+def same_run(saved: Any, config: Any, default: Any, *more: str) -> bool:
+    """Whether a record's configuration is that of a run, see `public_config` and `same_config`.
+
+    Args:
+      saved: the configuration of the record.
+      config: of the run.
+      default: a configuration whose data and model have the defaults.
+      *more: as for `public_config`.
+    """
+    filled = jsonable(public_config(default, *more))
+    wanted = jsonable(public_config(config, *more))
+    return same_config(saved, wanted, data=filled["data"], model=filled["model"])
+
+
+def saved_record(record: dict[str, Any]) -> dict[str, Any]:
+    """The record as it is written to a file."""
+    return {key: value for key, value in record.items() if key not in PASSING}
+
+
+def best(found: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The record of the seed that is best in validation; the smallest seed of equals."""
+    return max(found, key=lambda record: record["validation"]["accuracy"]) if found else None
 
 
 def same_config(saved: Any, wanted: Any, **defaults: Mapping[str, Any]) -> bool:

@@ -1,39 +1,25 @@
 """Records of this paper's runs; see `experiments.common.records`."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from experiments.common import records
-from experiments.common.records import RESULTS, jsonable
+from experiments.common.records import RESULTS
+from experiments.common.records import public_config as public_config
+from experiments.common.records import saved_record as saved_record
 from experiments.ssan.config import RunConfig
 
 DEFAULT = RESULTS / "ssan"
 RECORD = ("config", "seed", "system", "validation", "test", "test_n")
 """What every record has."""
-PASSING = ("exit_code", "signal")
-"""What only the command that ran it needs to know."""
-FOLDERS = ("data_dir", "manual_dir")
-
-
-def public_config(config: RunConfig) -> dict[str, Any]:
-    """The configuration without what belongs to one machine (folders)."""
-    recorded = dataclasses.asdict(config)
-    data = {name: value for name, value in recorded["data"].items() if name not in FOLDERS}
-    return {"data": data, "model": recorded["model"], "train": recorded["train"]}
 
 
 def same(saved: Any, config: RunConfig) -> bool:
     """Whether a record's configuration is this one."""
-    default = public_config(type(config)())
-    wanted = jsonable(public_config(config))
-    parts = {part: jsonable(default[part]) for part in ("data", "model")}
-    return records.same_config(saved, wanted, **parts)
-
-
-def saved_record(record: dict[str, Any]) -> dict[str, Any]:
-    """The record as it is written to a file."""
-    return {key: value for key, value in record.items() if key not in PASSING}
+    make: Callable[[], RunConfig] = type(config)  # of a data set, with defaults for all
+    return records.same_run(saved, config, make())
 
 
 @dataclasses.dataclass(frozen=True)

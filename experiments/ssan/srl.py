@@ -147,7 +147,8 @@ def measure(
     the file, for paired tests.
     """
     _, validation, test = batches(prepared, config.data, seed=0)
-    apply = jax.jit(lambda params, batch: model.apply({"params": params}, batch).logits)
+    run: Any = model.apply
+    apply = jax.jit(lambda params, batch: run({"params": params}, batch).logits)
     record: dict[str, Any] = {}
     for split, data in (("validation", validation), ("test", test)):
         by_id = {example["example_id"]: example for example in prepared.sources[split]}

@@ -299,7 +299,8 @@ def load_run(workdir: Path, *, bpe: Path | None = None, average: int | None = No
     saved["select_layers"] = tuple(saved["select_layers"])
     model = SSANTranslator(SSANTranslatorConfig(**saved), len(pieces))
     search = SearchConfig(**record["search"])
-    like = jax.eval_shape(lambda: SSANTranslationTask(model).init(jax.random.key(0), _tiny_batch()))
+    batch: Any = _tiny_batch()
+    like = jax.eval_shape(lambda: SSANTranslationTask(model).init(jax.random.key(0), batch))
     count = search.average if average is None else average
     if count == 1:
         params, _ = load_params(workdir, like)

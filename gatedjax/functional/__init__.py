@@ -6,11 +6,11 @@ positions give zeros and finite gradients; softmax, noise and sums are float32 o
 
 from gatedjax.functional._attention import attention_pool as attention_pool
 from gatedjax.functional._attention import local_attention_weights as local_attention_weights
-from gatedjax.functional._clip import clip_gradient as clip_gradient
 from gatedjax.functional._bits import byte_dropout as byte_dropout
 from gatedjax.functional._bits import feature_bytes as feature_bytes
 from gatedjax.functional._bits import pair_bytes as pair_bytes
 from gatedjax.functional._bits import pair_uniform as pair_uniform
+from gatedjax.functional._clip import clip_gradient as clip_gradient
 from gatedjax.functional._compact import CompactPool as CompactPool
 from gatedjax.functional._compact import compact_attention_pool as compact_attention_pool
 from gatedjax.functional._compact import open_indices as open_indices

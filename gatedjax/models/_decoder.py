@@ -34,7 +34,7 @@ class DecoderBytes(NamedTuple):
 def draw_decoder_bytes(
     module: nn.Module,
     example_id: Int[Array, "B"] | None,
-    shape: tuple[int, int, int],
+    shape: tuple[int, ...],
     *,
     layers: int,
     heads: int,

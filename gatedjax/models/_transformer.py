@@ -66,7 +66,7 @@ class LayerBytes(NamedTuple):
 def draw_layer_bytes(
     module: nn.Module,
     example_id: Array | None,
-    shape: tuple[int, int],
+    shape: tuple[int, ...],
     *,
     layers: int,
     heads: int,

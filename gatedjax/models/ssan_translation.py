@@ -326,7 +326,7 @@ def translate(
     begun_: Any = begun
 
     def step(tokens: Array, cache: Any, position: Array) -> tuple[Array, Any]:
-        log_probs, cache = model.apply(  # type: ignore[misc]
+        log_probs, cache = model.apply(
             variables,
             tokens,
             cache,
