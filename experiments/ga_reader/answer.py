@@ -86,7 +86,7 @@ def answer(options: AnswerConfig, console) -> None:
         times = "not in the document" if not counts[i] else f"{counts[i]} x"
         line = f"{reading.probabilities[i]:.4f}  {reading.candidates[i]}  ({times})"
         console.print(line, style="bold" if i == order[0] else None, markup=False, highlight=False)
-    console.print("\nWhere it looked (weight of the last hop, place):")
+    console.print("\nWhere it looked (share of the last hop's attention to candidates, place):")
     words = example["tokens"]
     for place in sorted(reading.places, key=lambda p: -p.weight)[: options.top]:
         start, end = max(0, place.position - AROUND), place.position + AROUND + 1

@@ -8,7 +8,6 @@ from experiments.common.records import NOT_RUN, mean_std
 from experiments.common.significance import p_text
 from experiments.common.text import correctness
 from experiments.ga_reader import paper
-from experiments.ga_reader.results import Store
 from gatedjax import analysis
 
 
@@ -61,8 +60,3 @@ def one_sided_text(first: list[dict[str, Any]], second: list[dict[str, Any]]) ->
     """p-values by seed with the counts that they rest on."""
     tests = one_sided(first, second)
     return ", ".join(f"{p_text(t.p_value)} ({t.b} : {t.c})" for _, t in tests) or NOT_RUN
-
-
-def pairs_of(store: Store, data: str) -> list[str]:
-    """The readers of a data set that have a record."""
-    return list(store.variants(data))

@@ -23,7 +23,7 @@ class Place:
     Attributes:
       candidate: which one.
       position: index in the document.
-      weight: the last hop's attention, of all places of the document.
+      weight: the last hop's attention, as a share of that to all places of candidates.
       hops: per gating hop, the attention to every word of the query [Q].
     """
 
@@ -185,11 +185,15 @@ def _reading(encoded: gdata.EncodedCloze, index: int, output: Any, row: int) -> 
     example = encoded.example(index)
     names = tuple(" ".join(candidate) for candidate in example["candidates"])
     query = wrapped(example)
+    where = encoded.occurrences[index]
+    attention = output.document_attention[row]
+    # a token that two candidates share counts once
+    total = float(attention[np.unique(where[:, 1])].sum()) or 1.0
     places = tuple(
         Place(
             int(candidate),
             int(position),
-            float(output.document_attention[row, position]),
+            float(attention[position]) / total,
             # one view for all tokens has no words of the query to show
             tuple(
                 hop[row, position, : len(query)]
@@ -197,6 +201,6 @@ def _reading(encoded: gdata.EncodedCloze, index: int, output: Any, row: int) -> 
                 if hop.shape[-1] >= len(query)
             ),
         )
-        for candidate, position in encoded.occurrences[index]
+        for candidate, position in where
     )
     return Reading(example, names, np.exp(output.logits[row, : len(names)]), places, query)

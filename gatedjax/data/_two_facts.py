@@ -1,18 +1,19 @@
 """`two_facts`: cloze questions made here, whose answers take two facts.
 
-A document tells in random order where three things are. In validation and test each thing takes
-two facts, and no sentence has both the thing and its place:
+A document tells in random order where three things are, a sentence being a thing and its place. In
+validation and test each thing takes two facts, and no sentence has both the thing and its place:
 
-    the key is in the box: key in box .   the box is in the hall: box in hall .
-    where is the key? key in @placeholder  -> hall
+    key box .      (the key is in the box)
+    box hall .     (the box is in the hall)
+    key @placeholder  -> hall
 
 The candidates are the three places. Nothing but following the chain tells them apart: every place
 occurs once and every holder twice, the order of the sentences is random, things and places are
 drawn anew for every question, and the holders are the same three words in all of them. A reader
 that looks for what stands beside the words of the query finds a holder, which is no candidate.
 
-In training each of the things takes two facts or, as often, one: key in hall . Such questions teach
-to find the thing that is asked for; they do not help with the second fact.
+In training each of the things takes two facts or, as often, one: key hall . Such questions teach to
+find the thing that is asked for; they do not help with the second fact.
 """
 
 import functools
@@ -54,9 +55,9 @@ def make(split: str, index: int) -> Example:
     facts = []
     for thing, holder, place, one in zip(things, holders, places, direct, strict=True):
         facts += [(thing, place)] if one else [(thing, holder), (holder, place)]
-    sentences = [f"{facts[i][0]} in {facts[i][1]} ." for i in draw.permutation(len(facts))]
+    sentences = [f"{facts[i][0]} {facts[i][1]} ." for i in draw.permutation(len(facts))]
     asked = int(draw.integers(CHAINS))
-    query = f"{things[asked]} in {_cloze.PLACEHOLDER}"
+    query = f"{things[asked]} {_cloze.PLACEHOLDER}"
     question = _cloze.question(" ".join(sentences), query, places[asked], sorted(places))
     return _cloze.example(question, stream * 100_000_000 + index)
 

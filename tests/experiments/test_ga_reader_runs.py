@@ -55,6 +55,9 @@ def test_a_run_counts_its_questions_and_keeps_fixed_vectors(cloze, trained):
     assert "questions where the official file has 108,719" in record["substitute"]
     assert len(record["shapes"]) <= 2
     assert record["parameters"] == record["parameters_without_embeddings"]
+    line = json.loads((trained / "metrics.jsonl").read_text().splitlines()[0])
+    assert line["split"] == "train"
+    assert 0 < line["padding"] < 1
     reader = Reader.load(trained)
     table = reader.params["embed"]["table"]
     given = gdata.load_embeddings(cloze / "vectors.txt", reader.vocabulary, dim=8, oov_std=1.0)
@@ -117,6 +120,7 @@ def test_what_a_reader_says_of_a_file_is_what_training_measured(cloze, trained):
     for reading in readings[:5]:
         assert reading.probabilities.sum() == pytest.approx(1, abs=1e-5)
         assert all(len(place.hops) == 2 for place in reading.places)
+        assert sum(place.weight for place in reading.places) == pytest.approx(1, abs=1e-5)
         assert all(
             hop.sum() == pytest.approx(1, abs=1e-5) for p in reading.places for hop in p.hops
         )
