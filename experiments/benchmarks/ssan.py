@@ -162,7 +162,7 @@ def memory(options: Options) -> list[dict[str, Any]]:
 
             variables = jax.eval_shape(layer.init, jax.random.key(0), inputs)
             program = jax.jit(jax.grad(loss, argnums=(0, 1)) if train else loss)
-            found = program.lower(variables, inputs).compile().memory_analysis()
+            found: Any = program.lower(variables, inputs).compile().memory_analysis()
             size = found.temp_size_in_bytes
             kind = "training" if train else "inference"
             row |= {f"{kind}_mib": size / 2**20, f"{kind}_arrays": size / pairs}

@@ -38,7 +38,8 @@ def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Ar
 
 @_hard_weights.defjvp
 def _hard_weights_jvp(cap, eps, primals, tangents):
-    weights, ratios = _hard_parts(*primals, cap, eps)
+    scores, gates = primals
+    weights, ratios = _hard_parts(scores, gates, cap, eps)
     d_scores, d_gates = tangents
     direct = weights * d_scores + ratios * d_gates
     return weights, direct - weights * jnp.sum(direct, axis=-1, keepdims=True)
