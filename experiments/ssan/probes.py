@@ -44,8 +44,9 @@ def _prepare(name: str, data_dir: str | None, manual_dir: str | None, min_count:
 def experiment(config: ProbeConfig) -> Experiment:
     """The run of a probe."""
     prepared = prepare(config.data)
+    splits = prepared.splits
     train, validation, test = text_batches(
-        *(prepared.splits[split] for split in SPLITS), config.data, seed=config.train.seed
+        splits["train"], splits["validation"], splits["test"], config.data, seed=config.train.seed
     )
     classes = prepared.splits["train"].info.class_names
     model = SSANProbe(config.model, len(prepared.vocabulary), len(classes))

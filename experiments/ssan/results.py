@@ -25,7 +25,8 @@ def public_config(config: RunConfig) -> dict[str, Any]:
 
 def same(saved: Any, config: RunConfig) -> bool:
     """Whether a record's configuration is this one."""
-    default = public_config(type(config)())
+    kind: Any = type(config)
+    default = public_config(kind())
     wanted = jsonable(public_config(config))
     parts = {part: jsonable(default[part]) for part in ("data", "model")}
     return records.same_config(saved, wanted, **parts)

@@ -7,6 +7,7 @@ Published files: sentences in NAME.x, "insert original" in line i of NAME.y.
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -100,14 +101,18 @@ def read(path: PairPath) -> Rows:
     return Rows(tuple(rows), quarantine, counted=sentences.lines)
 
 
-def count(path: PairPath) -> int:
+def count(path: Any) -> int:
     """Counts the pairs in another way than `read`."""
     return count_lines(path.source)
 
 
 def examples(rows: Rows, *, base: int) -> list[Example]:
     """Makes examples of pairs; `base` is the first example id."""
-    return [_example(*row.content, base + row.index) for row in rows.rows]
+    made = []
+    for row in rows.rows:
+        tokens, insert, original = row.content
+        made.append(_example(tokens, insert, original, base + row.index))
+    return made
 
 
 def _example(tokens: Sequence[str], insert: int, original: int, example_id: int) -> Example:

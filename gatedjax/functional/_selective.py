@@ -16,7 +16,11 @@ Empty = Literal["zero", "self", "all"]
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3))
 def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
     """Weights over the last axis; a score of -inf marks a key that is no key."""
-    return _hard_parts(scores, gates, cap, eps)[0]
+    # what has no part in the derivative: without it inference is a softmax of what is selected
+    kept = jnp.where(gates > 0, scores, -jnp.inf)
+    top = jnp.max(kept, axis=-1, keepdims=True)
+    weights = jnp.exp(kept - jnp.where(jnp.isneginf(top), 0, top))
+    return weights / (jnp.sum(weights, axis=-1, keepdims=True) + eps)
 
 
 def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Array, Array]:
@@ -34,7 +38,8 @@ def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Ar
 
 @_hard_weights.defjvp
 def _hard_weights_jvp(cap, eps, primals, tangents):
-    weights, ratios = _hard_parts(*primals, cap, eps)
+    scores, gates = primals
+    weights, ratios = _hard_parts(scores, gates, cap, eps)
     d_scores, d_gates = tangents
     direct = weights * d_scores + ratios * d_gates
     return weights, direct - weights * jnp.sum(direct, axis=-1, keepdims=True)

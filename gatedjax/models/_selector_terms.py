@@ -15,10 +15,21 @@ from gatedjax.training import Ratio
 class HasSelector(Protocol):
     """The part of a configuration that is about the selector."""
 
-    selector: Any
-    selected_weight: float
-    entropy_weight: float
-    reward_penalty: float
+    @property
+    def selector(self) -> Any:
+        """How selections are drawn."""
+
+    @property
+    def selected_weight(self) -> float:
+        """s_1."""
+
+    @property
+    def entropy_weight(self) -> float:
+        """s_2."""
+
+    @property
+    def reward_penalty(self) -> float:
+        """lambda."""
 
 
 def reward_baseline(module: nn.Module) -> Float[Array, ""]:
@@ -60,7 +71,8 @@ def selector_terms(
         if config.selected_weight:
             penalty = penalty + config.selected_weight * jnp.sum(selected, axis=1)
         if config.entropy_weight:
-            penalty = penalty - config.entropy_weight * selection.entropy
+            entropy: Any = selection.entropy
+            penalty = penalty - config.entropy_weight * entropy
         if config.selector == "reinforce":
             if baseline is None or selection.rate is None:
                 raise ValueError("selector='reinforce' needs a baseline")

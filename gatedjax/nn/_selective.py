@@ -135,8 +135,9 @@ class SelectiveSelfAttention(nn.Module):
         drawn = dropout_bytes is not None and self.block is None
         keys = self._keys(inputs, example_id, deterministic, drawn)
         tau = self.temperature if temperature is None else temperature
-        options = {"mask": mask, "keys": keys, "temperature": tau}
-        attend = functools.partial(self._attend, deterministic=deterministic, **options)
+        attend: Callable[..., tuple[Array, dict[str, Array]]] = functools.partial(
+            self._attend, mask=mask, keys=keys, temperature=tau, deterministic=deterministic
+        )
         if self.block is not None:
             mixed, found = _in_blocks(attend, heads, self.block)
         else:

@@ -15,6 +15,7 @@ OPTIONS = {
         *("--devices", "--seed", "--json", "--docs", "--figures"),
     ),
     "compact_attention": ("--scores", "--steps", "--densities", "--repeats", "--seed", "--json"),
+    "ssan": ("--layers", "--size", "--repeats", "--clock", "--memory-size", "--json", "--docs"),
     "training": ("--what", "--steps", "--lane-steps", "--seeds", "--repeats", "--json"),
 }
 
