@@ -147,7 +147,12 @@ def measure(
     the file, for paired tests.
     """
     _, validation, test = batches(prepared, config.data, seed=0)
-    apply = jax.jit(lambda params, batch: model.apply({"params": params}, batch).logits)
+
+    def logits_of(params: Any, batch: Any) -> Any:
+        output: Any = model.apply({"params": params}, batch)
+        return output.logits
+
+    apply = jax.jit(logits_of)
     record: dict[str, Any] = {}
     for split, data in (("validation", validation), ("test", test)):
         by_id = {example["example_id"]: example for example in prepared.sources[split]}

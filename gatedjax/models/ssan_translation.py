@@ -242,11 +242,11 @@ class SSANTranslator(nn.Module):
     def _draw(self, batch: dict[str, Array]) -> tuple[Array, list[Any]]:
         """The random bytes of the decoder's dropout."""
         c = self.config
-        shape = (*batch["targets"].shape, batch["tokens"].shape[1])
+        (rows, size), source = batch["targets"].shape, batch["tokens"].shape[1]
         return draw_decoder_bytes(
             self,
             batch.get("example_id"),
-            shape,
+            (rows, size, source),
             layers=c.decoder_layers,
             heads=c.num_heads,
             features=c.hidden,
@@ -326,7 +326,7 @@ def translate(
     begun_: Any = begun
 
     def step(tokens: Array, cache: Any, position: Array) -> tuple[Array, Any]:
-        log_probs, cache = model.apply(  # type: ignore[misc]
+        log_probs, cache = model.apply(
             variables,
             tokens,
             cache,

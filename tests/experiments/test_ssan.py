@@ -42,6 +42,8 @@ def test_every_preset_has_its_baseline(preset, none):
     assert config.preset == preset
     assert config.model.selective == ()
     assert parse(["--preset", preset], "x", "y").model.selective == (1,)
+    if preset.startswith("nli"):  # it has one layer
+        return
     changed = parse(["--preset", preset, "--model.select-layers", "2", "3"], "x", "y")
     assert changed.model.selective == (2, 3)
 
