@@ -320,7 +320,7 @@ def saved_vocabulary(workdir: Path) -> str:
     return store.record(step)["metadata"]["vocabulary"]
 
 
-def _tiny_batch() -> dict[str, np.ndarray]:
+def _tiny_batch() -> dict[str, Any]:
     one = np.full((1, 1), STOP, np.int32)
     length = np.ones(1, np.int32)
     return {"tokens": one, "targets": one, "lengths": length, "target_lengths": length}

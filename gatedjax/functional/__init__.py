@@ -9,6 +9,7 @@ from gatedjax.functional._attention import local_attention_weights as local_atte
 from gatedjax.functional._bits import byte_dropout as byte_dropout
 from gatedjax.functional._bits import feature_bytes as feature_bytes
 from gatedjax.functional._bits import pair_bytes as pair_bytes
+from gatedjax.functional._bits import pair_dropout as pair_dropout
 from gatedjax.functional._bits import pair_uniform as pair_uniform
 from gatedjax.functional._clip import clip_gradient as clip_gradient
 from gatedjax.functional._compact import CompactPool as CompactPool

@@ -212,7 +212,7 @@ class SSANEncoder(nn.Module):
             first, drawn = draw_layer_bytes(
                 self,
                 options["example_id"],
-                tokens.shape,
+                (tokens.shape[0], tokens.shape[1]),
                 layers=c.num_layers,
                 heads=c.num_heads,
                 features=c.hidden,

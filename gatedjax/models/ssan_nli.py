@@ -108,9 +108,9 @@ class SSANNLIConfig:
                 )
 
     @property
-    def selective(self) -> bool:
-        """Whether the attention between tokens has a selector."""
-        return self.select_layers == (1,)
+    def selective(self) -> tuple[int, ...]:
+        """The layers that have a selector: the first and only one, or none."""
+        return tuple(layer for layer in self.select_layers if layer)
 
 
 @struct.dataclass

@@ -148,7 +148,7 @@ class SSANTagger(nn.Module):
             first, drawn = draw_layer_bytes(
                 self,
                 ids,
-                tokens.shape,
+                (tokens.shape[0], tokens.shape[1]),
                 layers=c.num_layers,
                 heads=c.num_heads,
                 features=c.hidden,

@@ -242,11 +242,11 @@ class SSANTranslator(nn.Module):
     def _draw(self, batch: dict[str, Array]) -> tuple[Array, list[Any]]:
         """The random bytes of the decoder's dropout."""
         c = self.config
-        shape = (*batch["targets"].shape, batch["tokens"].shape[1])
+        (rows, size), source = batch["targets"].shape, batch["tokens"].shape[1]
         return draw_decoder_bytes(
             self,
             batch.get("example_id"),
-            shape,
+            (rows, size, source),
             layers=c.decoder_layers,
             heads=c.num_heads,
             features=c.hidden,

@@ -160,7 +160,7 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
     monkeypatch.setitem(PRESETS, "mt_multi30k", dataclasses.replace(preset, model=network))
     common = ["--manual-dir", str(raw), "--runs", str(runs), "--results", str(results)]
     for what in ("table6", "table7", "figure6"):
-        assert tables.main([what, *common, "--cpu-devices", "1"]) == 0
+        assert tables.main([what, *common, "--data", "mt_multi30k", "--cpu-devices", "1"]) == 0
     found = json.loads((results / "attention" / "table6-mt_multi30k.json").read_text("utf-8"))
     assert found["sentences"] == 3
     assert found["right"][1] > found["left"][1]  # English branches to the right

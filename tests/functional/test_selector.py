@@ -119,6 +119,9 @@ def test_byte_dropout_keeps_the_mean_at_a_rate_of_so_many_256ths(keys):
         np.testing.assert_array_equal(F.byte_dropout(ones, 0.0, draws), ones)
         tenth = F.byte_dropout(ones, 0.1, draws)
         np.testing.assert_allclose(np.unique(tenth), [0, 256 / 230], rtol=1e-6)
+    weights = jnp.ones((B, 3, 40, 40))
+    wanted = F.byte_dropout(weights, 0.25, F.pair_bytes(keys, 3, jnp.arange(40), 40))
+    np.testing.assert_array_equal(F.pair_dropout(weights, 0.25, keys), wanted)
     with pytest.raises(ValueError, match="rate"):
         F.byte_dropout(ones, 1.0, draws)
     with pytest.raises(ValueError, match="draws"):

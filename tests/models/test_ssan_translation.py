@@ -22,7 +22,8 @@ RNGS = {"dropout": jax.random.key(1), "gate": jax.random.key(2)}
 
 
 def config(**options):
-    small = {"num_layers": 2, "decoder_layers": 2, "hidden": 16, "filter_size": 32, "num_heads": 2}
+    # one layer of each: most of the time of these tests is compilation
+    small = {"num_layers": 1, "decoder_layers": 1, "hidden": 16, "filter_size": 32, "num_heads": 2}
     return SSANTranslatorConfig(**{**small, **options})
 
 
@@ -56,7 +57,7 @@ def trained(**options):
 
 VARIANTS = [
     {},
-    {"norm": "post", "positions": "learned", "max_length": 20},
+    {"norm": "post", "positions": "learned", "max_length": 20, "decoder_layers": 2},
     {"share_embeddings": False, "tie_output": False, "positions": "none", "select_layers": (0,)},
 ]
 
@@ -68,23 +69,20 @@ def test_decoding_with_a_cache_equals_the_whole_target(np_rng, options):
     full = jax.nn.log_softmax(jax.jit(model.apply)({"params": params}, batch).logits)
     beams, size = 2, 6
 
-    @jax.jit
-    def step_by_step(params, batch):
-        variables = {"params": params}
-        begun = model.apply(variables, batch, beams, size, method=SSANTranslator.start)
-        cache, found = begun["cache"], []
-        read = jnp.pad(batch["targets"], ((0, 0), (1, 0)), constant_values=2)
-        other = jnp.roll(read, 1, axis=1)  # another target of the same source
-        for t in range(size):
-            tokens = jnp.stack([read[:, t], other[:, t]], axis=1)
-            log_probs, cache = model.apply(
-                variables, tokens, cache, jnp.asarray(t), begun["source"], begun["mask"],
-                method=SSANTranslator.step,
-            )  # fmt: skip
-            found.append(log_probs[:, 0])
-        return jnp.stack(found, axis=1)
-
-    got = step_by_step(params, batch)
+    variables = {"params": params}
+    begun = jax.jit(lambda v, b: model.apply(v, b, beams, size, method=SSANTranslator.start))(
+        variables, batch
+    )
+    step = jax.jit(functools.partial(model.apply, method=SSANTranslator.step))
+    cache, found = begun["cache"], []
+    read = jnp.pad(batch["targets"], ((0, 0), (1, 0)), constant_values=2)
+    other = jnp.roll(read, 1, axis=1)  # another target of the same source
+    for t in range(size):
+        tokens = jnp.stack([read[:, t], other[:, t]], axis=1)
+        position = jnp.asarray(t)
+        log_probs, cache = step(variables, tokens, cache, position, begun["source"], begun["mask"])
+        found.append(log_probs[:, 0])
+    got = jnp.stack(found, axis=1)
     for row, length in enumerate([6, 2, 4, 1]):
         np.testing.assert_allclose(got[row, :length], full[row, :length], rtol=1e-4, atol=1e-5)
 
@@ -184,7 +182,7 @@ def test_smoothing_is_the_mixture_with_the_uniform_distribution(np_rng):
 def test_the_selector_is_in_the_chosen_encoder_layers_only():
     shapes = {}
     for layers in ((0,), (1,), (1, 2)):
-        model = SSANTranslator(config(select_layers=layers), V)
+        model = SSANTranslator(config(num_layers=2, select_layers=layers), V)
         batch = batch_of(np.random.default_rng(1), [4, 3], [3, 4])
         params = jax.eval_shape(lambda m=model, b=batch: m.init(jax.random.key(0), b))["params"]
         shapes[layers] = sum(x.size for x in jax.tree.leaves(params))
@@ -276,7 +274,7 @@ def reversed_pairs(np_rng, count):
 @pytest.mark.parametrize("layers", [(0,), (1,)], ids=["san", "ssan"])
 def test_a_hundred_pairs_are_learned_by_heart(np_rng, layers):
     batch = reversed_pairs(np_rng, 100)
-    small = {"hidden": 64, "filter_size": 128, "num_heads": 4, "dropout": 0.0}
+    small = {"hidden": 64, "filter_size": 128, "num_heads": 4, "dropout": 0.0, "num_layers": 2}
     none = {"attention_dropout": 0.0, "relu_dropout": 0.0, "label_smoothing": 0.0}
     model = SSANTranslator(config(select_layers=layers, **small, **none), V)
     task = SSANTranslationTask(model)

@@ -1,0 +1,209 @@
+"""SSAN's commands and tables: options, cells, records, and runs on tiny texts."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+from experiments.common.records import jsonable
+from experiments.ssan import render, sections, tables, variants
+from experiments.ssan.__main__ import main
+from experiments.ssan.cli import parse
+from experiments.ssan.config import PRESETS, with_budget
+from experiments.ssan.experiment import StepColumn
+from experiments.ssan.probes import scores
+from experiments.ssan.results import Store, public_config, same
+from gatedjax import data as gdata
+
+TINY = ("--model.num-layers", "1", "--model.hidden", "8", "--model.filter-size", "8",
+        "--model.num-heads", "2", "--data.max-buckets", "1", "--data.batch-size", "8",
+        "--data.eval-batch-size", "8", "--cpu-devices", "1", "--train.num-steps", "4",
+        "--train.eval-every", "2", "--train.checkpoint-every", "4", "--train.log-every", "1",
+        "--train.optimizer.warmup-steps", "1", "--train.parallel", "single")  # fmt: skip
+
+
+def plain(text):
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", " ", text).split())
+
+
+def refused(command, args, capsys):
+    with pytest.raises(SystemExit) as stop:
+        command(args)
+    assert stop.value.code == 2
+    return plain(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("none", [["--model.select-layers", "0"], ["--model.select-layers"]])
+def test_every_preset_has_its_baseline(preset, none):
+    config = parse(["--preset", preset, *none], "x", "y")
+    assert config.preset == preset
+    assert config.model.selective == ()
+    assert parse(["--preset", preset], "x", "y").model.selective == (1,)
+    if preset.startswith("nli"):  # it has one layer
+        return
+    changed = parse(["--preset", preset, "--model.select-layers", "2", "3"], "x", "y")
+    assert changed.model.selective == (2, 3)
+
+
+def test_unknown_names_are_refused(capsys):
+    assert "Did you mean 'bshift'?" in refused(main, ["--preset", "bshft"], capsys)
+    assert "select-layers" in refused(main, ["--model.select-layer", "1"], capsys)
+    assert "unknown preset 'x'" in refused(tables.main, ["table2", "--data", "x"], capsys)
+    assert "--layers" in refused(tables.main, ["table2", "--layers", "7"], capsys)
+    assert "--seeds" in refused(tables.main, ["table2", "--seeds", "0"], capsys)
+
+
+def test_a_budget_shortens_the_warm_up_and_keeps_ten_evaluations():
+    train = with_budget(PRESETS["bshift"].train, 1_000)
+    assert (train.num_steps, train.eval_every, train.optimizer.warmup_steps) == (1_000, 100, 250)
+    assert with_budget(train, 2).optimizer.warmup_steps == 0
+
+
+def test_cells_of_the_tables():
+    def cells(*args):
+        import tyro
+
+        return tables.cells(tyro.cli(tables.TablesConfig, args=list(args)))
+
+    assert cells("table2", "--layers", "1") == [("bshift", "san"), ("bshift", "ssan_layer1")]
+    assert len(cells("table3")) == 14
+    assert cells("table4") == [("tree_depth", "san"), ("tree_depth", "ssan_layer1")]
+    drawn = [variant for _, variant in cells("modes", "--modes", "st", "soft")]
+    assert drawn == ["san", "ssan_layer1", "ssan_soft"]
+    assert cells("selection_rate") == []
+    options = tables.TablesConfig(what="table2", num_steps=40, note="other texts")
+    for variant, (_, changes) in variants.VARIANTS.items():
+        config = tables.run_config(options, "bshift", 3, **changes)
+        assert config.train.seed == 3
+        assert bool(config.model.selective) == (variant != "san")
+        assert same(jsonable(public_config(config)), config)
+    other = tables.run_config(options, "bshift", 3, select_layers=(2,))
+    assert not same(jsonable(public_config(config)), other)
+
+
+def record(variant, seed, right, **more):
+    changes = variants.VARIANTS[variant][1]
+    config = tables.run_config(tables.TablesConfig(what="table2"), "bshift", seed, **changes)
+    accuracy = right.count("1") / len(right)
+    return {
+        "data": "bshift", "system": "san", "seed": seed, "config": jsonable(public_config(config)),
+        "validation": {"accuracy": 0.5}, "test_n": len(right), "correct": right, "steps": 10,
+        "test": {"accuracy": accuracy, "selected_1": 0.4, "empty_1": 0.01},
+        "best_step": 5, "substitute": "other texts", "cell": variant, **more,
+    }  # fmt: skip
+
+
+def test_tables_say_what_was_run_and_what_was_not(tmp_path, capsys):
+    store = Store(tmp_path)
+    render.write(store)
+    page = (tmp_path / "RESULTS.md").read_text()
+    assert "62.55" in page
+    assert "not run" in page
+    for text in (sections.table3(store), sections.table4(store), sections.table5(store)):
+        assert "not run" in text
+    (tmp_path / "runs").mkdir()
+    for variant, right in {"san": "01" * 100, "ssan_layer1": "1" * 160 + "0" * 40}.items():
+        heads = {"1": [0.25, 0.75]}
+        more = (
+            {"selected_heads": heads, "empty_heads": {"1": [0.0, 0.5]}} if "ss" in variant else {}
+        )
+        store.path("bshift", variant, 0).write_text(json.dumps(record(variant, 0, right, **more)))
+    shown = sections.table2(store)
+    assert "80.00 (n=1)" in shown
+    assert "+30.00" in shown
+    assert "BShift: SSAN, layer 1 beats SAN" in shown
+    assert "substitute: other texts" in shown
+    assert "quoted, not trained here" in shown
+    rates = sections.selection_rate(store)
+    assert "50.0" in rates
+    assert "25.0, 75.0" in rates
+    assert "40.00 (n=1)" in sections.modes(store)
+
+
+def test_scores_of_a_probe_have_groups_where_the_paper_has_them():
+    classes = ("NP_VP_.", "OTHER", "WHNP_SQ_.")
+    predictions = {"label": np.array([0, 0, 1, 2]), "predicted": np.array([0, 1, 1, 2])}
+    found = scores(predictions, classes)
+    assert found["confusion"] == [[1, 1, 0], [0, 1, 0], [0, 0, 1]]
+    assert found["groups"]["Decl."][0] == pytest.approx(2 / 3)
+    assert found["groups"]["Clau."] == [0.0, 0.0]
+    assert "groups" not in scores(predictions, ("5", "6", "7"))
+    assert json.dumps(found)
+
+
+def test_batches_know_their_step():
+    source = gdata.bigram_shift([["a", "b", "c"]] * 6)
+    encoded = gdata.encode(source, gdata.Vocabulary.build([source]))
+    batches = StepColumn(gdata.Batches(encoded, batch_size=2))
+    assert batches[7]["step"].tolist() == [7, 7]
+    steps = [batch["step"][0] for batch in batches.iterate(2, 5)]
+    assert steps == [2, 3, 4]
+    assert len(batches) == 3
+
+
+@pytest.fixture
+def texts(tmp_path):
+    rng = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(9)]
+    lines = []
+    for split, size in (("tr", 24), ("va", 8), ("te", 9)):
+        plain = [[words[i] for i in rng.integers(9, size=7)] for _ in range(size)]
+        for example in gdata.bigram_shift(plain, seed=size):
+            lines.append(f"{split}\t{'IO'[example['label']]}\t{' '.join(example['tokens'])}")
+    (tmp_path / "bigram_shift.txt").write_text("\n".join(lines) + "\n")
+    for part in ("va", "te"):
+        plain = [[words[i] for i in rng.integers(9, size=7)] for _ in range(20)]
+        made = gdata.word_reordering(plain, seed=len(part))
+        for kind, rows in (
+            ("x", [" ".join(e["tokens"]) for e in made]),
+            ("y", [f"{e['insert']} {e['original']}" for e in made]),
+        ):
+            (tmp_path / f"word_order.txt.{part}.{kind}").write_text("\n".join(rows) + "\n")
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("preset", "options"),
+    [
+        ("bshift", ["--model.select-layers", "0"]),
+        ("bshift", ["--model.selector", "soft", "--model.final-temperature", "0.2"]),
+        ("wrd_published", ["--model.selector", "reinforce"]),
+    ],
+)
+def test_a_run_from_the_command_line(preset, options, texts, tmp_path, capsys):
+    work = tmp_path / "work"
+    args = ["--preset", preset, "--workdir", str(work), "--data.manual-dir", str(texts)]
+    assert main([*args, *TINY, *options]) == 0
+    made = json.loads((work / "results.json").read_text())
+    assert made["test_n"] == (9 if preset == "bshift" else 20)
+    assert set(made["correct"]) <= {"0", "1"}
+    assert ("selected_heads" in made) == (made["system"] == "ssan")
+    assert made["parameters_of_selectors"] == (0 if made["system"] == "san" else 2 * (64 + 8))
+    if made["system"] == "ssan":
+        assert made["selection_curve"]["1"]
+    assert made["config"]["model"]["select_layers"] == ([0] if made["system"] == "san" else [1])
+
+
+@pytest.mark.slow
+def test_a_table_is_trained_once_and_rendered(texts, tmp_path, monkeypatch, capsys):
+    small = PRESETS["bshift"]
+    small = dataclasses.replace(
+        small,
+        model=dataclasses.replace(small.model, num_layers=1, hidden=8, filter_size=8, num_heads=2),
+        data=dataclasses.replace(small.data, batch_size=8, eval_batch_size=8, max_buckets=1),
+        train=dataclasses.replace(small.train, parallel="single"),
+    )
+    monkeypatch.setitem(PRESETS, "bshift", small)
+    args = ["table2", "--layers", "1", "--num-steps", "4", "--manual-dir", str(texts),
+            "--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs"),
+            "--cpu-devices", "1", "--note", "made for a test"]  # fmt: skip
+    assert tables.main(args) == 0
+    shown = capsys.readouterr().out
+    assert "bshift, san, seed 0" in shown
+    assert "made for a test" in (tmp_path / "results" / "RESULTS.md").read_text()
+    assert tables.main(args) == 0
+    assert "seed 0:" not in capsys.readouterr().out
