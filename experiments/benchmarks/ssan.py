@@ -211,7 +211,9 @@ def page(options: Options, found: dict[str, Any]) -> str:
     clock = "time on the wall" if options.clock == "wall" else "time of the processor"
     parts = [
         "# Selective self-attention: time and memory",
-        "Written by `python -m experiments.benchmarks.ssan --docs docs/selective_attention.md`.",
+        "Written by `python -m experiments.benchmarks.ssan --clock "
+        f"{options.clock} --repeats {options.repeats} --layers {' '.join(options.layers)} "
+        "--docs docs/selective_attention.md`.",
         f"One layer, B {options.batch}, M {options.heads}, N {options.size}, d {options.width}, "
         f"float32, {clock}, medians of {options.repeats} turns in one process; "
         f"{machine['device']} x{machine['devices']}, {machine['cores']} cores, load "

@@ -31,8 +31,9 @@ class TextConfig:
     note: str = ""
     """What these files are, if not the published ones: a substitute that records and tables
     name."""
-    min_count: int = 1
-    """Words that occur less often in the training text are unknown."""
+    min_count: int = 2
+    """Words that occur less often in the training text are unknown, which trains the vector of
+    unknown words."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -166,7 +167,7 @@ PRESETS: dict[str, RunConfig] = {
     ),
     "wrd_published": ReorderingConfig(
         preset="wrd_published",
-        data=ReorderingData(text="published", copies=20, min_count=2),
+        data=ReorderingData(text="published", copies=20),
         model=WordReorderingConfig(hidden=128, filter_size=512, num_heads=4),
         train=train_config(20_000, 1_000, learning_rate=1e-3, warmup=2_000),
     ),

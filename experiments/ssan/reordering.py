@@ -70,7 +70,9 @@ def prepare(config: ReorderingData) -> Prepared:
 @functools.lru_cache(maxsize=1)
 def _prepare(config: ReorderingData) -> Prepared:
     sources = sources_of(config)
-    vocabulary = gdata.Vocabulary.build([sources["train"]], min_count=config.min_count)
+    # every sentence has its moves: a word of one sentence occurs so often
+    often = (config.min_count - 1) * config.copies + 1
+    vocabulary = gdata.Vocabulary.build([sources["train"]], min_count=often)
     encoded = {split: gdata.encode(source, vocabulary) for split, source in sources.items()}
     columns = {
         split: {
