@@ -57,7 +57,8 @@ def test_a_run_counts_its_questions_and_keeps_fixed_vectors(cloze, trained):
     assert record["parameters"] == record["parameters_without_embeddings"]
     line = json.loads((trained / "metrics.jsonl").read_text().splitlines()[0])
     assert line["split"] == "train"
-    assert 0 < line["padding"] < 1
+    assert 0 <= line["padding"] < 1
+    assert line["tokens_per_s"] > 0
     reader = Reader.load(trained)
     table = reader.params["embed"]["table"]
     given = gdata.load_embeddings(cloze / "vectors.txt", reader.vocabulary, dim=8, oov_std=1.0)
