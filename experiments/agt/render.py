@@ -4,7 +4,7 @@ from experiments.agt import layer_sections, paper, sections, variants
 from experiments.agt.cells import NAMES
 from experiments.agt.figures import stem_of
 from experiments.agt.results import Store
-from experiments.common.records import NOT_RUN, write_text
+from experiments.common.records import NOT_RUN, write_results
 from experiments.common.significance import LEVEL
 
 FIGURES = {
@@ -109,16 +109,10 @@ def write(store: Store) -> None:
         ("Figures", figures(store), "Drawn from the records, of the seed best in validation."),
         ("Runs", sections.provenance(store), "Records in runs/; seconds are wall time per run."),
     ]
-    lines = [
-        "# AGT: results",
-        "",
-        "Written by `python -m experiments.agt.tables`; not edited by hand.",
-        'Paper: Guo, "A Deep Network with Visual Text Composition Behavior" (2017).',
-        '"not run" means that nobody ran it here.',
-        "",
-    ]
-    for title, body, note in parts:
-        lines += [f"## {title}", "", body.rstrip(), "", note, ""]
-    path = store.folder / "RESULTS.md"
-    write_text(path, "\n".join(lines))
-    print(f"wrote {path}", flush=True)
+    write_results(
+        store.folder,
+        "AGT",
+        module="experiments.agt.tables",
+        source='Guo, "A Deep Network with Visual Text Composition Behavior" (2017)',
+        parts=parts,
+    )

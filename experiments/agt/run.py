@@ -9,14 +9,13 @@ import jax
 from experiments.agt import layers
 from experiments.agt.config import Config
 from experiments.agt.data import batches, prepare, resolved, substitute
-from experiments.agt.results import public_config, saved_record
-from experiments.common.hardware import hardware
-from experiments.common.records import jsonable, write_json
-from experiments.common.runs import TRAIN_POINTS, curve, seconds_per_step
+from experiments.agt.results import public_config
+from experiments.common.records import jsonable
+from experiments.common.runs import finish, outcome, results_on_test
 from experiments.common.text import correct_string
 from gatedjax import analysis
 from gatedjax.models import AGT, AGTTask
-from gatedjax.training import eval_params, evaluate, fit, make_parallel
+from gatedjax.training import fit, make_parallel
 
 
 def default_workdir(config: Config) -> Path:
@@ -68,33 +67,18 @@ def run(config: Config) -> dict[str, Any]:
         "embedding_coverage": prepared.coverage,
         "vocabulary_size": len(prepared.vocabulary),
         **count_parameters(result.best_params),
-        "stopped": result.stopped,
-        "exit_code": result.exit_code,
-        "signal": result.signal,
-        "steps": result.steps,
-        "best_step": result.best_step,
-        "validation": result.best_metrics,
-        "curve": curve(metrics, "eval"),
-        "train_curve": curve(metrics, "train", TRAIN_POINTS),
-        "seconds_per_step": seconds_per_step(metrics),
+        **outcome(result, metrics),
     }
     if result.stopped != "signal":
-        found, predictions = evaluate(task, result.best_params, test, parallel)
+        found, predictions = results_on_test(task, result, test, parallel)
         record |= {
-            "test": found,
-            "test_last": found,
+            **found,
             "test_n": len(predictions["correct"]),
             "correct": correct_string(predictions),
             **layers.statistics(model, result.best_params, test),
             "examples": layers.examples(model, result.best_params, prepared.splits["test"]),
         }
-        if result.best_step != result.steps:
-            last = eval_params(result.state.params, result.state.opt_state)
-            record["test_last"], _ = evaluate(task, last, test, parallel)
-    record |= {"seconds": round(time.perf_counter() - start, 1), "hardware": hardware()}
-    if result.stopped != "signal":
-        write_json(workdir / "results.json", saved_record(record))
-    return record
+    return finish(record, start, workdir)
 
 
 def count_parameters(params: Any) -> dict[str, int]:

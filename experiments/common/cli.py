@@ -2,7 +2,8 @@
 
 import difflib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import tyro
@@ -53,3 +54,39 @@ def parse(
     """
     preset: Any = preset_named(option_value(args, "--preset") or default, presets)
     return tyro.cli(type(preset), args=args, prog=prog, description=description, default=preset)
+
+
+def run_command(
+    run: Callable[[], dict[str, Any]],
+    print_run: Callable[[Any, dict[str, Any], Path], None],
+    workdir: Path,
+    cpu_devices: int | None,
+) -> int:
+    """Makes a run and prints what came of it.
+
+    Args:
+      run: returns the record.
+      print_run: prints a finished one (console, record, workdir).
+      workdir: of the run.
+      cpu_devices: CPU devices to split a batch over; None is one per core.
+
+    Returns:
+      The exit status.
+    """
+    from rich.console import Console
+
+    from experiments.common.hardware import use_all_cores
+
+    use_all_cores(cpu_devices)
+    try:
+        record = run()
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
+        fail(str(error))
+    console = Console()
+    if record["stopped"] == "signal":
+        console.print(
+            f"stopped after step {record['steps']}; the same command continues from {workdir}"
+        )
+        return record["exit_code"]
+    print_run(console, record, workdir)
+    return 0

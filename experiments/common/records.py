@@ -143,3 +143,30 @@ class Store:
         """Names of the variants that have a record."""
         names = {p.name.split("-", 1)[1] for p in self.folder.glob(f"runs/{data}-*-seed*.json")}
         yield from sorted({name.rsplit("-seed", 1)[0] for name in names})
+
+
+def write_results(
+    folder: Path, paper: str, *, module: str, source: str, parts: list[tuple[str, str, str]]
+) -> None:
+    """Writes RESULTS.md of a paper.
+
+    Args:
+      folder: of the results.
+      paper: short name, for the title.
+      module: of the command that writes it.
+      source: authors, title and year.
+      parts: (heading, body, note) of every section.
+    """
+    lines = [
+        f"# {paper}: results",
+        "",
+        f"Written by `python -m {module}`; not edited by hand.",
+        f"Paper: {source}.",
+        f'"{NOT_RUN}" means that nobody ran it here.',
+        "",
+    ]
+    for title, body, note in parts:
+        lines += [f"## {title}", "", body.rstrip(), "", note, ""]
+    path = folder / "RESULTS.md"
+    write_text(path, "\n".join(lines))
+    print(f"wrote {path}", flush=True)

@@ -2,9 +2,16 @@
 
 import math
 import statistics
+import time
+from pathlib import Path
 from typing import Any
 
+from experiments.common.hardware import hardware
+from experiments.common.records import saved_record, write_json
 from gatedjax import analysis
+from gatedjax.training import FitResult, eval_params, evaluate
+from gatedjax.training.distributed import is_main
+from gatedjax.training.parallel import Parallel
 
 CURVE = ("loss", "accuracy")
 """What a point of a curve holds after the step."""
@@ -69,6 +76,61 @@ def seconds_per_step(metrics: list[dict[str, Any]]) -> float | None:
     """The median over the logged intervals, without compilation."""
     rates = [line["steps_per_s"] for line in metrics if line.get("steps_per_s")]
     return round(1 / statistics.median(rates), 6) if rates else None
+
+
+def outcome(result: FitResult, metrics: list[dict[str, Any]]) -> dict[str, Any]:
+    """What every record has of a training run.
+
+    Args:
+      result: of the run.
+      metrics: the lines that it logged.
+    """
+    return {
+        "stopped": result.stopped,
+        "exit_code": result.exit_code,
+        "signal": result.signal,
+        "steps": result.steps,
+        "best_step": result.best_step,
+        "validation": result.best_metrics,
+        "curve": curve(metrics, "eval"),
+        "train_curve": curve(metrics, "train", TRAIN_POINTS),
+        "seconds_per_step": seconds_per_step(metrics),
+    }
+
+
+def results_on_test(
+    task: Any, result: FitResult, test: Any, parallel: Parallel, best: Any = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Evaluates the best parameters and, where they are others, the last ones.
+
+    Args:
+      task: of the run.
+      result: of the run.
+      test: batches in one ordered pass.
+      parallel: devices.
+      best: parameters to take for the best; None takes those of the run.
+
+    Returns:
+      ({"test": metrics, "test_last": metrics}, predictions of the best).
+    """
+    chosen = result.best_params if best is None else best
+    found, predictions = evaluate(task, chosen, test, parallel)
+    last = found
+    if result.best_step != result.steps:
+        params = eval_params(result.state.params, result.state.opt_state)
+        last, _ = evaluate(task, params, test, parallel)
+    return {"test": found, "test_last": last}, predictions
+
+
+def finish(record: dict[str, Any], start: float, workdir: Path) -> dict[str, Any]:
+    """Adds the time since `start` and the hardware; writes `results.json` of a finished run.
+
+    Of several processes the first one writes.
+    """
+    record |= {"seconds": round(time.perf_counter() - start, 1), "hardware": hardware()}
+    if record["stopped"] != "signal" and is_main():
+        write_json(workdir / "results.json", saved_record(record))
+    return record
 
 
 def stop_message(record: dict[str, Any]) -> str | None:

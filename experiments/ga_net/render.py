@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.records import NOT_RUN, mean_std, read_json, write_text
+from experiments.common.records import NOT_RUN, mean_std, read_json, write_results
 from experiments.common.text import correctness
 from experiments.ga_net import paper
 from experiments.ga_net.config import PRESETS
@@ -273,16 +273,11 @@ def write(store: Store, command: str) -> None:
         ("Figure 5: width of the auxiliary LSTM", figure5(store), "figure5.png where it was run."),
         ("Runs", provenance(store), "records in runs/; seconds are wall time per run."),
     ]
-    lines = [
-        "# GA-Net: results",
-        "",
-        "Written by `python -m experiments.ga_net.tables`; not edited by hand.",
-        'Paper: Xue, Li and Zhang, "Not All Attention Is Needed" (AAAI 2020).',
-        '"not run" means that nobody ran it here.',
-        "",
-    ]
-    for title, table, note in sections:
-        lines += [f"## {title}", "", table.rstrip(), "", f"{note[0].upper()}{note[1:]}", ""]
-    path = store.folder / "RESULTS.md"
-    write_text(path, "\n".join(lines))
-    print(f"wrote {path}", flush=True)
+    parts = [(title, table, f"{note[0].upper()}{note[1:]}") for title, table, note in sections]
+    write_results(
+        store.folder,
+        "GA-Net",
+        module="experiments.ga_net.tables",
+        source='Xue, Li and Zhang, "Not All Attention Is Needed" (AAAI 2020)',
+        parts=parts,
+    )

@@ -1,6 +1,6 @@
 """RESULTS.md: the paper's numbers beside those of the runs that have a record."""
 
-from experiments.common.records import NOT_RUN, write_text
+from experiments.common.records import NOT_RUN, write_results
 from experiments.common.significance import LEVEL
 from experiments.ga_reader import paper, sections, statistics
 from experiments.ga_reader.results import Store
@@ -91,16 +91,10 @@ def write(store: Store) -> None:
         ("Figures", figures(store), "Drawn by `tables figure2` and `tables figure3`."),
         ("Runs", sections.provenance(store), "Records in runs/; seconds are wall time per run."),
     ]
-    lines = [
-        "# GA Reader: results",
-        "",
-        "Written by `python -m experiments.ga_reader.tables`; not edited by hand.",
-        'Paper: Dhingra et al., "Gated-Attention Readers for Text Comprehension" (2017).',
-        '"not run" means that nobody ran it here.',
-        "",
-    ]
-    for title, body, note in parts:
-        lines += [f"## {title}", "", body.rstrip(), "", note, ""]
-    path = store.folder / "RESULTS.md"
-    write_text(path, "\n".join(lines))
-    print(f"wrote {path}", flush=True)
+    write_results(
+        store.folder,
+        "GA Reader",
+        module="experiments.ga_reader.tables",
+        source='Dhingra et al., "Gated-Attention Readers for Text Comprehension" (2017)',
+        parts=parts,
+    )

@@ -6,16 +6,15 @@ from typing import Any
 
 import jax
 
-from experiments.common.hardware import hardware
-from experiments.common.records import jsonable, write_json
-from experiments.common.runs import TRAIN_POINTS, curve, seconds_per_step
+from experiments.common.records import jsonable
+from experiments.common.runs import finish, outcome, results_on_test
 from experiments.common.text import correct_string
 from experiments.ga_reader.config import Config
 from experiments.ga_reader.data import batches, counts, prepare, save_words
-from experiments.ga_reader.results import public_config, saved_record
+from experiments.ga_reader.results import public_config
 from gatedjax import analysis
 from gatedjax.models import GAReader, GAReaderTask
-from gatedjax.training import eval_params, evaluate, fit, make_parallel
+from gatedjax.training import fit, make_parallel
 
 
 def default_workdir(config: Config) -> Path:
@@ -76,31 +75,16 @@ def run(config: Config) -> dict[str, Any]:
         "shapes": [list(jax.tree.leaves(jsonable(vars(shape)))) for shape in train.shapes],
         "padding": round(train.padding_fraction, 4),
         **count_parameters(result.best_params, config.model.freeze_embeddings),
-        "stopped": result.stopped,
-        "exit_code": result.exit_code,
-        "signal": result.signal,
-        "steps": result.steps,
-        "best_step": result.best_step,
-        "validation": result.best_metrics,
-        "curve": curve(metrics, "eval"),
-        "train_curve": curve(metrics, "train", TRAIN_POINTS),
-        "seconds_per_step": seconds_per_step(metrics),
+        **outcome(result, metrics),
     }
     if result.stopped != "signal":
-        found, predictions = evaluate(task, result.best_params, test, parallel)
+        found, predictions = results_on_test(task, result, test, parallel)
         record |= {
-            "test": found,
-            "test_last": found,
+            **found,
             "test_n": len(predictions["correct"]),
             "correct": correct_string(predictions),
         }
-        if result.best_step != result.steps:
-            last = eval_params(result.state.params, result.state.opt_state)
-            record["test_last"], _ = evaluate(task, last, test, parallel)
-    record |= {"seconds": round(time.perf_counter() - start, 1), "hardware": hardware()}
-    if result.stopped != "signal":
-        write_json(workdir / "results.json", saved_record(record))
-    return record
+    return finish(record, start, workdir)
 
 
 def count_parameters(params: Any, frozen_words: bool) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 import sys
 
-from experiments.common.cli import fail
+from experiments.common.cli import run_command
 from experiments.rau.cli import parse
 
 DESCRIPTION = """Train a recurrent attention unit, or a baseline with --model.cell, and evaluate it
@@ -15,26 +15,10 @@ def main(args: list[str] | None = None) -> int:
     args = sys.argv[1:] if args is None else args
     config = parse(args, "python -m experiments.rau", DESCRIPTION)
 
-    from rich.console import Console
-
-    from experiments.common.hardware import use_all_cores
     from experiments.rau.report import print_run
     from experiments.rau.run import default_workdir, run
 
-    use_all_cores(config.cpu_devices)
-    try:
-        record = run(config)
-    except (ValueError, OSError, RuntimeError, ImportError) as error:
-        fail(str(error))
-    console = Console()
-    workdir = default_workdir(config)
-    if record["stopped"] == "signal":
-        console.print(
-            f"stopped after step {record['steps']}; the same command continues from {workdir}"
-        )
-        return record["exit_code"]
-    print_run(console, record, workdir)
-    return 0
+    return run_command(lambda: run(config), print_run, default_workdir(config), config.cpu_devices)
 
 
 if __name__ == "__main__":

@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.hardware import hardware
-from experiments.common.records import jsonable, write_json
+from experiments.common.records import jsonable
+from experiments.common.runs import finish, seconds_per_step
 from experiments.rau.config import Config
-from experiments.rau.results import public_config, saved_record
+from experiments.rau.results import public_config
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax.models import RAULanguageModel, RAULanguageTask
 from gatedjax.training import evaluate, fit, make_parallel
-from gatedjax.training.distributed import is_main
 
 
 def run_language(config: Config) -> dict[str, Any]:
@@ -25,7 +24,6 @@ def run_language(config: Config) -> dict[str, Any]:
     `data.eval_batch_size` rows, each of which starts from the zero state. The perplexities of the
     record are measured on one row: every word is predicted after all that come before it.
     """
-    from experiments.common.runs import seconds_per_step
     from experiments.rau.run import count_parameters, default_workdir
 
     start = time.perf_counter()
@@ -84,11 +82,7 @@ def run_language(config: Config) -> dict[str, Any]:
     record["train_last_epoch_perplexity"] = last_epoch_perplexity(
         workdir, result.steps, train.steps_per_epoch
     )
-    record["seconds"] = round(time.perf_counter() - start, 1)
-    record["hardware"] = hardware()
-    if is_main():
-        write_json(workdir / "results.json", saved_record(record))
-    return record
+    return finish(record, start, workdir)
 
 
 def _folders(config: Config) -> dict[str, Any]:

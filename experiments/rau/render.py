@@ -1,6 +1,6 @@
 """RESULTS.md: the paper's numbers beside those of the runs that have a record."""
 
-from experiments.common.records import write_text
+from experiments.common.records import write_results
 from experiments.common.significance import LEVEL, WINDOW_SAMPLES
 from experiments.rau import ablations, sections, settings
 from experiments.rau.results import Store
@@ -65,16 +65,10 @@ def write(store: Store) -> None:
         ("Figures", sections.figures(store), "Curves are drawn from the records."),
         ("Runs", sections.provenance(store), "Records in runs/; seconds are wall time per run."),
     ]
-    lines = [
-        "# RAU: results",
-        "",
-        "Written by `python -m experiments.rau.tables`; not edited by hand.",
-        'Paper: Zhong, Yue and Ling, "Recurrent Attention Unit" (2018).',
-        '"not run" means that nobody ran it here.',
-        "",
-    ]
-    for title, body, note in parts:
-        lines += [f"## {title}", "", body.rstrip(), "", note, ""]
-    path = store.folder / "RESULTS.md"
-    write_text(path, "\n".join(lines))
-    print(f"wrote {path}", flush=True)
+    write_results(
+        store.folder,
+        "RAU",
+        module="experiments.rau.tables",
+        source='Zhong, Yue and Ling, "Recurrent Attention Unit" (2018)',
+        parts=parts,
+    )

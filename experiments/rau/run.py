@@ -6,19 +6,15 @@ from typing import Any
 
 import jax
 
-from experiments.common.hardware import hardware
-from experiments.common.records import jsonable, write_json
-from experiments.common.runs import TRAIN_POINTS
-from experiments.common.runs import curve as curve
-from experiments.common.runs import seconds_per_step as seconds_per_step
-from experiments.common.runs import stop_message as stop_message
+from experiments.common.records import jsonable
+from experiments.common.runs import finish, outcome, results_on_test
 from experiments.common.text import correct_string
 from experiments.rau.config import Config
 from experiments.rau.data import batches, prepare
-from experiments.rau.results import public_config, saved_record
+from experiments.rau.results import public_config
 from gatedjax import analysis
 from gatedjax.models import RAUClassifier, RAUTask
-from gatedjax.training import eval_params, evaluate, fit, make_parallel
+from gatedjax.training import fit, make_parallel
 
 
 def default_workdir(config: Config) -> Path:
@@ -71,31 +67,16 @@ def run(config: Config) -> dict[str, Any]:
         "vocabulary_size": prepared.vocab_size,
         "embedding_coverage": prepared.coverage,
         **count_parameters(result.best_params),
-        "stopped": result.stopped,
-        "exit_code": result.exit_code,
-        "signal": result.signal,
-        "steps": result.steps,
-        "best_step": result.best_step,
-        "validation": result.best_metrics,
-        "curve": curve(metrics, "eval"),
-        "train_curve": curve(metrics, "train", TRAIN_POINTS),
-        "seconds_per_step": seconds_per_step(metrics),
+        **outcome(result, metrics),
     }
     if result.stopped != "signal":
-        found, predictions = evaluate(task, result.best_params, test, parallel)
+        found, predictions = results_on_test(task, result, test, parallel)
         record |= {
-            "test": found,
-            "test_last": found,
+            **found,
             "test_n": len(predictions["correct"]),
             "correct": correct_string(predictions),
         }
-        if result.best_step != result.steps:
-            last = eval_params(result.state.params, result.state.opt_state)
-            record["test_last"], _ = evaluate(task, last, test, parallel)
-    record |= {"seconds": round(time.perf_counter() - start, 1), "hardware": hardware()}
-    if result.stopped != "signal":
-        write_json(workdir / "results.json", saved_record(record))
-    return record
+    return finish(record, start, workdir)
 
 
 def count_parameters(params: Any) -> dict[str, int]:

@@ -102,7 +102,8 @@ def run_cell(
     **model: Any,
 ) -> None:
     """Runs every seed of one cell that has no record of this configuration yet."""
-    from experiments.rau.run import run, stop_message
+    from experiments.common.runs import stop_message
+    from experiments.rau.run import run
 
     store = Store(options.results)
     configs = {

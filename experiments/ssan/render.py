@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from experiments.common.records import write_text
+from experiments.common.records import write_results
 from experiments.common.significance import LEVEL
 from experiments.ssan import paper, sections, task_sections
 from experiments.ssan.results import Store
@@ -85,17 +85,12 @@ RUNS = Section("Runs", sections.provenance, "Records in runs/; seconds are wall 
 
 def write(store: Store) -> None:
     """Renders every section from the records and replaces RESULTS.md whole."""
-    lines = [
-        "# SSAN: results",
-        "",
-        "Written by `python -m experiments.ssan.tables`; not edited by hand.",
-        'Paper: Geng et al., "How Does Selective Mechanism Improve Self-Attention Networks?" '
-        "(2020).",
-        '"not run" means that nobody ran it here.',
-        "",
-    ]
-    for title, body, note in (*SECTIONS.values(), RUNS):
-        lines += [f"## {title}", "", body(store).rstrip(), "", note, ""]
-    path = store.folder / "RESULTS.md"
-    write_text(path, "\n".join(lines))
-    print(f"wrote {path}", flush=True)
+    parts = [(title, body(store), note) for title, body, note in (*SECTIONS.values(), RUNS)]
+    write_results(
+        store.folder,
+        "SSAN",
+        module="experiments.ssan.tables",
+        source='Geng et al., "How Does Selective Mechanism Improve Self-Attention Networks?" '
+        "(2020)",
+        parts=parts,
+    )

@@ -7,15 +7,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.common.hardware import hardware
-from experiments.common.records import jsonable, write_json
-from experiments.common.runs import TRAIN_POINTS, curve, seconds_per_step
+from experiments.common.records import jsonable
+from experiments.common.runs import finish, outcome, results_on_test
 from experiments.common.text import correct_string
 from experiments.ssan.config import RunConfig
 from experiments.ssan.families import build
-from experiments.ssan.results import public_config, saved_record
+from experiments.ssan.results import public_config
 from gatedjax import analysis
-from gatedjax.training import eval_params, evaluate, fit, make_parallel
+from gatedjax.training import fit, make_parallel
 
 
 def system_of(model: Any) -> str:
@@ -63,24 +62,15 @@ def run(config: RunConfig) -> dict[str, Any]:
         "substitute": made.substitute,
         **made.facts,
         **count_parameters(result.best_params),
-        "stopped": result.stopped,
-        "exit_code": result.exit_code,
-        "signal": result.signal,
-        "steps": result.steps,
-        "best_step": result.best_step,
-        "validation": result.best_metrics,
-        "curve": curve(metrics, "eval"),
-        "train_curve": curve(metrics, "train", TRAIN_POINTS),
+        **outcome(result, metrics),
         "selection_curve": selection_curve(metrics),
-        "seconds_per_step": seconds_per_step(metrics),
     }
     if result.stopped != "signal":
         chosen, how = made.choose(workdir, result.best_params)
-        found, predictions = evaluate(made.task, chosen, made.test, parallel)
+        found, predictions = results_on_test(made.task, result, made.test, parallel, chosen)
         record |= {
             **how,
-            "test": found,
-            "test_last": found,
+            **found,
             "test_n": len(predictions["example_id"]),
             **made.score(predictions),
             **selection(config.model, predictions),
@@ -88,13 +78,7 @@ def run(config: RunConfig) -> dict[str, Any]:
         }
         if "correct" in predictions:
             record["correct"] = correct_string(predictions)
-        if result.best_step != result.steps:
-            last = eval_params(result.state.params, result.state.opt_state)
-            record["test_last"], _ = evaluate(made.task, last, made.test, parallel)
-    record |= {"seconds": round(time.perf_counter() - start, 1), "hardware": hardware()}
-    if result.stopped != "signal":
-        write_json(workdir / "results.json", saved_record(record))
-    return record
+    return finish(record, start, workdir)
 
 
 def count_parameters(params: Any) -> dict[str, int]:

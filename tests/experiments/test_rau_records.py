@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.common.records import jsonable
+from experiments.common.runs import curve, seconds_per_step
 from experiments.common.significance import compare, sentence
 from experiments.rau import figures, run, tables
 from experiments.rau.config import PRESETS
@@ -366,10 +367,10 @@ def test_lines_of_a_log_become_points_of_a_curve():
         {"split": "eval", "step": 2, "loss": 3.0, "accuracy": 0.25},
         {"split": "train", "step": 3, "loss": None, "accuracy": 1.0, "steps_per_s": 20.0},
     ]
-    assert run.curve(lines, "eval") == [[2, 3.0, 0.25]]
-    assert run.curve(lines, "train", 2) == [[2, 3.0, 0.25], [3, None, 1.0]]
-    assert run.seconds_per_step(lines) == 0.05
-    assert run.seconds_per_step([]) is None
+    assert curve(lines, "eval") == [[2, 3.0, 0.25]]
+    assert curve(lines, "train", 2) == [[2, 3.0, 0.25], [3, None, 1.0]]
+    assert seconds_per_step(lines) == 0.05
+    assert seconds_per_step([]) is None
 
 
 @pytest.mark.parametrize(
