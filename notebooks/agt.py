@@ -110,11 +110,11 @@ for name in ("highway", "average"):
 r = phrases.normalise(outputs["AGT"].attention, mask)
 chosen = phrases.select(r, mask)
 shown = int(np.argmax([len(words) for words in tokens]))
+for layer, found in enumerate(phrases.trace(tokens[shown], chosen[shown])):
+    print(f"L{layer + 1}: {' '.join(found.words)}")
 analysis.plot_word_layers(
     tokens[shown], r[shown, :, : len(tokens[shown])], title="Rescaled attention of one sentence"
 )
-for layer, found in enumerate(phrases.trace(tokens[shown], chosen[shown])):
-    print(f"L{layer + 1}: {' '.join(found.words)}")
 
 # %% [markdown]
 # The most selected words of the first layer, and how often layers look at words that decide the
@@ -145,6 +145,8 @@ analysis.plot_layer_histograms(
     },
     title="What the layers select",
 )
+
+# %%
 analysis.plot_layer_histograms(
     {"gate": gates.pooled},
     title="What the layers let through",
