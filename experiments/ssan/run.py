@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from experiments.common.records import jsonable
-from experiments.common.runs import finish, outcome, results_on_test
+from experiments.common.runs import TRAIN_POINTS, finish, outcome, results_on_test
 from experiments.common.text import correct_string
 from experiments.ssan.config import RunConfig
 from experiments.ssan.families import build

@@ -14,7 +14,7 @@ _QUERIES = 1 << 20
 """More queries than a text has: counters are group of heads * this + query."""
 
 
-def _words(keys: Key[Array, "B"], rows: Int[Array, "R"], size: int) -> tuple[Array, Array]:
+def _words(keys: Key[Array, " B"], rows: Int[Array, " R"], size: int) -> tuple[Array, Array]:
     """Two words of 32 bits for every example, row and column [B, R, N]."""
     shape = (keys.shape[0], rows.shape[0], size)
     typed = jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
@@ -59,7 +59,7 @@ def threefry(
 
 
 def _pairs(
-    keys: Key[Array, "B"], groups: int, queries: Int[Array, "Q"], size: int
+    keys: Key[Array, " B"], groups: int, queries: Int[Array, " Q"], size: int
 ) -> tuple[Array, Array]:
     """Two words for every group of heads, query and key [B, G, Q, N]."""
     rows = jnp.arange(groups)[:, None] * _QUERIES + queries[None, :]
@@ -69,7 +69,7 @@ def _pairs(
 
 
 def pair_uniform(
-    keys: Key[Array, "B"], heads: int, queries: Int[Array, "Q"], size: int
+    keys: Key[Array, " B"], heads: int, queries: Int[Array, " Q"], size: int
 ) -> Float[Array, "B M Q N"]:
     """Draws uniform noise for every pair of a query and a key.
 
@@ -91,7 +91,7 @@ def pair_uniform(
 
 
 def pair_bytes(
-    keys: Key[Array, "B"], heads: int, queries: Int[Array, "Q"], size: int
+    keys: Key[Array, " B"], heads: int, queries: Int[Array, " Q"], size: int
 ) -> UInt[Array, "B M Q N"]:
     """A random byte for every pair; arguments as for `pair_uniform`."""
     words = _pairs(keys, -(-heads // 8), queries, size)
@@ -109,8 +109,8 @@ def _merged(groups: Array) -> Array:
 def pair_dropout(
     weights: Float[Array, "B M Q N"],
     rate: float,
-    keys: Key[Array, "B"],
-    queries: Int[Array, "Q"] | None = None,
+    keys: Key[Array, " B"],
+    queries: Int[Array, " Q"] | None = None,
 ) -> Float[Array, "B M Q N"]:
     """`byte_dropout` of attention weights, whose bytes are drawn here (see `pair_bytes`).
 
@@ -129,7 +129,7 @@ def pair_dropout(
     return byte_dropout(weights, rate, draws)
 
 
-def feature_bytes(keys: Key[Array, "B"], size: int, features: int) -> UInt[Array, "B N F"]:
+def feature_bytes(keys: Key[Array, " B"], size: int, features: int) -> UInt[Array, "B N F"]:
     """A random byte for every feature of every position; a longer text continues a shorter one.
 
     Args:

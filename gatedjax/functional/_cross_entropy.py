@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int
 def linear_cross_entropy(
     states: Float[Array, "*B H"],
     kernel: Float[Array, "H V"],
-    bias: Float[Array, "V"],
+    bias: Float[Array, " V"],
     targets: Int[Array, "*B"],
 ) -> Float[Array, "*B"]:
     """Negative log-likelihood of a class under the softmax of a linear layer.

@@ -33,7 +33,7 @@ class GRUWeights(NamedTuple):
     input: Float[Array, "D 3H"]
     recurrent: Float[Array, "H 3H"]
     bias: Float[Array, "3H"]
-    recurrent_bias: Float[Array, "H"] | None = None
+    recurrent_bias: Float[Array, " H"] | None = None
 
 
 def gru_step(

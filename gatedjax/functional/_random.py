@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int, Key
 from gatedjax.functional._relaxations import logistic_noise
 
 
-def example_keys(key: Key[Array, ""], example_id: Int[Array, "B"]) -> Key[Array, "B"]:
+def example_keys(key: Key[Array, ""], example_id: Int[Array, " B"]) -> Key[Array, " B"]:
     """One key per example: fold_in(key, example_id).
 
     Args:
@@ -20,7 +20,7 @@ def example_keys(key: Key[Array, ""], example_id: Int[Array, "B"]) -> Key[Array,
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, example_id)
 
 
-def example_noise(keys: Key[Array, "B"], size: int) -> Float[Array, "B size"]:
+def example_noise(keys: Key[Array, " B"], size: int) -> Float[Array, "B size"]:
     """Logistic noise per example and position; a longer row continues a shorter one.
 
     Args:
@@ -34,7 +34,7 @@ def example_noise(keys: Key[Array, "B"], size: int) -> Float[Array, "B size"]:
 
 
 def example_dropout(
-    inputs: Float[Array, "B ..."], rate: float, keys: Key[Array, "B"]
+    inputs: Float[Array, "B ..."], rate: float, keys: Key[Array, " B"]
 ) -> Float[Array, "B ..."]:
     """Inverted dropout with the bits of each example drawn from its own key.
 

@@ -31,7 +31,7 @@ class RAUWeights(NamedTuple):
     input: Float[Array, "D 5H"]
     recurrent: Float[Array, "H 5H"]
     bias: Float[Array, "5H"]
-    recurrent_bias: Float[Array, "H"] | None = None
+    recurrent_bias: Float[Array, " H"] | None = None
 
 
 class RAUHiddenWeights(NamedTuple):
@@ -45,10 +45,10 @@ class RAUHiddenWeights(NamedTuple):
     recurrent: Float[Array, "H 4H"]
     bias: Float[Array, "4H"]
     hidden: Float[Array, "D+H K"]
-    hidden_bias: Float[Array, "K"]
+    hidden_bias: Float[Array, " K"]
     score: Float[Array, "K S"]
-    score_bias: Float[Array, "S"] | None = None
-    recurrent_bias: Float[Array, "H"] | None = None
+    score_bias: Float[Array, " S"] | None = None
+    recurrent_bias: Float[Array, " H"] | None = None
 
 
 class RAUConcatWeights(NamedTuple):
@@ -58,10 +58,10 @@ class RAUConcatWeights(NamedTuple):
     recurrent: Float[Array, "H 3H"]
     bias: Float[Array, "3H"]
     score: Float[Array, "D+H D+H"]
-    score_bias: Float[Array, "D+H"]
+    score_bias: Float[Array, " D+H"]
     value: Float[Array, "D+H H"]
-    value_bias: Float[Array, "H"]
-    recurrent_bias: Float[Array, "H"] | None = None
+    value_bias: Float[Array, " H"]
+    recurrent_bias: Float[Array, " H"] | None = None
 
 
 class RAUMatrixWeights(NamedTuple):
@@ -72,8 +72,8 @@ class RAUMatrixWeights(NamedTuple):
     bias: Float[Array, "3H"]
     affinity: Float[Array, "H D+H"]
     score: Float[Array, "D+H D+H"]
-    score_bias: Float[Array, "D+H"]
-    recurrent_bias: Float[Array, "H"] | None = None
+    score_bias: Float[Array, " D+H"]
+    recurrent_bias: Float[Array, " H"] | None = None
 
 
 AnyRAUWeights = RAUWeights | RAUHiddenWeights | RAUConcatWeights | RAUMatrixWeights

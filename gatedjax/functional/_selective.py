@@ -54,7 +54,7 @@ def selective_weights(
     cap: float = 10.0,
     eps: float = 1e-6,
     renormalise: bool = True,
-    positions: Int[Array, "Q"] | None = None,
+    positions: Int[Array, " Q"] | None = None,
 ) -> Float[Array, "*B Q N"]:
     """Attention weights over the keys that each query has selected.
 

@@ -186,7 +186,7 @@ def selection_log_prob(
 
 def mean_over_pairs(
     sums: Float[Array, "B M N"], mask: Bool[Array, "B N"] | None = None
-) -> Float[Array, "B"]:
+) -> Float[Array, " B"]:
     """Mean over heads, real queries and real keys of sums over keys; 0 where there are none."""
     per_head = _mean_over_queries(sums, mask) / jnp.maximum(_lengths(sums, mask), 1)
     return jnp.mean(per_head, axis=1)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 from gatedjax.training import Ratio
 
 
-def token_inputs(batch: dict[str, Array]) -> tuple[Int[Array, "B N"], Int[Array, "B"]]:
+def token_inputs(batch: dict[str, Array]) -> tuple[Int[Array, "B N"], Int[Array, " B"]]:
     """The tokens and lengths of a batch; a ValueError names what is missing or does not fit."""
     for needed in ("tokens", "lengths"):
         if needed not in batch:
@@ -24,18 +24,18 @@ def token_inputs(batch: dict[str, Array]) -> tuple[Int[Array, "B N"], Int[Array,
     return tokens, lengths
 
 
-def cross_entropy(logits: Float[Array, "B C"], label: Int[Array, "B"]) -> Float[Array, "B"]:
+def cross_entropy(logits: Float[Array, "B C"], label: Int[Array, " B"]) -> Float[Array, " B"]:
     """Negative log-likelihood of every label, in nats."""
     return optax.softmax_cross_entropy_with_integer_labels(logits, label)
 
 
-def accuracy(logits: Float[Array, "B C"], label: Int[Array, "B"]) -> Float[Array, "B"]:
+def accuracy(logits: Float[Array, "B C"], label: Int[Array, " B"]) -> Float[Array, " B"]:
     """1 where the highest score is that of the label, else 0."""
     return (jnp.argmax(logits, axis=-1) == label).astype(jnp.float32)
 
 
 def class_metrics(
-    logits: Float[Array, "B C"], label: Int[Array, "B"], weight: Float[Array, "B"]
+    logits: Float[Array, "B C"], label: Int[Array, " B"], weight: Float[Array, " B"]
 ) -> dict[str, Ratio]:
     """ "loss" and "accuracy" as sums and counts."""
     return {

@@ -122,8 +122,8 @@ def _check_cloze(batch: dict[str, Array]) -> None:
 
 
 def _answers(
-    log_probs: Float[Array, "B C"], label: Int[Array, "B"]
-) -> tuple[Float[Array, "B"], Float[Array, "B"]]:
+    log_probs: Float[Array, "B C"], label: Int[Array, " B"]
+) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
     """-log Pr(answer), 0 where there is none, and whether there is one."""
     place = jnp.clip(label, 0, log_probs.shape[1] - 1)[:, None]
     found = jnp.take_along_axis(log_probs, place, axis=1)[:, 0]
@@ -132,7 +132,7 @@ def _answers(
     return jnp.where(answerable, -jnp.where(answerable, found, 0), 0), answerable
 
 
-def predicted_candidates(log_probs: Float[Array, "B C"], mask: Array) -> Int[Array, "B"]:
+def predicted_candidates(log_probs: Float[Array, "B C"], mask: Array) -> Int[Array, " B"]:
     """The most probable candidate, and the first one where none occurs in the document."""
     some = jnp.any(~jnp.isneginf(log_probs), axis=-1)
     return jnp.where(some, jnp.argmax(log_probs, axis=-1), jnp.argmax(mask, axis=-1))

@@ -33,7 +33,7 @@ class DecoderBytes(NamedTuple):
 
 def draw_decoder_bytes(
     module: nn.Module,
-    example_id: Int[Array, "B"] | None,
+    example_id: Int[Array, " B"] | None,
     shape: tuple[int, ...],
     *,
     layers: int,

@@ -50,7 +50,7 @@ def check_search(beam_size: int, alpha: float, size: int) -> None:
 def beam_search(
     step: Step,
     cache: Any,
-    limits: Int[Array, "B"],
+    limits: Int[Array, " B"],
     *,
     size: int,
     beam_size: int,
@@ -137,7 +137,7 @@ def beam_search(
 
 
 def greedy_search(
-    step: Step, cache: Any, limits: Int[Array, "B"], *, size: int, start: int, stop: int
+    step: Step, cache: Any, limits: Int[Array, " B"], *, size: int, start: int, stop: int
 ) -> Found:
     """Takes the most probable token at every step; of equal ones the first.
 

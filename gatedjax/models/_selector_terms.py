@@ -40,9 +40,9 @@ def reward_baseline(module: nn.Module) -> Float[Array, ""]:
 def selector_terms(
     config: HasSelector,
     selections: tuple[gnn.Selection, ...],
-    cost: Float[Array, "B"],
+    cost: Float[Array, " B"],
     baseline: Float[Array, ""] | None = None,
-) -> tuple[Float[Array, "B"], Float[Array, "B"]]:
+) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
     """The terms of the loss of every example that are about the selector.
 
         penalty = s_1 (keys that a token selects, summed over heads) - s_2 H(selection)
@@ -86,7 +86,7 @@ def selector_terms(
 
 
 def selector_metrics(
-    selections: tuple[gnn.Selection, ...], weight: Float[Array, "B"]
+    selections: tuple[gnn.Selection, ...], weight: Float[Array, " B"]
 ) -> dict[str, Ratio]:
     """ "selected_L", the share of pairs that layer L selects, and "empty_L", of tokens without any.
 

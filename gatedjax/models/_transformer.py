@@ -41,7 +41,7 @@ def add_positions(inputs: Float[Array, "B N D"], start: int | Array = 0) -> Floa
     return inputs + table[None]
 
 
-def sinusoids(positions: Int[Array, "N"], width: int) -> Float[Array, "N D"]:
+def sinusoids(positions: Int[Array, " N"], width: int) -> Float[Array, "N D"]:
     """The rows of the table of sinusoidal positions: sin in even features, cos in odd ones."""
     feature = jnp.arange(width)
     rates = 10_000.0 ** (-2.0 * (feature // 2) / width)
@@ -130,7 +130,7 @@ class FeedForward(nn.Module):
         inputs: Float[Array, "B N D"],
         *,
         deterministic: bool = True,
-        example_id: Int[Array, "B"] | None = None,
+        example_id: Int[Array, " B"] | None = None,
         dropout_bytes: UInt[Array, "B N F"] | None = None,
     ) -> Float[Array, "B N D"]:
         """Returns the output, of the width of the inputs; draws the bytes of dropout if needed."""
@@ -173,7 +173,7 @@ class EncoderLayer(nn.Module):
         mask: Bool[Array, "B N"] | None = None,
         *,
         deterministic: bool = True,
-        example_id: Int[Array, "B"] | None = None,
+        example_id: Int[Array, " B"] | None = None,
         temperature: float | Array | None = None,
         dropout_bytes: LayerBytes | None = None,
     ) -> tuple[Float[Array, "B N D"], gnn.Selection]:

@@ -340,7 +340,7 @@ class GANet(nn.Module):
         batch: dict[str, Array],
         *,
         gates: Array | None = None,
-        closed: Bool[Array, "B"] | None = None,
+        closed: Bool[Array, " B"] | None = None,
         train: bool = False,
     ) -> GANetOutput:
         pool = F.attention_pool if weights.ndim == 2 else jax.vmap(F.attention_pool, (None, 0))

@@ -251,7 +251,7 @@ class SSANEncoder(nn.Module):
         return states
 
 
-def schedule(config: SSANConfig, step: Int[Array, "B"] | None) -> float | Array:
+def schedule(config: SSANConfig, step: Int[Array, " B"] | None) -> float | Array:
     """tau of a step: tau_0 (tau_1 / tau_0)^min(step / steps, 1)."""
     if config.final_temperature is None or not config.selective:
         return config.temperature

@@ -152,7 +152,7 @@ class MultiDimensionalAttention(gnn.SelectiveSelfAttention):
     def _attend(
         self,
         heads: dict[str, Array],
-        positions: Int[Array, "Q"],
+        positions: Int[Array, " Q"],
         dropout_bytes: Array | None = None,
         *,
         mask: Bool[Array, "B N"] | None,
@@ -370,7 +370,7 @@ class SSANNLITask(ClassifierTask):
         return metrics, predictions | selector_predictions((output.premise,))
 
 
-def _of_both(output: SSANNLIOutput, weight: Float[Array, "B"]) -> dict[str, Ratio]:
+def _of_both(output: SSANNLIOutput, weight: Float[Array, " B"]) -> dict[str, Ratio]:
     """What the selector did in the two sentences, which are one layer."""
     first, second = (
         selector_metrics((selection,), weight) for selection in (output.premise, output.hypothesis)

@@ -173,7 +173,7 @@ def _positions(batch: dict[str, Array]) -> Array:
     return jnp.stack([batch["insert"], batch["original"]], axis=1)
 
 
-def position_cost(logits: Float[Array, "B 2 N"], batch: dict[str, Array]) -> Float[Array, "B"]:
+def position_cost(logits: Float[Array, "B 2 N"], batch: dict[str, Array]) -> Float[Array, " B"]:
     """Sum of the cross-entropies of both positions, in nats; 0 for a text without words."""
     # -inf at padding would make 0 * inf of a row of padding
     real = F.length_mask(batch["lengths"], logits.shape[-1])[:, None, :]

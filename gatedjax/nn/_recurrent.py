@@ -129,7 +129,7 @@ class _Recurrent(nn.Module):
         *,
         initial: Any = None,
         deterministic: bool = True,
-        example_id: Int[Array, "B"] | None = None,
+        example_id: Int[Array, " B"] | None = None,
     ) -> tuple[Any, Float[Array, "B T F"]]:
         """Runs the stack.
 

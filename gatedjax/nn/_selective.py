@@ -102,7 +102,7 @@ class SelectiveSelfAttention(nn.Module):
         mask: Bool[Array, "B N"] | None = None,
         *,
         deterministic: bool = True,
-        example_id: Int[Array, "B"] | None = None,
+        example_id: Int[Array, " B"] | None = None,
         temperature: float | Float[Array, ""] | None = None,
         dropout_bytes: UInt[Array, "B M N N"] | None = None,
     ) -> tuple[Float[Array, "B N D"], Selection]:
@@ -197,7 +197,7 @@ class SelectiveSelfAttention(nn.Module):
     def _attend(
         self,
         heads: dict[str, Array],
-        positions: Int[Array, "Q"],
+        positions: Int[Array, " Q"],
         dropout_bytes: Array | None = None,
         *,
         mask: Array | None,

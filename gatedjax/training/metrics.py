@@ -23,7 +23,7 @@ class Ratio:
     count: Float[Array, ""]
 
     @classmethod
-    def of(cls, values: Float[Array, "B"], weight: Float[Array, "B"]) -> "Ratio":
+    def of(cls, values: Float[Array, " B"], weight: Float[Array, " B"]) -> "Ratio":
         """Sums values over the rows with weight; a row of weight 0 may hold anything."""
         kept = jnp.where(weight > 0, values, 0).astype(jnp.float32)
         return cls(total=jnp.sum(kept * weight), count=jnp.sum(weight).astype(jnp.float32))
