@@ -18,6 +18,18 @@ import pytest
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 ROOT = Path(__file__).resolve().parent.parent
+MAPS = Path("/proc/self/maps")
+# Linux lets a process map 65,530 pieces of memory and ends one that needs more; a compiled program
+# takes several, a file of tests up to 5,000
+MOST_MAPS = 20_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def room_for_programs():
+    """Forgets compiled programs after a file of tests, where many have come together."""
+    yield
+    if MAPS.exists() and len(MAPS.read_bytes().splitlines()) > MOST_MAPS:
+        jax.clear_caches()
 
 
 @pytest.fixture
