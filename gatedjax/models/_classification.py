@@ -54,11 +54,11 @@ def class_predictions(logits: Float[Array, "B C"], batch: dict[str, Array]) -> d
     }
 
 
-def frozen_embeddings(model: Any) -> tuple[str, ...]:
+def frozen_embeddings(model: Any, table: str = "embed/table") -> tuple[str, ...]:
     """The table of word vectors, where a network has one and its configuration freezes it."""
     has_words = getattr(model, "vocab_size", None) is not None
     frozen = has_words and getattr(model.config, "freeze_embeddings", False)
-    return ("embed/table",) if frozen else ()
+    return (table,) if frozen else ()
 
 
 @dataclasses.dataclass(frozen=True)

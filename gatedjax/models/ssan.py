@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import flax.linen as nn
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
@@ -202,41 +202,9 @@ class SSANEncoder(nn.Module):
         )(tokens)
         if self.embeddings is None:
             states = states * jnp.asarray(c.hidden**0.5, dtype)
-        states = self._placed(states)
-        options: dict[str, Any] = {
-            "deterministic": not train,
-            "example_id": batch.get("example_id"),
-        }
-        drawn: Any = [None] * c.num_layers
-        if train and max(c.dropout, c.attention_dropout, c.relu_dropout) > 0:
-            first, drawn = draw_layer_bytes(
-                self,
-                options["example_id"],
-                (tokens.shape[0], tokens.shape[1]),
-                layers=c.num_layers,
-                heads=c.num_heads,
-                features=c.hidden,
-                hidden=c.filter_size,
-                pairs=c.block is None,
-            )
-            states = F.byte_dropout(states, c.dropout, first)
-        temperature = schedule(c, batch.get("step")) if train else None
-        selections = []
-        for layer in range(1, c.num_layers + 1):
-            states, selection = EncoderLayer(
-                c.attention(layer),
-                c.filter_size,
-                norm=c.norm,
-                dropout=c.dropout,
-                relu_dropout=c.relu_dropout,
-                dtype=dtype,
-                name=f"layer_{layer}",
-            )(states, mask, temperature=temperature, dropout_bytes=drawn[layer - 1], **options)
-            selections.append(selection)
-        if c.norm == "pre":
-            states = nn.LayerNorm(dtype=dtype, name="norm")(states)
+        states, selections = run_layers(self, self._placed(states), mask, batch, train)
         states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
-        return SSANEncoderOutput(states=states, selections=tuple(selections))
+        return SSANEncoderOutput(states=states, selections=selections)
 
     def _placed(self, states: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
         c, size = self.config, states.shape[1]
@@ -249,6 +217,68 @@ class SSANEncoder(nn.Module):
             table = self.param("positions", nn.initializers.normal(c.hidden**-0.5), shape)
             return states + table[None, :size].astype(states.dtype)
         return states
+
+
+def run_layers(
+    module: Any,
+    states: Float[Array, "B N D"],
+    mask: Bool[Array, "B N"],
+    batch: dict[str, Array],
+    train: bool,
+    **options: Any,
+) -> tuple[Float[Array, "B N D"], tuple[gnn.Selection, ...]]:
+    """Dropout of the inputs, and the layers with their last normalisation.
+
+    Args:
+      module: with an `SSANConfig`; its compact method calls this, and it has the layers.
+      states: inputs of the first layer.
+      mask: true where there is a word.
+      batch: see `SSANEncoder`.
+      train: dropout and drawn selections if True.
+      **options: of every `EncoderLayer`.
+
+    Returns:
+      The states, with anything at padding, and what the attention of every layer did.
+    """
+    c: SSANConfig = module.config
+    ids, dtype = batch.get("example_id"), jnp.dtype(c.dtype)
+    drawn: Any = [None] * c.num_layers
+    if train and max(c.dropout, c.attention_dropout, c.relu_dropout) > 0:
+        first, drawn = draw_layer_bytes(
+            module,
+            ids,
+            states.shape[:2],
+            layers=c.num_layers,
+            heads=c.num_heads,
+            features=c.hidden,
+            hidden=c.filter_size,
+            pairs=c.block is None,
+        )
+        states = F.byte_dropout(states, c.dropout, first)
+    temperature = schedule(c, batch.get("step")) if train else None
+    selections = []
+    for layer in range(1, c.num_layers + 1):
+        states, selection = EncoderLayer(
+            c.attention(layer),
+            c.filter_size,
+            norm=c.norm,
+            dropout=c.dropout,
+            relu_dropout=c.relu_dropout,
+            dtype=dtype,
+            name=f"layer_{layer}",
+            **options,
+        )(
+            states,
+            mask,
+            deterministic=not train,
+            example_id=ids,
+            temperature=temperature,
+            dropout_bytes=drawn[layer - 1],
+        )
+        selections.append(selection)
+    if c.norm == "pre":
+        states = nn.LayerNorm(dtype=dtype, name="norm")(states)
+    return states, tuple(selections)
 
 
 def schedule(config: SSANConfig, step: Int[Array, " B"] | None) -> float | Array:

@@ -8,7 +8,7 @@ The attention between tokens selects (SSAN) or does not (SAN); both sentences sh
 """
 
 import dataclasses
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -18,21 +18,10 @@ from jaxtyping import Array, Bool, Float, Int
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax.functional._selective import Empty
-from gatedjax.models._classification import (
-    ClassifierTask,
-    class_metrics,
-    class_predictions,
-    cross_entropy,
-)
-from gatedjax.models._selector_terms import (
-    reward_baseline,
-    selector_metrics,
-    selector_predictions,
-    selector_terms,
-)
+from gatedjax.models._selector_task import SelectorClassifierTask
+from gatedjax.models._selector_terms import reward_baseline, selector_metrics
 from gatedjax.models._transformer import add_positions, dropout_rows
 from gatedjax.models.ssan import SelectorMode
-from gatedjax.models.ssan_probe import init_params
 from gatedjax.training import Ratio
 
 TokenAttention = Literal["dot", "multi_dim"]
@@ -328,51 +317,30 @@ class SSANNLI(nn.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class SSANNLITask(ClassifierTask):
+class SSANNLITask(SelectorClassifierTask):
     """How an `SSANNLI` is trained and evaluated: cross-entropy of the class.
+
+    Metrics: "loss" (in training with the penalties), "accuracy", and with a selector "selected_1"
+    and "empty_1", of both sentences.
 
     Attributes:
       model: the network.
     """
 
     model: SSANNLI
+    table: ClassVar[str] = "embed/table"
 
-    def init(self, key: Array, batch: dict[str, Array]) -> Any:
-        """Returns parameters."""
-        return init_params(self.model, key, batch)
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """Pretrained word vectors, if they are to stay; others are always trained."""
+        return super().frozen if self.model.embeddings is not None else ()
 
-    def loss(
-        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
-    ) -> tuple[Array, dict[str, Ratio]]:
-        """Returns the loss summed over the real rows, and metrics as sums and counts.
+    def _selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
+        return output.premise, output.hypothesis
 
-        "loss" is the cross-entropy and the penalties; also "accuracy", and with a selector
-        "selected_1" and "empty_1", of both sentences.
-        """
-        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
-        weight = batch["weight"]
-        cost = cross_entropy(output.logits, batch["label"])
-        both = (output.premise, output.hypothesis)
-        penalty, surrogate = selector_terms(self.model.config, both, cost, output.baseline)
-        metrics = class_metrics(output.logits, batch["label"], weight)
-        metrics["loss"] = Ratio.of(cost + penalty, weight)
-        metrics |= _of_both(output, weight)
-        return jnp.sum((cost + penalty + surrogate) * weight), metrics
-
-    def evaluate(
-        self, params: Any, batch: dict[str, Array]
-    ) -> tuple[dict[str, Ratio], dict[str, Array]]:
-        """Returns "loss" (cross-entropy), "accuracy", "selected_1", "empty_1", and predictions."""
-        output: Any = self.model.apply({"params": params}, batch)
-        metrics = class_metrics(output.logits, batch["label"], batch["weight"])
-        metrics |= _of_both(output, batch["weight"])
-        predictions = class_predictions(output.logits, batch)
-        return metrics, predictions | selector_predictions((output.premise,))
-
-
-def _of_both(output: SSANNLIOutput, weight: Float[Array, " B"]) -> dict[str, Ratio]:
-    """What the selector did in the two sentences, which are one layer."""
-    first, second = (
-        selector_metrics((selection,), weight) for selection in (output.premise, output.hypothesis)
-    )
-    return {name: ratio + second[name] for name, ratio in first.items()}
+    def _selector_metrics(
+        self, output: SSANNLIOutput, weight: Float[Array, " B"]
+    ) -> dict[str, Ratio]:
+        """What the selector did in the two sentences, which are one layer."""
+        first, second = (selector_metrics((found,), weight) for found in self._selections(output))
+        return {name: ratio + second[name] for name, ratio in first.items()}

@@ -15,21 +15,10 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.models._classification import (
-    ClassifierTask,
-    class_metrics,
-    class_predictions,
-    cross_entropy,
-)
-from gatedjax.models._selector_terms import (
-    reward_baseline,
-    selector_metrics,
-    selector_predictions,
-    selector_terms,
-)
+from gatedjax.models._selector_task import SelectorClassifierTask
+from gatedjax.models._selector_terms import reward_baseline
 from gatedjax.models._transformer import dropout_rows
 from gatedjax.models.ssan import SSANConfig, SSANEncoder
-from gatedjax.training import Ratio
 
 Pool = Literal["mean", "max", "first", "s2t"]
 
@@ -136,49 +125,14 @@ class SSANProbe(nn.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class SSANProbeTask(ClassifierTask):
+class SSANProbeTask(SelectorClassifierTask):
     """How a probe is trained and evaluated: cross-entropy, and what the selector adds.
+
+    Metrics: "loss" (in training with the penalties), "accuracy", and per layer with a selector
+    "selected_L" and "empty_L".
 
     Attributes:
       model: the network.
     """
 
     model: SSANProbe
-
-    def init(self, key: Array, batch: dict[str, Array]) -> Any:
-        """Returns parameters for batches with the widths of this one."""
-        return init_params(self.model, key, batch)
-
-    def loss(
-        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
-    ) -> tuple[Array, dict[str, Ratio]]:
-        """Returns the loss summed over the real rows, and metrics as sums and counts.
-
-        "loss" is the cross-entropy and the penalties; also "accuracy", and per layer with a
-        selector "selected_L" and "empty_L", of the selections drawn in this step.
-        """
-        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
-        label, weight = batch["label"], batch["weight"]
-        cost = cross_entropy(output.logits, label)
-        penalty, surrogate = selector_terms(
-            self.model.config, output.selections, cost, output.baseline
-        )
-        metrics = class_metrics(output.logits, label, weight)
-        metrics["loss"] = Ratio.of(cost + penalty, weight)
-        metrics |= selector_metrics(output.selections, weight)
-        return jnp.sum((cost + penalty + surrogate) * weight), metrics
-
-    def evaluate(
-        self, params: Any, batch: dict[str, Array]
-    ) -> tuple[dict[str, Ratio], dict[str, Array]]:
-        """Returns "loss" (cross-entropy), "accuracy", "selected_L", "empty_L", and predictions."""
-        output: Any = self.model.apply({"params": params}, batch)
-        metrics = class_metrics(output.logits, batch["label"], batch["weight"])
-        metrics |= selector_metrics(output.selections, batch["weight"])
-        predictions = class_predictions(output.logits, batch)
-        return metrics, predictions | selector_predictions(output.selections)
-
-
-def init_params(model: Any, key: Array, batch: dict[str, Array]) -> Any:
-    """Parameters of a network, made by a pass that draws nothing."""
-    return model.init({"params": key}, batch)["params"]

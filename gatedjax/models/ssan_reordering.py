@@ -18,14 +18,9 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.models._selector_terms import (
-    reward_baseline,
-    selector_metrics,
-    selector_predictions,
-    selector_terms,
-)
+from gatedjax.models._selector_task import SelectorTask
+from gatedjax.models._selector_terms import reward_baseline
 from gatedjax.models.ssan import SSANConfig, SSANEncoder
-from gatedjax.models.ssan_probe import init_params
 from gatedjax.training import Ratio
 
 
@@ -112,11 +107,13 @@ class WordReorderingDetector(nn.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class WordReorderingTask:
+class WordReorderingTask(SelectorTask):
     """How a `WordReorderingDetector` is trained and evaluated.
 
     The loss of an example is the sum of the cross-entropies of both positions, which a batch has as
-    "insert" and "original" [B].
+    "insert" and "original" [B]. Metrics: "loss"; "insert" and "original", the share of each
+    position that is right; "accuracy", of both; "selected_L" and "empty_L". Predictions: both
+    positions, and "correct" (both).
 
     Attributes:
       model: the network.
@@ -124,39 +121,26 @@ class WordReorderingTask:
 
     model: WordReorderingDetector
 
-    def init(self, key: Array, batch: dict[str, Array]) -> Any:
-        """Returns parameters for batches with the widths of this one."""
-        return init_params(self.model, key, batch)
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """The encoder or its word vectors, if they are to stay."""
+        return ("encoder",) if self.model.config.freeze_encoder else super().frozen
 
-    def loss(
-        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
-    ) -> tuple[Array, dict[str, Ratio]]:
-        """Returns the loss summed over the real rows, and metrics as sums and counts."""
-        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
+    def _cost(
+        self, output: WordReorderingOutput, batch: dict[str, Array]
+    ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         cost = position_cost(output.logits, batch)
-        penalty, surrogate = selector_terms(
-            self.model.config, output.selections, cost, output.baseline
-        )
-        metrics = position_metrics(output.logits, batch)
-        metrics |= selector_metrics(output.selections, batch["weight"])
-        metrics["loss"] = Ratio.of(cost + penalty, batch["weight"])
-        return jnp.sum(jnp.where(batch["weight"] > 0, cost + penalty + surrogate, 0)), metrics
+        return cost, jnp.ones_like(cost)
 
-    def evaluate(
-        self, params: Any, batch: dict[str, Array]
-    ) -> tuple[dict[str, Ratio], dict[str, Array]]:
-        """Returns metrics and predictions.
+    def _metrics(self, output: WordReorderingOutput, batch: dict[str, Array]) -> dict[str, Ratio]:
+        return position_metrics(output.logits, batch)
 
-        Metrics: "loss"; "insert" and "original", the share of each position that is right;
-        "accuracy", of both; "selected_L" and "empty_L". Predictions: both positions, and "correct"
-        (both).
-        """
-        output: Any = self.model.apply({"params": params}, batch)
-        metrics = position_metrics(output.logits, batch)
-        metrics |= selector_metrics(output.selections, batch["weight"])
+    def _predictions(
+        self, output: WordReorderingOutput, batch: dict[str, Array]
+    ) -> dict[str, Array]:
         predicted = jnp.argmax(output.logits, axis=-1)
         right = predicted == _positions(batch)
-        return metrics, selector_predictions(output.selections) | {
+        return {
             "example_id": batch["example_id"],
             "insert": predicted[:, 0],
             "original": predicted[:, 1],

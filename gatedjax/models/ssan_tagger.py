@@ -7,7 +7,7 @@ This is DeepAtt-FFN (Tan et al. 2018) with a selector in the attention of a laye
 """
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -18,20 +18,10 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax.models._decoder import smoothed_cross_entropy
-from gatedjax.models._selector_terms import (
-    reward_baseline,
-    selector_metrics,
-    selector_predictions,
-    selector_terms,
-)
-from gatedjax.models._transformer import (
-    EncoderLayer,
-    add_positions,
-    draw_layer_bytes,
-    scaled_embedding,
-)
-from gatedjax.models.ssan import SSANConfig, schedule
-from gatedjax.models.ssan_probe import init_params
+from gatedjax.models._selector_task import SelectorTask
+from gatedjax.models._selector_terms import reward_baseline
+from gatedjax.models._transformer import add_positions, scaled_embedding
+from gatedjax.models.ssan import SSANConfig, run_layers
 from gatedjax.training import Ratio
 
 
@@ -142,46 +132,10 @@ class SSANTagger(nn.Module):
         states = states + bias.astype(dtype)[None, None]
         if c.positions == "sinusoidal":
             states = add_positions(states)
-        ids = batch.get("example_id")
-        drawn: Any = [None] * c.num_layers
-        if train and max(c.dropout, c.attention_dropout, c.relu_dropout) > 0:
-            first, drawn = draw_layer_bytes(
-                self,
-                ids,
-                (tokens.shape[0], tokens.shape[1]),
-                layers=c.num_layers,
-                heads=c.num_heads,
-                features=c.hidden,
-                hidden=c.filter_size,
-                pairs=c.block is None,
-            )
-            states = F.byte_dropout(states, c.dropout, first)
-        states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
-        temperature = schedule(c, batch.get("step")) if train else None
         orthogonal = nn.initializers.orthogonal()
-        selections = []
-        for layer in range(1, c.num_layers + 1):
-            states, selection = EncoderLayer(
-                c.attention(layer),
-                c.filter_size,
-                norm=c.norm,
-                feed_forward_first=True,
-                dropout=c.dropout,
-                relu_dropout=c.relu_dropout,
-                kernel_init=orthogonal,
-                dtype=dtype,
-                name=f"layer_{layer}",
-            )(
-                states,
-                mask,
-                deterministic=not train,
-                example_id=ids,
-                temperature=temperature,
-                dropout_bytes=drawn[layer - 1],
-            )
-            selections.append(selection)
-        if c.norm == "pre":
-            states = nn.LayerNorm(dtype=dtype, name="norm")(states)
+        states, selections = run_layers(
+            self, states, mask, batch, train, feed_forward_first=True, kernel_init=orthogonal
+        )
         logits = nn.Dense(self.num_labels, kernel_init=orthogonal, dtype=dtype, name="classifier")(
             states
         ).astype(jnp.float32)
@@ -189,17 +143,19 @@ class SSANTagger(nn.Module):
         learned = c.selector == "reinforce" and c.selective
         return SSANTaggerOutput(
             logits=logits,
-            selections=tuple(selections),
+            selections=selections,
             baseline=reward_baseline(self) if learned else None,
         )
 
 
 @dataclasses.dataclass(frozen=True)
-class SSANTaggingTask:
+class SSANTaggingTask(SelectorTask):
     """How an `SSANTagger` is trained and evaluated: smoothed cross-entropy of the labels.
 
     A batch also has "labels": int [B, N]. A label outside [0, L), as -1 for one that the training
     text does not have, is refused by nobody: it counts as a wrong guess, and costs nothing.
+    Metrics: "loss" (not smoothed) and "accuracy" per word, "selected_L" and "empty_L". Predictions:
+    the best label of every word as "predicted" [B, width], -1 beyond the end.
 
     Attributes:
       model: the network.
@@ -209,50 +165,29 @@ class SSANTaggingTask:
     model: SSANTagger
     width: int
 
-    def init(self, key: Array, batch: dict[str, Array]) -> Any:
-        """Returns parameters."""
-        return init_params(self.model, key, batch)
+    table: ClassVar[str] = "embed/table"
 
-    def loss(
-        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
-    ) -> tuple[Array, dict[str, Ratio]]:
-        """Returns the smoothed loss summed over the real words, and metrics per word.
-
-        What the selector adds to the loss of a sentence counts as often as it has labels.
-        """
-        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
+    def _cost(
+        self, output: SSANTaggerOutput, batch: dict[str, Array]
+    ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         labels, known, _ = self._labels(batch)
-        config = self.model.config
-        smoothed = smoothed_cross_entropy(output.logits, labels, config.label_smoothing)
-        summed = jnp.sum(jnp.where(known, smoothed, 0), axis=1)
+        smoothed = smoothed_cross_entropy(output.logits, labels, self.model.config.label_smoothing)
         words = jnp.sum(known, axis=1).astype(jnp.float32)
-        cost = summed / jnp.maximum(words, 1)
-        penalty, surrogate = selector_terms(config, output.selections, cost, output.baseline)
-        metrics = self._metrics(output.logits, batch)
-        metrics |= selector_metrics(output.selections, batch["weight"])
-        total = summed + (penalty + surrogate) * words
-        return jnp.sum(total * batch["weight"]), metrics
+        return jnp.sum(jnp.where(known, smoothed, 0), axis=1), words
 
-    def evaluate(
-        self, params: Any, batch: dict[str, Array]
-    ) -> tuple[dict[str, Ratio], dict[str, Array]]:
-        """Returns "loss" and "accuracy" per word, "selected_L" and "empty_L", and predictions.
+    def _trained(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> dict[str, Ratio]:
+        return {}  # "loss" is per word, as in evaluation
 
-        "predicted" is the best label of every word [B, width], -1 beyond the end.
-        """
-        output: Any = self.model.apply({"params": params}, batch)
+    def _predictions(self, output: SSANTaggerOutput, batch: dict[str, Array]) -> dict[str, Array]:
         real = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
         predicted = jnp.where(real, jnp.argmax(output.logits, axis=-1), -1)
         spare = self.width - predicted.shape[1]
         if spare < 0:
             raise ValueError(f"width must be at least {predicted.shape[1]}, got {self.width}")
-        predictions = {
+        return {
             "example_id": batch["example_id"],
             "predicted": jnp.pad(predicted, ((0, 0), (0, spare)), constant_values=-1),
         }
-        metrics = self._metrics(output.logits, batch)
-        metrics |= selector_metrics(output.selections, batch["weight"])
-        return metrics, predictions | selector_predictions(output.selections)
 
     def _labels(self, batch: dict[str, Array]) -> tuple[Array, Array, Array]:
         """(labels, where there is one to learn, where there is a word)."""
@@ -261,7 +196,8 @@ class SSANTaggingTask:
         known = real & (labels >= 0) & (labels < self.model.num_labels)
         return jnp.where(known, labels, 0), known, real
 
-    def _metrics(self, logits: Float[Array, "B N L"], batch: dict[str, Array]) -> dict[str, Ratio]:
+    def _metrics(self, output: SSANTaggerOutput, batch: dict[str, Array]) -> dict[str, Ratio]:
+        logits = output.logits
         labels, known, real = self._labels(batch)
         nll = smoothed_cross_entropy(logits, labels, 0.0)
         right = known & (jnp.argmax(logits, axis=-1) == labels)

@@ -25,19 +25,14 @@ from gatedjax.models._decoder import (
     smoothed_cross_entropy,
 )
 from gatedjax.models._decoding import Found, beam_search, check_search, greedy_search
-from gatedjax.models._selector_terms import (
-    reward_baseline,
-    selector_metrics,
-    selector_predictions,
-    selector_terms,
-)
+from gatedjax.models._selector_task import SelectorTask
+from gatedjax.models._selector_terms import reward_baseline
 from gatedjax.models._transformer import (
     add_positions,
     scaled_embedding,
     sinusoids,
 )
 from gatedjax.models.ssan import SSANConfig, SSANEncoder, SSANEncoderOutput
-from gatedjax.models.ssan_probe import init_params
 from gatedjax.training import Ratio
 
 PAD, UNK, START, STOP = 0, 1, 2, 3
@@ -347,8 +342,11 @@ def translate(
 
 
 @dataclasses.dataclass(frozen=True)
-class SSANTranslationTask:
+class SSANTranslationTask(SelectorTask):
     """How an `SSANTranslator` is trained and evaluated: smoothed cross-entropy of target words.
+
+    Metrics: "loss" (not smoothed), "perplexity" and "accuracy" per word, "selected_L" and
+    "empty_L". Predictions: what every example cost.
 
     Attributes:
       model: the network.
@@ -356,46 +354,31 @@ class SSANTranslationTask:
 
     model: SSANTranslator
 
-    def init(self, key: Array, batch: dict[str, Array]) -> Any:
-        """Returns parameters."""
-        return init_params(self.model, key, batch)
-
-    def loss(
-        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
-    ) -> tuple[Array, dict[str, Ratio]]:
-        """Returns the smoothed loss summed over the real target words, and metrics per word.
-
-        What the selector adds to the loss of a sentence counts as often as it has words.
-        """
-        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
-        config, words = self.model.config, batch["target_lengths"].astype(jnp.float32)
+    def _cost(
+        self, output: Any, batch: dict[str, Array]
+    ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+        words = batch["target_lengths"].astype(jnp.float32)
         real = F.length_mask(batch["target_lengths"], batch["targets"].shape[1])
-        smoothed = smoothed_cross_entropy(output.logits, batch["targets"], config.label_smoothing)
-        summed = jnp.sum(jnp.where(real, smoothed, 0), axis=1)
-        cost = summed / jnp.maximum(words, 1)
-        penalty, surrogate = selector_terms(config, output.selections, cost, output.baseline)
-        metrics = _metrics(output.logits, batch)
-        metrics |= selector_metrics(output.selections, batch["weight"])
-        total = summed + (penalty + surrogate) * words
-        return jnp.sum(total * batch["weight"]), metrics
+        smoothing = self.model.config.label_smoothing
+        smoothed = smoothed_cross_entropy(output.logits, batch["targets"], smoothing)
+        return jnp.sum(jnp.where(real, smoothed, 0), axis=1), words
 
-    def evaluate(
-        self, params: Any, batch: dict[str, Array]
-    ) -> tuple[dict[str, Ratio], dict[str, Array]]:
-        """Returns "loss", "perplexity" and "accuracy" per word, and per example what it cost.
+    def _trained(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> dict[str, Ratio]:
+        return {}  # "loss" is per word, as in evaluation
 
-        And "selected_L" and "empty_L" (see `SSANProbeTask`).
-        """
-        output: Any = self.model.apply({"params": params}, batch)
+    def _metrics(self, output: Any, batch: dict[str, Array]) -> dict[str, Ratio]:
+        nll, right, real = (value.reshape(-1) for value in _scores(output.logits, batch))
+        weight = real.astype(jnp.float32)
+        loss = Ratio.of(nll, weight)
+        return {"loss": loss, "perplexity": loss, "accuracy": Ratio.of(right, weight)}
+
+    def _predictions(self, output: Any, batch: dict[str, Array]) -> dict[str, Array]:
         nll, _, real = _scores(output.logits, batch)
-        predictions = {
+        return {
             "example_id": batch["example_id"],
             "words": batch["target_lengths"],
             "nll": jnp.sum(jnp.where(real, nll, 0), axis=1),
         }
-        metrics = _metrics(output.logits, batch)
-        metrics |= selector_metrics(output.selections, batch["weight"])
-        return metrics, predictions | selector_predictions(output.selections)
 
 
 def _scores(logits: Array, batch: dict[str, Array]) -> tuple[Array, Array, Array]:
@@ -404,10 +387,3 @@ def _scores(logits: Array, batch: dict[str, Array]) -> tuple[Array, Array, Array
     right = (jnp.argmax(logits, axis=-1) == targets).astype(jnp.float32)
     real = F.length_mask(batch["target_lengths"], targets.shape[1])
     return smoothed_cross_entropy(logits, targets, 0.0), right, real
-
-
-def _metrics(logits: Array, batch: dict[str, Array]) -> dict[str, Ratio]:
-    nll, right, real = (value.reshape(-1) for value in _scores(logits, batch))
-    weight = real.astype(jnp.float32)
-    loss = Ratio.of(nll, weight)
-    return {"loss": loss, "perplexity": loss, "accuracy": Ratio.of(right, weight)}

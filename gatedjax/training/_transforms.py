@@ -15,7 +15,7 @@ def train_all_but(
 
     Args:
       tx: what updates the others.
-      frozen: paths such as "embed/table".
+      frozen: paths such as "embed/table", or "encoder" for everything below it.
 
     Raises:
       ValueError: in `init`, if there is no parameter of a name.
@@ -24,13 +24,16 @@ def train_all_but(
     def labels(params: Any) -> Any:
         def label(path: Any, _: Any) -> str:
             name = jax.tree_util.keystr(path, simple=True, separator="/")
-            found.add(name)
-            return "frozen" if name in frozen else "trained"
+            names.append(name)
+            below = [at for at in frozen if f"{name}/".startswith(f"{at}/")]
+            found.update(below)
+            return "frozen" if below else "trained"
 
+        names: list[str] = []
         found: set[str] = set()
         tree = jax.tree_util.tree_map_with_path(label, params)
         if missing := sorted(set(frozen) - found):
-            raise ValueError(f"frozen must be among {sorted(found)}, got {missing}")
+            raise ValueError(f"frozen must be among {sorted(names)}, got {missing}")
         return tree
 
     return optax.partition({"trained": tx, "frozen": optax.set_to_zero()}, labels)

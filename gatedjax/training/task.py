@@ -71,7 +71,7 @@ def is_stateful(task: Any) -> bool:
 
 
 def frozen_parameters(task: Any) -> tuple[str, ...]:
-    """Paths of the parameters that a task does not train, such as ("embed/table",).
+    """Paths of parameters that a task does not train, such as "embed/table", or of whole modules.
 
     A task names them in its attribute `frozen`. They are part of the parameters and of checkpoints,
     but the optimiser keeps nothing for them.

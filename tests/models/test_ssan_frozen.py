@@ -1,0 +1,100 @@
+"""What is frozen in SSAN's networks stays as it is, whatever the optimiser does with it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax import models
+from gatedjax.training import OptimizerConfig, init_state, make_optimizer, make_train_step
+
+V, D = 9, 8
+DECAYING = OptimizerConfig(name="adamw", learning_rate=0.1, weight_decay=0.1)
+LAYERS = {"num_layers": 1, "filter_size": 8, "num_heads": 2}
+TABLE = np.random.default_rng(0).normal(size=(V, D)).astype(np.float32)
+
+
+def batch():
+    tokens = jnp.array([[2, 3, 4, 3], [5, 6, 3, 0]])
+    lengths = jnp.array([4, 3])
+    ids = jnp.arange(2)
+    return {
+        "tokens": tokens,
+        "lengths": lengths,
+        "hypothesis": tokens,
+        "hypothesis_lengths": lengths,
+        "targets": tokens,
+        "target_lengths": lengths,
+        "labels": tokens % 3,
+        "is_predicate": jnp.array([[0, 1, 0, 0], [1, 0, 0, 0]]),
+        "insert": ids,
+        "original": ids + 1,
+        "label": ids,
+        "example_id": ids,
+        "weight": jnp.ones(2),
+    }
+
+
+def task_of(name, freeze, table=TABLE):
+    words = {"hidden": D, "freeze_embeddings": freeze, **LAYERS}
+    if name == "probe":
+        probe = models.SSANProbeConfig(head_hidden=(4,), **words)
+        return models.SSANProbeTask(models.SSANProbe(probe, V, 2, table))
+    if name == "reordering":
+        reordering = models.WordReorderingConfig(**words)
+        return models.WordReorderingTask(models.WordReorderingDetector(reordering, V, table))
+    if name == "nli":
+        nli = models.SSANNLIConfig(hidden=D, embedding_dim=D, freeze_embeddings=freeze)
+        return models.SSANNLITask(models.SSANNLI(nli, V, 2, table))
+    if name == "tagger":
+        tagger = models.SSANTaggerConfig(**(words | {"hidden": 2 * D, "embedding_dim": D}))
+        return models.SSANTaggingTask(models.SSANTagger(tagger, V, 3, table), width=4)
+    translator = models.SSANTranslatorConfig(decoder_layers=1, **words)
+    return models.SSANTranslationTask(models.SSANTranslator(translator, V))
+
+
+def table_of(name, params):
+    part = params if name in ("nli", "tagger") else params["encoder"]
+    return np.asarray(part["embed"]["table"])
+
+
+def trained(task):
+    tx = make_optimizer(DECAYING, 10, frozen=task.frozen)
+    first = init_state(task, tx, jax.random.key(0), batch())
+    last, _ = jax.jit(make_train_step(task, tx))(first, batch(), jax.random.key(1))
+    return first, last
+
+
+def kept_by_the_optimiser(state, shape):
+    return sum(x.shape == shape for x in jax.tree.leaves(state.opt_state))
+
+
+@pytest.mark.parametrize("name", ["probe", "reordering", "nli", "tagger", "translation"])
+def test_frozen_words_stay_without_optimiser_state_and_others_move(name):
+    first, last = trained(task_of(name, freeze=True))
+    np.testing.assert_array_equal(table_of(name, first.params), table_of(name, last.params))
+    assert kept_by_the_optimiser(last, (V, D)) == 0
+    first, last = trained(task_of(name, freeze=False))
+    assert not np.array_equal(table_of(name, first.params), table_of(name, last.params))
+    assert kept_by_the_optimiser(last, (V, D)) == 2
+
+
+def test_inference_trains_words_that_nobody_trained_before():
+    task = task_of("nli", freeze=True, table=None)
+    assert task.frozen == ()
+    first, last = trained(task)
+    assert not np.array_equal(table_of("nli", first.params), table_of("nli", last.params))
+
+
+def test_a_frozen_encoder_is_frozen_as_a_whole():
+    config = models.WordReorderingConfig(hidden=D, freeze_encoder=True, **LAYERS)
+    task = models.WordReorderingTask(models.WordReorderingDetector(config, V))
+    first, last = trained(task)
+    for before, after in zip(
+        jax.tree.leaves(first.params["encoder"]),
+        jax.tree.leaves(last.params["encoder"]),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(before, after)
+    assert not np.array_equal(first.params["parts"]["kernel"], last.params["parts"]["kernel"])
+    assert kept_by_the_optimiser(last, (V, D)) == 0
