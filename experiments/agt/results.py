@@ -9,7 +9,6 @@ from experiments.common import records
 from experiments.common.records import RESULTS
 from experiments.common.records import best as best
 from experiments.common.records import public_config as public_config
-from experiments.common.records import saved_record as saved_record
 
 DEFAULT = RESULTS / "agt"
 RECORD = ("config", "seed", "system", "validation", "test", "test_n", "correct")

@@ -15,11 +15,10 @@ from experiments.agt.config import (
     PresetName,
     with_optimizer,
 )
-from experiments.agt.results import DEFAULT, Store, same, saved_record
+from experiments.agt.results import DEFAULT, Store, same
 from experiments.agt.variants import ablation_variant, optimizer_variant
-from experiments.common.cells import missing_runs
+from experiments.common.cells import run_missing
 from experiments.common.cli import fail
-from experiments.common.records import write_json
 from gatedjax.models.agt import AblateMode
 
 What = Literal[
@@ -110,22 +109,12 @@ def run_cell(
 ) -> None:
     """Runs every seed of one cell that has no record of this configuration yet."""
     from experiments.agt.run import run
-    from experiments.common.runs import stop_message
 
     store = Store(options.results)
     configs = {
         seed: run_config(options, data, seed, optimizer, **model) for seed in range(options.seeds)
     }
-    missing = missing_runs(store, options.runs, data, variant, configs, same, rerun=options.rerun)
-    for seed, config in missing:
-        print(f"{data}, {variant}, seed {seed}: {config.workdir}", flush=True)
-        record = run(config)
-        message = stop_message(record)
-        if record["stopped"] != "signal":
-            write_json(store.path(data, variant, seed), saved_record(record))
-        if message is not None:
-            print(message, file=sys.stderr)
-            sys.exit(record["exit_code"])
+    run_missing(store, options.runs, data, variant, configs, same, run, rerun=options.rerun)
 
 
 def train_table(options: TablesConfig) -> None:

@@ -1,12 +1,14 @@
-"""Which runs of a table are missing."""
+"""Which runs of a table are missing, and running them."""
 
 import dataclasses
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from experiments.common.records import Store, read_json, write_json
+from experiments.common.records import Store, read_json, saved_record, write_json
+from experiments.common.runs import stop_message
 
 
 def missing_runs(
@@ -51,3 +53,39 @@ def missing_runs(
             shutil.rmtree(workdir)
         missing.append((seed, dataclasses.replace(config, workdir=str(workdir))))
     return missing
+
+
+def run_missing(
+    store: Store,
+    runs: Path,
+    data: str,
+    variant: str,
+    configs: dict[int, Any],
+    same: Callable[[Any, Any], bool],
+    run: Callable[[Any], dict[str, Any]],
+    *,
+    rerun: bool,
+    known: Callable[[int, Any], dict[str, Any] | None] = lambda seed, config: None,
+) -> None:
+    """Runs what is missing of one cell, and writes its records; exits where a signal stops a run.
+
+    Args:
+      store, runs, data, variant, configs, same, rerun: see `missing_runs`.
+      run: makes the run of a configuration; returns its record.
+      known: (seed, configuration) -> a record that another table has of the same run, or None.
+    """
+    missing = missing_runs(store, runs, data, variant, configs, same, rerun=rerun)
+    for seed, config in missing:
+        path = store.path(data, variant, seed)
+        twin = None if rerun else known(seed, config)
+        if twin is not None:
+            write_json(path, twin)
+            continue
+        print(f"{data}, {variant}, seed {seed}: {config.workdir}", flush=True)
+        record = run(config)
+        if record["stopped"] != "signal":
+            write_json(path, saved_record(record))
+        message = stop_message(record)
+        if message is not None:
+            print(message, file=sys.stderr)
+            sys.exit(record["exit_code"])

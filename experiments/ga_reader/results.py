@@ -7,7 +7,6 @@ from typing import Any
 from experiments.common import records
 from experiments.common.records import RESULTS
 from experiments.common.records import best as best
-from experiments.common.records import saved_record as saved_record
 from experiments.ga_reader.config import Config
 
 DEFAULT = RESULTS / "ga_reader"

@@ -7,12 +7,11 @@ from typing import Any, Literal
 
 import tyro
 
-from experiments.common.cells import missing_runs
+from experiments.common.cells import run_missing
 from experiments.common.cli import fail
-from experiments.common.records import write_json
 from experiments.ga_reader import paper
 from experiments.ga_reader.config import PRESETS, Config, PresetName
-from experiments.ga_reader.results import DEFAULT, Store, same, saved_record
+from experiments.ga_reader.results import DEFAULT, Store, same
 from experiments.ga_reader.variants import VARIANTS, apply, of_table, with_fraction
 
 What = Literal[
@@ -129,7 +128,6 @@ def run_config(
 
 def run_cell(options: TablesConfig, data: str, variant: str, share: int = 100) -> None:
     """Runs every seed of one cell that has no record of this configuration yet."""
-    from experiments.common.runs import stop_message
     from experiments.ga_reader.run import run
 
     name = with_fraction(variant, share)
@@ -140,16 +138,7 @@ def run_cell(options: TablesConfig, data: str, variant: str, share: int = 100) -
     configs = {
         seed: run_config(options, data, variant, seed, share) for seed in range(options.seeds)
     }
-    missing = missing_runs(store, options.runs, data, name, configs, same, rerun=options.rerun)
-    for seed, config in missing:
-        print(f"{data}, {name}, seed {seed}: {config.workdir}", flush=True)
-        record = run(config)
-        message = stop_message(record)
-        if record["stopped"] != "signal":
-            write_json(store.path(data, name, seed), saved_record(record))
-        if message is not None:
-            print(message, file=sys.stderr)
-            sys.exit(record["exit_code"])
+    run_missing(store, options.runs, data, name, configs, same, run, rerun=options.rerun)
 
 
 def chosen(options: TablesConfig, data: str) -> tuple[str, ...]:

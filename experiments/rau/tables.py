@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import tyro
 
-from experiments.common.cells import missing_runs
+from experiments.common.cells import run_missing
 from experiments.common.cli import fail
-from experiments.common.records import read_json, write_json
+from experiments.common.records import read_json
 from experiments.rau import paper
 from experiments.rau.config import PRESETS, CellName, Config, PresetName
-from experiments.rau.results import DEFAULT, Store, same, saved_record
+from experiments.rau.results import DEFAULT, Store, same
 from gatedjax.functional import RAUAttention
 
 What = Literal[
@@ -102,7 +102,6 @@ def run_cell(
     **model: Any,
 ) -> None:
     """Runs every seed of one cell that has no record of this configuration yet."""
-    from experiments.common.runs import stop_message
     from experiments.rau.run import run
 
     store = Store(options.results)
@@ -110,21 +109,17 @@ def run_cell(
         seed: run_config(options, data, seed, learning_rate, **model)
         for seed in range(options.seeds)
     }
-    missing = missing_runs(store, options.runs, data, variant, configs, same, rerun=options.rerun)
-    for seed, config in missing:
-        path = store.path(data, variant, seed)
-        twin = None if options.rerun else _twin(store, data, variant, seed, config)
-        if twin is not None:
-            write_json(path, twin)
-            continue
-        print(f"{data}, {variant}, seed {seed}: {config.workdir}", flush=True)
-        record = run(config)
-        message = stop_message(record)
-        if record["stopped"] != "signal":
-            write_json(path, saved_record(record))
-        if message is not None:
-            print(message, file=sys.stderr)
-            sys.exit(record["exit_code"])
+    run_missing(
+        store,
+        options.runs,
+        data,
+        variant,
+        configs,
+        same,
+        run,
+        rerun=options.rerun,
+        known=lambda seed, config: _twin(store, data, variant, seed, config),
+    )
 
 
 def _twin(store: Store, data: str, variant: str, seed: int, config: Config) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 from experiments.common import records
 from experiments.common.records import RESULTS
 from experiments.common.records import public_config as public_config
-from experiments.common.records import saved_record as saved_record
 from experiments.ssan.config import RunConfig
 
 DEFAULT = RESULTS / "ssan"

@@ -7,13 +7,12 @@ from typing import Any, Literal
 
 import tyro
 
-from experiments.common.cells import missing_runs
+from experiments.common.cells import run_missing
 from experiments.common.cli import fail
-from experiments.common.records import write_json
 from experiments.ssan import variants
 from experiments.ssan.config import RunConfig, with_budget
 from experiments.ssan.presets import PRESETS
-from experiments.ssan.results import DEFAULT, Store, same, saved_record
+from experiments.ssan.results import DEFAULT, Store, same
 from experiments.ssan.variants import BASE, FULL, VARIANTS
 
 What = Literal[
@@ -145,21 +144,11 @@ def width_of_file(options: TablesConfig, preset: RunConfig) -> dict[str, int]:
 
 def run_cell(options: TablesConfig, data: str, variant: str) -> None:
     """Runs every seed of one cell that has no record of this configuration yet."""
-    from experiments.common.runs import stop_message
     from experiments.ssan.run import run
 
     store, changes = Store(options.results), VARIANTS[variant][1]
     configs = {seed: run_config(options, data, seed, **changes) for seed in range(options.seeds)}
-    missing = missing_runs(store, options.runs, data, variant, configs, same, rerun=options.rerun)
-    for seed, config in missing:
-        print(f"{data}, {variant}, seed {seed}: {config.workdir}", flush=True)
-        record = run(config) | {"cell": variant}
-        message = stop_message(record)
-        if record["stopped"] != "signal":
-            write_json(store.path(data, variant, seed), saved_record(record))
-        if message is not None:
-            print(message, file=sys.stderr)
-            sys.exit(record["exit_code"])
+    run_missing(store, options.runs, data, variant, configs, same, run, rerun=options.rerun)
 
 
 def cells(options: TablesConfig) -> list[tuple[str, str]]:

@@ -1,7 +1,6 @@
 """The commands of experiments.ga_reader as a stranger meets them, and what presets become."""
 
 import dataclasses
-import re
 
 import pytest
 
@@ -12,19 +11,7 @@ from experiments.ga_reader.config import PRESETS, Config
 from experiments.ga_reader.results import public_config
 from gatedjax.models import GAReaderConfig
 from gatedjax.training import make_optimizer
-
-
-def plain(text):
-    """Without colours, frames and line breaks."""
-    return " ".join(re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", " ", text).split())
-
-
-def refused(command, args, capsys):
-    """What a command says when it stops with status 2."""
-    with pytest.raises(SystemExit) as stop:
-        command(args)
-    assert stop.value.code == 2
-    return plain(capsys.readouterr().err)
+from tests.experiments._commands import left_out_of_help, refused
 
 
 @pytest.mark.parametrize(
@@ -40,11 +27,7 @@ def refused(command, args, capsys):
     ],
 )
 def test_help_lists_the_options(command, options, capsys):
-    with pytest.raises(SystemExit) as stop:
-        command(["--help"])
-    assert stop.value.code == 0
-    shown = plain(capsys.readouterr().out)
-    assert [option for option in options if option not in shown] == []
+    assert left_out_of_help(command, options, capsys) == []
 
 
 def test_unknown_names_are_refused_with_a_suggestion(capsys):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 
 import pytest
 
@@ -13,19 +12,7 @@ from experiments.rau.config import PRESETS, TRAIN_EXAMPLES, Config
 from experiments.rau.parameters import matched_width, network
 from experiments.rau.results import public_config
 from gatedjax.models import RAUConfig
-
-
-def plain(text):
-    """Without colours, frames and line breaks."""
-    return " ".join(re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", " ", text).split())
-
-
-def refused(command, args, capsys):
-    """What a command says when it stops with status 2."""
-    with pytest.raises(SystemExit) as stop:
-        command(args)
-    assert stop.value.code == 2
-    return plain(capsys.readouterr().err)
+from tests.experiments._commands import left_out_of_help, refused
 
 
 @pytest.mark.parametrize(
@@ -36,11 +23,7 @@ def refused(command, args, capsys):
     ],
 )
 def test_help_lists_the_options(command, options, capsys):
-    with pytest.raises(SystemExit) as stop:
-        command(["--help"])
-    assert stop.value.code == 0
-    shown = plain(capsys.readouterr().out)
-    assert [option for option in options if option not in shown] == []
+    assert left_out_of_help(command, options, capsys) == []
 
 
 def test_unknown_preset_is_refused_with_a_suggestion(capsys):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 
 import numpy as np
 import pytest
@@ -16,23 +15,13 @@ from experiments.ssan.experiment import StepColumn
 from experiments.ssan.probes import scores
 from experiments.ssan.results import Store, public_config, same
 from gatedjax import data as gdata
+from tests.experiments._commands import refused
 
 TINY = ("--model.num-layers", "1", "--model.hidden", "8", "--model.filter-size", "8",
         "--model.num-heads", "2", "--data.max-buckets", "1", "--data.batch-size", "8",
         "--data.eval-batch-size", "8", "--cpu-devices", "1", "--train.num-steps", "4",
         "--train.eval-every", "2", "--train.checkpoint-every", "4", "--train.log-every", "1",
         "--train.optimizer.warmup-steps", "1", "--train.parallel", "single")  # fmt: skip
-
-
-def plain(text):
-    return " ".join(re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", " ", text).split())
-
-
-def refused(command, args, capsys):
-    with pytest.raises(SystemExit) as stop:
-        command(args)
-    assert stop.value.code == 2
-    return plain(capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
