@@ -190,7 +190,7 @@ def _translation(
     )
 
 
-_ADADELTA = OptimizerConfig(name="adadelta", learning_rate=0.5, ema_decay=0.999)
+_ADADELTA = OptimizerConfig(name="adadelta", learning_rate=0.5, weight_decay=5e-5, ema_decay=0.999)
 _NLI: dict[str, Any] = {"max_buckets": 4, "eval_batch_size": 256}
 # SNLI: 20 epochs of 549,367 pairs, evaluated once an epoch, ended after three without improvement;
 # SICK: 40 epochs of 4,500. Roles: steps and rates of DeepAtt. Translation: 100,000 steps for the

@@ -35,7 +35,8 @@ class OptimizerConfig:
     clip_norm: float | None = None
     """Clip the global norm of the gradient; None does not."""
     weight_decay: float = 0.0
-    """Decoupled weight decay; only with adamw."""
+    """adamw: decoupled weight decay. adadelta: share of the parameters that is added to their
+    gradients, the gradient of a penalty of half of it times their square."""
     beta2: float = 0.999
     """adam, adamw: decay of the mean squared gradient."""
     rho: float = 0.9
@@ -178,13 +179,15 @@ def make_optimizer(
         `frozen_parameters`.
 
     Raises:
-      ValueError: if a number is out of range, weight_decay is given without adamw, or reset_moments
-        without adam or adamw and a staircase.
+      ValueError: if a number is out of range, weight_decay is given without adamw or adadelta, or
+        reset_moments without adam or adamw and a staircase.
     """
     if not 0 < config.learning_rate < float("inf"):
         raise ValueError(f"learning_rate must be positive and finite, got {config.learning_rate}")
-    if config.weight_decay and config.name != "adamw":
-        raise ValueError(f"weight_decay needs the optimiser adamw, got {config.name!r}")
+    if not 0 <= config.weight_decay < float("inf"):
+        raise ValueError(f"weight_decay must be in [0, inf), got {config.weight_decay}")
+    if config.weight_decay and config.name not in ("adamw", "adadelta"):
+        raise ValueError(f"weight_decay needs adamw or adadelta, got {config.name!r}")
     if not 0 <= config.warmup_steps <= num_steps:
         raise ValueError(f"warmup_steps must be in [0, {num_steps}], got {config.warmup_steps}")
     if config.schedule == "staircase":
@@ -231,10 +234,12 @@ def make_optimizer(
     rules = {
         "adam": lambda: optax.adam(rate, **adam),
         "adamw": lambda: optax.adamw(rate, weight_decay=config.weight_decay, **adam),
-        "adadelta": lambda: optax.adadelta(rate, rho=config.rho, **tiny),
+        "adadelta": lambda: optax.adadelta(
+            rate, rho=config.rho, weight_decay=config.weight_decay, **tiny
+        ),
         "sgd": lambda: optax.sgd(rate),
     }
-    links = [_forgetful(config, rate) if config.reset_moments else rules[config.name]()]
+    links = [_forgetful(config, rate, adam) if config.reset_moments else rules[config.name]()]
     if config.clip_norm is not None:
         if not config.clip_norm > 0:
             raise ValueError(f"clip_norm must be positive or None, got {config.clip_norm}")
@@ -246,14 +251,16 @@ def make_optimizer(
     return links[0] if len(links) == 1 else optax.chain(*links)
 
 
-def _forgetful(config: OptimizerConfig, rate: Any) -> optax.GradientTransformation:
+def _forgetful(
+    config: OptimizerConfig, rate: Any, adam: dict[str, Any]
+) -> optax.GradientTransformation:
     """Adam or AdamW that forgets its moments whenever the staircase falls."""
     begin = config.warmup_steps + config.decay_begin
 
     def falls(count: jax.Array) -> jax.Array:
         return (count >= begin) & ((count - begin) % config.decay_every == 0)
 
-    links = [reset_where(optax.scale_by_adam(), falls)]
+    links = [reset_where(optax.scale_by_adam(**adam), falls)]
     if config.weight_decay:
         links.append(optax.add_decayed_weights(config.weight_decay))
     return optax.chain(*links, optax.scale_by_learning_rate(rate))

@@ -104,11 +104,38 @@ def test_adam_and_adamw_differ_by_the_decoupled_decay():
     np.testing.assert_allclose(decayed[0][0], 2.0 - 0.1 - 0.1 * 0.3 * 2.0, rtol=1e-5)
 
 
+def test_weight_decay_of_adadelta_is_part_of_the_gradient():
+    rate, rho, epsilon, decay = 0.5, 0.9, 1e-2, 0.3
+    config = OptimizerConfig(
+        name="adadelta", learning_rate=rate, rho=rho, epsilon=epsilon, weight_decay=decay
+    )
+    _, found = steps(config, 3)
+    w, squares, updates = 2.0, 0.0, 0.0
+    for got, _ in found:
+        gradient = slope(w) + decay * w
+        squares = rho * squares + (1 - rho) * gradient**2
+        update = np.sqrt(updates + epsilon) / np.sqrt(squares + epsilon) * gradient
+        updates = rho * updates + (1 - rho) * update**2
+        w -= rate * update
+        np.testing.assert_allclose(got, w, rtol=1e-5)
+
+
+@pytest.mark.parametrize("option", [{"beta2": 0.5}, {"epsilon": 0.1}])
+def test_an_adam_that_forgets_its_moments_keeps_its_other_settings(option):
+    forgetful = {"schedule": "staircase", "decay_begin": 10, "reset_moments": True}
+    _, plain = steps(OptimizerConfig(learning_rate=0.1, **option), 3)
+    _, found = steps(OptimizerConfig(learning_rate=0.1, **option, **forgetful), 3)
+    _, default = steps(OptimizerConfig(learning_rate=0.1), 3)
+    np.testing.assert_allclose([w for w, _ in found], [w for w, _ in plain], rtol=1e-6)
+    assert abs(plain[2][0] - default[2][0]) > 1e-5
+
+
 @pytest.mark.parametrize(
     ("config", "name"),
     [
         (OptimizerConfig(learning_rate=0.0), "learning_rate"),
         (OptimizerConfig(weight_decay=0.1), "weight_decay"),
+        (OptimizerConfig(name="adamw", weight_decay=-0.1), "weight_decay"),
         (OptimizerConfig(clip_norm=-1.0), "clip_norm"),
         (OptimizerConfig(warmup_steps=11), "warmup_steps"),
     ],
