@@ -11,7 +11,7 @@ from experiments.rau.paper import CELLS
 
 def print_run(console: Console, record: dict[str, Any], workdir: Path) -> None:
     """Prints the metrics of validation and test, parameters and time."""
-    unit = "tokens" if record["data"] == "ptb" else "examples"
+    unit = "tokens" if record["data"].startswith("ptb") else "examples"
     title = f"{CELLS[record['cell']]} on {record['data']} (test: {record['test_n']:,} {unit})"
     names = [n for n in ("accuracy", "perplexity", "loss") if n in record["test"]]
     print_metrics(console, record, title, tuple(names))
