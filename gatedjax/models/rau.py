@@ -7,6 +7,7 @@ the same network with another `cell`.
 """
 
 import dataclasses
+import math
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -39,6 +40,8 @@ class RAUConfig:
     """RAU and GRU: apply the reset gate after the recurrent product; the paper does not."""
     forget_bias: float = 0.0
     """LSTM: forget bias at the start; 0 as all other biases."""
+    gate_bias: float = 0.0
+    """RAU and GRU: bias of the reset gate at the start and, negated, that of the update gate."""
     num_layers: int = 1
     """Recurrent layers; the paper's language models have 2."""
     init_scale: float | None = None
@@ -88,6 +91,10 @@ class RAUConfig:
                 raise ValueError(f"rescale must be False for cell={self.cell!r}")
         if self.forget_bias and self.cell != "lstm":
             raise ValueError(f"forget_bias must be 0 for cell={self.cell!r}: it has no such gate")
+        if not math.isfinite(self.gate_bias):
+            raise ValueError(f"gate_bias must be finite, got {self.gate_bias}")
+        if self.gate_bias and self.cell == "lstm":
+            raise ValueError("gate_bias must be 0 for cell='lstm'; it has forget_bias")
         if self.reset_after and self.cell == "lstm":
             raise ValueError("reset_after must be False for cell='lstm': it has no reset gate")
 
@@ -120,7 +127,7 @@ def recurrent_layers(config: RAUConfig) -> Any:
     }
     if config.cell == "lstm":
         return gnn.LSTM(config.hidden, forget_bias=config.forget_bias, **options)
-    options["reset_after"] = config.reset_after
+    options |= {"reset_after": config.reset_after, "gate_bias": config.gate_bias}
     if config.cell == "gru":
         return gnn.GRU(config.hidden, **options)
     return gnn.RAU(

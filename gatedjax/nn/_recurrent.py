@@ -35,10 +35,14 @@ def _uniform(scale: float) -> Initializer:
     return uniform
 
 
-def _forget_bias(value: float) -> Initializer:
+def _bias(*values: float) -> Initializer:
+    """A value for every gate's block."""
+
     def bias(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         del key
-        blocks = jnp.zeros((4, shape[-1] // 4), dtype).at[1].set(value)
+        blocks = jnp.broadcast_to(
+            jnp.array(values, dtype)[:, None], (len(values), shape[-1] // len(values))
+        )
         return blocks.reshape(shape)
 
     return bias
@@ -186,7 +190,7 @@ class LSTM(_Recurrent):
         return F.LSTMWeights(
             input=self.param(f"{name}_input", glorot, (width, 4 * h), d),
             recurrent=self.param(f"{name}_recurrent", orthogonal, (h, 4 * h), d),
-            bias=self.param(f"{name}_bias", _forget_bias(self.forget_bias), (4 * h,), d),
+            bias=self.param(f"{name}_bias", _bias(0, self.forget_bias, 0, 0), (4 * h,), d),
         )
 
     def _zeros(self, rows: int) -> F.LSTMState:
@@ -204,11 +208,14 @@ class GRU(_Recurrent):
         recurrent bias to the candidate.
       recurrent_bias: False leaves that bias out, as Lasagne does.
       gradient_clip: bounds the gradients inside every step, see `functional.gru_step`.
+      gate_bias: bias of the reset gate at the start and, negated, that of the update gate; the
+        others are 0. With 1, as in TensorFlow's cell, a new unit keeps more of its state.
     """
 
     reset_after: bool = False
     recurrent_bias: bool = True
     gradient_clip: float | None = None
+    gate_bias: float = 0.0
 
     def _weights(self, name: str, width: int) -> F.GRUWeights:
         h, d = self.features, self.param_dtype
@@ -217,7 +224,7 @@ class GRU(_Recurrent):
         return F.GRUWeights(
             input=self.param(f"{name}_input", glorot, (width, 3 * h), d),
             recurrent=self.param(f"{name}_recurrent", orthogonal, (h, 3 * h), d),
-            bias=self.param(f"{name}_bias", zeros, (3 * h,), d),
+            bias=self.param(f"{name}_bias", _bias(self.gate_bias, -self.gate_bias, 0), (3 * h,), d),
             recurrent_bias=self.param(f"{name}_recurrent_bias", zeros, (h,), d)
             if self.reset_after and self.recurrent_bias
             else None,
@@ -240,7 +247,7 @@ class RAU(_Recurrent):
       attn_hidden: width of a tanh layer before the attention logits; 0 is none (time_causal, which
         needs one, takes H). Not for concat and matrix.
       rescale: give the attention weights mean 1; the paper does not.
-      reset_after: as for `GRU`.
+      reset_after, gate_bias: as for `GRU`.
 
     Raises:
       ValueError: if attn_hidden is negative or the attention has no such layer, or as
@@ -251,6 +258,7 @@ class RAU(_Recurrent):
     attn_hidden: int = 0
     rescale: bool = False
     reset_after: bool = False
+    gate_bias: float = 0.0
 
     def _kind(self) -> Any:
         hidden = self.attn_hidden or self.attention == "time_causal"
@@ -282,8 +290,11 @@ class RAU(_Recurrent):
             else:
                 own |= {"affinity": (h, joined)}
 
+        gates = _bias(self.gate_bias, -self.gate_bias, *[0] * (blocks - 2))
+
         def param(field: str, init: Initializer, shape: tuple[int, ...]) -> Array:
-            init = nn.initializers.zeros_init() if len(shape) == 1 else init
+            if len(shape) == 1:
+                init = gates if field == "bias" else nn.initializers.zeros_init()
             return self.param(f"{name}_{field}", init, shape, self.param_dtype)
 
         return kind(

@@ -266,6 +266,8 @@ def test_filler_rows_count_for_nothing(np_rng):
         ({"init_scale": float("inf")}, "init_scale must be positive and finite, got inf"),
         ({"init_scale": 0.0}, "init_scale must be positive and finite, got 0.0"),
         ({"forget_bias": 1.0}, "forget_bias must be 0 for cell='rau'"),
+        ({"cell": "lstm", "gate_bias": 1.0}, "gate_bias must be 0 for cell='lstm'"),
+        ({"gate_bias": float("nan")}, "gate_bias must be finite, got nan"),
         ({"cell": "gru", "attention": "matrix"}, "attention must be 'feature_proj' for cell='gru'"),
         ({"cell": "lstm", "attn_hidden": 3}, "attn_hidden must be 0 for cell='lstm'"),
         ({"cell": "gru", "rescale": True}, "rescale must be False for cell='gru'"),

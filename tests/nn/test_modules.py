@@ -208,6 +208,24 @@ def test_initial_kernels_are_orthogonal_per_gate_and_the_forget_bias_is_one(rng)
     np.testing.assert_array_equal(params["layer_0_bias"], [0] * 4 + [1] * 4 + [0] * 8)
 
 
+@pytest.mark.parametrize(
+    ("kind", "more", "candidates"),
+    [(gnn.GRU, {}, 1), (gnn.GRU, {"reset_after": True}, 1), (gnn.RAU, {}, 3),
+     (gnn.RAU, {"attention": "matrix"}, 1)],
+)  # fmt: skip
+def test_a_gate_bias_keeps_the_state_of_a_new_unit(kind, more, candidates, rng):
+    xs = jax.random.normal(rng, (2, 5, 3))
+    module = kind(4, gate_bias=20.0, **more)
+    variables = module.init(rng, xs)
+    bias = variables["params"]["layer_0_bias"]
+    np.testing.assert_array_equal(bias, [20.0] * 4 + [-20.0] * 4 + [0.0] * 4 * candidates)
+    initial = (jnp.full((2, 4), 0.3),)
+    kept, _ = module.apply(variables, xs, initial=initial)
+    np.testing.assert_allclose(kept[0], initial[0], atol=1e-5)
+    other, _ = kind(4, **more).apply(kind(4, **more).init(rng, xs), xs, initial=initial)
+    assert not np.allclose(other[0], initial[0], atol=1e-2)
+
+
 def test_attention_pool_takes_gates_or_log_gates(rng):
     states = jax.random.normal(rng, (2, 5, 3))
     mask = F.length_mask(jnp.array([5, 3]), 5)
