@@ -78,7 +78,7 @@ class SelectorTask:
         metrics = self._metrics(output, batch)
         metrics |= self._selector_metrics(output, batch["weight"])
         predictions = self._predictions(output, batch)
-        return metrics, predictions | selector_predictions(self._selections(output))
+        return metrics, predictions | selector_predictions(self._shown(output))
 
     def _cost(
         self, output: Any, batch: dict[str, Array]
@@ -99,7 +99,12 @@ class SelectorTask:
         return {"loss": Ratio.of(cost, weight)}
 
     def _selections(self, output: Any) -> tuple[gnn.Selection, ...]:
+        """All selections, which the loss may penalise."""
         return output.selections
+
+    def _shown(self, output: Any) -> tuple[gnn.Selection, ...]:
+        """Those of which predictions tell, one per layer."""
+        return self._selections(output)
 
     def _selector_metrics(self, output: Any, weight: Float[Array, " B"]) -> dict[str, Ratio]:
         return selector_metrics(output.selections, weight)

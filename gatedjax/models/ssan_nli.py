@@ -321,7 +321,7 @@ class SSANNLITask(SelectorClassifierTask):
     """How an `SSANNLI` is trained and evaluated: cross-entropy of the class.
 
     Metrics: "loss" (in training with the penalties), "accuracy", and with a selector "selected_1"
-    and "empty_1", of both sentences.
+    and "empty_1", of both sentences. Predictions tell of the first sentence alone.
 
     Attributes:
       model: the network.
@@ -337,6 +337,9 @@ class SSANNLITask(SelectorClassifierTask):
 
     def _selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
         return output.premise, output.hypothesis
+
+    def _shown(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
+        return (output.premise,)
 
     def _selector_metrics(
         self, output: SSANNLIOutput, weight: Float[Array, " B"]

@@ -185,6 +185,17 @@ def test_a_batch_without_a_hypothesis_is_refused(np_rng):
         model.apply({"params": params}, batch)
 
 
+def test_predictions_tell_of_the_first_sentence_and_metrics_of_both(np_rng):
+    model, params = made(num_heads=2)
+    batch = batch_of(np_rng)
+    output = jax.jit(model.apply)({"params": params}, batch)
+    metrics, predictions = jax.jit(SSANNLITask(model).evaluate)(params, batch)
+    np.testing.assert_allclose(predictions["selected_heads"][:, 0], output.premise.rate, rtol=1e-6)
+    assert predictions["selected_heads"].shape == predictions["empty_heads"].shape == (3, 1, 2)
+    both = np.concatenate([output.premise.rate, output.hypothesis.rate])
+    np.testing.assert_allclose(metrics["selected_1"].value(), both.mean(), rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_a_hundred_pairs_are_learned_by_heart(np_rng):
     batch = batch_of(np_rng, first=(5,) * 90, second=(4,) * 90)
