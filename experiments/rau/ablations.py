@@ -1,5 +1,7 @@
 """Tables of ours, from the records: widths, learning rates, forms, equal sizes."""
 
+import re
+
 from experiments.common.records import NOT_RUN
 from experiments.common.significance import compare
 from experiments.rau import paper
@@ -8,20 +10,26 @@ from experiments.rau.results import Store
 from gatedjax import analysis
 
 
-def other_widths(store: Store) -> str:
-    """Table 1 at other widths of the state."""
-    headers = ["data", "cell", "width", "parameters", "validation", "test"]
+def other_settings(store: Store) -> str:
+    """Table 1 at other widths of the state and other learning rates.
+
+    IMDB's learning rates are the paper's and have a table of their own.
+    """
+    headers = ["data", "cell", "changed", "parameters", "validation", "test"]
     rows = []
     for data in NAMES:
         for variant in store.variants(data):
-            cell, _, width = variant.partition("_hidden")
-            if width and cell in paper.CELLS:
-                records = store.all(data, variant)
-                row = [NAMES[data], paper.CELLS[cell], width, parameters(records)]
-                row += [cell_text(records, part, data) for part in ("validation", "test")]
-                rows.append(row)
+            cell, _, changed = variant.partition("_")
+            known = re.fullmatch(r"(hidden|lr)([\d.e-]+)", changed)
+            if known is None or cell not in paper.CELLS or (data, known[1]) == ("imdb", "lr"):
+                continue
+            records = store.all(data, variant)
+            setting = {"hidden": "width", "lr": "learning rate"}[known[1]]
+            row = [NAMES[data], paper.CELLS[cell], f"{setting} {known[2]}", parameters(records)]
+            row += [cell_text(records, part, data) for part in ("validation", "test")]
+            rows.append(row)
     if not rows:
-        rows = [["MNIST", "RAU", "28", "-", NOT_RUN, NOT_RUN]]
+        rows = [["MNIST", "RAU", "width 28", "-", NOT_RUN, NOT_RUN]]
     return analysis.render_table(headers, rows)
 
 

@@ -35,7 +35,11 @@ def write(store: Store) -> None:
             "Parameters of the recurrent layer, biases included; the paper's table has no such "
             "row. Width 28 is the paper's Table 2, 128 its text.",
         ),
-        ("Other widths", ablations.other_widths(store), "`tables table1 --hidden 28`."),
+        (
+            "Other widths and learning rates",
+            ablations.other_settings(store),
+            "`tables table1 --hidden 28`; `tables table1 --data ptb_small --learning-rate 0.5`.",
+        ),
         (
             "Table 3: MNIST error",
             sections.table3(store),

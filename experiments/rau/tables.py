@@ -54,7 +54,8 @@ class TablesConfig:
     hidden: int | None = None
     """table1: another width of the state, such as 28 (the paper's Table 2), in rows of its own."""
     learning_rate: float | None = None
-    """figure7: the runs to draw (default: 1e-5, as in the paper)."""
+    """table1: another learning rate, in rows of its own; figure7: the runs to draw (default: 1e-5,
+    as in the paper)."""
     seeds: int = 3
     """Runs per cell, with seeds 0, 1, ..."""
     data_dir: str | None = None
@@ -152,11 +153,14 @@ def train_table(options: TablesConfig) -> None:
     if what == "table1":
         for data in chosen(options, *paper.CLASSIFICATION, *paper.LANGUAGE):
             for cell in options.cells:
-                if options.hidden is None:
-                    run_cell(options, data, cell, cell=cell)
-                else:
+                if options.hidden is not None:
                     name = f"{cell}_hidden{options.hidden}"
                     run_cell(options, data, name, cell=cell, hidden=options.hidden)
+                elif options.learning_rate is not None:
+                    name = f"{cell}_lr{paper.rate_name(options.learning_rate)}"
+                    run_cell(options, data, name, options.learning_rate, cell=cell)
+                else:
+                    run_cell(options, data, cell, cell=cell)
     elif what in ("table3", "figure5", "figure6"):
         own: dict[str, PresetName] = {
             "table3": "mnist",
@@ -197,9 +201,12 @@ def main(args: list[str] | None = None) -> int:
     options = tyro.cli(TablesConfig, args=args, prog="python -m experiments.rau.tables")
     if options.seeds < 1:
         fail(f"--seeds must be at least 1, got {options.seeds}")
-    for name, owner in (("hidden", "table1"), ("learning_rate", "figure7")):
-        if getattr(options, name) is not None and options.what != owner:
+    for name, owners in (("hidden", ("table1",)), ("learning_rate", ("table1", "figure7"))):
+        if getattr(options, name) is not None and options.what not in owners:
+            owner = " and ".join(owners)
             fail(f"--{name.replace('_', '-')} is an option of {owner}, not of {options.what}")
+    if options.hidden is not None and options.learning_rate is not None:
+        fail("--hidden and --learning-rate make rows of their own each: give one of them")
 
     from experiments.common.hardware import use_all_cores
     from experiments.rau import figures, render, settings

@@ -59,7 +59,8 @@ def test_options_that_contradict_each_other_are_refused_by_name(args, message, c
     [
         ("table1 --seeds 0", "--seeds must be at least 1"),
         ("table3 --hidden 28", "--hidden is an option of table1"),
-        ("figure5 --learning-rate 1e-3", "--learning-rate is an option of figure7"),
+        ("figure5 --learning-rate 1e-3", "--learning-rate is an option of table1 and figure7"),
+        ("table1 --hidden 28 --learning-rate 0.5", "give one of them"),
         ("matched --data ptb_small", "matched is for classifiers"),
         ("table9", "table9"),
     ],
@@ -180,6 +181,10 @@ def test_matrix_is_left_out_unless_it_is_asked_for(monkeypatch, capsys):
     ("args", "wanted"),
     [
         ({"what": "table1", "data": ("mnist",), "hidden": 28}, ["mnist-rau_hidden28"]),
+        (
+            {"what": "table1", "data": ("ptb_small",), "learning_rate": 0.5},
+            ["ptb_small-rau_lr0.5"],
+        ),
         ({"what": "table3"}, ["mnist-rau"]),
         ({"what": "figure5"}, ["fashion_mnist-rau"]),
         ({"what": "figure6", "data": ("ptb_small",)}, ["ptb_small-rau"]),

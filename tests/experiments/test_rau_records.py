@@ -318,6 +318,7 @@ def test_tables_of_ours_show_what_was_run(tmp_path):
     small = config_of("mnist", "rau", 0, hidden=96)
     save(store, "mnist", "rau_matched", [make_record(small, "1110")])
     save(store, "mnist", "rau_hidden28", [make_record(config_of("mnist", "rau", 0), "1000")])
+    save(store, "mnist", "gru_lr0.5", [make_record(config_of("mnist", "gru", 0), "1110")])
     save(store, "imdb", "gru_lr1e-4", [make_record(config_of("imdb", "gru", 0), "1111")])
     plain = make_record(config_of("mnist", "rau", 0), "1100")
     save(store, "mnist", "attention_feature_proj", [plain])
@@ -328,8 +329,9 @@ def test_tables_of_ours_show_what_was_run(tmp_path):
     assert matched["MNIST", "RAU"][0] == "96"
     assert matched["MNIST", "RAU"][3:5] == ["0.7500 (n=1)", "+0.2500"]
     assert matched["MNIST", "LSTM"][3] == "not run"
-    assert rows_of(text, "Other widths") == [
-        ["MNIST", "RAU", "28", "1,234", "0.5000 (n=1)", "0.2500 (n=1)"]
+    assert rows_of(text, "Other widths and learning rates") == [
+        ["MNIST", "GRU", "learning rate 0.5", "1,234", "0.5000 (n=1)", "0.7500 (n=1)"],
+        ["MNIST", "RAU", "width 28", "1,234", "0.5000 (n=1)", "0.2500 (n=1)"],
     ]
     rates = {(r[0], r[1]): r[3] for r in rows_of(text, "IMDB: learning rates")}
     assert rates.pop(("1e-4", "GRU")) == "1.0000 (n=1)"
