@@ -163,9 +163,9 @@ def main(args: list[str] | None = None) -> int:
             fail(f"--{name.replace('_', '-')} is an option of {owner}, not of {options.what}")
 
     from experiments.agt import figures, layer_sections, render
-    from experiments.common.hardware import use_all_cores
+    from experiments.common.hardware import prepare_cpu
 
-    use_all_cores(options.cpu_devices)
+    prepare_cpu(options.cpu_devices)
     store = Store(options.results)
     try:
         train_table(options)

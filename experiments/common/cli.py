@@ -75,9 +75,9 @@ def run_command(
     """
     from rich.console import Console
 
-    from experiments.common.hardware import use_all_cores
+    from experiments.common.hardware import prepare_cpu
 
-    use_all_cores(cpu_devices)
+    prepare_cpu(cpu_devices)
     try:
         record = run()
     except (ValueError, OSError, RuntimeError, ImportError) as error:

@@ -17,12 +17,12 @@ def main(args: list[str] | None = None) -> int:
 
     from rich.console import Console
 
-    from experiments.common.hardware import use_all_cores
+    from experiments.common.hardware import prepare_cpu
     from experiments.ga_net.report import print_lanes, print_run
     from experiments.ga_net.run import default_workdir, run, run_lanes
     from gatedjax.training.distributed import initialize, is_main
 
-    use_all_cores(config.cpu_devices)
+    prepare_cpu(config.cpu_devices)
     several = config.train.seeds > 1 or bool(config.train.sweep)
     try:
         initialize(config.distributed)

@@ -31,12 +31,12 @@ def main(args: list[str] | None = None) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from experiments.common.hardware import use_all_cores
+    from experiments.common.hardware import prepare_cpu
     from experiments.ga_net.figures import inspect
     from experiments.ga_net.run import prepare, run
     from gatedjax import analysis
 
-    use_all_cores(options.cpu_devices)
+    prepare_cpu(options.cpu_devices)
     console = Console()
     preset = PRESETS["polarity"]
     train = dataclasses.replace(preset.train, seed=options.seed)

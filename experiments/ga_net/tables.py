@@ -161,10 +161,10 @@ def main(args: list[str] | None = None) -> int:
         if getattr(options, name) < 1:
             fail(f"--{name} must be at least 1, got {getattr(options, name)}")
 
-    from experiments.common.hardware import use_all_cores
+    from experiments.common.hardware import prepare_cpu
     from experiments.ga_net import figures, render
 
-    use_all_cores(options.cpu_devices)
+    prepare_cpu(options.cpu_devices)
     try:
         if options.what == "table1":
             figures.table1(options, _default(options, *paper.DATA))

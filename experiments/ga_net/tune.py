@@ -123,10 +123,10 @@ def main(args: list[str] | None = None) -> int:
         prog="python -m experiments.ga_net.tune",
     )
 
-    from experiments.common.hardware import use_all_cores
+    from experiments.common.hardware import prepare_cpu
     from experiments.ga_net.run import prepare, run
 
-    use_all_cores(options.cpu_devices)
+    prepare_cpu(options.cpu_devices)
     path = options.results / "tuning.json"
     prepared: dict[Any, Any] = {}
     try:

@@ -177,10 +177,10 @@ def main(args: list[str] | None = None) -> int:
     if options.fraction is not None and options.what == "figure2":
         fail("--fraction is not an option of figure2, which trains on its own shares")
 
-    from experiments.common.hardware import use_all_cores
+    from experiments.common.hardware import prepare_cpu
     from experiments.ga_reader import figures, render, statistics
 
-    use_all_cores(options.cpu_devices)
+    prepare_cpu(options.cpu_devices)
     store = Store(options.results)
     try:
         train_table(options)

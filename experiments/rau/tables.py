@@ -208,10 +208,10 @@ def main(args: list[str] | None = None) -> int:
     if options.hidden is not None and options.learning_rate is not None:
         fail("--hidden and --learning-rate make rows of their own each: give one of them")
 
-    from experiments.common.hardware import use_all_cores
+    from experiments.common.hardware import prepare_cpu
     from experiments.rau import figures, render, settings
 
-    use_all_cores(options.cpu_devices)
+    prepare_cpu(options.cpu_devices)
     store = Store(options.results)
     try:
         train_table(options)

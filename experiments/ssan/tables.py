@@ -180,10 +180,10 @@ def main(args: list[str] | None = None) -> int:
     if unknown := sorted(set(options.layers) - set(variants.LAYERS)):
         fail(f"--layers must be among {variants.LAYERS}, got {unknown}")
 
-    from experiments.common.hardware import use_all_cores
+    from experiments.common.hardware import prepare_cpu
     from experiments.ssan import analyses, render
 
-    use_all_cores(options.cpu_devices)
+    prepare_cpu(options.cpu_devices)
     store = Store(options.results)
     try:
         for data, variant in cells(options):
