@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 
-
 # Numbers of glibc's malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
 
@@ -38,7 +37,8 @@ def keep_freed_memory() -> bool:
         (_TRIM_THRESHOLD, 2**31 - 1),
         (_TOP_PAD, 2**27),
     )
-    return all([mallopt(name, value) == 1 for name, value in settings])
+    taken = [mallopt(name, value) == 1 for name, value in settings]  # all, also after a refusal
+    return all(taken)
 
 
 def hardware() -> dict[str, Any]:
