@@ -1,5 +1,6 @@
 """Lines with error bars, and learning curves."""
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -62,7 +63,7 @@ def plot_lines(
             xs = sorted({point[0] for points in lines.values() for point in points})
             if not xs:
                 axes.text(0.5, 0.5, "not run", ha="center", transform=axes.transAxes)
-            elif len(xs) <= 8:
+            elif len(xs) <= 8 and _apart(xs):
                 axes.set_xticks(xs)
             for name, points in lines.items():
                 _line_with_bars(axes, names.index(name), sorted(points))
@@ -204,3 +205,9 @@ def _legend_below(
     if splits:
         caption = "thin: training, per logged step; with markers: evaluation"
         figure.text(0.5, 0.05 / figure.get_figheight(), caption, ha="center", fontsize=8.5)
+
+
+def _apart(xs: list[float]) -> bool:
+    """Whether labels at all of these sorted places leave room for each other."""
+    gaps = [b - a for a, b in itertools.pairwise(xs)]
+    return not gaps or min(gaps) >= (xs[-1] - xs[0]) / 12

@@ -301,3 +301,13 @@ def grid(figure, columns):
 def test_sample_images_that_do_not_fit_are_refused(images, labels, options, message):
     with pytest.raises(ValueError, match=message):
         analysis.plot_images(images, labels, ["no", "yes"], **options)
+
+
+def test_lines_label_their_places_only_where_the_labels_do_not_meet():
+    def ticks(*xs):
+        figure = analysis.plot_lines({"loss": {"a": [(x, 0.5, 0) for x in xs]}})
+        return list(figure.axes[0].get_xticks())
+
+    assert ticks(50, 100, 200) == [50, 100, 200]
+    assert 314 not in ticks(50, 100, 200, 300, 314)
+    assert ticks(7) == [7]
