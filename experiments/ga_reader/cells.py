@@ -19,8 +19,8 @@ def percent(records: list[dict[str, Any]], part: str) -> str:
 
 def quoted(pair: paper.Pair | None) -> tuple[str, str]:
     """The paper's validation and test accuracy."""
-    validation, test = pair or (None, None)
-    return tuple("-" if v is None else f"{v:.1f}" for v in (validation, test))  # type: ignore[return-value]
+    validation, test = ("-" if v is None else f"{v:.1f}" for v in pair or (None, None))
+    return validation, test
 
 
 def milliseconds(records: list[dict[str, Any]]) -> str:

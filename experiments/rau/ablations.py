@@ -1,7 +1,5 @@
 """Tables of ours, from the records: widths, learning rates, forms, equal sizes."""
 
-import re
-
 from experiments.common.records import NOT_RUN
 from experiments.common.significance import compare
 from experiments.rau import paper
@@ -13,19 +11,19 @@ from gatedjax import analysis
 def other_settings(store: Store) -> str:
     """Table 1 at other widths of the state and other learning rates.
 
-    IMDB's learning rates are the paper's and have a table of their own.
+    Those that the paper tried on IMDB have a table of their own.
     """
     headers = ["data", "cell", "changed", "parameters", "validation", "test"]
+    rates = paper.LEARNING_RATES.values()
+    of_paper = {paper.rate_variant(cell, rate) for cell in paper.CELLS for rate in rates}
     rows = []
     for data in NAMES:
         for variant in store.variants(data):
-            cell, _, changed = variant.partition("_")
-            known = re.fullmatch(r"(hidden|lr)([\d.e-]+)", changed)
-            if known is None or cell not in paper.CELLS or (data, known[1]) == ("imdb", "lr"):
+            changed = _changed(variant)
+            if changed is None or (data == "imdb" and variant in of_paper):
                 continue
             records = store.all(data, variant)
-            setting = {"hidden": "width", "lr": "learning rate"}[known[1]]
-            row = [NAMES[data], paper.CELLS[cell], f"{setting} {known[2]}", parameters(records)]
+            row = [NAMES[data], *changed, parameters(records)]
             row += [cell_text(records, part, data) for part in ("validation", "test")]
             rows.append(row)
     if not rows:
@@ -33,15 +31,25 @@ def other_settings(store: Store) -> str:
     return analysis.render_table(headers, rows)
 
 
+def _changed(variant: str) -> tuple[str, str] | None:
+    """The cell of a variant and the setting that it changes, or None for other variants."""
+    for cell, name in paper.CELLS.items():
+        for mark, setting in (("hidden", "width"), ("lr", "learning rate")):
+            value = variant.removeprefix(f"{cell}_{mark}")
+            if value != variant:
+                return name, f"{setting} {value}"
+    return None
+
+
 def learning_rates(store: Store) -> str:
     """IMDB at the learning rates that the paper tried."""
     headers = ["learning rate", "cell", "validation accuracy", "test accuracy"]
     rows = []
-    for rate in paper.LEARNING_RATES:
+    for known, rate in paper.LEARNING_RATES.items():
         for cell, name in paper.CELLS.items():
-            records = store.all("imdb", f"{cell}_lr{rate}")
+            records = store.all("imdb", paper.rate_variant(cell, rate))
             row = [cell_text(records, part, "imdb") for part in ("validation", "test")]
-            rows.append([rate, name, *row])
+            rows.append([known, name, *row])
     return analysis.render_table(headers, rows)
 
 

@@ -60,11 +60,11 @@ def draw(options: TablesConfig) -> Path:
     variants = dict(paper.CELLS)
     if what == "figure7":
         data = options.data[0] if options.data else "imdb"
-        rate = paper.rate_name(options.learning_rate or paper.FIGURE7_RATE)
-        variants = {f"{cell}_lr{rate}": name for cell, name in paper.CELLS.items()}
+        rate = options.learning_rate or paper.FIGURE7_RATE
+        variants = {paper.rate_variant(cell, rate): name for cell, name in paper.CELLS.items()}
         columns = {"training loss": 1, "training accuracy": 2}
         series = curves(store, data, variants, "train_curve", columns)
-        title = f"{NAMES[data]}, learning rate {rate}"
+        title = f"{NAMES[data]}, learning rate {paper.rate_name(rate)}"
     elif what == "figure6":
         data = options.data[0] if options.data else "ptb_medium"
         series = curves(store, data, variants, "curve", {"validation loss": 1})

@@ -98,6 +98,11 @@ def rate_name(rate: float) -> str:
     return known[0] if known else f"{rate:g}"
 
 
+def rate_variant(cell: str, rate: float) -> str:
+    """The name of a cell that was trained at another learning rate than its preset's."""
+    return f"{cell}_lr{rate_name(rate)}"
+
+
 # The forms that the paper's equation 6 leaves open (spec section 3); the matrix form needs a
 # matrix [H, D + H] per example and step.
 FORMS: tuple[RAUAttention, ...] = (

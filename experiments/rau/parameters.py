@@ -6,7 +6,7 @@ import functools
 import jax
 import numpy as np
 
-from experiments.rau.config import PRESETS, TEXT
+from experiments.rau.config import PRESETS, TEXT, CellName
 from gatedjax.models import RAUClassifier, RAUConfig
 
 ROW_WIDTH = {"digits": 8, "mnist": 28, "fashion_mnist": 28}
@@ -33,7 +33,7 @@ def network(config: RAUConfig, name: str) -> tuple[int, int]:
     return sizes["recurrent"] + sizes["classifier"], sizes["recurrent"]
 
 
-def matched_width(preset: str, cell: str) -> int:
+def matched_width(preset: str, cell: CellName) -> int:
     """The width at which a cell has as nearly as possible as many parameters as the preset's GRU.
 
     Word vectors, which all cells have alike, are not counted.
@@ -41,8 +41,8 @@ def matched_width(preset: str, cell: str) -> int:
     config = PRESETS[preset]
     name = config.data.name
 
-    def count(cell: str, hidden: int) -> int:
-        return network(dataclasses.replace(config.model, cell=cell, hidden=hidden), name)[0]  # type: ignore[arg-type]
+    def count(cell: CellName, hidden: int) -> int:
+        return network(dataclasses.replace(config.model, cell=cell, hidden=hidden), name)[0]
 
     target = count("gru", config.model.hidden)
     low, high = 1, config.model.hidden

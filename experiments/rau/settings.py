@@ -1,9 +1,10 @@
 """Tables 2 and 4: settings, which need no run."""
 
 import dataclasses
+from typing import get_args
 
 from experiments.rau import paper
-from experiments.rau.config import PRESETS, PTB_ROW, TRAIN_EXAMPLES, Config
+from experiments.rau.config import PRESETS, PTB_ROW, TRAIN_EXAMPLES, CellName, Config
 from experiments.rau.parameters import network
 from gatedjax import analysis
 
@@ -28,8 +29,8 @@ def _ours(preset: str) -> list[str]:
     name, optimizer = config.data.name, config.train.optimizer
     epochs = config.train.num_steps * config.data.batch_size / TRAIN_EXAMPLES[name]
     counts = []
-    for cell in paper.CELLS:
-        model = dataclasses.replace(config.model, cell=cell)  # type: ignore[arg-type]
+    for cell in get_args(CellName):
+        model = dataclasses.replace(config.model, cell=cell)
         counts.append(f"{network(model, name)[1]:,}")
     rate = f"{optimizer.learning_rate:g}, {optimizer.schedule}"
     if optimizer.clip_norm is not None:

@@ -157,8 +157,8 @@ def train_table(options: TablesConfig) -> None:
                     name = f"{cell}_hidden{options.hidden}"
                     run_cell(options, data, name, cell=cell, hidden=options.hidden)
                 elif options.learning_rate is not None:
-                    name = f"{cell}_lr{paper.rate_name(options.learning_rate)}"
-                    run_cell(options, data, name, options.learning_rate, cell=cell)
+                    rate = options.learning_rate
+                    run_cell(options, data, paper.rate_variant(cell, rate), rate, cell=cell)
                 else:
                     run_cell(options, data, cell, cell=cell)
     elif what in ("table3", "figure5", "figure6"):
@@ -171,14 +171,13 @@ def train_table(options: TablesConfig) -> None:
             for cell in options.cells:
                 run_cell(options, data, cell, cell=cell)
     elif what in ("learning_rates", "figure7"):
-        rates = dict(paper.LEARNING_RATES)
+        rates = tuple(paper.LEARNING_RATES.values())
         if what == "figure7":
-            wanted = options.learning_rate or paper.FIGURE7_RATE
-            rates = {paper.rate_name(wanted): wanted}
+            rates = (options.learning_rate or paper.FIGURE7_RATE,)
         for data in classifiers(options, "imdb"):
-            for name, rate in rates.items():
+            for rate in rates:
                 for cell in options.cells:
-                    run_cell(options, data, f"{cell}_lr{name}", rate, cell=cell)
+                    run_cell(options, data, paper.rate_variant(cell, rate), rate, cell=cell)
     elif what == "variants":
         heavy = [form for form in paper.HEAVY_FORMS if form not in options.forms]
         for form in heavy:

@@ -17,7 +17,7 @@ from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax.analysis import trees
 
-NORMS = ("rows", "area", "none")
+NORMS: tuple[trees.Norm, ...] = ("rows", "area", "none")
 GOLD = "gold trees of the English Web Treebank's test part"
 MOST = 2_000
 """Sentences that figures 2 and 4 look at."""
@@ -87,7 +87,7 @@ def table6(options: Any, store: Store, data: str) -> None:
         weights = _weights(options, encoder, examples)
         for norm in NORMS:
             found[f"{variant}-{norm}"] = scores(
-                [trees.from_attention(w, norm=norm) for w in weights]  # type: ignore[arg-type]
+                [trees.from_attention(w, norm=norm) for w in weights]
             )
     generator = np.random.default_rng(0)
     baselines: dict[str, Callable[[int], trees.SpanTree]] = {

@@ -320,6 +320,7 @@ def test_tables_of_ours_show_what_was_run(tmp_path):
     save(store, "mnist", "rau_hidden28", [make_record(config_of("mnist", "rau", 0), "1000")])
     save(store, "mnist", "gru_lr0.5", [make_record(config_of("mnist", "gru", 0), "1110")])
     save(store, "imdb", "gru_lr1e-4", [make_record(config_of("imdb", "gru", 0), "1111")])
+    save(store, "imdb", "lstm_lr2e-3", [make_record(config_of("imdb", "lstm", 0), "1011")])
     plain = make_record(config_of("mnist", "rau", 0), "1100")
     save(store, "mnist", "attention_feature_proj", [plain])
     concat = make_record(config_of("mnist", "rau", 0, attention="concat", rescale=True), "1111")
@@ -332,6 +333,7 @@ def test_tables_of_ours_show_what_was_run(tmp_path):
     assert rows_of(text, "Other widths and learning rates") == [
         ["MNIST", "GRU", "learning rate 0.5", "1,234", "0.5000 (n=1)", "0.7500 (n=1)"],
         ["MNIST", "RAU", "width 28", "1,234", "0.5000 (n=1)", "0.2500 (n=1)"],
+        ["IMDB", "LSTM", "learning rate 2e-3", "1,234", "0.5000 (n=1)", "0.7500 (n=1)"],
     ]
     rates = {(r[0], r[1]): r[3] for r in rows_of(text, "IMDB: learning rates")}
     assert rates.pop(("1e-4", "GRU")) == "1.0000 (n=1)"
