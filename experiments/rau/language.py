@@ -68,8 +68,9 @@ def run_language(config: Config) -> dict[str, Any]:
         "curve": [[one["step"], one["loss"], one["perplexity"]] for one in result.history],
         "seconds_per_step": seconds_per_step(analysis.read_metrics(workdir / "metrics.jsonl")),
     }
-    if result.stopped == "signal":
-        return record
+    # also one that came with the last step: measuring takes minutes, and the same command does it
+    if result.signal is not None:
+        return record | {"stopped": "signal"}
     single = make_parallel("single")
     for split in ("validation", "test"):
         data = gdata.LanguageModelBatches.eval(streams[split], batch_size=1, num_steps=window)

@@ -12,6 +12,7 @@ from gatedjax.analysis._brackets import BracketCounts as BracketCounts
 from gatedjax.analysis._brackets import BracketScores as BracketScores
 from gatedjax.analysis._brackets import bracket_counts as bracket_counts
 from gatedjax.analysis._brackets import bracket_scores as bracket_scores
+from gatedjax.analysis._trees import Norm as Norm
 from gatedjax.analysis._trees import SpanTree as SpanTree
 from gatedjax.analysis._trees import balanced as balanced
 from gatedjax.analysis._trees import from_attention as from_attention

@@ -3,17 +3,19 @@
 import dataclasses
 import json
 import math
+import signal
 import sys
 
 import jax.numpy as jnp
 import optax
 import pytest
 
+from experiments.rau import language
 from experiments.rau.config import PRESETS
 from experiments.rau.language import last_epoch_perplexity
 from experiments.rau.run import run
 from gatedjax.__main__ import main
-from gatedjax.training import make_optimizer
+from gatedjax.training import fit, make_optimizer
 
 
 def write_log(folder, losses, every):
@@ -72,6 +74,25 @@ def tiny(workdir, shared_data, **train):
         model=dataclasses.replace(preset.model, hidden=4, embedding_dim=4),
         train=dataclasses.replace(preset.train, progress=False, **(settings | train)),
     )
+
+
+@pytest.mark.slow
+def test_a_signal_with_the_last_step_leaves_measuring_to_the_same_command(
+    tmp_path, shared_data, monkeypatch
+):
+    config = tiny(tmp_path, shared_data)
+
+    def signalled(*args, **kwargs):
+        return dataclasses.replace(fit(*args, **kwargs), signal=signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(language, "fit", signalled)
+        first = run(config)
+    assert (first["stopped"], first["steps"], first["exit_code"]) == ("signal", 6, 0)
+    assert "test" not in first
+    assert not (tmp_path / "results.json").exists()
+    second = run(config)
+    assert (second["stopped"], second["test_n"]) == ("done", 82_430)
 
 
 @pytest.mark.slow
