@@ -71,11 +71,20 @@ def same_config(saved: Any, wanted: Any, **defaults: Mapping[str, Any]) -> bool:
       wanted: the configuration of the run.
       **defaults: default values by part of the configuration; those of "train" are known.
     """
+    filled = {part: {**values, **saved[part]} for part, values in defaults.items()}
+    return saved | filled | {"train": train_settings(saved)} == wanted
+
+
+def train_settings(saved: Any) -> dict[str, Any]:
+    """How a record's run was trained; an option younger than the record has its default.
+
+    Args:
+      saved: the configuration of the record.
+    """
     default = jsonable(dataclasses.asdict(TrainConfig()))
     train = default | saved["train"]
     train["optimizer"] = default["optimizer"] | train["optimizer"]
-    filled = {part: {**values, **saved[part]} for part, values in defaults.items()}
-    return saved | filled | {"train": train} == wanted
+    return train
 
 
 def read_json(path: Path, *keys: str) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.common.records import train_settings
 from experiments.common.text import correctness
 from gatedjax import analysis
 
@@ -79,7 +80,7 @@ def compare(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> Compar
 
 
 def _settings(record: dict[str, Any]) -> tuple[Any, Any]:
-    return record["config"]["data"], record["config"]["train"]
+    return record["config"]["data"], train_settings(record["config"])
 
 
 def p_text(p: float) -> str:

@@ -300,6 +300,9 @@ def test_only_seeds_that_both_have_are_paired_and_other_settings_are_named():
     assert found.seeds == (1,)
     assert found.bootstrap.difference == 0.25
     assert "settings differ" not in sentence("MNIST", "RAU", "GRU", found)
+    # a record that is older than an option was made with its default
+    del gru[0]["config"]["train"]["optimizer"]["epsilon"], gru[0]["config"]["train"]["parallel"]
+    assert "settings differ" not in sentence("MNIST", "RAU", "GRU", compare(rau, gru))
     gru[0]["config"]["train"]["num_steps"] += 1
     assert "settings differ" in sentence("MNIST", "RAU", "GRU", compare(rau, gru))
     assert compare(rau[:1], gru) is None
