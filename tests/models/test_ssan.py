@@ -290,7 +290,7 @@ def test_a_frozen_encoder_gets_no_gradient():
 
 def learn(task, batch, steps, rate=5e-3):
     tx = optax.adam(rate)
-    state = init_state(task, tx, jax.random.key(0), batch)
+    state = jax.jit(lambda key: init_state(task, tx, key, batch))(jax.random.key(0))
     step = jax.jit(make_train_step(task, tx))
     for _ in range(steps):
         state, metrics = step(state, batch, jax.random.key(1))

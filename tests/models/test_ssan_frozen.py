@@ -60,7 +60,7 @@ def table_of(name, params):
 
 def trained(task):
     tx = make_optimizer(DECAYING, 10, frozen=task.frozen)
-    first = init_state(task, tx, jax.random.key(0), batch())
+    first = jax.jit(lambda key: init_state(task, tx, key, batch()))(jax.random.key(0))
     last, _ = jax.jit(make_train_step(task, tx))(first, batch(), jax.random.key(1))
     return first, last
 

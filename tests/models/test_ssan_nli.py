@@ -205,7 +205,7 @@ def test_a_hundred_pairs_are_learned_by_heart(np_rng):
     task = SSANNLITask(model)
     tx = make_optimizer(OptimizerConfig(learning_rate=3e-3), 150)
     step = jax.jit(make_train_step(task, tx))
-    state = init_state(task, tx, jax.random.key(0), batch)
+    state = jax.jit(lambda key: init_state(task, tx, key, batch))(jax.random.key(0))
     for _ in range(150):
         state, _ = step(state, batch, jax.random.key(0))
     metrics, _ = jax.jit(task.evaluate)(state.params, batch)

@@ -127,7 +127,7 @@ def test_a_hundred_predicates_are_learned_by_heart(np_rng):
     )  # fmt: skip
     tx = make_optimizer(OptimizerConfig(learning_rate=2e-3, warmup_steps=20), 250)
     step = jax.jit(make_train_step(task, tx))
-    state = init_state(task, tx, jax.random.key(0), batch)
+    state = jax.jit(lambda key: init_state(task, tx, key, batch))(jax.random.key(0))
     for _ in range(250):
         state, _ = step(state, batch, jax.random.key(0))
     metrics, _ = jax.jit(task.evaluate)(state.params, batch)

@@ -280,7 +280,7 @@ def test_a_hundred_pairs_are_learned_by_heart(np_rng, layers):
     task = SSANTranslationTask(model)
     tx = make_optimizer(OptimizerConfig(learning_rate=2e-3, warmup_steps=20), 250)
     step = jax.jit(make_train_step(task, tx))
-    state = init_state(task, tx, jax.random.key(0), batch)
+    state = jax.jit(lambda key: init_state(task, tx, key, batch))(jax.random.key(0))
     for _ in range(250):
         state, metrics = step(state, batch, jax.random.key(0))
     assert metrics["loss"].value() < 0.1
