@@ -15,6 +15,7 @@ NAMES = {
     "nli_sick": "SICK",
     "srl": "semantic roles",
     "mt_multi30k": "Multi30k En-De",
+    "mt_multi30k_small": "Multi30k En-De, small",
     "mt_en_ro": "IWSLT14 En-Ro",
     "mt_en_ja": "KFTT En-Ja",
     "mt_en_de": "WMT14 En-De",

@@ -12,7 +12,16 @@ from experiments.ssan.results import Store
 from experiments.ssan.variants import BASE, FULL
 from gatedjax import analysis
 
-TASKS = ("nli", "nli_sick", "srl", "mt_multi30k", "mt_en_ro", "mt_en_ja", "mt_en_de")
+TASKS = (
+    "nli",
+    "nli_sick",
+    "srl",
+    "mt_multi30k",
+    "mt_multi30k_small",
+    "mt_en_ro",
+    "mt_en_ja",
+    "mt_en_de",
+)
 
 
 def _percent(records: Records, data: str) -> str:
