@@ -10,6 +10,8 @@ PAGES = [
     ("training", 3),
     ("recurrence", 1),
     ("ga_reader", 1),
+    ("agt", 1),
+    ("ssan", 1),
     pytest.param("export", 3, marks=pytest.mark.slow),
 ]
 
