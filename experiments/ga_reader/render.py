@@ -61,7 +61,7 @@ def write(store: Store) -> None:
                 "`tables cbt`; the readers of tables 2 and 4 with the same number of steps. "
                 + TESTS,
             )
-            for data in shown(store, ("cbt_ne",), "no_gating")
+            for data in shown(store, ("cbt_ne", "cbt_cn"), "no_gating")
         ),
         (
             "Two facts",

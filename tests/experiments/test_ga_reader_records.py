@@ -135,6 +135,14 @@ def test_one_budget_of_cbt_has_its_own_section_with_the_feature(store):
     assert next(row for row in tests if row[0] == "CNN")[7].startswith("0.34")
 
 
+def test_common_nouns_have_their_section_with_any_reader(store):
+    save(store, "cbt_cn", "fix", 0, "1110")
+    save(store, "cbt_cn", "hops_1", 0, "1000")
+    rows = {row[0]: row for row in rows_of(rendered(store), "One budget: CBT-CN")}
+    assert rows["K = 1"][4] == "25.00 (n=1)"
+    assert rows["K = 1"][8] == "0.250 (2 : 0)"
+
+
 def test_figure2_has_every_share_and_is_drawn(store, tmp_path):
     pytest.importorskip("matplotlib")
     save(store, "cnn", "update_50", 0, "1110", train_n=500)
