@@ -45,6 +45,12 @@ def test_unknown_names_are_refused(capsys):
     assert "--seeds" in refused(tables.main, ["table2", "--seeds", "0"], capsys)
 
 
+@pytest.mark.parametrize("data", ["tree_depth", "top_const", "mt_multi30k"])
+def test_sentences_in_their_order_have_no_changed_words_to_show(data, tmp_path, capsys):
+    args = ["figure3", "--data", data, "--results", str(tmp_path), "--runs", str(tmp_path)]
+    assert "whose order was changed" in refused(tables.main, args, capsys)
+
+
 def test_a_budget_shortens_the_warm_up_and_keeps_ten_evaluations():
     train = with_budget(PRESETS["bshift"].train, 1_000)
     assert (train.num_steps, train.eval_every, train.optimizer.warmup_steps) == (1_000, 100, 250)
