@@ -267,8 +267,8 @@ def analyse(options: Any, store: Store) -> None:
     repeated = [d for d, n in collections.Counter(wanted).items() if n > 1]
     if repeated:
         raise ValueError(f"--data names {repeated[0]} twice")
-    ordered = all(data.startswith(("bshift", "wrd")) for data in wanted)
-    if options.what in ("figure3", "figure5") and not ordered:
+    reordered = all(data.startswith(("bshift", "wrd")) for data in wanted)
+    if options.what in ("figure3", "figure5") and not reordered:
         raise ValueError(f"{options.what} shows sentences whose order was changed, got {wanted}")
     for data in wanted:
         ANALYSES[options.what](options, store, data)

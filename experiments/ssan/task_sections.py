@@ -9,19 +9,9 @@ from experiments.ssan.analyses import ANALYSES, NORMS
 from experiments.ssan.bleu import bleu_of, f1_of, paired
 from experiments.ssan.cells import NAMES, Records
 from experiments.ssan.results import Store
+from experiments.ssan.task_config import TASK_PRESETS
 from experiments.ssan.variants import BASE, FULL
 from gatedjax import analysis
-
-TASKS = (
-    "nli",
-    "nli_sick",
-    "srl",
-    "mt_multi30k",
-    "mt_multi30k_small",
-    "mt_en_ro",
-    "mt_en_ja",
-    "mt_en_de",
-)
 
 
 def _percent(records: Records, data: str) -> str:
@@ -64,7 +54,7 @@ def table1(store: Store) -> str:
     headers = ["task", "metric", "SAN, paper", "SSAN, paper", "SAN, ours", "SSAN, ours"]
     headers += ["difference", "95 % interval", "p"]
     rows, notes = [], []
-    for data in TASKS:
+    for data in TASK_PRESETS:
         metric, san, ssan = paper.TABLE1.get(data, ("", None, None))
         if not metric:
             metric = "BLEU" if data.startswith("mt_") else "accuracy"

@@ -159,7 +159,7 @@ def test_two_hops_join_two_facts_and_one_does_not(tmp_path):
     command = [sys.executable, "-W", "error::UserWarning", "-m", "experiments.ga_reader.tables"]
     command += ["toy", "--seeds", "1", "--cpu-devices", "1"]
     command += ["--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
-    environment = {**os.environ, "XLA_FLAGS": ""}
+    environment = os.environ | {"XLA_FLAGS": ""}
     subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=1800)
     store = Store(tmp_path / "r")
     two, one = (
