@@ -14,6 +14,7 @@ NAMES = {
     "nli": "SNLI",
     "nli_sick": "SICK",
     "srl": "semantic roles",
+    "srl_small": "semantic roles, small",
     "mt_multi30k": "Multi30k En-De",
     "mt_multi30k_small": "Multi30k En-De, small",
     "mt_en_ro": "IWSLT14 En-Ro",

@@ -13,11 +13,13 @@ from experiments.ssan.task_config import TASK_PRESETS
 from experiments.ssan.variants import BASE, FULL
 from gatedjax import analysis
 
+_METRICS = {"nli": "accuracy", "srl": "F1", "mt_": "BLEU"}
+
 
 def _percent(records: Records, data: str) -> str:
     if data.startswith("mt_"):
         values = [record["test_bleu"] for record in records if "test_bleu" in record]
-    elif data == "srl":
+    elif data.startswith("srl"):
         values = [100 * r["test_roles_greedy"]["f1"] for r in records if "test_roles_greedy" in r]
     else:
         values = [100 * record["test"]["accuracy"] for record in records]
@@ -36,7 +38,7 @@ def difference(base: Records, full: Records, data: str) -> list[str]:
             f"[{100 * boot.low:+.2f}, {100 * boot.high:+.2f}]",
             p_text(boot.p_value),
         ]
-    key, score = ("role_counts", f1_of) if data == "srl" else ("bleu_statistics", bleu_of)
+    key, score = ("role_counts", f1_of) if data.startswith("srl") else ("bleu_statistics", bleu_of)
     ours, theirs = ({r["seed"]: r for r in records if key in r} for records in (full, base))
     seeds = sorted(ours.keys() & theirs.keys())
     if not seeds:
@@ -55,9 +57,7 @@ def table1(store: Store) -> str:
     headers += ["difference", "95 % interval", "p"]
     rows, notes = [], []
     for data in TASK_PRESETS:
-        metric, san, ssan = paper.TABLE1.get(data, ("", None, None))
-        if not metric:
-            metric = "BLEU" if data.startswith("mt_") else "accuracy"
+        metric, san, ssan = paper.TABLE1.get(data, (_METRICS[data[:3]], None, None))
         base, full = (store.all(data, variant) for variant in (BASE, FULL))
         quoted = ["-" if value is None else f"{value:.2f}" for value in (san, ssan)]
         row = [NAMES[data], metric, *quoted, _percent(base, data), _percent(full, data)]

@@ -94,6 +94,26 @@ def test_roles_are_trained_and_scored_by_arguments(raw, tmp_path):
     assert record["substitute"].startswith("20 sentences where the official file has 9,479")
 
 
+@pytest.mark.parametrize("data", ["srl", "srl_small"])
+def test_roles_are_compared_by_arguments_in_table_1(tmp_path, data):
+    from experiments.common.records import write_json
+    from experiments.ssan import task_sections
+    from experiments.ssan.results import Store
+
+    store = Store(tmp_path)
+    for variant, matched in (("san", 1), ("ssan_layer1", 2)):
+        counts = [[matched, 2, 2]] * 30  # an F1 of one half for san, of one for ssan
+        scores = {"f1": matched / 2}
+        record = {"role_counts": counts, "test_roles_greedy": scores, "substitute": "a treebank"}
+        write_json(store.path(data, variant, 0), dict.fromkeys(store.keys) | record | {"seed": 0})
+    text = task_sections.table1(store)
+    (row,) = (line for line in text.splitlines() if "100.00" in line)
+    cells = [cell.strip() for cell in row.split("|")[1:-1]]
+    assert cells[1] == "F1"
+    assert cells[4:] == ["50.00 (n=1)", "100.00 (n=1)", "+50.00", "[+50.00, +50.00]", "<0.001"]
+    assert f"- {cells[0]}: substitute: a treebank." in text
+
+
 MT = ["--model.hidden", "8", "--model.decoder-layers", "2", "--data.vocabulary-size", "60",
       "--search.average", "2", "--search.extra", "4", *SMALL]  # fmt: skip
 
