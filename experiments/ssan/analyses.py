@@ -52,6 +52,11 @@ def file_of(store: Store, what: str, data: str) -> Path:
     return store.folder / "attention" / f"{what}-{data}.json"
 
 
+def figure_of(what: str, data: str) -> str:
+    """The name of a figure's files: data other than the figure's own have files of their own."""
+    return what if data == DATA[what][0] else f"{what}_{data}"
+
+
 def treebank(options: Any, split: str = "test") -> list[dict[str, Any]]:
     """The sentences of the English Web Treebank, with tags and constituents."""
     return list(
@@ -173,7 +178,8 @@ def distances(options: Any, store: Store, data: str) -> None:
             "empty_rate": round(total.empty_rate, 6),
         }
     write_json(file_of(store, options.what, data), found)
-    analysis.plot_distances(counts, store.folder / options.what, title=NAMES.get(data, data))
+    path = store.folder / figure_of(options.what, data)
+    analysis.plot_distances(counts, path, title=NAMES.get(data, data))
 
 
 def _distance_counts(maps: Sequence[np.ndarray]) -> analysis.DistanceCounts:
@@ -204,7 +210,7 @@ def heat_maps(options: Any, store: Store, data: str) -> None:
     analysis.plot_attention(
         words,
         panels,
-        store.folder / options.what,
+        store.folder / figure_of(options.what, data),
         f"{NAMES.get(data, data)}, layer {options.layer}",
         marked=marked,
     )
@@ -237,7 +243,7 @@ def tree_figure(options: Any, store: Store, data: str) -> None:
     analysis.plot_trees(
         example["tokens"],
         drawn,
-        store.folder / options.what,
+        store.folder / figure_of(options.what, data),
         f"Trees from the attention of {NAMES.get(data, data)}, layer {options.layer}",
         gold=gold,
     )

@@ -5,7 +5,7 @@ from typing import Any
 from experiments.common.records import NOT_RUN, mean_std, read_json
 from experiments.common.significance import compare, p_text
 from experiments.ssan import paper
-from experiments.ssan.analyses import ANALYSES, NORMS
+from experiments.ssan.analyses import ANALYSES, NORMS, figure_of
 from experiments.ssan.bleu import bleu_of, f1_of, paired
 from experiments.ssan.cells import NAMES, Records
 from experiments.ssan.results import Store
@@ -133,7 +133,7 @@ def figures(store: Store) -> str:
             lines.append(f"- {what}: {NOT_RUN}.")
             continue
         for data, found in written:
-            text = f"- [{what}]({what}.png): {NAMES.get(data, data)}"
+            text = f"- [{what}]({figure_of(what, data)}.png): {NAMES.get(data, data)}"
             if BASE in found and "shares" in found[BASE]:
                 ours = [100 * found[variant]["shares"][1] for variant in (BASE, FULL)]
                 empty = 100 * found[FULL]["empty_rate"]

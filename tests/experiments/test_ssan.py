@@ -202,3 +202,12 @@ def test_a_table_is_trained_once_and_rendered(texts, tmp_path, monkeypatch, caps
     assert "made for a test" in (tmp_path / "results" / "RESULTS.md").read_text()
     assert tables.main(args) == 0
     assert "seed 0:" not in capsys.readouterr().out
+    # a figure of other data than its own does not take its place
+    for what in ("figure2", "figure4"):
+        assert tables.main([what, "--data", "bshift", *args[3:]]) == 0
+    drawn = {path.name for path in (tmp_path / "results").glob("figure*")}
+    assert drawn == {f"{name}.{kind}" for name in ("figure2", "figure4_bshift")
+                     for kind in ("png", "svg")}  # fmt: skip
+    page = (tmp_path / "results" / "RESULTS.md").read_text()
+    assert "[figure2](figure2.png): BShift" in page
+    assert "[figure4](figure4_bshift.png): BShift" in page
