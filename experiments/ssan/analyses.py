@@ -1,4 +1,5 @@
-"""Tables 6 and 7 and figures 2 to 6: what the attention of finished runs looks like."""
+"""Tables 6 and 7 and figures 2 to 6, what the attention of finished runs looks like; and a linear
+reference."""
 
 import collections
 from collections.abc import Callable, Sequence
@@ -23,7 +24,8 @@ MOST = 2_000
 """Sentences that figures 2 and 4 look at."""
 SHOWN = range(8, 15)
 """Words of a sentence that figures show."""
-DATA = {
+PROBES = ("bshift", "tree_depth", "top_const")
+DATA: dict[str, tuple[str, ...]] = {
     "table6": ("mt_multi30k",),
     "table7": ("tree_depth", "top_const", "mt_multi30k"),
     "figure2": ("bshift",),
@@ -31,6 +33,7 @@ DATA = {
     "figure4": ("wrd_small",),
     "figure5": ("wrd_small",),
     "figure6": ("mt_multi30k",),
+    "neighbours": PROBES,
 }
 """What each looks into, if the command names no data."""
 
@@ -251,6 +254,17 @@ def tree_figure(options: Any, store: Store, data: str) -> None:
     write_json(file_of(store, options.what, data), found)
 
 
+def linear_reference(options: Any, store: Store, data: str) -> None:
+    """How many labels pairs of neighbouring words tell."""
+    from experiments.ssan import neighbours
+    from experiments.ssan.families import build
+    from experiments.ssan.tables import run_config
+
+    write_json(
+        file_of(store, "neighbours", data), neighbours.train(build(run_config(options, data, 0)))
+    )
+
+
 ANALYSES: dict[str, Callable[[Any, Store, str], None]] = {
     "table6": table6,
     "table7": table7,
@@ -259,6 +273,7 @@ ANALYSES: dict[str, Callable[[Any, Store, str], None]] = {
     "figure4": distances,
     "figure5": heat_maps,
     "figure6": tree_figure,
+    "neighbours": linear_reference,
 }
 
 
@@ -276,5 +291,7 @@ def analyse(options: Any, store: Store) -> None:
     reordered = all(data.startswith(("bshift", "wrd")) for data in wanted)
     if options.what in ("figure3", "figure5") and not reordered:
         raise ValueError(f"{options.what} shows sentences whose order was changed, got {wanted}")
+    if options.what == "neighbours" and (others := [x for x in wanted if x not in PROBES]):
+        raise ValueError(f"neighbours is for the probes {', '.join(PROBES)}, got {others[0]}")
     for data in wanted:
         ANALYSES[options.what](options, store, data)

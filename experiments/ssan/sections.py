@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.records import NOT_RUN
+from experiments.common.records import NOT_RUN, read_json
 from experiments.common.significance import compare, p_text, sentence
 from experiments.ssan import paper, variants
+from experiments.ssan.analyses import file_of
 from experiments.ssan.cells import NAMES, Records, number, percent, share
 from experiments.ssan.results import Store
 from experiments.ssan.variants import BASE, FULL, VARIANTS
@@ -46,6 +47,12 @@ def verdicts(store: Store, data: str, compared: Iterable[str]) -> str:
         if variant != BASE and records:
             text = sentence(name_of(data), VARIANTS[variant][0], "SAN", compare(records, base))
             lines.append(f"- {text}")
+    if (path := file_of(store, "neighbours", data)).exists():
+        reached = 100 * read_json(path, "test")["test"]
+        lines.append(
+            f"- {name_of(data)}: a linear classifier of pairs of neighbouring words is right on "
+            f"{reached:.2f} % of the test sentences (`tables neighbours`)."
+        )
     notes = {r["substitute"] for r in base + store.all(data, FULL) if r.get("substitute")}
     lines += [f"- {name_of(data)}: substitute: {note}." for note in sorted(notes)]
     return "\n".join(lines)

@@ -32,6 +32,7 @@ What = Literal[
     "sharing",
     "temperature",
     "selection_rate",
+    "neighbours",
     "render",
 ]
 Mode = Literal["st", "soft", "expect", "reinforce"]
@@ -71,7 +72,8 @@ class TablesConfig:
     for all heads; temperature: of the relaxation. From finished runs and their work folders:
     table6: brackets of trees from attention; table7: attention by part of speech; figure2, figure4:
     attention over the distance; figure3, figure5: attention of a sentence; figure6: its trees;
-    selection_rate: what the finished runs select; render: only rewrite RESULTS.md."""
+    selection_rate: what the finished runs select; render: only rewrite RESULTS.md. Without runs:
+    neighbours: what a linear classifier of pairs of neighbouring words makes of the probes."""
     data: tuple[str, ...] = ()
     """Data sets, by preset (default: those of the table)."""
     layers: tuple[int, ...] = variants.LAYERS

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.common.records import jsonable
-from experiments.ssan import render, sections, tables, variants
+from experiments.ssan import probes, render, sections, tables, variants
 from experiments.ssan.__main__ import main
 from experiments.ssan.cli import parse
 from experiments.ssan.config import PRESETS, with_budget
@@ -158,6 +158,40 @@ def texts(tmp_path):
         ):
             (tmp_path / f"word_order.txt.{part}.{kind}").write_text("\n".join(rows) + "\n")
     return tmp_path
+
+
+def test_neighbours_tell_an_inverted_order_and_nothing_of_drawn_labels(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = []
+    for split, size in (("tr", 400), ("va", 100), ("te", 100)):
+        # the words of a sentence count upwards, so every inversion makes a pair that no other has
+        starts = rng.integers(20, size=size)
+        plain = [[f"w{start + i}" for i in range(7)] for start in starts]
+        for example in gdata.bigram_shift(plain, seed=size):
+            lines.append(f"{split}\t{'IO'[example['label']]}\t{' '.join(example['tokens'])}")
+    args = ["neighbours", "--data", "bshift", "--manual-dir", str(tmp_path), "--cpu-devices", "1"]
+    reached = {}
+    for name in ("inverted", "drawn"):
+        if name == "drawn":
+            lines = ["\t".join([x.split("\t")[0], "IO"[rng.integers(2)], x.split("\t")[2]])
+                     for x in lines]  # fmt: skip
+        (tmp_path / "bigram_shift.txt").write_text("\n".join(lines) + "\n")
+        probes._prepare.cache_clear()
+        assert tables.main([*args, "--results", str(tmp_path / name)]) == 0
+        found = json.loads((tmp_path / name / "attention" / "neighbours-bshift.json").read_text())
+        reached[name] = found["test"]
+        page = (tmp_path / name / "RESULTS.md").read_text()
+        assert f"is right on {100 * found['test']:.2f} % of the test sentences" in page
+    assert reached["inverted"] > 0.95
+    assert 0.3 < reached["drawn"] < 0.7
+
+
+def test_neighbours_are_of_probes_alone(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        tables.main(["neighbours", "--data", "nli", "--results", str(tmp_path)])
+    message = "neighbours is for the probes bshift, tree_depth, top_const, got nli"
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "RESULTS.md").exists()
 
 
 @pytest.mark.slow

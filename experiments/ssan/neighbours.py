@@ -1,0 +1,79 @@
+"""A linear reference for probes: what pairs of neighbouring words alone tell of the label.
+
+    p(c | w) = softmax(b + sum_n T[h(w_n, w_{n+1})])_c
+
+A network that stands at chance where this does not has not learned what could be learned.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from gatedjax import functional as F
+
+ROWS = 1 << 20
+"""Rows of T; pairs of words are hashed to them."""
+EPOCHS = 5
+"""Passes over the training sentences, each followed by one over the validation sentences."""
+RATE = 0.3
+"""Of Adagrad, which suits features that are rarely there."""
+
+
+def hashed_pairs(tokens: Any) -> Any:
+    """h: the row of every pair of neighbours, [B, N] -> [B, N - 1]."""
+    words = tokens.astype(jnp.uint32)
+    mixed = words[:, :-1] * jnp.uint32(0x9E3779B1) ^ words[:, 1:] * jnp.uint32(0x85EBCA6B)
+    mixed = (mixed ^ mixed >> 15) * jnp.uint32(0x2C1B3C6D)
+    return (mixed >> 12).astype(jnp.int32) % ROWS
+
+
+def scores(params: Any, batch: Any) -> Any:
+    """Class scores of every sentence, [B, C]."""
+    tokens = batch["tokens"]
+    real = F.length_mask(batch["lengths"] - 1, tokens.shape[1] - 1)
+    rows = jnp.take(params["pairs"], hashed_pairs(tokens), axis=0)
+    return params["bias"][None] + jnp.sum(jnp.where(real[..., None], rows, 0), axis=1)
+
+
+def train(experiment: Any) -> dict[str, Any]:
+    """Trains on the experiment's batches; accuracies are of the epoch that validates best."""
+    classes = len(experiment.facts["class_names"])
+    params = {"pairs": jnp.zeros((ROWS, classes)), "bias": jnp.zeros(classes)}
+    optimizer = optax.adagrad(RATE, initial_accumulator_value=1e-6, eps=1e-6)
+    state = optimizer.init(params)
+
+    def loss(params: Any, batch: Any) -> Any:
+        costs = optax.softmax_cross_entropy_with_integer_labels(
+            scores(params, batch), batch["label"]
+        )
+        return jnp.sum(jnp.where(batch["weight"] > 0, costs, 0))
+
+    @jax.jit
+    def step(params: Any, state: Any, batch: Any) -> tuple[Any, Any]:
+        updates, state = optimizer.update(jax.grad(loss)(params, batch), state)
+        return optax.apply_updates(params, updates), state
+
+    best: dict[str, Any] = {"validation": -1.0}
+    size = len(experiment.train)
+    for epoch in range(EPOCHS):
+        for batch in experiment.train.iterate(epoch * size, (epoch + 1) * size):
+            params, state = step(params, state, batch)
+        reached = accuracy(params, experiment.validation)
+        if reached > best["validation"]:
+            best = {"validation": reached, "test": accuracy(params, experiment.test)}
+            best["epochs"] = epoch + 1
+    return {name: round(value, 6) for name, value in best.items()}
+
+
+def accuracy(params: Any, batches: Any) -> float:
+    """Share of the sentences that get the right class."""
+    right, seen, found = 0, 0, jax.jit(scores)
+    for batch in batches:
+        real = np.asarray(batch["weight"]) > 0
+        predicted = np.argmax(np.asarray(found(params, batch)), axis=1)
+        right += int(np.sum((predicted == batch["label"]) & real))
+        seen += int(np.sum(real))
+    return right / seen
