@@ -75,6 +75,8 @@ def _prepare(config: SRLData, embedding_dim: int) -> Prepared:
     if path is not None:
         vectors = gdata.load_embeddings(path, vocabulary, dim=embedding_dim)
         embeddings, coverage = vectors.matrix, vectors.coverage
+        if config.vector_std is not None and vectors.found.any():
+            embeddings = embeddings * (config.vector_std / embeddings[vectors.found].std())
     names = label_names(sources["train"])
     sequences = {
         split: {

@@ -57,8 +57,17 @@ class SRLData(BudgetConfig):
     """Words that occur less often in the training text are unknown."""
     embeddings: str = "none"
     """GloVe text file (plain or .gz), looked up here and in manual-dir; "none" starts random."""
+    vector_std: float | None = None
+    """Scale the word vectors of the file to this standard deviation; None takes them as they are.
+    GloVe's is .4, which sqrt(hidden) makes eight times the sinusoids of the positions."""
     constrained: bool = True
     """Also score the best label sequences in which I- follows B- or I- of the same role."""
+
+    def __post_init__(self) -> None:
+        """Refuses values that no run could use."""
+        super().__post_init__()
+        if self.vector_std is not None and not 0 < self.vector_std < float("inf"):
+            raise ValueError(f"vector_std must be positive and finite, got {self.vector_std}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -197,8 +206,8 @@ _NLI: dict[str, Any] = {"max_buckets": 4, "eval_batch_size": 256}
 # SICK: 40 epochs of 4,500. Roles: steps and rates of DeepAtt. Translation: 100,000 steps for the
 # small networks, 200,000 of four times 8,192 pieces for the large one, as in the authors' code;
 # Multi30k: 60 epochs, with the dropout that so small a text needs. Small ones are for a machine
-# without an accelerator: roles with 4 of 10 layers and Adam, which needs far fewer steps; Multi30k
-# with half the layers and 16 epochs of small batches.
+# without an accelerator: roles with 4 of 10 layers, Adam and word vectors of the scale of random
+# ones, which needs far fewer steps; Multi30k with half the layers and 16 epochs of small batches.
 TASK_PRESETS: dict[str, RunConfig] = {
     "nli": NLIConfig(
         preset="nli",
@@ -230,7 +239,7 @@ TASK_PRESETS: dict[str, RunConfig] = {
     ),
     "srl_small": SRLConfig(
         preset="srl_small",
-        data=SRLData(batch_tokens=2048, eval_batch_tokens=8192),
+        data=SRLData(batch_tokens=2048, eval_batch_tokens=8192, vector_std=0.1),
         model=SSANTaggerConfig(num_layers=4),
         train=_train(
             4_000,

@@ -11,7 +11,7 @@ import pytest
 from experiments.ssan import bleu, srl, task_config
 from experiments.ssan.__main__ import main
 from experiments.ssan.presets import PRESETS
-from experiments.ssan.task_config import SearchConfig, TranslationConfig
+from experiments.ssan.task_config import SearchConfig, SRLData, TranslationConfig
 from gatedjax import data as gdata
 from tests.data.test_sentence_sets import HEADER, conll, row
 
@@ -92,6 +92,19 @@ def test_roles_are_trained_and_scored_by_arguments(raw, tmp_path):
     for way in ("greedy", "constrained"):
         assert 0 <= record[f"test_roles_{way}"]["f1"] <= 1
     assert record["substitute"].startswith("20 sentences where the official file has 9,479")
+
+
+def test_word_vectors_of_a_file_are_scaled_as_a_whole(raw, tmp_path):
+    file = tmp_path / "vectors.txt"
+    file.write_text("dog 1 2 3 4\ncat -1 0 2 5\nruns 3 1 0 0\n")
+    data = SRLData(manual_dir=str(raw), embeddings=str(file))
+    plain, scaled = (
+        srl.prepare(dataclasses.replace(data, vector_std=std), 4).embeddings for std in (None, 0.1)
+    )
+    words = srl.prepare(data, 4).vocabulary.encode(["dog", "cat", "runs"])
+    np.testing.assert_array_equal(plain[words[0]], [1, 2, 3, 4])
+    np.testing.assert_allclose(scaled[words].std(), 0.1, rtol=1e-6)
+    np.testing.assert_allclose(scaled, plain * (0.1 / plain[words].std()), rtol=1e-6)
 
 
 @pytest.mark.parametrize("data", ["srl", "srl_small"])
@@ -240,13 +253,14 @@ def test_a_label_outside_the_set_is_refused_in_training_and_wrong_elsewhere():
     [
         (lambda: SearchConfig(beam_size=0), "beam_size must be at least 1, got 0"),
         (lambda: SearchConfig(length_penalty=-1.0), "length_penalty must be at least 0"),
+        (lambda: SRLData(vector_std=0.0), "vector_std must be positive and finite, got 0.0"),
         (
             lambda: TranslationConfig(search=SearchConfig(average=3)),
             "search.average must be at most train.keep_checkpoints 2, got 3",
         ),
     ],
 )
-def test_searches_that_no_run_could_use_are_refused(make, match):
+def test_settings_that_no_run_could_use_are_refused(make, match):
     with pytest.raises(ValueError, match=match):
         make()
 
