@@ -31,6 +31,7 @@ def hashed_pairs(tokens: Any) -> Any:
     return (mixed >> (32 - BITS)).astype(jnp.int32)
 
 
+@jax.jit
 def scores(params: Any, batch: Any) -> Any:
     """Class scores of every sentence, [B, C]."""
     tokens = batch["tokens"]
@@ -80,10 +81,10 @@ def train(experiment: Any) -> dict[str, Any]:
 
 def accuracy(params: Any, batches: Any) -> float:
     """Share of the sentences that get the right class."""
-    right, seen, found = 0, 0, jax.jit(scores)
+    right, seen = 0, 0
     for batch in batches:
         real = np.asarray(batch["weight"]) > 0
-        predicted = np.argmax(np.asarray(found(params, batch)), axis=1)
+        predicted = np.argmax(np.asarray(scores(params, batch)), axis=1)
         right += int(np.sum((predicted == batch["label"]) & real))
         seen += int(np.sum(real))
     return right / seen
