@@ -30,10 +30,10 @@ demo: $(VENV)/.plots
 	@$(BIN)/python -m experiments.ga_net.demo --workdir runs/demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "slow or not slow" -n 2
+	$(BIN)/python -m pytest -m "slow or not slow" -n 2 --dist worksteal
 
 fast: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -1,5 +1,6 @@
 """Strict settings for every test, made before JAX starts."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -15,21 +16,33 @@ import jax
 import numpy as np
 import pytest
 
+from tests._programs import ROOT, Plugin, budgets, file_of, over_budget
+
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-ROOT = Path(__file__).resolve().parent.parent
-MAPS = Path("/proc/self/maps")
-# Linux lets a process map 65,530 pieces of memory and ends one that needs more; a compiled program
-# takes several, a file of tests up to 5,000
-MOST_MAPS = 20_000
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--write-programs", action="store_true", help="state what each file compiled as its budget"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Plugin(config), "programs")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def room_for_programs():
-    """Forgets compiled programs after a file of tests, where many have come together."""
+def programs_of_this_file(request):
+    """Counts and then forgets a file's programs; they took 5 GB where all were kept."""
+    programs, file = Plugin.running, file_of(request.node.nodeid)
+    programs.file = file
     yield
-    if MAPS.exists() and len(MAPS.read_bytes().splitlines()) > MOST_MAPS:
-        jax.clear_caches()
+    jax.clear_caches()
+    gc.collect()
+    programs.exchange()
+    problem = over_budget(file, programs.counts[file], budgets())
+    if problem and not request.config.getoption("--write-programs"):
+        pytest.fail(problem)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from tests._programs import environment
 from tests.conftest import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -32,7 +33,8 @@ def test_notebook_runs(path, monkeypatch):
     monkeypatch.setenv("GATEDJAX_NOTEBOOK_STEPS", "40")
     # the kernel's own choice draws into the notebook
     monkeypatch.delenv("MPLBACKEND", raising=False)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
     book = nbformat.read(path, as_version=4)
     nbclient.NotebookClient(book, timeout=600, kernel_name="python3").execute()
     code = [cell for cell in book.cells if cell.cell_type == "code"]

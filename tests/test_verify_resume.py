@@ -7,13 +7,15 @@ import pytest
 
 from gatedjax.__main__ import main
 from gatedjax._commands.verify_resume import kill_points
+from tests._programs import environment
 
 RECIPE = str(Path(__file__).parent / "training" / "_recipe.py")
 
 
 @pytest.fixture
 def importable(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.mark.slow

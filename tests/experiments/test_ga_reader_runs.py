@@ -1,7 +1,6 @@
 """Real runs of the GA Reader, a few steps long, on files in CBT's format; and the two facts."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from experiments.ga_reader.__main__ import main
 from experiments.ga_reader.reading import Reader
 from experiments.ga_reader.results import Store
 from gatedjax import data as gdata
+from tests._programs import environment
 from tests.conftest import ROOT
 from tests.experiments.test_ga_reader_books import library
 
@@ -159,8 +159,7 @@ def test_two_hops_join_two_facts_and_one_does_not(tmp_path):
     command = [sys.executable, "-W", "error::UserWarning", "-m", "experiments.ga_reader.tables"]
     command += ["toy", "--seeds", "1", "--cpu-devices", "1"]
     command += ["--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
-    environment = os.environ | {"XLA_FLAGS": ""}
-    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=1800)
+    subprocess.run(command, cwd=ROOT, env=environment(XLA_FLAGS=""), check=True, timeout=1800)
     store = Store(tmp_path / "r")
     two, one = (
         store.get("toy", variant, 0)["test"]["accuracy"] for variant in ("update", "hops_1")

@@ -1,7 +1,6 @@
 """Tasks that carry a state from batch to batch: the same bits in one run, in two, anywhere."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +22,7 @@ from gatedjax.training import (
     make_parallel,
     make_train_step,
 )
+from tests._programs import environment
 from tests.tolerances import F32
 from tests.training import _counting
 from tests.training._counting import Memory, Rows, config
@@ -161,7 +161,7 @@ def test_two_processes_carry_and_save_what_one_does(tmp_path, kind):
         given = {"workdir": str(workdir), "train": {"num_steps": steps, "parallel": kind}}
         return subprocess.Popen(
             [sys.executable, str(SCRIPT), json.dumps(given | options)],
-            env=os.environ | {"PYTHONPATH": str(SCRIPT.parents[2]), "XLA_FLAGS": ""},
+            env=environment(XLA_FLAGS=""),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

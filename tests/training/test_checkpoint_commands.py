@@ -1,6 +1,5 @@
 """`python -m gatedjax checkpoints`: looks, and leaves everything as it is."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import pytest
 
 from gatedjax.__main__ import main
 from gatedjax.training.lock import WorkdirLock
+from tests._programs import environment
 
 
 @pytest.fixture(scope="module")
@@ -102,10 +102,10 @@ def test_a_process_of_its_own_stays_on_one_cpu_device(workdir):
         "import sys, jax; from gatedjax.__main__ import main; status = main(sys.argv[1:]);"
         "print(jax.default_backend(), jax.device_count()); sys.exit(status)"
     )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    environment = {k: v for k, v in environment.items() if k not in ("XLA_FLAGS", "JAX_PLATFORMS")}
+    variables = environment()
+    del variables["XLA_FLAGS"], variables["JAX_PLATFORMS"]
     done = subprocess.run(
         [sys.executable, "-c", code, "checkpoints", "verify", str(workdir)],
-        capture_output=True, text=True, timeout=120, env=environment,
+        capture_output=True, text=True, timeout=120, env=variables,
     )  # fmt: skip
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "cpu 1"), done.stderr

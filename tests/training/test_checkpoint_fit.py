@@ -28,6 +28,7 @@ from gatedjax.training import (
     manifest,
 )
 from gatedjax.training.lock import WorkdirLock
+from tests._programs import environment
 
 
 def run(workdir, on_event=None, **changes):
@@ -125,10 +126,6 @@ def test_a_write_that_the_system_refuses_to_orbax_is_an_error(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "refused: checkpoint 2 was not saved" in done.stdout
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["1"]
-
-
-def environment():
-    return os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 
 
 # -- one writer ----------------------------------------------------------------------------------

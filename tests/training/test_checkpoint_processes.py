@@ -1,6 +1,5 @@
 """Checkpoints where the machine gets in the way: two processes, a full or read-only disk."""
 
-import os
 import shutil
 import socket
 import subprocess
@@ -12,6 +11,7 @@ import _tiny
 import pytest
 
 from gatedjax.training import CheckpointNotSaved, CheckpointStore
+from tests._programs import environment
 
 ALONE = """
     import sys
@@ -47,16 +47,12 @@ def test_the_first_of_two_processes_saves_alone_and_both_restore(tmp_path):
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-        "XLA_FLAGS": "",
-        "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo",
-    }
     arguments = [sys.executable, "-c", textwrap.dedent(ALONE), address]
     children = [
         subprocess.Popen(
             [*arguments, str(number), str(tmp_path / "checkpoints")],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=environment(XLA_FLAGS="", JAX_CPU_COLLECTIVES_IMPLEMENTATION="gloo"),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for number in range(2)
     ]  # fmt: skip

@@ -1,7 +1,6 @@
 """Two processes as one run: the same numbers, and what happens when one of them is not there."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -13,6 +12,7 @@ import pytest
 
 from gatedjax.training import CheckpointStore, DistributedConfig, initialize
 from gatedjax.training.lock import WorkdirLock
+from tests._programs import environment
 
 SCRIPT = Path(__file__).with_name("_process.py")
 ROOT = SCRIPT.parents[2]
@@ -37,7 +37,7 @@ def start(workdir, *, number=None, port=None, processes=2, devices=4, seconds=30
     given = {"workdir": str(workdir), "devices": devices, **options}
     return subprocess.Popen(
         [sys.executable, str(SCRIPT), json.dumps(given)],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": ""},
+        env=environment(XLA_FLAGS=""),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

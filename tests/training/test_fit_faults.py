@@ -1,7 +1,6 @@
 """`fit` against damage: kills, torn checkpoints, other settings, numbers that are not finite."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from gatedjax.training import (
     fit,
     make_parallel,
 )
+from tests._programs import environment
 
 TIMING = ("time", "steps_per_s", "compile_s")
 
@@ -192,9 +192,8 @@ def test_best_parameters_survive_the_donation_of_the_state(tmp_path):
 
 
 def process(workdir, pause):
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     return subprocess.Popen(
-        [sys.executable, _tiny.__file__, str(workdir), str(pause)], env=environment
+        [sys.executable, _tiny.__file__, str(workdir), str(pause)], env=environment()
     )
 
 
