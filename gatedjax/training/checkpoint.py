@@ -121,6 +121,11 @@ class CheckpointStore:
             self.directory.mkdir(parents=True, exist_ok=True)
             _orbax_save(partial, trees, record)
             manifest.write(partial, step, leaves)
+            if manifest.too_large(manifest.read(partial)):
+                # next to nothing but constants, which no reader would unpack
+                shutil.rmtree(partial)
+                _orbax_save(partial, trees, record, packed=False)
+                manifest.write(partial, step, leaves)
             # Read back: Orbax has been seen to report a save of which it wrote no array.
             for item, entries in manifest.read(partial)["leaves"].items():
                 _read_arrays(partial, item, entries, set(entries))
@@ -330,17 +335,25 @@ def _orbax() -> tuple[Any, Any]:
     return ocp, ocp.options.MultiprocessingOptions(primary_host=here, active_processes={here})
 
 
-def _orbax_save(folder: Path, trees: dict[str, Any], record: dict[str, Any]) -> None:
+def _orbax_save(
+    folder: Path, trees: dict[str, Any], record: dict[str, Any], *, packed: bool = True
+) -> None:
     ocp, alone = _orbax()
-    handlers = {
-        item: ocp.StandardCheckpointHandler(multiprocessing_options=alone) for item in trees
-    }
+    handlers, arguments = {}, {}
+    for item, tree in trees.items():
+        if packed:
+            handlers[item] = ocp.StandardCheckpointHandler(multiprocessing_options=alone)
+            arguments[item] = ocp.args.StandardSave(tree)
+        else:
+            handlers[item] = ocp.PyTreeCheckpointHandler(
+                multiprocessing_options=alone, use_compression=False
+            )
+            arguments[item] = ocp.args.PyTreeSave(tree)
     handler = ocp.CompositeCheckpointHandler(
         record=ocp.JsonCheckpointHandler(multiprocessing_options=alone),
         composite_options=ocp.CompositeOptions(multiprocessing_options=alone),
         **handlers,
     )
-    arguments = {item: ocp.args.StandardSave(tree) for item, tree in trees.items()}
     with ocp.Checkpointer(handler, multiprocessing_options=alone) as checkpointer:
         checkpointer.save(
             folder, args=ocp.args.Composite(record=ocp.args.JsonSave(record), **arguments)
