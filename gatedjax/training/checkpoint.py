@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import itertools
+import json
 import logging
 import math
 import os
@@ -368,6 +369,30 @@ def _orbax_record(folder: Path) -> dict[str, Any]:
     return handler.restore(epath.Path(folder), args=ocp.args.JsonRestore())
 
 
+def _other_codecs(folder: Path) -> list[str]:
+    """Arrays that are packed in another way than Orbax packs ours.
+
+    A chunk of zstd, or one that is not packed, is unpacked up to the size of the array; one of
+    another codec is unpacked whole, up to 2 GB, before its size is looked at.
+    """
+    import tensorstore
+
+    if not (folder / "manifest.ocdbt").is_file():
+        return ["manifest.ocdbt is missing"]
+    base = {"driver": "file", "path": f"{folder}/"}
+    store = tensorstore.KvStore.open({"driver": "ocdbt", "base": base}).result()
+    wrong = []
+    for key in sorted(store.list().result()):
+        name, _, file = key.decode("utf-8", "replace").rpartition("/")
+        if file == "zarr.json":
+            wrong.append(f"{name}: stored as zarr 3")
+        elif file == ".zarray":
+            codec = json.loads(store.read(key).result().value).get("compressor")
+            if codec is not None and codec.get("id") != "zstd":
+                wrong.append(f"{name}: packed by {codec.get('id')!r}")
+    return wrong
+
+
 def _orbax_arrays(folder: Path, saved: dict[str, str], names: set[str]) -> dict[str, np.ndarray]:
     """Reads the named arrays; what is stored must have the names and shapes in `saved`."""
     from etils import epath
@@ -382,6 +407,7 @@ def _orbax_arrays(folder: Path, saved: dict[str, str], names: set[str]) -> dict[
         # a chunk is unpacked whole, however small the file is
         if any(c > max(s, 1) for c, s in zip(chunk, named[name].shape, strict=True)):
             wrong.append(f"{name}: chunks of {list(chunk)}")
+    wrong = wrong or _other_codecs(folder)
     if not wrong:
         size = sum(math.prod(named[n].shape) * np.dtype(named[n].dtype).itemsize for n in names)
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
