@@ -4,6 +4,8 @@ import difflib
 import importlib
 import sys
 
+from gatedjax._terminal import say
+
 COMMANDS = {
     "checkpoints": "list, verify and compare the checkpoints of a work folder",
     "data": "prepare a data set, or check the files it is made from",
@@ -27,13 +29,13 @@ def main(args: list[str] | None = None) -> int:
     """Runs a command; returns its exit status."""
     args = sys.argv[1:] if args is None else args
     if not args or args[0] in ("-h", "--help"):
-        print(usage())
+        say(usage())
         return 0 if args else 2
     name, rest = args[0], args[1:]
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        print(f"error: no command {name!r}.{hint}\n\n{usage()}", file=sys.stderr)
+        say(f"error: no command {name!r}.{hint}\n\n{usage()}", file=sys.stderr)
         return 2
     module = importlib.import_module(f"gatedjax._commands.{name.replace('-', '_')}")
     return module.main(rest)

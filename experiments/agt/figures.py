@@ -14,6 +14,7 @@ from experiments.agt.layers import in_unit, of_lengths, without_words
 from experiments.agt.results import Store
 from experiments.common.runs import points
 from gatedjax import analysis
+from gatedjax._terminal import say
 
 if TYPE_CHECKING:
     from experiments.agt.tables import TablesConfig
@@ -44,7 +45,7 @@ def draw(options: TablesConfig, data: str) -> list[Path]:
         drawn = {"figure2": _figure2, "figure3": _figure3, "figure4": _figure4}
         stems = drawn[options.what](record, stem, title)
     for one in stems:
-        print(f"wrote {one}.png and .svg", flush=True)
+        say(f"wrote {one}.png and .svg", flush=True)
     return [one.with_name(f"{one.name}.png") for one in stems]
 
 
@@ -138,5 +139,5 @@ def page(options: TablesConfig, data: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     title = f"Words that AGT selects: {NAMES[data]} test sentences"
     analysis.write_html(path, analysis.highlight_html(examples, title))
-    print(f"wrote {path}", flush=True)
+    say(f"wrote {path}", flush=True)
     return path

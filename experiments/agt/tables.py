@@ -19,6 +19,7 @@ from experiments.agt.results import DEFAULT, Store, same
 from experiments.agt.variants import ablation_variant, optimizer_variant
 from experiments.common.cells import run_missing
 from experiments.common.cli import fail
+from gatedjax._terminal import say
 from gatedjax.models.agt import AblateMode
 
 What = Literal[
@@ -175,10 +176,10 @@ def main(args: list[str] | None = None) -> int:
                 figures.draw(options, name)
             elif options.what == "selected":
                 figures.page(options, name)
-                print(layer_sections.selected(store, name))
-                print(layer_sections.trace(store, name))
+                say(layer_sections.selected(store, name))
+                say(layer_sections.trace(store, name))
             elif options.what == "first_layer_words":
-                print(layer_sections.first_words(store, name))
+                say(layer_sections.first_words(store, name))
         render.write(store)
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         fail(str(error))

@@ -21,11 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 from experiments.benchmarks._recurrence_report import machine
 from experiments.benchmarks.recurrence import no_compilation_cache, times_ms
+from gatedjax._terminal import new_console
 from gatedjax.models import AGT, AGTConfig, AGTTask
 
 
@@ -174,7 +174,7 @@ def main(options: Options) -> list[dict[str, Any]]:
     if not options.vocabulary or min(options.vocabulary) < 3:
         raise ValueError(f"vocabulary must be at least 3, got {options.vocabulary}")
     rows = [measure(options, vocabulary) for vocabulary in options.vocabulary]
-    Console().print(render(options, rows))
+    new_console().print(render(options, rows))
     if options.json is not None:
         text = json.dumps({"machine": machine(), "rows": rows}, indent=2)
         options.json.write_text(text + "\n", encoding="utf-8")

@@ -20,10 +20,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 from gatedjax import functional as F
+from gatedjax._terminal import new_console
 
 Score = Literal["mlp1", "zhou"]
 
@@ -219,7 +219,7 @@ def main(options: Options) -> list[dict[str, Any]]:
         for steps in options.steps
         for density in options.densities
     ]
-    Console().print(render(rows))
+    new_console().print(render(rows))
     if options.json is not None:
         machine = {
             "jax": jax.__version__,

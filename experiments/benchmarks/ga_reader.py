@@ -17,13 +17,13 @@ from typing import Any
 import jax
 import numpy as np
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 from experiments.benchmarks._docs import markdown_table, replace_section
 from experiments.benchmarks._ga_reader_peer import FlaxGAReader
 from experiments.benchmarks._recurrence_report import machine
 from experiments.benchmarks.recurrence import no_compilation_cache
+from gatedjax._terminal import new_console
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask, ga_reader_optimizer
 from gatedjax.training import init_state, make_optimizer, make_train_step
 
@@ -230,7 +230,7 @@ def main(options: Options) -> dict[str, Any]:
             table.add_column(head, justify="left" if head == _HEADS[0] else "right")
         for line in _lines(result):
             table.add_row(*line)
-        Console().print(table)
+        new_console().print(table)
         if options.json is not None:
             options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if options.docs is not None:

@@ -22,7 +22,6 @@ import jax
 import jax.numpy as jnp
 import tyro
 from jax.experimental.compilation_cache import compilation_cache
-from rich.console import Console
 
 from experiments.benchmarks._recurrence_cases import (
     Case,
@@ -34,6 +33,7 @@ from experiments.benchmarks._recurrence_cases import (
 )
 from experiments.benchmarks._recurrence_peers import CONTESTANTS, OUR_GRU
 from experiments.benchmarks._recurrence_report import console_table, machine, write_docs
+from gatedjax._terminal import new_console
 
 SIZES = ("32,231,100", "32,400,128", "32,1000,256", "20,35,650", "128,28,128")
 
@@ -197,7 +197,7 @@ def main(options: Options) -> list[dict[str, Any]]:
         write_docs(options.docs, files, SIZES)
         return [result for file in files for result in file["results"]]
     use_devices(options.devices)
-    console = Console()
+    console = new_console()
     console.width = max(console.width, 150)  # numbers that are cut off are worse than wrapped lines
     results: list[dict[str, Any]] = []
     file: dict[str, Any] = {"machine": machine(), "results": results}

@@ -19,12 +19,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import tyro
-from rich.console import Console
 
 from experiments.common.records import write_text
 from gatedjax import analysis
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._terminal import new_console
 
 TRAINING_LIMIT, INFERENCE_LIMIT = 1.8, 1.3
 BASE = "standard"
@@ -267,7 +267,7 @@ def main(options: Options) -> dict[str, Any]:
         },
     }
     text = page(options, found)
-    Console().print(text, markup=False)
+    new_console().print(text)
     if options.docs is not None:
         write_text(options.docs, text)
     if options.json is not None:

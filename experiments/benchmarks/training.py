@@ -19,10 +19,10 @@ from typing import Any, Literal
 import jax
 import numpy as np
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 from gatedjax import data as gdata
+from gatedjax._terminal import new_console
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.training import (
     OptimizerConfig,
@@ -232,7 +232,7 @@ def main(args: list[str] | None = None) -> None:
             f"{1e3 * statistics.median(other):.1f}",
             f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})",
         )
-    Console().print(table)
+    new_console().print(table)
     if options.json is not None:
         options.json.write_text(json.dumps(times, indent=1) + "\n", encoding="utf-8")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from experiments.common.records import Store, read_json, saved_record, write_json
 from experiments.common.runs import stop_message
+from gatedjax._terminal import say
 
 
 def missing_runs(
@@ -81,11 +82,11 @@ def run_missing(
         if twin is not None:
             write_json(path, twin)
             continue
-        print(f"{data}, {variant}, seed {seed}: {config.workdir}", flush=True)
+        say(f"{data}, {variant}, seed {seed}: {config.workdir}", flush=True)
         record = run(config)
         if record["stopped"] != "signal":
             write_json(path, saved_record(record))
         message = stop_message(record)
         if message is not None:
-            print(message, file=sys.stderr)
+            say(message, file=sys.stderr)
             sys.exit(record["exit_code"])

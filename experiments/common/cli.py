@@ -8,12 +8,14 @@ from typing import Any, NoReturn, TypeVar
 
 import tyro
 
+from gatedjax._terminal import new_console, say
+
 C = TypeVar("C")
 
 
 def fail(message: str) -> NoReturn:
     """Prints an error and exits with status 2, as for any wrong command line."""
-    print(f"error: {message}", file=sys.stderr)
+    say(f"error: {message}", file=sys.stderr)
     sys.exit(2)
 
 
@@ -73,8 +75,6 @@ def run_command(
     Returns:
       The exit status.
     """
-    from rich.console import Console
-
     from experiments.common.hardware import prepare_cpu
 
     prepare_cpu(cpu_devices)
@@ -82,7 +82,7 @@ def run_command(
         record = run()
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         fail(str(error))
-    console = Console()
+    console = new_console()
     if record["stopped"] == "signal":
         console.print(
             f"stopped after step {record['steps']}; the same command continues from {workdir}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gatedjax import analysis
+from gatedjax._terminal import say
 from gatedjax.training import TrainConfig
 from gatedjax.training.identity import as_json as jsonable
 from gatedjax.training.log import write_json as write_json
@@ -178,4 +179,4 @@ def write_results(
         lines += [f"## {title}", "", body.rstrip(), "", note, ""]
     path = folder / "RESULTS.md"
     write_text(path, "\n".join(lines))
-    print(f"wrote {path}", flush=True)
+    say(f"wrote {path}", flush=True)

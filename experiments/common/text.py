@@ -27,7 +27,7 @@ def width_of(path: Path) -> int | None:
     """How many numbers the first line of a file of word vectors has; None if it has none."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            return file.readline().rstrip(b"\r\n ").count(b" ") or None
+            return file.readline(1 << 20).rstrip(b"\r\n ").count(b" ") or None
     except (OSError, EOFError, zlib.error):
         return None  # the loader says what is wrong with it
 

@@ -4,6 +4,7 @@ import sys
 
 from experiments.common.cli import fail
 from experiments.ga_net.cli import parse
+from gatedjax._terminal import new_console
 
 DESCRIPTION = """Train GA-Net, or a baseline with --model.system, and evaluate it on the test set.
 Options that are not given come from --preset. Press Ctrl-C to stop: the run is saved, and the
@@ -14,8 +15,6 @@ def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     args = sys.argv[1:] if args is None else args
     config = parse(args, "python -m experiments.ga_net", DESCRIPTION)
-
-    from rich.console import Console
 
     from experiments.common.hardware import prepare_cpu
     from experiments.ga_net.report import print_lanes, print_run
@@ -32,7 +31,7 @@ def main(args: list[str] | None = None) -> int:
     stopped = next((r.fit for r in results if r.fit.stopped == "signal"), None)
     if not is_main():
         return 0 if stopped is None else stopped.exit_code
-    console = Console()
+    console = new_console()
     workdir = default_workdir(config)
     if stopped is not None:
         console.print(

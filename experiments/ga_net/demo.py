@@ -28,23 +28,24 @@ def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     options = tyro.cli(DemoConfig, args=args, prog="python -m experiments.ga_net.demo")
 
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from experiments.common.hardware import prepare_cpu
     from experiments.ga_net.figures import inspect
     from experiments.ga_net.run import prepare, run
     from gatedjax import analysis
+    from gatedjax._terminal import clean, new_console
 
     prepare_cpu(options.cpu_devices)
-    console = Console()
+    console = new_console()
     preset = PRESETS["polarity"]
     train = dataclasses.replace(preset.train, seed=options.seed)
     if options.num_steps is not None:
         train = dataclasses.replace(train, num_steps=options.num_steps)
     prepared = prepare(preset.data, preset.model.embedding_dim)
     console.print(
-        f"[bold]polarity[/], generated sentences with known deciding words: {len(prepared.train)} "
+        f"polarity, generated sentences with known deciding words: {len(prepared.train)} "
         f"train, {len(prepared.validation)} validation, {len(prepared.test)} test"
     )
     results = {}
@@ -103,7 +104,7 @@ def main(args: list[str] | None = None) -> int:
             example.gates,
             plain=console.color_system is None,
         )
-        console.print(marked, f" [dim]{example.label} ({mark})[/]")
+        console.print(marked, Text(f" {clean(example.label)} ({mark})", style="dim"))
 
     shown = max(range(40), key=lambda i: len(seen[i].tokens) * (seen[i].label == "positive"))
     rows = []

@@ -14,6 +14,7 @@ from experiments.ga_net import paper
 from experiments.ga_net.config import SystemName
 from experiments.ga_net.results import Store
 from gatedjax import analysis
+from gatedjax._terminal import new_console, say
 
 if TYPE_CHECKING:
     from experiments.ga_net.run import RunResult
@@ -38,14 +39,14 @@ def table1(options: TablesConfig, names: tuple[str, ...]) -> None:
                     manual_dir=options.manual_dir,
                 )
         except (FileNotFoundError, ValueError) as error:
-            print(f"{name}: not counted: {error}", flush=True)
+            say(f"{name}: not counted: {error}", flush=True)
             continue
         known[name] = {
             split: dataclasses.asdict(gdata.dataset_statistics(source))
             for split, source in sources.items()
         }
         known[name]["substitute"] = sources["train"].info.substitute
-        print(f"{name}: counted", flush=True)
+        say(f"{name}: counted", flush=True)
     write_json(path, known)
 
 
@@ -142,23 +143,21 @@ def figure4(options: TablesConfig) -> list[Path]:
         stem = options.results / f"figure4_{number}"
         analysis.plot_heatmap(rows, stem, title=f"SST-2 test sentence {number}, label: {label}")
         written += [stem.with_suffix(".png"), stem.with_suffix(".svg")]
-        print(f"wrote {stem}.png and .svg", flush=True)
+        say(f"wrote {stem}.png and .svg", flush=True)
     return written
 
 
 def table4(options: TablesConfig) -> Path:
     """The open words of the paper's two IMDB test reviews, in the terminal and as HTML."""
-    from rich.console import Console
-
     data = options.data[0] if options.data else "imdb"
     result = trained(options, data, "ganet")
     encoded = result.prepared.test
     found = [find(encoded, text) for text in paper.TABLE4]
     if data == "imdb" and None in found:
         missing = [t for t, index in zip(paper.TABLE4, found, strict=True) if index is None]
-        print(f"not in this copy of the test set (or cut off): {missing}; first texts instead")
+        say(f"not in this copy of the test set (or cut off): {missing}; first texts instead")
     indices = [i if i is not None else n for n, i in enumerate(found)]
-    console = Console()
+    console = new_console()
     examples = []
     for seen in inspect(result, encoded, indices):
         opened = 0 if seen.gates is None else int((seen.gates > 0).sum())
@@ -173,7 +172,7 @@ def table4(options: TablesConfig) -> Path:
     path = options.runs / "table4.html"
     title = f"Words that GA-Net attends to: {data} test reviews"
     analysis.write_html(path, analysis.highlight_html(examples, title))
-    print(f"\nwrote {path}", flush=True)
+    say(f"\nwrote {path}", flush=True)
     return path
 
 
@@ -196,5 +195,5 @@ def figure5(options: TablesConfig, names: tuple[str, ...]) -> Path:
             lines[data] = points
     stem = options.results / "figure5"
     analysis.plot_lines(series, stem, xlabel="width of the auxiliary LSTM")
-    print(f"wrote {stem}.png and .svg", flush=True)
+    say(f"wrote {stem}.png and .svg", flush=True)
     return stem.with_suffix(".png")

@@ -14,6 +14,7 @@ from experiments.common.records import jsonable, same_config, write_json
 from experiments.ga_net import paper
 from experiments.ga_net.config import PRESETS, Config, DataName, SystemName, given_paths
 from experiments.ga_net.results import DEFAULT, Store, public_config
+from gatedjax._terminal import say
 
 What = Literal[
     "table1", "table2", "table3", "table4", "table5", "figure1", "figure4", "figure5", "render"
@@ -91,14 +92,14 @@ def run_cell(options: TablesConfig, data: str, variant: str, **model: Any) -> No
     if options.lanes > 1:
         missing = _run_together(options, data, variant, missing)
     for seed, config in missing:
-        print(f"{data}, {variant}, seed {seed}: {config.workdir}", flush=True)
+        say(f"{data}, {variant}, seed {seed}: {config.workdir}", flush=True)
         result = run(config, prepared_for(config))
         if result.fit.stopped == "signal":
-            print("stopped; the same command continues", file=sys.stderr)
+            say("stopped; the same command continues", file=sys.stderr)
             sys.exit(result.fit.exit_code)
         write_json(store.path(data, variant, seed), result.record)
         if result.fit.signal is not None:
-            print("stopped after this run; the same command continues", file=sys.stderr)
+            say("stopped after this run; the same command continues", file=sys.stderr)
             sys.exit(result.fit.exit_code)
 
 
@@ -121,14 +122,14 @@ def _run_together(
             alone.append(fresh.pop(0))
             continue
         workdir = options.runs / f"{data}-{variant}-seeds{first}to{first + count - 1}"
-        print(f"{data}, {variant}, seeds {first} to {first + count - 1}: {workdir}", flush=True)
+        say(f"{data}, {variant}, seeds {first} to {first + count - 1}: {workdir}", flush=True)
         if options.rerun and workdir.exists():
             shutil.rmtree(workdir)
         train = dataclasses.replace(config.train, seeds=count)
         together = dataclasses.replace(config, workdir=str(workdir), train=train)
         for result in run_lanes(together, prepared_for(config)):
             if result.fit.stopped == "signal":
-                print("stopped; the same command continues", file=sys.stderr)
+                say("stopped; the same command continues", file=sys.stderr)
                 sys.exit(result.fit.exit_code)
             write_json(store.path(data, variant, result.record["seed"]), result.record)
         fresh = fresh[count:]

@@ -12,6 +12,7 @@ from experiments.common.cli import fail
 from experiments.common.records import read_json, write_json, write_text
 from experiments.ga_net.config import PRESETS, Config, DataName, SystemName, given_paths
 from experiments.ga_net.results import DEFAULT
+from gatedjax._terminal import say
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -139,14 +140,14 @@ def main(args: list[str] | None = None) -> int:
                 continue
             name = "-".join(f"{value:g}" for value in values.values())
             folder = f"{options.data}-{options.system}-{name}-{options.seed}-{key['num_steps']}"
-            print(f"{options.data}, {options.system}: {values}", flush=True)
+            say(f"{options.data}, {options.system}: {values}", flush=True)
             if not prepared:
                 # batch size does not change what is loaded
                 prepared["data"] = prepare(config.data, config.model.embedding_dim)
             trial = dataclasses.replace(config, workdir=str(options.runs / folder))
             result = run(trial, prepared["data"], test=False)
             if result.fit.stopped == "signal":
-                print("stopped; the same command continues", file=sys.stderr)
+                say("stopped; the same command continues", file=sys.stderr)
                 return result.fit.exit_code
             best = result.fit.best_metrics
             records.append(
@@ -162,7 +163,7 @@ def main(args: list[str] | None = None) -> int:
         fail(str(error))
     table = options.results / "TUNING.md"
     write_text(table, render(records))
-    print(f"wrote {table}")
+    say(f"wrote {table}")
     return 0
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import tyro
 
 from experiments.common.cli import fail
+from gatedjax._terminal import new_console
 
 AROUND = 6
 """Words of context on each side of a place."""
@@ -38,10 +39,8 @@ def main(args: list[str]) -> int:
     """Runs the command; returns its exit status."""
     options = tyro.cli(AnswerConfig, args=args, prog="python -m experiments.ga_reader answer")
 
-    from rich.console import Console
-
     try:
-        answer(options, Console())
+        answer(options, new_console())
     except (ValueError, OSError, ImportError) as error:
         fail(str(error))
     return 0
@@ -85,7 +84,7 @@ def answer(options: AnswerConfig, console) -> None:
     for i in order:
         times = "not in the document" if not counts[i] else f"{counts[i]} x"
         line = f"{reading.probabilities[i]:.4f}  {reading.candidates[i]}  ({times})"
-        console.print(line, style="bold" if i == order[0] else None, markup=False, highlight=False)
+        console.print(line, style="bold" if i == order[0] else None, highlight=False)
     console.print("\nWhere it looked (share of the last hop's attention to candidates, place):")
     words = example["tokens"]
     for place in sorted(reading.places, key=lambda p: -p.weight)[: options.top]:
@@ -95,18 +94,15 @@ def answer(options: AnswerConfig, console) -> None:
         console.print(
             f"  {place.weight:.3f}  {place.position + 1:>4}  {before} [{words[place.position]}] "
             f"{after}",
-            markup=False,
             highlight=False,
         )
         for number, hop in enumerate(place.hops, 1):
             most = sorted(range(len(reading.query)), key=lambda q: -hop[q])[:4]
             seen = ", ".join(f"{reading.query[q]} {hop[q]:.2f}" for q in most)
-            console.print(
-                f"         hop {number} attends to: {seen}", markup=False, highlight=False
-            )
+            console.print(f"         hop {number} attends to: {seen}", highlight=False)
     if options.figure is not None:
         from experiments.ga_reader.figures import draw
 
         best = reading.candidates[reading.predicted]
         draw(reading, options.figure, f"{best} ({reading.probabilities[reading.predicted]:.2f})")
-        console.print(f"\nwrote {options.figure}.png and .svg", markup=False)
+        console.print(f"\nwrote {options.figure}.png and .svg")

@@ -14,6 +14,7 @@ from experiments.ga_reader.reading import Place, Reader, Reading
 from experiments.ga_reader.results import Store, best
 from experiments.ga_reader.variants import base_of, feature_of, with_fraction
 from gatedjax import analysis
+from gatedjax._terminal import say
 
 if TYPE_CHECKING:
     from experiments.ga_reader.tables import TablesConfig
@@ -47,7 +48,7 @@ def bars(options: TablesConfig, names: Sequence[str]) -> None:
         stem = options.results / f"figure2_{data}"
         xlabel = "training questions (%)"
         analysis.plot_lines(series, stem, xlabel=xlabel, title=f"GA Reader on {paper.NAMES[data]}")
-        print(f"wrote {stem}.png and .svg", flush=True)
+        say(f"wrote {stem}.png and .svg", flush=True)
 
 
 def workdir_of(options: TablesConfig, store: Store, data: str) -> Path | None:
@@ -147,6 +148,6 @@ def heat_maps(options: TablesConfig, data: str) -> list[Path]:
         share = reading.probabilities[reading.predicted]
         title = f"{paper.NAMES[data]}, seed {seed}: {answer} ({share:.2f}), right"
         draw(reading, stem, title)
-        print(f"wrote {stem}.png and .svg", flush=True)
+        say(f"wrote {stem}.png and .svg", flush=True)
         drawn.append(stem.with_name(f"{stem.name}.png"))
     return drawn

@@ -18,6 +18,7 @@ import tyro
 from experiments.common.cli import fail
 from experiments.common.records import write_json, write_text
 from experiments.ga_reader import books
+from gatedjax._terminal import say
 
 CONTEXT, CANDIDATES = 20, 10
 PARTS = {"train": "train", "valid": "valid_2000ex", "test": "test_2500ex"}
@@ -110,8 +111,8 @@ def make_cloze(options: MakeClozeConfig) -> dict:
     write_json(options.out / "make_cloze.json", report)
     for kind in ("NE", "CN"):
         made = ", ".join(f"{part} {found['written']:,}" for part, found in report[kind].items())
-        print(f"{kind}: {made} questions", flush=True)
-    print(f"wrote {options.out}; train on it with --preset cbt_ne --data.manual-dir {options.out}")
+        say(f"{kind}: {made} questions", flush=True)
+    say(f"wrote {options.out}; train on it with --preset cbt_ne --data.manual-dir {options.out}")
     return report
 
 

@@ -12,6 +12,7 @@ from experiments.ga_reader.data import SOURCES, SPLITS
 from experiments.ga_reader.results import Store
 from experiments.ga_reader.variants import feature_of
 from gatedjax import analysis
+from gatedjax._terminal import say
 
 if TYPE_CHECKING:
     from experiments.ga_reader.tables import TablesConfig
@@ -44,10 +45,10 @@ def count(options: TablesConfig, names: Sequence[str]) -> None:
                 }
                 found.setdefault("substitute", source.info.substitute)
         except (FileNotFoundError, ValueError) as error:
-            print(f"{name}: not counted: {error}", flush=True)
+            say(f"{name}: not counted: {error}", flush=True)
             continue
         known[name] = found | {"words": len(words), "max": longest}
-        print(f"{name}: counted", flush=True)
+        say(f"{name}: counted", flush=True)
     write_json(path, known)
 
 

@@ -13,6 +13,7 @@ from experiments.ga_reader import paper
 from experiments.ga_reader.config import PRESETS, Config, PresetName
 from experiments.ga_reader.results import DEFAULT, Store, same
 from experiments.ga_reader.variants import VARIANTS, apply, of_table, with_fraction
+from gatedjax._terminal import say
 
 What = Literal[
     "table1",
@@ -132,7 +133,7 @@ def run_cell(options: TablesConfig, data: str, variant: str, share: int = 100) -
 
     name = with_fraction(variant, share)
     if VARIANTS[variant].corpus and options.corpus_vectors is None:
-        print(f"{data}, {name}: left out, it needs --corpus-vectors", flush=True)
+        say(f"{data}, {name}: left out, it needs --corpus-vectors", flush=True)
         return
     store = Store(options.results)
     configs = {

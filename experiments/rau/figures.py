@@ -13,6 +13,7 @@ from experiments.rau import paper
 from experiments.rau.cells import NAMES
 from experiments.rau.results import Store
 from gatedjax import analysis
+from gatedjax._terminal import say
 
 if TYPE_CHECKING:
     from experiments.rau.tables import TablesConfig
@@ -49,7 +50,7 @@ def samples(options: TablesConfig) -> Path:
         stem,
         title=f"{NAMES[name]}: first test images",
     )
-    print(f"wrote {stem}.png and .svg", flush=True)
+    say(f"wrote {stem}.png and .svg", flush=True)
     return stem.with_suffix(".png")
 
 
@@ -80,5 +81,5 @@ def draw(options: TablesConfig) -> Path:
     stem = options.results / what
     stem.parent.mkdir(parents=True, exist_ok=True)
     analysis.plot_lines(series, stem, xlabel="step", title=title)
-    print(f"wrote {stem}.png and .svg", flush=True)
+    say(f"wrote {stem}.png and .svg", flush=True)
     return stem.with_suffix(".png")

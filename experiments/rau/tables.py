@@ -13,6 +13,7 @@ from experiments.common.records import read_json
 from experiments.rau import paper
 from experiments.rau.config import PRESETS, CellName, Config, PresetName
 from experiments.rau.results import DEFAULT, Store, same
+from gatedjax._terminal import say
 from gatedjax.functional import RAUAttention
 
 What = Literal[
@@ -181,7 +182,7 @@ def train_table(options: TablesConfig) -> None:
     elif what == "variants":
         heavy = [form for form in paper.HEAVY_FORMS if form not in options.forms]
         for form in heavy:
-            print(f"{form}: left out, it is heavy on memory; --forms {form} runs it", flush=True)
+            say(f"{form}: left out, it is heavy on memory; --forms {form} runs it", flush=True)
         for data in classifiers(options, "mnist"):
             for form in options.forms:
                 for variant, model in paper.variants_of(form).items():
@@ -220,7 +221,7 @@ def main(args: list[str] | None = None) -> int:
             figures.draw(options)
         render.write(store)
         if options.what in ("table2", "table4"):
-            print(getattr(settings, options.what)())
+            say(getattr(settings, options.what)())
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         fail(str(error))
     return 0

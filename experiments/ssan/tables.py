@@ -14,6 +14,7 @@ from experiments.ssan.config import RunConfig, with_budget
 from experiments.ssan.presets import PRESETS
 from experiments.ssan.results import DEFAULT, Store, same
 from experiments.ssan.variants import BASE, FULL, VARIANTS
+from gatedjax._terminal import say
 
 What = Literal[
     "table1",
@@ -193,7 +194,7 @@ def main(args: list[str] | None = None) -> int:
         if options.what in analyses.ANALYSES:
             analyses.analyse(options, store)
         if options.what in render.SECTIONS:
-            print(render.SECTIONS[options.what].body(store))
+            say(render.SECTIONS[options.what].body(store))
         render.write(store)
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         fail(str(error))

@@ -8,6 +8,7 @@ from typing import TextIO
 import tyro
 
 from experiments.common.cli import fail
+from gatedjax._terminal import say
 
 PROG = "python -m experiments.ssan translate"
 
@@ -56,13 +57,15 @@ def main(args: list[str], lines: TextIO = sys.stdin, out: TextIO = sys.stdout) -
         found = run_translations(trained.model, trained.params, trained.bpe, texts, search)
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         fail(str(error))
+    # a file gets the translations as they are; a terminal is not to obey them
+    write = say if out.isatty() else print
     for text in found:
-        print(text, file=out)
+        write(text, file=out)
     if references is not None:
         from experiments.ssan.bleu import corpus_bleu
 
         scored = corpus_bleu(found, references)
-        print(f"BLEU {scored.score:.2f} {scored.signature}", file=sys.stderr)
+        say(f"BLEU {scored.score:.2f} {scored.signature}", file=sys.stderr)
     return 0
 
 

@@ -2,21 +2,21 @@
 
 from pathlib import Path
 
+from gatedjax._terminal import clean, say
 from gatedjax.analysis import render_table
-from gatedjax.analysis._text import clean
 from gatedjax.data._check import Report
 from gatedjax.data._compare import QUANTILES
 
 
 def print_report(report: Report, limit: int) -> None:
     """Prints what `check` found, and at most `limit` of the quarantined lines."""
-    print(f"{report.name}: {report.origin}\n")
+    say(f"{report.name}: {report.origin}\n")
     _print_files(report)
     _print_quarantine(report, limit)
     _print_texts(report)
     _print_overlaps(report)
     for problem in report.problems:
-        print(f"FAILED: {problem}")
+        say(f"FAILED: {problem}")
 
 
 def _print_files(report: Report) -> None:
@@ -36,42 +36,42 @@ def _print_files(report: Report) -> None:
     unit = report.files[0].unit
     left_out = [f"{reason} (left out)" for reason in reasons]
     headers = ("part", "file", unit, "used", *left_out, "quarantined", f"official {unit}")
-    print(render_table(headers, rows))
+    say(render_table(headers, rows))
     if notes:
-        print("\n".join(notes) + "\n")
+        say("\n".join(notes) + "\n")
     for file in report.files:
         if file.notes:
             found = ", ".join(f"{what}: {count:,}" for what, count in file.notes.items())
-            print(f"Among the used of {file.part}: {found}\n")
+            say(f"Among the used of {file.part}: {found}\n")
         if file.spans is not None:
             left = [f"{count:,} {reason}" for reason, count in file.spans.skipped.items()]
             parts = ", ".join([f"{file.spans.used:,} used", *left])
-            print(f"Labelled spans of {file.part}: {file.spans.found:,} = {parts}\n")
+            say(f"Labelled spans of {file.part}: {file.spans.found:,} = {parts}\n")
 
 
 def _print_quarantine(report: Report, limit: int) -> None:
     if not report.quarantine:
         return
-    print(f"Quarantined: {len(report.quarantine)}")
+    say(f"Quarantined: {len(report.quarantine)}")
     for line in report.quarantine[:limit]:
-        print(f"  {clean(str(line))}")
+        say(f"  {clean(str(line))}")
     rest = len(report.quarantine) - limit
     if rest > 0:
-        print(f"  ... and {rest} more (--limit {len(report.quarantine)} shows all)")
-    print()
+        say(f"  ... and {rest} more (--limit {len(report.quarantine)} shows all)")
+    say()
 
 
 def _print_texts(report: Report) -> None:
     if not report.splits:
         return
     if len(report.splits) > len({file.part for file in report.files}):
-        print("train and validation are the official training part: a fixed share is held out.\n")
+        say("train and validation are the official training part: a fixed share is held out.\n")
     rows = []
     for split in report.splits:
         n = len(split.lengths)
         rows.append((split.split, n, split.empty, split.repeated, split.conflicting))
-    print(render_table(("split", "texts", "empty", "repeated", "label conflicts"), rows))
-    print(
+    say(render_table(("split", "texts", "empty", "repeated", "label conflicts"), rows))
+    say(
         f"Texts (lower-cased tokens) that have different labels somewhere in the set: "
         f"{report.conflicting}\n"
     )
@@ -86,10 +86,10 @@ def _print_texts(report: Report) -> None:
     headers = ["label"]
     for split in report.splits:
         headers += [split.split, "%"]
-    print(render_table(headers, shares))
+    say(render_table(headers, shares))
     names = {0.0: "shortest", 0.5: "median", 1.0: "longest"}
     headers = ["tokens", *(names.get(q, f"{100 * q:.0f}%") for q in QUANTILES), "mean"]
-    print(
+    say(
         render_table(
             headers,
             [(s.split, *s.length_quantiles(), f"{s.lengths.mean():.1f}") for s in report.splits],
@@ -100,15 +100,15 @@ def _print_texts(report: Report) -> None:
 def _print_overlaps(report: Report) -> None:
     if not report.overlaps:
         return
-    print("Overlap (the same lower-cased tokens):")
+    say("Overlap (the same lower-cased tokens):")
     for pair in report.overlaps:
         share = 100 * pair.count / pair.total
-        print(
+        say(
             f"  {pair.second} texts that are also in {pair.first}: {pair.count} of "
             f"{pair.total} ({share:.2f}%)"
         )
         for first, second, text in pair.examples:
             shown = clean(text)
             shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-            print(f"    {second} = {first}: {shown}")
-    print()
+            say(f"    {second} = {first}: {shown}")
+    say()

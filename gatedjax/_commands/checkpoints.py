@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from gatedjax._terminal import clean, say
 from gatedjax.analysis import render_table
-from gatedjax.analysis._text import clean
 from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
 from gatedjax.training.identity import describe, flatten
 
@@ -58,7 +58,7 @@ def _open(workdir: Path) -> CheckpointStore:
 
 
 def _show(headers: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
-    print(render_table(headers, [[clean(str(cell)) for cell in row] for row in rows]), end="")
+    say(render_table(headers, [[clean(str(cell)) for cell in row] for row in rows]), end="")
 
 
 def _gone(store: CheckpointStore, step: int) -> bool:
@@ -91,7 +91,7 @@ def _ls(store: CheckpointStore) -> int:
             whole = f"no: {_problems(error)[0]}"
         rows.append((step, saved, size, whole, best))
     if not rows:
-        print(f"no checkpoints in {store.directory}")
+        say(f"no checkpoints in {store.directory}")
         return 0
     _show(("step", "saved", "bytes", "whole", "best"), rows)
     return 0
@@ -113,13 +113,13 @@ def _verify(store: CheckpointStore) -> int:
             if _gone(store, step):
                 continue
             rows.append((step, "-", "-", "damaged"))
-            damaged += [f"checkpoint {step}: {clean(problem)}" for problem in _problems(error)]
+            damaged += [f"checkpoint {step}: {problem}" for problem in _problems(error)]
     if not rows:
-        print(f"no checkpoints in {store.directory}", file=sys.stderr)
+        say(f"no checkpoints in {store.directory}", file=sys.stderr)
         return 1
     _show(("step", "files", "arrays", "result"), rows)
     for line in damaged:
-        print(line)
+        say(line)
     return 1 if damaged else 0
 
 
@@ -162,7 +162,7 @@ def _diff(stores: list[CheckpointStore], steps: list[int] | None, part: Any) -> 
             rows.append((name, *found))
     if rows:
         _show(("array", *titles, "max abs difference"), rows)
-    print(f"{len(old.keys() | new.keys()) - len(rows)} identical arrays, {len(rows)} differ")
+    say(f"{len(old.keys() | new.keys()) - len(rows)} identical arrays, {len(rows)} differ")
     before, after = (flatten(store.record(step).get("metadata", {})) for store, step in pairs)
     changed = [
         (name, repr(before.get(name, "nothing")), repr(after.get(name, "nothing")))
@@ -172,7 +172,7 @@ def _diff(stores: list[CheckpointStore], steps: list[int] | None, part: Any) -> 
     if changed:
         _show(("setting", *titles), changed)
     else:
-        print("identical settings")
+        say("identical settings")
     return 0
 
 
@@ -190,5 +190,5 @@ def main(args: list[str]) -> int:
         stores = [store] + ([] if options.other is None else [_open(options.other)])
         return _diff(stores, options.steps, options.part)
     except (CheckpointDamaged, OSError) as error:
-        print(f"error: {clean(str(error))}", file=sys.stderr)
+        say(f"error: {error}", file=sys.stderr)
         return 1 if isinstance(error, CheckpointDamaged) else 2

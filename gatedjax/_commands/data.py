@@ -12,9 +12,12 @@ from typing import Annotated, Any
 
 import tyro
 
+from gatedjax._terminal import say
+
 PROG = "python -m gatedjax data"
 
 _Folder = Annotated[str | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
+_Size = Annotated[str | None, tyro.conf.arg(metavar="SIZE", help_behavior_hint="")]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,6 +31,8 @@ class Prepare:
     """Folder with the raw files, plain or .gz (default: download them)."""
     data_dir: _Folder = None
     """Where the prepared set is written (default: TFDS's own, ~/tensorflow_datasets)."""
+    unpack_limit: _Size = None
+    """What may come out of one .gz file or member of an archive, as in 8GiB (default: 1GiB)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +51,8 @@ class Check:
     """Exit status 1 if anything was quarantined."""
     limit: Annotated[int, tyro.conf.arg(metavar="N")] = 20
     """How many quarantined lines to print."""
+    unpack_limit: _Size = None
+    """What may come out of one .gz file or member of an archive, as in 8GiB (default: 1GiB)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +62,10 @@ class List:
 
 DESCRIPTION = """Prepares and checks data sets.
 
-data prepare NAME [--manual-dir DIR] [--data-dir DIR]
+data prepare NAME [--manual-dir DIR] [--data-dir DIR] [--unpack-limit SIZE]
 
 data check NAME [--manual-dir DIR] [--data-dir DIR] [--strict] [--limit N]
+                [--unpack-limit SIZE]
 
 data list
 """
@@ -81,18 +89,29 @@ def main(args: list[str]) -> int:
         config=(tyro.conf.FlagCreatePairsOff,),
     )
     try:
-        if isinstance(options, Prepare):
-            return prepare(options)
-        if isinstance(options, Check):
-            return check(options)
-        return list_sets()
+        if isinstance(options, List):
+            return list_sets()
+        with _unpack_limit(options.unpack_limit):
+            return prepare(options) if isinstance(options, Prepare) else check(options)
     except BrokenPipeError:
         # the reader (head, less) has seen enough; the interpreter must not flush into it either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ImportError, ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        say(f"error: {error}", file=sys.stderr)
         return 2
+
+
+@contextlib.contextmanager
+def _unpack_limit(size: str | None) -> Iterator[None]:
+    from gatedjax.data import _unpack
+
+    try:
+        limit = None if size is None else _unpack.parse_size(size)
+    except ValueError as error:
+        raise ValueError(f"--unpack-limit: {error}") from None
+    with _unpack.limited(limit):
+        yield
 
 
 # prepare -------------------------------------------------------------------------------------
@@ -106,7 +125,7 @@ def prepare(options: Prepare) -> int:
     name, _ = _load.member(options.name, {})
     name, _ = _load.ALIASES.get(name, (name, {}))
     if name in _load.EMBEDDED:
-        print(f"{name} is {_load.EMBEDDED[name].origin}: there is nothing to prepare.")
+        say(f"{name} is {_load.EMBEDDED[name].origin}: there is nothing to prepare.")
         return 0
     spec = _load.SETS[name]
     there = _prepared.is_prepared(name, options.data_dir)
@@ -124,7 +143,7 @@ def prepare(options: Prepare) -> int:
         made = _prepared.prepare(
             name, data_dir=options.data_dir, where=spec.where, manual_dir=manual_dir
         )
-    print(f"{name} {'was already prepared' if there else 'is prepared'} in {made.data_path}")
+    say(f"{name} {'was already prepared' if there else 'is prepared'} in {made.data_path}")
     _print_prepared(made, spec)
     return 0
 
@@ -132,7 +151,7 @@ def prepare(options: Prepare) -> int:
 def _need_tensorflow(name: str, spec: Any, options: Prepare) -> None:
     if importlib.util.find_spec("tensorflow") is not None:
         if options.manual_dir is not None:
-            print(f"note: TFDS prepares {name} from its own download; --manual-dir is not used.")
+            say(f"note: TFDS prepares {name} from its own download; --manual-dir is not used.")
         return
     raise ValueError(
         f"data set {name!r} is not prepared, and TFDS needs TensorFlow to prepare it: "
@@ -190,13 +209,13 @@ def _print_prepared(made: Any, spec: Any) -> None:
         total += len(aside)
         lines = account.get("lines", info.num_examples)
         rows.append((split, lines, info.num_examples, len(aside), spec.official.get(split)))
-    print()
+    say()
     unit = spec.unit
-    print(render_table(("split", unit, "examples", "quarantined", f"official {unit}"), rows))
+    say(render_table(("split", unit, "examples", "quarantined", f"official {unit}"), rows))
     if total:
-        print(f"Quarantined {unit}, {total} in all, are listed in {made.data_path}/metadata.json.")
+        say(f"Quarantined {unit}, {total} in all, are listed in {made.data_path}/metadata.json.")
     else:
-        print("Nothing was quarantined.")
+        say("Nothing was quarantined.")
 
 
 # check ---------------------------------------------------------------------------------------
@@ -212,10 +231,10 @@ def check(options: Check) -> int:
     report = _check.check(options.name, manual_dir=options.manual_dir, data_dir=options.data_dir)
     print_report(report, options.limit)
     if options.strict and report.quarantine:
-        print(f"FAILED: {len(report.quarantine)} quarantined (--strict)")
+        say(f"FAILED: {len(report.quarantine)} quarantined (--strict)")
     failed = bool(report.problems) or (options.strict and bool(report.quarantine))
     if not failed:
-        print("OK: every line that was read is used, left out on purpose, or quarantined.")
+        say("OK: every line that was read is used, left out on purpose, or quarantined.")
     return int(failed)
 
 
@@ -240,5 +259,5 @@ def list_sets() -> int:
         if name in _prepared.OURS:
             needs = "raw files, or a network; no TensorFlow"
         rows.append((name, ", ".join(aliases.get(name, ())), needs, spec.where))
-    print(render_table(("name", "also", "needs", "source"), rows))
+    say(render_table(("name", "also", "needs", "source"), rows))
     return 0

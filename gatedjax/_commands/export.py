@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from gatedjax.analysis._text import clean
+from gatedjax._terminal import say
 from gatedjax.export import ModelCard, save
 from gatedjax.export._names import unflatten
 from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
@@ -89,7 +89,7 @@ def _export(options: argparse.Namespace) -> None:
         overwrite=options.overwrite,
     )
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
-    print(f"{folder}: {size:,} parameters of checkpoint {step}")
+    say(f"{folder}: {size:,} parameters of checkpoint {step}")
 
 
 def main(args: list[str]) -> int:
@@ -100,6 +100,6 @@ def main(args: list[str]) -> int:
     try:
         _export(options)
     except (CheckpointDamaged, OSError, ValueError, TypeError) as error:
-        print(f"error: {clean(str(error))}", file=sys.stderr)
+        say(f"error: {error}", file=sys.stderr)
         return 1 if isinstance(error, CheckpointDamaged) else 2
     return 0

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from gatedjax._terminal import say
 from gatedjax.training._verify import DIGESTS, KILL_AT, RESUMES
 
 DESCRIPTION = """Runs COMMAND once unbroken, and once more with SIGKILL at random steps, half of
@@ -66,8 +67,8 @@ def _run(command: list[str], workdir: Path, log: Path, **variables: str) -> int:
 
 def _failed(what: str, status: int, log: Path) -> int:
     tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
-    print(f"error: {what} ended with status {status}:", file=sys.stderr)
-    print("\n".join(f"  {line}" for line in tail), file=sys.stderr)
+    say(f"error: {what} ended with status {status}:", file=sys.stderr)
+    say("\n".join(f"  {line}" for line in tail), file=sys.stderr)
     return 2
 
 
@@ -105,14 +106,14 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
         return _failed("the unbroken run", status, log)
     unbroken = _digests(target)
     if len(unbroken) != 1:
-        print(
+        say(
             f"error: COMMAND must finish one training run of gatedjax.training.fit, but finished "
             f"{len(unbroken)}",
             file=sys.stderr,
         )
         return 2
     last = unbroken[0]["data position"]["step"]
-    print(f"unbroken: {last} steps, {time.monotonic() - began:.1f} s", flush=True)
+    say(f"unbroken: {last} steps, {time.monotonic() - began:.1f} s", flush=True)
 
     config = json.loads((folder / "unbroken" / "config.json").read_text(encoding="utf-8"))
     every = config["train"]["checkpoint_every"]
@@ -126,7 +127,7 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
             return _failed(f"the run killed at {point}", status, log)
         killed += bool(status)
         said = "killed" if status else "came too late, the run was over"
-        print(f"{point}: {said}", flush=True)
+        say(f"{point}: {said}", flush=True)
         if not status:
             break
     if not _digests(target):
@@ -135,9 +136,9 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
             return _failed("the last resume", status, log)
     resumed = _digests(target)[-1]
     continued = len(resumes.read_text().splitlines()) if resumes.exists() else 0
-    print(f"{killed} kills, {continued} of the starts continued from a checkpoint")
+    say(f"{killed} kills, {continued} of the starts continued from a checkpoint")
     if not killed or not continued:
-        print(
+        say(
             "error: nothing was proved, as no start continued from a checkpoint: lower "
             f"checkpoint_every (now {every}), or train longer than {last} steps",
             file=sys.stderr,
@@ -149,8 +150,8 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
         differing = _differences(wanted, resumed[name])
         wrong += len(differing)
         verdict = f"equal ({_leaves(wanted)} values)" if not differing else "DIFFERENT: "
-        print(f"{name}: {verdict}{', '.join(differing[:5])}")
-    print("bit-equal" if not wrong else f"NOT equal: {wrong} differences")
+        say(f"{name}: {verdict}{', '.join(differing[:5])}")
+    say("bit-equal" if not wrong else f"NOT equal: {wrong} differences")
     return 1 if wrong else 0
 
 
@@ -159,14 +160,14 @@ def main(args: list[str]) -> int:
     options = _parser().parse_args(args)
     command = list(options.command)
     if options.kills < 1:
-        print(f"error: --kills must be at least 1, got {options.kills}", file=sys.stderr)
+        say(f"error: --kills must be at least 1, got {options.kills}", file=sys.stderr)
         return 2
     if any(part == "--workdir" or part.startswith("--workdir=") for part in command):
-        print("error: COMMAND must not have --workdir; it is added", file=sys.stderr)
+        say("error: COMMAND must not have --workdir; it is added", file=sys.stderr)
         return 2
     if command[0] in ("python", "python3"):
         command[0] = sys.executable
-    print(f"verifying: {shlex.join(command)}", flush=True)
+    say(f"verifying: {shlex.join(command)}", flush=True)
     try:
         if options.keep is None:
             with tempfile.TemporaryDirectory(prefix="verify-resume-") as folder:
@@ -174,5 +175,5 @@ def main(args: list[str]) -> int:
         options.keep.mkdir(parents=True)
         return _verify(command, options.kills, options.seed, options.keep)
     except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
+        say(f"error: {error}", file=sys.stderr)
         return 2

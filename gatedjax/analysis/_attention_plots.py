@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gatedjax._terminal import clean
 from gatedjax.analysis._attention_mass import DistanceCounts
 from gatedjax.analysis._curves import plot_lines
 from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
 from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _ticks
-from gatedjax.analysis._text import clean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gatedjax._terminal import clean
 from gatedjax.analysis._figure import DASHES, MARKERS, PALETTE, new_figure, save, style
-from gatedjax.analysis._text import clean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

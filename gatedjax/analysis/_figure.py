@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gatedjax.analysis._text import write_atomic
+from gatedjax._write import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gatedjax._terminal import clean
 from gatedjax.analysis._figure import INK, new_figure, save, style
-from gatedjax.analysis._text import aligned, clean
+from gatedjax.analysis._text import aligned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

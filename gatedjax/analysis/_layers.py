@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gatedjax._terminal import clean
 from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
 from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _ticks
 from gatedjax.analysis._phrase_statistics import LayerHistogram, _of_lengths
 from gatedjax.analysis._phrases import THRESHOLD
-from gatedjax.analysis._text import clean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,15 +1,16 @@
 """Attention as text: marked words in the terminal and in HTML, and tables in Markdown."""
 
 import html
-import os
 import re
-import tempfile
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from gatedjax._terminal import clean
+from gatedjax._write import write_atomic
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -172,22 +173,6 @@ def write_html(path: str | Path, page: str) -> Path:
     return path
 
 
-def write_atomic(path: Path, content: bytes) -> None:
-    """Replaces a file in one step; a failure leaves the old one and nothing else."""
-    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        # mkstemp makes files private; a result is as readable as any other file
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(partial, 0o666 & ~mask)
-        os.replace(partial, path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
-
-
 def render_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """A Markdown table whose columns are aligned in the source, too.
 
@@ -225,16 +210,6 @@ def render_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     rule = ["-" * (w - 1) + (":" if r else "-") for w, r in zip(widths, right, strict=True)]
     rendered.insert(1, f"| {' | '.join(rule)} |")
     return "\n".join(rendered) + "\n"
-
-
-def clean(word: str) -> str:
-    """The word on one line, without control characters (which could steer a terminal)."""
-    flat = " ".join(str(word).split())
-    bad = ("Cc", "Cs", "Cf")
-    # Joiners (ZWNJ, ZWJ) are format characters that some scripts and emoji need.
-    return "".join(
-        "\ufffd" if unicodedata.category(c) in bad and c not in "\u200c\u200d" else c for c in flat
-    )
 
 
 def aligned(name: str, values: Any, size: int) -> np.ndarray:

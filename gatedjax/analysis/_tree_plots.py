@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gatedjax._terminal import clean
 from gatedjax.analysis._figure import PALETTE, new_figure, save, style
 from gatedjax.analysis._heatmap import Ruler, _cut, _fold, _ruler
-from gatedjax.analysis._text import clean
 from gatedjax.analysis._trees import Span, SpanTree
 
 if TYPE_CHECKING:

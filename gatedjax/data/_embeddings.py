@@ -10,9 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from gatedjax.data._files import BOM
+from gatedjax.data._unpack import Counted, allowance, limited
 from gatedjax.data._vocabulary import PAD, Vocabulary
 
 OOV_RANGE = 0.25
+# a word and 1,000 numbers take 10 KB
+_LONGEST_LINE = 1 << 20
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -79,6 +82,7 @@ def load_embeddings(
     dim: int,
     seed: int = 0,
     oov_std: float | None = None,
+    unpack_limit: int | None = None,
 ) -> Embeddings:
     """Reads the vectors of a vocabulary from a GloVe text file.
 
@@ -92,12 +96,14 @@ def load_embeddings(
       dim: width of the vectors.
       seed: of the vectors that the file lacks.
       oov_std: those are normal with this standard deviation; None: uniform(-0.25, 0.25).
+      unpack_limit: bytes that may come out of a .gz file; None is 1 GiB (or what the environment
+        variable GATEDJAX_UNPACK_LIMIT says), and 32 times the size of the file if that is more.
 
     Raises:
       FileNotFoundError: if there is no such file; the message says where to get one, and how to
         run without.
       ValueError: for a line of another width, a value that is not a finite number, broken UTF-8,
-        or a truncated file; the message names the line.
+        a truncated file, or one that unpacks to more than the limit; the message names the line.
     """
     _check_dim(dim, oov_std)
     path = Path(path).expanduser()
@@ -110,7 +116,9 @@ def load_embeddings(
     wanted = {word: i for i, word in enumerate(vocabulary.words) if i != PAD}
     matrix = np.zeros((len(vocabulary), dim), np.float32)
     found = np.zeros(len(vocabulary), bool)
-    for number, line in _numbered(path):
+    with limited(unpack_limit):
+        allowed = allowance(path.stat().st_size)
+    for number, line in _numbered(path, allowed):
         spaces = line.count(b" ")
         if spaces == dim:
             raw = line[: line.index(b" ")]
@@ -139,11 +147,17 @@ def load_embeddings(
     return Embeddings(matrix, found)
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
+def _numbered(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
     """Yields (number from 1, line without its end); blank lines are left out."""
+    packed = path.suffix == ".gz"
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+        with gzip.open(path, "rb") if packed else path.open("rb") as file:
+            lines = Counted(file, path, allowed)
+            number = 0
+            while line := lines.readline(_LONGEST_LINE):
+                number += 1
+                if len(line) == _LONGEST_LINE:
+                    raise ValueError(f"{path}, line {number}: longer than {_LONGEST_LINE:,} bytes")
                 line = line.removeprefix(BOM) if number == 1 else line
                 line = line.rstrip(b"\r\n ")
                 if line:

@@ -9,10 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gatedjax.data import _zip
 from gatedjax.data._pair import PairPath
 from gatedjax.data._part import PartPath
 from gatedjax.data._source import Quarantined
 from gatedjax.data._tar import TarPath
+from gatedjax.data._unpack import gunzip
+from gatedjax.data._zip import in_zip as in_zip
 
 BOM = b"\xef\xbb\xbf"
 
@@ -74,32 +77,27 @@ def find(folders: Sequence[Path], name: str) -> Path | None:
     return None
 
 
-def in_zip(archive: Path, member: str) -> zipfile.Path:
-    """Returns a file inside a zip archive.
-
-    Raises:
-      ValueError: if the archive is damaged or has no such file.
-    """
-    try:
-        path = zipfile.Path(archive, member)
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{archive}: truncated or damaged zip file: {error}") from error
-    if not path.is_file():
-        raise ValueError(f"{archive}: no {member} in it")
-    return path
-
-
 def read_bytes(path: AnyPath) -> bytes:
     """Reads a file, unpacking .gz, without a byte-order mark.
 
     Raises:
-      ValueError: if the compressed file is cut short or damaged.
+      ValueError: if the compressed file is cut short or damaged, or unpacks to more than the limit.
     """
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        if path.suffix != ".gz":
+            data = _raw(path)
+        elif isinstance(path, Path):
+            with path.open("rb") as file:
+                data = gunzip(file, path)
+        else:
+            data = gunzip(io.BytesIO(_raw(path)), path)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{path}: truncated or damaged compressed file: {error}") from error
     return data.removeprefix(BOM)
+
+
+def _raw(path: AnyPath) -> bytes:
+    return _zip.read(path) if isinstance(path, zipfile.Path) else path.read_bytes()
 
 
 def count_lines(path: AnyPath) -> int:

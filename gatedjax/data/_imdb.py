@@ -2,11 +2,10 @@
 
 import functools
 import re
-import tarfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from gatedjax.data import _tar
 from gatedjax.data._files import BOM, LineError, Row, Rows, decode
 from gatedjax.data._source import Quarantined
 
@@ -29,15 +28,8 @@ def find(manual_dir: Path) -> Path | None:
     return None
 
 
-def _archive_files(path: Path) -> Iterator[tuple[str, bytes | None]]:
-    try:
-        with tarfile.open(path, "r|gz") as archive:
-            for member in archive:
-                if _MEMBER.search(member.name) and not member.isdir():
-                    file = archive.extractfile(member) if member.isfile() else None
-                    yield member.name, file.read() if file else None
-    except (EOFError, zlib.error, tarfile.TarError, OSError) as error:
-        raise ValueError(f"{path}: truncated or damaged archive: {error}") from error
+def _is_listed(name: str) -> bool:
+    return _MEMBER.search(name) is not None
 
 
 def _folder_files(path: Path) -> Iterator[tuple[str, bytes | None]]:
@@ -56,7 +48,7 @@ def _folder_files(path: Path) -> Iterator[tuple[str, bytes | None]]:
 def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, Rows]:
     """Reads both parts in one pass; an archive is unpacked once for all splits."""
     found: dict[str, list[tuple[str, str, bytes | None]]] = {"train": [], "test": []}
-    for name, data in _archive_files(path) if path.is_file() else _folder_files(path):
+    for name, data in _tar.members(path, _is_listed) if path.is_file() else _folder_files(path):
         match = _MEMBER.search(name)
         if match:
             found[match.group(1)].append((name, match.group(2), data))

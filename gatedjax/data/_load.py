@@ -22,6 +22,7 @@ from gatedjax.data import (
     _sst,
     _trec,
     _two_facts,
+    _unpack,
 )
 from gatedjax.data._cloze_sets import CLOZE_SETS
 from gatedjax.data._files import AnyPath, Rows
@@ -245,6 +246,7 @@ def load(
     manual_dir: str | Path | None = None,
     strict: bool = False,
     held_out: float | None = None,
+    unpack_limit: int | None = None,
     **options: Any,
 ) -> Source: ...
 def load(
@@ -255,6 +257,7 @@ def load(
     manual_dir: str | Path | None = None,
     strict: bool = False,
     held_out: float | None = None,
+    unpack_limit: int | None = None,
     **options: Any,
 ) -> Source:
     """Loads one split of a data set as a random-access source.
@@ -306,14 +309,17 @@ def load(
         setting lines aside in `source.quarantine` and naming the size in `source.info.substitute`.
       held_out: share of the official training part that is "validation"; None is a tenth. Only
         for texts without an official validation part.
+      unpack_limit: bytes that may come out of one .gz file or one member of an archive; None is
+        1 GiB, or what the environment variable GATEDJAX_UNPACK_LIMIT says ("8GiB"). All members of
+        an archive that are read together may have 32 times its own size, if that is more.
       **options: of the data set.
 
     Returns:
       The source. Its `report` accounts for every line.
 
     Raises:
-      ValueError: for an unknown name, split or option; for a file without a usable line; under
-        `strict`, for the first malformed line.
+      ValueError: for an unknown name, split or option; for a file without a usable line, or that
+        unpacks to more than the limit; under `strict`, for the first malformed line.
       FileNotFoundError: if the data are not there; the message says where to get them.
     """
     if name == _probing.NAME:
@@ -341,7 +347,7 @@ def load(
     derived = "validation" not in spec.official
     part = "train" if split == "train_full" or (derived and split == "validation") else split
     chosen = spec.of_part(part, chosen)
-    rows = _read(name, spec, part, data_dir, manual_dir)
+    rows = _read(name, spec, part, data_dir, manual_dir, unpack_limit)
     substitute = rows.note
     official = spec.official[part]
     if official is not None and rows.lines != official:
@@ -380,7 +386,9 @@ def load(
     if not report.reconciles:
         raise ValueError(f"data set {name!r}, {part}: not everything is accounted for: {report}")
     info = SourceInfo(name, split, classes, substitute)
-    read = functools.partial(_read, name, spec, data_dir=data_dir, manual_dir=manual_dir)
+    read = functools.partial(
+        _read, name, spec, data_dir=data_dir, manual_dir=manual_dir, unpack_limit=unpack_limit
+    )
     return spec.source(examples, info, report, read)
 
 
@@ -401,16 +409,19 @@ def _read(
     part: str,
     data_dir: str | Path | None,
     manual_dir: str | Path | None,
+    unpack_limit: int | None,
 ) -> Rows:
     """Reads an official part: raw files if manual_dir has them, else the TFDS set."""
     if manual_dir is not None:
         folder = Path(manual_dir).expanduser()
         path, wanted = spec.files(folder, part)
         if path is not None:
-            return spec.read(path, part)
+            with _unpack.limited(unpack_limit):
+                return spec.read(path, part)
         if data_dir is None or not _prepared.is_prepared(name, data_dir):
             raise FileNotFoundError(
                 f"data set {name!r}, {part}: no {wanted} in manual_dir {folder} or in its folder "
                 f"of the set. The files are at {spec.where}."
             )
-    return _prepared.read(name, part, data_dir=data_dir, where=spec.where)
+    with _unpack.limited(unpack_limit):
+        return _prepared.read(name, part, data_dir=data_dir, where=spec.where)

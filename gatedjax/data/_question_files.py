@@ -20,14 +20,15 @@ cnn.tgz or dailymail.tgz of such a folder is read as it is.
 
 import functools
 import gzip
-import tarfile
+import io
 import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from gatedjax.data import _cloze
+from gatedjax.data import _cloze, _tar
 from gatedjax.data._files import BOM, AnyPath, LineError, Row, Rows, decode
 from gatedjax.data._source import Quarantined
+from gatedjax.data._unpack import gunzip
 
 OFFICIAL = {
     "cnn_cloze": {"train": 380_298, "validation": 3_924, "test": 3_198},
@@ -102,15 +103,9 @@ def _folder_files(path: Path) -> Iterator[tuple[str, bytes | None]]:
 
 
 def _archive_files(path: Path, part: str) -> Iterator[tuple[str, bytes | None]]:
-    try:
-        with tarfile.open(path, "r|gz") as archive:
-            for member in archive:
-                name = PurePosixPath(member.name)
-                if name.parent.name == PARTS[part] and not member.isdir():
-                    file = archive.extractfile(member) if member.isfile() else None
-                    yield name.name, file.read() if file else None
-    except (EOFError, zlib.error, tarfile.TarError, OSError) as error:
-        raise ValueError(f"{path}: truncated or damaged archive: {error}") from error
+    found = _tar.members(path, lambda name: PurePosixPath(name).parent.name == PARTS[part])
+    for name, data in found:
+        yield PurePosixPath(name).name, data
 
 
 def _is_question(name: str) -> bool:
@@ -123,7 +118,7 @@ def _content(name: str, data: bytes | None) -> bytes:
         raise LineError("not a regular file")
     if name.endswith(".gz"):
         try:
-            return gzip.decompress(data)
+            return gunzip(io.BytesIO(data), name)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise LineError(f"truncated or damaged compressed file: {error}") from error
     return data
@@ -137,7 +132,7 @@ def _read(path: Path, part: str, _stamp: tuple[int, int]) -> Rows:
     files = sorted(found, key=lambda file: file[0])
     for index, (name, data) in enumerate(file for file in files if _is_question(file[0])):
         try:
-            made = parse(_content(name, data))
+            made = parse(_content(f"{path}/{name}", data))
             rows.append(Row(index, made.status, made, name))
         except LineError as error:
             quarantine.append(Quarantined(f"{path}/{name}", error.line, str(error)))

@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gatedjax._terminal import printable
+
 Example = dict[str, Any]
 """{"tokens": tuple of str, "label": int, "example_id": int} and extras of the data set."""
 
@@ -30,7 +32,8 @@ class Quarantined:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.reason}"
+        # a member of an archive may be called anything
+        return printable(f"{self.file}:{self.line}: {self.reason}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,11 +3,10 @@
 import collections
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from gatedjax._write import write_atomic
 from gatedjax.data._source import Source
 
 PAD, UNK = 0, 1
@@ -152,11 +151,4 @@ class Vocabulary:
 def write_whole(path: Path, text: str) -> None:
     """Writes a file so that a reader sees the old one or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(partial, path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
+    write_atomic(path, text.encode())

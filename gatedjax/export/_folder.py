@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from gatedjax.export._tensors import BadFile, load_params, read_header, save_par
 
 PARAMS, CONFIG, INFERENCE = "model.safetensors", "config.json", "model.jax_export"
 CARD, DIGESTS = "README.md", "SHA256SUMS"
+_LARGEST_SUMS = 1 << 20
 _FILES = {PARAMS, CONFIG, INFERENCE, CARD, DIGESTS}
 
 
@@ -80,7 +82,8 @@ def load(folder: str | Path, like: Any = None) -> tuple[dict[str, Any], dict[str
     """Reads what `save` wrote.
 
     Args:
-      folder: where from. Files that SHA256SUMS lists must have the digests it states.
+      folder: where from. The files must have the digests that SHA256SUMS states, unless there is
+        no SHA256SUMS.
       like: parameters, or their `jax.eval_shape`, whose names, shapes and dtypes the saved ones
         must have; compared before any array is read.
 
@@ -197,10 +200,26 @@ def _check_digests(folder: Path, names: tuple[str, ...]) -> None:
     sums = folder / DIGESTS
     if not sums.is_file():
         return  # a folder put together by hand
-    stated = {}
-    for line in sums.read_text(encoding="utf-8", errors="replace").splitlines():
-        digest, _, name = line.partition("  ")
-        stated[name] = digest
+    stated = _stated(sums)
     for name in names:
-        if name in stated and stated[name] != _sha256(folder / name):
+        if name not in stated:
+            raise BadFile(f"{sums} is damaged: it has no line for {name}")
+        if stated[name] != _sha256(folder / name):
             raise BadFile(f"{folder / name} is damaged: its SHA-256 is not the one in {DIGESTS}")
+
+
+def _stated(sums: Path) -> dict[str, str]:
+    """Digests by name; a file that is cut, or holds anything else, is damaged."""
+    if sums.stat().st_size > _LARGEST_SUMS:
+        raise BadFile(f"{sums} is damaged: it has more than {_LARGEST_SUMS} bytes")
+    text = sums.read_text(encoding="utf-8", errors="replace")
+    if not text.strip():
+        raise BadFile(f"{sums} is damaged: it is empty")
+    stated = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        # as sha256sum writes it: two spaces, or one and a star
+        found = re.fullmatch(r"([0-9a-f]{64}) [ *](.+)", line)
+        if not found:
+            raise BadFile(f"{sums} is damaged: line {number} is no digest and name")
+        stated[found[2]] = found[1]
+    return stated

@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+# Deeper trees end in a RecursionError somewhere, or worse.
+MAX_DEPTH = 100
+
 
 class ParamsMismatch(ValueError):
     """Parameters have other names, shapes or dtypes than the ones they are meant for."""
@@ -29,6 +32,8 @@ def name_fault(name: str) -> str | None:
     """
     if not all(name.split(".")):
         return "has an empty part between its dots"
+    if name.count(".") >= MAX_DEPTH:
+        return f"is nested more than {MAX_DEPTH} deep"
     if "/" in name or "\\" in name or name.startswith("~"):
         return "looks like a path"
     if not name.isprintable():

@@ -3,12 +3,14 @@
 import json
 import math
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gatedjax._write import beside
 from gatedjax.export._names import (
     Leaf,
     check_same,
@@ -20,6 +22,7 @@ from gatedjax.export._names import (
 
 # What the format itself allows; a header this long would describe a million arrays.
 HEADER_LIMIT = 100_000_000
+MAX_RANK = 64
 
 _DTYPES = {
     "BOOL": "bool",
@@ -67,10 +70,13 @@ def save_params(path: str | Path, params: Any) -> Path:
     for name, value in flat.items():
         if value.dtype.name not in _DTYPES.values():
             raise TypeError(f"params[{name!r}] has dtype {value.dtype}, which no file can hold")
-    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    partial = beside(path)
+    mode = stat.S_IMODE(partial.stat().st_mode)
     try:
         save_file(flat, partial, metadata={"format": "flax"})
         with partial.open("rb") as file:
+            # safetensors makes a file that only its owner may read
+            os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         os.replace(partial, path)
     except BaseException:
@@ -155,7 +161,7 @@ def read_header(path: Path) -> dict[str, Leaf]:
         raise BadFile(f"{path} is damaged: its header is not JSON ({error})") from None
     metadata = entries.pop("__metadata__", {})
     if not isinstance(metadata, dict):
-        raise BadFile(f"{path} is damaged: __metadata__ must be an object, got {metadata!r}")
+        raise BadFile(f"{path} is damaged: __metadata__ must be an object, got {_short(metadata)}")
     try:
         return _check_entries(entries, size - 8 - length)
     except ValueError as error:
@@ -169,11 +175,18 @@ def _other_format(start: bytes) -> str:
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {twice!r} comes twice")
-    return dict(pairs)
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the name {_short(name)} comes twice")
+        found[name] = value
+    return found
+
+
+def _short(value: Any) -> str:
+    """For messages: what a file says may be as long as its header."""
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def _natural(value: Any) -> bool:
@@ -185,28 +198,38 @@ def _check_entries(entries: Mapping[str, Any], data_size: int) -> dict[str, Leaf
     found: dict[str, Leaf] = {}
     places = []
     for name, entry in entries.items():
+        shown = _short(name)
         if fault := name_fault(name):
-            raise ValueError(f"the name {name!r} {fault}")
+            raise ValueError(f"the name {shown} {fault}")
         fields = ("dtype", "shape", "data_offsets")
         if not isinstance(entry, dict) or set(entry) != set(fields):
-            raise ValueError(f"{name!r} must have the fields {', '.join(fields)}, got {entry!r}")
+            raise ValueError(
+                f"{shown} must have the fields {', '.join(fields)}, got {_short(entry)}"
+            )
         dtype, shape, offsets = (entry[field] for field in fields)
         if not isinstance(dtype, str) or dtype not in _DTYPES:
-            raise ValueError(f"{name!r} has dtype {dtype!r}, wanted one of {', '.join(_DTYPES)}")
+            wanted = ", ".join(_DTYPES)
+            raise ValueError(f"{shown} has dtype {_short(dtype)}, wanted one of {wanted}")
         if not isinstance(shape, list) or not all(map(_natural, shape)):
-            raise ValueError(f"{name!r} must have a shape of sizes, got {shape!r}")
+            raise ValueError(f"{shown} must have a shape of sizes, got {_short(shape)}")
+        if len(shape) > MAX_RANK:
+            raise ValueError(f"{shown} has {len(shape)} axes, NumPy has at most {MAX_RANK}")
         if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(_natural, offsets)):
-            raise ValueError(f"{name!r} must have two data_offsets, got {offsets!r}")
-        wanted = math.prod(shape) * _BYTES[dtype]
-        if offsets[1] - offsets[0] != wanted:
-            raise ValueError(f"{name!r} is {dtype}{shape}, {wanted} bytes, at offsets {offsets}")
+            raise ValueError(f"{shown} must have two data_offsets, got {_short(offsets)}")
+        wanted_size = math.prod(shape) * _BYTES[dtype]
+        if offsets[1] - offsets[0] != wanted_size:
+            raise ValueError(
+                f"{shown} is {dtype}{shape}, {wanted_size} bytes, at offsets {offsets}"
+            )
         places.append((*offsets, name))
         found[name] = Leaf(_DTYPES[dtype], tuple(shape))
     position = 0
     for begin, end, name in sorted(places):
         if begin != position:
             fault = "overlaps the array before it" if begin < position else "leaves a gap before it"
-            raise ValueError(f"{name!r} at offsets [{begin}, {end}] {fault} (wanted {position})")
+            raise ValueError(
+                f"{_short(name)} at offsets [{begin}, {end}] {fault} (wanted {position})"
+            )
         position = end
     if position != data_size:
         raise ValueError(f"its arrays need {position} bytes, {data_size} follow the header")

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import itertools
+import json
 import logging
 import math
 import os
@@ -121,6 +122,11 @@ class CheckpointStore:
             self.directory.mkdir(parents=True, exist_ok=True)
             _orbax_save(partial, trees, record)
             manifest.write(partial, step, leaves)
+            if manifest.too_large(manifest.read(partial)):
+                # next to nothing but constants, which no reader would unpack
+                shutil.rmtree(partial)
+                _orbax_save(partial, trees, record, packed=False)
+                manifest.write(partial, step, leaves)
             # Read back: Orbax has been seen to report a save of which it wrote no array.
             for item, entries in manifest.read(partial)["leaves"].items():
                 _read_arrays(partial, item, entries, set(entries))
@@ -330,17 +336,25 @@ def _orbax() -> tuple[Any, Any]:
     return ocp, ocp.options.MultiprocessingOptions(primary_host=here, active_processes={here})
 
 
-def _orbax_save(folder: Path, trees: dict[str, Any], record: dict[str, Any]) -> None:
+def _orbax_save(
+    folder: Path, trees: dict[str, Any], record: dict[str, Any], *, packed: bool = True
+) -> None:
     ocp, alone = _orbax()
-    handlers = {
-        item: ocp.StandardCheckpointHandler(multiprocessing_options=alone) for item in trees
-    }
+    handlers, arguments = {}, {}
+    for item, tree in trees.items():
+        if packed:
+            handlers[item] = ocp.StandardCheckpointHandler(multiprocessing_options=alone)
+            arguments[item] = ocp.args.StandardSave(tree)
+        else:
+            handlers[item] = ocp.PyTreeCheckpointHandler(
+                multiprocessing_options=alone, use_compression=False
+            )
+            arguments[item] = ocp.args.PyTreeSave(tree)
     handler = ocp.CompositeCheckpointHandler(
         record=ocp.JsonCheckpointHandler(multiprocessing_options=alone),
         composite_options=ocp.CompositeOptions(multiprocessing_options=alone),
         **handlers,
     )
-    arguments = {item: ocp.args.StandardSave(tree) for item, tree in trees.items()}
     with ocp.Checkpointer(handler, multiprocessing_options=alone) as checkpointer:
         checkpointer.save(
             folder, args=ocp.args.Composite(record=ocp.args.JsonSave(record), **arguments)
@@ -353,6 +367,30 @@ def _orbax_record(folder: Path) -> dict[str, Any]:
     ocp, alone = _orbax()
     handler = ocp.JsonCheckpointHandler(multiprocessing_options=alone)
     return handler.restore(epath.Path(folder), args=ocp.args.JsonRestore())
+
+
+def _other_codecs(folder: Path) -> list[str]:
+    """Arrays that are packed in another way than Orbax packs ours.
+
+    A chunk of zstd, or one that is not packed, is unpacked up to the size of the array; one of
+    another codec is unpacked whole, up to 2 GB, before its size is looked at.
+    """
+    import tensorstore
+
+    if not (folder / "manifest.ocdbt").is_file():
+        return ["manifest.ocdbt is missing"]
+    base = {"driver": "file", "path": f"{folder}/"}
+    store = tensorstore.KvStore.open({"driver": "ocdbt", "base": base}).result()
+    wrong = []
+    for key in sorted(store.list().result()):
+        name, _, file = key.decode("utf-8", "replace").rpartition("/")
+        if file == "zarr.json":
+            wrong.append(f"{name}: stored as zarr 3")
+        elif file == ".zarray":
+            codec = json.loads(store.read(key).result().value).get("compressor")
+            if codec is not None and codec.get("id") != "zstd":
+                wrong.append(f"{name}: packed by {codec.get('id')!r}")
+    return wrong
 
 
 def _orbax_arrays(folder: Path, saved: dict[str, str], names: set[str]) -> dict[str, np.ndarray]:
@@ -369,6 +407,7 @@ def _orbax_arrays(folder: Path, saved: dict[str, str], names: set[str]) -> dict[
         # a chunk is unpacked whole, however small the file is
         if any(c > max(s, 1) for c, s in zip(chunk, named[name].shape, strict=True)):
             wrong.append(f"{name}: chunks of {list(chunk)}")
+    wrong = wrong or _other_codecs(folder)
     if not wrong:
         size = sum(math.prod(named[n].shape) * np.dtype(named[n].dtype).itemsize for n in names)
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -11,6 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from gatedjax._terminal import say
+
 EXIT_UNREACHABLE = 69
 """Exit status where the processes of a run did not find each other in time (EX_UNAVAILABLE)."""
 
@@ -88,7 +90,7 @@ def initialize(config: DistributedConfig) -> bool:
             _wait_for(config.coordinator, config.timeout_s)
 
     def give_up() -> None:
-        print(
+        say(
             f"error: {what} did not come together within {config.timeout_s} s. Start every one of "
             "them with the same coordinator and num-processes, and process-id 0, 1, ...",
             file=sys.stderr,

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from gatedjax._terminal import printable
 from gatedjax.training.config import TrainConfig
 
 # Differences in these change how long or how visibly a run trains, not what a step computes.
@@ -25,6 +26,10 @@ _FREE = (
 
 class CheckpointMismatch(ValueError):
     """A checkpoint belongs to another configuration, vocabulary or network."""
+
+    def __init__(self, message: str) -> None:
+        # names of arrays and settings come from a file
+        super().__init__(printable(message))
 
 
 def as_json(value: Any) -> Any:

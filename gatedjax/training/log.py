@@ -44,10 +44,29 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
+    """gatedjax's own commit: of the repository that has this file, or that pip installed it from.
+
+    An environment may lie inside the repository of something else.
+    """
+    here = Path(__file__)
+    if _git(here.parent, "ls-files", "--error-unmatch", "--", here.name) is not None:
+        return _git(here.parent, "rev-parse", "HEAD")
+    try:
+        origin = importlib.metadata.distribution("gatedjax").read_text("direct_url.json")
+        return json.loads(origin or "{}").get("vcs_info", {}).get("commit_id")
+    except (importlib.metadata.PackageNotFoundError, ValueError, AttributeError):
+        return None
+
+
+def _git(folder: Path, *command: str) -> str | None:
+    """What git says in a folder, whatever repository its caller is at work in; None: it fails."""
+    elsewhere = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
+    environment = {name: v for name, v in os.environ.items() if name not in elsewhere}
     try:
         done = subprocess.run(
-            ["git", "rev-parse", "HEAD"],
-            cwd=Path(__file__).parent,
+            ["git", *command],
+            cwd=folder,
+            env=environment,
             capture_output=True,
             text=True,
             timeout=5,

@@ -6,18 +6,25 @@ link, and opens only files that a walk through the folder has found.
 
 import hashlib
 import json
+import math
 import os
+import re
 import time
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
+from gatedjax._terminal import printable
 from gatedjax.training.identity import describe
 
 NAME = "manifest.json"
 _FORMAT = 1
 _LARGEST = 256 << 20
+# Orbax packs arrays, and one of zeros to nothing: 100 KB may be gigabytes. Trained parameters give
+# a few per cent. A folder may hold this many bytes of arrays, and this many for each of its own.
+ROOM = 64 << 20
+PACKED = 100
 # Nothing here would ever unpickle; who finds one in a checkpoint should hear of it all the same.
 _PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".dill")
 
@@ -26,7 +33,8 @@ class CheckpointDamaged(ValueError):
     """A checkpoint is not what was saved; the message names the file or array."""
 
     def __init__(self, folder: Path, problems: list[str]) -> None:
-        self.problems = problems
+        # names of files and arrays come from a file
+        self.problems = problems = [printable(problem) for problem in problems]
         more = f" (and {len(problems) - 4} more)" if len(problems) > 4 else ""
         super().__init__(
             f"checkpoint {folder.name} is damaged: {'; '.join(problems[:4])}{more}; in {folder}"
@@ -178,6 +186,30 @@ def _refuse(content: dict[str, Any], folder: Path) -> list[str]:
     return problems
 
 
+def _declared(entry: str) -> int:
+    """Bytes of an array by its dtype and shape, as in "float32[3, 4]"; 0 for what is none."""
+    dtype, _, shape = entry.partition("[")
+    if not re.fullmatch(r"(\d{1,18}(, \d{1,18}){0,63})?\]", shape):
+        return 0  # it is no stored array's, which is found when the names are compared
+    try:
+        return math.prod(map(int, re.findall(r"\d+", shape))) * np.dtype(dtype).itemsize
+    except TypeError:
+        return 0
+
+
+def too_large(content: dict[str, Any]) -> str | None:
+    """Says so if the arrays of a manifest are more than its files can hold, before any is read."""
+    arrays = [entry for entries in content["leaves"].values() for entry in entries.values()]
+    declared = sum(_declared(entry[0]) for entry in arrays)
+    held = sum(entry["size"] for entry in content["files"].values())
+    if declared <= ROOM + PACKED * held:
+        return None
+    return (
+        f"its files of {held:,} bytes declare arrays of {declared:,} bytes, "
+        f"more than {ROOM:,} and {PACKED} to one"
+    )
+
+
 def complete(folder: Path) -> bool:
     """Whether the manifest is good and every file has its size; reads no other file."""
     try:
@@ -212,6 +244,8 @@ def verify(folder: Path, below: str = "") -> dict[str, Any]:
     """
     manifest = read(folder)
     problems = _sizes(folder, manifest["files"])
+    if not problems and (fault := too_large(manifest)):
+        problems = [fault]
     if not problems:
         problems = [
             f"{name} has other bytes than were saved"

@@ -4,8 +4,9 @@ import sys
 import time
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from gatedjax._terminal import new_console, say
 
 SHOWN = ("loss", "accuracy", "density")
 
@@ -33,18 +34,18 @@ class ProgressView:
 
     def __init__(self, total: int, start: int, enabled: bool) -> None:
         self._enabled = enabled
-        self._console = Console(stderr=True)
+        self._console = new_console(stderr=True)
         self._bar: Progress | None = None
         self._start = time.monotonic()
         self._first = start
         self._total = total
         if enabled and self._console.is_terminal:
             self._bar = Progress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(bar_width=24),
                 MofNCompleteColumn(),
                 TimeRemainingColumn(),
-                TextColumn("{task.fields[note]}"),
+                TextColumn("{task.fields[note]}", markup=False),
                 console=self._console,
                 transient=True,
             )
@@ -69,7 +70,7 @@ class ProgressView:
         elif self._enabled:
             done = step - self._first
             left = (time.monotonic() - self._start) / max(done, 1) * (self._total - step)
-            print(f"step {step}/{self._total}: {note}, {left:.0f} s left", file=sys.stderr)
+            say(f"step {step}/{self._total}: {note}, {left:.0f} s left", file=sys.stderr)
 
     def message(self, text: str) -> None:
         """Prints a line that stays."""

@@ -3,12 +3,13 @@
 import hashlib
 import os
 import re
+import stat
 
 import jax
 import numpy as np
 import pytest
 
-from gatedjax import export
+from gatedjax import data, export
 from gatedjax.models import GANetConfig
 
 PARAMS = {"dense": {"kernel": np.arange(6, dtype=np.float32).reshape(2, 3)}}
@@ -81,6 +82,43 @@ def test_the_card_may_be_edited_and_the_digests_left_out(tmp_path):
     export.load(folder)
     (folder / "SHA256SUMS").unlink()
     export.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: "", "is empty"),
+        (lambda text: "\n\n", "is empty"),
+        (lambda text: text[:30], "line 1 is no digest and name"),
+        (lambda text: text[:100], "line 2 is no digest and name"),
+        (lambda text: text.split("\n")[0] + "\n", "it has no line for model.safetensors"),
+        (lambda text: text.split("\n")[1], "it has no line for config.json"),
+        (lambda text: text[:-3], "it has no line for model.safetensors"),
+        (lambda text: text + "and more\n", "line 3 is no digest and name"),
+        (lambda text: text + "x" * (1 << 20), "more than 1048576 bytes"),
+    ],
+)
+def test_digests_that_are_cut_or_empty_are_damage(tmp_path, damage, message):
+    folder = export.save(tmp_path / "model", PARAMS, config={})
+    sums = folder / "SHA256SUMS"
+    sums.write_text(damage(sums.read_text()))
+    with pytest.raises(export.BadFile, match=f"SHA256SUMS is damaged: .*{message}"):
+        export.load(folder)
+
+
+def test_files_are_as_readable_as_their_neighbours(tmp_path):
+    old = os.umask(0o022)
+    try:
+        folder = export.save(tmp_path / "model", PARAMS, config={})
+        export.save_params(tmp_path / "alone.safetensors", PARAMS)
+        data.Vocabulary(["a"]).save(tmp_path / "vocab.json")
+        os.umask(0o027)
+        export.save_params(tmp_path / "group.safetensors", PARAMS)
+    finally:
+        os.umask(old)
+    files = [*folder.iterdir(), tmp_path / "alone.safetensors", tmp_path / "vocab.json"]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o644}
+    assert stat.S_IMODE((tmp_path / "group.safetensors").stat().st_mode) == 0o640
 
 
 def test_other_params_than_like_are_named(tmp_path):

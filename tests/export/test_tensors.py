@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import time
 
 import jax
 import jax.numpy as jnp
@@ -160,6 +161,33 @@ def test_bad_files_are_refused(tmp_path, content, match):
     with pytest.raises(BadFile, match=match) as caught:
         load_params(path)
     assert str(path) in str(caught.value)
+
+
+def _many(entry, last):
+    names = ",".join(f'"n{i}":{entry}' for i in range(40_000))
+    return f"{{{names},{last}}}".encode()
+
+
+@pytest.mark.parametrize(
+    ("header", "match"),
+    [
+        (_many("1", '"a":1,"a":1'), "the name 'a' comes twice"),
+        (b'{"__metadata__":' + _many("1", '"a":1,"a":1') + b"}", "the name 'a' comes twice"),
+        (b'{"a":{"dtype":"F32","shape":[' + b"9223372036854775807," * 20_000
+         + b'1],"data_offsets":[0,0]}}', "20001 axes, NumPy has at most 64"),
+        (b'{"' + b"a." * 200_000 + b'a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}',
+         "nested more than 100 deep"),
+    ],
+)  # fmt: skip
+def test_a_long_header_is_judged_in_linear_time_and_few_words(tmp_path, header, match):
+    # 400 KB: 15 to 90 s where every name was looked for among all others
+    path = tmp_path / "long.safetensors"
+    path.write_bytes(_file(header))
+    began = time.process_time()
+    with pytest.raises(BadFile, match=match) as caught:
+        load_params(path)
+    assert time.process_time() - began < 3
+    assert len(str(caught.value)) < 1000
 
 
 def test_good_file_made_by_hand_is_read(tmp_path):

@@ -1,5 +1,7 @@
 """Checkpoints that prove themselves: damage, hostile archives, retention, failing disks."""
 
+import hashlib
+import json
 import os
 import shutil
 import threading
@@ -8,6 +10,7 @@ import _store
 import jax
 import numpy as np
 import pytest
+import tensorstore
 
 from gatedjax.training import (
     CheckpointDamaged,
@@ -160,6 +163,46 @@ def test_an_array_that_is_larger_than_the_manifest_says_is_refused_before_it_is_
     _store.forge(store.folder(5), shrink)
     with pytest.raises(CheckpointDamaged, match=r"params\.scale: .*stored float32\[16777216\]"):
         store.restore(5, state, best)
+
+
+def test_a_chunk_that_would_be_unpacked_whole_is_refused_before_it_is_read(tmp_path):
+    # every hash is good and every shape is right; the chunk is 20 MB of ones, packed by blosc
+    store = _store.make(tmp_path, 5)
+    folder = store.folder(5)
+    base = {"driver": "file", "path": f"{folder}/state/"}
+    state = tensorstore.KvStore.open({"driver": "ocdbt", "base": base}).result()
+    packed = {
+        "compressor": {"id": "blosc", "cname": "zstd", "clevel": 5, "shuffle": 0},
+        "shape": [5_000_000],
+        "chunks": [5_000_000],
+        "dtype": "<f4",
+    }
+    spec = {"driver": "zarr", "kvstore": "memory://", "metadata": packed}
+    big = tensorstore.open(spec, create=True).result()
+    big[...] = 1.0
+    described = json.loads(state.read("params.dense.kernel/.zarray").result().value)
+    codec = json.loads(big.kvstore.read(".zarray").result().value)["compressor"]
+    state.write(
+        "params.dense.kernel/.zarray", json.dumps(described | {"compressor": codec})
+    ).result()
+    state.write("params.dense.kernel/0.0", big.kvstore.read("0").result().value).result()
+
+    def vouch(content):
+        content["files"] = {
+            name: {"size": (folder / name).stat().st_size, "sha256": digest(folder / name)}
+            for name in _store.files(folder)
+            if name != manifest.NAME
+        }
+
+    _store.forge(folder, vouch)
+    with pytest.raises(CheckpointDamaged, match=r"params\.dense\.kernel: packed by 'blosc'"):
+        store.verify(5, arrays=True)
+    with pytest.raises(CheckpointDamaged, match="packed by 'blosc'"):
+        store.restore(5, *_store.trees(5))
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_partial_restore_loads_what_fits_and_lists_the_rest(made):

@@ -1,0 +1,74 @@
+"""Text on its way to a person: names from elsewhere are shown as they are, and steer nothing.
+
+A folder may be called "[/b]", and an array or a member of an archive may have an escape code in its
+name. All that gatedjax prints goes through here.
+"""
+
+import functools
+import sys
+import unicodedata
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# Control and format characters, halves of surrogate pairs (from file names that are not UTF-8).
+_BAD = ("Cc", "Cf", "Cs")
+# Joiners (ZWNJ, ZWJ) are format characters that some scripts and emoji need.
+_JOINERS = "\u200c\u200d"
+
+
+def clean(word: str) -> str:
+    """The word on one line, without control characters (which could steer a terminal)."""
+    flat = " ".join(str(word).split())
+    return "".join("\ufffd" if _bad(c) else c for c in flat)
+
+
+def printable(text: str) -> str:
+    r"""The text with control characters as Python writes them ("\x1b"); line breaks stay."""
+    if text.isprintable():
+        return text
+    return "".join(_escaped(c) if _bad(c) and c not in "\n\t" else c for c in text)
+
+
+def _bad(character: str) -> bool:
+    return unicodedata.category(character) in _BAD and character not in _JOINERS
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def say(*values: Any, file: TextIO | None = None, end: str = "\n", flush: bool = False) -> None:
+    """As `print`, with `printable` applied to what is printed.
+
+    Args:
+      *values: what to print; `str` is applied to them.
+      file: where to (default: standard output).
+      end: what follows.
+      flush: hand it to the system at once.
+    """
+    text = printable(" ".join(map(str, values)))
+    print(text, end=end, file=sys.stdout if file is None else file, flush=flush)
+
+
+def new_console(*, stderr: bool = False) -> "Console":
+    """A rich console that takes strings as they are: no markup, no emoji codes, no escape codes.
+
+    Args:
+      stderr: print to standard error.
+    """
+    return _console_class()(stderr=stderr, markup=False, emoji=False)
+
+
+@functools.cache
+def _console_class() -> type:
+    from rich.console import Console  # not needed by who only wants the functions above
+
+    class PlainConsole(Console):
+        """Every string that is printed, in a table or outside, comes through `render_str`."""
+
+        def render_str(self, text: str, **options: Any) -> Any:
+            return super().render_str(printable(text), **options)
+
+    return PlainConsole

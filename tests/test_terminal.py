@@ -1,0 +1,102 @@
+"""What gatedjax prints: names from elsewhere are shown as they are and steer no terminal."""
+
+import ast
+import io
+from pathlib import Path
+
+import pytest
+from rich.table import Table
+
+from experiments.common import cli
+from experiments.common.report import print_time
+from gatedjax import data
+from gatedjax._terminal import new_console, printable, say
+from gatedjax.data import _source
+from gatedjax.training import CheckpointDamaged, CheckpointMismatch
+from gatedjax.training.progress import ProgressView
+
+ROOT = Path(__file__).resolve().parent.parent
+HOSTILE = "a\x1b[31mred\x07\x9b2J\u202e\udc80"
+SHOWN = r"a\x1b[31mred\x07\x9b2J\u202e\udc80"
+
+
+def test_control_characters_are_shown_and_lines_stay_lines(capsys):
+    assert printable(HOSTILE) == SHOWN
+    assert printable("two\nlines\tand a n\u0303 \u0645\u200c\u06cc") == (
+        "two\nlines\tand a n\u0303 \u0645\u200c\u06cc"
+    )
+    say("name", HOSTILE, 3)
+    assert capsys.readouterr().out == f"name {SHOWN} 3\n"
+
+
+def test_a_console_prints_strings_as_they_are(capsys):
+    console = new_console()
+    table = Table(title=f"[/b] {HOSTILE}")
+    table.add_column("[red]head")
+    table.add_row(f"[/i] :smile: {HOSTILE}")
+    console.print(f"runs/[/b] {HOSTILE}", soft_wrap=True)
+    console.print(table)
+    out = capsys.readouterr().out
+    for part in (f"runs/[/b] {SHOWN}", f"[/b] {SHOWN}", "[red]head", f"[/i] :smile: {SHOWN}"):
+        assert part in out
+    assert "\x1b" not in out
+
+
+def test_a_work_folder_that_looks_like_markup_is_only_a_name(tmp_path, capsys):
+    workdir = tmp_path / "[" / "b]"
+    record = {"stopped": "done", "steps": 3, "seconds": 1.0, "exit_code": 0}
+    show = lambda console, record, folder: print_time(console, record, folder)  # noqa: E731
+    assert cli.run_command(lambda: record, show, Path("runs/[/b]"), 1) == 0
+    record = record | {"stopped": "signal", "exit_code": 3}
+    assert cli.run_command(lambda: record, show, workdir, 1) == 3
+    ProgressView(3, 0, enabled=True).message("resuming runs/[/b] from step 1")
+    out, err = capsys.readouterr()
+    assert "results in runs/[/b]" in out
+    assert "resuming runs/[/b] from" in err
+
+
+def test_a_signalled_run_names_its_folder_on_one_line(capsys):
+    record = {"stopped": "signal", "steps": 3, "exit_code": 3}
+    cli.run_command(lambda: record, lambda *_: None, Path("runs/[/b]"), 1)
+    assert "continues from runs/[/b]" in " ".join(capsys.readouterr().out.split())
+
+
+def test_messages_with_names_out_of_files_steer_no_terminal(tmp_path, capsys):
+    damaged = CheckpointDamaged(tmp_path, [f"array {HOSTILE} is not what was saved"])
+    mismatch = CheckpointMismatch(f"{HOSTILE}: saved nothing, now float32[]")
+    quarantined = _source.Quarantined(f"cnn.tgz/{HOSTILE}", 3, "no candidate")
+    for message in (str(damaged), str(mismatch), str(quarantined)):
+        assert SHOWN in message
+        assert "\x1b" not in message
+    with pytest.raises(SystemExit, match="2"):
+        cli.fail(f"unknown label {HOSTILE}")
+    assert SHOWN in capsys.readouterr().err
+
+
+def test_a_member_of_an_archive_with_an_escape_code_is_named_harmlessly(tmp_path, caplog):
+    import tarfile
+
+    with tarfile.open(tmp_path / "aclImdb_v1.tar.gz", "w:gz") as archive:
+        for name in ("neg/0_1.txt", "pos/0_1.txt", "pos/\x1b[2J.html"):
+            member = tarfile.TarInfo(f"aclImdb/test/{name}")
+            member.size = 4
+            archive.addfile(member, io.BytesIO(b"good"))
+    source = data.load("imdb", "test", manual_dir=tmp_path)
+    assert len(source.quarantine) == 1
+    (record,) = caplog.records
+    assert r"\x1b[2J.html" in record.getMessage()
+    assert "\x1b" not in record.getMessage()
+
+
+def test_nothing_else_prints():
+    # one rule in one place: a plain print, or a console with markup, would go around it
+    found = []
+    for path in sorted([*ROOT.glob("gatedjax/**/*.py"), *ROOT.glob("experiments/**/*.py")]):
+        name = path.relative_to(ROOT).as_posix()
+        if name == "gatedjax/_terminal.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            called = node.func if isinstance(node, ast.Call) else None
+            if isinstance(called, ast.Name) and called.id in ("print", "Console"):
+                found.append(f"{name}:{node.lineno}: {called.id}")
+    assert not found, "print with gatedjax._terminal.say and new_console"
