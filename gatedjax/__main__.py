@@ -4,6 +4,8 @@ import difflib
 import importlib
 import sys
 
+from gatedjax import __version__
+
 COMMANDS = {
     "checkpoints": "list, verify and compare the checkpoints of a work folder",
     "data": "prepare a data set, or check the files it is made from",
@@ -19,7 +21,8 @@ def usage() -> str:
     return (
         "usage: python -m gatedjax COMMAND ...\n\ncommands:\n"
         + "\n".join(lines)
-        + "\n\npython -m gatedjax COMMAND --help shows the options of a command."
+        + "\n\npython -m gatedjax COMMAND --help shows the options of a command, and\n"
+        "python -m gatedjax --version the version."
     )
 
 
@@ -29,6 +32,9 @@ def main(args: list[str] | None = None) -> int:
     if not args or args[0] in ("-h", "--help"):
         print(usage())
         return 0 if args else 2
+    if args[0] == "--version":
+        print(f"gatedjax {__version__}")
+        return 0
     name, rest = args[0], args[1:]
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, n=1)

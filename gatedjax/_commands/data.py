@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import tyro
 
+from gatedjax._commands import reason
+
 PROG = "python -m gatedjax data"
 
 _Folder = Annotated[str | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
@@ -91,7 +93,7 @@ def main(args: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ImportError, ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {reason(error)}", file=sys.stderr)
         return 2
 
 
