@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 import tyro
 
-from experiments.common.papers import owners
+from experiments.common.papers import PAPERS, owners
 from gatedjax import __version__
 from gatedjax._commands import reason
 
@@ -118,13 +118,34 @@ def parse(
       The configuration.
     """
     show_version(args)
-    preset: Any = preset_named(option_value(args, "--preset") or default, presets)
+    if args and not args[0].startswith("-"):
+        fail(_not_a_command(args[0], prog))
+    name = option_value(args, "--preset")
+    preset: Any = preset_named(default if name is None else name, presets)
     config: Any = tyro.cli(
         type(preset), args=args, prog=prog, description=description, default=preset
     )
+    check_counts(config, "cpu_devices")
     if config.data.manual_dir is not None:
         check_folder(config.data.manual_dir, "--data.manual-dir", exists=True)
     return config
+
+
+def check_counts(options: Any, *names: str) -> None:
+    """Refuses options that are below 1; those that there are not, or that are None, are passed."""
+    for name in names:
+        value = getattr(options, name, None)
+        if value is not None and value < 1:
+            fail(f"--{name.replace('_', '-')} must be at least 1, got {value}")
+
+
+def _not_a_command(word: str, prog: str) -> str:
+    paper = PAPERS.get(prog.rpartition(".")[-1])
+    words = {command.split()[0].strip("."): command for command in paper.commands} if paper else {}
+    words.pop("--preset", None)
+    near = difflib.get_close_matches(word, words, n=1)
+    hint = f" Did you mean {prog}{words[near[0]]}?" if near else ""
+    return f"{prog} takes options, not {word!r}.{hint}"
 
 
 def parse_many(kind: type[C], args: list[str] | None, prog: str) -> C:
@@ -138,10 +159,7 @@ def parse_many(kind: type[C], args: list[str] | None, prog: str) -> C:
     args = sys.argv[1:] if args is None else args
     show_version(args)
     options: Any = tyro.cli(kind, args=args, prog=prog)
-    for name in ("seeds", "lanes", "num_steps"):
-        value = getattr(options, name, None)
-        if value is not None and value < 1:
-            fail(f"--{name.replace('_', '-')} must be at least 1, got {value}")
+    check_counts(options, "cpu_devices", "seeds", "lanes", "num_steps")
     for name in ("results", "runs", "workdir"):
         if hasattr(options, name):
             check_folder(getattr(options, name), f"--{name}")

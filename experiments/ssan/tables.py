@@ -8,7 +8,7 @@ from typing import Any, Literal
 import tyro
 
 from experiments.common.cells import run_missing
-from experiments.common.cli import TABLE_OPTIONS, fail, parse_many, refusals
+from experiments.common.cli import TABLE_OPTIONS, fail, parse_many, preset_named, refusals
 from experiments.ssan import variants
 from experiments.ssan.config import RunConfig, with_budget
 from experiments.ssan.presets import PRESETS
@@ -173,8 +173,7 @@ def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     options = parse_many(TablesConfig, args, "python -m experiments.ssan.tables")
     for name in options.data:
-        if name not in PRESETS:
-            fail(f"--data: unknown preset {name!r}. Presets: {', '.join(PRESETS)}.")
+        preset_named(name, PRESETS)
     if unknown := sorted(set(options.layers) - set(variants.LAYERS)):
         fail(f"--layers must be among {variants.LAYERS}, got {unknown}")
 

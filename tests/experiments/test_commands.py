@@ -78,6 +78,23 @@ def test_a_preset_of_another_paper_names_that_paper(paper, preset, owners, capsy
     assert all(f"python -m {owner}" in message for owner in owners)
 
 
+def test_an_empty_preset_and_a_misspelt_command_are_refused(capsys):
+    assert "unknown preset ''." in refused(command("ga_net"), ["--preset="], capsys)
+    message = refused(command("ga_reader"), ["anwser"], capsys)
+    assert message.endswith("Did you mean python -m experiments.ga_reader answer?")
+    message = refused(command("agt"), ["tables", "table1"], capsys)
+    assert message.endswith("Did you mean python -m experiments.agt.tables table1?")
+    message = refused(command("ssan", "tables"), ["table2", "--data", "bshit"], capsys)
+    assert "Did you mean 'bshift'?" in message
+
+
+@pytest.mark.parametrize("paper", TABLES)
+def test_no_cpu_devices_are_refused(paper, capsys):
+    for part, args in (("__main__", []), ("tables", ["render"])):
+        message = refused(command(paper, part), [*args, "--cpu-devices", "0"], capsys)
+        assert message == "error: --cpu-devices must be at least 1, got 0"
+
+
 @pytest.mark.parametrize("paper", TABLES)
 def test_a_folder_of_raw_files_that_is_not_there_is_named_as_such(paper, tmp_path, capsys):
     nowhere = tmp_path / "nowhere"
