@@ -1,14 +1,23 @@
 # make demo    set up a virtual environment, train on the embedded corpus, show what the gates chose
 # make test    set up and run every test
 # make lint    ruff (format and rules) and mypy
-# make clean   remove the virtual environment and the demo's run
+# make oldest  a quick part of the tests with the lower bounds of setup.cfg, on the oldest Python
+# make newest  the same with the newest versions that setup.cfg allows, on the newest Python
+# make clean   remove the virtual environments and the demo's run
 
 PYTHON ?= python3
 VENV ?= .venv
+OLDEST_PYTHON ?= python3.11
+NEWEST_PYTHON ?= python3.13
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test fast lint notebooks clean
+# what a change of jax, flax, optax, orbax or grain breaks first
+QUICK := tests/test_package.py tests/functional/test_softmax.py tests/nn tests/training/test_fit_core.py \
+  tests/data/test_batches.py
+TIER_PIP := bin/python -m pip --disable-pip-version-check install --quiet
+
+.PHONY: demo test fast lint oldest newest notebooks clean
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -40,5 +49,22 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+.venv-oldest/.dev: setup.cfg tests/lower_bounds.py
+	@echo "installing the oldest versions that gatedjax allows into .venv-oldest"
+	@$(OLDEST_PYTHON) -m venv --clear .venv-oldest
+	@$(OLDEST_PYTHON) -m tests.lower_bounds > .venv-oldest/constraints.txt
+	@.venv-oldest/$(TIER_PIP) --upgrade pip
+	@.venv-oldest/$(TIER_PIP) --constraint .venv-oldest/constraints.txt -e '.[dev]'
+	@touch $@
+
+oldest: .venv-oldest/.dev
+	.venv-oldest/bin/python -m pytest -n 2 $(QUICK)
+
+# always looks for newer versions: nothing here says which ones there are
+newest:
+	@$(NEWEST_PYTHON) -m venv .venv-newest
+	@.venv-newest/$(TIER_PIP) --upgrade --upgrade-strategy eager -e '.[dev]'
+	.venv-newest/bin/python -m pytest -n 2 $(QUICK)
+
 clean:
-	rm -rf $(VENV) runs/demo
+	rm -rf $(VENV) .venv-oldest .venv-newest runs/demo

@@ -4,6 +4,7 @@ import difflib
 import importlib
 import sys
 
+from gatedjax import __version__
 from gatedjax._terminal import say
 
 COMMANDS = {
@@ -21,7 +22,8 @@ def usage() -> str:
     return (
         "usage: python -m gatedjax COMMAND ...\n\ncommands:\n"
         + "\n".join(lines)
-        + "\n\npython -m gatedjax COMMAND --help shows the options of a command."
+        + "\n\npython -m gatedjax COMMAND --help shows the options of a command, and\n"
+        "python -m gatedjax --version the version."
     )
 
 
@@ -31,6 +33,9 @@ def main(args: list[str] | None = None) -> int:
     if not args or args[0] in ("-h", "--help"):
         say(usage())
         return 0 if args else 2
+    if args[0] == "--version":
+        say(f"gatedjax {__version__}")
+        return 0
     name, rest = args[0], args[1:]
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, n=1)

@@ -1,11 +1,13 @@
 """What the library promises about itself as a whole."""
 
 import ast
+import re
 
 import pytest
 
 import gatedjax
 from tests.conftest import ROOT
+from tests.lower_bounds import constraints, requirements
 
 SOURCES = sorted((ROOT / "gatedjax").rglob("*.py"))
 
@@ -58,3 +60,35 @@ def test_every_public_function_documents_itself():
             )
             if public and callable(item):
                 assert item.__doc__, f"{package}.{name}"
+
+
+def test_every_dependency_has_one_lower_bound():
+    for name, written in requirements().items():
+        assert len(written) == 1, (name, written)
+        lower = [bound for (bounds,) in [written] for bound in bounds if bound.startswith(">=")]
+        assert len(lower) == 1, (name, written)
+
+
+def test_orbax_and_nothing_else_has_an_upper_bound():
+    upper = {
+        name: bounds
+        for name, (bounds,) in requirements().items()
+        if any(not bound.startswith(">=") for bound in bounds)
+    }
+    assert upper == {"orbax-checkpoint": (">=0.12", "<1")}
+
+
+def test_constraints_are_the_lower_bounds_and_written_nowhere_else():
+    assert "flax==0.12.7" in constraints()
+    assert len(constraints()) == len(requirements())
+    for path in (ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / "README.md"):
+        assert not any(line in path.read_text("utf-8") for line in constraints())
+
+
+def test_every_python_of_setup_cfg_is_one_of_the_tiers():
+    text = (ROOT / "setup.cfg").read_text("utf-8")
+    versions = re.findall(r"Programming Language :: Python :: (3\.\d+)", text)
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert f"OLDEST_PYTHON ?= python{versions[0]}\n" in makefile
+    assert f"python_requires = >={versions[0]}\n" in text
+    assert f"NEWEST_PYTHON ?= python{versions[-1]}\n" in makefile

@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 
 from experiments.agt.config import PAPER_DIM, Config, DataConfig
-from experiments.common.text import check_embeddings, find_embeddings, text_batches, width_of
+from experiments.common.text import (
+    check_embeddings,
+    find_embeddings,
+    read_embeddings,
+    text_batches,
+    width_of,
+)
 from gatedjax import data as gdata
 
 SPLITS = ("train", "validation", "test")
@@ -75,7 +81,7 @@ def _prepare(config: DataConfig, embedding_dim: int) -> Prepared:
     if path is None:
         matrix = gdata.random_embeddings(vocabulary, embedding_dim)
     else:
-        vectors = gdata.load_embeddings(path, vocabulary, dim=embedding_dim)
+        vectors = read_embeddings(path, vocabulary, dim=embedding_dim)
         matrix, coverage = vectors.matrix, vectors.coverage
     encoded = {split: gdata.encode(source, vocabulary) for split, source in sources.items()}
     return Prepared(encoded, vocabulary, matrix, coverage)

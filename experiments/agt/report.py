@@ -18,6 +18,6 @@ def print_run(console: Console, record: dict[str, Any], workdir: Path) -> None:
     print_metrics(console, record, title, ("accuracy", "loss"))
     if record["first_words"]:
         words = ", ".join(f"{word} ({count})" for word, count in record["first_words"][:10])
-        console.print(f"selected most often by the first layer: {words}", markup=False)
+        console.print(f"selected most often by the first layer: {words}")
     print_parameters(console, record)
     print_time(console, record, workdir)

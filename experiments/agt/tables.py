@@ -18,7 +18,7 @@ from experiments.agt.config import (
 from experiments.agt.results import DEFAULT, Store, same
 from experiments.agt.variants import ablation_variant, optimizer_variant
 from experiments.common.cells import run_missing
-from experiments.common.cli import fail
+from experiments.common.cli import TABLE_OPTIONS, fail, parse_many, refusals
 from gatedjax._terminal import say
 from gatedjax.models.agt import AblateMode
 
@@ -155,9 +155,7 @@ def train_table(options: TablesConfig) -> None:
 
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    options = tyro.cli(TablesConfig, args=args, prog="python -m experiments.agt.tables")
-    if options.seeds < 1:
-        fail(f"--seeds must be at least 1, got {options.seeds}")
+    options = parse_many(TablesConfig, args, "python -m experiments.agt.tables")
     for name, owner in (("optimizers", "optimizers"), ("ablate_modes", "ablation")):
         default = getattr(TablesConfig(what="render"), name)
         if getattr(options, name) != default and options.what != owner:
@@ -168,7 +166,7 @@ def main(args: list[str] | None = None) -> int:
 
     prepare_cpu(options.cpu_devices)
     store = Store(options.results)
-    try:
+    with refusals(TABLE_OPTIONS):
         train_table(options)
         data = options.data or (paper.DATA,)
         for name in data:
@@ -181,8 +179,6 @@ def main(args: list[str] | None = None) -> int:
             elif options.what == "first_layer_words":
                 say(layer_sections.first_words(store, name))
         render.write(store)
-    except (ValueError, OSError, RuntimeError, ImportError) as error:
-        fail(str(error))
     return 0
 
 

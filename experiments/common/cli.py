@@ -1,16 +1,35 @@
 """Command-line parts that the commands of every paper share."""
 
+import contextlib
 import difflib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import tyro
 
+from experiments.common.papers import PAPERS, owners
+from gatedjax import __version__
+from gatedjax._commands import reason
 from gatedjax._terminal import new_console, say
 
 C = TypeVar("C")
+
+# Errors of the library speak of arguments of functions. In a command each of them is an option, of
+# another name in `python -m experiments.PAPER` than in its tables.
+RUN_OPTIONS = {
+    "another workdir": "another folder (--workdir DIR; without it the runs of a preset share one)",
+    "manual_dir=...": "--data.manual-dir DIR",
+    "random_embeddings makes": "--data.embeddings none draws",
+}
+"""What the library says, and what it is called by the commands that make one run."""
+TABLE_OPTIONS = {
+    "another workdir": "another folder of work folders (--runs DIR)",
+    "manual_dir=...": "--manual-dir DIR",
+    "random_embeddings makes": "--embeddings none draws",
+}
+"""The same for the commands that make many runs."""
 
 
 def fail(message: str) -> NoReturn:
@@ -19,11 +38,30 @@ def fail(message: str) -> NoReturn:
     sys.exit(2)
 
 
+@contextlib.contextmanager
+def refusals(options: Mapping[str, str] = RUN_OPTIONS) -> Iterator[None]:
+    """Turns the errors of a command's work into `fail`, in the words of its options.
+
+    Args:
+      options: see `RUN_OPTIONS`.
+    """
+    try:
+        yield
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
+        message = reason(error)
+        for argument, option in options.items():
+            message = message.replace(argument, option)
+        fail(message)
+
+
 def preset_named(name: str, presets: Mapping[str, C]) -> C:
     """Returns a preset; an unknown name is refused with a suggestion."""
     if name not in presets:
-        near = difflib.get_close_matches(name, presets, n=1, cutoff=0.4)
+        near = difflib.get_close_matches(name, presets, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
+        if others := owners(name):
+            commands = (f"python -m experiments.{paper}" for paper in others)
+            hint = f" It is one of {' and of '.join(commands)}."
         fail(f"unknown preset {name!r}.{hint} Presets: {', '.join(presets)}.")
     return presets[name]
 
@@ -32,11 +70,37 @@ def option_value(args: list[str], option: str) -> str | None:
     """The last value that a command line gives an option, before it is parsed; None without."""
     value = None
     for i, arg in enumerate(args):
-        if arg.startswith(f"{option}="):
-            value = arg.removeprefix(f"{option}=")
-        elif arg == option and i + 1 < len(args):
+        name, equals, given = arg.partition("=")
+        if name.replace("_", "-") != option:
+            continue
+        if equals:
+            value = given
+        elif i + 1 < len(args):
             value = args[i + 1]
     return value
+
+
+def show_version(args: list[str]) -> None:
+    """Prints the version and exits if that was asked for."""
+    if "--version" in args:
+        say(f"gatedjax {__version__}")
+        sys.exit(0)
+
+
+def check_folder(path: Path | str, option: str, *, exists: bool = False) -> None:
+    """Refuses a path that is no folder and cannot become one.
+
+    Args:
+      path: what the option was given.
+      option: its name.
+      exists: refuse a folder that is not there, too.
+    """
+    path = Path(path).expanduser()
+    if exists and not path.exists():
+        fail(f"{option} {path}: there is no such folder")
+    found = next((place for place in (path, *path.parents) if place.exists()), path)
+    if found.exists() and not found.is_dir():
+        fail(f"{option} {path}: {found} is a file, a folder is wanted")
 
 
 def parse(
@@ -54,8 +118,55 @@ def parse(
     Returns:
       The configuration.
     """
-    preset: Any = preset_named(option_value(args, "--preset") or default, presets)
-    return tyro.cli(type(preset), args=args, prog=prog, description=description, default=preset)
+    show_version(args)
+    if args and not args[0].startswith("-"):
+        fail(_not_a_command(args[0], prog))
+    name = option_value(args, "--preset")
+    preset: Any = preset_named(default if name is None else name, presets)
+    config: Any = tyro.cli(
+        type(preset), args=args, prog=prog, description=description, default=preset
+    )
+    check_counts(config, "cpu_devices")
+    if config.data.manual_dir is not None:
+        check_folder(config.data.manual_dir, "--data.manual-dir", exists=True)
+    return config
+
+
+def check_counts(options: Any, *names: str) -> None:
+    """Refuses options that are below 1; those that there are not, or that are None, are passed."""
+    for name in names:
+        value = getattr(options, name, None)
+        if value is not None and value < 1:
+            fail(f"--{name.replace('_', '-')} must be at least 1, got {value}")
+
+
+def _not_a_command(word: str, prog: str) -> str:
+    paper = PAPERS.get(prog.rpartition(".")[-1])
+    words = {command.split()[0].strip("."): command for command in paper.commands} if paper else {}
+    words.pop("--preset", None)
+    near = difflib.get_close_matches(word, words, n=1)
+    hint = f" Did you mean {prog}{words[near[0]]}?" if near else ""
+    return f"{prog} takes options, not {word!r}.{hint}"
+
+
+def parse_many(kind: type[C], args: list[str] | None, prog: str) -> C:
+    """Reads the options of a command that makes many runs, and refuses what none of them could use.
+
+    Args:
+      kind: of the options.
+      args: the command line; None takes that of the process.
+      prog: name of the command, for its help.
+    """
+    args = sys.argv[1:] if args is None else args
+    show_version(args)
+    options: Any = tyro.cli(kind, args=args, prog=prog)
+    check_counts(options, "cpu_devices", "seeds", "lanes", "num_steps")
+    for name in ("results", "runs", "workdir"):
+        if hasattr(options, name):
+            check_folder(getattr(options, name), f"--{name}")
+    if getattr(options, "manual_dir", None) is not None:
+        check_folder(options.manual_dir, "--manual-dir", exists=True)
+    return options
 
 
 def run_command(
@@ -77,11 +188,10 @@ def run_command(
     """
     from experiments.common.hardware import prepare_cpu
 
+    check_folder(workdir, "--workdir")
     prepare_cpu(cpu_devices)
-    try:
+    with refusals():
         record = run()
-    except (ValueError, OSError, RuntimeError, ImportError) as error:
-        fail(str(error))
     console = new_console()
     if record["stopped"] == "signal":
         console.print(

@@ -1,6 +1,7 @@
 """Texts as the trainer needs them: word vectors, and batches in common length buckets."""
 
 import gzip
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,16 @@ from typing import Any
 import numpy as np
 
 from gatedjax import data as gdata
+from gatedjax._terminal import say
+from gatedjax.training.distributed import is_main
 
 
 def find_embeddings(name: str, manual_dir: str | None) -> Path | None:
     """Returns the file of word vectors: as given, or below manual_dir; None for "none"."""
     if name == "none":
         return None
+    if not name:
+        raise ValueError('the file of word vectors has no name; "none" stands for no file')
     path = Path(name).expanduser()
     if not path.exists() and manual_dir is not None and not path.is_absolute():
         for folder in (Path(manual_dir), Path(manual_dir) / "glove"):
@@ -33,9 +38,37 @@ def width_of(path: Path) -> int | None:
 
 
 def check_embeddings(path: Path | None, dim: int) -> None:
-    """Refuses a missing file before the slow part; the loader owns the message."""
-    if path is not None and not path.exists():
+    """Refuses a missing or empty file before the slow part; the loader owns the messages."""
+    if path is not None and not (path.is_file() and path.stat().st_size):
         gdata.load_embeddings(path, gdata.Vocabulary.build([]), dim=dim)
+
+
+def read_embeddings(
+    path: Path, vocabulary: gdata.Vocabulary, *, dim: int, **options: Any
+) -> gdata.Embeddings:
+    """Reads the word vectors of a run, and prints how many of its words have one.
+
+    Args:
+      path: the file.
+      vocabulary: of the run.
+      dim: width of the vectors.
+      **options: of `gatedjax.data.load_embeddings`.
+
+    Raises:
+      FileNotFoundError: as `gatedjax.data.load_embeddings`.
+      ValueError: as there; and if no word has a vector, as in a file of another language.
+    """
+    vectors = gdata.load_embeddings(path, vocabulary, dim=dim, **options)
+    found, words = int(vectors.found[2:].sum()), len(vocabulary) - 2
+    if not found:
+        raise ValueError(f"{path} has a vector for none of the {words:,} words of the texts")
+    if is_main():
+        say(
+            f"word vectors: {found:,} of {words:,} words ({vectors.coverage:.1%}) are in {path}",
+            file=sys.stderr,
+            flush=True,
+        )
+    return vectors
 
 
 def text_batches(

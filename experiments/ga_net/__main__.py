@@ -2,7 +2,7 @@
 
 import sys
 
-from experiments.common.cli import fail
+from experiments.common.cli import check_folder, refusals
 from experiments.ga_net.cli import parse
 from gatedjax._terminal import new_console
 
@@ -21,18 +21,17 @@ def main(args: list[str] | None = None) -> int:
     from experiments.ga_net.run import default_workdir, run, run_lanes
     from gatedjax.training.distributed import initialize, is_main
 
+    workdir = default_workdir(config)
+    check_folder(workdir, "--workdir")
     prepare_cpu(config.cpu_devices)
     several = config.train.seeds > 1 or bool(config.train.sweep)
-    try:
+    with refusals():
         initialize(config.distributed)
         results = run_lanes(config) if several else [run(config)]
-    except (ValueError, OSError, RuntimeError) as error:
-        fail(str(error))
     stopped = next((r.fit for r in results if r.fit.stopped == "signal"), None)
     if not is_main():
         return 0 if stopped is None else stopped.exit_code
     console = new_console()
-    workdir = default_workdir(config)
     if stopped is not None:
         console.print(
             f"stopped after step {stopped.steps}; the same command continues from {workdir}"

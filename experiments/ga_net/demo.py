@@ -4,9 +4,7 @@ import dataclasses
 import sys
 from pathlib import Path
 
-import tyro
-
-from experiments.common.cli import fail
+from experiments.common.cli import parse_many, refusals
 from experiments.ga_net.config import PRESETS, SystemName
 
 
@@ -26,7 +24,7 @@ class DemoConfig:
 
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    options = tyro.cli(DemoConfig, args=args, prog="python -m experiments.ga_net.demo")
+    options = parse_many(DemoConfig, args, "python -m experiments.ga_net.demo")
 
     from rich.table import Table
     from rich.text import Text
@@ -58,10 +56,8 @@ def main(args: list[str] | None = None) -> int:
             model=dataclasses.replace(preset.model, system=system),
             train=train,
         )
-        try:
+        with refusals():
             results[system] = run(config, prepared)
-        except (ValueError, OSError, RuntimeError) as error:
-            fail(str(error))
         if results[system].fit.stopped == "signal":
             console.print("stopped; the same command continues")
             return results[system].fit.exit_code

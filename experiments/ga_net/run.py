@@ -16,6 +16,7 @@ from experiments.common.text import (
     check_embeddings,
     correct_string,
     find_embeddings,
+    read_embeddings,
     text_batches,
 )
 from experiments.ga_net.config import Config, DataConfig
@@ -77,7 +78,7 @@ def prepare(config: DataConfig, embedding_dim: int, *, seed: int = 0) -> Prepare
     if path is None:
         matrix = gdata.random_embeddings(vocabulary, embedding_dim, seed)
     else:
-        vectors = gdata.load_embeddings(path, vocabulary, dim=embedding_dim, seed=seed)
+        vectors = read_embeddings(path, vocabulary, dim=embedding_dim, seed=seed)
         matrix, coverage = vectors.matrix, vectors.coverage
     encoded = {
         split: gdata.encode(

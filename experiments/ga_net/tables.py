@@ -9,7 +9,7 @@ from typing import Any, Literal
 import tyro
 
 from experiments.common.cells import missing_runs
-from experiments.common.cli import fail
+from experiments.common.cli import TABLE_OPTIONS, parse_many, refusals
 from experiments.common.records import jsonable, same_config, write_json
 from experiments.ga_net import paper
 from experiments.ga_net.config import PRESETS, Config, DataName, SystemName, given_paths
@@ -157,16 +157,13 @@ def _default(options: TablesConfig, *names: DataName) -> tuple[DataName, ...]:
 
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    options = tyro.cli(TablesConfig, args=args, prog="python -m experiments.ga_net.tables")
-    for name in ("seeds", "lanes"):
-        if getattr(options, name) < 1:
-            fail(f"--{name} must be at least 1, got {getattr(options, name)}")
+    options = parse_many(TablesConfig, args, "python -m experiments.ga_net.tables")
 
     from experiments.common.hardware import prepare_cpu
     from experiments.ga_net import figures, render
 
     prepare_cpu(options.cpu_devices)
-    try:
+    with refusals(TABLE_OPTIONS):
         if options.what == "table1":
             figures.table1(options, _default(options, *paper.DATA))
         elif options.what in ("table2", "table3"):
@@ -192,8 +189,6 @@ def main(args: list[str] | None = None) -> int:
         elif options.what == "table4":
             figures.table4(options)
         render.write(Store(options.results), options.what)
-    except (ValueError, OSError, RuntimeError) as error:
-        fail(str(error))
     return 0
 
 

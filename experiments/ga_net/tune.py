@@ -6,9 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import tyro
-
-from experiments.common.cli import fail
+from experiments.common.cli import TABLE_OPTIONS, parse_many, refusals
 from experiments.common.records import read_json, write_json, write_text
 from experiments.ga_net.config import PRESETS, Config, DataName, SystemName, given_paths
 from experiments.ga_net.results import DEFAULT
@@ -118,11 +116,7 @@ def render(records: list[dict[str, Any]]) -> str:
 
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    options = tyro.cli(
-        TuneConfig,
-        args=args,
-        prog="python -m experiments.ga_net.tune",
-    )
+    options = parse_many(TuneConfig, args, "python -m experiments.ga_net.tune")
 
     from experiments.common.hardware import prepare_cpu
     from experiments.ga_net.run import prepare, run
@@ -130,7 +124,7 @@ def main(args: list[str] | None = None) -> int:
     prepare_cpu(options.cpu_devices)
     path = options.results / "tuning.json"
     prepared: dict[Any, Any] = {}
-    try:
+    with refusals(TABLE_OPTIONS):
         records = read_json(path) if path.exists() else []
         for values, config in trials(options):
             key: dict[str, Any] = {"data": options.data, "system": options.system}
@@ -159,8 +153,6 @@ def main(args: list[str] | None = None) -> int:
                 }
             )
             write_json(path, records)
-    except (ValueError, OSError, RuntimeError) as error:
-        fail(str(error))
     table = options.results / "TUNING.md"
     write_text(table, render(records))
     say(f"wrote {table}")

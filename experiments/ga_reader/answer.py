@@ -6,11 +6,13 @@ from pathlib import Path
 
 import tyro
 
-from experiments.common.cli import fail
+from experiments.common.cli import refusals, show_version
 from gatedjax._terminal import new_console
 
 AROUND = 6
 """Words of context on each side of a place."""
+OPTIONS = {"random_embeddings makes": "without --embeddings there are"}
+"""What the library says, and what it is called here."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,12 +39,11 @@ class AnswerConfig:
 
 def main(args: list[str]) -> int:
     """Runs the command; returns its exit status."""
+    show_version(args)
     options = tyro.cli(AnswerConfig, args=args, prog="python -m experiments.ga_reader answer")
 
-    try:
+    with refusals(OPTIONS):
         answer(options, new_console())
-    except (ValueError, OSError, ImportError) as error:
-        fail(str(error))
     return 0
 
 

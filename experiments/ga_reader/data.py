@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments.common.records import read_json, write_json
-from experiments.common.text import check_embeddings, find_embeddings
+from experiments.common.text import check_embeddings, find_embeddings, read_embeddings
 from experiments.ga_reader.config import DataConfig
 from gatedjax import data as gdata
 
@@ -51,7 +51,7 @@ def word_vectors(
     path = find_embeddings(config.embeddings, config.manual_dir)
     if path is None:
         return gdata.random_embeddings(vocabulary, dim, std=config.oov_std), None
-    found = gdata.load_embeddings(path, vocabulary, dim=dim, oov_std=config.oov_std)
+    found = read_embeddings(path, vocabulary, dim=dim, oov_std=config.oov_std)
     return found.matrix, found.coverage
 
 

@@ -15,7 +15,7 @@ from typing import Annotated
 import numpy as np
 import tyro
 
-from experiments.common.cli import fail
+from experiments.common.cli import check_folder, refusals, show_version
 from experiments.common.records import write_json, write_text
 from experiments.ga_reader import books
 from gatedjax._terminal import say
@@ -62,13 +62,13 @@ class Counts:
 
 def main(args: list[str]) -> int:
     """Runs the command; returns its exit status."""
+    show_version(args)
     options = tyro.cli(
         MakeClozeConfig, args=args, prog="python -m experiments.ga_reader make-cloze"
     )
-    try:
+    check_folder(options.out, "--out")
+    with refusals():
         make_cloze(options)
-    except (ValueError, OSError) as error:
-        fail(str(error))
     return 0
 
 

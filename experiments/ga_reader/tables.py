@@ -8,7 +8,7 @@ from typing import Any, Literal
 import tyro
 
 from experiments.common.cells import run_missing
-from experiments.common.cli import fail
+from experiments.common.cli import TABLE_OPTIONS, fail, parse_many, refusals
 from experiments.ga_reader import paper
 from experiments.ga_reader.config import PRESETS, Config, PresetName
 from experiments.ga_reader.results import DEFAULT, Store, same
@@ -170,9 +170,7 @@ def train_table(options: TablesConfig) -> None:
 
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    options = tyro.cli(TablesConfig, args=args, prog="python -m experiments.ga_reader.tables")
-    if options.seeds < 1:
-        fail(f"--seeds must be at least 1, got {options.seeds}")
+    options = parse_many(TablesConfig, args, "python -m experiments.ga_reader.tables")
     if options.variants and (options.what not in DATA or options.what in ("figure3", "statistics")):
         fail(f"--variants is not an option of {options.what}")
     if options.fraction is not None and options.what == "figure2":
@@ -183,7 +181,7 @@ def main(args: list[str] | None = None) -> int:
 
     prepare_cpu(options.cpu_devices)
     store = Store(options.results)
-    try:
+    with refusals(TABLE_OPTIONS):
         train_table(options)
         if options.what == "statistics":
             statistics.count(options, options.data or DATA["statistics"])
@@ -193,8 +191,6 @@ def main(args: list[str] | None = None) -> int:
             for data in options.data or DATA["figure3"]:
                 figures.heat_maps(options, data)
         render.write(store)
-    except (ValueError, OSError, RuntimeError, ImportError) as error:
-        fail(str(error))
     return 0
 
 

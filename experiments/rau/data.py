@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.text import check_embeddings, find_embeddings, text_batches
+from experiments.common.text import check_embeddings, find_embeddings, read_embeddings, text_batches
 from experiments.rau.config import TEXT, DataConfig
 from gatedjax import data as gdata
 
@@ -64,7 +64,7 @@ def _prepare(config: DataConfig, embedding_dim: int) -> Prepared:
     vocabulary = gdata.Vocabulary.build([sources["train"]], max_size=config.vocabulary_size + 2)
     embeddings = coverage = None
     if path is not None:
-        vectors = gdata.load_embeddings(path, vocabulary, dim=embedding_dim)
+        vectors = read_embeddings(path, vocabulary, dim=embedding_dim)
         embeddings, coverage = vectors.matrix, vectors.coverage
     encoded = {
         split: gdata.encode(

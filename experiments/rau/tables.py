@@ -8,7 +8,7 @@ from typing import Any, Literal
 import tyro
 
 from experiments.common.cells import run_missing
-from experiments.common.cli import fail
+from experiments.common.cli import TABLE_OPTIONS, fail, parse_many, refusals
 from experiments.common.records import read_json
 from experiments.rau import paper
 from experiments.rau.config import PRESETS, CellName, Config, PresetName
@@ -198,9 +198,7 @@ def train_table(options: TablesConfig) -> None:
 
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    options = tyro.cli(TablesConfig, args=args, prog="python -m experiments.rau.tables")
-    if options.seeds < 1:
-        fail(f"--seeds must be at least 1, got {options.seeds}")
+    options = parse_many(TablesConfig, args, "python -m experiments.rau.tables")
     for name, owners in (("hidden", ("table1",)), ("learning_rate", ("table1", "figure7"))):
         if getattr(options, name) is not None and options.what not in owners:
             owner = " and ".join(owners)
@@ -213,7 +211,7 @@ def main(args: list[str] | None = None) -> int:
 
     prepare_cpu(options.cpu_devices)
     store = Store(options.results)
-    try:
+    with refusals(TABLE_OPTIONS):
         train_table(options)
         if options.what in ("figure3", "figure4"):
             figures.samples(options)
@@ -222,8 +220,6 @@ def main(args: list[str] | None = None) -> int:
         render.write(store)
         if options.what in ("table2", "table4"):
             say(getattr(settings, options.what)())
-    except (ValueError, OSError, RuntimeError, ImportError) as error:
-        fail(str(error))
     return 0
 
 

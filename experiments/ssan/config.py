@@ -122,17 +122,22 @@ def train_config(
     )
 
 
+def short_warmup(train: TrainConfig, num_steps: int) -> TrainConfig:
+    """A warm-up of at most a quarter of so many steps."""
+    warmup = min(train.optimizer.warmup_steps, num_steps // 4)
+    optimizer = dataclasses.replace(train.optimizer, warmup_steps=warmup)
+    return dataclasses.replace(train, optimizer=optimizer)
+
+
 def with_budget(train: TrainConfig, num_steps: int) -> TrainConfig:
     """Other steps in all: at least ten evaluations, a warm-up of at most a quarter."""
     every = min(train.eval_every, max(num_steps // 10, 1))
-    warmup = min(train.optimizer.warmup_steps, num_steps // 4)
     return dataclasses.replace(
-        train,
+        short_warmup(train, num_steps),
         num_steps=num_steps,
         eval_every=every,
         checkpoint_every=every,
         log_every=min(train.log_every, every),
-        optimizer=dataclasses.replace(train.optimizer, warmup_steps=warmup),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.text import check_embeddings, find_embeddings
+from experiments.common.text import check_embeddings, find_embeddings, read_embeddings
 from experiments.ssan import paper
 from experiments.ssan.experiment import Experiment
 from experiments.ssan.task_config import NLIConfig, NLIData
@@ -47,7 +47,7 @@ def _prepare(config: NLIData, embedding_dim: int) -> Prepared:
     vocabulary = gdata.Vocabulary.build(texts, min_count=config.min_count)
     embeddings, coverage = None, None
     if path is not None:
-        vectors = gdata.load_embeddings(path, vocabulary, dim=embedding_dim)
+        vectors = read_embeddings(path, vocabulary, dim=embedding_dim)
         embeddings, coverage = vectors.matrix, vectors.coverage
     sequences = {
         split: {

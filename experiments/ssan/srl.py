@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.common.text import check_embeddings, find_embeddings
+from experiments.common.text import check_embeddings, find_embeddings, read_embeddings
 from experiments.ssan.experiment import Experiment, by_step
 from experiments.ssan.task_config import SRLConfig, SRLData
 from gatedjax import analysis
@@ -73,9 +73,9 @@ def _prepare(config: SRLData, embedding_dim: int) -> Prepared:
     )
     embeddings, coverage = None, None
     if path is not None:
-        vectors = gdata.load_embeddings(path, vocabulary, dim=embedding_dim)
+        vectors = read_embeddings(path, vocabulary, dim=embedding_dim)
         embeddings, coverage = vectors.matrix, vectors.coverage
-        if config.vector_std is not None and vectors.found.any():
+        if config.vector_std is not None:
             embeddings = embeddings * (config.vector_std / embeddings[vectors.found].std())
     names = label_names(sources["train"])
     sequences = {

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import tyro
 
 from experiments.common.cells import run_missing
-from experiments.common.cli import fail
+from experiments.common.cli import TABLE_OPTIONS, fail, parse_many, preset_named, refusals
 from experiments.ssan import variants
 from experiments.ssan.config import RunConfig, with_budget
 from experiments.ssan.presets import PRESETS
@@ -172,14 +172,9 @@ def cells(options: TablesConfig) -> list[tuple[str, str]]:
 
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    options = tyro.cli(TablesConfig, args=args, prog="python -m experiments.ssan.tables")
-    if options.seeds < 1:
-        fail(f"--seeds must be at least 1, got {options.seeds}")
-    if options.num_steps is not None and options.num_steps < 1:
-        fail(f"--num-steps must be at least 1, got {options.num_steps}")
+    options = parse_many(TablesConfig, args, "python -m experiments.ssan.tables")
     for name in options.data:
-        if name not in PRESETS:
-            fail(f"--data: unknown preset {name!r}. Presets: {', '.join(PRESETS)}.")
+        preset_named(name, PRESETS)
     if unknown := sorted(set(options.layers) - set(variants.LAYERS)):
         fail(f"--layers must be among {variants.LAYERS}, got {unknown}")
 
@@ -188,7 +183,7 @@ def main(args: list[str] | None = None) -> int:
 
     prepare_cpu(options.cpu_devices)
     store = Store(options.results)
-    try:
+    with refusals(TABLE_OPTIONS):
         for data, variant in cells(options):
             run_cell(options, data, variant)
         if options.what in analyses.ANALYSES:
@@ -196,8 +191,6 @@ def main(args: list[str] | None = None) -> int:
         if options.what in render.SECTIONS:
             say(render.SECTIONS[options.what].body(store))
         render.write(store)
-    except (ValueError, OSError, RuntimeError, ImportError) as error:
-        fail(str(error))
     return 0
 
 

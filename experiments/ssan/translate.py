@@ -7,7 +7,7 @@ from typing import TextIO
 
 import tyro
 
-from experiments.common.cli import fail
+from experiments.common.cli import refusals, show_version
 from gatedjax._terminal import say
 
 PROG = "python -m experiments.ssan translate"
@@ -35,6 +35,7 @@ class TranslateConfig:
 
 def main(args: list[str], lines: TextIO = sys.stdin, out: TextIO = sys.stdout) -> int:
     """Runs the command; returns its exit status."""
+    show_version(args)
     options = tyro.cli(TranslateConfig, args=args, prog=PROG)
     from experiments.ssan.translation import load_run, run_translations
 
@@ -43,7 +44,7 @@ def main(args: list[str], lines: TextIO = sys.stdin, out: TextIO = sys.stdout) -
         for name in ("beam_size", "length_penalty", "batch_sentences")
         if (value := getattr(options, name)) is not None
     }
-    try:
+    with refusals():
         references = None
         if options.references is not None:
             references = _lines(options.references.read_text("utf-8"))
@@ -55,8 +56,6 @@ def main(args: list[str], lines: TextIO = sys.stdin, out: TextIO = sys.stdout) -
                 f"{options.references} has {len(references):,} lines, the input {len(texts):,}"
             )
         found = run_translations(trained.model, trained.params, trained.bpe, texts, search)
-    except (ValueError, OSError, RuntimeError, ImportError) as error:
-        fail(str(error))
     # a file gets the translations as they are; a terminal is not to obey them
     write = say if out.isatty() else print
     for text in found:

@@ -286,6 +286,12 @@ def load_run(workdir: Path, *, bpe: Path | None = None, average: int | None = No
     place = workdir / "results.json"
     if not place.exists():
         raise FileNotFoundError(f"{place}: no finished run of translation is there")
+    record = read_json(place)
+    if "search" not in record:
+        raise ValueError(
+            f"{workdir} is not of a run of translation but of {record.get('data')!r}: it takes one "
+            "that python -m experiments.ssan --preset mt_multi30k (or another mt_) has made"
+        )
     record = read_json(place, "config", "search", "vocabulary_size")
     wanted = saved_vocabulary(workdir)
     pieces = gdata.BytePairs.load(bpe or workdir / BPE)

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from gatedjax._commands import reason
 from gatedjax._terminal import clean, say
 from gatedjax.analysis import render_table
 from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
@@ -190,5 +191,5 @@ def main(args: list[str]) -> int:
         stores = [store] + ([] if options.other is None else [_open(options.other)])
         return _diff(stores, options.steps, options.part)
     except (CheckpointDamaged, OSError) as error:
-        say(f"error: {error}", file=sys.stderr)
+        say(f"error: {reason(error)}", file=sys.stderr)
         return 1 if isinstance(error, CheckpointDamaged) else 2

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from gatedjax._commands import reason
 from gatedjax._terminal import say
 
 PROG = "python -m gatedjax data"
@@ -98,7 +99,7 @@ def main(args: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ImportError, ValueError, OSError) as error:
-        say(f"error: {error}", file=sys.stderr)
+        say(f"error: {reason(error)}", file=sys.stderr)
         return 2
 
 

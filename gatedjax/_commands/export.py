@@ -11,8 +11,10 @@ from typing import Any
 
 import jax
 
+from gatedjax._commands import reason
 from gatedjax._terminal import say
 from gatedjax.export import ModelCard, save
+from gatedjax.export._folder import check_target
 from gatedjax.export._names import unflatten
 from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
 from gatedjax.training.identity import flatten
@@ -68,6 +70,7 @@ def _card(options: argparse.Namespace, record: dict[str, Any], step: int) -> Mod
 
 
 def _export(options: argparse.Namespace) -> None:
+    check_target(options.out, options.overwrite, "--overwrite")
     store = CheckpointStore(options.workdir / "checkpoints")
     steps = store.steps()
     step = (steps[-1] if steps else None) if options.step is None else options.step
@@ -100,6 +103,6 @@ def main(args: list[str]) -> int:
     try:
         _export(options)
     except (CheckpointDamaged, OSError, ValueError, TypeError) as error:
-        say(f"error: {error}", file=sys.stderr)
+        say(f"error: {reason(error)}", file=sys.stderr)
         return 1 if isinstance(error, CheckpointDamaged) else 2
     return 0

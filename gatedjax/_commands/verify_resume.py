@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from gatedjax._commands import reason
 from gatedjax._terminal import say
 from gatedjax.training._verify import DIGESTS, KILL_AT, RESUMES
 
@@ -172,8 +173,11 @@ def main(args: list[str]) -> int:
         if options.keep is None:
             with tempfile.TemporaryDirectory(prefix="verify-resume-") as folder:
                 return _verify(command, options.kills, options.seed, Path(folder))
+        if options.keep.exists():
+            say(f"error: --keep {options.keep} exists; a new folder is wanted", file=sys.stderr)
+            return 2
         options.keep.mkdir(parents=True)
         return _verify(command, options.kills, options.seed, options.keep)
     except OSError as error:
-        say(f"error: {error}", file=sys.stderr)
+        say(f"error: {reason(error)}", file=sys.stderr)
         return 2

@@ -101,23 +101,25 @@ def load_embeddings(
 
     Raises:
       FileNotFoundError: if there is no such file; the message says where to get one, and how to
-        run without.
-      ValueError: for a line of another width, a value that is not a finite number, broken UTF-8,
-        a truncated file, or one that unpacks to more than the limit; the message names the line.
+        do without.
+      ValueError: for a file without a line, a line of another width, a value that is not a finite
+        number, broken UTF-8, a truncated file, or one that unpacks to more than the limit; the
+        message names the line.
     """
     _check_dim(dim, oov_std)
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(
             f"no word vectors at {path}. GloVe 6B is at https://nlp.stanford.edu/data/glove.6B.zip "
-            f"(the file for this width: glove.6B.{dim}d.txt; it may be gzipped). To run without "
-            "pretrained vectors use --data.embeddings none."
+            f"(the file for this width: glove.6B.{dim}d.txt; it may be gzipped). "
+            "random_embeddings makes vectors without a file."
         )
     wanted = {word: i for i, word in enumerate(vocabulary.words) if i != PAD}
     matrix = np.zeros((len(vocabulary), dim), np.float32)
     found = np.zeros(len(vocabulary), bool)
     with limited(unpack_limit):
         allowed = allowance(path.stat().st_size)
+    number = 0
     for number, line in _numbered(path, allowed):
         spaces = line.count(b" ")
         if spaces == dim:
@@ -141,6 +143,8 @@ def load_embeddings(
             raise ValueError(f"{path}, line {number}: a value of {raw.decode()!r} is not finite")
         matrix[index] = vector
         found[index] = True
+    if not number:
+        raise ValueError(f"{path} is empty: there are no word vectors in it")
     for row in np.flatnonzero(~found).tolist():
         if row != PAD:
             matrix[row] = _word_vector(vocabulary.words[row], dim, seed, oov_std)

@@ -419,6 +419,8 @@ def _read(
             with _unpack.limited(unpack_limit):
                 return spec.read(path, part)
         if data_dir is None or not _prepared.is_prepared(name, data_dir):
+            if not folder.is_dir():
+                raise FileNotFoundError(f"manual_dir {folder}: there is no such folder")
             raise FileNotFoundError(
                 f"data set {name!r}, {part}: no {wanted} in manual_dir {folder} or in its folder "
                 f"of the set. The files are at {spec.where}."

@@ -157,7 +157,7 @@ def _message(name: str, builder: Any, where: str, error: Exception) -> str:
     message = (
         f"data set {name!r} is not prepared in {builder.data_path} and could not be downloaded "
         f"({text}). Without a network: get the files from {where} on another machine and name "
-        "their folder with manual_dir=... (--data.manual-dir)."
+        "their folder (manual_dir=...)."
     )
     if isinstance(error, ImportError) or "tensorflow" in str(error).lower():
         message += " Preparing this set through TFDS needs the [prepare] extra (tensorflow-cpu)."

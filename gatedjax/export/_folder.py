@@ -53,7 +53,7 @@ def save(
     """
     folder = Path(folder).absolute()
     text = _config_text(config)
-    _check_target(folder, overwrite)
+    check_target(folder, overwrite, "overwrite=True")
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.with_name(f".{folder.name}.partial-{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
@@ -157,12 +157,22 @@ def _config_text(config: Any) -> str:
         raise ValueError(f"config must be what JSON can hold: {error}") from None
 
 
-def _check_target(folder: Path, overwrite: bool) -> None:
+def check_target(folder: Path, overwrite: bool, option: str) -> None:
+    """Refuses a folder that `save` would not replace.
+
+    Args:
+      folder: see `save`.
+      overwrite: see `save`.
+      option: what the caller is to give to replace the folder.
+    """
     if not folder.exists():
+        for place in folder.parents:
+            if place.exists() and not place.is_dir():
+                raise NotADirectoryError(f"{place} is a file, a folder is wanted")
         return
     held = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
     if held and not overwrite:
-        raise FileExistsError(f"{folder} exists: pass overwrite=True to replace it")
+        raise FileExistsError(f"{folder} exists: {option} replaces it")
     if foreign := sorted(held - _FILES):
         raise FileExistsError(f"{folder} holds what save did not write: {', '.join(foreign[:5])}")
 

@@ -189,7 +189,10 @@ def make_optimizer(
     if config.weight_decay and config.name not in ("adamw", "adadelta"):
         raise ValueError(f"weight_decay needs adamw or adadelta, got {config.name!r}")
     if not 0 <= config.warmup_steps <= num_steps:
-        raise ValueError(f"warmup_steps must be in [0, {num_steps}], got {config.warmup_steps}")
+        raise ValueError(
+            f"optimizer.warmup_steps must be in [0, num_steps = {num_steps}], got "
+            f"{config.warmup_steps}"
+        )
     if config.schedule == "staircase":
         if not 0 < config.decay_rate <= 1:
             raise ValueError(f"decay_rate must be in (0, 1], got {config.decay_rate}")

@@ -146,7 +146,7 @@ def test_a_bad_line_of_vectors_is_named(tmp_path, vocabulary, raw, message):
 
 
 def test_a_missing_or_truncated_file_of_vectors(tmp_path, vocabulary):
-    with pytest.raises(FileNotFoundError, match=r"glove.6B.zip.*--data.embeddings none"):
+    with pytest.raises(FileNotFoundError, match=r"glove.6B.zip.*random_embeddings"):
         data.load_embeddings(tmp_path / "no.txt", data.Vocabulary.build([]), dim=100)
     path = tmp_path / "v.txt.gz"
     path.write_bytes(gzip.compress(GOOD * 99)[:-9])

@@ -1,0 +1,48 @@
+"""`python -m experiments`: lists the papers and their commands."""
+
+import difflib
+import sys
+
+from experiments.common.papers import BENCHMARKS, PAPERS
+from gatedjax import __version__
+from gatedjax._terminal import say
+
+
+def usage() -> str:
+    """What is shown without an argument, and with --help."""
+    lines = ["usage: python -m experiments.PAPER ...", "", "papers:"]
+    for name, paper in PAPERS.items():
+        lines += ["", f"  {name}: {paper.title}"]
+        commands = {f"python -m experiments.{name}{c}": text for c, text in paper.commands.items()}
+        width = max(map(len, commands))
+        lines += [f"    {command:<{width}}  {text}" for command, text in commands.items()]
+    lines += [
+        "",
+        f"benchmarks: python -m experiments.benchmarks.NAME, with {', '.join(BENCHMARKS)}",
+        "",
+        "--help after a command shows its options; --version after one of a paper, the version.",
+    ]
+    return "\n".join(lines)
+
+
+def main(args: list[str] | None = None) -> int:
+    """Lists the papers; returns the exit status, 2 for a name that is none."""
+    args = sys.argv[1:] if args is None else args
+    if not args or args[0] in ("-h", "--help"):
+        say(usage())
+        return 0
+    if args[0] == "--version":
+        say(f"gatedjax {__version__}")
+        return 0
+    name = args[0].replace("-", "_")
+    near = difflib.get_close_matches(name, PAPERS, n=1)
+    if near:
+        hint = f" Run python -m experiments.{near[0]}, with a dot."
+        say(f"error: python -m experiments takes no argument.{hint}", file=sys.stderr)
+    else:
+        say(f"error: no paper {args[0]!r}.\n\n{usage()}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""The papers and their commands: what `python -m experiments` lists."""
+
+import dataclasses
+import importlib
+
+
+@dataclasses.dataclass(frozen=True)
+class Paper:
+    """One paper, as a stranger looks for it."""
+
+    title: str
+    commands: dict[str, str]
+    """What follows `python -m experiments.PAPER`, and what it does."""
+
+
+_TABLES = "reproduce tables and figures"
+PAPERS: dict[str, Paper] = {
+    "agt": Paper(
+        "attention gated transformation network (Guo 2017)",
+        {" --preset sst1": "train one network and test it", ".tables table1": _TABLES},
+    ),
+    "ga_net": Paper(
+        "gated attention network, GA-Net (Xue et al. 2020)",
+        {
+            " --preset trec": "train one network and test it",
+            ".tables table2": _TABLES,
+            ".tune --data trec": "search settings on the validation text",
+            ".demo": "train on the embedded corpus and show what the gates chose",
+        },
+    ),
+    "ga_reader": Paper(
+        "gated-attention reader (Dhingra et al. 2017)",
+        {
+            " --preset toy": "train one reader and test it",
+            ".tables table2": _TABLES,
+            " answer": "ask a trained reader a question",
+            " make-cloze": "make questions of books",
+        },
+    ),
+    "rau": Paper(
+        "recurrent attention unit (Zhong et al. 2018)",
+        {" --preset digits": "train one network and test it", ".tables table1": _TABLES},
+    ),
+    "ssan": Paper(
+        "selective self-attention network (Geng et al. 2020)",
+        {
+            " --preset bshift": "train one network and test it",
+            ".tables table2": _TABLES,
+            " translate": "translate with a finished run",
+        },
+    ),
+}
+BENCHMARKS = ("agt", "compact_attention", "ga_reader", "recurrence", "ssan", "training")
+"""Commands of `experiments.benchmarks`."""
+
+
+def owners(preset: str) -> list[str]:
+    """The papers that have a preset of this name."""
+    return [
+        name
+        for name in PAPERS
+        if preset in importlib.import_module(f"experiments.{name}.cli").PRESETS
+    ]

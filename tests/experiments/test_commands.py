@@ -1,0 +1,264 @@
+"""What holds for the commands of every paper: versions, lists, folders, and the words of errors."""
+
+import importlib
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+
+import experiments.__main__ as listing
+import gatedjax.__main__ as library
+from experiments.common import text
+from experiments.common.cli import RUN_OPTIONS, TABLE_OPTIONS
+from experiments.common.papers import BENCHMARKS, PAPERS
+from gatedjax import __version__
+from gatedjax import data as gdata
+from tests.conftest import ROOT
+from tests.experiments._commands import plain, refused
+
+TABLES = sorted(PAPERS)
+
+
+def command(paper, part="__main__"):
+    return importlib.import_module(f"experiments.{paper}.{part}").main
+
+
+def test_experiments_lists_every_paper_and_command(capsys):
+    assert listing.main([]) == 0
+    shown = capsys.readouterr().out
+    folders = {p.parent.name for p in (ROOT / "experiments").glob("*/__main__.py")}
+    assert set(PAPERS) == folders
+    for paper in folders:
+        assert f"python -m experiments.{paper} --preset" in shown
+        assert f"python -m experiments.{paper}.tables" in shown
+        for name in PAPERS[paper].commands:
+            module = f"experiments.{paper}{name.split()[0]}" if name.startswith(".") else None
+            assert module is None or importlib.util.find_spec(module), module
+    for name in BENCHMARKS:
+        assert importlib.util.find_spec(f"experiments.benchmarks.{name}")
+
+
+def test_a_paper_as_an_argument_is_pointed_to_its_command(capsys):
+    assert listing.main(["ga-net"]) == 2
+    assert "python -m experiments.ga_net, with a dot" in capsys.readouterr().err
+    assert listing.main(["resnet"]) == 2
+    assert "no paper 'resnet'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "main",
+    [
+        library.main,
+        listing.main,
+        *(command(paper) for paper in PAPERS),
+        *(command(paper, "tables") for paper in PAPERS),
+    ],
+)
+def test_every_command_says_its_version(main, capsys):
+    try:
+        status = main(["--version"])
+    except SystemExit as stop:
+        status = stop.code
+    assert status == 0
+    assert capsys.readouterr().out == f"gatedjax {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("paper", "preset", "owners"),
+    [
+        ("rau", "trec", ("experiments.agt", "experiments.ga_net")),
+        ("agt", "ptb_small", ("experiments.rau",)),
+        ("ga_net", "bshift", ("experiments.ssan",)),
+    ],
+)
+def test_a_preset_of_another_paper_names_that_paper(paper, preset, owners, capsys):
+    message = refused(command(paper), ["--preset", preset], capsys)
+    assert "Did you mean" not in message
+    assert all(f"python -m {owner}" in message for owner in owners)
+
+
+def test_an_empty_preset_and_a_misspelt_command_are_refused(capsys):
+    assert "unknown preset ''." in refused(command("ga_net"), ["--preset="], capsys)
+    message = refused(command("ga_reader"), ["anwser"], capsys)
+    assert message.endswith("Did you mean python -m experiments.ga_reader answer?")
+    message = refused(command("agt"), ["tables", "table1"], capsys)
+    assert message.endswith("Did you mean python -m experiments.agt.tables table1?")
+    message = refused(command("ssan", "tables"), ["table2", "--data", "bshit"], capsys)
+    assert "Did you mean 'bshift'?" in message
+
+
+@pytest.mark.parametrize("paper", TABLES)
+def test_no_cpu_devices_are_refused(paper, capsys):
+    for part, args in (("__main__", []), ("tables", ["render"])):
+        message = refused(command(paper, part), [*args, "--cpu-devices", "0"], capsys)
+        assert message == "error: --cpu-devices must be at least 1, got 0"
+
+
+@pytest.mark.parametrize("paper", TABLES)
+def test_a_folder_of_raw_files_that_is_not_there_is_named_as_such(paper, tmp_path, capsys):
+    nowhere = tmp_path / "nowhere"
+    message = refused(command(paper), [f"--data.manual-dir={nowhere}"], capsys)
+    assert message == f"error: --data.manual-dir {nowhere}: there is no such folder"
+    message = refused(command(paper, "tables"), ["render", f"--manual-dir={nowhere}"], capsys)
+    assert message == f"error: --manual-dir {nowhere}: there is no such folder"
+
+
+def test_the_library_names_a_missing_manual_dir_as_such(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"manual_dir .*nowhere: there is no such folder"):
+        gdata.load("trec", "train", manual_dir=tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("paper", TABLES)
+@pytest.mark.parametrize("below", ["", "deeper/still"])
+def test_a_workdir_that_is_a_file_is_refused_before_the_data_are_read(
+    paper, below, tmp_path, capsys
+):
+    file = tmp_path / "file"
+    file.touch()
+    message = refused(command(paper), ["--workdir", str(file / below)], capsys)
+    assert "Errno" not in message
+    assert message.endswith(f"{file} is a file, a folder is wanted")
+    for option in ("--runs", "--results"):
+        args = ["render", option, str(file / below)]
+        message = refused(command(paper, "tables"), args, capsys)
+        assert message.endswith(f"{file} is a file, a folder is wanted")
+    assert file.read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("paper", "data"),
+    [("agt", "trec"), ("ga_net", "trec"), ("ga_reader", "cbt_ne"), ("ssan", "nli_sick")],
+)
+def test_tables_name_their_own_option_for_word_vectors(paper, data, tmp_path, capsys):
+    what = {"agt": "table1", "ga_reader": "cbt", "ssan": "table1", "ga_net": "table2"}[paper]
+    args = [what, "--data", data, "--embeddings", str(tmp_path / "no.txt"), "--seeds", "1"]
+    folders = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
+    message = refused(command(paper, "tables"), [*args, *folders], capsys)
+    assert "no word vectors at" in message
+    assert "--embeddings none" in message
+    assert "--data.embeddings" not in message
+
+
+def test_one_default_folder_for_two_runs_is_refused_with_the_option(tmp_path, monkeypatch, capsys):
+    from experiments.rau import config
+    from gatedjax.training import CheckpointMismatch
+
+    def other(*_, **__):
+        raise CheckpointMismatch("w holds another run:\n  x\nUse another workdir, or the settings.")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("experiments.rau.run.fit", other)
+    message = refused(command("rau"), ["--train.seed", "1"], capsys)
+    assert "Use another folder (--workdir DIR; without it" in message
+    monkeypatch.setattr("experiments.rau.data._prepare", lambda *_: None)
+    monkeypatch.setattr("experiments.rau.run.run", other)
+    assert config.PRESETS["digits"]
+    message = refused(
+        command("rau", "tables"), ["table1", "--data", "digits", "--results", "r"], capsys
+    )
+    assert "Use another folder of work folders (--runs DIR)" in message
+
+
+def test_the_library_still_says_what_the_commands_translate():
+    sources = [p.read_text("utf-8") for p in (ROOT / "gatedjax").rglob("*.py")]
+    for argument in RUN_OPTIONS.keys() | TABLE_OPTIONS.keys():
+        assert any(argument in source for source in sources), argument
+
+
+# word vectors ----------------------------------------------------------------------------------
+
+
+def words(*names):
+    return gdata.Vocabulary(list(names))
+
+
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_an_empty_file_of_vectors_is_refused(content, tmp_path):
+    file = tmp_path / "glove.txt"
+    file.write_text(content)
+    with pytest.raises(ValueError, match=r"glove\.txt is empty"):
+        gdata.load_embeddings(file, words("a", "b"), dim=3)
+
+
+def test_an_empty_file_of_vectors_is_refused_before_the_texts_are_read(tmp_path, capsys):
+    (tmp_path / "glove.txt").touch()
+    args = ["--preset", "trec", "--data.manual-dir", str(tmp_path), "--data.embeddings"]
+    message = refused(command("ga_net"), [*args, "glove.txt", "--workdir", str(tmp_path)], capsys)
+    assert "glove.txt is empty" in message
+
+
+def test_vectors_of_other_words_are_refused_and_coverage_is_printed(tmp_path, capsys):
+    file = tmp_path / "glove.txt"
+    file.write_text("chat 1 2\na 3 4\n")
+    vectors = text.read_embeddings(file, words("a", "b"), dim=2)
+    np.testing.assert_array_equal(vectors.found, [False, False, True, False])
+    said = capsys.readouterr()
+    assert said.err == f"word vectors: 1 of 2 words (50.0%) are in {file}\n"
+    assert said.out == ""
+    with pytest.raises(ValueError, match="a vector for none of the 2 words"):
+        text.read_embeddings(file, words("dog", "cat"), dim=2)
+
+
+def test_every_paper_reads_word_vectors_by_the_one_function_that_prints_coverage():
+    users = {
+        str(path.relative_to(ROOT / "experiments"))
+        for path in (ROOT / "experiments").rglob("*.py")
+        if "load_embeddings(" in path.read_text("utf-8")
+    }
+    # `answer` looks up the words of one question, which is no data set
+    assert users == {"common/text.py", "ga_reader/reading.py"}
+
+
+# warm-up of SSAN -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", [["--train.num-steps", "20"], ["--train.num_steps=20"]])
+def test_fewer_steps_shorten_the_warm_up_as_in_the_tables(steps, capsys):
+    from experiments.ssan import tables
+    from experiments.ssan.cli import parse
+
+    config = parse(steps, "x", "y")
+    assert config.train.optimizer.warmup_steps == 5
+    assert "--train.optimizer.warmup-steps sets it" in capsys.readouterr().err
+    options = tables.TablesConfig(what="table2", num_steps=20)
+    assert tables.run_config(options, "bshift", 0).train.optimizer == config.train.optimizer
+    asked = parse([*steps, "--train.optimizer.warmup-steps", "10"], "x", "y")
+    assert asked.train.optimizer.warmup_steps == 10
+    assert parse(["--train.num-steps", "31000"], "x", "y").train.optimizer.warmup_steps == 4_000
+    assert capsys.readouterr().err == ""
+
+
+def test_a_warm_up_that_is_too_long_is_refused_by_its_whole_name():
+    from gatedjax.training import OptimizerConfig, make_optimizer
+
+    with pytest.raises(ValueError, match=r"optimizer\.warmup_steps .* num_steps = 20\], got 40"):
+        make_optimizer(OptimizerConfig(schedule="rsqrt", warmup_steps=40), 20)
+
+
+# folders of other runs -------------------------------------------------------------------------
+
+
+def test_translate_refuses_the_folder_of_another_run_by_what_it_is(tmp_path, capsys):
+    record = {"data": "digits", "config": {}, "vocabulary_size": 3}
+    (tmp_path / "results.json").write_text(json.dumps(record))
+    message = refused(command("ssan"), ["translate", "--workdir", str(tmp_path)], capsys)
+    assert f"{tmp_path} is not of a run of translation but of 'digits'" in message
+    assert "delete" not in message
+
+
+def test_an_export_names_the_option_of_the_command(tmp_path, capsys):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "model.safetensors").touch()
+    assert library.main(["export", str(tmp_path), "--out", str(out)]) == 2
+    assert plain(capsys.readouterr().err) == f"error: {out} exists: --overwrite replaces it"
+    file = tmp_path / "file"
+    file.touch()
+    assert library.main(["export", str(tmp_path), "--out", str(file / "x")]) == 2
+    assert plain(capsys.readouterr().err) == f"error: {file} is a file, a folder is wanted"
+
+
+def test_a_folder_that_verify_resume_would_keep_must_be_new(tmp_path, capsys):
+    assert library.main(["verify-resume", "--keep", str(tmp_path), "--", "x"]) == 2
+    assert f"--keep {tmp_path} exists" in capsys.readouterr().err
