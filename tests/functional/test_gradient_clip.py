@@ -1,4 +1,4 @@
-"""The clip inside a GRU reaches the message of every gate: one step by hand, each bound attained."""
+"""The clip inside a GRU binds the message of every gate: one step by hand."""
 
 import jax
 import numpy as np

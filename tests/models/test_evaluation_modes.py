@@ -83,10 +83,8 @@ def one_pass(config, params, states, scores, opens, gates, hard):
 
 def slow(config, params, encoded, noise):
     """Every gate mode, example by example and draw by draw: lists [draw][example] of passes."""
-    modes = {"sample": [], "threshold": [[]], "expected": [[]], "relaxed": []}
-    for draw in noise:
-        modes["sample"].append([])
-        modes["relaxed"].append([])
+    modes = {"threshold": [[]], "expected": [[]]}
+    modes |= {name: [[] for _ in noise] for name in ("sample", "relaxed")}
     for row, length in enumerate(LENGTHS):
         a = encoded.gate_logits[row, :length].astype(np.float64)
         rest = config, params, encoded.states[row, :length], encoded.scores[row, :length], a
@@ -124,7 +122,9 @@ def test_every_gate_mode_equals_its_own_loop(test_gate, empty):
     config, params, metrics, predictions, called, encoded, noise = evaluated(
         test_gate=test_gate, empty=empty
     )
-    assert len(noise) == config.test_samples
+    # every draw of every example is its own
+    assert np.shape(noise) == (config.test_samples, *encoded.scores.shape)
+    assert len(np.unique(noise)) == np.size(noise)
     modes = slow(config, params, encoded, noise)
     want = {
         f"{name}_{mode}": value

@@ -37,7 +37,9 @@ def averaged(result):
     return average
 
 
-def test_without_evaluations_the_averaged_parameters_are_the_best_in_result_and_checkpoint(tmp_path):
+def test_without_evaluations_the_averaged_parameters_are_the_best_in_result_and_checkpoint(
+    tmp_path,
+):
     result = fit(Tiny(), Data(), None, CONFIG, tmp_path)
     average = averaged(result)
     np.testing.assert_array_equal(result.best_params["w"], average)
