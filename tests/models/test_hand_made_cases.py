@@ -65,3 +65,22 @@ def test_a_label_that_nobody_knows_is_wrong_even_where_the_first_label_is_predic
     # of four words two have the first label
     assert (metrics["accuracy"].total, metrics["accuracy"].count) == (2, 4)
     assert metrics["loss"].count == 2
+
+
+def test_a_tagger_selects_from_what_its_feed_forward_network_made_of_the_words():
+    config = SSANTaggerConfig(
+        num_layers=1, embedding_dim=2, hidden=4, filter_size=4, num_heads=1, select_layers=(1,)
+    )
+    model = SSANTagger(config, 5, 3)
+    batch = BATCH | {"is_predicate": np.zeros((2, 5), np.int32)}
+    params = drawn(lambda: model.init(jax.random.key(0), batch)["params"])
+    layer = params["layer_1"]
+    narrow = jax.tree.map(lambda x: 2 * x, layer["feed_forward"]["narrow"])
+    changed = layer | {"feed_forward": layer["feed_forward"] | {"narrow": narrow}}
+
+    @jax.jit
+    def selected(*every):
+        return [model.apply({"params": p}, batch).selections[0].logits for p in every]
+
+    one, other = selected(params, params | {"layer_1": changed})
+    assert np.abs(one - other)[0, 0, :3, :3].max() > 1e-3
