@@ -336,6 +336,12 @@ class _Lanes:
             "pending": to_json(jax.tree.map(own, self.pending)),
         }
         best = jax.tree.map(np.array, self.best)
+        # as in `fit`: a lane that was never evaluated has no better parameters than its last ones
+        fresh = np.array([not record.best_metrics for record in self.records])
+        if fresh.any():
+            last = eval_params(state.params, state.opt_state)
+            for kept, new in zip(jax.tree.leaves(best), jax.tree.leaves(last), strict=True):
+                kept[fresh] = new[fresh]
         self.store.save(self.step, state, best, {"run": run, "metadata": self.identity})
 
     def _tell_saved(self) -> None:

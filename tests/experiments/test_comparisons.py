@@ -1,0 +1,111 @@
+"""What is compared with what: seeds, examples, test and validation, best and last parameters."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from experiments.common.records import best, jsonable
+from experiments.common.runs import results_on_test
+from experiments.common.significance import compare
+from experiments.common.text import correct_string, text_batches
+from gatedjax.data import Encoded, Source, SourceInfo
+from gatedjax.training import OptimizerConfig, TrainConfig, fit, make_parallel
+from tests.training._tiny import Data, Tiny
+
+CONFIG = jsonable({"data": {}, "train": {}})
+
+
+def record(seed, **more):
+    return {"data": "d", "cell": "c", "config": CONFIG, "seed": seed} | more
+
+
+def classifier(seed, correct):
+    return record(seed, correct=correct, test_n=len(correct))
+
+
+def language(seed, nll):
+    return record(seed, test_nll=nll, test_n=len(nll))
+
+
+def test_the_same_seeds_are_compared_whatever_the_order_and_what_else_there_is():
+    right, wrong = "1" * 12, "0" * 12
+    # both systems are right with seed 2 and wrong with seed 1
+    first = [classifier(2, right), classifier(1, wrong)]
+    second = [classifier(3, right), classifier(1, wrong), classifier(2, right)]
+    found = compare(first, second)
+    assert found.seeds == (1, 2)
+    assert found.exact == (1.0, 1.0)
+    assert found.better is None
+    assert compare(first[:1], second[:1]) is None
+
+
+def test_the_larger_accuracy_and_the_smaller_cost_are_better():
+    both = lambda make, values: [make(seed, values) for seed in (1, 2)]  # noqa: E731
+    good, bad = both(classifier, "1" * 12), both(classifier, "1" * 3 + "0" * 9)
+    assert compare(good, bad).better is True
+    assert compare(bad, good).better is False
+    low, high = both(language, [1.0, 2.0, 1.5] * 5), both(language, [2.0, 3.25, 2.5] * 5)
+    assert compare(low, high).better is True
+    assert compare(high, low).better is False
+
+
+def test_correctness_is_in_the_order_of_the_examples():
+    predictions = {"example_id": np.array([7, 2, 5, 3]), "correct": np.array([1.0, 0, 0, 1])}
+    assert correct_string(predictions) == "0101"
+
+
+def test_the_best_seed_is_chosen_on_validation_and_the_first_of_equals():
+    accuracies = [(0, 0.5, 0.9), (1, 0.75, 0.1), (2, 0.75, 0.95)]
+    found = [
+        record(seed, validation={"accuracy": held}, test={"accuracy": tested})
+        for seed, held, tested in accuracies
+    ]
+    assert best(found)["seed"] == 1
+
+
+def encoded(lengths, first_id):
+    """Texts of one word each, told apart by their example ids."""
+    ids = [np.full(n, 2, np.int32) for n in lengths]
+    info = SourceInfo("made", "test", ("a", "b"))
+    count = len(lengths)
+    return Encoded(
+        ids, np.array(lengths, np.int32), np.zeros(count, np.int32),
+        np.arange(first_id, first_id + count, dtype=np.int32), np.zeros(count, np.int64),
+        Source((), info),
+    )  # fmt: skip
+
+
+def test_training_validation_and_test_batches_are_of_their_own_texts():
+    parts = encoded([3, 4, 2], 0), encoded([5, 1], 10), encoded([2, 6, 1], 20)
+    config = SimpleNamespace(batch_size=2, eval_batch_size=2, max_buckets=2)
+    for made, part in zip(text_batches(*parts, config, seed=3), parts, strict=True):
+        ids = np.concatenate([batch["example_id"] for batch in made])
+        assert sorted(ids[ids >= 0]) == list(part.example_ids)
+
+
+@pytest.mark.parametrize("evaluated", [True, False])
+def test_results_on_test_are_of_the_best_parameters_and_those_of_the_last_beside(
+    evaluated, tmp_path
+):
+    config = TrainConfig(
+        num_steps=6, eval_every=1, checkpoint_every=100, progress=False, parallel="single",
+        best_mode="min", optimizer=OptimizerConfig(learning_rate=0.5, ema_decay=0.5),
+    )  # fmt: skip
+    held = [Data()[1000]] if evaluated else None
+    result = fit(Tiny(), Data(), held, config, tmp_path)
+    told = []
+
+    class Telling(Tiny):
+        def evaluate(self, params, batch):
+            metrics, _ = super().evaluate(params, batch)
+            return metrics | {"sum": metrics["accuracy"].of(params["w"], params["w"] * 0 + 1)}, {}
+
+    found, _ = results_on_test(Telling(), result, [Data()[1]], make_parallel("single"))
+    told = found["test"]["sum"], found["test_last"]["sum"]
+    average = result.state.opt_state[-1].ema["w"]
+    np.testing.assert_allclose(told[0], result.best_params["w"].mean(), rtol=1e-5)
+    np.testing.assert_allclose(told[1], average.mean(), rtol=1e-5)
+    if evaluated:  # the first steps are the worst, which is what is asked for here
+        assert result.best_step < 6
+        assert abs(told[0] - told[1]) > 1e-3

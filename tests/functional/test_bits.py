@@ -1,0 +1,37 @@
+"""Bytes of dropout and noise of pairs: no two features or heads are the same; the mean stays."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gatedjax import functional as F
+
+KEYS = F.example_keys(jax.random.key(3), jnp.array([4, 9]))
+
+
+def test_no_two_features_and_no_two_heads_share_their_bits():
+    # more than one block of the generator holds: 8 features, 2 or 8 heads
+    @jax.jit
+    def draws(keys):
+        places = jnp.arange(6)
+        return (
+            F.feature_bytes(keys, 6, 19),
+            F.pair_uniform(keys, 5, places, 6),
+            F.pair_bytes(keys, 19, places, 6),
+        )
+
+    features, noise, heads = map(np.asarray, draws(KEYS))
+    for axis, drawn in ((2, features), (1, noise), (1, heads), (0, features), (0, heads)):
+        columns = np.moveaxis(drawn, axis, 0).reshape(drawn.shape[axis], -1)
+        assert len(np.unique(columns, axis=0)) == len(columns)
+
+
+def test_dropout_of_bytes_keeps_the_mean_and_what_it_keeps_is_scaled():
+    draws = np.arange(256, dtype=np.uint8)
+    x = np.full(256, 3.0, np.float32)
+    for rate in (0.1, 0.25, 0.5, 0.999):
+        y = np.asarray(F.byte_dropout(x, rate, draws))
+        dropped = min(round(256 * rate), 255)
+        assert (y[:dropped] == 0).all()
+        np.testing.assert_allclose(y[dropped:], 3 * 256 / (256 - dropped), rtol=1e-6)
+        np.testing.assert_allclose(y.mean(), 3, rtol=1e-5)

@@ -1,0 +1,144 @@
+"""Every option of every network has an effect: on its parameters, its gradient or its evaluation.
+
+Programs are traced and compared as text; nothing is compiled.
+"""
+
+import dataclasses
+import functools
+import itertools
+import re
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import jax
+import numpy as np
+import pytest
+
+from tests.models.test_every_dropout import MAKERS, RNGS, carry_of, rates_of
+
+# a minute of tracing
+pytestmark = pytest.mark.slow
+# what an option needs beside it to have an effect
+NEEDS: dict[str, dict[str, Any]] = {
+    "ga_net.score": {"system": "soft"},
+    "ga_net.local_half_width": {"system": "local"},
+    "ga_net.local_renormalise": {"system": "local"},
+    "ga_net.aux_positions": {"aux": "att"},
+    "agt.ablate_mode": {"ablate_above": 1},
+    "rau.forget_bias": {"cell": "lstm"},
+    "ga_reader.init": {"hops": 1},
+    "ssan_probe.temperature_steps": {"final_temperature": 0.1},
+    "ssan_probe.max_length": {"positions": "learned"},
+    "ssan_probe.reward_penalty": {"selector": "reinforce"},
+    "ssan_nli.reward_penalty": {"selector": "reinforce"},
+    "ssan_nli.score_scale": {"t2t": "multi_dim"},
+    "ssan_nli.exclude_self": {"t2t": "multi_dim"},
+}
+# values where the next one of the kind would not do; several must differ from one another as well
+VALUES: dict[str, tuple[Any, ...]] = {
+    "agt.dropout_sites": (("words",), ("head",)),
+    "agt.head_hidden": ((4,),),
+    "agt.ablate_above": (0, 1),
+    "rau.init_scale": (0.1,),
+    "rau.attn_hidden": (2,),
+    "ga_reader.step_clip": (10.0,),
+    "ssan_probe.select_layers": ((0,), (2,), (1, 2)),
+    "ssan_probe.final_temperature": (0.1,),
+    "ssan_probe.hidden": (4,),
+    "ssan_probe.num_heads": (4,),
+    "ssan_probe.block": (2,),
+    "ssan_probe.head_hidden": ((4,),),
+    "ssan_nli.select_layers": ((0,),),
+    "ssan_nli.hidden": (6,),
+    "ssan_nli.num_heads": (2,),
+}
+# two widths of the tagger are tied; characters need arrays in the batch; some word vectors are
+# frozen only if they are pretrained. Rates of dropout are those of test_every_dropout
+SKIPPED = {
+    "ssan_tagger.embedding_dim",
+    "ga_reader.char_dim",
+    "ga_reader.char_hidden",
+    "ga_reader.char_features",
+    "ssan_nli.freeze_embeddings",
+}
+# the same network under options of a class that another one has already
+SHARED = {
+    "rau_language": "rau",
+    "ssan_reordering": "ssan_probe",
+    "ssan_tagger": "ssan_probe",
+    "ssan_translation": "ssan_probe",
+}
+
+
+def fields_of(name: str) -> list[str]:
+    """The options that a network does not share with one that is tested on them."""
+    config = MAKERS[name]().task.model.config
+    names = [field.name for field in dataclasses.fields(config)]
+    if name in SHARED:
+        other = MAKERS[SHARED[name]]().task.model.config
+        names = [one for one in names if not hasattr(other, one)]
+    rates = rates_of(config)
+    return [one for one in names if one not in rates and f"{name}.{one}" not in SKIPPED]
+
+
+EVERY = [(name, field) for name in MAKERS for field in fields_of(name)]
+
+
+def values_of(name: str, field: str, config: Any) -> tuple[Any, ...]:
+    """Other values of an option than that of the configuration."""
+    if f"{name}.{field}" in VALUES:
+        return VALUES[f"{name}.{field}"]
+    kind, now = get_type_hints(type(config))[field], getattr(config, field)
+    if get_origin(kind) is Literal:
+        return tuple(value for value in get_args(kind) if value not in (now, "float64"))
+    if isinstance(now, bool):
+        return (not now,)
+    if isinstance(now, int):
+        return (now + 1,)
+    assert isinstance(now, float), f"{name}.{field} needs an entry in VALUES, it is {now!r}"
+    return (now / 2 + 0.1,)
+
+
+def text(function, *arguments) -> str:
+    """The program of a function, with the values of its constants, without addresses."""
+    closed = jax.make_jaxpr(function)(*arguments)
+    keys = RNGS["gate"].dtype  # the same in all
+    constants = [np.asarray(value).tobytes() for value in closed.consts if value.dtype != keys]
+    return re.sub(r" at 0x[0-9a-f]+", "", str(closed)) + str(constants)
+
+
+def programs(name: str, options: dict[str, Any]):
+    """The parts of a network that an option may change, the quickest to trace first."""
+    case = MAKERS[name](**options)
+    # a changing temperature is one of steps
+    batch = case.batch | {"step": np.full(2, 3, np.int32)}
+    task, carry = case.task, carry_of(case)
+    yield text(task.init, RNGS["gate"], batch) + str(task.frozen if hasattr(task, "frozen") else "")
+    shapes = jax.eval_shape(task.init, RNGS["gate"], batch)
+    gradient = jax.grad(lambda params: task.loss(params, batch, RNGS, *carry)[0])
+    yield text(gradient, shapes)
+    yield text(lambda params: task.evaluate(params, batch, *carry), shapes)
+
+
+@functools.cache
+def usual(name: str, part: int, **needed: Any) -> str | None:
+    """A program of the network that options are compared with."""
+    return next(itertools.islice(programs(name, needed), part, None), None)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_the_same_options_make_the_same_programs(name):
+    for part, again in enumerate(programs(name, {})):
+        assert again == usual(name, part)
+
+
+@pytest.mark.parametrize(("name", "field"), EVERY, ids=[".".join(pair) for pair in EVERY])
+def test_every_option_changes_the_network(name, field):
+    needed = NEEDS.get(f"{name}.{field}", {})
+    config = MAKERS[name](**needed).task.model.config
+    values = values_of(name, field, config)
+    seen = [programs(name, needed | {field: value}) for value in values]
+    for part in itertools.count():
+        first = usual(name, part, **needed)
+        assert first is not None, f"{field} has no effect, or two of its values have the same"
+        if len({first, *(next(one) for one in seen)}) == 1 + len(values):
+            return

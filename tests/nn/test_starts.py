@@ -1,0 +1,85 @@
+"""How recurrent modules start: kernels of every gate, carried states of both directions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax import functional as F
+from gatedjax import nn as gnn
+
+D, H = 3, 4
+XS = np.random.default_rng(0).normal(size=(2, 3, D)).astype(np.float32)
+MASK = np.array([[1, 1, 1], [1, 0, 0]], bool)
+
+
+@pytest.mark.parametrize(("kind", "gates"), [(gnn.LSTM, 4), (gnn.GRU, 3), (gnn.RAU, 5)])
+def test_every_gate_starts_with_a_kernel_of_its_own(kind, gates):
+    params = jax.jit(kind(H).init)(jax.random.key(0), XS)["params"]
+    for name in ("layer_0_input", "layer_0_recurrent"):
+        blocks = np.split(np.asarray(params[name]), gates, axis=1)
+        for one in range(gates):
+            for other in range(one):
+                assert np.abs(blocks[one] - blocks[other]).max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", [gnn.LSTM, gnn.GRU])
+def test_each_direction_goes_on_from_its_own_state(kind):
+    rng = np.random.default_rng(1)
+    module, plain = kind(H, bidirectional=True), {gnn.LSTM: F.lstm, gnn.GRU: F.gru}[kind]
+    shapes = jax.eval_shape(module.init, jax.random.key(0), XS)
+    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(x.dtype), shapes)
+    begin = jax.eval_shape(lambda: module.initial_carry(2))
+    carry = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(x.dtype), begin)
+
+    @jax.jit
+    def both(params):
+        carries, outputs = module.apply(params, XS, MASK, initial=carry)
+        each = []
+        for way, initial in zip(("forward", "backward"), carry[0], strict=True):
+            own = params["params"]
+            fields = {
+                name.removeprefix(f"layer_0_{way}_"): value
+                for name, value in own.items()
+                if name.startswith(f"layer_0_{way}_")
+            }
+            weights = {gnn.LSTM: F.LSTMWeights, gnn.GRU: F.GRUWeights}[kind](**fields)
+            options = {"initial": initial, "reverse": way == "backward"}
+            each.append(plain(weights, XS, MASK, **options))
+        return carries[0], outputs, each
+
+    carries, outputs, each = both(params)
+    np.testing.assert_allclose(outputs, jnp.concatenate([x[1] for x in each], -1), atol=1e-6)
+    for got, want in zip(carries, each, strict=True):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), got, want[0])
+
+
+def test_the_attention_that_is_shown_is_that_of_the_options():
+    module = gnn.RAU(H, rescale=True, reset_after=True)
+    rng = np.random.default_rng(2)
+    shapes = jax.eval_shape(module.init, jax.random.key(0), XS)
+    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(x.dtype), shapes)
+    weights = F.RAUWeights(
+        **{name.removeprefix("layer_0_"): value for name, value in params["params"].items()}
+    )
+    options = {"rescale": True, "reset_after": True}
+
+    @jax.jit
+    def both(params, weights):
+        shown = module.apply(params, XS, MASK, method=gnn.RAU.attention_weights)
+        return shown, F.rau_attention(weights, XS, MASK, **options)
+
+    shown, want = both(params, weights)
+    np.testing.assert_allclose(shown, want, atol=1e-6)
+    np.testing.assert_allclose(shown.mean(-1), MASK, atol=1e-6)
+
+
+def test_the_auxiliary_attention_does_not_see_padding():
+    module = gnn.GatePredictor("att", features=H)
+    rng = np.random.default_rng(3)
+    shapes = jax.eval_shape(module.init, jax.random.key(0), XS, MASK)
+    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(x.dtype), shapes)
+    changed = np.where(MASK[..., None], XS, 7.0).astype(np.float32)
+    both = jax.jit(lambda p, *xs: [module.apply(p, x, MASK) for x in xs])(params, XS, changed)
+    np.testing.assert_array_equal(both[0], both[1])
+    assert np.isneginf(both[0][~MASK]).all()
