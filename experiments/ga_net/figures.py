@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.common.records import read_json, write_json
+from experiments.common.records import alive, read_json, write_json
 from experiments.ga_net import paper
 from experiments.ga_net.config import SystemName
 from experiments.ga_net.results import Store
@@ -188,7 +188,7 @@ def figure5(options: TablesConfig, names: tuple[str, ...]) -> Path:
             points = []
             for width in paper.AUX_WIDTHS:
                 same = width == PRESETS[data].model.aux_hidden
-                records = store.all(data, "ganet" if same else f"ganet_width_{width}")
+                records = alive(store.all(data, "ganet" if same else f"ganet_width_{width}"))
                 values = [record["test"][metric] for record in records]
                 if values:
                     summary = analysis.summary(values)
