@@ -9,7 +9,7 @@ from experiments.common.origins import beside, substitute_of
 from experiments.common.records import NOT_RUN, alive, averaged, read_json, write_results
 from experiments.common.significance import compare_all, holm_note, paragraphs
 from experiments.ga_net import paper
-from experiments.ga_net.config import PRESETS
+from experiments.ga_net.config import PRESETS, SystemName
 from experiments.ga_net.results import Store
 from gatedjax import analysis
 
@@ -78,10 +78,11 @@ def paired(store: Store) -> str:
     headers = ["data", "baseline", "GA-Net minus baseline", "95 % interval", "bootstrap p"]
     headers += ["McNemar p (each seed)"]
     rows = []
+    baselines: tuple[SystemName, ...] = ("bilstm", "local", "soft")
     pairs = {
         (data, system): (store.all(data, "ganet"), store.all(data, system))
         for data in _datasets(store, "ganet")
-        for system in ("bilstm", "local", "soft")
+        for system in baselines
     }
     compared = compare_all(pairs)
     for (data, system), found in compared.items():

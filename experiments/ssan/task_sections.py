@@ -60,9 +60,11 @@ def difference(base: Records, full: Records, data: str) -> Difference | None:
         found = compare(full, base)
         if found is None:
             return None
-        points = [100 * value for value in found.bootstrap[:3]]
-        boot = analysis.Bootstrap(*points, p_value=found.bootstrap.p_value)
-        return Difference((boot,), found.why_not)
+        boot = found.bootstrap
+        points = analysis.Bootstrap(
+            100 * boot.difference, 100 * boot.low, 100 * boot.high, boot.p_value
+        )
+        return Difference((points,), found.why_not)
     key, score = ("role_counts", f1_of) if data.startswith("srl") else ("bleu_statistics", bleu_of)
     ours, theirs = ({r["seed"]: r for r in records if key in r} for records in (full, base))
     seeds = sorted(ours.keys() & theirs.keys())
