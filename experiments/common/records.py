@@ -173,6 +173,44 @@ def read_json(path: Path, *keys: str) -> Any:
     return value
 
 
+def refuse_other(
+    path: Path,
+    name: str,
+    known: dict[str, Any] | None,
+    found: dict[str, Any],
+    *,
+    rerun: bool,
+) -> None:
+    """Refuses to replace what an earlier command measured by something else, before it is written.
+
+    Args:
+      path: the file that has it.
+      name: what was measured.
+      known: what the file has; None if it has nothing of the kind.
+      found: what would replace it.
+      rerun: whether that is asked for.
+
+    Raises:
+      ValueError: naming the first value that differs.
+    """
+    if known is None or rerun:
+        return
+    pair = ({"": {**one, "hardware": None}, "train": {}} for one in (known, jsonable(found)))
+    other = differences(*pair)  # what it ran on is not what it measured
+    if other:
+        one = other[0]
+        raise ValueError(
+            f"{path} has another {name}: {one.field.strip('.') or 'it'} is {_short(one.recorded)}, "
+            f"found {_short(one.wanted)}; keep it and give another folder (--results DIR), or "
+            "replace it (--rerun)"
+        )
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def mean_std(values: list[float], digits: int = 4) -> str:
     """A cell of a table: mean, sample standard deviation and number of runs."""
     summary = analysis.summary(values)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.common.records import alive, read_json, write_json
+from experiments.common.records import alive, read_json, refuse_other, write_json
 from experiments.ga_net import paper
 from experiments.ga_net.config import SystemName
 from experiments.ga_net.results import Store
@@ -40,11 +40,13 @@ def table1(options: TablesConfig, names: tuple[str, ...]) -> None:
         except (FileNotFoundError, ValueError) as error:
             print(f"{name}: not counted: {error}", flush=True)
             continue
-        known[name] = {
+        found: dict[str, Any] = {
             split: dataclasses.asdict(gdata.dataset_statistics(source))
             for split, source in sources.items()
         }
-        known[name]["substitute"] = sources["train"].info.substitute
+        found["substitute"] = sources["train"].info.substitute
+        refuse_other(path, f"count of {name}", known.get(name), found, rerun=options.rerun)
+        known[name] = found
         print(f"{name}: counted", flush=True)
     write_json(path, known)
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from experiments.common.collapse import COLLAPSED
-from experiments.common.origins import joined, origin_of, other_data
-from experiments.common.records import NOT_RUN, alive, averaged, read_json, write_json
+from experiments.common.origins import joined, origin_of, other_data, substitute_of
+from experiments.common.records import NOT_RUN, alive, averaged, read_json, refuse_other, write_json
 from experiments.common.significance import ONE_SEED, paragraphs
 from experiments.ga_reader import paper
 from experiments.ga_reader.config import PRESETS
@@ -51,7 +51,11 @@ def count(options: TablesConfig, names: Sequence[str]) -> None:
             print(f"{name}: not counted: {error}", flush=True)
             continue
         found["substitute"] = joined(differ)
-        known[name] = found | {"words": len(words), "max": longest}
+        found |= {"words": len(words), "max": longest}
+        if name in known:
+            earlier = known[name] | {"substitute": substitute_of(known[name])}
+            refuse_other(path, f"count of {name}", earlier, found, rerun=options.rerun)
+        known[name] = found
         print(f"{name}: counted", flush=True)
     write_json(path, known)
 

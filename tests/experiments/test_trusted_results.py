@@ -306,3 +306,32 @@ def test_no_results_page_has_a_p_value_of_one_seed():
             assert "beats" not in line or "(bootstrap, 1 seed" not in line, (path, line)
             if line.startswith("|") and "(n=1 seeds)" in line:
                 assert "one seed: no verdict" in line, (path, line)
+
+
+def test_what_was_measured_is_replaced_only_with_rerun(tmp_path):
+    from experiments.common.records import refuse_other
+
+    path, known = tmp_path / "table6-x.json", {"gold": "trees", "san": [0.25, 0.5]}
+    refuse_other(path, "result", None, {"gold": "leaves"}, rerun=False)
+    refuse_other(path, "result", known, {"gold": "trees", "san": (0.25, 0.5)}, rerun=False)
+    refuse_other(path, "result", known, {"gold": "leaves"}, rerun=True)
+    wanted = (
+        r"table6-x.json has another result: san is \[0.25, 0.5\], found \[0.5, 0.5\]; .*--rerun"
+    )
+    with pytest.raises(ValueError, match=wanted):
+        refuse_other(path, "result", known, {"gold": "trees", "san": [0.5, 0.5]}, rerun=False)
+
+
+def test_a_count_of_other_files_does_not_replace_the_one_that_is_there(tmp_path, capsys):
+    from experiments.ga_net import tables
+
+    shutil.copy(RESULTS / "ga_net" / "table1.json", tmp_path)
+    before = (tmp_path / "table1.json").read_bytes()
+    (tmp_path / "trec").mkdir()
+    for name in ("train_5500.label", "TREC_10.label"):
+        lines = [f"{label}:x what is this {i} ?" for i in range(20) for label in ("HUM", "LOC")]
+        (tmp_path / "trec" / name).write_text("\n".join(lines) + "\n", encoding="latin-1")
+    args = ["table1", "--data", "trec", "--manual-dir", str(tmp_path), "--results", str(tmp_path)]
+    message = told(tables, args, capsys)
+    assert "table1.json has another count of trec" in message
+    assert (tmp_path / "table1.json").read_bytes() == before
