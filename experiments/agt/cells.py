@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.records import NOT_RUN, mean_std
+from experiments.common.records import averaged
 
 NAMES = {
     "sst1": "SST-1",
@@ -18,8 +18,7 @@ SYSTEMS = {"agt": "AGT", "highway": "highway network", "average": "mean word vec
 
 def percent(records: list[dict[str, Any]], part: str) -> str:
     """Mean and deviation over the seeds of the accuracy of a part, in percent."""
-    values = [100 * r[part]["accuracy"] for r in records if part in r]
-    return mean_std(values, 2) if values else NOT_RUN
+    return averaged(records, lambda r: 100 * r[part]["accuracy"] if part in r else None, 2)
 
 
 def parameters(records: list[dict[str, Any]]) -> str:

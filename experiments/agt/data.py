@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from experiments.agt.config import PAPER_DIM, Config, DataConfig
+from experiments.common.origins import joined
 from experiments.common.text import (
     check_embeddings,
     find_embeddings,
@@ -97,12 +98,11 @@ def batches(
 
 def substitute(config: Config, prepared: Prepared) -> str | None:
     """What differs from the paper's data and word vectors; None if nothing does."""
-    parts = [prepared.info.substitute, prepared.splits["train"].info.substitute]
+    parts = [prepared.splits[split].info.substitute for split in SPLITS]
     if config.data.name != "polarity":
         width = config.model.embedding_dim
         if config.data.embeddings == "none":
             parts.append(f"random word vectors of width {width} where the paper has GloVe 300-d")
         elif width != PAPER_DIM:
             parts.append(f"word vectors of width {width} where the paper has 300")
-    # the same shortage may be that of two splits
-    return "; ".join(dict.fromkeys(part for part in parts if part)) or None
+    return joined(parts)

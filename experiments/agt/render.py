@@ -19,7 +19,7 @@ TESTS = (
     "Mean ± sample standard deviation over seeds, parameters of the best validation accuracy. "
     "Minus AGT, in points: bootstrap over test sentences of the correctness averaged over seeds "
     "(10,000 samples), exact McNemar test of each pair of runs with one seed. A difference counts "
-    f"as shown if p < {LEVEL}; the tests say nothing about other seeds."
+    f"as shown if the corrected p < {LEVEL}; the tests say nothing about other seeds."
 )
 ORDER = (
     "The network reads a bag of words: the order changes neither prediction nor which words are "

@@ -10,6 +10,7 @@ from experiments.agt import layers
 from experiments.agt.config import Config
 from experiments.agt.data import batches, prepare, resolved, substitute
 from experiments.agt.results import public_config
+from experiments.common import collapse
 from experiments.common.records import jsonable
 from experiments.common.runs import finish, outcome, results_on_test
 from experiments.common.text import correct_string
@@ -75,6 +76,7 @@ def run(config: Config) -> dict[str, Any]:
             **found,
             "test_n": len(predictions["correct"]),
             "correct": correct_string(predictions),
+            **collapse.facts(prepared.splits["train"].labels, predictions["predicted"]),
             **layers.statistics(model, result.best_params, test),
             "examples": layers.examples(model, result.best_params, prepared.splits["test"]),
         }

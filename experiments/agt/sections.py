@@ -9,8 +9,9 @@ from experiments.agt.cells import NAMES, milliseconds, parameters, percent
 from experiments.agt.config import OPTIMIZERS
 from experiments.agt.results import Store
 from experiments.agt.variants import ablation_variant, optimizer_variant
-from experiments.common.records import NOT_RUN
-from experiments.common.significance import compare, p_text, sentence
+from experiments.common.origins import beside, origin_of, other_data, substitute_of
+from experiments.common.records import NOT_RUN, alive
+from experiments.common.significance import ONE_SEED, compare_all, holm_note, paragraphs, sentence
 from gatedjax import analysis
 
 
@@ -27,10 +28,12 @@ def table1(store: Store) -> str:
         for name, value in paper.QUOTED.items()
     ]
     rows.append(["AGT", f"{paper.ACCURACY:.1f}", "the paper's own"])
-    rows.append(["AGT", percent(store.all(paper.DATA, variants.FULL), "test"), "ours"])
-    if store.all("sst1_sentences", variants.FULL):
-        records = store.all("sst1_sentences", variants.FULL)
-        rows.append(["AGT, trained on sentences only", percent(records, "test"), "ours"])
+    ours = {"AGT": paper.DATA, "AGT, trained on sentences only": "sst1_sentences"}
+    for name, data in ours.items():
+        records = store.all(data, variants.FULL)
+        if records or data == paper.DATA:
+            whose = f"ours, on {origin_of(records[0])}" if other_data(records) else "ours"
+            rows.append([name, percent(records, "test"), whose])
     return analysis.render_table(headers, rows)
 
 
@@ -66,27 +69,30 @@ def _compared(
     headers = ["data", "network", "paper (%)", "validation (%)", "test (%)", "minus AGT"]
     headers += ["95 % interval", "bootstrap p", "McNemar p (each seed)", "parameters"]
     rows, sentences = [], []
-    for data in datasets(store, *(v for v in networks if v != variants.FULL)):
-        base = store.all(data, variants.FULL)
-        for variant, name in networks.items():
-            records = store.all(data, variant)
-            if skip and not records:
-                continue
-            value = quoted.get(variant) if data == paper.DATA else None
-            row = [NAMES[data], name, "-" if value is None else f"{value:.1f}"]
-            row += [percent(records, part) for part in ("validation", "test")]
-            found = compare(records, base) if variant != variants.FULL else None
-            if variant != variants.FULL:
-                sentences.append(f"- {sentence(NAMES[data], name, 'AGT', found)}")
-            if found is None:
-                row += ["-"] * 4
-            else:
-                boot = found.bootstrap
-                row += [f"{100 * boot.difference:+.2f} (n={len(found.seeds)} seeds)"]
-                row += [f"[{100 * boot.low:+.2f}, {100 * boot.high:+.2f}]", p_text(boot.p_value)]
-                row += [", ".join(map(p_text, found.exact))]
-            rows.append([*row, parameters(records)])
-    return analysis.render_table(headers, rows).rstrip() + "\n\n" + "\n".join(sentences)
+    shown = [
+        (data, variant)
+        for data in datasets(store, *(v for v in networks if v != variants.FULL))
+        for variant in networks
+        if store.all(data, variant) or not skip
+    ]
+    pairs = {
+        (data, variant): (store.all(data, variant), store.all(data, variants.FULL))
+        for data, variant in shown
+        if variant != variants.FULL
+    }
+    found = compare_all(pairs)
+    for data, variant in shown:
+        records, name, one = store.all(data, variant), networks[variant], found.get((data, variant))
+        value = quoted.get(variant) if data == paper.DATA else None
+        accuracies = [percent(records, part) for part in ("validation", "test")]
+        cells = [*accuracies, *(["-"] * 4 if one is None else one.cells()), parameters(records)]
+        if variant != variants.FULL:
+            sentences.append(f"- {sentence(NAMES[data], name, 'AGT', one)}")
+        known = ["-" if value is None else f"{value:.1f}"]
+        for label, *rest in beside(NAMES[data], known, cells, records):
+            rows.append([label, name, *rest])
+    table = analysis.render_table(headers, rows)
+    return paragraphs(table, "\n".join(sentences), holm_note(found))
 
 
 def ablation(store: Store) -> str:
@@ -128,16 +134,21 @@ def optimizers(store: Store) -> str:
     named = [f"agt_{name}" for name in OPTIMIZERS]
     for data in datasets(store, *named):
         reached: dict[str, float] = {}
+        single: list[str] = []
         for name, optimizer in OPTIMIZERS.items():
             records = store.all(data, optimizer_variant(data, name))
             row = [NAMES[data], name, optimizer.name, f"{optimizer.learning_rate:g}"]
             row += [percent(records, part) for part in ("validation", "test")]
             row += [_each(record.get("best_step") for record in records)]
             rows.append([*row, _each(record.get("steps") for record in records)])
-            if records:
-                values = [record["validation"]["accuracy"] for record in records]
+            values = [record["validation"]["accuracy"] for record in alive(records)]
+            if values:
                 reached[name] = float(np.mean(values))
-        if len(reached) > 1:
+            single += [name] if len(values) == 1 else []
+        if len(reached) > 1 and single:
+            names = f"{', '.join(single)}: " if len(single) < len(reached) else ""
+            sentences.append(f"- {NAMES[data]}: {names}{ONE_SEED}.")
+        elif len(reached) > 1:
             winner = max(reached, key=lambda name: reached[name])
             sentences.append(
                 f"- {NAMES[data]}: {winner} reaches the best mean validation accuracy, "
@@ -175,7 +186,7 @@ def provenance(store: Store) -> str:
                     milliseconds(records),
                     f"{hardware.get('device', '-')} x{hardware.get('devices', '-')}, "
                     f"jax {hardware.get('jax', '-')}",
-                    records[0].get("substitute") or "no",
+                    substitute_of(records[0]) or "no",
                 ]
             )
     return analysis.render_table(headers, rows)

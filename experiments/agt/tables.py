@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,9 +16,10 @@ from experiments.agt.config import (
     PresetName,
     with_optimizer,
 )
-from experiments.agt.results import DEFAULT, Store, same
+from experiments.agt.results import DEFAULT, Store, public_config
 from experiments.agt.variants import ablation_variant, optimizer_variant
-from experiments.common.cells import run_missing
+from experiments.common import cells
+from experiments.common.cells import Cell
 from experiments.common.cli import TABLE_OPTIONS, fail, parse_many, refusals
 from gatedjax._terminal import say
 from gatedjax.models.agt import AblateMode
@@ -105,52 +107,66 @@ def run_config(
     return resolved(config)
 
 
-def run_cell(
+def cell_of(
     options: TablesConfig, data: str, variant: str, optimizer: str | None = None, **model: Any
-) -> None:
-    """Runs every seed of one cell that has no record of this configuration yet."""
-    from experiments.agt.run import run
-
-    store = Store(options.results)
+) -> Cell:
+    """One cell of a table: every seed of a network on a data set."""
     configs = {
         seed: run_config(options, data, seed, optimizer, **model) for seed in range(options.seeds)
     }
-    run_missing(store, options.runs, data, variant, configs, same, run, rerun=options.rerun)
+    return Cell(data, variant, configs)
 
 
-def train_table(options: TablesConfig) -> None:
-    """Trains what a table or figure needs."""
+def run_cells(options: TablesConfig, wanted: Iterable[Cell]) -> None:
+    """Runs every seed of the cells that has no record yet; refuses records of other settings."""
+    from experiments.agt.data import prepare, substitute
+    from experiments.agt.run import run
+
+    runner = cells.Runner(
+        Store(options.results),
+        options.runs,
+        public_config,
+        run,
+        lambda config: substitute(config, prepare(config.data, config.model.embedding_dim)),
+        rerun=options.rerun,
+    )
+    cells.run_cells(runner, wanted)
+
+
+def cells_of(options: TablesConfig) -> Iterator[Cell]:
+    """The cells that a table or figure needs."""
     what, store = options.what, Store(options.results)
+    if what == "render":
+        return
     for data in options.data or (paper.DATA,):
-        if what == "render":
-            return
         if what in FROM_RECORDS:
             if options.rerun or not store.all(data, variants.FULL):
-                run_cell(options, data, variants.FULL)
+                yield cell_of(options, data, variants.FULL)
             continue
         if what == "optimizers":
             for name in options.optimizers:
                 variant = optimizer_variant(data, name)
-                run_cell(options, data, variant, None if variant == variants.FULL else name)
+                own = None if variant == variants.FULL else name
+                yield cell_of(options, data, variant, own)
             continue
         # what the variants are compared with
-        run_cell(options, data, variants.FULL)
+        yield cell_of(options, data, variants.FULL)
         if what == "ablation":
             for variant, (_, model) in variants.ABLATIONS.items():
                 if "ablate_above" in model:
                     for mode in options.ablate_modes:
-                        own = ablation_variant(variant, mode)
-                        run_cell(options, data, own, **model, ablate_mode=mode)
+                        named = ablation_variant(variant, mode)
+                        yield cell_of(options, data, named, **model, ablate_mode=mode)
                 elif model:
-                    run_cell(options, data, variant, **model)
+                    yield cell_of(options, data, variant, **model)
         elif what == "gate_bias":
             for variant, bias in variants.GATE_BIASES.items():
                 if variant != variants.FULL:
-                    run_cell(options, data, variant, gate_bias=bias)
+                    yield cell_of(options, data, variant, gate_bias=bias)
         elif what == "heads":
             for variant, widths in variants.HEADS.items():
                 if variant != variants.FULL:
-                    run_cell(options, data, variant, head_hidden=widths)
+                    yield cell_of(options, data, variant, head_hidden=widths)
 
 
 def main(args: list[str] | None = None) -> int:
@@ -167,7 +183,7 @@ def main(args: list[str] | None = None) -> int:
     prepare_cpu(options.cpu_devices)
     store = Store(options.results)
     with refusals(TABLE_OPTIONS):
-        train_table(options)
+        run_cells(options, cells_of(options))
         data = options.data or (paper.DATA,)
         for name in data:
             if options.what in ("figure2", "figure3", "figure4", "optimizers"):

@@ -2,10 +2,13 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from experiments.common.collapse import COLLAPSED, RULE, collapsed
+from experiments.common.origins import NOT_RUN as NOT_RUN
+from experiments.common.origins import origin_of
 from gatedjax import analysis
 from gatedjax._terminal import say
 from gatedjax.training import TrainConfig
@@ -15,7 +18,6 @@ from gatedjax.training.log import write_text as write_text
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 """Where the results of every paper are."""
-NOT_RUN = "not run"
 
 
 PASSING = ("exit_code", "signal")
@@ -38,18 +40,92 @@ def public_config(config: Any, *more: str) -> dict[str, Any]:
     return {name: recorded[name] for name in (*more, "data", "model", "train")}
 
 
-def same_run(saved: Any, config: Any, default: Any, *more: str) -> bool:
-    """Whether a record's configuration is that of a run, see `public_config` and `same_config`.
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """A setting in which a record is not the run that is wanted."""
+
+    field: str
+    recorded: Any
+    wanted: Any
+
+
+def differences(
+    saved: Any, wanted: Any, default: Mapping[str, Any] | None = None
+) -> list[Difference]:
+    """The settings in which two configurations differ; none if they are of the same run.
+
+    An option that is younger than a configuration was what it is by default.
 
     Args:
-      saved: the configuration of the record.
-      config: of the run.
-      default: a configuration whose data and model have the defaults.
-      *more: as for `public_config`.
+      saved: the configuration of a record.
+      wanted: the configuration of a run, or of another record.
+      default: a configuration whose options have their defaults; those of "train" are known.
     """
-    filled = jsonable(public_config(default, *more))
-    wanted = jsonable(public_config(config, *more))
-    return same_config(saved, wanted, data=filled["data"], model=filled["model"])
+    a, b = (_flat(filled(one, default or {})) for one in (saved, wanted))
+    names = [*b, *(name for name in a if name not in b)]
+    found = ((name, a.get(name, NO_FIELD), b.get(name, NO_FIELD)) for name in names)
+    return [Difference(*one) for one in found if one[1] != one[2]]
+
+
+NO_FIELD = "no such option"
+
+
+def filled(config: Any, default: Mapping[str, Any]) -> dict[str, Any]:
+    """A recorded configuration with defaults for the options that are younger than it."""
+    parts = {
+        name: {**values, **config[name]}
+        for name, values in default.items()
+        if isinstance(values, dict) and name in config
+    }
+    return {**default, **config, **parts, "train": train_settings(config)}
+
+
+def _flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        found |= (
+            _flat(value, f"{above}{name}.") if isinstance(value, dict) else {above + name: value}
+        )
+    return found
+
+
+FACTS = ("train_n", "test_n", "vocabulary_size", "embedding_coverage")
+"""What of a record tells its data, beside their origin."""
+SEED = "train.seed"
+
+
+def check_one_kind(
+    records: list[dict[str, Any]], name: str, default: Mapping[str, Any] | None = None
+) -> None:
+    """Refuses records of one cell that nobody may average.
+
+    Args:
+      records: of the seeds.
+      name: of the cell, for the message.
+      default: as for `differences`.
+
+    Raises:
+      ValueError: naming the seeds and what differs: a setting other than the seed, or the data.
+    """
+    for record in records[1:]:
+        first = records[0]
+        other = differences(first["config"], record["config"], default)
+        found = [one for one in other if one.field != SEED] + data_differences(first, record)
+        if found:
+            one = found[0]
+            raise ValueError(
+                f"records of {name}: {one.field} is {one.recorded} in seed {first['seed']} and "
+                f"{one.wanted} in seed {record['seed']}; they are not averaged: make them again "
+                "with --rerun, or move those of one kind to a folder of their own (--results DIR)"
+            )
+
+
+def data_differences(first: dict[str, Any], second: dict[str, Any]) -> list[Difference]:
+    """Where the data of two records differ, as far as both tell."""
+    pairs = [(name, first.get(name), second.get(name)) for name in FACTS]
+    known = [pair for pair in pairs if None not in pair]
+    origins = ("origin of the data", origin_of(first), origin_of(second))
+    return [Difference(*one) for one in (origins, *known) if one[1] != one[2]]
 
 
 def saved_record(record: dict[str, Any]) -> dict[str, Any]:
@@ -62,20 +138,6 @@ def best(found: list[dict[str, Any]]) -> dict[str, Any] | None:
     return max(found, key=lambda record: record["validation"]["accuracy"]) if found else None
 
 
-def same_config(saved: Any, wanted: Any, **defaults: Mapping[str, Any]) -> bool:
-    """Whether a record was made with these settings.
-
-    An option that is younger than the record was what it is by default.
-
-    Args:
-      saved: the configuration of the record.
-      wanted: the configuration of the run.
-      **defaults: default values by part of the configuration; those of "train" are known.
-    """
-    filled = {part: {**values, **saved[part]} for part, values in defaults.items()}
-    return saved | filled | {"train": train_settings(saved)} == wanted
-
-
 def train_settings(saved: Any) -> dict[str, Any]:
     """How a record's run was trained; an option younger than the record has its default.
 
@@ -83,8 +145,9 @@ def train_settings(saved: Any) -> dict[str, Any]:
       saved: the configuration of the record.
     """
     default = jsonable(dataclasses.asdict(TrainConfig()))
-    train = default | saved["train"]
-    train["optimizer"] = default["optimizer"] | train["optimizer"]
+    given = saved.get("train", {})
+    train = default | given
+    train["optimizer"] = default["optimizer"] | given.get("optimizer", {})
     return train
 
 
@@ -111,11 +174,80 @@ def read_json(path: Path, *keys: str) -> Any:
     return value
 
 
+def refuse_other(
+    path: Path,
+    name: str,
+    known: dict[str, Any] | None,
+    found: dict[str, Any],
+    *,
+    rerun: bool,
+) -> None:
+    """Refuses to replace what an earlier command measured by something else, before it is written.
+
+    Args:
+      path: the file that has it.
+      name: what was measured.
+      known: what the file has; None if it has nothing of the kind.
+      found: what would replace it.
+      rerun: whether that is asked for.
+
+    Raises:
+      ValueError: naming the first value that differs.
+    """
+    if known is None or rerun:
+        return
+    pair = ({"": {**one, "hardware": None}, "train": {}} for one in (known, jsonable(found)))
+    other = differences(*pair)  # what it ran on is not what it measured
+    if other:
+        one = other[0]
+        raise ValueError(
+            f"{path} has another {name}: {one.field.strip('.') or 'it'} is {_short(one.recorded)}, "
+            f"found {_short(one.wanted)}; keep it and give another folder (--results DIR), or "
+            "replace it (--rerun)"
+        )
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def mean_std(values: list[float], digits: int = 4) -> str:
     """A cell of a table: mean, sample standard deviation and number of runs."""
     summary = analysis.summary(values)
     spread = "" if summary.std is None else f" ± {summary.std:.{digits}f}"
     return f"{summary.mean:.{digits}f}{spread} (n={summary.n})"
+
+
+def averaged(
+    records: list[dict[str, Any]],
+    figure: Callable[[dict[str, Any]], float | None],
+    digits: int = 4,
+) -> str:
+    """A cell of a table: a figure of the runs of one cell, without those that collapsed.
+
+    Args:
+      records: of the seeds.
+      figure: of a record; None if it has none.
+      digits: after the point.
+
+    Returns:
+      Mean, deviation and number of runs; what collapsed is counted instead; `NOT_RUN` if no record
+      has the figure.
+    """
+    known = [(record, value) for record in records if (value := figure(record)) is not None]
+    if not known:
+        return NOT_RUN
+    values = [value for record, value in known if not collapsed(record)]
+    lost = len(known) - len(values)
+    if not values:
+        return f"{COLLAPSED} (n={lost})"
+    return mean_std(values, digits) + (f", {lost} {COLLAPSED}" if lost else "")
+
+
+def alive(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The records of runs that did not collapse."""
+    return [record for record in records if not collapsed(record)]
 
 
 RECORD = ("config", "seed", "test", "correct")
@@ -138,13 +270,28 @@ class Store:
         """Where the record of a run is."""
         return self.folder / "runs" / f"{data}-{variant}-seed{seed}.json"
 
+    def default(self, data: str) -> dict[str, Any]:
+        """A configuration of the data set with defaults, for records older than an option."""
+        del data
+        return {}
+
     def get(self, data: str, variant: str, seed: int) -> dict[str, Any] | None:
         """The record, or None if the run is missing."""
         path = self.path(data, variant, seed)
         return read_json(path, *self.keys) if path.exists() else None
 
     def all(self, data: str, variant: str) -> list[dict[str, Any]]:
-        """The records of every seed, in the order of the seeds."""
+        """The records of every seed, in the order of the seeds.
+
+        Raises:
+          ValueError: if they are not of one configuration and one origin of the data.
+        """
+        records = self.read(data, variant)
+        check_one_kind(records, f"{data}, {variant}", self.default(data))
+        return records
+
+    def read(self, data: str, variant: str) -> list[dict[str, Any]]:
+        """As `all`, whatever they are of."""
         found = self.folder.glob(f"runs/{data}-{variant}-seed*.json")
         records = [read_json(path, *self.keys) for path in found]
         return sorted(records, key=lambda record: record["seed"])
@@ -173,8 +320,10 @@ def write_results(
         f"Written by `python -m {module}`; not edited by hand.",
         f"Paper: {source}.",
         f'"{NOT_RUN}" means that nobody ran it here.',
-        "",
     ]
+    if any(COLLAPSED in body for _, body, _ in parts):
+        lines.append(RULE)
+    lines.append("")
     for title, body, note in parts:
         lines += [f"## {title}", "", body.rstrip(), "", note, ""]
     path = folder / "RESULTS.md"

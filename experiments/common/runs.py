@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common.hardware import hardware
+from experiments.common.origins import origin_of
 from experiments.common.records import saved_record, write_json
 from gatedjax import analysis
 from gatedjax.training import FitResult, eval_params, evaluate
@@ -59,7 +60,7 @@ def curve(
       split: "train" or "eval".
       points: at most so many; neighbouring lines are averaged, at the step of the last of them.
     """
-    lines = [line for line in metrics if line.get("split") == split]
+    lines = [_likelihood(line) for line in metrics if line.get("split") == split]
     size = 1 if points is None else max(1, math.ceil(len(lines) / points))
     found = []
     for start in range(0, len(lines), size):
@@ -70,6 +71,11 @@ def curve(
             point.append(round(statistics.fmean(values), 6) if values else None)
         found.append(point)
     return found
+
+
+def _likelihood(line: dict[str, Any]) -> dict[str, Any]:
+    """A line whose "loss" is without the penalties that some networks add in training."""
+    return line | {"loss": line["cross_entropy"]} if "cross_entropy" in line else line
 
 
 def seconds_per_step(metrics: list[dict[str, Any]]) -> float | None:
@@ -122,13 +128,16 @@ def results_on_test(
     return {"test": found, "test_last": last}, predictions
 
 
-def finish(record: dict[str, Any], start: float, workdir: Path) -> dict[str, Any]:
-    """Adds the time since `start` and the hardware; writes `results.json` of a finished run.
+def finish(
+    record: dict[str, Any], start: float, workdir: Path, *, write: bool = True
+) -> dict[str, Any]:
+    """Adds time since `start`, hardware and origin of the data; writes `results.json`.
 
-    Of several processes the first one writes.
+    That only of a finished run; of several processes the first one writes.
     """
     record |= {"seconds": round(time.perf_counter() - start, 1), "hardware": hardware()}
-    if record["stopped"] != "signal" and is_main():
+    record["origin"] = origin_of(record)
+    if write and record["stopped"] != "signal" and is_main():
         write_json(workdir / "results.json", saved_record(record))
     return record
 

@@ -1,43 +1,138 @@
 """Two systems on the same test examples, in numbers and in a sentence."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
+from experiments.common.collapse import COLLAPSED, collapsed
+from experiments.common.origins import origin_of
 from experiments.common.records import train_settings
 from experiments.common.text import correctness
 from gatedjax import analysis
 
 LEVEL = 0.05
-"""Below this p-value a difference counts as shown."""
+"""Below this corrected p-value a difference counts as shown."""
 WINDOW_SAMPLES = 2_000
+ONE_SEED = "one seed: no verdict"
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Two systems on the same test set, seed by seed."""
+    """Two systems on the same test set, seed by seed.
+
+    Attributes:
+      seeds: that both have.
+      bootstrap: difference, interval and p-value, corrected or not.
+      exact: p-value of McNemar's test for each seed; none for language models.
+      language: whether these are language models.
+      alike: whether both were trained with the same settings, the network aside.
+      lost: how many of the compared runs collapsed.
+    """
 
     seeds: tuple[int, ...]
     bootstrap: analysis.Bootstrap
     exact: tuple[float, ...]
-    """p-value of McNemar's test for each seed; none for language models."""
     language: bool
     alike: bool
-    """Whether both were trained with the same settings, the network aside."""
+    lost: int = 0
+
+    @property
+    def why_not(self) -> str | None:
+        """Why there is no verdict, or None if there is one."""
+        if self.lost:
+            return COLLAPSED
+        return ONE_SEED if len(self.seeds) == 1 else None
 
     @property
     def better(self) -> bool | None:
         """Whether the first system is better, or None if no difference is shown."""
-        if self.bootstrap.p_value >= LEVEL:
+        if self.why_not is not None or self.bootstrap.p_value >= LEVEL:
             return None
         return (self.bootstrap.difference > 0) != self.language
 
     def verdict(self, first: str, second: str) -> str:
         """Who beats whom."""
+        if self.lost:
+            return f"{first} against {second}: {COLLAPSED}, nothing to compare"
+        if self.why_not is not None:
+            return f"{first} against {second}: {self.why_not}"
         if self.better is None:
             return f"no difference between {first} and {second} is shown"
         return f"{first} beats {second}" if self.better else f"{second} beats {first}"
+
+    def cells(self, *, points: bool = True, seeds: bool = True, digits: int = 3) -> list[str]:
+        """Cells of a table: difference, 95 % interval, bootstrap p, McNemar p of each seed.
+
+        Args:
+          points: show accuracy in percentage points, else as it is.
+          seeds: say how many seeds the difference is of.
+          digits: of the bootstrap p.
+        """
+        if self.lost:
+            return ["-", "-", COLLAPSED, "-"]
+        boot, times, after = self.bootstrap, 100 if points else 1, 2 if points else 4
+        of = f" (n={len(self.seeds)} seeds)" if seeds else ""
+        shown = [
+            f"{times * boot.difference:+.{after}f}{of}",
+            f"[{times * boot.low:+.{after}f}, {times * boot.high:+.{after}f}]",
+        ]
+        if self.why_not is not None:
+            return [*shown, self.why_not, "-"]
+        exact = ", ".join(map(p_text, self.exact)) or "-"
+        p = p_text(boot.p_value) if digits == 3 else f"{boot.p_value:.{digits}f}"
+        return [*shown, p, exact]
+
+
+def corrected(found: Mapping[K, Comparison | None]) -> dict[K, Comparison | None]:
+    """The comparisons of one table with p-values that are corrected together, by Holm's method.
+
+    Comparisons without a verdict (one seed, or a run that collapsed) are no tests and count for
+    nothing. The bootstrap has one test per comparison, McNemar's one per seed: each is a family.
+
+    Args:
+      found: comparisons by anything; None where there is nothing to compare.
+    """
+    tests = {key: one for key, one in found.items() if one is not None and one.why_not is None}
+    boots = dict(
+        zip(tests, analysis.holm([t.bootstrap.p_value for t in tests.values()]), strict=True)
+    )
+    exact = iter(analysis.holm([p for one in tests.values() for p in one.exact]))
+    changed = {
+        key: dataclasses.replace(
+            one,
+            bootstrap=one.bootstrap._replace(p_value=float(boots[key])),
+            exact=tuple(float(next(exact)) for _ in one.exact),
+        )
+        for key, one in tests.items()
+    }
+    return {**found, **changed}
+
+
+def compare_all(
+    pairs: Mapping[K, tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]],
+) -> dict[K, Comparison | None]:
+    """Makes all comparisons of one table and corrects them together, see `compare`."""
+    return corrected({key: compare(list(a), list(b)) for key, (a, b) in pairs.items()})
+
+
+def holm_note(found: Mapping[Any, Comparison | None]) -> str:
+    """Says below a table that its p-values were corrected together; "" if there is none."""
+    tests = [one for one in found.values() if one is not None and one.why_not is None]
+    if not tests:
+        return ""
+    exact = sum(len(one.exact) for one in tests)
+    more = f", {exact} of McNemar's test" if exact else ""
+    return (
+        f"The p of this table are corrected together (Holm): {len(tests)} of the bootstrap{more}."
+    )
+
+
+def paragraphs(*parts: str) -> str:
+    """Text of paragraphs; those that are empty are left out."""
+    return "\n\n".join(part.rstrip() for part in parts if part.strip())
 
 
 def compare(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> Comparison | None:
@@ -60,23 +155,28 @@ def compare(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> Compar
         return None
     ours, theirs = [a[seed] for seed in seeds], [b[seed] for seed in seeds]
     language = "test_nll" in ours[0]
+    lost = sum(map(collapsed, (*ours, *theirs)))
     alike = all(_settings(x) == _settings(y) for x, y in zip(ours, theirs, strict=True))
     sizes = {len(record["test_nll" if language else "correct"]) for record in (*ours, *theirs)}
+    names = [record.get("cell") or record.get("system") for record in (ours[0], theirs[0])]
+    of = f"records of {ours[0].get('data')}, {names[0]} and {names[1]}"
     if len(sizes) > 1 or len({record["test_n"] for record in (*ours, *theirs)}) > 1:
-        names = [record.get("cell") or record.get("system") for record in (ours[0], theirs[0])]
+        raise ValueError(f"{of}: their test sets differ in size; run them again with --rerun")
+    origins = sorted({origin_of(record) for record in (*ours, *theirs)})
+    if len(origins) > 1:
         raise ValueError(
-            f"records of {ours[0]['data']}, {names[0]} and {names[1]}: their test "
-            "sets differ in size; run them again with --rerun"
+            f"{of}: their data are not of one origin ({' / '.join(origins)}); run them again with "
+            "--rerun"
         )
     if language:
         x, y = (np.mean([record["test_nll"] for record in rows], axis=0) for rows in (ours, theirs))
         per_token = len(x) / ours[0]["test_n"]
         boot = analysis.paired_bootstrap(x * per_token, y * per_token, samples=WINDOW_SAMPLES)
-        return Comparison(tuple(seeds), boot, (), True, alike)
+        return Comparison(tuple(seeds), boot, (), True, alike, lost)
     right, other = correctness(ours), correctness(theirs)
     boot = analysis.paired_bootstrap(right.mean(axis=0), other.mean(axis=0))
     exact = [analysis.mcnemar(x, y).p_value for x, y in zip(right, other, strict=True)]
-    return Comparison(tuple(seeds), boot, tuple(exact), False, alike)
+    return Comparison(tuple(seeds), boot, tuple(exact), False, alike, lost)
 
 
 def _settings(record: dict[str, Any]) -> tuple[Any, Any]:
@@ -92,13 +192,19 @@ def sentence(data: str, first: str, second: str, found: Comparison | None) -> st
     """One sentence that says either way what the test found."""
     if found is None:
         return f"{data}, {first} against {second}: not run."
+    if found.lost:
+        return f"{data}: {found.verdict(first, second)}."
     boot = found.bootstrap
     unit = "nats per token, less is better" if found.language else "accuracy"
-    exact = f"; McNemar p {', '.join(map(p_text, found.exact))}" if found.exact else ""
-    plural = "seed" if len(found.seeds) == 1 else "seeds"
+    count = len(found.seeds)
+    by = f"bootstrap, {count} {'seed' if count == 1 else 'seeds'}"
+    if found.why_not is None:
+        exact = f"; McNemar p {', '.join(map(p_text, found.exact))}" if found.exact else ""
+        tests = f", p = {boot.p_value:.4f} ({by}, corrected){exact}."
+    else:
+        tests = f" ({by})."
     return (
         f"{data}: {found.verdict(first, second)}. {first} minus {second}: difference "
-        f"{boot.difference:+.4f} ({unit}), 95 % interval [{boot.low:+.4f}, {boot.high:+.4f}], "
-        f"p = {boot.p_value:.4f} (bootstrap, {len(found.seeds)} {plural}){exact}."
-        + ("" if found.alike else " Their data or training settings differ.")
+        f"{boot.difference:+.4f} ({unit}), 95 % interval [{boot.low:+.4f}, {boot.high:+.4f}]"
+        f"{tests}" + ("" if found.alike else " Their data or training settings differ.")
     )

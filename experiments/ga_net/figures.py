@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.common.records import read_json, write_json
+from experiments.common.records import alive, read_json, refuse_other, write_json
 from experiments.ga_net import paper
 from experiments.ga_net.config import SystemName
 from experiments.ga_net.results import Store
@@ -41,11 +41,13 @@ def table1(options: TablesConfig, names: tuple[str, ...]) -> None:
         except (FileNotFoundError, ValueError) as error:
             say(f"{name}: not counted: {error}", flush=True)
             continue
-        known[name] = {
+        found: dict[str, Any] = {
             split: dataclasses.asdict(gdata.dataset_statistics(source))
             for split, source in sources.items()
         }
-        known[name]["substitute"] = sources["train"].info.substitute
+        found["substitute"] = sources["train"].info.substitute
+        refuse_other(path, f"count of {name}", known.get(name), found, rerun=options.rerun)
+        known[name] = found
         say(f"{name}: counted", flush=True)
     write_json(path, known)
 
@@ -187,7 +189,7 @@ def figure5(options: TablesConfig, names: tuple[str, ...]) -> Path:
             points = []
             for width in paper.AUX_WIDTHS:
                 same = width == PRESETS[data].model.aux_hidden
-                records = store.all(data, "ganet" if same else f"ganet_width_{width}")
+                records = alive(store.all(data, "ganet" if same else f"ganet_width_{width}"))
                 values = [record["test"][metric] for record in records]
                 if values:
                     summary = analysis.summary(values)

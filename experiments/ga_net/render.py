@@ -4,10 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.records import NOT_RUN, mean_std, read_json, write_results
-from experiments.common.text import correctness
+from experiments.common.collapse import COLLAPSED
+from experiments.common.origins import beside, substitute_of
+from experiments.common.records import NOT_RUN, alive, averaged, read_json, write_results
+from experiments.common.significance import compare_all, holm_note, paragraphs
 from experiments.ga_net import paper
-from experiments.ga_net.config import PRESETS
+from experiments.ga_net.config import PRESETS, SystemName
 from experiments.ga_net.results import Store
 from gatedjax import analysis
 
@@ -22,8 +24,7 @@ NAMES = {
 
 
 def _cell(records: list[dict[str, Any]], metric: str) -> str:
-    values = [record["test"][metric] for record in records if metric in record["test"]]
-    return mean_std(values) if values else NOT_RUN
+    return averaged(records, lambda record: record["test"].get(metric))
 
 
 def _datasets(store: Store, *variants: str) -> list[str]:
@@ -63,17 +64,12 @@ def table2(store: Store) -> str:
         for system, name in paper.SYSTEMS.items():
             records = store.all(data, system)
             gated = system == "ganet"
-            quoted = paper.ACCURACY[system].get(data)
-            rows.append(
-                [
-                    NAMES[data],
-                    name,
-                    "-" if quoted is None else f"{quoted:.4f}",
-                    _cell(records, "accuracy"),
-                    f"{paper.DENSITY[data]:.4f}" if gated and data in paper.DENSITY else "-",
-                    _cell(records, "density") if gated else "-",
-                ]
-            )
+            value = paper.ACCURACY[system].get(data)
+            accuracy = "-" if value is None else f"{value:.4f}"
+            density = f"{paper.DENSITY[data]:.4f}" if gated and data in paper.DENSITY else "-"
+            ours = [_cell(records, "accuracy"), _cell(records, "density") if gated else "-"]
+            for label, *cells in beside(NAMES[data], [accuracy, density], ours, records):
+                rows.append([label, name, cells[0], cells[2], cells[1], cells[3]])
     return analysis.render_table(headers, rows)
 
 
@@ -82,29 +78,17 @@ def paired(store: Store) -> str:
     headers = ["data", "baseline", "GA-Net minus baseline", "95 % interval", "bootstrap p"]
     headers += ["McNemar p (each seed)"]
     rows = []
-    for data in _datasets(store, "ganet"):
-        ganet = {record["seed"]: record for record in store.all(data, "ganet")}
-        for system in ("bilstm", "local", "soft"):
-            other = {record["seed"]: record for record in store.all(data, system)}
-            seeds = sorted(ganet.keys() & other.keys())
-            if not seeds:
-                rows.append([NAMES[data], paper.SYSTEMS[system], NOT_RUN, "-", "-", "-"])
-                continue
-            a = correctness([ganet[seed] for seed in seeds])
-            b = correctness([other[seed] for seed in seeds])
-            boot = analysis.paired_bootstrap(a.mean(axis=0), b.mean(axis=0))
-            exact = [analysis.mcnemar(x, y).p_value for x, y in zip(a, b, strict=True)]
-            rows.append(
-                [
-                    NAMES[data],
-                    paper.SYSTEMS[system],
-                    f"{boot.difference:+.4f} (n={len(seeds)} seeds)",
-                    f"[{boot.low:+.4f}, {boot.high:+.4f}]",
-                    f"{boot.p_value:.3f}",
-                    ", ".join(f"{p:.3f}" for p in exact),
-                ]
-            )
-    return analysis.render_table(headers, rows)
+    baselines: tuple[SystemName, ...] = ("bilstm", "local", "soft")
+    pairs = {
+        (data, system): (store.all(data, "ganet"), store.all(data, system))
+        for data in _datasets(store, "ganet")
+        for system in baselines
+    }
+    compared = compare_all(pairs)
+    for (data, system), found in compared.items():
+        shown = [NOT_RUN, "-", "-", "-"] if found is None else found.cells(points=False)
+        rows.append([NAMES[data], paper.SYSTEMS[system], *shown])
+    return paragraphs(analysis.render_table(headers, rows), holm_note(compared))
 
 
 def gate_modes(store: Store) -> str:
@@ -113,16 +97,17 @@ def gate_modes(store: Store) -> str:
     headers = ["data", *(f"{m}: accuracy, density" for m in modes), "all closed (sample)"]
     rows = []
     for data in _datasets(store, "ganet"):
-        records = store.all(data, "ganet")
+        every = store.all(data, "ganet")
+        records = alive(every)
         row = [NAMES[data]]
         for mode in modes:
             if not records:
-                row.append(NOT_RUN)
+                row.append(COLLAPSED if every else NOT_RUN)
                 continue
             accuracy = np.mean([r["test"][f"accuracy_{mode}"] for r in records])
             density = np.mean([r["test"][f"density_{mode}"] for r in records])
             row.append(f"{accuracy:.4f}, {density:.4f}")
-        row.append(_cell(records, "closed_sample"))
+        row.append(_cell(every, "closed_sample"))
         rows.append(row)
     return analysis.render_table(headers, rows)
 
@@ -151,15 +136,15 @@ def table3(store: Store) -> str:
     headers += ["GA-Net per text", "auxiliary network"]
     rows = []
     for data in _datasets(store, "ganet"):
-        row = [NAMES[data]]
+        quoted = ["-"] * 3
         if data in paper.DENSITY:
             soft, ganet = paper.FLOPS["soft"][data], paper.FLOPS["ganet"][data]
-            row += [_short(soft), _short(ganet), f"{ganet / soft:.3f}"]
-        else:
-            row += ["-"] * 3
-        records = store.all(data, "ganet")
+            quoted = [_short(soft), _short(ganet), f"{ganet / soft:.3f}"]
+        every = store.all(data, "ganet")
+        records = alive(every)
         if not records:
-            rows.append([*row, NOT_RUN, NOT_RUN, "-", "-", "-"])
+            missing = COLLAPSED if every else NOT_RUN
+            rows.append([NAMES[data], *quoted, missing, missing, "-", "-", "-"])
             continue
         model = records[0]["config"]["model"]
         width = model["hidden"] * (2 if model["merge"] == "concat" else 1)
@@ -167,9 +152,9 @@ def table3(store: Store) -> str:
         mine = [analysis.attention_flops(r["attended_tokens"], width) for r in records]
         mean = float(np.mean(mine))
         auxiliary = _auxiliary_flops(records[0])
-        row += [_short(full), _short(mean), f"{mean / full:.3f}"]
-        row += [_short(mean / records[0]["test_n"]), _short(auxiliary)]
-        rows.append(row)
+        ours = [_short(full), _short(mean), f"{mean / full:.3f}"]
+        ours += [_short(mean / records[0]["test_n"]), _short(auxiliary)]
+        rows += beside(NAMES[data], quoted, ours, records)
     return analysis.render_table(headers, rows)
 
 
@@ -182,10 +167,11 @@ def table5(store: Store) -> str:
     for data in ["imdb", *others]:
         for kind, name in paper.AUXILIARY.items():
             records = store.all(data, "ganet" if kind == "lstm" else f"ganet_aux_{kind}")
-            quoted = paper.AUX_IMDB[kind] if data == "imdb" else None
-            row = [NAMES[data], name]
-            row += ["-", "-"] if quoted is None else [f"{quoted[0]:.4f}", f"{quoted[1]:.4f}"]
-            rows.append([*row, _cell(records, "accuracy"), _cell(records, "density")])
+            known = paper.AUX_IMDB[kind] if data == "imdb" else None
+            quoted = ["-", "-"] if known is None else [f"{value:.4f}" for value in known]
+            ours = [_cell(records, "accuracy"), _cell(records, "density")]
+            found = beside(NAMES[data], quoted, ours, records)
+            rows += [[label, name, *cells] for label, *cells in found]
     return analysis.render_table(headers, rows)
 
 
@@ -234,7 +220,7 @@ def provenance(store: Store) -> str:
                     ", ".join(str(record["best_step"]) for record in records),
                     f"{np.mean([record['seconds'] for record in records]):.0f}",
                     f"{hardware['device']} x{hardware['devices']}, jax {hardware['jax']}",
-                    first["substitute"] or "no",
+                    substitute_of(first) or "no",
                 ]
             )
     return analysis.render_table(headers, rows)

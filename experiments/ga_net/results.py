@@ -2,10 +2,12 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 from experiments.common import records
-from experiments.common.records import RESULTS
+from experiments.common.records import RESULTS, jsonable
 from experiments.common.records import public_config as public_config
+from experiments.ga_net.config import Config
 
 DEFAULT = RESULTS / "ga_net"
 
@@ -15,3 +17,8 @@ class Store(records.Store):
     """The run records of this paper."""
 
     folder: Path = DEFAULT
+
+    def default(self, data: str) -> dict[str, Any]:
+        """See `records.Store`."""
+        del data
+        return jsonable(public_config(Config()))

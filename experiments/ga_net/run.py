@@ -10,8 +10,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.common import collapse
 from experiments.common.hardware import hardware
+from experiments.common.origins import joined, origin_of
 from experiments.common.records import jsonable, write_json
+from experiments.common.runs import TRAIN_POINTS, curve, finish
 from experiments.common.text import (
     check_embeddings,
     correct_string,
@@ -21,6 +24,7 @@ from experiments.common.text import (
 )
 from experiments.ga_net.config import Config, DataConfig
 from experiments.ga_net.results import public_config
+from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.training import (
@@ -36,7 +40,6 @@ from gatedjax.training import (
     make_parallel,
     make_train_step,
 )
-from gatedjax.training.distributed import is_main
 
 SOURCES = {"imdb": "imdb_reviews", "ag_news": "ag_news_subset"}
 
@@ -150,10 +153,10 @@ def run(config: Config, prepared: Prepared | None = None, *, test: bool = True) 
     record = _record(config, prepared, result)
     tested = test and result.stopped != "signal"
     if tested:
-        record |= _test(task, result, test_data, parallel)
-    record |= {"seconds": round(time.perf_counter() - start, 1), "hardware": hardware()}
-    if tested and is_main():
-        write_json(workdir / "results.json", record)
+        record |= _test(task, result, prepared, test_data, parallel)
+        lines = analysis.read_metrics(workdir / "metrics.jsonl")
+        record["train_curve"] = curve(lines, "train", TRAIN_POINTS)
+    record = finish(record, start, workdir, write=tested)
     return RunResult(fit=result, task=task, prepared=prepared, record=record)
 
 
@@ -188,6 +191,7 @@ def run_lanes(config: Config, prepared: Prepared | None = None) -> list[RunResul
     own_tasks: dict[float | None, GANetTask] = {}
     lanes = lanes_of(config.train)
     swept = config.train.sweep_over if config.train.sweep else None
+    lines = analysis.read_metrics(workdir / "metrics.jsonl")
     for lane, result in zip(lanes, results, strict=True):
         own = task
         if swept in task.sweepable:
@@ -195,13 +199,16 @@ def run_lanes(config: Config, prepared: Prepared | None = None) -> list[RunResul
         alone = dataclasses.replace(config, model=own.model.config, train=lane.config)
         record = _record(alone, prepared, result) | {"lanes": len(lanes)}
         if result.stopped != "signal":
-            record |= _test(own, result, test_data, parallel)
+            record |= _test(own, result, prepared, test_data, parallel)
+            mine = [line for line in lines if line.get("seed") == lane.seed]
+            if swept is None:
+                record["train_curve"] = curve(mine, "train", TRAIN_POINTS)
         found.append(RunResult(fit=result, task=own, prepared=prepared, record=record))
     # a run's share, so that records of lanes and of single runs can be compared
     each = round((time.perf_counter() - start) / len(lanes), 1)
     seconds = {"seconds": each, "hardware": hardware()}
     for one in found:
-        one.record.update(seconds)
+        one.record.update(seconds, origin=origin_of(one.record))
     if all(one.fit.stopped != "signal" for one in found):
         write_json(workdir / "results.json", {"lanes": [one.record for one in found]})
     return found
@@ -243,10 +250,16 @@ def _metadata(config: Config, prepared: Prepared) -> dict[str, Any]:
     }
 
 
+def substitute(prepared: Prepared) -> str | None:
+    """What differs from the official data in any split; None if nothing does."""
+    splits = (prepared.train, prepared.validation, prepared.test)
+    return joined(split.info.substitute for split in splits)
+
+
 def _record(config: Config, prepared: Prepared, result: FitResult) -> dict[str, Any]:
     return {
         "data": config.data.name,
-        "substitute": prepared.test.info.substitute,
+        "substitute": substitute(prepared),
         "system": config.model.system,
         "seed": config.train.seed,
         "config": jsonable(public_config(config)),
@@ -260,7 +273,11 @@ def _record(config: Config, prepared: Prepared, result: FitResult) -> dict[str, 
 
 
 def _test(
-    task: GANetTask, result: FitResult, test_data: gdata.Batches, parallel: Parallel
+    task: GANetTask,
+    result: FitResult,
+    prepared: Prepared,
+    test_data: gdata.Batches,
+    parallel: Parallel,
 ) -> dict[str, Any]:
     metrics, predictions = evaluate(task, result.best_params, test_data, parallel)
     return {
@@ -269,4 +286,5 @@ def _test(
         "attended_tokens": int(predictions["attended"].sum()),
         "test_tokens": int(predictions["length"].sum()),
         "correct": correct_string(predictions),
+        **collapse.facts(prepared.train.labels, predictions["predicted"]),
     }

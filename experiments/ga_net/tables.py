@@ -1,16 +1,19 @@
 """Reproduces the paper's tables and figures: `python -m experiments.ga_net.tables table2`."""
 
 import dataclasses
+import functools
 import shutil
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import tyro
 
-from experiments.common.cells import missing_runs
+from experiments.common import cells
+from experiments.common.cells import Cell
 from experiments.common.cli import TABLE_OPTIONS, parse_many, refusals
-from experiments.common.records import jsonable, same_config, write_json
+from experiments.common.records import write_json
 from experiments.ga_net import paper
 from experiments.ga_net.config import PRESETS, Config, DataName, SystemName, given_paths
 from experiments.ga_net.results import DEFAULT, Store, public_config
@@ -74,42 +77,41 @@ def run_config(options: TablesConfig, data: str, seed: int, **model: Any) -> Con
     )
 
 
-def run_cell(options: TablesConfig, data: str, variant: str, **model: Any) -> None:
-    """Runs every seed of one cell that has no record of this configuration yet."""
-    from experiments.ga_net.run import run
-
-    store = Store(options.results)
+def cell_of(options: TablesConfig, data: str, variant: str, **model: Any) -> Cell:
+    """One cell of a table: every seed of a system on a data set."""
     configs = {seed: run_config(options, data, seed, **model) for seed in range(options.seeds)}
-    missing = missing_runs(
-        store,
+    return Cell(data, variant, configs)
+
+
+def run_cells(options: TablesConfig, wanted: Iterable[Cell]) -> None:
+    """Runs every seed of the cells that has no record yet; refuses records of other settings."""
+    from experiments.ga_net.run import run, substitute
+
+    def recorded(config: Config) -> dict[str, Any]:
+        result = run(config, prepared_for(config))
+        ended = {"stopped": result.fit.stopped, "steps": result.record.get("steps")}
+        signal = {"exit_code": result.fit.exit_code, "signal": result.fit.signal}
+        return result.record | ended | signal
+
+    runner = cells.Runner(
+        Store(options.results),
         options.runs,
-        data,
-        variant,
-        configs,
-        lambda saved, config: same_config(saved, jsonable(public_config(config))),
+        public_config,
+        recorded,
+        lambda config: substitute(prepared_for(config)),
         rerun=options.rerun,
     )
-    if options.lanes > 1:
-        missing = _run_together(options, data, variant, missing)
-    for seed, config in missing:
-        say(f"{data}, {variant}, seed {seed}: {config.workdir}", flush=True)
-        result = run(config, prepared_for(config))
-        if result.fit.stopped == "signal":
-            say("stopped; the same command continues", file=sys.stderr)
-            sys.exit(result.fit.exit_code)
-        write_json(store.path(data, variant, seed), result.record)
-        if result.fit.signal is not None:
-            say("stopped after this run; the same command continues", file=sys.stderr)
-            sys.exit(result.fit.exit_code)
+    together = functools.partial(_run_together, options)
+    cells.run_cells(runner, wanted, *([together] if options.lanes > 1 else []))
 
 
 def _run_together(
-    options: TablesConfig, data: str, variant: str, missing: list[tuple[int, Config]]
+    options: TablesConfig, cell: Cell, missing: list[tuple[int, Config]]
 ) -> list[tuple[int, Config]]:
     """Trains neighbouring seeds side by side; returns those that must run alone."""
     from experiments.ga_net.run import lanes_that_fit, run_lanes
 
-    store = Store(options.results)
+    store, data, variant = Store(options.results), cell.data, cell.variant
     alone = [(seed, config) for seed, config in missing if Path(str(config.workdir)).exists()]
     fresh = [one for one in missing if one not in alone]
     while fresh:
@@ -155,6 +157,27 @@ def _default(options: TablesConfig, *names: DataName) -> tuple[DataName, ...]:
     return options.data or names
 
 
+def cells_of(options: TablesConfig) -> Iterator[Cell]:
+    """The cells that a table or figure needs."""
+    if options.what in ("table2", "table3"):
+        for data in _default(options, *paper.DATA):
+            for system in options.systems:
+                if options.what == "table2" or system in paper.FLOPS:
+                    yield cell_of(options, data, system, system=system)
+    elif options.what == "table5":
+        for data in _default(options, "imdb"):
+            for kind in paper.AUXILIARY:
+                # the paper's network is the GA-Net of table 2: the same runs
+                variant = "ganet" if kind == "lstm" else f"ganet_aux_{kind}"
+                yield cell_of(options, data, variant, system="ganet", aux=kind)
+    elif options.what == "figure5":
+        for data in _default(options, "imdb", "sst1", "trec"):
+            for width in paper.AUX_WIDTHS:
+                same = width == PRESETS[data].model.aux_hidden
+                variant = "ganet" if same else f"ganet_width_{width}"
+                yield cell_of(options, data, variant, system="ganet", aux_hidden=width)
+
+
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     options = parse_many(TablesConfig, args, "python -m experiments.ga_net.tables")
@@ -166,23 +189,8 @@ def main(args: list[str] | None = None) -> int:
     with refusals(TABLE_OPTIONS):
         if options.what == "table1":
             figures.table1(options, _default(options, *paper.DATA))
-        elif options.what in ("table2", "table3"):
-            for data in _default(options, *paper.DATA):
-                for system in options.systems:
-                    if options.what == "table2" or system in paper.FLOPS:
-                        run_cell(options, data, system, system=system)
-        elif options.what == "table5":
-            for data in _default(options, "imdb"):
-                for kind in paper.AUXILIARY:
-                    # the paper's network is the GA-Net of table 2: the same runs
-                    variant = "ganet" if kind == "lstm" else f"ganet_aux_{kind}"
-                    run_cell(options, data, variant, system="ganet", aux=kind)
-        elif options.what == "figure5":
-            for data in _default(options, "imdb", "sst1", "trec"):
-                for width in paper.AUX_WIDTHS:
-                    same = width == PRESETS[data].model.aux_hidden
-                    variant = "ganet" if same else f"ganet_width_{width}"
-                    run_cell(options, data, variant, system="ganet", aux_hidden=width)
+        run_cells(options, cells_of(options))
+        if options.what == "figure5":
             figures.figure5(options, _default(options, "imdb", "sst1", "trec"))
         elif options.what in ("figure1", "figure4"):
             figures.figure4(options)

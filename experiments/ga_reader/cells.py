@@ -1,11 +1,13 @@
 """How records become cells of tables."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from experiments.common.records import NOT_RUN, mean_std
-from experiments.common.significance import p_text
+from experiments.common.collapse import COLLAPSED, collapsed
+from experiments.common.records import NOT_RUN, averaged
+from experiments.common.significance import ONE_SEED, K, p_text
 from experiments.common.text import correctness
 from experiments.ga_reader import paper
 from gatedjax import analysis
@@ -13,8 +15,7 @@ from gatedjax import analysis
 
 def percent(records: list[dict[str, Any]], part: str) -> str:
     """Mean and deviation over the seeds of the accuracy of a part, in percent."""
-    values = [100 * r[part]["accuracy"] for r in records if part in r]
-    return mean_std(values, 2) if values else NOT_RUN
+    return averaged(records, lambda r: 100 * r[part]["accuracy"] if part in r else None, 2)
 
 
 def quoted(pair: paper.Pair | None) -> tuple[str, str]:
@@ -56,7 +57,29 @@ def one_sided(
     return found
 
 
-def one_sided_text(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> str:
-    """p-values by seed with the counts that they rest on."""
-    tests = one_sided(first, second)
-    return ", ".join(f"{p_text(t.p_value)} ({t.b} : {t.c})" for _, t in tests) or NOT_RUN
+Pair = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+
+
+def one_sided_texts(pairs: Mapping[K, Pair]) -> dict[K, str]:
+    """One-sided p-values by seed with the counts that they rest on, corrected together.
+
+    Args:
+      pairs: (reader, the one that it may be better than) of every cell of a table's column.
+
+    Returns:
+      The cells: without a p where the two have one seed in common, or a run collapsed.
+    """
+    found = {key: one_sided(*pair) for key, pair in pairs.items()}
+    lost = {key: any(map(collapsed, (*first, *second))) for key, (first, second) in pairs.items()}
+    tested = {key: tests for key, tests in found.items() if len(tests) > 1 and not lost[key]}
+    p_values = iter(analysis.holm([t.p_value for tests in tested.values() for _, t in tests]))
+    texts = {}
+    for key, tests in found.items():
+        counts = [f"({t.b} : {t.c})" for _, t in tests]
+        if key in tested:
+            texts[key] = ", ".join(f"{p_text(next(p_values))} {count}" for count in counts)
+        elif not tests:
+            texts[key] = NOT_RUN
+        else:
+            texts[key] = COLLAPSED if lost[key] else f"{ONE_SEED} {counts[0]}"
+    return texts

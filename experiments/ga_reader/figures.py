@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.common.records import read_json
+from experiments.common.records import alive, read_json
 from experiments.ga_reader import paper
 from experiments.ga_reader.config import PRESETS
 from experiments.ga_reader.data import SOURCES
@@ -40,7 +40,7 @@ def bars(options: TablesConfig, names: Sequence[str]) -> None:
             for label, variant in (("gating", own), ("no gating", plain)):
                 points = []
                 for share in paper.FRACTIONS:
-                    records = store.all(data, with_fraction(variant, share))
+                    records = alive(store.all(data, with_fraction(variant, share)))
                     if records:
                         found = analysis.summary([r["test"]["accuracy"] for r in records])
                         points.append((float(share), found.mean, found.std or 0.0))

@@ -9,8 +9,9 @@ TESTS = (
     "Mean ± sample standard deviation over seeds, parameters of the best validation accuracy. "
     "Base minus reader, in points: bootstrap over test questions of the correctness averaged over "
     "seeds (10,000 samples); exact one-sided McNemar test of each pair of runs with one seed: is "
-    f"the base better? A difference counts as shown if the bootstrap p < {LEVEL}; the McNemar p of "
-    "the sentences are two-sided. The tests say nothing about other seeds. A question whose answer "
+    f"the base better? A difference counts as shown if the corrected bootstrap p < {LEVEL}; the "
+    "McNemar p of the sentences are two-sided, and those of the column are corrected together. "
+    "The tests say nothing about other seeds. A question whose answer "
     "cannot be found counts as wrong."
 )
 
@@ -47,7 +48,7 @@ def write(store: Store) -> None:
         (
             "Table 3: CNN, Daily Mail and CBT, accuracy (%)",
             sections.table3(store),
-            f"{quoted} CBT of ours may be a substitute: see Runs.",
+            quoted,
         ),
         (
             "Table 4: ablations, WDW strict",
@@ -72,7 +73,8 @@ def write(store: Store) -> None:
             (
                 f"Figure 2: gating by training size, {paper.NAMES[data]}",
                 sections.figure2(store, data),
-                "Shares are nested: 50 % is part of 75 %. One test question set for all.",
+                "Shares are nested: 50 % is part of 75 %. One test question set for all. The p of "
+                "ours are corrected together (Holm).",
             )
             for data in shown(store, paper.FIGURE2, "no_gating_50", "no_gating_75")
         ),
@@ -80,7 +82,8 @@ def write(store: Store) -> None:
             "Proportion tests against the second best",
             statistics.proportions(store),
             "One-sided, the quoted accuracy taken as exact; the paper's p rest on accuracies with "
-            "more digits than it prints. On other data than the quoted row's it says nothing.",
+            "more digits than it prints, and are not corrected. On other questions than the quoted "
+            "row's there is no test; p of ours are corrected together (Holm).",
         ),
         (
             "Table 5: statistics",

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common import records
-from experiments.common.records import RESULTS
+from experiments.common.records import RESULTS, jsonable
 from experiments.common.records import best as best
 from experiments.ga_reader.config import Config
 
@@ -21,14 +21,14 @@ def public_config(config: Config) -> dict[str, Any]:
     return records.public_config(config, *MORE)
 
 
-def same(saved: Any, config: Config) -> bool:
-    """Whether a record's configuration is this one."""
-    return records.same_run(saved, config, Config(), *MORE)
-
-
 @dataclasses.dataclass(frozen=True)
 class Store(records.Store):
     """The run records of this paper."""
 
     folder: Path = DEFAULT
     keys: tuple[str, ...] = RECORD
+
+    def default(self, data: str) -> dict[str, Any]:
+        """See `records.Store`."""
+        del data
+        return jsonable(public_config(Config()))

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 
+from experiments.common.origins import joined
 from experiments.common.records import jsonable
 from experiments.common.runs import finish, outcome, results_on_test
 from experiments.common.text import correct_string
@@ -105,4 +106,4 @@ def substitute(config: Config, prepared: Any) -> str | None:
             parts.append("random word vectors where the paper has GloVe 100-d")
         if config.data.fraction < 1:
             parts.append(f"{100 * config.data.fraction:g} % of the training questions")
-    return "; ".join(dict.fromkeys(part for part in parts if part)) or None
+    return joined(parts)

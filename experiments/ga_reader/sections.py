@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from experiments.common.origins import columns, origin_of, other_data, substitute_of
 from experiments.common.records import NOT_RUN
-from experiments.common.significance import compare, p_text, sentence
+from experiments.common.significance import compare_all, holm_note, paragraphs, sentence
 from experiments.ga_reader import paper
 from experiments.ga_reader.cells import (
+    Pair,
     milliseconds,
-    one_sided_text,
+    one_sided_texts,
     parameters,
     percent,
     quoted,
@@ -39,7 +41,7 @@ def accuracies(
     for name in data:
         headers += [f"{paper.NAMES[name]}: validation", "test"]
     headers.append("source")
-    rows = []
+    rows, others_rows = [], []
     for model, values in others.items():
         cells = [cell for name in data for cell in quoted(values.get(name))]
         rows.append([model, *cells, QUOTED])
@@ -50,9 +52,26 @@ def accuracies(
         ours = []
         for name in data:
             records = store.all(name, variant)
-            ours += [percent(records, "validation"), percent(records, "test")]
+            cells = [percent(records, "validation"), percent(records, "test")]
+            if other_data(records):
+                # another test set: not in the paper's column
+                shown = [paper.NAMES[name], label, *cells, origin_of(records[0])]
+                others_rows.append(shown)
+                cells = [NOT_RUN, NOT_RUN]
+            ours += cells
         rows.append([label, *ours, "ours"])
-    return analysis.render_table(headers, rows)
+    table = analysis.render_table(headers, rows)
+    if not others_rows:
+        return table
+    others_table = analysis.render_table(
+        ["questions in the form of", "model", "validation", "test", "questions of ours"],
+        others_rows,
+    )
+    return paragraphs(
+        table,
+        "Ours on other questions than the published ones, which no number above is of:",
+        others_table,
+    )
 
 
 def table1(store: Store) -> str:
@@ -65,7 +84,15 @@ def table3(store: Store) -> str:
     return accuracies(store, paper.CLOZE, paper.QUOTED_CLOZE, of_table("table3", "cbt_ne"))
 
 
-def compared(store: Store, data: str, base: str, readers: Sequence[str]) -> str:
+def compared(
+    store: Store,
+    data: str,
+    base: str,
+    readers: Sequence[str],
+    notes: Mapping[str, str] | None = None,
+    more: Mapping[str, Pair] | None = None,
+    quotes: Sequence[str] = (),
+) -> str:
     """Readers beside one of them, with paired tests; then the tests in sentences.
 
     Args:
@@ -73,39 +100,45 @@ def compared(store: Store, data: str, base: str, readers: Sequence[str]) -> str:
       data: the data set.
       base: the reader that the others are compared with.
       readers: the rows.
+      notes: sentences about more one-sided tests, by their name.
+      more: the readers of those tests.
+      quotes: what the paper says about the readers.
     """
-    headers = ["reader", "paper: validation", "test", "ours: validation (%)", "test (%)"]
+    notes, more = notes or {}, more or {}
+    full = store.all(data, base)
+    every = {variant: store.all(data, variant) for variant in readers}
+    theirs, mine = columns([record for found in every.values() for record in found])
+    headers = ["reader", f"{theirs}: validation", "test", f"{mine}: validation (%)", "test (%)"]
     headers += ["base minus reader", "95 % interval", "bootstrap p"]
     headers += ["McNemar p, one-sided, each seed (only base right : only reader)", "parameters"]
+    others = {variant: (full, every[variant]) for variant in readers if variant != base}
+    found, single = compare_all(others), one_sided_texts({**others, **more})
     rows, sentences = [], []
-    full = store.all(data, base)
-    for variant in readers:
-        records = store.all(data, variant)
+    for variant, records in every.items():
         label = VARIANTS[variant].name
         row = [f"{label} (base)" if variant == base else label]
         row += quoted(paper.OWN.get(variant, {}).get(data))
         row += [percent(records, "validation"), percent(records, "test")]
-        found = compare(full, records) if variant != base else None
+        one = found.get(variant)
         if variant != base:
             name = VARIANTS[base].name
-            sentences.append(f"- {sentence(paper.NAMES[data], name, label, found)}")
-        if found is None:
-            row += ["-"] * 4
-        else:
-            boot = found.bootstrap
-            row += [f"{100 * boot.difference:+.2f} (n={len(found.seeds)} seeds)"]
-            row += [f"[{100 * boot.low:+.2f}, {100 * boot.high:+.2f}]", p_text(boot.p_value)]
-            row += [one_sided_text(full, records)]
+            sentences.append(f"- {sentence(paper.NAMES[data], name, label, one)}")
+        row += ["-"] * 4 if one is None else [*one.cells()[:3], single[variant]]
         rows.append([*row, parameters(records)])
-    return analysis.render_table(headers, rows).rstrip() + "\n\n" + "\n".join(sentences)
+    sentences += [f"- {text}: {single[name]}." for name, text in notes.items()]
+    sentences += [f"- {text}" for text in quotes]
+    origins = {origin_of(record) for records in every.values() for record in records}
+    if mine != "ours":
+        sentences += [f"- {paper.NAMES[data]}: ours are {one}." for one in sorted(origins)]
+    table = analysis.render_table(headers, rows)
+    return paragraphs(table, "\n".join(sentences), holm_note(found))
 
 
 def table2(store: Store, data: str) -> str:
     """Gating functions and hops."""
-    text = compared(store, data, base_of(data), of_table("table2", data))
-    if data != "wdw":
-        return text
-    return f"{text}\n- K = 1 in the paper is {paper.K1_QUOTED:.0f} on the test set: {QUOTED}."
+    quote = f"K = 1 in the paper is {paper.K1_QUOTED:.0f} on the test set: {QUOTED}."
+    quotes = (quote,) if data == "wdw" else ()
+    return compared(store, data, base_of(data), of_table("table2", data), quotes=quotes)
 
 
 def table4(store: Store, data: str) -> str:
@@ -115,10 +148,15 @@ def table4(store: Store, data: str) -> str:
 
 def cbt(store: Store, data: str) -> str:
     """The readers of tables 2 and 4 at one budget, and the feature."""
-    text = compared(store, data, base_of(data), of_table("cbt", data))
     base, feature = (store.all(data, name) for name in (base_of(data), feature_of(data)))
-    helps = one_sided_text(feature, base)
-    return f"{text}\n- The feature helps: McNemar p, one-sided, of each seed: {helps}."
+    return compared(
+        store,
+        data,
+        base_of(data),
+        of_table("cbt", data),
+        {"feature": "The feature helps: McNemar p, one-sided, of each seed"},
+        {"feature": (feature, base)},
+    )
 
 
 def toy(store: Store) -> str:
@@ -134,18 +172,22 @@ def figure2(store: Store, data: str) -> str:
         "McNemar p, one-sided, each seed (only gating right : only none)",
     ]
     headers += ["p in the paper"]
-    rows = []
+    rows, pairs = [], {}
     for feature in (False, True):
         own = feature_of(data) if feature else base_of(data)
         plain = "feature_no_gating" if feature else "no_gating"
         for share in paper.FRACTIONS:
-            gated = store.all(data, with_fraction(own, share))
-            bare = store.all(data, with_fraction(plain, share))
+            names = with_fraction(own, share), with_fraction(plain, share)
+            pairs[feature, share] = store.all(data, names[0]), store.all(data, names[1])
+    p_values = one_sided_texts(pairs)
+    for feature in (False, True):
+        for share in paper.FRACTIONS:
+            gated, bare = pairs[feature, share]
             sizes = sorted({r["train_n"] for r in (*gated, *bare)})
             known = paper.FIGURE2_P.get((data, feature), {}).get(share, "-")
             row = ["yes" if feature else "no", str(share)]
             row += [", ".join(f"{size:,}" for size in sizes) or "-"]
-            row += [percent(bare, "test"), percent(gated, "test"), one_sided_text(gated, bare)]
+            row += [percent(bare, "test"), percent(gated, "test"), p_values[feature, share]]
             rows.append([*row, known])
     return analysis.render_table(headers, rows)
 
@@ -180,7 +222,7 @@ def provenance(store: Store) -> str:
                     milliseconds(records),
                     f"{hardware.get('device', '-')} x{hardware.get('devices', '-')}, "
                     f"jax {hardware.get('jax', '-')}",
-                    records[0].get("substitute") or "no",
+                    substitute_of(records[0]) or "no",
                 ]
             )
     return analysis.render_table(headers, rows) if rows else NOT_RUN

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from experiments.common.records import NOT_RUN, read_json, write_json
+from experiments.common.collapse import COLLAPSED
+from experiments.common.origins import joined, origin_of, other_data, substitute_of
+from experiments.common.records import NOT_RUN, alive, averaged, read_json, refuse_other, write_json
+from experiments.common.significance import ONE_SEED, paragraphs
 from experiments.ga_reader import paper
 from experiments.ga_reader.config import PRESETS
 from experiments.ga_reader.data import SOURCES, SPLITS
@@ -30,6 +33,7 @@ def count(options: TablesConfig, names: Sequence[str]) -> None:
         if loaded != "two_facts":
             paths = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
         found: dict[str, Any] = {}
+        differ: list[str | None] = []
         words: set[str] = set()
         longest = 0
         try:
@@ -43,11 +47,16 @@ def count(options: TablesConfig, names: Sequence[str]) -> None:
                     "set_aside": len(source.quarantine),
                     "notes": dict(source.report.notes),
                 }
-                found.setdefault("substitute", source.info.substitute)
+                differ.append(source.info.substitute)
         except (FileNotFoundError, ValueError) as error:
             say(f"{name}: not counted: {error}", flush=True)
             continue
-        known[name] = found | {"words": len(words), "max": longest}
+        found["substitute"] = joined(differ)
+        found |= {"words": len(words), "max": longest}
+        if name in known:
+            earlier = known[name] | {"substitute": substitute_of(known[name])}
+            refuse_other(path, f"count of {name}", earlier, found, rerun=options.rerun)
+        known[name] = found
         say(f"{name}: counted", flush=True)
     write_json(path, known)
 
@@ -58,7 +67,7 @@ def table5(store: Store) -> str:
     known = read_json(path) if path.exists() else {}
     headers = ["data", "whose", "train", "validation", "test", "words", "longest document"]
     headers += ["set aside", "out of the ordinary"]
-    rows = []
+    rows, notes_below = [], []
     for data, name in paper.NAMES.items():
         quoted = paper.STATISTICS.get(data)
         if quoted is not None:
@@ -72,11 +81,14 @@ def table5(store: Store) -> str:
                 for split in SPLITS
                 for what, n in found[split]["notes"].items()
             }
-            row = [name, "counted", *sizes, f"{found['words']:,}", f"{found['max']:,}"]
+            whose = "counted, other data" if other_data([found]) else "counted"
+            if other_data([found]):
+                notes_below.append(f"- {name}: {origin_of(found)}.")
+            row = [name, whose, *sizes, f"{found['words']:,}", f"{found['max']:,}"]
             rows.append([*row, f"{aside:,}", "; ".join(sorted(notes)) or "none"])
         elif quoted is not None:
             rows.append([name, "counted", *[NOT_RUN] * 5, "-", "-"])
-    return analysis.render_table(headers, rows)
+    return paragraphs(analysis.render_table(headers, rows), "\n".join(notes_below))
 
 
 def table6() -> str:
@@ -95,7 +107,13 @@ def proportions(store: Store) -> str:
     """One-sample proportion tests of section 4.2, on the paper's accuracies and on ours."""
     headers = ["data", "second best (quoted)", "its test (%)", "GA test (%)", "whose", "questions"]
     headers += ["z", "p, one-sided", "p in the paper"]
-    rows = []
+    rows, ours = [], {}
+    for data, (_, known, *_) in paper.PROPORTIONS.items():
+        records = alive(store.all(data, feature_of(data)))
+        if len(records) > 1 and not other_data(records):
+            mean = analysis.summary([record["test"]["accuracy"] for record in records]).mean
+            ours[data] = analysis.proportion_test(mean, known / 100, records[0]["test_n"])
+    corrected = dict(zip(ours, analysis.holm([t.p_value for t in ours.values()]), strict=True))
     for data, (name, known, accuracy, n, p) in paper.PROPORTIONS.items():
         test = analysis.proportion_test(accuracy / 100, known / 100, n)
         row = [paper.NAMES[data], name, f"{known:.1f}"]
@@ -104,12 +122,16 @@ def proportions(store: Store) -> str:
         if not records:
             rows.append([*row, NOT_RUN, "ours", "-", "-", "-", "-"])
             continue
-        ours = analysis.summary([record["test"]["accuracy"] for record in records])
-        size = records[0]["test_n"]
-        test = analysis.proportion_test(ours.mean, known / 100, size)
-        note = " (other data)" if records[0].get("substitute") else ""
-        cell = f"{100 * ours.mean:.1f}{note}"
-        rows.append([*row, cell, "ours", f"{size:,}", *_shown(test), "-"])
+        reached = averaged(records, lambda record: 100 * record["test"]["accuracy"], 1)
+        size = f"{records[0]['test_n']:,}"
+        if other_data(records):
+            rows.append([row[0], "-", "-", reached, "ours, other data", size, "-", "-", "-"])
+        elif data in ours:
+            found = ours[data]._replace(p_value=float(corrected[data]))
+            rows.append([*row, reached, "ours", size, *_shown(found), "-"])
+        else:
+            why = ONE_SEED if alive(records) else COLLAPSED
+            rows.append([*row, reached, "ours", size, "-", why, "-"])
     return analysis.render_table(headers, rows)
 
 

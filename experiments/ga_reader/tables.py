@@ -2,16 +2,18 @@
 
 import dataclasses
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import tyro
 
-from experiments.common.cells import run_missing
+from experiments.common import cells
+from experiments.common.cells import Cell
 from experiments.common.cli import TABLE_OPTIONS, fail, parse_many, refusals
 from experiments.ga_reader import paper
 from experiments.ga_reader.config import PRESETS, Config, PresetName
-from experiments.ga_reader.results import DEFAULT, Store, same
+from experiments.ga_reader.results import DEFAULT, Store, public_config
 from experiments.ga_reader.variants import VARIANTS, apply, of_table, with_fraction
 from gatedjax._terminal import say
 
@@ -127,19 +129,28 @@ def run_config(
     )
 
 
-def run_cell(options: TablesConfig, data: str, variant: str, share: int = 100) -> None:
-    """Runs every seed of one cell that has no record of this configuration yet."""
-    from experiments.ga_reader.run import run
-
-    name = with_fraction(variant, share)
-    if VARIANTS[variant].corpus and options.corpus_vectors is None:
-        say(f"{data}, {name}: left out, it needs --corpus-vectors", flush=True)
-        return
-    store = Store(options.results)
+def cell_of(options: TablesConfig, data: str, variant: str, share: int = 100) -> Cell:
+    """One cell of a table: every seed of a reader on a data set."""
     configs = {
         seed: run_config(options, data, variant, seed, share) for seed in range(options.seeds)
     }
-    run_missing(store, options.runs, data, name, configs, same, run, rerun=options.rerun)
+    return Cell(data, with_fraction(variant, share), configs)
+
+
+def run_cells(options: TablesConfig, wanted: Iterable[Cell]) -> None:
+    """Runs every seed of the cells that has no record yet; refuses records of other settings."""
+    from experiments.ga_reader.data import prepare
+    from experiments.ga_reader.run import run, substitute
+
+    runner = cells.Runner(
+        Store(options.results),
+        options.runs,
+        public_config,
+        run,
+        lambda config: substitute(config, prepare(config.data, config.model.embedding_dim)),
+        rerun=options.rerun,
+    )
+    cells.run_cells(runner, wanted)
 
 
 def chosen(options: TablesConfig, data: str) -> tuple[str, ...]:
@@ -151,8 +162,8 @@ def chosen(options: TablesConfig, data: str) -> tuple[str, ...]:
     return options.variants or known
 
 
-def train_table(options: TablesConfig) -> None:
-    """Trains what a table or figure needs."""
+def cells_of(options: TablesConfig) -> Iterator[Cell]:
+    """The cells that a table or figure needs."""
     what, store = options.what, Store(options.results)
     if what in ("render", "statistics"):
         return
@@ -161,11 +172,15 @@ def train_table(options: TablesConfig) -> None:
             from experiments.ga_reader.figures import workdir_of
 
             if options.rerun or workdir_of(options, store, data) is None:
-                run_cell(options, data, of_table("cbt", data)[0])
+                yield cell_of(options, data, of_table("cbt", data)[0])
             continue
         for variant in chosen(options, data):
             for share in paper.FRACTIONS if what == "figure2" else (100,):
-                run_cell(options, data, variant, share)
+                if VARIANTS[variant].corpus and options.corpus_vectors is None:
+                    name = with_fraction(variant, share)
+                    say(f"{data}, {name}: left out, it needs --corpus-vectors", flush=True)
+                else:
+                    yield cell_of(options, data, variant, share)
 
 
 def main(args: list[str] | None = None) -> int:
@@ -182,7 +197,7 @@ def main(args: list[str] | None = None) -> int:
     prepare_cpu(options.cpu_devices)
     store = Store(options.results)
     with refusals(TABLE_OPTIONS):
-        train_table(options)
+        run_cells(options, cells_of(options))
         if options.what == "statistics":
             statistics.count(options, options.data or DATA["statistics"])
         if options.what == "figure2":

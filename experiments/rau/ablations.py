@@ -1,7 +1,7 @@
 """Tables of ours, from the records: widths, learning rates, forms, equal sizes."""
 
 from experiments.common.records import NOT_RUN
-from experiments.common.significance import compare
+from experiments.common.significance import compare_all, holm_note, paragraphs
 from experiments.rau import paper
 from experiments.rau.cells import NAMES, cell_text, milliseconds, parameters
 from experiments.rau.results import Store
@@ -59,22 +59,27 @@ def variants(store: Store) -> str:
     headers += ["minus feature_proj", "bootstrap p", "ms per step"]
     rows = []
     plain = next(iter(paper.variants_of("feature_proj")))
-    for data in [d for d in NAMES if d == "mnist" or any(_forms(store, d))]:
-        base = store.all(data, plain)
+    shown = [d for d in NAMES if d == "mnist" or any(_forms(store, d))]
+    found = compare_all(
+        {
+            (data, variant): (store.all(data, variant), store.all(data, plain))
+            for data in shown
+            for form in paper.FORMS
+            for variant in paper.variants_of(form)
+            if variant != plain
+        }
+    )
+    for data in shown:
         for form in paper.FORMS:
             for variant, model in paper.variants_of(form).items():
                 records = store.all(data, variant)
                 row = [NAMES[data], form, "yes" if model.get("rescale") else "no"]
                 row += [parameters(records)]
                 row += [cell_text(records, part, data) for part in ("validation", "test")]
-                found = compare(records, base) if variant != plain else None
-                if found is None:
-                    row += ["-", "-"]
-                else:
-                    boot = found.bootstrap
-                    row += [f"{boot.difference:+.4f}", f"{boot.p_value:.3f}"]
-                rows.append([*row, milliseconds(records)])
-    return analysis.render_table(headers, rows)
+                one = found.get((data, variant))
+                cells = ["-"] * 3 if one is None else one.cells(points=False, seeds=False)
+                rows.append([*row, cells[0], cells[2], milliseconds(records)])
+    return paragraphs(analysis.render_table(headers, rows), holm_note(found))
 
 
 def _forms(store: Store, data: str) -> list[str]:
@@ -87,19 +92,24 @@ def matched(store: Store) -> str:
     headers += ["95 % interval", "bootstrap p"]
     rows = []
     known = ("mnist", "fashion_mnist")
-    for data in [d for d in NAMES if d in known or store.all(d, "rau_matched")]:
-        base = store.all(data, "gru")
+    shown = [d for d in NAMES if d in known or store.all(d, "rau_matched")]
+    found = compare_all(
+        {
+            (data, variant): (store.all(data, variant), store.all(data, "gru"))
+            for data in shown
+            for variant in ("rau_matched", "lstm_matched")
+        }
+    )
+    for data in shown:
         for variant in ("gru", "rau_matched", "lstm_matched"):
             records = store.all(data, variant)
             widths = {r["config"]["model"]["hidden"] for r in records}
             row = [NAMES[data], paper.CELLS[variant.removesuffix("_matched")]]
             row += [", ".join(map(str, sorted(widths))) or "-", parameters(records)]
             row += [cell_text(records, part, data) for part in ("validation", "test")]
-            found = compare(records, base) if variant != "gru" else None
-            if found is None:
+            one = found.get((data, variant))
+            if one is None:
                 rows.append([*row, "-", "-", "-"])
-                continue
-            boot = found.bootstrap
-            row += [f"{boot.difference:+.4f}", f"[{boot.low:+.4f}, {boot.high:+.4f}]"]
-            rows.append([*row, f"{boot.p_value:.4f}"])
-    return analysis.render_table(headers, rows)
+            else:
+                rows.append([*row, *one.cells(points=False, seeds=False, digits=4)[:3]])
+    return paragraphs(analysis.render_table(headers, rows), holm_note(found))

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.records import NOT_RUN, mean_std
+from experiments.common.records import averaged
 from experiments.rau import paper
 
 NAMES = {
@@ -27,10 +27,9 @@ def metric_of(data: str) -> tuple[str, int]:
 def cell_text(records: list[dict[str, Any]], part: str, data: str) -> str:
     """Mean and deviation of "validation", "test" or "test_last" over the seeds."""
     name, digits = metric_of(data)
-    values = [r[part][name] for r in records if name in r.get(part, {})]
-    if records and not values:
+    if records and not any(name in r.get(part, {}) for r in records):
         return "-"  # a language model has no test of its last step
-    return mean_std(values, digits) if values else NOT_RUN
+    return averaged(records, lambda r: r.get(part, {}).get(name), digits)
 
 
 def parameters(records: list[dict[str, Any]]) -> str:

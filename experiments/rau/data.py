@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from experiments.common.origins import joined
 from experiments.common.text import check_embeddings, find_embeddings, read_embeddings, text_batches
-from experiments.rau.config import TEXT, DataConfig
+from experiments.rau.config import TEXT, Config, DataConfig
 from gatedjax import data as gdata
 
 SOURCES = {"imdb": "imdb_reviews"}
@@ -73,6 +74,25 @@ def _prepare(config: DataConfig, embedding_dim: int) -> Prepared:
         for split, source in sources.items()
     }
     return Prepared(encoded, vocabulary, embeddings, coverage)
+
+
+def substitute(config: Config) -> str | None:
+    """What differs from the official data of a run in any split; None if nothing does."""
+    if config.data.name == "ptb":
+        return joined(stream.info.substitute for stream in streams(config.data).values())
+    splits = prepare(config.data, config.model.embedding_dim).splits
+    return joined(split.info.substitute for split in splits.values())
+
+
+def labels_of(split: Any) -> np.ndarray:
+    """The classes of a split of images or texts."""
+    return np.asarray(split.labels)
+
+
+def streams(config: DataConfig) -> dict[str, Any]:
+    """The texts of a language model, by split."""
+    folders: dict[str, Any] = {"data_dir": config.data_dir, "manual_dir": config.manual_dir}
+    return {split: gdata.load(config.name, split, **folders) for split in SPLITS}
 
 
 def batches(prepared: Prepared, config: DataConfig, *, seed: int) -> tuple[Any, Any, Any]:

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from experiments.common.origins import joined
 from experiments.common.records import jsonable
 from experiments.common.runs import finish, seconds_per_step
 from experiments.rau.config import Config
+from experiments.rau.data import streams as load_streams
 from experiments.rau.results import public_config
 from gatedjax import analysis
 from gatedjax import data as gdata
@@ -27,10 +29,7 @@ def run_language(config: Config) -> dict[str, Any]:
     from experiments.rau.run import count_parameters, default_workdir
 
     start = time.perf_counter()
-    streams: dict[str, Any] = {
-        split: gdata.load(config.data.name, split, **_folders(config))
-        for split in ("train", "validation", "test")
-    }
+    streams = load_streams(config.data)
     vocabulary = streams["train"].vocabulary
     window, rows = config.data.window, config.data.eval_batch_size
     train = gdata.LanguageModelBatches(
@@ -54,7 +53,7 @@ def run_language(config: Config) -> dict[str, Any]:
     )
     record = {
         "data": config.preset,
-        "substitute": streams["test"].info.substitute,
+        "substitute": joined(stream.info.substitute for stream in streams.values()),
         "cell": config.model.cell,
         "seed": config.train.seed,
         "config": settings,
@@ -84,10 +83,6 @@ def run_language(config: Config) -> dict[str, Any]:
         workdir, result.steps, train.steps_per_epoch
     )
     return finish(record, start, workdir)
-
-
-def _folders(config: Config) -> dict[str, Any]:
-    return {"data_dir": config.data.data_dir, "manual_dir": config.data.manual_dir}
 
 
 def last_epoch_perplexity(workdir: Path, steps: int, steps_per_epoch: int) -> float | None:

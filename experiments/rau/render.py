@@ -22,7 +22,7 @@ def write(store: Store) -> None:
             "(10,000 samples), exact McNemar test of each pair of runs with one seed. PTB: "
             "bootstrap over windows of the test text of the negative log-likelihood averaged over "
             f"seeds ({WINDOW_SAMPLES:,} samples), in nats per token. A difference counts as shown "
-            f"if p < {LEVEL}; the tests say nothing about other seeds.",
+            f"if the corrected p < {LEVEL}; the tests say nothing about other seeds.",
         ),
         (
             "Text: training perplexity in the last epoch",

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common import records
-from experiments.common.records import RESULTS
+from experiments.common.records import RESULTS, jsonable
 from experiments.common.records import public_config as public_config
 from experiments.rau.config import Config, DataConfig
 from gatedjax.models import RAUConfig
@@ -15,14 +15,14 @@ RECORD = ("config", "seed", "cell", "validation", "test", "test_n")
 """What every record has; a classifier's also "correct", a language model's "test_nll"."""
 
 
-def same(saved: Any, config: Config) -> bool:
-    """Whether a record's configuration is this one."""
-    return records.same_run(saved, config, Config(data=DataConfig(), model=RAUConfig()))
-
-
 @dataclasses.dataclass(frozen=True)
 class Store(records.Store):
     """The run records of this paper."""
 
     folder: Path = DEFAULT
     keys: tuple[str, ...] = RECORD
+
+    def default(self, data: str) -> dict[str, Any]:
+        """See `records.Store`."""
+        del data
+        return jsonable(public_config(Config(data=DataConfig(), model=RAUConfig())))

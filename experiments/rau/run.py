@@ -6,11 +6,12 @@ from typing import Any
 
 import jax
 
+from experiments.common import collapse
 from experiments.common.records import jsonable
 from experiments.common.runs import finish, outcome, results_on_test
 from experiments.common.text import correct_string
 from experiments.rau.config import Config
-from experiments.rau.data import batches, prepare
+from experiments.rau.data import batches, labels_of, prepare, substitute
 from experiments.rau.results import public_config
 from gatedjax import analysis
 from gatedjax.models import RAUClassifier, RAUTask
@@ -63,7 +64,7 @@ def run(config: Config) -> dict[str, Any]:
         "cell": config.model.cell,
         "seed": config.train.seed,
         "config": settings,
-        "substitute": prepared.info.substitute,
+        "substitute": substitute(config),
         "vocabulary_size": prepared.vocab_size,
         "embedding_coverage": prepared.coverage,
         **count_parameters(result.best_params),
@@ -75,6 +76,7 @@ def run(config: Config) -> dict[str, Any]:
             **found,
             "test_n": len(predictions["correct"]),
             "correct": correct_string(predictions),
+            **collapse.facts(labels_of(prepared.splits["train"]), predictions["predicted"]),
         }
     return finish(record, start, workdir)
 

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from experiments.common.records import NOT_RUN, mean_std
-from experiments.common.significance import compare, p_text, sentence
+from experiments.common.origins import beside, origin_of, other_data, substitute_of
+from experiments.common.records import NOT_RUN, averaged
+from experiments.common.significance import compare_all, holm_note, paragraphs, sentence
 from experiments.rau import paper
 from experiments.rau.cells import NAMES, cell_text, milliseconds, parameters
 from experiments.rau.results import Store
@@ -37,10 +38,12 @@ def table1(store: Store) -> str:
         for cell, name in paper.CELLS.items():
             records = store.all(data, cell)
             validation, test = quoted(data, cell)
-            row = [NAMES[data], name, parameters(records)]
-            row += [validation, cell_text(records, "validation", data)]
-            row += [test, cell_text(records, "test", data)]
-            rows.append([*row, cell_text(records, "test_last", data)])
+            ours = [cell_text(records, part, data) for part in ("validation", "test", "test_last")]
+            count = parameters(records)
+            for label, known, right, *found in beside(
+                NAMES[data], [validation, test], ours, records
+            ):
+                rows.append([label, name, count, known, found[0], right, *found[1:]])
     return analysis.render_table(headers, rows)
 
 
@@ -49,10 +52,10 @@ def training_perplexity(store: Store) -> str:
     headers = ["data", "cell", "paper", "ours"]
     rows = []
     for (data, cell), value in paper.TRAIN_PERPLEXITY.items():
-        key = "train_last_epoch_perplexity"
-        found = [r[key] for r in store.all(data, cell) if r.get(key) is not None]
-        ours = mean_std(found, 2) if found else NOT_RUN
-        rows.append([NAMES[data], paper.CELLS[cell], f"{value:.2f}", ours])
+        records = store.all(data, cell)
+        ours = averaged(records, lambda record: record.get("train_last_epoch_perplexity"), 2)
+        for label, *cells in beside(NAMES[data], [f"{value:.2f}"], [ours], records):
+            rows.append([label, paper.CELLS[cell], *cells])
     return analysis.render_table(headers, rows)
 
 
@@ -61,27 +64,23 @@ def paired(store: Store) -> str:
     headers = ["data", "baseline", "RAU minus baseline", "95 % interval", "bootstrap p"]
     headers += ["McNemar p (each seed)", "better"]
     rows, sentences = [], []
-    for data in datasets(store):
-        for other, name in PAIRS:
-            found = compare(store.all(data, "rau"), store.all(data, other))
-            sentences.append(f"- {sentence(NAMES[data], 'RAU', name, found)}")
-            if found is None:
-                rows.append([NAMES[data], name, NOT_RUN, "-", "-", "-", "-"])
-                continue
-            boot = found.bootstrap
-            winner = {None: "neither is shown", True: "RAU", False: name}[found.better]
-            rows.append(
-                [
-                    NAMES[data],
-                    name,
-                    f"{boot.difference:+.4f} (n={len(found.seeds)} seeds)",
-                    f"[{boot.low:+.4f}, {boot.high:+.4f}]",
-                    f"{boot.p_value:.4f}",
-                    ", ".join(map(p_text, found.exact)) or "-",
-                    winner,
-                ]
-            )
-    return analysis.render_table(headers, rows).rstrip() + "\n\n" + "\n".join(sentences)
+    pairs = {
+        (data, other): (store.all(data, "rau"), store.all(data, other))
+        for data in datasets(store)
+        for other, _ in PAIRS
+    }
+    compared = compare_all(pairs)
+    for (data, other), found in compared.items():
+        name = dict(PAIRS)[other]
+        sentences.append(f"- {sentence(NAMES[data], 'RAU', name, found)}")
+        if found is None:
+            rows.append([NAMES[data], name, NOT_RUN, "-", "-", "-", "-"])
+            continue
+        winner = {None: found.why_not or "neither is shown", True: "RAU", False: name}
+        shown = found.cells(points=False, digits=4)
+        rows.append([NAMES[data], name, *shown, winner[found.better]])
+    table = analysis.render_table(headers, rows)
+    return paragraphs(table, "\n".join(sentences), holm_note(compared))
 
 
 def table3(store: Store) -> str:
@@ -93,8 +92,10 @@ def table3(store: Store) -> str:
     ]
     rows.append(["RAU", f"{paper.MNIST_ERROR:.2f}", "the paper's own"])
     for cell, name in paper.CELLS.items():
-        errors = [100 * (1 - r["test"]["accuracy"]) for r in store.all("mnist", cell)]
-        rows.append([name, mean_std(errors, 2) if errors else NOT_RUN, "ours"])
+        records = store.all("mnist", cell)
+        error = averaged(records, lambda r: 100 * (1 - r["test"]["accuracy"]), 2)
+        whose = f"ours, on {origin_of(records[0])}" if other_data(records) else "ours"
+        rows.append([name, error, whose])
     return analysis.render_table(headers, rows)
 
 
@@ -139,7 +140,7 @@ def provenance(store: Store) -> str:
                     milliseconds(records),
                     f"{hardware.get('device', '-')} x{hardware.get('devices', '-')}, "
                     f"jax {hardware.get('jax', '-')}",
-                    records[0].get("substitute") or "no",
+                    substitute_of(records[0]) or "no",
                 ]
             )
     return analysis.render_table(headers, rows)

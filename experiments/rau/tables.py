@@ -1,18 +1,21 @@
 """Reproduces the paper's tables and figures: `python -m experiments.rau.tables table1`."""
 
 import dataclasses
+import functools
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import tyro
 
-from experiments.common.cells import run_missing
+from experiments.common import cells
+from experiments.common.cells import Cell
 from experiments.common.cli import TABLE_OPTIONS, fail, parse_many, refusals
-from experiments.common.records import read_json
+from experiments.common.records import differences, jsonable, read_json
 from experiments.rau import paper
 from experiments.rau.config import PRESETS, CellName, Config, PresetName
-from experiments.rau.results import DEFAULT, Store, same
+from experiments.rau.results import DEFAULT, Store, public_config
 from gatedjax._terminal import say
 from gatedjax.functional import RAUAttention
 
@@ -96,41 +99,47 @@ def run_config(
     )
 
 
-def run_cell(
+def cell_of(
     options: TablesConfig,
     data: str,
     variant: str,
     learning_rate: float | None = None,
     **model: Any,
-) -> None:
-    """Runs every seed of one cell that has no record of this configuration yet."""
-    from experiments.rau.run import run
-
-    store = Store(options.results)
+) -> Cell:
+    """One cell of a table: every seed of a network on a data set."""
     configs = {
         seed: run_config(options, data, seed, learning_rate, **model)
         for seed in range(options.seeds)
     }
-    run_missing(
+    return Cell(data, variant, configs)
+
+
+def run_cells(options: TablesConfig, wanted: Iterable[Cell]) -> None:
+    """Runs every seed of the cells that has no record yet; refuses records of other settings."""
+    from experiments.rau.data import substitute
+    from experiments.rau.run import run
+
+    store = Store(options.results)
+    runner = cells.Runner(
         store,
         options.runs,
-        data,
-        variant,
-        configs,
-        same,
+        public_config,
         run,
+        substitute,
         rerun=options.rerun,
-        known=lambda seed, config: _twin(store, data, variant, seed, config),
+        known=functools.partial(_twin, store),
     )
+    cells.run_cells(runner, wanted)
 
 
-def _twin(store: Store, data: str, variant: str, seed: int, config: Config) -> Any:
+def _twin(store: Store, cell: Cell, seed: int, config: Config) -> Any:
     """The record of the same run under the name of another table, or None."""
-    for other in store.variants(data):
-        path = store.path(data, other, seed)
-        if other != variant and path.exists():
+    wanted = jsonable(public_config(config))
+    for other in store.variants(cell.data):
+        path = store.path(cell.data, other, seed)
+        if other != cell.variant and path.exists():
             record = read_json(path, *store.keys)
-            if same(record["config"], config):
+            if not differences(record["config"], wanted, store.default(cell.data)):
                 return record
     return None
 
@@ -148,20 +157,20 @@ def classifiers(options: TablesConfig, *names: PresetName) -> list[str]:
     return chosen(options, *names)
 
 
-def train_table(options: TablesConfig) -> None:
-    """Trains what a table or figure needs."""
+def cells_of(options: TablesConfig) -> Iterator[Cell]:
+    """The cells that a table or figure needs."""
     what = options.what
     if what == "table1":
         for data in chosen(options, *paper.CLASSIFICATION, *paper.LANGUAGE):
             for cell in options.cells:
                 if options.hidden is not None:
                     name = f"{cell}_hidden{options.hidden}"
-                    run_cell(options, data, name, cell=cell, hidden=options.hidden)
+                    yield cell_of(options, data, name, cell=cell, hidden=options.hidden)
                 elif options.learning_rate is not None:
                     rate = options.learning_rate
-                    run_cell(options, data, paper.rate_variant(cell, rate), rate, cell=cell)
+                    yield cell_of(options, data, paper.rate_variant(cell, rate), rate, cell=cell)
                 else:
-                    run_cell(options, data, cell, cell=cell)
+                    yield cell_of(options, data, cell, cell=cell)
     elif what in ("table3", "figure5", "figure6"):
         own: dict[str, PresetName] = {
             "table3": "mnist",
@@ -170,7 +179,7 @@ def train_table(options: TablesConfig) -> None:
         }
         for data in chosen(options, own[what]):
             for cell in options.cells:
-                run_cell(options, data, cell, cell=cell)
+                yield cell_of(options, data, cell, cell=cell)
     elif what in ("learning_rates", "figure7"):
         rates = tuple(paper.LEARNING_RATES.values())
         if what == "figure7":
@@ -178,7 +187,7 @@ def train_table(options: TablesConfig) -> None:
         for data in classifiers(options, "imdb"):
             for rate in rates:
                 for cell in options.cells:
-                    run_cell(options, data, paper.rate_variant(cell, rate), rate, cell=cell)
+                    yield cell_of(options, data, paper.rate_variant(cell, rate), rate, cell=cell)
     elif what == "variants":
         heavy = [form for form in paper.HEAVY_FORMS if form not in options.forms]
         for form in heavy:
@@ -186,14 +195,14 @@ def train_table(options: TablesConfig) -> None:
         for data in classifiers(options, "mnist"):
             for form in options.forms:
                 for variant, model in paper.variants_of(form).items():
-                    run_cell(options, data, variant, cell="rau", **model)
+                    yield cell_of(options, data, variant, cell="rau", **model)
     elif what == "matched":
         from experiments.rau.parameters import matched_width
 
         for data in classifiers(options, "mnist", "fashion_mnist"):
             for cell in options.cells:
                 variant = cell if cell == "gru" else f"{cell}_matched"
-                run_cell(options, data, variant, cell=cell, hidden=matched_width(data, cell))
+                yield cell_of(options, data, variant, cell=cell, hidden=matched_width(data, cell))
 
 
 def main(args: list[str] | None = None) -> int:
@@ -212,7 +221,7 @@ def main(args: list[str] | None = None) -> int:
     prepare_cpu(options.cpu_devices)
     store = Store(options.results)
     with refusals(TABLE_OPTIONS):
-        train_table(options)
+        run_cells(options, cells_of(options))
         if options.what in ("figure3", "figure4"):
             figures.samples(options)
         if options.what in ("figure5", "figure6", "figure7"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.records import write_json
+from experiments.common.records import read_json, refuse_other, write_json
 from experiments.ssan import attention
 from experiments.ssan.attention import GLUED, Encoder, Words
 from experiments.ssan.cells import NAMES
@@ -53,6 +53,13 @@ def encoders(options: Any, data: str) -> dict[str, Encoder]:
 def file_of(store: Store, what: str, data: str) -> Path:
     """Where the numbers of an analysis are."""
     return store.folder / "attention" / f"{what}-{data}.json"
+
+
+def _save(options: Any, path: Path, found: Any) -> None:
+    """Writes the numbers of an analysis; those of another one only give way to --rerun."""
+    known = read_json(path) if path.exists() else None
+    refuse_other(path, "result", known, found, rerun=options.rerun)
+    write_json(path, found)
 
 
 def figure_of(what: str, data: str) -> str:
@@ -106,7 +113,7 @@ def table6(options: Any, store: Store, data: str) -> None:
     }
     for name, make in baselines.items():
         found[name] = scores([make(tree.size) for tree in gold])
-    write_json(file_of(store, "table6", data), found)
+    _save(options, file_of(store, "table6", data), found)
 
 
 def _weights(options: Any, encoder: Encoder, examples: Sequence[dict[str, Any]]) -> Any:
@@ -128,7 +135,7 @@ def table7(options: Any, store: Store, data: str) -> None:
         for weights, example in zip(_weights(options, encoder, examples), examples, strict=True):
             counts += analysis.tag_counts(weights, example["tags"])
         found[variant] = {name: round(share, 6) for name, share in counts.shares().items()}
-    write_json(file_of(store, "table7", data), found)
+    _save(options, file_of(store, "table7", data), found)
 
 
 def tagged_sentences(options: Any, data: str) -> tuple[list[dict[str, Any]], str]:
@@ -180,7 +187,7 @@ def distances(options: Any, store: Store, data: str) -> None:
             "per_neighbour": [round(float(x), 6) for x in total.per_neighbour()],
             "empty_rate": round(total.empty_rate, 6),
         }
-    write_json(file_of(store, options.what, data), found)
+    _save(options, file_of(store, options.what, data), found)
     path = store.folder / figure_of(options.what, data)
     analysis.plot_distances(counts, path, title=NAMES.get(data, data))
 
@@ -209,6 +216,8 @@ def heat_maps(options: Any, store: Store, data: str) -> None:
         )[0]
         for variant, encoder in encoders(options, data).items()
     }
+    found = {name: np.round(weights, 4).tolist() for name, weights in panels.items()}
+    _save(options, file_of(store, options.what, data), {"words": list(words), "weights": found})
     marked = [example["insert"], example["original"]] if "insert" in example else []
     analysis.plot_attention(
         words,
@@ -217,8 +226,6 @@ def heat_maps(options: Any, store: Store, data: str) -> None:
         f"{NAMES.get(data, data)}, layer {options.layer}",
         marked=marked,
     )
-    found = {name: np.round(weights, 4).tolist() for name, weights in panels.items()}
-    write_json(file_of(store, options.what, data), {"words": list(words), "weights": found})
 
 
 def _inverted(options: Any, example: dict[str, Any]) -> bool:
@@ -243,6 +250,8 @@ def tree_figure(options: Any, store: Store, data: str) -> None:
     for variant, encoder in encoders(options, data).items():
         (weights,) = _weights(options, encoder, [example])
         drawn[VARIANTS[variant][0]] = trees.from_attention(weights)
+    found = {name: tree.bracketed(example["tokens"]) for name, tree in drawn.items()}
+    _save(options, file_of(store, options.what, data), found)
     analysis.plot_trees(
         example["tokens"],
         drawn,
@@ -250,8 +259,6 @@ def tree_figure(options: Any, store: Store, data: str) -> None:
         f"Trees from the attention of {NAMES.get(data, data)}, layer {options.layer}",
         gold=gold,
     )
-    found = {name: tree.bracketed(example["tokens"]) for name, tree in drawn.items()}
-    write_json(file_of(store, options.what, data), found)
 
 
 def linear_reference(options: Any, store: Store, data: str) -> None:
@@ -260,9 +267,8 @@ def linear_reference(options: Any, store: Store, data: str) -> None:
     from experiments.ssan.families import build
     from experiments.ssan.tables import run_config
 
-    write_json(
-        file_of(store, "neighbours", data), neighbours.train(build(run_config(options, data, 0)))
-    )
+    found = neighbours.train(build(run_config(options, data, 0)))
+    _save(options, file_of(store, "neighbours", data), found)
 
 
 ANALYSES: dict[str, Callable[[Any, Store, str], None]] = {

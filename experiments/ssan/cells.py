@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from experiments.common.records import NOT_RUN, mean_std
+from experiments.common.records import averaged
 
 NAMES = {
     "bshift": "BShift",
@@ -27,21 +27,24 @@ Records = list[dict[str, Any]]
 
 def percent(records: Records, name: str, part: str = "test") -> str:
     """Mean and deviation over the seeds of a metric of a part, in percent."""
-    values = [100 * r[part][name] for r in records if name in r.get(part, {})]
-    return mean_std(values, 2) if values else NOT_RUN
+    return averaged(records, lambda r: _times(r.get(part, {}).get(name)), 2)
 
 
 def share(records: Records, *path: str | int) -> str:
     """Mean and deviation over the seeds of any number of the records, in percent."""
-    values = []
-    for record in records:
+
+    def found(record: dict[str, Any]) -> float | None:
         value: Any = record
         for key in path:
             known = isinstance(value, dict) and key in value
             value = value[key] if known or isinstance(value, list) else None
-        if value is not None:
-            values.append(100 * value)
-    return mean_std(values, 2) if values else NOT_RUN
+        return _times(value)
+
+    return averaged(records, found, 2)
+
+
+def _times(value: float | None) -> float | None:
+    return None if value is None else 100 * value
 
 
 def number(value: float | None) -> str:

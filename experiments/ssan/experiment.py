@@ -28,6 +28,8 @@ class Experiment:
     """Digest of what numbers the tokens."""
     facts: dict[str, Any]
     """What the record says of data and network: train_n, vocabulary_size, class_names, ..."""
+    labels: Any = None
+    """[n] classes of the training examples; None if the task is not one class per example."""
     substitute: str | None = None
     """What differs from the paper's data; None if nothing does."""
     score: Callable[[Predictions], dict[str, Any]] = lambda predictions: {}

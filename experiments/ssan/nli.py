@@ -117,6 +117,7 @@ def experiment(config: NLIConfig) -> Experiment:
             "embedding_coverage": prepared.coverage,
             "class_names": list(info.class_names),
         },
+        labels=train.columns["label"],
         substitute=substitute(config, info.substitute),
     )
 

@@ -67,6 +67,7 @@ def experiment(config: ProbeConfig) -> Experiment:
             "vocabulary_size": len(prepared.vocabulary),
             "class_names": list(classes),
         },
+        labels=prepared.splits["train"].labels,
         substitute="; ".join(part for part in (config.data.note, small) if part) or None,
         score=functools.partial(scores, classes=classes),
     )

@@ -21,7 +21,7 @@ TESTS = (
     "Mean ± sample standard deviation over seeds, parameters of the best validation accuracy. "
     "Minus SAN, in points: bootstrap over test examples of the correctness averaged over seeds "
     "(10,000 samples), exact McNemar test of each pair of runs with one seed. A difference counts "
-    f"as shown if p < {LEVEL}; the tests say nothing about other seeds."
+    f"as shown if the corrected p < {LEVEL}; the tests say nothing about other seeds."
 )
 F1 = (
     "F1 in percent. The paper's row All agrees with the average by support within 0.3, and with no "

@@ -6,19 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common import records
-from experiments.common.records import RESULTS
+from experiments.common.records import RESULTS, jsonable
 from experiments.common.records import public_config as public_config
 from experiments.ssan.config import RunConfig
+from experiments.ssan.presets import PRESETS
 
 DEFAULT = RESULTS / "ssan"
 RECORD = ("config", "seed", "system", "validation", "test", "test_n")
 """What every record has."""
-
-
-def same(saved: Any, config: RunConfig) -> bool:
-    """Whether a record's configuration is this one."""
-    make: Callable[[], RunConfig] = type(config)  # of a data set, with defaults for all
-    return records.same_run(saved, config, make())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,3 +22,10 @@ class Store(records.Store):
 
     folder: Path = DEFAULT
     keys: tuple[str, ...] = RECORD
+
+    def default(self, data: str) -> dict[str, Any]:
+        """See `records.Store`."""
+        if data not in PRESETS:
+            return {}
+        make: Callable[[], RunConfig] = type(PRESETS[data])  # of its kind, with defaults for all
+        return jsonable(public_config(make()))

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.common import collapse
 from experiments.common.records import jsonable
 from experiments.common.runs import TRAIN_POINTS, finish, outcome, results_on_test
 from experiments.common.text import correct_string
@@ -76,6 +77,8 @@ def run(config: RunConfig) -> dict[str, Any]:
             **selection(config.model, predictions),
             **made.measure(chosen),
         }
+        if made.labels is not None:
+            record |= collapse.facts(made.labels, predictions["predicted"])
         if "correct" in predictions:
             record["correct"] = correct_string(predictions)
     return finish(record, start, workdir)

@@ -5,8 +5,16 @@ from typing import Any
 
 import numpy as np
 
+from experiments.common.collapse import COLLAPSED, collapsed
+from experiments.common.origins import columns, substitute_of
 from experiments.common.records import NOT_RUN, read_json
-from experiments.common.significance import compare, p_text, sentence
+from experiments.common.significance import (
+    Comparison,
+    compare_all,
+    holm_note,
+    paragraphs,
+    sentence,
+)
 from experiments.ssan import paper, variants
 from experiments.ssan.analyses import file_of
 from experiments.ssan.cells import NAMES, Records, number, percent, share
@@ -20,32 +28,36 @@ def name_of(data: str) -> str:
     return NAMES.get(data, data)
 
 
-def against(store: Store, data: str, variant: str) -> list[str]:
+Found = Mapping[tuple[str, str], Comparison | None]
+
+
+def compared(store: Store, data: Iterable[str], networks: Iterable[str]) -> Found:
+    """The networks of one table against the standard one, by data set and network."""
+    named = [variant for variant in networks if variant != BASE]
+    return compare_all(
+        {
+            (one, variant): (store.all(one, variant), store.all(one, BASE))
+            for one in data
+            for variant in named
+        }
+    )
+
+
+def against(found: Found, data: str, variant: str) -> list[str]:
     """Difference to the standard network in points, interval and p-values; dashes if not run."""
-    found = None
-    if variant != BASE:
-        found = compare(store.all(data, variant), store.all(data, BASE))
-    if found is None:
-        return ["-"] * 4
-    boot = found.bootstrap
-    return [
-        f"{100 * boot.difference:+.2f}",
-        f"[{100 * boot.low:+.2f}, {100 * boot.high:+.2f}]",
-        p_text(boot.p_value),
-        ", ".join(map(p_text, found.exact)),
-    ]
+    one = found.get((data, variant))
+    return ["-"] * 4 if one is None else one.cells(seeds=False)
 
 
 TESTS = ["minus SAN", "95 % interval", "bootstrap p", "McNemar p (each seed)"]
 
 
-def verdicts(store: Store, data: str, compared: Iterable[str]) -> str:
+def verdicts(store: Store, data: str, found: Found) -> str:
     """One sentence per network: does it beat the standard one? Then the substitute, if any."""
     base, lines = store.all(data, BASE), []
-    for variant in compared:
-        records = store.all(data, variant)
-        if variant != BASE and records:
-            text = sentence(name_of(data), VARIANTS[variant][0], "SAN", compare(records, base))
+    for (name, variant), one in found.items():
+        if name == data and store.all(data, variant):
+            text = sentence(name_of(data), VARIANTS[variant][0], "SAN", one)
             lines.append(f"- {text}")
     if (path := file_of(store, "neighbours", data)).exists():
         reached = 100 * read_json(path, "test")["test"]
@@ -53,30 +65,29 @@ def verdicts(store: Store, data: str, compared: Iterable[str]) -> str:
             f"- {name_of(data)}: a linear classifier of pairs of neighbouring words is right on "
             f"{reached:.2f} % of the test sentences (`tables neighbours`)."
         )
-    notes = {r["substitute"] for r in base + store.all(data, FULL) if r.get("substitute")}
+    notes = {note for r in base + store.all(data, FULL) if (note := substitute_of(r))}
     lines += [f"- {name_of(data)}: substitute: {note}." for note in sorted(notes)]
     return "\n".join(lines)
 
 
-def _table(headers: list[str], rows: list[list[str]], *notes: str) -> str:
-    parts = [analysis.render_table(headers, rows).rstrip(), *(note for note in notes if note)]
-    return "\n\n".join(parts)
-
-
 def table2(store: Store) -> str:
     """BShift accuracy without a selector and with one in each layer."""
-    headers = ["network", "paper (%)", "validation (%)", "test (%)", *TESTS, "steps"]
+    networks = [BASE if layer is None else f"ssan_layer{layer}" for layer in paper.BSHIFT]
+    theirs, mine = columns(r for variant in networks for r in store.all("bshift", variant))
+    mine = "" if mine == "ours" else f"{mine}: "
+    headers = ["network", f"{theirs} (%)", f"{mine}validation (%)", "test (%)", *TESTS, "steps"]
+    found = compared(store, ["bshift"], networks)
     rows = [
         ["SAN, earlier report", f"{paper.BSHIFT_EARLIER:.2f}", "quoted, not trained here"]
         + ["-"] * (len(headers) - 3)
     ]
-    for layer, value in paper.BSHIFT.items():
-        variant = BASE if layer is None else f"ssan_layer{layer}"
+    for variant, value in zip(networks, paper.BSHIFT.values(), strict=True):
         records = store.all("bshift", variant)
         row = [VARIANTS[variant][0], f"{value:.2f}", percent(records, "accuracy", "validation")]
-        row += [percent(records, "accuracy"), *against(store, "bshift", variant)]
+        row += [percent(records, "accuracy"), *against(found, "bshift", variant)]
         rows.append([*row, steps(records)])
-    return _table(headers, rows, verdicts(store, "bshift", (f"ssan_layer{n}" for n in range(1, 7))))
+    table = analysis.render_table(headers, rows)
+    return paragraphs(table, verdicts(store, "bshift", found), holm_note(found))
 
 
 def table3(store: Store) -> str:
@@ -87,25 +98,30 @@ def table3(store: Store) -> str:
         + ["-"] * 5
         for layer, values in paper.WRD.items()
     ]
-    notes = []
-    for data in ("wrd", "wrd_small", "wrd_published"):
-        if data == "wrd" and not store.all(data, BASE) + store.all(data, FULL):
-            continue
-        for layer in paper.WRD:
-            variant = BASE if layer is None else f"ssan_layer{layer}"
+    networks = [BASE if layer is None else f"ssan_layer{layer}" for layer in paper.WRD]
+    shown = [
+        data
+        for data in ("wrd", "wrd_small", "wrd_published")
+        if data != "wrd" or store.all(data, BASE) + store.all(data, FULL)
+    ]
+    found, notes = compared(store, shown, networks), []
+    for data in shown:
+        for variant in networks:
             records = store.all(data, variant)
             row = [name_of(data), VARIANTS[variant][0]]
             row += [percent(records, name) for name in ("insert", "original", "accuracy")]
-            rows.append([*row, *against(store, data, variant), steps(records)])
-        notes.append(verdicts(store, data, (f"ssan_layer{n}" for n in range(1, 7))))
-    return _table(headers, rows, *notes)
+            rows.append([*row, *against(found, data, variant), steps(records)])
+        notes.append(verdicts(store, data, found))
+    return paragraphs(analysis.render_table(headers, rows), *notes, holm_note(found))
 
 
 def table4(store: Store) -> str:
     """TreeDepth: F1 by depth, and the averages."""
-    headers = ["depth", "share, paper (%)", "share, ours (%)"]
-    headers += ["SAN, paper", "SSAN, paper", "SAN, ours", "SSAN, ours"]
     base, full = (store.all("tree_depth", variant) for variant in (BASE, FULL))
+    theirs, mine = columns(base + full)
+    headers = ["depth", f"share, {theirs} (%)", f"share, {mine} (%)"]
+    headers += [f"{network}, {whose}" for whose in (theirs, mine) for network in ("SAN", "SSAN")]
+    found = compared(store, ["tree_depth"], [FULL])
     classes = (base + full)[0]["class_names"] if base + full else list(paper.TREE_DEPTH)
     rows = []
     for depth in dict.fromkeys((*paper.TREE_DEPTH, *classes)):
@@ -116,7 +132,8 @@ def table4(store: Store) -> str:
         row += [NOT_RUN if place is None else share(r, "f1", place) for r in (base, full)]
         rows.append(row)
     rows += _averages(base, full, paper.TREE_DEPTH_ALL, 3)
-    return _table(headers, rows, verdicts(store, "tree_depth", [FULL]))
+    table = analysis.render_table(headers, rows)
+    return paragraphs(table, verdicts(store, "tree_depth", found), holm_note(found))
 
 
 def _support(records: Records, classes: list[str], name: str) -> str:
@@ -140,9 +157,12 @@ def _averages(
 
 def table5(store: Store) -> str:
     """TopConst: F1 of groups of classes, and the averages."""
-    headers = ["group", "share, paper (%)", "SAN, paper", "SSAN, paper"]
-    headers += ["SAN, ours", "SSAN, ours", "SAN, merged", "SSAN, merged"]
     base, full = (store.all("top_const", variant) for variant in (BASE, FULL))
+    theirs, mine = columns(base + full)
+    headers = ["group", f"share, {theirs} (%)"]
+    headers += [f"{network}, {whose}" for whose in (theirs, mine) for network in ("SAN", "SSAN")]
+    headers += ["SAN, merged", "SSAN, merged"]
+    found = compared(store, ["top_const"], [FULL])
     rows = []
     for group, (san, ssan, ratio) in paper.TOP_CONST.items():
         row = [group, f"{ratio:.0f}", number(san), number(ssan)]
@@ -150,26 +170,29 @@ def table5(store: Store) -> str:
         row += [share(records, "groups", group, 1) for records in (base, full)]
         rows.append(row)
     rows += [[*row, "-", "-"] for row in _averages(base, full, paper.TOP_CONST_ALL, 2)]
-    return _table(headers, rows, verdicts(store, "top_const", [FULL]))
+    table = analysis.render_table(headers, rows)
+    return paragraphs(table, verdicts(store, "top_const", found), holm_note(found))
 
 
 def _compared(store: Store, networks: Mapping[str, str], what: str) -> str:
     headers = ["data", what, "validation (%)", "test (%)", *TESTS]
     headers += ["selected in layer 1 (%)", "empty (%)", "steps"]
     rows, notes = [], []
-    for data in data_sets(store, networks):
+    shown = data_sets(store, networks)
+    found = compared(store, shown, networks)
+    for data in shown:
         for variant, title in networks.items():
             records = store.all(data, variant)
             row = [name_of(data), title]
             row += [percent(records, "accuracy", part) for part in ("validation", "test")]
-            row += against(store, data, variant)
+            row += against(found, data, variant)
             row += [
                 "-" if variant == BASE else percent(records, key)
                 for key in ("selected_1", "empty_1")
             ]
             rows.append([*row, steps(records)])
-        notes.append(verdicts(store, data, networks))
-    return _table(headers, rows, *notes)
+        notes.append(verdicts(store, data, found))
+    return paragraphs(analysis.render_table(headers, rows), *notes, holm_note(found))
 
 
 def data_sets(store: Store, networks: Iterable[str]) -> list[str]:
@@ -209,6 +232,10 @@ def selection_rate(store: Store) -> str:
 def _rates(data: str, variant: str, record: dict[str, Any]) -> list[list[str]]:
     rows = []
     for layer, heads in record.get("selected_heads", {}).items():
+        if collapsed(record):
+            name = VARIANTS.get(variant, (variant,))[0]
+            rows.append([name_of(data), name, str(record["seed"]), layer, COLLAPSED, *["-"] * 3])
+            continue
         start = (record.get("selection_curve", {}).get(layer) or [[0, float("nan")]])[0]
         rows.append(
             [
@@ -259,7 +286,7 @@ def provenance(store: Store) -> str:
                     f"{records[0].get('parameters_without_embeddings', 0):,}",
                     f"{hardware.get('device', '-')} x{hardware.get('devices', '-')}, "
                     f"jax {hardware.get('jax', '-')}",
-                    records[0].get("substitute") or "no",
+                    substitute_of(records[0]) or "no",
                 ]
             )
     return analysis.render_table(headers, rows) if rows else NOT_RUN

@@ -2,17 +2,19 @@
 
 import dataclasses
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
 import tyro
 
-from experiments.common.cells import run_missing
+from experiments.common import cells as common
+from experiments.common.cells import Cell
 from experiments.common.cli import TABLE_OPTIONS, fail, parse_many, preset_named, refusals
 from experiments.ssan import variants
 from experiments.ssan.config import RunConfig, with_budget
 from experiments.ssan.presets import PRESETS
-from experiments.ssan.results import DEFAULT, Store, same
+from experiments.ssan.results import DEFAULT, Store, public_config
 from experiments.ssan.variants import BASE, FULL, VARIANTS
 from gatedjax._terminal import say
 
@@ -145,13 +147,27 @@ def width_of_file(options: TablesConfig, preset: RunConfig) -> dict[str, int]:
     return own if preset.preset.startswith("nli") else {**own, "hidden": 2 * width}
 
 
-def run_cell(options: TablesConfig, data: str, variant: str) -> None:
-    """Runs every seed of one cell that has no record of this configuration yet."""
+def cell_of(options: TablesConfig, data: str, variant: str) -> Cell:
+    """One cell of a table: every seed of a network on a data set."""
+    changes = VARIANTS[variant][1]
+    configs = {seed: run_config(options, data, seed, **changes) for seed in range(options.seeds)}
+    return Cell(data, variant, configs)
+
+
+def run_cells(options: TablesConfig, wanted: Iterable[Cell]) -> None:
+    """Runs every seed of the cells that has no record yet; refuses records of other settings."""
+    from experiments.ssan.families import build
     from experiments.ssan.run import run
 
-    store, changes = Store(options.results), VARIANTS[variant][1]
-    configs = {seed: run_config(options, data, seed, **changes) for seed in range(options.seeds)}
-    run_missing(store, options.runs, data, variant, configs, same, run, rerun=options.rerun)
+    runner = common.Runner(
+        Store(options.results),
+        options.runs,
+        public_config,
+        run,
+        lambda config: build(config).substitute,
+        rerun=options.rerun,
+    )
+    common.run_cells(runner, wanted)
 
 
 def cells(options: TablesConfig) -> list[tuple[str, str]]:
@@ -184,8 +200,7 @@ def main(args: list[str] | None = None) -> int:
     prepare_cpu(options.cpu_devices)
     store = Store(options.results)
     with refusals(TABLE_OPTIONS):
-        for data, variant in cells(options):
-            run_cell(options, data, variant)
+        run_cells(options, [cell_of(options, *cell) for cell in cells(options)])
         if options.what in analyses.ANALYSES:
             analyses.analyse(options, store)
         if options.what in render.SECTIONS:

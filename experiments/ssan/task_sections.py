@@ -1,9 +1,12 @@
 """Tables 1, 6 and 7 and the figures, from records and from what the analyses wrote."""
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from experiments.common.records import NOT_RUN, mean_std, read_json
-from experiments.common.significance import compare, p_text
+from experiments.common.collapse import COLLAPSED
+from experiments.common.origins import beside, columns, substitute_of
+from experiments.common.records import NOT_RUN, averaged, read_json
+from experiments.common.significance import ONE_SEED, compare, p_text, paragraphs
 from experiments.ssan import paper
 from experiments.ssan.analyses import ANALYSES, NORMS, figure_of
 from experiments.ssan.bleu import bleu_of, f1_of, paired
@@ -17,38 +20,58 @@ _METRICS = {"nli": "accuracy", "srl": "F1", "mt_": "BLEU"}
 
 
 def _percent(records: Records, data: str) -> str:
-    if data.startswith("mt_"):
-        values = [record["test_bleu"] for record in records if "test_bleu" in record]
-    elif data.startswith("srl"):
-        values = [100 * r["test_roles_greedy"]["f1"] for r in records if "test_roles_greedy" in r]
-    else:
-        values = [100 * record["test"]["accuracy"] for record in records]
-    return mean_std(values, 2) if values else NOT_RUN
+    def found(record: dict[str, Any]) -> float | None:
+        if data.startswith("mt_"):
+            return record.get("test_bleu")
+        if data.startswith("srl"):
+            roles = record.get("test_roles_greedy")
+            return None if roles is None else 100 * roles["f1"]
+        return 100 * record["test"]["accuracy"]
+
+    return averaged(records, found, 2)
 
 
-def difference(base: Records, full: Records, data: str) -> list[str]:
-    """SSAN minus SAN in points, the 95 % interval, and p-values of every seed that both have."""
+class Difference(NamedTuple):
+    """SSAN minus SAN in points.
+
+    Attributes:
+      boots: of all seeds together (inference), or of every seed by itself.
+      why_not: why there is no verdict; None if there is one.
+    """
+
+    boots: tuple[analysis.Bootstrap, ...]
+    why_not: str | None
+
+    def cells(self, p_values: Iterator[float]) -> list[str]:
+        """Difference, 95 % interval and the next of these p-values."""
+        if self.why_not == COLLAPSED:
+            return ["-", "-", COLLAPSED]
+        p = self.why_not or ", ".join(p_text(next(p_values)) for _ in self.boots)
+        return [
+            ", ".join(f"{boot.difference:+.2f}" for boot in self.boots),
+            ", ".join(f"[{boot.low:+.2f}, {boot.high:+.2f}]" for boot in self.boots),
+            p,
+        ]
+
+
+def difference(base: Records, full: Records, data: str) -> Difference | None:
+    """Compares the seeds that both have; None without one."""
     if data.startswith("nli"):
         found = compare(full, base)
         if found is None:
-            return ["-"] * 3
+            return None
         boot = found.bootstrap
-        return [
-            f"{100 * boot.difference:+.2f}",
-            f"[{100 * boot.low:+.2f}, {100 * boot.high:+.2f}]",
-            p_text(boot.p_value),
-        ]
+        points = analysis.Bootstrap(
+            100 * boot.difference, 100 * boot.low, 100 * boot.high, boot.p_value
+        )
+        return Difference((points,), found.why_not)
     key, score = ("role_counts", f1_of) if data.startswith("srl") else ("bleu_statistics", bleu_of)
     ours, theirs = ({r["seed"]: r for r in records if key in r} for records in (full, base))
     seeds = sorted(ours.keys() & theirs.keys())
     if not seeds:
-        return ["-"] * 3
-    boots = [paired(ours[seed][key], theirs[seed][key], score) for seed in seeds]
-    return [
-        ", ".join(f"{boot.difference:+.2f}" for boot in boots),
-        ", ".join(f"[{boot.low:+.2f}, {boot.high:+.2f}]" for boot in boots),
-        ", ".join(p_text(boot.p_value) for boot in boots),
-    ]
+        return None
+    boots = tuple(paired(ours[seed][key], theirs[seed][key], score) for seed in seeds)
+    return Difference(boots, ONE_SEED if len(seeds) == 1 else None)
 
 
 def table1(store: Store) -> str:
@@ -56,19 +79,27 @@ def table1(store: Store) -> str:
     headers = ["task", "metric", "SAN, paper", "SSAN, paper", "SAN, ours", "SSAN, ours"]
     headers += ["difference", "95 % interval", "p"]
     rows, notes = [], []
-    for data in TASK_PRESETS:
+    pairs = {data: [store.all(data, variant) for variant in (BASE, FULL)] for data in TASK_PRESETS}
+    found = {data: difference(base, full, data) for data, (base, full) in pairs.items()}
+    tested = [one for one in found.values() if one is not None and one.why_not is None]
+    p_values = [boot.p_value for one in tested for boot in one.boots]
+    corrected = iter(map(float, analysis.holm(p_values)))
+    for data, (base, full) in pairs.items():
         metric, san, ssan = paper.TABLE1.get(data, (_METRICS[data[:3]], None, None))
-        base, full = (store.all(data, variant) for variant in (BASE, FULL))
         quoted = ["-" if value is None else f"{value:.2f}" for value in (san, ssan)]
-        row = [NAMES[data], metric, *quoted, _percent(base, data), _percent(full, data)]
-        rows.append([*row, *difference(base, full, data)])
+        one = found[data]
+        ours = [_percent(base, data), _percent(full, data)]
+        ours += ["-"] * 3 if one is None else one.cells(corrected)
+        for label, *cells in beside(NAMES[data], quoted, ours, [*base, *full]):
+            rows.append([label, metric, *cells])
         for record in (*base, *full)[:1]:
             if record.get("substitute"):
-                notes.append(f"- {NAMES[data]}: substitute: {record['substitute']}.")
+                notes.append(f"- {NAMES[data]}: substitute: {substitute_of(record)}.")
             if "bleu_signature" in record:
                 notes.append(f"- {NAMES[data]}: {record['bleu_signature']}")
-    text = analysis.render_table(headers, rows)
-    return "\n\n".join([text.rstrip(), "\n".join(notes)]) if notes else text
+    together = f"The p of this table are corrected together (Holm), {len(p_values)} in all."
+    table = analysis.render_table(headers, rows)
+    return paragraphs(table, "\n".join(notes), together if p_values else "")
 
 
 def _written(store: Store, what: str) -> list[tuple[str, dict[str, Any]]]:
@@ -106,11 +137,16 @@ def _scores(values: list[float]) -> list[str]:
 def table7(store: Store) -> str:
     """Attention by part of speech."""
     headers = ["class"]
+    whose = {
+        data: columns([*store.all(data, BASE), *store.all(data, FULL)])
+        for data in (*paper.TABLE7_DATA, *(data for data, _ in _written(store, "table7")))
+    }
     for data in paper.TABLE7_DATA:
-        headers += [f"{NAMES[data]}, paper: {name}" for name in ("SAN", "SSAN")]
+        headers += [f"{NAMES[data]}, {whose[data][0]}: {name}" for name in ("SAN", "SSAN")]
     written = _written(store, "table7")
     for data, _ in written:
-        headers += [f"{NAMES.get(data, data)}: {name}" for name in ("SAN", "SSAN", "change (%)")]
+        of = NAMES.get(data, data) + whose[data][1].removeprefix("ours")
+        headers += [f"{of}: {name}" for name in ("SAN", "SSAN", "change (%)")]
     rows = []
     for name, quoted in paper.TABLE7.items():
         row = [name, *(f"{value:.3f}" for pair in quoted for value in pair)]

@@ -50,6 +50,7 @@ from gatedjax.analysis._significance import Bootstrap as Bootstrap
 from gatedjax.analysis._significance import McNemar as McNemar
 from gatedjax.analysis._significance import Proportion as Proportion
 from gatedjax.analysis._significance import Summary as Summary
+from gatedjax.analysis._significance import holm as holm
 from gatedjax.analysis._significance import mcnemar as mcnemar
 from gatedjax.analysis._significance import paired_bootstrap as paired_bootstrap
 from gatedjax.analysis._significance import proportion_test as proportion_test

@@ -151,6 +151,37 @@ def proportion_test(accuracy: float, known: float, n: int) -> Proportion:
     return Proportion(z, math.erfc(z / math.sqrt(2)) / 2)
 
 
+def holm(p_values: Any) -> np.ndarray:
+    """Corrects the p-values of tests that are read together (Holm's step-down method).
+
+    With p_(1) <= ... <= p_(m):  corrected p_(i) = max over j <= i of min(1, (m - j + 1) p_(j)).
+
+    Calling every difference with a corrected p below alpha shown errs in any of them with a
+    probability of at most alpha, however the tests depend on each other.
+
+    Args:
+      p_values: [m] of the tests of one family.
+
+    Returns:
+      [m] corrected p-values, in the order given; empty for none.
+
+    Raises:
+      ValueError: if the p-values are not a vector, or one is not in [0, 1].
+
+    Reference: Holm 1979.
+    """
+    given = np.asarray(p_values, np.float64)
+    if given.ndim != 1:
+        raise ValueError(f"p_values must have shape [m], got {given.shape}")
+    if not np.all((given >= 0) & (given <= 1)):  # also refuses NaN
+        raise ValueError("p_values must be in [0, 1]")
+    order = np.argsort(given, kind="stable")
+    scaled = np.minimum(1.0, np.arange(given.size, 0, -1) * given[order])
+    corrected = np.empty_like(given)
+    corrected[order] = np.maximum.accumulate(scaled)
+    return corrected
+
+
 def paired_bootstrap(
     correct_a: Any,
     correct_b: Any,

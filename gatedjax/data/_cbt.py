@@ -33,6 +33,12 @@ FILES = {
 }
 _FOLDER = "CBTest/data"
 
+MADE_OF_BOOKS = {
+    "build_report.json": "rebuilt from public-domain books by the published procedure",
+    "make_cloze.json": "made of books in the way of the published procedure",
+}
+"""Accounts of who made questions of their own, which lie beside the files, and what they are."""
+
 Block = list[tuple[int, bytes]]
 """The numbered lines of a question."""
 
@@ -119,4 +125,12 @@ def read(path: AnyPath) -> Rows:
             rows.append(Row(index, made.status, made, place))
         except LineError as error:
             quarantine.append(Quarantined(str(path), error.line, str(error)))
-    return Rows(tuple(rows), tuple(quarantine), counted=len(blocks))
+    return Rows(tuple(rows), tuple(quarantine), counted=len(blocks), note=_made(path))
+
+
+def _made(path: AnyPath) -> str | None:
+    """What the questions are, if an account of their making lies beside the file."""
+    if not isinstance(path, Path):
+        return None  # of the official archive
+    beside = (text for name, text in MADE_OF_BOOKS.items() if path.with_name(name).is_file())
+    return next(beside, None)

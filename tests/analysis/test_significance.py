@@ -173,3 +173,28 @@ BAD = [
 def test_bad_input_is_refused_by_the_name_of_the_argument(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("p_values", [(0.04,), (0.01, 0.04, 0.03), (0.5, 0.02, 0.02, 0.9, 0.001)])
+def test_holm_equals_closed_testing_by_enumeration_of_every_subset(p_values):
+    # corrected p of test i: the largest Bonferroni p of a subset of the tests that has i
+    tests = range(len(p_values))
+    want = []
+    for i in tests:
+        subsets = [
+            chosen
+            for size in range(1, len(p_values) + 1)
+            for chosen in itertools.combinations(tests, size)
+            if i in chosen
+        ]
+        want.append(max(min(1, len(c) * min(p_values[j] for j in c)) for c in subsets))
+    np.testing.assert_allclose(analysis.holm(p_values), want, rtol=1e-12)
+
+
+def test_holm_refuses_what_are_no_p_values_and_takes_none():
+    assert analysis.holm([]).shape == (0,)
+    for wrong in ([1.1], [-0.1], [float("nan")]):
+        with pytest.raises(ValueError, match=r"p_values must be in \[0, 1\]"):
+            analysis.holm(wrong)
+    with pytest.raises(ValueError, match=r"p_values must have shape \[m\], got \(1, 1\)"):
+        analysis.holm([[0.5]])

@@ -55,6 +55,21 @@ def test_a_cbt_question_becomes_document_query_candidates_and_label(tmp_path):
     assert source.info.substitute == "2 questions where the official file has 108,719"
 
 
+@pytest.mark.parametrize("name", sorted(_cbt.MADE_OF_BOOKS))
+def test_questions_beside_an_account_of_their_making_are_no_part_of_the_official_file(
+    tmp_path, name
+):
+    folder = write(tmp_path, [block()])
+    (train,) = folder.rglob("cbtest_NE_train.txt")
+    train.with_name(_cbt.FILES["NE"]["test"]).write_bytes(train.read_bytes())
+    train.with_name(name).write_text("{}")
+    for split in ("train", "test"):
+        found = data.load("cbt_ne", split, manual_dir=folder).info.substitute
+        assert found.startswith(_cbt.MADE_OF_BOOKS[name] + ": 1 questions where the official file")
+    with pytest.raises(ValueError, match="books"):
+        data.load("cbt_ne", "train", manual_dir=folder, strict=True)
+
+
 @pytest.mark.parametrize("kind", ["NE", "CN"])
 def test_the_family_name_and_its_option_mean_one_of_the_sets(tmp_path, kind):
     write(tmp_path, [block()], f"cbtest_{kind}_test_2500ex.txt")
@@ -232,7 +247,8 @@ def test_the_real_files_have_their_counts_and_the_frequency_baseline(shared_data
     for split, size, accuracy in (("validation", 2_000, want[1]), ("test", 2_500, want[2])):
         source = data.load("cbt", split, manual_dir=shared_data, kind=kind)
         assert len(source) == source.report.lines == size
-        assert source.info.substitute is None
+        # as large as the official ones, and not them: they say where they come from
+        assert source.info.substitute == _cbt.MADE_OF_BOOKS["build_report.json"]
         assert round(most_frequent(source), 3) == accuracy
 
 

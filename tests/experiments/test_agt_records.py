@@ -17,7 +17,7 @@ from experiments.common.records import jsonable
 from gatedjax import data as gdata
 from gatedjax.analysis import phrases
 from gatedjax.models import AGT, AGTConfig, AGTTask
-from tests.experiments._results import rows_of
+from tests.experiments._results import rows_of, run_cell
 
 WORDS = ("Not", "so", "much", "bad-luck", ".")
 
@@ -132,11 +132,15 @@ def runs(monkeypatch):
     return asked
 
 
-def test_a_cell_runs_every_seed_once_and_a_longer_one_again(options, runs):
-    tables.run_cell(options, "polarity", "agt")
-    tables.run_cell(options, "polarity", "agt")
+def test_a_cell_runs_every_seed_once_and_a_longer_one_only_with_rerun(options, runs):
+    run_cell(tables, options, "polarity", "agt")
+    run_cell(tables, options, "polarity", "agt")
     assert [(c.train.seed, c.train.num_steps) for c in runs] == [(0, 6), (1, 6)]
-    tables.run_cell(dataclasses.replace(options, num_steps=8), "polarity", "agt")
+    longer = dataclasses.replace(options, num_steps=8)
+    with pytest.raises(ValueError, match=r"train.num_steps 6, wanted 8"):
+        run_cell(tables, longer, "polarity", "agt")
+    assert len(runs) == 2
+    run_cell(tables, dataclasses.replace(longer, rerun=True), "polarity", "agt")
     assert [c.train.num_steps for c in runs[2:]] == [8, 8]
     record = Store(options.results).get("polarity", "agt", 1)
     assert record["config"]["train"]["num_steps"] == 8
@@ -144,27 +148,28 @@ def test_a_cell_runs_every_seed_once_and_a_longer_one_again(options, runs):
 
 
 def test_a_record_made_before_an_option_existed_is_that_of_the_default(options, runs):
-    tables.run_cell(options, "polarity", "agt")
+    run_cell(tables, options, "polarity", "agt")
     path = Store(options.results).path("polarity", "agt", 0)
     record = json.loads(path.read_text())
     record["config"]["model"].pop("attend_raw")
     record["config"]["data"].pop("train_on")
     path.write_text(json.dumps(record))
-    tables.run_cell(options, "polarity", "agt")
+    run_cell(tables, options, "polarity", "agt")
     assert len(runs) == 2
     record["config"]["model"]["gate_bias"] = 0.5
     path.write_text(json.dumps(record))
-    tables.run_cell(options, "polarity", "agt")
-    assert len(runs) == 3
+    with pytest.raises(ValueError, match=r"model.gate_bias 0.5, wanted 1.0"):
+        run_cell(tables, options, "polarity", "agt")
+    assert len(runs) == 2
 
 
 def test_a_figure_takes_the_record_that_is_there(options, runs):
     figure = dataclasses.replace(options, what="figure2")
-    tables.train_table(figure)
-    assert len(runs) == 2
-    tables.train_table(dataclasses.replace(figure, num_steps=8))
-    assert len(runs) == 2
-    tables.train_table(dataclasses.replace(figure, rerun=True))
+    for one in (figure, dataclasses.replace(figure, num_steps=8)):
+        tables.run_cells(one, tables.cells_of(one))
+        assert len(runs) == 2
+    again = dataclasses.replace(figure, rerun=True)
+    tables.run_cells(again, tables.cells_of(again))
     assert len(runs) == 4
 
 
@@ -181,10 +186,10 @@ def test_a_signal_stops_the_table_and_only_a_finished_run_leaves_a_record(
     monkeypatch.setattr(run, "run", fake)
     if code:
         with pytest.raises(SystemExit) as stop:
-            tables.run_cell(options, "polarity", "agt")
+            run_cell(tables, options, "polarity", "agt")
         assert stop.value.code == code
     else:
-        tables.run_cell(options, "polarity", "agt")
+        run_cell(tables, options, "polarity", "agt")
     assert Store(options.results).path("polarity", "agt", 0).exists() == kept
     assert Store(options.results).path("polarity", "agt", 1).exists() == (code == 0)
 
@@ -223,16 +228,19 @@ def test_table1_is_mean_and_deviation_over_seeds_in_percent(tmp_path):
 def test_the_ablation_is_tested_against_agt_on_the_same_sentences(tmp_path):
     store = Store(tmp_path)
     full, less = "1" * 30 + "0" * 10, "1" * 18 + "0" * 22
-    save(store, "sst1", "agt", [make_record(config_of("sst1", 0), full)])
-    config = config_of("sst1", 0, ablate_above=0)
-    save(store, "sst1", "agt_above0", [make_record(config, less)])
+    for seed in (0, 1):
+        save(store, "sst1", "agt", [make_record(config_of("sst1", seed), full)])
+        config = config_of("sst1", seed, ablate_above=0)
+        save(store, "sst1", "agt_above0", [make_record(config, less)])
     text = rendered(store)
     rows = {row[1]: row for row in rows_of(text, "Ablation: selection vectors")}
     only = rows["only s_0 (= plain highway network on s_0)"]
-    assert only[2:6] == ["48.5", "50.00 (n=1)", "45.00 (n=1)", "-30.00 (n=1 seeds)"]
-    # 12 sentences that only one of them has right
-    exact = 2 / 2**12
-    assert only[8] == ("<0.001" if exact < 0.001 else f"{exact:.3f}")
+    assert only[2:6] == [
+        *("48.5", "50.00 ± 0.00 (n=2)", "45.00 ± 0.00 (n=2)", "-30.00 (n=2 seeds)")
+    ]
+    # 12 sentences that only one of them has right, tested twice
+    exact = 2 * 2 / 2**12
+    assert only[8] == ", ".join(2 * ["<0.001" if exact < 0.001 else f"{exact:.3f}"])
     assert rows["s_0, s_1, s_2"][4] == "not run"
     assert rows["mean of the word vectors"][2] == "-"
     assert "AGT beats only s_0" in text
@@ -241,9 +249,13 @@ def test_the_ablation_is_tested_against_agt_on_the_same_sentences(tmp_path):
 
 def test_the_best_optimizer_is_named_by_validation(tmp_path):
     store = Store(tmp_path)
-    save(store, "sst1", "agt", [make_record(config_of("sst1", 0), "1111")])
-    better = make_record(config_of("sst1", 0), "0000", validation={"accuracy": 0.75, "loss": 1.0})
-    save(store, "sst1", "agt_adadelta_lr1", [better])
+    found = {"accuracy": 0.75, "loss": 1.0}
+    for seed in (0, 1):
+        save(store, "sst1", "agt", [make_record(config_of("sst1", seed), "1111")])
+        better = make_record(config_of("sst1", seed), "0000", validation=found)
+        save(store, "sst1", "agt_adadelta_lr1", [better])
+        if seed == 0:
+            assert "- SST-1: one seed: no verdict." in rendered(store)
     text = rendered(store)
     assert "adadelta_lr1 reaches the best mean validation accuracy, 75.00 %" in text
     rows = rows_of(text, "Optimisers")

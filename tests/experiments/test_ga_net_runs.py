@@ -61,6 +61,10 @@ def test_the_record_agrees_with_itself_and_is_what_the_file_holds(config, first)
     assert saved == json.loads(json.dumps(record))
     assert record["test_n"] == len(record["correct"]) == 1000
     assert 0 < record["attended_tokens"] < record["test_tokens"]
+    assert sum(record["predicted_classes"]) == 1000
+    assert record["label_entropy"] == pytest.approx(np.log(2), abs=1e-3)
+    assert [point[0] for point in record["train_curve"]] == [2, 4, 6]
+    assert record["origin"] == "embedded in gatedjax"
     assert config.workdir not in json.dumps(record)
 
 

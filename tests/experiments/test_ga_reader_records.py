@@ -11,8 +11,9 @@ from experiments.ga_reader.cells import one_sided
 from experiments.ga_reader.config import PRESETS
 from experiments.ga_reader.reading import Place, Reading
 from experiments.ga_reader.render import write
-from experiments.ga_reader.results import Store, public_config, same
+from experiments.ga_reader.results import Store, public_config
 from experiments.ga_reader.variants import apply
+from tests.experiments._results import same_run
 
 
 def make_record(data, variant, seed, correct, **more):
@@ -95,8 +96,8 @@ def test_runs_stand_beside_the_paper_with_their_paired_tests(store):
     assert full[1:5] == ["68.3", "68.0", "50.00 ± 0.00 (n=2)", "90.00 ± 0.00 (n=2)"]
     assert single[4] == "50.00 ± 0.00 (n=2)"
     assert single[5] == "+40.00 (n=2 seeds)"
-    # spec: b = 10, c = 2 gives 0.01929
-    assert single[8] == "0.019 (10 : 2), 0.019 (10 : 2)"
+    # spec: b = 10, c = 2 gives 0.01929; twice, in one table
+    assert single[8] == "0.039 (10 : 2), 0.039 (10 : 2)"
     assert rows["K = 4"][3:] == ["not run", "not run", "-", "-", "-", "-", "-"]
     assert "GA, fixed vectors beats K = 1" in text
     assert full[-1] == "1,234"
@@ -107,7 +108,9 @@ def test_runs_stand_beside_the_paper_with_their_paired_tests(store):
     ]
     assert "glove.6B.100d.txt (87.5 %)" in runs[0]
     store.path("wdw", "hops_1", 0).write_text(json.dumps(make_record("wdw", "hops_1", 0, "1")))
-    with pytest.raises(ValueError, match="test sets differ in size"):
+    with pytest.raises(
+        ValueError, match="test_n is 1 in seed 0 and 20 in seed 1; they are not averaged"
+    ):
         write(store)
 
 
@@ -118,20 +121,20 @@ def test_one_sided_tests_pair_the_seeds_that_both_have():
 
 
 def test_one_budget_of_cbt_has_its_own_section_with_the_feature(store):
-    save(store, "cbt_ne", "fix", 0, "1100")
+    save(store, "cbt_ne", "fix", 0, "1100", substitute="41,191 questions")
     save(store, "cbt_ne", "feature_fix", 0, "1110", substitute="41,191 questions")
     text = rendered(store)
     rows = {row[0]: row for row in rows_of(text, "One budget: CBT-NE")}
     assert next(iter(rows)) == "GA, fixed vectors (base)"
     assert rows["GA + feature, fixed vectors"][4] == "75.00 (n=1)"
-    assert "The feature helps: McNemar p, one-sided, of each seed: 0.500 (1 : 0)." in text
+    assert "The feature helps: McNemar p, one-sided, of each seed: one seed: no verdict (1" in text
     tests = rows_of(text, "Proportion tests")
     paper = [row for row in tests if row[0] == "CBT-NE"]
     assert [row[6:] for row in paper] == [
         ["1.919", "0.02749", "0.028"],
-        ["0.081", "0.46761", "-"],
+        ["-", "-", "-"],
     ]
-    assert paper[1][3] == "75.0 (other data)"
+    assert paper[1][3:5] == ["75.0 (n=1)", "ours, other data"]
     assert next(row for row in tests if row[0] == "CNN")[7].startswith("0.34")
 
 
@@ -140,7 +143,7 @@ def test_common_nouns_have_their_section_with_any_reader(store):
     save(store, "cbt_cn", "hops_1", 0, "1000")
     rows = {row[0]: row for row in rows_of(rendered(store), "One budget: CBT-CN")}
     assert rows["K = 1"][4] == "25.00 (n=1)"
-    assert rows["K = 1"][8] == "0.250 (2 : 0)"
+    assert rows["K = 1"][7:9] == ["one seed: no verdict", "one seed: no verdict (2 : 0)"]
 
 
 def test_figure2_has_every_share_and_is_drawn(store, tmp_path):
@@ -152,7 +155,8 @@ def test_figure2_has_every_share_and_is_drawn(store, tmp_path):
     text = rendered(store)
     rows = rows_of(text, "Figure 2: gating by training size, CNN")
     assert len(rows) == 6
-    assert rows[0] == ["no", "50", "500", "25.00 (n=1)", "75.00 (n=1)", "0.250 (2 : 0)", "-"]
+    single = "one seed: no verdict (2 : 0)"
+    assert rows[0] == ["no", "50", "500", "25.00 (n=1)", "75.00 (n=1)", single, "-"]
     assert rows[3][-1] == "0.07"
     assert "[figure2_cnn.png](figure2_cnn.png)" in text
 
@@ -186,7 +190,11 @@ def test_a_record_is_used_again_only_for_the_same_settings(store, monkeypatch, t
     assert ran == [(3, 0, 5), (3, 1, 5), (1, 0, 5), (1, 1, 5)]
     assert tables.main(args) == 0
     assert len(ran) == 4
-    assert tables.main([*args[:-1], "6"]) == 0
+    with pytest.raises(SystemExit) as stop:
+        tables.main([*args[:-1], "6"])
+    assert stop.value.code == 2
+    assert len(ran) == 4
+    assert tables.main([*args[:-1], "6", "--rerun"]) == 0
     assert len(ran) == 8
     assert store.get("cbt_ne", "fix", 0)["config"]["train"]["num_steps"] == 6
     assert "exit_code" not in store.get("cbt_ne", "fix", 0)
@@ -202,6 +210,10 @@ def test_readers_of_corpus_vectors_are_left_out_without_them(store, monkeypatch,
 def test_an_older_record_had_the_defaults_of_younger_options():
     config = PRESETS["cbt_ne"]
     saved = jsonable(public_config(config))
+
+    def same(saved, config):
+        return same_run(Store(), "cbt_ne", saved, config, public_config)
+
     assert same(saved, config)
     saved["model"].pop("aggregation")
     saved["data"].pop("fraction_seed")

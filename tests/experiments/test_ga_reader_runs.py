@@ -56,7 +56,11 @@ def test_a_run_counts_its_questions_and_keeps_fixed_vectors(cloze, trained):
     assert record["test_n"] == len(record["correct"]) == record["counts"]["test"]["questions"]
     assert record["counts"]["train"]["read"] == record["train_n"]
     assert 0 < record["embedding_coverage"] < 1
-    assert "questions where the official file has 108,719" in record["substitute"]
+    made = "made of books in the way of the published procedure"
+    assert record["origin"].startswith(
+        f"{made}: {record['train_n']:,} questions where the official"
+    )
+    assert record["origin"] == record["substitute"]
     assert len(record["shapes"]) <= 2
     assert record["parameters"] == record["parameters_without_embeddings"]
     line = json.loads((trained / "metrics.jsonl").read_text().splitlines()[0])

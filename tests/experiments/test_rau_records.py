@@ -15,7 +15,7 @@ from experiments.rau import figures, run, tables
 from experiments.rau.config import PRESETS
 from experiments.rau.render import write
 from experiments.rau.results import Store, public_config
-from tests.experiments._results import binomial_two_sided, rows_of
+from tests.experiments._results import binomial_two_sided, rows_of, run_cell
 
 
 def config_of(preset, cell, seed, **model):
@@ -104,14 +104,18 @@ def runs(monkeypatch):
     return asked
 
 
-def test_a_cell_runs_every_seed_once_and_a_longer_one_again(options, runs):
-    tables.run_cell(options, "digits", "gru", cell="gru")
-    tables.run_cell(options, "digits", "gru", cell="gru")
+def test_a_cell_runs_every_seed_once_and_a_longer_one_only_with_rerun(options, runs):
+    run_cell(tables, options, "digits", "gru", cell="gru")
+    run_cell(tables, options, "digits", "gru", cell="gru")
     assert [(c.train.seed, c.model.cell, c.train.num_steps) for c in runs] == [
         (0, "gru", 6),
         (1, "gru", 6),
     ]
-    tables.run_cell(dataclasses.replace(options, num_steps=8), "digits", "gru", cell="gru")
+    longer = dataclasses.replace(options, num_steps=8)
+    with pytest.raises(ValueError, match=r"train.num_steps 6, wanted 8"):
+        run_cell(tables, longer, "digits", "gru", cell="gru")
+    assert len(runs) == 2
+    run_cell(tables, dataclasses.replace(longer, rerun=True), "digits", "gru", cell="gru")
     assert [c.train.num_steps for c in runs[2:]] == [8, 8]
     record = Store(options.results).get("digits", "gru", 1)
     assert record["config"]["train"]["num_steps"] == 8
@@ -119,28 +123,29 @@ def test_a_cell_runs_every_seed_once_and_a_longer_one_again(options, runs):
 
 
 def test_a_record_made_before_an_option_existed_is_that_of_the_default(options, runs):
-    tables.run_cell(options, "digits", "rau", cell="rau")
+    run_cell(tables, options, "digits", "rau", cell="rau")
     path = Store(options.results).path("digits", "rau", 0)
     record = json.loads(path.read_text())
     record["config"]["model"].pop("num_layers")
     record["config"]["data"].pop("max_buckets")
     path.write_text(json.dumps(record))
-    tables.run_cell(options, "digits", "rau", cell="rau")
+    run_cell(tables, options, "digits", "rau", cell="rau")
     assert len(runs) == 2
     record["config"]["model"].pop("hidden")
     record["config"]["model"]["embedding_dim"] = 7
     path.write_text(json.dumps(record))
-    tables.run_cell(options, "digits", "rau", cell="rau")
-    assert len(runs) == 3
+    with pytest.raises(ValueError, match=r"model.embedding_dim 7, wanted 100"):
+        run_cell(tables, options, "digits", "rau", cell="rau")
+    assert len(runs) == 2
 
 
 def test_the_same_run_of_another_table_is_not_repeated(options, runs):
-    tables.run_cell(options, "digits", "rau", cell="rau")
-    tables.run_cell(options, "digits", "attention_feature_proj", attention="feature_proj")
+    run_cell(tables, options, "digits", "rau", cell="rau")
+    run_cell(tables, options, "digits", "attention_feature_proj", attention="feature_proj")
     rate = PRESETS["digits"].train.optimizer.learning_rate
-    tables.run_cell(options, "digits", "rau_lr", rate, cell="rau")
+    run_cell(tables, options, "digits", "rau_lr", rate, cell="rau")
     assert len(runs) == 2
-    tables.run_cell(options, "digits", "rau_low", rate / 2, cell="rau")
+    run_cell(tables, options, "digits", "rau_low", rate / 2, cell="rau")
     assert [c.train.optimizer.learning_rate for c in runs[2:]] == [rate / 2] * 2
 
 
@@ -149,7 +154,7 @@ def test_a_finished_work_folder_of_the_same_run_becomes_its_record(options, runs
     folder = options.runs / "digits-rau-seed0"
     folder.mkdir(parents=True)
     (folder / "results.json").write_text(json.dumps(make_record(config, "0000")))
-    tables.run_cell(options, "digits", "rau", cell="rau")
+    run_cell(tables, options, "digits", "rau", cell="rau")
     assert [c.train.seed for c in runs] == [1]
     assert Store(options.results).get("digits", "rau", 0)["correct"] == "0000"
 
@@ -166,7 +171,7 @@ def test_a_signal_stops_the_table_and_only_a_finished_run_leaves_a_record(
 
     monkeypatch.setattr(run, "run", fake)
     with pytest.raises(SystemExit) as stop:
-        tables.run_cell(options, "digits", "rau", cell="rau")
+        run_cell(tables, options, "digits", "rau", cell="rau")
     assert stop.value.code == code
     assert (Store(options.results).get("digits", "rau", 0) is not None) == kept
     assert Store(options.results).get("digits", "rau", 1) is None
@@ -236,6 +241,7 @@ def test_rendered_numbers_equal_those_of_the_records(tmp_path, np_rng):
         error = f"{np.mean(errors):.2f} ± {np.std(errors, ddof=1):.2f} (n=3)"
         assert [cell.upper(), error, "ours"] in rows_of(text, "Table 3: MNIST error")
 
+    tests = {}
     paired = {(r[0], r[1]): r[2:] for r in rows_of(text, "Table 1, paired tests")}
     for cell, winner in (("gru", "RAU"), ("lstm", "neither is shown")):
         difference, interval, _, exact, better = paired["MNIST", cell.upper()]
@@ -247,8 +253,13 @@ def test_rendered_numbers_equal_those_of_the_records(tmp_path, np_rng):
         half = 1.96 * (a - b).mean(axis=0).std() / math.sqrt(200)
         assert (low, high) == pytest.approx((gap - half, gap + half), abs=0.15 * half)
         counts = [(int(np.sum(x > y)), int(np.sum(x < y))) for x, y in zip(a, b, strict=True)]
-        assert exact == ", ".join(p_text(binomial_two_sided(*pair)) for pair in counts)
+        tests[cell] = exact, [binomial_two_sided(*pair) for pair in counts]
         assert better == winner
+    # Holm: the six tests of the table, each against all that are as small or smaller
+    every = sorted(p for _, wanted in tests.values() for p in wanted)
+    for exact, wanted in tests.values():
+        corrected = [max((6 - i) * q for i, q in enumerate(every) if q <= p) for p in wanted]
+        assert exact == ", ".join(p_text(min(1, p)) for p in corrected)
     assert "- MNIST: RAU beats GRU. RAU minus GRU: difference +0." in text
     assert "- MNIST: no difference between RAU and LSTM is shown." in text
     runs_table = {(r[0], r[1]): r[2:] for r in rows_of(text, "Runs")}
@@ -285,12 +296,18 @@ def test_language_models_are_compared_window_by_window(tmp_path, np_rng):
 
 
 def test_a_worse_rau_is_called_worse():
-    rau = [make_record(config_of("mnist", "rau", 0), "0" * 30 + "1" * 10)]
-    gru = [make_record(config_of("mnist", "gru", 0), "1" * 40)]
+    worse = "0" * 30 + "1" * 10
+    rau = [make_record(config_of("mnist", "rau", seed), worse) for seed in (0, 1)]
+    gru = [make_record(config_of("mnist", "gru", seed), "1" * 40) for seed in (0, 1)]
     found = compare(rau, gru)
     assert found.better is False
     assert sentence("MNIST", "RAU", "GRU", found).startswith("MNIST: GRU beats RAU.")
-    assert found.exact == (binomial_two_sided(0, 30),)
+    assert found.exact == (binomial_two_sided(0, 30),) * 2
+    alone = compare(rau[:1], gru)
+    assert alone.better is None
+    told = sentence("MNIST", "RAU", "GRU", alone)
+    assert told.startswith("MNIST: RAU against GRU: one seed: no verdict. RAU minus GRU: diff")
+    assert " p " not in told
 
 
 def test_only_seeds_that_both_have_are_paired_and_other_settings_are_named():

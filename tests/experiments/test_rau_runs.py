@@ -91,3 +91,6 @@ def test_imdb_from_a_folder_of_texts(tmp_path):
     assert record["parameters"] == 7 * 100 + recurrent + 4 * 2 + 2
     assert [point[0] for point in record["curve"]] == [2, 4]
     assert "official file has 25,000" in record["substitute"]
+    assert record["origin"] == record["substitute"]
+    assert sum(record["predicted_classes"]) == 8
+    assert 0 < record["label_entropy"] <= 0.6932

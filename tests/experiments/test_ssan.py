@@ -13,9 +13,10 @@ from experiments.ssan.cli import parse
 from experiments.ssan.config import PRESETS, with_budget
 from experiments.ssan.experiment import StepColumn
 from experiments.ssan.probes import scores
-from experiments.ssan.results import Store, public_config, same
+from experiments.ssan.results import Store, public_config
 from gatedjax import data as gdata
 from tests.experiments._commands import refused
+from tests.experiments._results import same_run
 
 TINY = ("--model.num-layers", "1", "--model.hidden", "8", "--model.filter-size", "8",
         "--model.num-heads", "2", "--data.max-buckets", "1", "--data.batch-size", "8",
@@ -74,9 +75,10 @@ def test_cells_of_the_tables():
         config = tables.run_config(options, "bshift", 3, **changes)
         assert config.train.seed == 3
         assert bool(config.model.selective) == (variant != "san")
-        assert same(jsonable(public_config(config)), config)
+        saved = jsonable(public_config(config))
+        assert same_run(Store(), "bshift", saved, config, public_config)
     other = tables.run_config(options, "bshift", 3, select_layers=(2,))
-    assert not same(jsonable(public_config(config)), other)
+    assert not same_run(Store(), "bshift", saved, other, public_config)
 
 
 def record(variant, seed, right, **more):
@@ -105,9 +107,11 @@ def test_tables_say_what_was_run_and_what_was_not(tmp_path, capsys):
         more = (
             {"selected_heads": heads, "empty_heads": {"1": [0.0, 0.5]}} if "ss" in variant else {}
         )
-        store.path("bshift", variant, 0).write_text(json.dumps(record(variant, 0, right, **more)))
+        for seed in (0, 1):
+            one = record(variant, seed, right, **more)
+            store.path("bshift", variant, seed).write_text(json.dumps(one))
     shown = sections.table2(store)
-    assert "80.00 (n=1)" in shown
+    assert "80.00 ± 0.00 (n=2)" in shown
     assert "+30.00" in shown
     assert "BShift: SSAN, layer 1 beats SAN" in shown
     assert "substitute: other texts" in shown
@@ -115,7 +119,7 @@ def test_tables_say_what_was_run_and_what_was_not(tmp_path, capsys):
     rates = sections.selection_rate(store)
     assert "50.0" in rates
     assert "25.0, 75.0" in rates
-    assert "40.00 (n=1)" in sections.modes(store)
+    assert "40.00 ± 0.00 (n=2)" in sections.modes(store)
 
 
 def test_scores_of_a_probe_have_groups_where_the_paper_has_them():

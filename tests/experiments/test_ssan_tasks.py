@@ -77,6 +77,9 @@ def test_inference_is_trained_and_scored(raw, tmp_path):
     )  # fmt: skip
     assert record["class_names"] == ["entailment", "neutral", "contradiction"]
     assert "where the paper has SNLI" in record["substitute"]
+    assert record["origin"].endswith("where the paper has SNLI with 550,000")
+    assert sum(record["predicted_classes"]) == 20
+    assert record["label_entropy"] > 0
     assert len(record["correct"]) == record["test_n"] == 20
     assert set(record["selected_heads"]) == {"1"}
 

@@ -1,0 +1,337 @@
+"""Results that can be trusted: what is kept, what is averaged, and what a number is beside."""
+
+import importlib
+import json
+import math
+import shutil
+
+import numpy as np
+import pytest
+
+from experiments.common import collapse, origins
+from experiments.common.cells import Cell, Runner, run_cells
+from experiments.common.records import RESULTS, Store, averaged, read_json
+from experiments.common.significance import compare, compare_all, holm_note
+from tests.experiments._results import rows_of
+
+# paper -> (a table of it at another budget, data set and cell, the setting that is named first)
+PAPERS = {
+    "ga_net": (
+        ["table2", "--data", "trec", "--systems", "bilstm", "--embeddings", "none"],
+        ("trec", "bilstm"),
+        "data.embeddings glove.6B.100d.subset.txt, wanted none (and 1 more)",
+    ),
+    "agt": (["table1"], ("sst1", "agt"), "data.embeddings glove.6B.100d.subset.txt, wanted"),
+    "rau": (
+        ["table1", "--data", "mnist", "--cells", "gru"],
+        ("mnist", "gru"),
+        "train.num_steps 2580, wanted 5",
+    ),
+    "ga_reader": (
+        ["cbt", "--variants", "fix"],
+        ("cbt_ne", "fix"),
+        "data.embeddings glove.6B.100d.subset.txt, wanted",
+    ),
+    "ssan": (
+        [
+            "table2",
+            "--layers",
+            "1",
+            "--note",
+            "rebuilt from IMDB reviews by the published procedure",
+        ],
+        ("bshift", "san"),
+        "train.num_steps 3000, wanted 5",
+    ),
+}
+
+
+def copied(paper, data, variant, folder):
+    """The committed records of a cell in another folder."""
+    (folder / "runs").mkdir(parents=True)
+    for path in sorted((RESULTS / paper / "runs").glob(f"{data}-{variant}-seed*.json")):
+        shutil.copy(path, folder / "runs")
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*.json"))}
+
+
+def told(tables, args, capsys):
+    """The one line with which a command stops with status 2."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        tables.main(args)
+    assert stop.value.code == 2
+    message = capsys.readouterr().err
+    assert message.startswith("error: ")
+    assert message.count("\n") == 1
+    return message
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_records_of_other_settings_are_kept_and_named_before_anything_is_trained(
+    paper, tmp_path, monkeypatch, capsys
+):
+    args, cell, named = PAPERS[paper]
+    tables = importlib.import_module(f"experiments.{paper}.tables")
+    run = importlib.import_module(f"experiments.{paper}.run")
+    monkeypatch.setattr(run, "run", lambda *_: pytest.fail("trained"))
+    before = copied(paper, *cell, tmp_path / "results")
+    places = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
+    budget = ["--seeds", "1", "--num-steps", "5"]
+    message = told(tables, [*args, *budget, *places], capsys)
+    assert f"{cell[0]}, {cell[1]}: the record of seed 0 has {named}" in message
+    assert "--results DIR" in message
+    assert "--rerun" in message
+    assert {path: path.read_bytes() for path in sorted(tmp_path.rglob("*.*"))} == before
+    if len(before) > 1:
+        # replacing one seed of several would leave seeds that nobody may average
+        message = told(tables, [*args, *budget, "--rerun", *places], capsys)
+        assert "the record of seed 1 has" in message
+        assert {path: path.read_bytes() for path in sorted(tmp_path.rglob("*.*"))} == before
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_records_of_two_configurations_or_of_two_origins_are_never_averaged(
+    paper, tmp_path, capsys
+):
+    tables = importlib.import_module(f"experiments.{paper}.tables")
+    data, variant = PAPERS[paper][1]
+    path = next(iter(copied(paper, data, variant, tmp_path)))
+    first = json.loads(path.read_text())
+    for other in tmp_path.glob("runs/*"):
+        other.unlink()
+    path.write_text(json.dumps(first))
+    second = first | {"seed": 7}
+    place = path.with_name(f"{data}-{variant}-seed7.json")
+    steps = first["config"]["train"]["num_steps"]
+    train = first["config"]["train"] | {"seed": 7, "num_steps": steps + 1}
+    place.write_text(json.dumps(second | {"config": first["config"] | {"train": train}}))
+    message = told(tables, ["render", "--results", str(tmp_path)], capsys)
+    wanted = f"train.num_steps is {steps} in seed 0 and {steps + 1} in seed 7"
+    assert f"records of {data}, {variant}: {wanted}; they are not averaged" in message
+    place.write_text(json.dumps(second | {"substitute": "a tenth of the sentences"}))
+    message = told(tables, ["render", "--results", str(tmp_path)], capsys)
+    assert "origin of the data is" in message
+    assert "a tenth of the sentences in seed 7" in message
+    assert not (tmp_path / "RESULTS.md").exists()
+    # an option that is younger than a record was what it is by default
+    older = json.loads(json.dumps(first["config"] | {"train": train | {"num_steps": steps}}))
+    for name in ("accumulate", "parallel"):
+        older["train"].pop(name, None)
+    place.write_text(json.dumps(second | {"config": older}))
+    assert tables.main(["render", "--results", str(tmp_path)]) == 0
+
+
+def test_seeds_of_other_data_do_not_join_the_records_of_a_cell(tmp_path):
+    before = copied("rau", "mnist", "gru", tmp_path)
+    config = read_json(next(iter(before)))["config"]
+    seeds = {
+        seed: config | {"train": config["train"] | {"seed": seed}} for seed in range(len(before))
+    }
+    cell = Cell("mnist", "gru", {**seeds, 9: config | {"train": config["train"] | {"seed": 9}}})
+
+    def runner(substitute):
+        run = pytest.fail
+        return Runner(Store(tmp_path), tmp_path / "w", dict, run, lambda config: substitute)
+
+    with pytest.raises(ValueError, match="origin of the data official files, wanted 9 of 60,000"):
+        run_cells(runner("9 of 60,000 images"), [cell])
+    # without a new seed nothing is read at all
+    run_cells(runner("9 of 60,000 images"), [Cell("mnist", "gru", seeds)])
+    assert {path: path.read_bytes() for path in sorted(tmp_path.rglob("*.*"))} == before
+
+
+def committed():
+    return {path: read_json(path) for path in sorted(RESULTS.glob("**/runs/*.json"))}
+
+
+def test_every_record_of_questions_made_of_books_says_so():
+    found = {path: record for path, record in committed().items() if record["data"][:3] == "cbt"}
+    assert len(found) == 12
+    for record in found.values():
+        assert origins.origin_of(record).startswith(origins.BOOKS + ": 4")
+        assert origins.other_data([record])
+    for record in committed().values():
+        if record["data"] in ("mnist", "imdb", "trec", "sst2", "ptb_small", "sst1"):
+            assert origins.origin_of(record) == origins.OFFICIAL  # whatever its word vectors are
+    assert origins.origin_of({"data": "two_facts"}) == "made by gatedjax"
+
+
+def test_earlier_records_have_the_origin_that_the_reader_of_their_files_tells_now(shared_data):
+    from experiments.ga_reader.config import DataConfig
+    from experiments.ga_reader.data import SPLITS
+    from gatedjax import data as gdata
+
+    if not (shared_data / "cloze").is_dir():
+        pytest.skip("the cloze sets are not on this machine")
+    name = DataConfig(name="cbt_cn").name
+    parts = [gdata.load(name, s, manual_dir=shared_data).info.substitute for s in SPLITS[1:]]
+    assert parts == [origins.BOOKS] * 2
+    train = f"{origins.BOOKS}: 45,000 questions where the official file has 120,769"
+    read = {"data": name, "substitute": origins.joined([train, *parts])}
+    earlier = read_json(RESULTS / "ga_reader" / "runs" / "cbt_cn-fix-seed0.json")
+    assert origins.origin_of(read) == origins.origin_of(earlier)
+
+
+def test_no_number_of_other_questions_stands_in_the_papers_column():
+    for folder in (RESULTS / "ga_reader", RESULTS / "ga_reader" / "steps_4000"):
+        text = (folder / "RESULTS.md").read_text(encoding="utf-8")
+        rows = rows_of(text, "Table 3: CNN, Daily Mail and CBT, accuracy (%)")
+        ours = [row for row in rows if row[-1] == "ours"]
+        assert len(ours) == 5
+        assert {cell for row in ours for cell in row[1:-1]} == {"not run"}
+        other = [row for row in rows if row[-1].startswith(origins.BOOKS)]
+        assert other
+        assert "paper, official data: validation" in text
+        assert "a part of" not in text
+        tests = rows_of(text, "Proportion tests against the second best")
+        assert all(set(row[6:]) == {"-"} for row in tests if row[4].startswith("ours"))
+
+
+def test_on_other_data_the_papers_number_has_a_row_of_its_own():
+    record = {"data": "trec", "substitute": "ten questions"}
+    assert origins.beside("TREC", ["0.91"], ["0.50", "-"], [record]) == [
+        ["TREC", "0.91", "not run", "-"],
+        ["TREC, other data", "-", "0.50", "-"],
+    ]
+    for same in ([], [record | {"substitute": "word vectors of width 4 where the paper has 300"}]):
+        assert origins.beside("TREC", ["0.91"], ["0.50"], same) == [["TREC", "0.91", "0.50"]]
+    assert origins.columns([record]) == ("paper, official data", "ours, other data")
+    assert origins.joined(["a", None, "a: 3 of 9", "b"]) == "a: 3 of 9; b"
+    assert origins.joined([None]) is None
+
+
+def test_the_records_that_collapsed_are_those_of_bshift_and_one_of_adadelta():
+    lost = {path.name for path, record in committed().items() if collapse.collapsed(record)}
+    assert lost == {
+        *(f"bshift-{name}-seed0.json" for name in ("san", "ssan_expect", "ssan_layer1")),
+        *(f"bshift-{name}-seed1.json" for name in ("san", "ssan_layer1")),
+        "bshift-ssan_soft-seed0.json",
+        "sst1-agt_paper-seed0.json",
+    }
+
+
+def test_what_collapsed_is_neither_a_percentage_nor_a_p_value():
+    text = (RESULTS / "ssan" / "RESULTS.md").read_text(encoding="utf-8")
+    rows = {row[0]: row for row in rows_of(text, "Table 2: BShift, selector in one layer")}
+    assert rows["SAN"][2:4] == ["collapsed (n=2)"] * 2
+    assert rows["SSAN, layer 1"][2:8] == ["collapsed (n=2)"] * 2 + ["-", "-", "collapsed", "-"]
+    for heading in ("How selections are drawn", "Selections of heads", "Temperature"):
+        for row in rows_of(text, heading):
+            if row[0] == "BShift" and "collapsed" in "".join(row):
+                assert not any(cell[:1].isdigit() for cell in row[2:-1])
+    assert "- BShift: SSAN, layer 1 against SAN: collapsed, nothing to compare." in text
+    assert collapse.RULE in text
+
+
+def curve(*losses):
+    return {"train_curve": [[10 * (i + 1), loss, 0.5] for i, loss in enumerate(losses)]}
+
+
+def test_a_loss_at_the_entropy_of_the_labels_over_its_last_third_is_a_collapse():
+    known = collapse.facts([0, 0, 0, 1], [1, 0, 1, 1])
+    assert known["predicted_classes"] == [1, 3]
+    least = known["label_entropy"]
+    assert least == pytest.approx(-0.75 * math.log(0.75) - 0.25 * math.log(0.25), abs=1e-6)
+    near, far = least + 0.0004, least + 0.0006
+    for losses, wanted in (
+        ([far, far, far, far, near, near], True),
+        ([far, far, far, near, near, far], False),
+        ([far, far, far, near, far, near], False),
+        ([far, far, far, near, near, least - 0.0006], False),
+        ([near, near, near, near, near, None], True),
+    ):
+        assert collapse.collapsed(known | curve(*losses)) == wanted, losses
+    assert not collapse.collapsed(known)
+    assert not collapse.collapsed(curve(least))  # nobody knows the labels
+    assert collapse.collapsed({"predicted_classes": [0, 9, 0]})
+    assert collapse.collapsed({"confusion": [[0, 3], [0, 2]]})
+    assert not collapse.collapsed({"confusion": [[0, 3], [1, 2]]})
+
+
+def systems(*rights, first=0, **more):
+    """Records of one system by seed, from the share that is right of 40."""
+    return [
+        {"seed": first + i, "data": "x", "correct": "1" * n + "0" * (40 - n), "test_n": 40, **more}
+        | {"config": {"data": {}, "train": {}}, "test": {"accuracy": n / 40}}
+        for i, n in enumerate(rights)
+    ]
+
+
+def test_a_mean_leaves_out_what_collapsed_and_says_how_much():
+    lost = systems(20, 20, predicted_classes=[40])
+    figure = lambda record: record["test"]["accuracy"]  # noqa: E731
+    assert averaged(lost, figure) == "collapsed (n=2)"
+    assert averaged([*systems(30), *lost], figure, 2) == "0.75 (n=1), 2 collapsed"
+    assert averaged([], figure) == "not run"
+
+
+def test_a_verdict_needs_two_seeds_and_the_tests_of_a_table_are_corrected_together():
+    base = systems(20, 20)
+    found = compare_all(
+        {
+            "better": (systems(30, 30), base),
+            "little": (systems(24, 24), base),
+            "single": (systems(40), base),
+            "lost": (systems(20, 20, predicted_classes=[40, 0]), base),
+            "none": (systems(20, first=5), base),
+        }
+    )
+    raw = {name: compare(systems(n, n), base) for name, n in (("better", 30), ("little", 24))}
+    small, large = (raw[name].bootstrap.p_value for name in ("better", "little"))
+    assert small < large
+    assert found["better"].bootstrap.p_value == pytest.approx(2 * small)
+    assert found["little"].bootstrap.p_value == pytest.approx(max(large, 2 * small))
+    # four tests by McNemar's method: ten and four examples that only one has right
+    np.testing.assert_allclose(found["better"].exact, 4 * 2 / 2**10)
+    np.testing.assert_allclose(found["little"].exact, 2 * 2 / 2**4)
+    assert found["better"].better is True
+    assert found["single"].better is found["lost"].better is found["none"] is None
+    assert found["single"].cells()[2:] == ["one seed: no verdict", "-"]
+    assert found["lost"].cells() == ["-", "-", "collapsed", "-"]
+    assert "2 of the bootstrap, 4 of McNemar's test" in holm_note(found)
+    assert holm_note({"single": found["single"], "none": None}) == ""
+
+
+def test_systems_on_data_of_two_origins_are_not_compared():
+    with pytest.raises(ValueError, match="not of one origin"):
+        compare(systems(30, 30), systems(20, 20, substitute="other questions"))
+
+
+def test_no_results_page_has_a_p_value_of_one_seed():
+    for path in sorted(RESULTS.glob("**/RESULTS.md")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if "bootstrap, 1 seed" in line:
+                assert "one seed: no verdict" in line, (path, line)
+                assert " p = " not in line, (path, line)
+            assert "beats" not in line or "(bootstrap, 1 seed" not in line, (path, line)
+            if line.startswith("|") and "(n=1 seeds)" in line:
+                assert "one seed: no verdict" in line, (path, line)
+
+
+def test_what_was_measured_is_replaced_only_with_rerun(tmp_path):
+    from experiments.common.records import refuse_other
+
+    path, known = tmp_path / "table6-x.json", {"gold": "trees", "san": [0.25, 0.5]}
+    refuse_other(path, "result", None, {"gold": "leaves"}, rerun=False)
+    refuse_other(path, "result", known, {"gold": "trees", "san": (0.25, 0.5)}, rerun=False)
+    refuse_other(path, "result", known, {"gold": "leaves"}, rerun=True)
+    wanted = (
+        r"table6-x.json has another result: san is \[0.25, 0.5\], found \[0.5, 0.5\]; .*--rerun"
+    )
+    with pytest.raises(ValueError, match=wanted):
+        refuse_other(path, "result", known, {"gold": "trees", "san": [0.5, 0.5]}, rerun=False)
+
+
+def test_a_count_of_other_files_does_not_replace_the_one_that_is_there(tmp_path, capsys):
+    from experiments.ga_net import tables
+
+    shutil.copy(RESULTS / "ga_net" / "table1.json", tmp_path)
+    before = (tmp_path / "table1.json").read_bytes()
+    (tmp_path / "trec").mkdir()
+    for name in ("train_5500.label", "TREC_10.label"):
+        lines = [f"{label}:x what is this {i} ?" for i in range(20) for label in ("HUM", "LOC")]
+        (tmp_path / "trec" / name).write_text("\n".join(lines) + "\n", encoding="latin-1")
+    args = ["table1", "--data", "trec", "--manual-dir", str(tmp_path), "--results", str(tmp_path)]
+    message = told(tables, args, capsys)
+    assert "table1.json has another count of trec" in message
+    assert (tmp_path / "table1.json").read_bytes() == before
