@@ -37,6 +37,7 @@ from gatedjax.training.loop import (
     FitResult,
     NonFiniteError,
     StoppedBySignal,
+    closing,
     restore_or_begin,
 )
 from gatedjax.training.metrics import Metrics, Ratio, from_json, to_json
@@ -193,6 +194,7 @@ class _Lanes:
         self.step = 0
         self.pending: Metrics = {}
         self.recent: list[tuple[int, Any, np.ndarray]] = []
+        self.store = CheckpointStore(self.workdir / "checkpoints", config.keep_checkpoints)
         self.lock: WorkdirLock | None = None
         self.log: MetricsLog | None = None
 
@@ -205,7 +207,6 @@ class _Lanes:
         evaluation = first_evaluation_batch(self.eval_data)
         first = firsts[0]
         make = lambda key: init_state(self.task, tx, key, first)  # noqa: E731
-        self.store = CheckpointStore(self.workdir / "checkpoints", self.config.keep_checkpoints)
         like = jax.eval_shape(jax.vmap(make), self.keys[: len(self.lanes)])
         params = jax.eval_shape(make, self.keys[0]).params
         check_outputs(self.task, params, first, evaluation, self.config.best_metric)
@@ -364,8 +365,8 @@ class _Lanes:
 
     def _save(self) -> None:
         self._check_skipped()
-        self._check_workdir()
         self.event("save", self.step)
+        self._check_workdir()
         if self.log is not None:
             self.log.sync()
         own = lambda x: x[: len(self.lanes)]  # noqa: E731
@@ -466,19 +467,10 @@ def fit_lanes(
     loop = _Lanes(
         task, train_data, eval_data, config, workdir, metadata or {}, chosen, on_event, on_log
     )
-    try:
+    with closing(loop):
         loop.start()
         stopped, number = loop.run()
         results = loop.results(stopped, number)
-    finally:
-        try:
-            if hasattr(loop, "store"):
-                loop.store.close()
-        finally:
-            if loop.log is not None:
-                loop.log.close()
-            if loop.lock is not None:
-                loop.lock.release()
     if raise_on_signal and number is not None:
         raise StoppedBySignal(results)
     return results

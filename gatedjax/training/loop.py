@@ -1,5 +1,6 @@
 """`fit`: the one training loop. Order of every round: evaluate, save, then take the next batch."""
 
+import contextlib
 import dataclasses
 import json
 import signal
@@ -32,6 +33,7 @@ from gatedjax.training.checkpoint import (
     DAMAGED,
     CheckpointDamaged,
     CheckpointMismatch,
+    CheckpointNotSaved,
     CheckpointStore,
     check_metadata,
 )
@@ -158,6 +160,7 @@ class _Loop:
         self.recent: list[tuple[int, Any, Any]] = []
         self.profiling = False
         self._add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b))
+        self.store = CheckpointStore(self.workdir / "checkpoints", config.keep_checkpoints)
         self.lock: WorkdirLock | None = None
         self.log: MetricsLog | None = None
 
@@ -225,7 +228,6 @@ class _Loop:
         """Takes the workdir, reads its newest checkpoint, and opens what is written into it."""
         self.workdir.mkdir(parents=True, exist_ok=True)
         self.lock = WorkdirLock(self.workdir)
-        self.store = CheckpointStore(self.workdir / "checkpoints", self.config.keep_checkpoints)
         self.log = MetricsLog(self.workdir / "metrics.jsonl")
         found = restore_or_begin(
             self.store, self.identity, self.metadata, self.config, self.workdir, like
@@ -444,9 +446,9 @@ class _Loop:
         if not self.main:
             self.record.step = self.step
             return
-        self._check_workdir()
         self.view.phase("save")
         self.event("save", self.step)
+        self._check_workdir()
         if self.log is not None:
             self.log.sync()
         self.record.step = self.step
@@ -541,7 +543,7 @@ def restore_newest(
         try:
             saved = store.record(step)
             check(saved["metadata"])
-            run = dict(saved["run"])
+            run = saved["run"]
             state, best = store.restore(step, like, best_like)
             try:
                 check_run(run, step, state.step)
@@ -568,6 +570,29 @@ def restore_newest(
             f"({_reason(cause)}); remove the folder to start again"
         ) from cause
     return None
+
+
+@contextlib.contextmanager
+def closing(loop: Any) -> Iterator[None]:
+    """Waits for the saves of a loop and gives its workdir free, whatever happens.
+
+    Raises:
+      WorkdirLost: in place of the error of a save that failed because the workdir is gone.
+    """
+    try:
+        try:
+            yield
+        finally:
+            loop.store.close()
+    except CheckpointNotSaved:
+        if loop.lock is not None:
+            loop.lock.check()
+        raise
+    finally:
+        if loop.log is not None:
+            loop.log.close()
+        if loop.lock is not None:
+            loop.lock.release()
 
 
 def _reason(error: Exception) -> str:
@@ -647,7 +672,7 @@ def fit(
         parallel,
         optimizer,
     )
-    try:
+    with closing(loop):
         stopped: Literal["done", "early", "signal"] = "done"
         number = None
         if loop.start():
@@ -656,15 +681,6 @@ def fit(
             stopped = loop.record.finished
         carry = loop.parallel.fetch_carry(loop.state.carry, loop.rows)
         host = loop.parallel.fetch(loop.state, carry)
-    finally:
-        try:
-            if hasattr(loop, "store"):
-                loop.store.close()
-        finally:
-            if loop.log is not None:
-                loop.log.close()
-            if loop.lock is not None:
-                loop.lock.release()
     best = loop.best if loop.record.best_metrics else eval_params(host.params, host.opt_state)
     if loop.main and stopped != "signal":
         write_digests(host, best, dataclasses.asdict(loop.record), train_data, loop.workdir)
