@@ -175,7 +175,7 @@ class _Lanes:
         self.keys = jnp.stack([jax.random.key(lane.seed) for lane in self.padded])
         values = [math.nan if lane.value is None else lane.value for lane in self.padded]
         self.values = jax.device_put(np.array(values, np.float32), self.split)
-        self.traces = 0
+        self.traces = self.eval_traces = 0
         vmapped = make_lane_step(task, config)
 
         def step(*args: Any) -> Any:
@@ -186,6 +186,7 @@ class _Lanes:
         of_task = bool(config.sweep) and config.sweep_over != "learning_rate"
 
         def evaluate(params: Any, value: jax.Array, batch: Batch) -> Metrics:
+            self.eval_traces += 1
             own = _varied(task, config.sweep_over, value) if of_task else task
             return own.evaluate(params, batch)[0]
 
@@ -344,13 +345,16 @@ class _Lanes:
 
     def _evaluate(self, active: np.ndarray) -> None:
         self.event("evaluate", self.step)
+        began, traces = time.perf_counter(), self.eval_traces
         params = eval_params(self.state.params, self.state.opt_state)
         totals: Metrics = {}
         for batch in self.eval_data:
             one = self.eval_step(params, self.values, jax.device_put(batch, self.whole))
             totals = jax.tree.map(jnp.add, totals, one) if totals else one
-        host = None
-        for i, (lane, values) in enumerate(zip(self.lanes, _lane_floats(totals), strict=False)):
+        host, each = None, _lane_floats(totals)
+        if self.eval_traces > traces:
+            self.view.once(time.perf_counter() - began)
+        for i, (lane, values) in enumerate(zip(self.lanes, each, strict=False)):
             if not active[i]:
                 continue
             self._write({"split": "eval", "step": self.step, **values}, lane)
