@@ -146,6 +146,10 @@ def _all_finite(tree: Any) -> jax.Array:
     return functools.reduce(jnp.logical_and, leaves, jnp.array(True))
 
 
+def _where(condition: jax.Array, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)
+
+
 def make_train_step(
     task: AnyTask,
     tx: optax.GradientTransformation,
@@ -182,11 +186,16 @@ def make_train_step(
         count = jnp.maximum(metrics["loss"].count, 1)
         grads = jax.tree.map(lambda g: g / count.astype(g.dtype), grads)
         norm = optax.tree.norm(grads)
+        finite = jnp.isfinite(total) & jnp.isfinite(norm)
+        old = (state.params, state.opt_state, state.carry)
         with jax.named_scope("update"):
             updates, opt_state = tx.update(grads, state.opt_state, state.params)
-            params = optax.apply_updates(state.params, updates)
-        finite = jnp.isfinite(total) & jnp.isfinite(norm) & _all_finite(params)
-        keep = lambda new, old: jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)  # noqa: E731
+            new = (optax.apply_updates(state.params, updates), opt_state, carry)
+            # The barrier keeps the check out of the update's own loops: those stay as they are
+            # without it, to the last bit.
+            new = jax.lax.optimization_barrier(_where(finite, new, old))
+            finite &= _all_finite(new[0])
+            params, opt_state, carry = _where(finite, new, old)
         one = jnp.ones((), jnp.float32)
         # A step that was skipped must not turn the sums of its interval into NaN.
         metrics = {
@@ -202,9 +211,9 @@ def make_train_step(
         metrics |= note
         state = TrainState(
             step=state.step + 1,
-            params=keep(params, state.params),
-            opt_state=keep(opt_state, state.opt_state),
-            carry=keep(carry, state.carry),
+            params=params,
+            opt_state=opt_state,
+            carry=carry,
         )
         return state, metrics
 
