@@ -194,6 +194,7 @@ class _Lanes:
         self.records = [Record() for _ in self.lanes]
         self.step = 0
         self.pending: Metrics = {}
+        self.view = ProgressView(config.num_steps, 0, False)
         self.recent: list[tuple[int, Any, np.ndarray]] = []
         self.store = CheckpointStore(self.workdir / "checkpoints", config.keep_checkpoints)
         self.lock: WorkdirLock | None = None
@@ -237,7 +238,7 @@ class _Lanes:
         self.state = jax.device_put(jax.tree.map(lambda x: x[np.array(rows)], state), self.split)
         self.pending = jax.tree.map(lambda x: x[np.array(rows)], self.pending)
 
-    def run(self) -> tuple[Literal["done", "signal"], int | None]:
+    def run(self, signals: Signals) -> tuple[Literal["done", "signal"], int | None]:
         """Trains until every lane is over, or a signal."""
         config = self.config
         self.view = ProgressView(config.num_steps, self.step, config.progress)
@@ -247,21 +248,21 @@ class _Lanes:
             # more steps than before continue a run that was done
             if record.finished == "done" and self.step < config.num_steps:
                 record.finished = None
+        begun = self.step
         try:
-            with Signals(self._stopping) as signals:
-                while self._active().any():
-                    if signals.received is not None:
-                        self._save()
-                        return "signal", signals.received
-                    self._round()
-                self.store.wait()
-                self._check_workdir()
-                self._tell_saved()
-                return "done", signals.received
+            while self._active().any():
+                if signals.received is not None and self.step > begun:
+                    self._save()
+                    return "signal", signals.received
+                self._round()
+            self.store.wait()
+            self._check_workdir()
+            self._tell_saved()
+            return "done", signals.received
         finally:
             self.view.close()
 
-    def _stopping(self) -> None:
+    def stopping(self) -> None:
         self.view.notice("stopping after this step; again to stop now")
 
     def _check_workdir(self) -> None:
@@ -471,9 +472,9 @@ def fit_lanes(
     loop = _Lanes(
         task, train_data, eval_data, config, workdir, metadata or {}, chosen, on_event, on_log
     )
-    with closing(loop):
+    with closing(loop), Signals(loop.stopping) as signals:
         loop.start()
-        stopped, number = loop.run()
+        stopped, number = loop.run(signals)
         results = loop.results(stopped, number)
     if raise_on_signal and number is not None:
         raise StoppedBySignal(results)

@@ -159,6 +159,7 @@ class _Loop:
         self.record = Record()
         self.recent: list[tuple[int, Any, Any]] = []
         self.profiling = False
+        self.view = ProgressView(config.num_steps, 0, False)
         self._add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b))
         self.store = CheckpointStore(self.workdir / "checkpoints", config.keep_checkpoints)
         self.lock: WorkdirLock | None = None
@@ -242,7 +243,7 @@ class _Loop:
 
     # -- one round -----------------------------------------------------------------------------
 
-    def run(self) -> tuple[Literal["done", "early", "signal"], int | None]:
+    def run(self, signals: Signals) -> tuple[Literal["done", "early", "signal"], int | None]:
         """Trains until the end, no improvement, or a signal."""
         config, main = self.config, self.main
         self.view = ProgressView(config.num_steps, self.step, config.progress and main)
@@ -254,21 +255,20 @@ class _Loop:
         self.view.phase("train")
         self.record.finished = None
         try:
-            with Signals(self._stopping) as signals:
-                stopped, number = self._rounds(signals)
-                if self.main:
-                    self.store.wait()
-                    self._check_workdir()
-                    self._tell_saved()
-                # a signal that came with the last step is not lost on who starts the next run
-                return stopped, number if number is not None else signals.received
+            stopped, number = self._rounds(signals)
+            if self.main:
+                self.store.wait()
+                self._check_workdir()
+                self._tell_saved()
+            # a signal that came with the last step is not lost on who starts the next run
+            return stopped, number if number is not None else signals.received
         finally:
             self._stop_profile()
             self.view.close()
             if self.board is not None:
                 self.board.close()
 
-    def _stopping(self) -> None:
+    def stopping(self) -> None:
         """Says that a signal was heard, in whatever the run is just now."""
         when = "at the next log line" if self.several else "after this step"
         self.view.notice(f"stopping {when}; again to stop now")
@@ -672,11 +672,11 @@ def fit(
         parallel,
         optimizer,
     )
-    with closing(loop):
+    with closing(loop), Signals(loop.stopping) as signals:
         stopped: Literal["done", "early", "signal"] = "done"
         number = None
         if loop.start():
-            stopped, number = loop.run()
+            stopped, number = loop.run(signals)
         elif loop.record.finished is not None:
             stopped = loop.record.finished
         carry = loop.parallel.fetch_carry(loop.state.carry, loop.rows)
