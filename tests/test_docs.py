@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import ROOT
 
 PAGES = [
-    ("training", 3),
+    ("training", 4),
     ("recurrence", 1),
     ("ga_reader", 1),
     ("agt", 1),

@@ -3,6 +3,7 @@
 Knows of a model only what `Task` says.
 """
 
+from gatedjax.training._agreement import ProcessMismatch as ProcessMismatch
 from gatedjax.training.checkpoint import CheckpointDamaged as CheckpointDamaged
 from gatedjax.training.checkpoint import CheckpointMismatch as CheckpointMismatch
 from gatedjax.training.checkpoint import CheckpointNotSaved as CheckpointNotSaved
@@ -21,8 +22,10 @@ from gatedjax.training.lanes import lanes_of as lanes_of
 from gatedjax.training.load import average_params as average_params
 from gatedjax.training.load import load_params as load_params
 from gatedjax.training.lock import WorkdirBusy as WorkdirBusy
+from gatedjax.training.lock import WorkdirLost as WorkdirLost
 from gatedjax.training.loop import FitResult as FitResult
 from gatedjax.training.loop import NonFiniteError as NonFiniteError
+from gatedjax.training.loop import StoppedBySignal as StoppedBySignal
 from gatedjax.training.loop import fit as fit
 from gatedjax.training.metrics import Ratio as Ratio
 from gatedjax.training.metrics import merge as merge

@@ -2,7 +2,10 @@
 
 import dataclasses
 import math
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
 
 from gatedjax.training.config import TrainConfig
 
@@ -20,6 +23,26 @@ class Record:
     history: list[dict[str, float]] = dataclasses.field(default_factory=list)
     pending: dict[str, list[float]] = dataclasses.field(default_factory=dict)
     """Sums and counts since the last line of metrics.jsonl: float32 values, exact as JSON."""
+
+    @classmethod
+    def read(cls, saved: Any) -> "Record":
+        """The record that a checkpoint holds.
+
+        Raises:
+          ValueError: naming the field that is not what a run writes.
+        """
+        if not isinstance(saved, dict):
+            raise ValueError(f"wanted an object, got {type(saved).__name__}")
+        fields = {field.name for field in dataclasses.fields(cls)}
+        if unknown := sorted(saved.keys() - fields):
+            raise ValueError(f"no run writes {unknown}")
+        for name, value in saved.items():
+            wanted, fits = _FIELDS[name]
+            if not fits(value):
+                raise ValueError(f"{name} must be {wanted}, got {str(value)[:80]!r}")
+        if "step" not in saved:
+            raise ValueError("step is missing")
+        return cls(**saved)
 
     def evaluated(self, step: int, metrics: dict[str, float], config: TrainConfig) -> bool:
         """Notes an evaluation; returns whether it is the best so far.
@@ -49,3 +72,77 @@ class Record:
             return "done"
         patience = config.early_stop_patience
         return "early" if patience is not None and self.without_improvement >= patience else None
+
+
+def _count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+def _numbers(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_number, value.values()))
+
+
+def _evaluations(value: Any) -> bool:
+    return isinstance(value, list) and all(_numbers(v) and _count(v.get("step")) for v in value)
+
+
+def _sums(value: Any, lanes: int | None = None) -> bool:
+    """Whether these are the [total, count] of metrics, of one run or of so many lanes."""
+
+    def one(x: Any) -> bool:
+        if lanes is None:
+            return _number(x)
+        return isinstance(x, list) and len(x) == lanes and all(map(_number, x))
+
+    return isinstance(value, dict) and all(
+        isinstance(pair, list) and len(pair) == 2 and all(map(one, pair)) for pair in value.values()
+    )
+
+
+_FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "step": ("a count", _count),
+    "best_step": ("a count", _count),
+    "best_metrics": ("numbers by name", _numbers),
+    "without_improvement": ("a count", _count),
+    "skipped_in_a_row": ("a count", _count),
+    "finished": ("'done', 'early' or null", lambda value: value in (None, "done", "early")),
+    "history": ("a list of evaluations with their steps", _evaluations),
+    "pending": ("a sum and a count by name", _sums),
+}
+
+
+def check_run(run: Any, folder_step: int, array_steps: Any) -> None:
+    """Refuses what a checkpoint says of its run where no run could have written it.
+
+    Args:
+      run: of one run (see `Record`), or of several lanes.
+      folder_step: the number of the checkpoint.
+      array_steps: `TrainState.step` of its arrays, one number or one per lane.
+
+    Raises:
+      ValueError: naming the field.
+    """
+    if not isinstance(run, dict):
+        raise ValueError(f"run must be an object, got {type(run).__name__}")
+    steps = np.atleast_1d(np.asarray(array_steps)).tolist()
+    if "lanes" in run:
+        if not isinstance(run["lanes"], list) or len(run["lanes"]) != len(steps):
+            raise ValueError(f"run.lanes must be {len(steps)} records")
+        if not _sums(run.get("pending"), len(steps)):
+            raise ValueError(f"run.pending must be sums and counts of {len(steps)} lanes")
+        named = {f"run.lanes[{i}]": lane for i, lane in enumerate(run["lanes"])}
+    else:
+        named = {"run": run}
+    if type(run.get("step")) is not int or run["step"] != folder_step:
+        raise ValueError(f"run.step is {run.get('step')!r} in checkpoint {folder_step}")
+    for (name, one), step in zip(named.items(), steps, strict=True):
+        try:
+            record = Record.read(one)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+        if record.step != step:
+            raise ValueError(f"{name}.step is {record.step}, its arrays are of step {step}")

@@ -1,21 +1,42 @@
 """Signals that ask a run to stop."""
 
+import os
 import signal
+import socket
 import threading
+import weakref
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+_LISTENING: "weakref.WeakSet[Signals]" = weakref.WeakSet()
+
 
 class Signals:
-    """Remembers SIGTERM and SIGINT while the loop runs; a second one acts as it always did."""
+    """Remembers SIGTERM and SIGINT while the loop runs; a second one acts as it always did.
 
-    def __init__(self) -> None:
+    Args:
+      on_first: called when the first one comes, at once and in a thread of its own. (Python runs
+        its handlers between two instructions of the main thread, which may be in a compilation or
+        wait for a device for minutes.)
+    """
+
+    def __init__(self, on_first: Callable[[], None] = lambda: None) -> None:
         self.received: int | None = None
+        self._on_first = on_first
         self._before: dict[int, Any] = {}
+        self._bell: socket.socket | None = None
 
     def __enter__(self) -> "Signals":
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
+            ear, self._bell = socket.socketpair()
+            self._bell.setblocking(False)
+            self._listener = threading.Thread(target=self._listen, args=(ear,), daemon=True)
+            self._listener.start()
+            self._old_bell = signal.set_wakeup_fd(self._bell.fileno(), warn_on_full_buffer=False)
+            _LISTENING.add(self)
+            for number in STOPPING:
                 self._before[number] = signal.signal(number, self._note)
         return self
 
@@ -24,6 +45,32 @@ class Signals:
         self.received = number
         signal.signal(number, self._before[number])
 
+    def _listen(self, ear: socket.socket) -> None:
+        """Hears the numbers of the signals that come, until the bell is closed."""
+        told = False
+        with ear:
+            while heard := ear.recv(64):
+                if self._old_bell != -1:
+                    os.write(self._old_bell, heard)
+                if not told and set(heard) & set(STOPPING):
+                    told = True
+                    self._on_first()
+
     def __exit__(self, *exc_info: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._bell is not None:
+            signal.set_wakeup_fd(self._old_bell)
+            self._bell.close()
+            self._bell = None
+            self._listener.join()
+
+
+def _be_silent_in_child() -> None:
+    # A forked worker that is told to end must not ring for the run.
+    for one in list(_LISTENING):
+        if one._bell is not None:
+            signal.set_wakeup_fd(-1)
+
+
+os.register_at_fork(after_in_child=_be_silent_in_child)

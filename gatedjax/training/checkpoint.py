@@ -1,6 +1,7 @@
 """Checkpoints: everything that a run needs to continue with the same bits, in one Orbax step."""
 
 import concurrent.futures
+import contextlib
 import itertools
 import json
 import logging
@@ -8,8 +9,9 @@ import math
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import jax
 import numpy as np
@@ -27,6 +29,8 @@ from gatedjax.training.identity import (
 from gatedjax.training.identity import check_metadata as check_metadata
 from gatedjax.training.identity import flatten as flatten
 from gatedjax.training.manifest import CheckpointDamaged as CheckpointDamaged
+
+T = TypeVar("T")
 
 # What a damaged file raises. A folder that may not be read (PermissionError) is not damage.
 DAMAGED = (ValueError, KeyError, TypeError, FileNotFoundError)
@@ -102,7 +106,7 @@ class CheckpointStore:
         if jax.process_index() != 0:
             raise RuntimeError(f"process 0 saves checkpoints, this is {jax.process_index()}")
         self.wait()
-        if self.folder(step).exists():
+        if os.path.lexists(self.folder(step)):
             if manifest.complete(self.folder(step)):
                 self._saved.append(step)
                 return
@@ -120,6 +124,7 @@ class CheckpointStore:
         partial = self.directory / f"{step}.partial"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
+            _remove(partial)
             _orbax_save(partial, trees, record)
             manifest.write(partial, step, leaves)
             if manifest.too_large(manifest.read(partial)):
@@ -143,17 +148,18 @@ class CheckpointStore:
         whole = [step for step in self.steps() if manifest.complete(self.folder(step))]
         for step in whole[: -self.keep]:
             removed = self.directory / f"{step}.removed"
+            _remove(removed)
             try:
                 os.rename(self.folder(step), removed)
             except OSError:
                 continue  # the new step is safe all the same; the next save tries again
-            shutil.rmtree(removed, ignore_errors=True)
+            _remove(removed)
 
     def _clean(self) -> None:
         if self.directory.is_dir():
             for path in self.directory.iterdir():
                 if _LEFTOVER.match(path.name):
-                    shutil.rmtree(path, ignore_errors=True)
+                    _remove(path)
 
     def poll(self) -> list[int]:
         """The steps that became whole since the last call; returns at once.
@@ -289,6 +295,30 @@ class CheckpointStore:
         leaves = self.verify(step)["leaves"].get(item, {})
         return _read_arrays(self.folder(step), item, leaves, set(leaves))
 
+    def read_newest(self, read: Callable[[list[int]], T], count: int = 1) -> T:
+        """What `read` makes of the newest steps, also beside a run that is writing.
+
+        A step that the run supersedes and removes meanwhile is not damage: the next ones are read.
+
+        Args:
+          read: from the numbers of the newest steps, oldest first, to anything.
+          count: how many steps; fewer where there are fewer.
+
+        Raises:
+          FileNotFoundError: if there are no steps.
+          CheckpointDamaged: if a step that is still there is not what was saved.
+        """
+        while True:
+            # twice: between the list of a folder and a look into it all of its steps may be new
+            steps = (self.steps() or self.steps())[-count:]
+            if not steps:
+                raise FileNotFoundError(f"no checkpoint in {self.directory}: it has []")
+            try:
+                return read(steps)
+            except (CheckpointDamaged, FileNotFoundError):
+                if all(self.folder(step).exists() for step in steps):
+                    raise
+
     def _read(self, step: int, item: str, leaves: dict[str, Any], like: Any) -> Any:
         arrays = _read_arrays(self.folder(step), item, leaves, set(leaves))
         return jax.tree.unflatten(
@@ -318,6 +348,15 @@ def _read_arrays(
     if wrong:
         raise CheckpointDamaged(folder, wrong)
     return arrays
+
+
+def _remove(path: Path) -> None:
+    """Removes whatever is at a path, as far as it can: a folder, a file, or a link alone."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def _owned(array: Any) -> np.ndarray:

@@ -93,6 +93,11 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Refuses values that no run could use."""
+        if not isinstance(self.optimizer, OptimizerConfig):
+            raise TypeError(
+                f"optimizer must be an OptimizerConfig, got {type(self.optimizer).__name__}: "
+                "fit(..., optimizer=...) takes any optax.GradientTransformation"
+            )
         for name in (
             "num_steps",
             "log_every",
@@ -157,8 +162,9 @@ def params_ema(decay: float) -> optax.GradientTransformation:
 
 def eval_params(params: Any, opt_state: Any) -> Any:
     """The parameters to evaluate and to keep: their moving average where there is one."""
-    average = optax.tree.get(opt_state, "ema")
-    return params if average is None else average
+    ours = lambda node: isinstance(node, EmaState)  # noqa: E731  (optax.ema averages gradients)
+    averages = [node.ema for node in jax.tree.leaves(opt_state, is_leaf=ours) if ours(node)]
+    return averages[-1] if averages else params
 
 
 def make_optimizer(

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from gatedjax.training._checks import check_batch
 from gatedjax.training.metrics import Metrics, merge, to_floats
 from gatedjax.training.parallel import Parallel
 from gatedjax.training.step import init_carry
@@ -21,6 +22,7 @@ def run_evaluation(
     rows: dict[str, list[np.ndarray]] = {}
     carry = None
     for number, batch in enumerate(data):
+        check_batch(batch, f"evaluation batch {number}")
         real = np.asarray(batch["weight"]) > 0
         if number == 0:
             carry = parallel.shard_carry(init_carry(task, batch))

@@ -1,6 +1,7 @@
 """Whether a checkpoint belongs to a run: its settings, and the names and shapes of its arrays."""
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import optax
 
 from gatedjax._terminal import printable
 from gatedjax.training.config import TrainConfig
@@ -37,12 +39,43 @@ def as_json(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def identity(metadata: dict[str, Any], config: TrainConfig) -> dict[str, Any]:
-    """What a checkpoint must share with a run: its metadata and the training options."""
+def identity(
+    metadata: dict[str, Any], config: TrainConfig, optimizer: str | None = None
+) -> dict[str, Any]:
+    """What a checkpoint must share with a run: its metadata and the training options.
+
+    Args:
+      metadata: see `fit`.
+      config: how to train.
+      optimizer: what an optimizer is known by that takes the place of the configured one, see
+        `program_of`.
+    """
     given = metadata.get("config")
+    if optimizer is not None:
+        metadata = {"optimizer": optimizer} | metadata
     if isinstance(given, dict) and "train" in given:
         return as_json(metadata)
-    return as_json({"train": dataclasses.asdict(config)} | metadata)
+    train = dataclasses.asdict(config)
+    if optimizer is not None:
+        del train["optimizer"]
+    return as_json({"train": train} | metadata)
+
+
+def program_of(tx: optax.GradientTransformation, params: Any) -> str:
+    """What an Optax transformation is known by: a digest of the program that it is for parameters.
+
+    It changes with every number in it, such as a learning rate, and may change with the versions
+    of JAX and Optax.
+
+    Args:
+      tx: the transformation.
+      params: shapes and dtypes of the parameters.
+    """
+    state = jax.eval_shape(tx.init, params)
+    update = lambda grads, state, params: tx.update(grads, state, params)  # noqa: E731
+    programs = [jax.jit(tx.init).lower(params), jax.jit(update).lower(params, state, params)]
+    text = "".join(program.as_text() for program in programs)
+    return f"optax program {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:

@@ -7,6 +7,7 @@ early stopping and best parameters. The lanes share the program, and are spread 
 import dataclasses
 import itertools
 import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gatedjax.training._checks import (
+    check_batch,
+    check_config,
+    check_outputs,
+    check_task,
+    first_batch,
+    first_evaluation_batch,
+)
 from gatedjax.training._record import Record
 from gatedjax.training._signals import Signals
 from gatedjax.training._verify import killer
@@ -27,12 +36,14 @@ from gatedjax.training.loop import (
     IN_FLIGHT,
     FitResult,
     NonFiniteError,
+    StoppedBySignal,
+    closing,
     restore_or_begin,
 )
 from gatedjax.training.metrics import Metrics, Ratio, from_json, to_json
 from gatedjax.training.parallel import pad_rows
 from gatedjax.training.progress import ProgressView, summary
-from gatedjax.training.step import TrainState, init_state, make_train_step
+from gatedjax.training.step import TrainState, init_state, make_train_step, refuse_mean_loss
 from gatedjax.training.task import Batch, Task, frozen_parameters, is_stateful
 
 
@@ -102,7 +113,9 @@ def make_lane_step(task: Task, config: TrainConfig) -> Callable[..., Any]:
             config.optimizer, config.num_steps, learning_rate=rate, frozen=frozen_parameters(task)
         )
         own = _varied(task, config.sweep_over, value) if swept and rate is None else task
-        new, metrics = make_train_step(own, tx, accumulate=config.accumulate)(state, batch, key)
+        new, metrics = make_train_step(own, tx, accumulate=config.accumulate, check_loss=True)(
+            state, batch, key
+        )
         kept = jax.tree.map(lambda n, o: jnp.where(active, n, o), new, state)
         return kept, metrics
 
@@ -162,7 +175,7 @@ class _Lanes:
         self.keys = jnp.stack([jax.random.key(lane.seed) for lane in self.padded])
         values = [math.nan if lane.value is None else lane.value for lane in self.padded]
         self.values = jax.device_put(np.array(values, np.float32), self.split)
-        self.traces = 0
+        self.traces = self.eval_traces = 0
         vmapped = make_lane_step(task, config)
 
         def step(*args: Any) -> Any:
@@ -173,6 +186,7 @@ class _Lanes:
         of_task = bool(config.sweep) and config.sweep_over != "learning_rate"
 
         def evaluate(params: Any, value: jax.Array, batch: Batch) -> Metrics:
+            self.eval_traces += 1
             own = _varied(task, config.sweep_over, value) if of_task else task
             return own.evaluate(params, batch)[0]
 
@@ -180,19 +194,30 @@ class _Lanes:
         self.records = [Record() for _ in self.lanes]
         self.step = 0
         self.pending: Metrics = {}
+        self.view = ProgressView(config.num_steps, 0, False)
         self.recent: list[tuple[int, Any, np.ndarray]] = []
-        self.lock = WorkdirLock(workdir)
+        self.store = CheckpointStore(self.workdir / "checkpoints", config.keep_checkpoints)
+        self.lock: WorkdirLock | None = None
+        self.log: MetricsLog | None = None
 
     def start(self) -> None:
         """Restores or initialises."""
         tx = make_optimizer(
             self.config.optimizer, self.config.num_steps, frozen=frozen_parameters(self.task)
         )
-        first = self.train_data[0][0]
+        firsts = [first_batch(data, self.config.num_steps) for data in self.train_data]
+        evaluation = first_evaluation_batch(self.eval_data)
+        first = firsts[0]
         make = lambda key: init_state(self.task, tx, key, first)  # noqa: E731
-        self.store = CheckpointStore(self.workdir / "checkpoints", self.config.keep_checkpoints)
         like = jax.eval_shape(jax.vmap(make), self.keys[: len(self.lanes)])
-        found = restore_or_begin(self.store, self.metadata, self.config, self.workdir, like)
+        params = jax.eval_shape(make, self.keys[0]).params
+        check_outputs(self.task, params, first, evaluation, self.config.best_metric)
+        self.workdir.mkdir(parents=True, exist_ok=True)
+        self.lock = WorkdirLock(self.workdir)
+        self.log = MetricsLog(self.workdir / "metrics.jsonl")
+        found = restore_or_begin(
+            self.store, self.identity, self.metadata, self.config, self.workdir, like
+        )
         if found is None:
             # One lane after the other, with the program of a single run: the same first bits.
             # (On a CPU the vmapped initialisation of eight GA-Nets also hung, in jax 0.10.)
@@ -207,15 +232,15 @@ class _Lanes:
             self.step = run["step"]
             self.pending = from_json(run["pending"])
         self.resumed = None if found is None else self.step
+        self.log.begin(self.resumed)
         # checkpoints hold the lanes alone: another number of devices may continue them
         rows = [min(i, len(self.lanes) - 1) for i in range(len(self.padded))]
         self.state = jax.device_put(jax.tree.map(lambda x: x[np.array(rows)], state), self.split)
         self.pending = jax.tree.map(lambda x: x[np.array(rows)], self.pending)
 
-    def run(self) -> tuple[Literal["done", "signal"], int | None]:
+    def run(self, signals: Signals) -> tuple[Literal["done", "signal"], int | None]:
         """Trains until every lane is over, or a signal."""
         config = self.config
-        self.log = MetricsLog(self.workdir / "metrics.jsonl", self.resumed)
         self.view = ProgressView(config.num_steps, self.step, config.progress)
         if self.resumed is not None:
             self.view.message(f"resuming {self.workdir} from step {self.step}")
@@ -223,19 +248,26 @@ class _Lanes:
             # more steps than before continue a run that was done
             if record.finished == "done" and self.step < config.num_steps:
                 record.finished = None
+        begun = self.step
         try:
-            with Signals() as signals:
-                while self._active().any():
-                    if signals.received is not None:
-                        self._save()
-                        return "signal", signals.received
-                    self._round()
-                self.store.wait()
-                self._tell_saved()
-                return "done", signals.received
+            while self._active().any():
+                if signals.received is not None and self.step > begun:
+                    self._save()
+                    return "signal", signals.received
+                self._round()
+            self.store.wait()
+            self._check_workdir()
+            self._tell_saved()
+            return "done", signals.received
         finally:
             self.view.close()
-            self.log.close()
+
+    def stopping(self) -> None:
+        self.view.notice("stopping after this step; again to stop now")
+
+    def _check_workdir(self) -> None:
+        if self.lock is not None:
+            self.lock.check()
 
     def _active(self) -> np.ndarray:
         return np.array([record.finished is None for record in self.records])
@@ -245,10 +277,16 @@ class _Lanes:
         active = self._active()
         spare = len(self.padded) - len(self.lanes)
         self._tell_saved()
+        began, traces = time.perf_counter(), self.traces
         batches = [pad_rows(data[self.step], config.accumulate) for data in self.train_data]
+        check_batch(batches[0], f"the batch of step {self.step}")
         batch = jax.device_put(_stack(batches), self.split)
         flags = jax.device_put(np.append(active, [active[-1]] * spare), self.split)
         self.state, metrics = self.train_step(self.state, batch, self.keys, flags, self.values)
+        if self.traces > traces:
+            jax.block_until_ready(metrics)
+            self.view.once(time.perf_counter() - began, steps=1)
+        metrics = refuse_mean_loss(metrics, fresh=self.step == 0)
         self.pending = jax.tree.map(jnp.add, self.pending, metrics) if self.pending else metrics
         self.recent.append((self.step, metrics["skipped"].total, active))
         if len(self.recent) > IN_FLIGHT:
@@ -280,9 +318,10 @@ class _Lanes:
                 self._write({"split": "skipped", "step": step + 1, "example_id": ids}, lane)
                 if record.skipped_in_a_row > self.config.max_skipped:
                     raise NonFiniteError(
-                        f"seed {lane.seed}: {record.skipped_in_a_row} updates in a row had a loss "
-                        f"or gradient that is not finite (limit {self.config.max_skipped}), the "
-                        f"last at step {step + 1} with examples {ids}"
+                        f"seed {lane.seed}: {record.skipped_in_a_row} updates in a row had a "
+                        "loss, gradient or updated parameters that are not finite (limit "
+                        f"{self.config.max_skipped}), the last at step {step + 1} with examples "
+                        f"{ids}"
                     )
         self.recent = []
 
@@ -290,6 +329,7 @@ class _Lanes:
         line = {**line, "seed": lane.seed}
         if lane.value is not None:
             line[self.config.sweep_over] = lane.value
+        assert self.log is not None, "start() comes first"
         self.log.write(line)
         if self.on_log is not None:
             self.on_log(line)
@@ -306,13 +346,16 @@ class _Lanes:
 
     def _evaluate(self, active: np.ndarray) -> None:
         self.event("evaluate", self.step)
+        began, traces = time.perf_counter(), self.eval_traces
         params = eval_params(self.state.params, self.state.opt_state)
         totals: Metrics = {}
         for batch in self.eval_data:
             one = self.eval_step(params, self.values, jax.device_put(batch, self.whole))
             totals = jax.tree.map(jnp.add, totals, one) if totals else one
-        host = None
-        for i, (lane, values) in enumerate(zip(self.lanes, _lane_floats(totals), strict=False)):
+        host, each = None, _lane_floats(totals)
+        if self.eval_traces > traces:
+            self.view.once(time.perf_counter() - began)
+        for i, (lane, values) in enumerate(zip(self.lanes, each, strict=False)):
             if not active[i]:
                 continue
             self._write({"split": "eval", "step": self.step, **values}, lane)
@@ -328,6 +371,9 @@ class _Lanes:
     def _save(self) -> None:
         self._check_skipped()
         self.event("save", self.step)
+        self._check_workdir()
+        if self.log is not None:
+            self.log.sync()
         own = lambda x: x[: len(self.lanes)]  # noqa: E731
         state = jax.tree.map(own, jax.device_get(self.state))
         run = {
@@ -383,6 +429,7 @@ def fit_lanes(
     devices: Sequence[jax.Device] | None = None,
     on_event: Callable[[str, int], None] | None = None,
     on_log: Callable[[dict[str, Any]], None] | None = None,
+    raise_on_signal: bool = False,
 ) -> list[FitResult]:
     """Trains `config.seeds` seeds, each with every value of `config.sweep`, in one program.
 
@@ -400,6 +447,7 @@ def fit_lanes(
       devices: the lanes are spread over them (default: all of this process).
       on_event: as in `fit`.
       on_log: as in `fit`.
+      raise_on_signal: as in `fit`.
 
     Returns:
       The result of every lane, in the order of `lanes_of(config)`.
@@ -407,9 +455,11 @@ def fit_lanes(
     Raises:
       ValueError: for pmap, several processes, tensorboard, profile_steps, or a sweep over what the
         task cannot vary.
-      CheckpointMismatch, RuntimeError: as in `fit`.
+      TypeError, CheckpointMismatch, RuntimeError, StoppedBySignal: as in `fit`.
       NonFiniteError: as in `fit`, for the first lane that reaches the limit; it ends all of them.
     """
+    check_config(config)
+    check_task(task, eval_data is not None)
     if config.parallel == "pmap":
         raise ValueError("several seeds are spread over the devices by sharding, not by pmap")
     if config.tensorboard or config.profile_steps:
@@ -425,18 +475,13 @@ def fit_lanes(
         for value in config.sweep:
             _varied(task, config.sweep_over, value)
     workdir = Path(workdir)
-    workdir.mkdir(parents=True, exist_ok=True)
     loop = _Lanes(
         task, train_data, eval_data, config, workdir, metadata or {}, chosen, on_event, on_log
     )
-    try:
+    with closing(loop), Signals(loop.stopping) as signals:
         loop.start()
-        stopped, number = loop.run()
+        stopped, number = loop.run(signals)
         results = loop.results(stopped, number)
-    finally:
-        try:
-            if hasattr(loop, "store"):
-                loop.store.close()
-        finally:
-            loop.lock.release()
+    if raise_on_signal and number is not None:
+        raise StoppedBySignal(results)
     return results

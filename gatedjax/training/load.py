@@ -20,6 +20,9 @@ def load_params(
 ) -> tuple[Any, list[str]]:
     """Reads the parameters of a run, verified; needs no lock and changes nothing.
 
+    Beside a run that is writing, a newest step that is superseded while it is read is not damage:
+    the one that took its place is read.
+
     Args:
       workdir: what `fit` was given.
       like: parameters of the network that they are for; shapes and dtypes suffice if partial is
@@ -40,11 +43,14 @@ def load_params(
     if which not in ("best", "last"):
         raise ValueError(f"which must be 'best' or 'last', got {which!r}")
     store = CheckpointStore(Path(workdir) / "checkpoints")
-    steps = store.steps()
-    if not steps or (step is not None and step not in steps):
-        wanted = "checkpoint" if step is None else f"checkpoint {step}"
-        raise FileNotFoundError(f"no {wanted} in {store.directory}: it has {steps}")
-    params, skipped = store.restore_partial(steps[-1] if step is None else step, like, which)
+    if step is None:
+        params, skipped = store.read_newest(lambda s: store.restore_partial(s[-1], like, which))
+    else:
+        if step not in store.steps():
+            raise FileNotFoundError(
+                f"no checkpoint {step} in {store.directory}: it has {store.steps()}"
+            )
+        params, skipped = store.restore_partial(step, like, which)
     if skipped and not partial:
         raise CheckpointMismatch(
             f"{store.directory} holds the parameters of another network:\n  "
@@ -74,11 +80,14 @@ def average_params(workdir: str | Path, like: Any, count: int) -> tuple[Any, tup
     """
     if count < 1:
         raise ValueError(f"count must be at least 1, got {count}")
-    steps = tuple(CheckpointStore(Path(workdir) / "checkpoints").steps()[-count:]) or (None,)
-    total: Any = None
-    for step in steps:
-        params, _ = load_params(workdir, like, which="last", step=step)
-        wide = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
-        total = wide if total is None else jax.tree.map(np.add, total, wide)
-    mean = jax.tree.map(lambda x, y: (x / len(steps)).astype(y.dtype), total, like)
-    return mean, tuple(step for step in steps if step is not None)
+
+    def mean_of(steps: list[int]) -> tuple[Any, tuple[int, ...]]:
+        total: Any = None
+        for step in steps:
+            params, _ = load_params(workdir, like, which="last", step=step)
+            wide = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
+            total = wide if total is None else jax.tree.map(np.add, total, wide)
+        mean = jax.tree.map(lambda x, y: (x / len(steps)).astype(y.dtype), total, like)
+        return mean, tuple(steps)
+
+    return CheckpointStore(Path(workdir) / "checkpoints").read_newest(mean_of, count)

@@ -16,6 +16,10 @@ class WorkdirBusy(RuntimeError):
     """Another run writes into the workdir."""
 
 
+class WorkdirLost(RuntimeError):
+    """The workdir of a run was removed, moved or replaced while the run was alive."""
+
+
 class WorkdirLock:
     """Holds `<workdir>/.lock` until `release`, or until the process ends in whatever way.
 
@@ -32,6 +36,7 @@ class WorkdirLock:
     def __init__(self, workdir: str | Path) -> None:
         self.path = Path(workdir).absolute() / ".lock"
         self._file: int | None = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        self._opened = _inode(os.fstat(self._file))
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -60,6 +65,24 @@ class WorkdirLock:
         )
         _HELD.add(self)
 
+    def check(self) -> None:
+        """Says whether the workdir is still the one that was locked; call before writing to it.
+
+        Raises:
+          WorkdirLost: if the path no longer leads to the lock file that was opened. Whoever has
+            that path now, nothing of this run belongs there.
+        """
+        try:
+            found = _inode(os.stat(self.path, follow_symlinks=False))
+        except (FileNotFoundError, NotADirectoryError):
+            found = None
+        if found != self._opened:
+            what = "is gone" if found is None else "is another folder now"
+            raise WorkdirLost(
+                f"{self.path.parent} {what}: it was removed, moved or replaced while this run was "
+                "writing into it. Stopped; nothing more is saved there."
+            )
+
     def release(self) -> None:
         """Gives the workdir free; doing so twice is harmless."""
         if self._file is not None:
@@ -70,6 +93,10 @@ class WorkdirLock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def _inode(stat: os.stat_result) -> tuple[int, int]:
+    return stat.st_dev, stat.st_ino
 
 
 def _who(holder: bytes) -> str:

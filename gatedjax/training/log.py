@@ -6,8 +6,9 @@ import math
 import os
 import platform
 import subprocess
+import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import jax
 
@@ -90,32 +91,63 @@ def environment(seed: int) -> dict[str, Any]:
     }
 
 
+def read_lines(path: Path) -> list[tuple[int, str]] | None:
+    """The lines of a metrics.jsonl with their steps; None where there is no file.
+
+    Raises:
+      ValueError: naming file and line, if a line is JSON that no run has written.
+    """
+    if not path.exists():
+        return None
+    found = []
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+        text = line.decode("utf-8", errors="replace")
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError):
+            continue  # the torn last line of a killed run
+        step = record.get("step") if isinstance(record, dict) else None
+        if type(step) is not int:
+            raise ValueError(
+                f"{path}, line {number}: wanted an object with a whole number as its 'step', got "
+                f"{text[:80]!r}. Mend or remove that line; nothing was changed"
+            )
+        found.append((step, text))
+    return found
+
+
 class MetricsLog:
     """One JSON object a line, appended; on resume, lines after the restored step are removed.
 
+    Reads the file at once, and changes nothing before `begin`.
+
     Args:
       path: the file; its folder exists.
-      restored_step: keep lines up to this step; None starts a new file.
+
+    Raises:
+      ValueError: naming file and line, if a line is JSON that no run has written.
     """
 
-    def __init__(self, path: Path, restored_step: int | None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        kept = [] if restored_step is None else self._until(restored_step)
-        write_text(path, "".join(kept))
-        self._file = path.open("a", encoding="utf-8")
+        self._found = read_lines(path)
+        self._file: TextIO | None = None
 
-    def _until(self, step: int) -> list[str]:
-        if not self.path.exists():
-            return []
-        kept = []
-        for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue  # the torn last line of a killed run
-            if record.get("step", 0) <= step:
-                kept.append(line + "\n")
-        return kept
+    def begin(self, restored_step: int | None) -> None:
+        """Opens the file for writing: a new one, or the lines up to the restored step."""
+        if restored_step is not None and self._found is None:
+            warnings.warn(
+                f"{self.path} is gone: the metrics up to step {restored_step} are lost, and a new "
+                "file goes on after it",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        last = -1 if restored_step is None else restored_step
+        write_text(
+            self.path, "".join(f"{line}\n" for step, line in self._found or () if step <= last)
+        )
+        self._found = None
+        self._file = self.path.open("a", encoding="utf-8")
 
     def write(self, record: dict[str, Any]) -> None:
         """Appends a line and hands it to the system at once. NaN and infinities become null."""
@@ -123,9 +155,16 @@ class MetricsLog:
             k: None if isinstance(v, float) and not math.isfinite(v) else v
             for k, v in record.items()
         }
+        assert self._file is not None, "begin() comes first"
         self._file.write(json.dumps(finite, allow_nan=False) + "\n")
         self._file.flush()
 
+    def sync(self) -> None:
+        """Makes what was written survive a power cut, as the checkpoint that counts on it does."""
+        if self._file is not None:
+            os.fsync(self._file.fileno())
+
     def close(self) -> None:
         """Closes the file."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()

@@ -1,5 +1,6 @@
 """`fit`: the one training loop. Order of every round: evaluate, save, then take the next batch."""
 
+import contextlib
 import dataclasses
 import json
 import signal
@@ -12,26 +13,40 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
-from gatedjax.training._record import Record
+from gatedjax.training._agreement import agree, given
+from gatedjax.training._checks import (
+    check_batch,
+    check_config,
+    check_optimizer,
+    check_outputs,
+    check_task,
+    first_batch,
+    first_evaluation_batch,
+)
+from gatedjax.training._record import Record, check_run
 from gatedjax.training._signals import Signals
+from gatedjax.training._transforms import train_all_but
 from gatedjax.training._verify import killer, note_resume, write_digests
 from gatedjax.training.checkpoint import (
     DAMAGED,
+    CheckpointDamaged,
     CheckpointMismatch,
+    CheckpointNotSaved,
     CheckpointStore,
     check_metadata,
 )
 from gatedjax.training.config import TrainConfig, eval_params, make_optimizer
 from gatedjax.training.distributed import any_process, broadcast_json, is_main
 from gatedjax.training.evaluation import run_evaluation
-from gatedjax.training.identity import identity
+from gatedjax.training.identity import identity, program_of
 from gatedjax.training.lock import WorkdirLock
 from gatedjax.training.log import MetricsLog, environment, write_json
 from gatedjax.training.metrics import Metrics, from_json, to_floats, to_json
 from gatedjax.training.parallel import Parallel, make_parallel
 from gatedjax.training.progress import ProgressView, summary
-from gatedjax.training.step import init_state
+from gatedjax.training.step import init_state, refuse_mean_loss
 from gatedjax.training.task import AnyTask, Batch, frozen_parameters
 
 # Steps that are queued on the device. Two keep it busy; with more, a signal waits for all of them.
@@ -42,7 +57,7 @@ _TEXTS = (("lengths", "tokens"), ("document_lengths", "document"), ("query_lengt
 
 
 class NonFiniteError(RuntimeError):
-    """Too many updates in a row had a loss or gradient that is not finite."""
+    """Too many updates in a row had a loss, gradient or parameters that are not finite."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +92,20 @@ class FitResult:
         return 130 if self.signal == signal.SIGINT else 0
 
 
+class StoppedBySignal(SystemExit):
+    """A signal stopped `fit(..., raise_on_signal=True)`; the run is saved and can continue.
+
+    A `SystemExit`: a script that does not catch it ends, with the status 128 + the signal's number.
+
+    Attributes:
+      results: of `fit` (one) or `fit_lanes`.
+    """
+
+    def __init__(self, results: list[FitResult]) -> None:
+        self.results = results
+        super().__init__(128 + int(results[0].signal or 0))
+
+
 def _tensorboard(workdir: Path) -> Any:
     """A writer of TensorBoard events, or None where none is installed."""
     for module in ("tensorboardX", "torch.utils.tensorboard"):
@@ -102,11 +131,11 @@ class _Loop:
         on_event: Callable[[str, int], None] | None,
         on_log: Callable[[dict[str, Any]], None] | None,
         parallel: Parallel | None,
+        optimizer: optax.GradientTransformation | None,
     ) -> None:
         self.task, self.config = task, config
         self.train_data, self.eval_data = train_data, eval_data
         self.metadata = metadata or {}
-        self.identity = identity(self.metadata, config)
         self.event = killer(on_event)
         self.on_log = on_log
         self.workdir = Path(workdir)
@@ -119,14 +148,20 @@ class _Loop:
         self.several = self.parallel.several_processes
         self.main = is_main() or not self.several
         self.traces_before = self.parallel.traces
-        self.tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen_parameters(task))
+        self.optimizer = optimizer
+        frozen = frozen_parameters(task)
+        self.tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen)
+        if optimizer is not None:
+            self.tx = train_all_but(optimizer, frozen) if frozen else optimizer
         self.seed_key = jax.random.key(config.seed)
-        self.train_step = self.parallel.train_step(task, self.tx)
+        self.train_step = self.parallel.train_step(task, self.tx, check_loss=True)
         self.shapes: set[tuple] = set()
         self.record = Record()
         self.recent: list[tuple[int, Any, Any]] = []
         self.profiling = False
+        self.view = ProgressView(config.num_steps, 0, False)
         self._add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b))
+        self.store = CheckpointStore(self.workdir / "checkpoints", config.keep_checkpoints)
         self.lock: WorkdirLock | None = None
         self.log: MetricsLog | None = None
 
@@ -134,15 +169,21 @@ class _Loop:
 
     def start(self) -> bool:
         """Restores or initialises; returns whether there is anything left to do."""
-        first = self.train_data[0]
+        first = first_batch(self.train_data, self.config.num_steps)
+        evaluation = first_evaluation_batch(self.eval_data)
         self.rows = len(first["weight"])
+        make = lambda key: init_state(self.task, self.tx, key, first)  # noqa: E731
+        like = jax.eval_shape(make, self.seed_key)
+        check_outputs(self.task, like.params, first, evaluation, self.config.best_metric)
+        program = None if self.optimizer is None else program_of(self.tx, like.params)
+        self.identity = identity(self.metadata, self.config, program)
+        if self.several:
+            agree(given(self.identity, self.config, first, like.params, evaluation is not None))
         if self.several and self.rows < jax.process_count():
             raise ValueError(
                 f"a batch has {self.rows} examples for {jax.process_count()} processes: every "
                 "process needs at least one"
             )
-        make = lambda key: init_state(self.task, self.tx, key, first)  # noqa: E731
-        like = jax.eval_shape(make, self.seed_key)
         self.resumed, state = self._restore_everywhere(like)
         if self.resumed is None:
             state = jax.device_get(jax.jit(make)(self.seed_key))
@@ -188,19 +229,21 @@ class _Loop:
         """Takes the workdir, reads its newest checkpoint, and opens what is written into it."""
         self.workdir.mkdir(parents=True, exist_ok=True)
         self.lock = WorkdirLock(self.workdir)
-        self.store = CheckpointStore(self.workdir / "checkpoints", self.config.keep_checkpoints)
-        found = restore_or_begin(self.store, self.metadata, self.config, self.workdir, like)
+        self.log = MetricsLog(self.workdir / "metrics.jsonl")
+        found = restore_or_begin(
+            self.store, self.identity, self.metadata, self.config, self.workdir, like
+        )
         resumed, state = None, None
         if found is not None:
             run, state, self.best = found
             self.record = Record(**run)
             resumed = self.record.step
-        self.log = MetricsLog(self.workdir / "metrics.jsonl", resumed)
+        self.log.begin(resumed)
         return resumed, state
 
     # -- one round -----------------------------------------------------------------------------
 
-    def run(self) -> tuple[Literal["done", "early", "signal"], int | None]:
+    def run(self, signals: Signals) -> tuple[Literal["done", "early", "signal"], int | None]:
         """Trains until the end, no improvement, or a signal."""
         config, main = self.config, self.main
         self.view = ProgressView(config.num_steps, self.step, config.progress and main)
@@ -212,18 +255,27 @@ class _Loop:
         self.view.phase("train")
         self.record.finished = None
         try:
-            with Signals() as signals:
-                stopped, number = self._rounds(signals)
-                if self.main:
-                    self.store.wait()
-                    self._tell_saved()
-                # a signal that came with the last step is not lost on who starts the next run
-                return stopped, number if number is not None else signals.received
+            stopped, number = self._rounds(signals)
+            if self.main:
+                self.store.wait()
+                self._check_workdir()
+                self._tell_saved()
+            # a signal that came with the last step is not lost on who starts the next run
+            return stopped, number if number is not None else signals.received
         finally:
             self._stop_profile()
             self.view.close()
             if self.board is not None:
                 self.board.close()
+
+    def stopping(self) -> None:
+        """Says that a signal was heard, in whatever the run is just now."""
+        when = "at the next log line" if self.several else "after this step"
+        self.view.notice(f"stopping {when}; again to stop now")
+
+    def _check_workdir(self) -> None:
+        if self.lock is not None:
+            self.lock.check()
 
     def _rounds(self, signals: Signals) -> tuple[Literal["done", "early", "signal"], int | None]:
         config, start = self.config, self.step
@@ -280,6 +332,7 @@ class _Loop:
         return (self.train_data[step] for step in range(start, self.config.num_steps))
 
     def _train(self, batch: Batch) -> None:
+        check_batch(batch, f"the batch of step {self.step}")
         shape = tuple(np.shape(batch["weight"])) + tuple(
             sorted((name, np.shape(value)) for name, value in batch.items())
         )
@@ -293,8 +346,9 @@ class _Loop:
         if new:
             jax.block_until_ready(metrics)
             self.compiling += time.perf_counter() - began
+            self.view.once(time.perf_counter() - began, steps=1)
             self.view.phase("train")
-        metrics = self.parallel.local(metrics)
+        metrics = refuse_mean_loss(self.parallel.local(metrics), fresh=self.step == 0)
         self.pending = self._add(self.pending, metrics) if self.pending else metrics
         self.recent.append((self.step, metrics["skipped"].total, batch.get("example_id")))
         if len(self.recent) > IN_FLIGHT:
@@ -329,15 +383,16 @@ class _Loop:
             ids = [] if example_id is None else [int(i) for i in example_id if i >= 0]
             self._write({"split": "skipped", "step": step + 1, "example_id": ids})
             self.view.message(
-                f"step {step + 1}: loss or gradient is not finite, update skipped; examples {ids}"
+                f"step {step + 1}: loss, gradient or updated parameters are not finite, update "
+                f"skipped; examples {ids}"
             )
             if self.record.skipped_in_a_row > self.config.max_skipped:
                 raise NonFiniteError(
-                    f"{self.record.skipped_in_a_row} updates in a row had a loss or gradient that "
-                    f"is not finite (limit {self.config.max_skipped}), the last at step {step + 1} "
-                    f"with examples {ids}. The checkpoints in {self.workdir} are from "
-                    "before, or of steps that changed nothing. Look for non-finite inputs, or "
-                    "lower the learning rate in another workdir."
+                    f"{self.record.skipped_in_a_row} updates in a row had a loss, gradient or "
+                    f"updated parameters that are not finite (limit {self.config.max_skipped}), "
+                    f"the last at step {step + 1} with examples {ids}. The checkpoints in "
+                    f"{self.workdir} are from before, or of steps that changed nothing. Look for "
+                    "non-finite inputs, or lower the learning rate in another workdir."
                 )
         self.recent = []
 
@@ -371,7 +426,7 @@ class _Loop:
     def _evaluate(self) -> None:
         self.view.phase("evaluate")
         self.event("evaluate", self.step)
-        began = time.perf_counter()
+        began, traces = time.perf_counter(), self.parallel.traces
         params = eval_params(self.state.params, self.state.opt_state)
         totals, _ = run_evaluation(self.task, params, self.eval_data, self.parallel)
         metrics = to_floats(totals)
@@ -380,6 +435,8 @@ class _Loop:
         if self.record.evaluated(self.step, metrics, self.config):
             self.best = self.parallel.host(params)
         self.clock += time.perf_counter() - began
+        if self.parallel.traces > traces:
+            self.view.once(time.perf_counter() - began)
         self.view.phase("train")
 
     def _save(self) -> None:
@@ -391,6 +448,9 @@ class _Loop:
             return
         self.view.phase("save")
         self.event("save", self.step)
+        self._check_workdir()
+        if self.log is not None:
+            self.log.sync()
         self.record.step = self.step
         self.record.pending = to_json(self.pending)
         state = self.parallel.fetch(self.state, carry)
@@ -412,12 +472,18 @@ class _Loop:
 
 
 def restore_or_begin(
-    store: CheckpointStore, metadata: dict[str, Any], config: TrainConfig, workdir: Path, like: Any
+    store: CheckpointStore,
+    wanted: dict[str, Any],
+    metadata: dict[str, Any],
+    config: TrainConfig,
+    workdir: Path,
+    like: Any,
 ) -> tuple[dict[str, Any], Any, Any] | None:
     """Reads where a run in workdir is, or writes what it is beside the logs to come.
 
     Args:
       store: its checkpoints.
+      wanted: what they must share with this run, see `identity`.
       metadata: see `fit`.
       config: how to train.
       workdir: an existing folder.
@@ -430,7 +496,6 @@ def restore_or_begin(
       CheckpointMismatch: if the checkpoints are of another run, or beyond its last step.
       RuntimeError: if there are checkpoints, but none can be read.
     """
-    wanted = identity(metadata, config)
     falls = config.optimizer.schedule != "constant"
 
     def check(saved: dict[str, Any]) -> None:
@@ -439,7 +504,8 @@ def restore_or_begin(
     found = restore_newest(store, check, like, like.params)
     if found is None:
         train = {"train": dataclasses.asdict(config)}
-        write_json(workdir / "config.json", metadata | train)
+        named = {k: wanted[k] for k in ("optimizer",) if k in wanted}
+        write_json(workdir / "config.json", metadata | train | named)
         write_json(workdir / "environment.json", environment(config.seed))
         return None
     step = found[0]["step"]
@@ -477,8 +543,12 @@ def restore_newest(
         try:
             saved = store.record(step)
             check(saved["metadata"])
-            run = dict(saved["run"])
+            run = saved["run"]
             state, best = store.restore(step, like, best_like)
+            try:
+                check_run(run, step, state.step)
+            except ValueError as error:
+                raise CheckpointDamaged(store.folder(step), [f"record: {error}"]) from None
         except CheckpointMismatch:
             raise
         except DAMAGED as error:
@@ -486,9 +556,8 @@ def restore_newest(
             continue
         for bad, cause in damaged.items():
             moved = store.set_aside(bad)
-            reason = str(cause).split("\n", 1)[0][:200]
             warnings.warn(
-                f"checkpoint {bad} cannot be read and is now {moved} ({reason}); "
+                f"checkpoint {bad} cannot be read and is now {moved} ({_reason(cause)}); "
                 f"continuing from step {step}",
                 RuntimeWarning,
                 stacklevel=5,
@@ -497,10 +566,37 @@ def restore_newest(
     if damaged:
         cause = next(iter(damaged.values()))
         raise RuntimeError(
-            f"no checkpoint in {store.directory} can be read: tried {sorted(damaged)}; "
-            "remove the folder to start again"
+            f"no checkpoint in {store.directory} can be read: tried {sorted(damaged)} "
+            f"({_reason(cause)}); remove the folder to start again"
         ) from cause
     return None
+
+
+@contextlib.contextmanager
+def closing(loop: Any) -> Iterator[None]:
+    """Waits for the saves of a loop and gives its workdir free, whatever happens.
+
+    Raises:
+      WorkdirLost: in place of the error of a save that failed because the workdir is gone.
+    """
+    try:
+        try:
+            yield
+        finally:
+            loop.store.close()
+    except CheckpointNotSaved:
+        if loop.lock is not None:
+            loop.lock.check()
+        raise
+    finally:
+        if loop.log is not None:
+            loop.log.close()
+        if loop.lock is not None:
+            loop.lock.release()
+
+
+def _reason(error: Exception) -> str:
+    return str(error).split("\n", 1)[0][:200]
 
 
 def fit(
@@ -514,6 +610,8 @@ def fit(
     on_event: Callable[[str, int], None] | None = None,
     on_log: Callable[[dict[str, Any]], None] | None = None,
     parallel: Parallel | None = None,
+    optimizer: optax.GradientTransformation | None = None,
+    raise_on_signal: bool = False,
 ) -> FitResult:
     """Trains a task; continues where the checkpoints in workdir end, with the same bits.
 
@@ -531,44 +629,62 @@ def fit(
       on_event: called with ("step" | "evaluate" | "save" | "saved", step); "saved" comes when
         the checkpoint is whole on disk, some steps after "save".
       on_log: called with every line of metrics.jsonl as a dict, for other trackers.
+      optimizer: takes the place of `config.optimizer`, which must be the default then. A
+        checkpoint knows it by a digest of its compiled program for these parameters, so that
+        another learning rate is refused; or by `metadata["optimizer"]` alone, if that is given.
+      raise_on_signal: raise `StoppedBySignal` in place of returning, so that the program does not
+        go on after Ctrl-C or SIGTERM as if the run had ended.
 
     Returns:
-      The result. After SIGTERM or Ctrl-C the run is saved and `stopped` is "signal".
+      The result. After SIGTERM or Ctrl-C the run is saved and `stopped` is "signal": a program
+      that goes on must look at it, or ask for raise_on_signal.
 
     Raises:
+      TypeError, ValueError: before anything is written, for a task, data or configuration that
+        cannot work: a missing method, metrics that are no `Ratio`, no metric "loss", a
+        `best_metric` that evaluate does not give, too few batches, batches without rows, or an
+        iterator as evaluation data. After the first step, for a loss that is a mean, not a sum.
+      StoppedBySignal: with raise_on_signal, after the run was saved.
+      ProcessMismatch: on every process of several, if they were not given the same settings, first
+        batch and parameters.
+      WorkdirLost: if workdir was removed or replaced during the run.
       CheckpointMismatch: if workdir belongs to another run.
       CheckpointNotSaved: soon after a checkpoint could not be written, as on a full disk.
       WorkdirBusy: if another run is writing into workdir.
       RuntimeError: if none of its checkpoints can be read. A damaged one is moved to
         checkpoints-bad/ with a RuntimeWarning, and the newest good one is used.
       NonFiniteError: after more than `config.max_skipped` skipped updates in a row.
-      ValueError: for settings or batches that cannot work.
     """
+    check_config(config)
+    check_optimizer(optimizer, config)
+    check_task(task, eval_data is not None)
     if config.seeds > 1 or config.sweep:
         raise ValueError("fit trains one seed; fit_lanes trains several seeds or a sweep")
-    loop = _Loop(task, train_data, eval_data, config, workdir, metadata, on_event, on_log, parallel)
-    try:
+    loop = _Loop(
+        task,
+        train_data,
+        eval_data,
+        config,
+        workdir,
+        metadata,
+        on_event,
+        on_log,
+        parallel,
+        optimizer,
+    )
+    with closing(loop), Signals(loop.stopping) as signals:
         stopped: Literal["done", "early", "signal"] = "done"
         number = None
         if loop.start():
-            stopped, number = loop.run()
+            stopped, number = loop.run(signals)
         elif loop.record.finished is not None:
             stopped = loop.record.finished
         carry = loop.parallel.fetch_carry(loop.state.carry, loop.rows)
         host = loop.parallel.fetch(loop.state, carry)
-    finally:
-        try:
-            if hasattr(loop, "store"):
-                loop.store.close()
-        finally:
-            if loop.log is not None:
-                loop.log.close()
-            if loop.lock is not None:
-                loop.lock.release()
     best = loop.best if loop.record.best_metrics else eval_params(host.params, host.opt_state)
     if loop.main and stopped != "signal":
         write_digests(host, best, dataclasses.asdict(loop.record), train_data, loop.workdir)
-    return FitResult(
+    result = FitResult(
         state=host,
         best_params=best,
         best_step=loop.record.best_step if loop.record.best_metrics else loop.step,
@@ -579,3 +695,6 @@ def fit(
         compilations=loop.parallel.traces - loop.traces_before,
         signal=number,
     )
+    if raise_on_signal and number is not None:
+        raise StoppedBySignal([result])
+    return result

@@ -150,13 +150,22 @@ class Parallel:
         devices = None if self.several_processes else self.devices
         return jax.pmap(self._counted(function), axis_name="data", devices=devices, **options)
 
-    def train_step(self, task: AnyTask, tx: optax.GradientTransformation) -> Callable[..., Any]:
-        """The compiled step (state, batch, seed_key) -> (state, metrics); the state is donated."""
+    def train_step(
+        self, task: AnyTask, tx: optax.GradientTransformation, *, check_loss: bool = False
+    ) -> Callable[..., Any]:
+        """The compiled step (state, batch, seed_key) -> (state, metrics); the state is donated.
+
+        `check_loss` as in `make_train_step`.
+        """
         if self.kind == "pmap":
-            step = make_train_step(task, tx, axis_name="data", accumulate=self.accumulate)
+            step = make_train_step(
+                task, tx, axis_name="data", accumulate=self.accumulate, check_loss=check_loss
+            )
             # metrics are equal on all devices: one copy
             return self._pmap(step, in_axes=(0, 0, None), out_axes=(0, None), donate_argnums=0)
-        step = self._counted(make_train_step(task, tx, accumulate=self.accumulate))
+        step = self._counted(
+            make_train_step(task, tx, accumulate=self.accumulate, check_loss=check_loss)
+        )
         if self.kind == "single":
             return jax.jit(step, donate_argnums=0)
         # said outright: a state that came back split another way would compile the step again

@@ -1,10 +1,11 @@
 """What a person sees while a run trains: a bar on a terminal, a line per log elsewhere."""
 
+import datetime
 import sys
 import time
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from gatedjax._terminal import new_console, say
 
@@ -44,12 +45,12 @@ class ProgressView:
                 TextColumn("{task.description}", markup=False),
                 BarColumn(bar_width=24),
                 MofNCompleteColumn(),
-                TimeRemainingColumn(),
+                TextColumn("{task.fields[left]}", markup=False),
                 TextColumn("{task.fields[note]}", markup=False),
                 console=self._console,
                 transient=True,
             )
-            self._task = self._bar.add_task("train", total=total, completed=start, note="")
+            self._task = self._bar.add_task("train", total=total, completed=start, left="", note="")
             self._bar.start()
 
     def phase(self, name: str) -> None:
@@ -60,7 +61,21 @@ class ProgressView:
     def step(self, step: int) -> None:
         """Moves the bar."""
         if self._bar is not None:
-            self._bar.update(self._task, completed=step)
+            left = self._left(step)
+            clock = "" if left is None else str(datetime.timedelta(seconds=round(left)))
+            self._bar.update(self._task, completed=step, left=clock)
+
+    def once(self, seconds: float, steps: int = 0) -> None:
+        """Leaves out of the estimate what does not come again: compilation, and steps within it."""
+        self._start += seconds
+        self._first += steps
+
+    def _left(self, step: int) -> float | None:
+        """Seconds to the end, from the steps and evaluations so far; None before there are any."""
+        done = step - self._first
+        if done < 1:
+            return None
+        return (time.monotonic() - self._start) / done * (self._total - step)
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
         """Shows the metrics of the last interval."""
@@ -68,14 +83,18 @@ class ProgressView:
         if self._bar is not None:
             self._bar.update(self._task, note=note)
         elif self._enabled:
-            done = step - self._first
-            left = (time.monotonic() - self._start) / max(done, 1) * (self._total - step)
-            say(f"step {step}/{self._total}: {note}, {left:.0f} s left", file=sys.stderr)
+            left = self._left(step)
+            note += "" if left is None else f", {left:.0f} s left"
+            say(f"step {step}/{self._total}: {note}", file=sys.stderr)
 
     def message(self, text: str) -> None:
         """Prints a line that stays."""
         if self._enabled:
-            self._console.print(text, highlight=False, soft_wrap=True)
+            self._console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+    def notice(self, text: str) -> None:
+        """Prints a line on standard error, also where progress is not shown."""
+        self._console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     def close(self) -> None:
         """Takes the bar away."""

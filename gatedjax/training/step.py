@@ -1,10 +1,12 @@
 """One pure training step over a small state of arrays."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import struct
 
@@ -12,6 +14,7 @@ from gatedjax.training.metrics import Metrics, Ratio
 from gatedjax.training.task import AnyTask, Batch, Carry, is_stateful
 
 STREAMS = ("dropout", "gate")
+MEAN_LOSS = "loss is a mean"
 
 
 @struct.dataclass
@@ -61,23 +64,54 @@ def init_carry(task: AnyTask, batch: Batch) -> Carry:
     return task.init_carry(batch) if is_stateful(task) else None  # type: ignore[union-attr]
 
 
-def _with_carry(task: Any) -> Callable[..., Any]:
+def _with_carry(task: Any, check_loss: bool) -> Callable[..., Any]:
     """The loss of any task as (params, batch, rngs, carry) -> (loss, (metrics, carry))."""
-    if is_stateful(task):
-        return task.loss
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Carry) -> Any:
-        total, metrics = task.loss(params, batch, rngs)
+        if is_stateful(task):
+            total, (metrics, carry) = task.loss(params, batch, rngs, carry)
+        else:
+            total, metrics = task.loss(params, batch, rngs)
+        if check_loss:
+            metrics = metrics | {MEAN_LOSS: _is_mean(total, metrics["loss"], len(batch["weight"]))}
         return total, (metrics, carry)
 
     return loss
 
 
+def _is_mean(total: jax.Array, loss: Ratio, rows: int) -> Ratio:
+    """Whether a loss is not the sum that its metric says, but its mean over rows or weights."""
+    apart = jnp.abs(total - loss.total) > 0.01 * jnp.abs(loss.total)
+    equal = [
+        jnp.abs(total * n - loss.total) < 1e-4 * jnp.abs(loss.total) for n in (loss.count, rows)
+    ]
+    flag = apart & (equal[0] | equal[1])
+    return Ratio(total=flag.astype(jnp.float32), count=jnp.ones((), jnp.float32))
+
+
+def refuse_mean_loss(metrics: Metrics, fresh: bool) -> Metrics:
+    """The metrics of a step less the note of `check_loss`.
+
+    Args:
+      metrics: of a step; a leading axis over lanes is fine.
+      fresh: it was the first step of a run, whose note is looked at.
+
+    Raises:
+      ValueError: if its loss was a mean, not a sum.
+    """
+    if fresh and np.any(jax.device_get(metrics[MEAN_LOSS].total)):
+        raise ValueError(
+            "loss must be the sum over the rows of the batch, got their mean: at step 0 it is "
+            "metrics['loss'] divided by the rows. fit divides by metrics['loss'].count itself"
+        )
+    return {name: ratio for name, ratio in metrics.items() if name != MEAN_LOSS}
+
+
 def _summed_gradients(
-    task: AnyTask, params: Any, batch: Batch, rngs: Any, carry: Carry, parts: int
+    task: AnyTask, params: Any, batch: Batch, rngs: Any, carry: Carry, parts: int, check_loss: bool
 ) -> Any:
     """(loss, (metrics, carry)), and the gradient of the summed loss, in parts of the batch."""
-    grad_fn = jax.value_and_grad(_with_carry(task), has_aux=True)
+    grad_fn = jax.value_and_grad(_with_carry(task, check_loss), has_aux=True)
     if parts == 1:
         return grad_fn(params, batch, rngs, carry)
     rows = len(batch["weight"])
@@ -106,17 +140,28 @@ def _summed_gradients(
     return (total, (metrics, jax.tree.map(join, new))), grads
 
 
+def _all_finite(tree: Any) -> jax.Array:
+    """Whether every number of every array is finite; a bool scalar."""
+    leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]
+    return functools.reduce(jnp.logical_and, leaves, jnp.array(True))
+
+
+def _where(condition: jax.Array, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)
+
+
 def make_train_step(
     task: AnyTask,
     tx: optax.GradientTransformation,
     *,
     axis_name: str | None = None,
     accumulate: int = 1,
+    check_loss: bool = False,
 ) -> TrainStep:
     """Builds the step: gradient of the mean loss, update, metrics.
 
-    A loss or gradient that is not finite leaves parameters, optimiser state and carried state as
-    they are; the step counts all the same, and "skipped" says so.
+    A loss, a gradient or updated parameters that are not finite leave parameters, optimiser state
+    and carried state as they are; the step counts all the same, and "skipped" says so.
 
     Args:
       task: the model and its loss.
@@ -124,6 +169,7 @@ def make_train_step(
       axis_name: sum gradients and metrics over this mapped axis (`jax.pmap`).
       accumulate: parts of the batch whose gradients are computed one after the other and summed;
         random bits belong to examples, so the update is that of the whole batch.
+      check_loss: note in the metrics whether the loss is a mean, for `refuse_mean_loss`.
     """
 
     def train_step(
@@ -132,18 +178,24 @@ def make_train_step(
         rngs = step_rngs(seed_key, state.step)
         with jax.named_scope("loss_and_gradient"):
             (total, (metrics, carry)), grads = _summed_gradients(
-                task, state.params, batch, rngs, state.carry, accumulate
+                task, state.params, batch, rngs, state.carry, accumulate, check_loss
             )
         if axis_name is not None:
             total, metrics, grads = jax.lax.psum((total, metrics, grads), axis_name)
+        note = {MEAN_LOSS: metrics.pop(MEAN_LOSS)} if check_loss else {}
         count = jnp.maximum(metrics["loss"].count, 1)
         grads = jax.tree.map(lambda g: g / count.astype(g.dtype), grads)
         norm = optax.tree.norm(grads)
         finite = jnp.isfinite(total) & jnp.isfinite(norm)
+        old = (state.params, state.opt_state, state.carry)
         with jax.named_scope("update"):
             updates, opt_state = tx.update(grads, state.opt_state, state.params)
-            params = optax.apply_updates(state.params, updates)
-        keep = lambda new, old: jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)  # noqa: E731
+            new = (optax.apply_updates(state.params, updates), opt_state, carry)
+            # The barrier keeps the check out of the update's own loops: those stay as they are
+            # without it, to the last bit.
+            new = jax.lax.optimization_barrier(_where(finite, new, old))
+            finite &= _all_finite(new[0])
+            params, opt_state, carry = _where(finite, new, old)
         one = jnp.ones((), jnp.float32)
         # A step that was skipped must not turn the sums of its interval into NaN.
         metrics = {
@@ -156,11 +208,12 @@ def make_train_step(
             total=jnp.where(finite, norm, 0).astype(jnp.float32), count=finite.astype(jnp.float32)
         )
         metrics["skipped"] = Ratio(total=1 - finite.astype(jnp.float32), count=one)
+        metrics |= note
         state = TrainState(
             step=state.step + 1,
-            params=keep(params, state.params),
-            opt_state=keep(opt_state, state.opt_state),
-            carry=keep(carry, state.carry),
+            params=params,
+            opt_state=opt_state,
+            carry=carry,
         )
         return state, metrics
 

@@ -20,15 +20,22 @@ def fail(name, step):
         raise OSError("this file is broken")
 
 
+class Shifted(Data):
+    """The batches of later steps, as a process with other data has them."""
+
+    def __getitem__(self, step):
+        return super().__getitem__(step + options.get("shift", 0))
+
+
 result = fit(
     Tiny(),
-    Data(options.get("pause", 0.0), options.get("rows", 8)),
+    Shifted(options.get("pause", 0.0), options.get("rows", 8)),
     [Data()[1000]],
     TrainConfig(
         **{"num_steps": 20, "log_every": 1, "eval_every": 10, "checkpoint_every": 5}
+        | {"progress": False}
         | options.get("train", {}),
-        progress=False,
-        optimizer=OptimizerConfig(learning_rate=0.05),
+        optimizer=OptimizerConfig(learning_rate=options.get("learning_rate", 0.05)),
     ),
     options["workdir"],
     on_event=fail,

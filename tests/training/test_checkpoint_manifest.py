@@ -17,7 +17,9 @@ from gatedjax.training import (
     CheckpointMismatch,
     CheckpointNotSaved,
     CheckpointStore,
+    average_params,
     checkpoint,
+    load_params,
     manifest,
 )
 
@@ -320,3 +322,89 @@ def test_reading_makes_no_folder(tmp_path):
     assert (store.steps(), store.latest(), store.poll()) == ([], None, [])
     store.close()
     assert list(tmp_path.iterdir()) == []
+
+
+# -- what lies in the way -------------------------------------------------------------------------
+
+
+def put(path, what):
+    """A file, a link to nothing, a link to a folder, or a folder with a file at a path."""
+    if what == "file":
+        path.write_text("in the way")
+    elif what == "folder":
+        path.mkdir()
+        (path / "file").write_text("in the way")
+    else:
+        aim = path.parent.with_name("elsewhere")
+        if what == "link":
+            aim.mkdir(exist_ok=True)
+            (aim / "file").write_text("not ours")
+        path.symlink_to(aim)
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "link", "dead link"])
+def test_whatever_lies_in_the_way_of_a_save_is_removed_and_nothing_behind_a_link(what, tmp_path):
+    store = _store.make(tmp_path, 10, 20)
+    for name in ("5.removed", "40.partial"):
+        put(store.directory / name, what)
+    store.save(30, *_store.trees(30), {"step": 30})
+    store.wait()
+    assert sorted(path.name for path in store.directory.iterdir()) == ["20", "30"]
+    # and what has come since the first save of this run
+    for name in ("20.removed", "50.partial"):
+        put(store.directory / name, what)
+    store.save(50, *_store.trees(50), {"step": 50})
+    store.close()
+    assert sorted(path.name for path in store.directory.iterdir()) == ["30", "50"]
+    if what == "link":
+        assert (tmp_path / "elsewhere" / "file").read_text() == "not ours"
+
+
+def test_a_dead_link_with_the_number_of_a_step_does_not_stop_its_save(tmp_path):
+    store = _store.make(tmp_path, 10)
+    put(store.folder(20), "dead link")
+    store.save(20, *_store.trees(20), {"step": 20})
+    store.close()
+    assert store.steps() == [10, 20]
+
+
+# -- a reader beside a writer ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def superseded(tmp_path, monkeypatch):
+    """A run that keeps one checkpoint and saves the next while the one before it is read."""
+    store = _store.make(tmp_path, 10, keep=1)
+    real, read = manifest.verify, []
+
+    def verify(folder, *below):
+        read.append(folder.name)
+        if len(read) == 1:
+            store.save(20, *_store.trees(20), {"step": 20})
+            store.close()
+        return real(folder, *below)
+
+    monkeypatch.setattr(manifest, "verify", verify)
+    return tmp_path, read
+
+
+def test_a_step_that_is_superseded_while_it_is_read_is_not_damage(superseded):
+    workdir, read = superseded
+    like = _store.trees(0)[0]["params"]
+    params, _ = load_params(workdir, like, which="last")
+    same(params, _store.trees(20)[0]["params"])
+    assert read == ["10", "20"]
+
+
+def test_an_average_goes_on_with_the_steps_that_are_there(superseded):
+    workdir, read = superseded
+    params, steps = average_params(workdir, _store.trees(0)[0]["params"], 2)
+    same(params, _store.trees(20)[0]["params"])
+    assert (steps, read) == ((20,), ["10", "20"])
+
+
+def test_a_damaged_newest_step_is_told_once_and_not_tried_for_ever(tmp_path):
+    store = _store.make(tmp_path, 10, 20)
+    _store.flip(store.folder(20) / "manifest.json")
+    with pytest.raises(CheckpointDamaged, match="checkpoint 20 is damaged"):
+        load_params(tmp_path, _store.trees(0)[0]["params"], which="last")

@@ -8,11 +8,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from gatedjax.training import CheckpointStore, DistributedConfig, initialize
+from gatedjax.training import CheckpointStore, DistributedConfig, TrainConfig, initialize
+from gatedjax.training._agreement import agree, given
 from gatedjax.training.lock import WorkdirLock
 from tests._programs import environment
+from tests.training._tiny import Data
 
 SCRIPT = Path(__file__).with_name("_process.py")
 ROOT = SCRIPT.parents[2]
@@ -159,6 +162,55 @@ def test_more_processes_than_examples_are_refused(tmp_path):
         _, err = process.communicate(timeout=60)
         assert process.returncode != 0
         assert "a batch has 1 examples for 2 processes" in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("second", "fields"),
+    [
+        (
+            {"train": {"num_steps": 9, "seed": 3, "max_skipped": 4, "progress": True}, "rows": 7},
+            ["train.num_steps is 9, process 0 has 20", "train.seed is 3, process 0 has 0",
+             "train.max_skipped is 4", "first batch, x is 'float32[7, 4] "],
+        ),
+        (
+            {"learning_rate": 0.1, "shift": 1},
+            ["train.optimizer.learning_rate is 0.1, process 0 has 0.05",
+             "first batch, label is 'float32[8] "],
+        ),
+    ],
+    ids=["steps, seed and rows", "rate and data"],
+)  # fmt: skip
+def test_processes_with_other_settings_are_refused_on_all_of_them(second, fields, tmp_path):
+    port, began = free_port(), time.monotonic()
+    processes = [start(tmp_path / "run", number=0, port=port)]
+    processes.append(start(tmp_path / "run", number=1, port=port, **second))
+    for process in processes:
+        _, err = process.communicate(timeout=90)
+        assert process.returncode not in (0, -signal.SIGABRT), err[-2000:]
+        assert "the 2 processes of this run must be given the same:" in err
+        for field in fields:
+            assert f"process 1: {field}" in err
+        assert "progress" not in err.partition("must be given the same")[2]
+    assert time.monotonic() - began < 60
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_a_process_has_for_itself_is_not_compared():
+    def of(identity, **changes):
+        config = TrainConfig(num_steps=5, **changes)
+        return given(identity, config, Data()[0], {"w": np.zeros(4)}, True)
+
+    plain = of({"vocabulary": "abc"})
+    assert plain["vocabulary"] == "abc"
+    assert plain["train.optimizer.name"] == "adam"
+    assert plain["parameters, w"] == "float64[4]"
+    assert plain["first batch, x"].startswith("float32[8, 4] ")
+    own = {"progress": False, "tensorboard": True, "keep_checkpoints": 5, "profile_steps": 2}
+    assert of({"vocabulary": "abc"}, **own) == plain
+    nested = {"config": {"train": {"keep_checkpoints": 7}, "model": {"width": 3}}}
+    assert of(nested).keys() - plain.keys() == {"config.model.width"}
+    assert agree(plain) is None  # one process agrees with itself
 
 
 @pytest.mark.slow

@@ -1,0 +1,52 @@
+"""Updates that would make parameters infinite: skipped, counted and reported, in every kind."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from gatedjax.training import NonFiniteError, OptimizerConfig, TrainConfig, fit, fit_lanes
+from tests.training._tiny import Data, Tiny
+
+# the gradient of this loss is about one: finite; a step of this length is not
+FAR = OptimizerConfig(name="sgd", learning_rate=3e38)
+
+
+class Large(Data):
+    def __getitem__(self, step):
+        batch = super().__getitem__(step)
+        return batch | {"x": 10 * batch["x"], "label": 1 - batch["label"]}
+
+
+def config(**changes):
+    settings = {"num_steps": 4, "log_every": 2, "checkpoint_every": 2, "progress": False}
+    return TrainConfig(**(settings | {"optimizer": FAR} | changes))
+
+
+def skipped(workdir):
+    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["split"] == "skipped"], [
+        line["skipped"] for line in lines if line["split"] == "train"
+    ]
+
+
+@pytest.mark.parametrize("kind", ["single", "sharding", "pmap", "lanes"])
+def test_an_update_to_infinite_parameters_is_skipped_and_reported(kind, tmp_path):
+    if kind == "lanes":
+        settings = config(seeds=2, parallel="single")
+        result = fit_lanes(Tiny(), lambda seed: Large(), None, settings, tmp_path)[0]
+    else:
+        result = fit(Tiny(), Large(), None, config(parallel=kind), tmp_path)
+    start = Tiny().init(jax.random.key(0), Large()[0])["w"]
+    np.testing.assert_array_equal(result.state.params["w"], start)
+    lines, shares = skipped(tmp_path)
+    lines = [line for line in lines if line.get("seed", 0) == 0]
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    assert lines[1]["example_id"] == Large()[1]["example_id"].tolist()
+    assert set(shares) == {1.0}
+
+
+def test_too_many_of_them_stop_the_run_and_say_what_was_not_finite(tmp_path):
+    with pytest.raises(NonFiniteError, match="a loss, gradient or updated parameters that are not"):
+        fit(Tiny(), Large(), None, config(max_skipped=1), tmp_path)

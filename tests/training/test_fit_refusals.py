@@ -1,0 +1,250 @@
+"""What `fit` refuses at once, by name and before it writes anything; and optimizers of Optax."""
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from gatedjax.training import (
+    CheckpointMismatch,
+    OptimizerConfig,
+    Ratio,
+    TrainConfig,
+    eval_params,
+    fit,
+    fit_lanes,
+    params_ema,
+)
+from tests.training._tiny import Data, Tiny
+
+EVALUATION = [Data()[1000]]
+
+
+def config(**changes):
+    settings = {"num_steps": 4, "log_every": 2, "eval_every": 4, "checkpoint_every": 4}
+    return TrainConfig(**(settings | {"progress": False, "parallel": "single"} | changes))
+
+
+class WithoutEvaluate:
+    init, loss = Tiny.init, Tiny.loss
+
+
+class BareMetrics(Tiny):
+    def loss(self, params, batch, rngs):
+        total, metrics = super().loss(params, batch, rngs)
+        return total, {"loss": metrics["loss"].total}
+
+
+class WithoutLoss(Tiny):
+    def loss(self, params, batch, rngs):
+        total, metrics = super().loss(params, batch, rngs)
+        return total, {"nll": metrics["loss"]}
+
+
+class LossPerRow(Tiny):
+    def loss(self, params, batch, rngs):
+        total, metrics = super().loss(params, batch, rngs)
+        return total * batch["weight"], metrics
+
+
+class MetricsPerRow(Tiny):
+    def evaluate(self, params, batch):
+        ones = jnp.ones_like(batch["weight"])
+        return {"accuracy": Ratio(ones, ones)}, {}
+
+
+class OnlyMetrics(Tiny):
+    def evaluate(self, params, batch):
+        return super().evaluate(params, batch)[0]
+
+
+class BareEvaluation(Tiny):
+    def evaluate(self, params, batch):
+        return {"accuracy": jnp.float32(1)}, {}
+
+
+def rows(count, **changes):
+    return {name: value[:count] for name, value in Data()[0].items()} | changes
+
+
+TASKS = {
+    "no evaluate": (WithoutEvaluate(), "task must have a method 'evaluate'"),
+    "a class": (Data(), "task must have a method 'init', Data has none"),
+    "metrics that are no Ratio": (BareMetrics(), "metrics of the loss must be Ratio, 'loss' is"),
+    "no metric loss": (WithoutLoss(), r"metrics of the loss must have 'loss', got \['nll'\]"),
+    "a loss per row": (LossPerRow(), r"loss must be a float scalar, .* got float32\[8\]"),
+    "a metric per row": (MetricsPerRow(), r"metrics of evaluate must be scalars, 'accuracy' has"),
+    "evaluate without predictions": (OnlyMetrics(), r"evaluate must return \(metrics, predictions"),
+    "evaluate without a Ratio": (BareEvaluation(), "metrics of evaluate must be Ratio, 'accuracy'"),
+}
+
+TRAINING_DATA = {
+    "an empty list": ([], "train_data has 0 batches for 4 steps"),
+    "a short list": ([Data()[0]] * 3, "train_data has 3 batches for 4 steps"),
+    "a generator": ((b for b in EVALUATION), r"train_data must give .* got generator"),
+    "one batch": (Data()[0], r"train_data\[0\] must be the batch of step 0, got KeyError"),
+    "no dicts": ([1.0] * 4, r"train_data\[0\] must be a dict of arrays, got float"),
+    "no rows": ([rows(0)] * 4, r"train_data\[0\] must have at least one row"),
+    "a weight of all rows": ([rows(8, weight=1.0)] * 4, "'weight' has the shape"),
+    "no weight": ([{"x": np.ones(3)}] * 4, r"batch needs 'weight' .* train_data\[0\] has \['x'\]"),
+}
+
+EVALUATION_DATA = {
+    "an empty list": ([], "eval_data has no batches"),
+    "a generator": ((b for b in EVALUATION), "eval_data must .* a generator is spent"),
+    "one batch": (EVALUATION[0], "eval_data must be a list of batches, got one dict"),
+    "a number": (3, "eval_data must be a list of batches, got int"),
+    "no rows": ([rows(0)], "first batch of eval_data must have at least one row"),
+}
+
+
+def refused(workdir, message, task=None, train=None, evaluation=EVALUATION, **changes):
+    train = Data() if train is None else train
+    with pytest.raises((TypeError, ValueError), match=message):
+        fit(task or Tiny(), train, evaluation, config(**changes), workdir)
+    assert not workdir.exists()
+    with pytest.raises((TypeError, ValueError), match=message):
+        fit_lanes(
+            task or Tiny(), lambda seed: train, evaluation, config(seeds=2, **changes), workdir
+        )
+    assert not workdir.exists()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_that_cannot_work_is_refused_before_anything_is_written(name, tmp_path):
+    task, message = TASKS[name]
+    refused(tmp_path / "run", message, task)
+
+
+@pytest.mark.parametrize("name", TRAINING_DATA)
+def test_training_data_that_cannot_work_is_refused_before_anything_is_written(name, tmp_path):
+    data, message = TRAINING_DATA[name]
+    refused(tmp_path / "run", message, train=data)
+
+
+@pytest.mark.parametrize("name", EVALUATION_DATA)
+def test_evaluation_data_that_cannot_work_is_refused_before_anything_is_written(name, tmp_path):
+    data, message = EVALUATION_DATA[name]
+    refused(tmp_path / "run", message, evaluation=data)
+
+
+def test_a_best_metric_that_the_task_does_not_give_is_refused_before_the_first_step(tmp_path):
+    message = r"best_metric must be one of \['accuracy'\], got 'f1'"
+    refused(tmp_path / "run", message, best_metric="f1")
+
+
+def test_a_task_without_evaluate_may_train_without_evaluations(tmp_path):
+    assert fit(WithoutEvaluate(), Data(), None, config(best_metric="f1"), tmp_path).steps == 4
+
+
+def test_an_empty_batch_in_the_middle_is_named_with_its_step(tmp_path):
+    data = [Data()[0], Data()[1], rows(0), Data()[3]]
+    with pytest.raises(ValueError, match="the batch of step 2 must have at least one row"):
+        fit(Tiny(), data, None, config(), tmp_path / "train")
+    with pytest.raises(ValueError, match="evaluation batch 1 must have at least one row"):
+        fit(Tiny(), Data(), [*EVALUATION, rows(0)], config(), tmp_path / "evaluate")
+
+
+class Mean(Tiny):
+    """Gives the mean of its rows, which the step would divide by their number once more."""
+
+    def __init__(self, of=lambda batch: batch["weight"].sum()):
+        self.of = of
+
+    def loss(self, params, batch, rngs):
+        total, metrics = super().loss(params, batch, rngs)
+        return total / self.of(batch), metrics
+
+
+class Filled(Data):
+    """A last batch that is not full: six examples and two rows of filler."""
+
+    def __getitem__(self, step):
+        batch = super().__getitem__(step)
+        batch["weight"][6:] = 0
+        return batch
+
+
+@pytest.mark.parametrize("kind", ["single", "sharding", "pmap"])
+@pytest.mark.parametrize("of", ["examples", "rows"])
+def test_a_loss_that_is_a_mean_is_refused_after_the_first_step(kind, of, tmp_path):
+    task = Mean() if of == "examples" else Mean(lambda batch: len(batch["weight"]))
+    data = Filled() if kind == "single" else Data(rows=16)
+    with pytest.raises(ValueError, match=r"loss must be the sum over the rows .* got their mean"):
+        fit(task, data, None, config(parallel=kind), tmp_path)
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_lanes_and_parts_of_a_batch_refuse_a_mean_too(tmp_path):
+    with pytest.raises(ValueError, match="got their mean"):
+        fit_lanes(Mean(), lambda seed: Data(), None, config(seeds=2), tmp_path / "lanes")
+    with pytest.raises(ValueError, match="got their mean"):
+        fit(Mean(), Data(), None, config(accumulate=2), tmp_path / "parts")
+
+
+def test_a_penalty_beside_the_sum_is_no_mean(tmp_path):
+    class Penalised(Tiny):
+        def loss(self, params, batch, rngs):
+            total, metrics = super().loss(params, batch, rngs)
+            return total + 0.1 * jnp.sum(params["w"] ** 2), metrics
+
+    assert fit(Penalised(), Data(), None, config(), tmp_path).steps == 4
+
+
+# -- optimizers ------------------------------------------------------------------------------------
+
+
+def test_what_is_no_configuration_is_refused_by_name(tmp_path):
+    with pytest.raises(TypeError, match="config must be a TrainConfig, got OptimizerConfig"):
+        fit(Tiny(), Data(), None, OptimizerConfig(), tmp_path / "run")
+    with pytest.raises(TypeError, match=r"optimizer must be an OptimizerConfig, got Gradient.*fit"):
+        TrainConfig(optimizer=optax.adam(0.1))
+    with pytest.raises(
+        TypeError, match=r"optimizer must be an optax.GradientTransformation, got O"
+    ):
+        fit(Tiny(), Data(), None, config(), tmp_path / "run", optimizer=OptimizerConfig())
+    both = config(optimizer=OptimizerConfig(name="sgd"))
+    with pytest.raises(ValueError, match=r"optimizer and config\.optimizer exclude each other"):
+        fit(Tiny(), Data(), None, both, tmp_path / "run", optimizer=optax.adam(0.1))
+    assert not (tmp_path / "run").exists()
+
+
+def test_any_optax_transformation_trains_and_a_checkpoint_knows_it_by_its_program(tmp_path):
+    def go(name, optimizer, num_steps=4, **options):
+        settings = config(num_steps=num_steps)
+        return fit(Tiny(), Data(), EVALUATION, settings, tmp_path / name, optimizer=optimizer,
+                   **options)  # fmt: skip
+
+    ours = config(optimizer=OptimizerConfig(learning_rate=0.05))
+    expected = fit(Tiny(), Data(), EVALUATION, ours, tmp_path / "ours").state.params["w"]
+    np.testing.assert_array_equal(go("run", optax.adam(0.05)).state.params["w"], expected)
+    with pytest.raises(CheckpointMismatch, match=r"optimizer: saved 'optax program .*, now 'optax"):
+        go("run", optax.adam(0.06), 6)
+    with pytest.raises(CheckpointMismatch, match=r"optimizer: saved 'optax program .*, now 'noth"):
+        go("run", None, 6)
+    assert go("run", optax.adam(0.05), 6).steps == 6
+    named = {"metadata": {"optimizer": "mine"}}
+    go("named", optax.adam(0.05), **named)
+    assert go("named", optax.adam(0.06), 6, **named).steps == 6
+
+
+def test_frozen_parameters_stay_with_an_optax_transformation(tmp_path):
+    class Fixed(Tiny):
+        frozen = ("scale",)
+
+        def init(self, key, batch):
+            return super().init(key, batch) | {"scale": jnp.ones(())}
+
+        def loss(self, params, batch, rngs):
+            return super().loss({"w": params["w"] * params["scale"]}, batch, rngs)
+
+    result = fit(Fixed(), Data(), None, config(), tmp_path, optimizer=optax.sgd(0.1))
+    assert result.state.params["scale"] == 1
+
+
+def test_averages_of_gradients_are_not_taken_for_parameters():
+    params = {"w": jnp.ones(3)}
+    tx = optax.chain(optax.ema(0.9), optax.sgd(0.1))
+    assert eval_params(params, tx.init(params)) is params
+    ours = optax.chain(tx, params_ema(0.9))
+    np.testing.assert_array_equal(eval_params({}, ours.init(params))["w"], params["w"])
