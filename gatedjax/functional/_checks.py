@@ -3,9 +3,10 @@
 import math
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+
+from gatedjax.functional._tracing import is_traced
 
 
 def check_floating(**arrays: Any) -> None:
@@ -52,7 +53,7 @@ def check_positive(**numbers: Any) -> None:
     A traced value is not known while tracing and passes.
     """
     for name, number in numbers.items():
-        if isinstance(number, jax.core.Tracer):
+        if is_traced(number):
             continue
         # NumPy: a JAX call would itself be traced
         values = np.ravel(np.asarray(number, np.float64)).tolist()

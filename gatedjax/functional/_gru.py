@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float
 
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._clip import clip_gradient
+from gatedjax.functional._devices import compiled, run_core
 from gatedjax.functional._recurrence import (
     Form,
     GateSums,
@@ -162,6 +163,7 @@ def gru(
     _, size = _check_weights(weights, xs, "B T D", reset_after)
     if gradient_clip is not None:
         check_positive(gradient_clip=gradient_clip)
+        gradient_clip = float(gradient_clip)
     xs = real_steps(xs, mask)
     shape, wide = (xs.shape[0], size), wide_of(xs.dtype)
     if initial is None:
@@ -176,7 +178,8 @@ def gru(
     initial = jnp.asarray(initial, wide)
     kind = _Kind(reverse, reset_after, gradient_clip)
     forms = form_for(*shape), form_for(*shape, reset_after_gradient=reset_after)
-    return _gru(forms, kind, weights, xs, mask, initial, dropout)
+    arguments = (weights, xs, mask, initial, dropout)
+    return run_core(_gru, (forms, kind), arguments, (xs, initial))
 
 
 class _Kind(NamedTuple):
@@ -260,6 +263,7 @@ def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Any) -> Any:
     return result, (arguments, saved)
 
 
+@compiled(*range(2))
 def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Any, cotangents: Any) -> Any:
     form = forms[1]
     (weights, xs, mask, initial, dropout), (states, (r, z, candidate, inner)) = residuals

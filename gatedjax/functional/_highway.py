@@ -8,6 +8,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from gatedjax.functional._checks import check_floating, wide_dtype
+from gatedjax.functional._devices import run_core
 
 
 def highway_mix(
@@ -90,7 +91,12 @@ def gated_stack(
         recurrent=(layers, width, width),
         bias=(layers, 2 * width),
     )
-    dtype, wide = selected.dtype, wide_dtype(selected)
+    weights = jax.tree.map(jnp.asarray, weights)
+    return run_core(_gated_stack, (), (selected, weights), selected, axes=selected.ndim - 2)
+
+
+def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Array]:
+    dtype, wide, width = selected.dtype, wide_dtype(selected), selected.shape[-1]
     drive = jnp.einsum(
         "...ld,lde->l...e",
         selected[..., 1:, :],
@@ -139,7 +145,12 @@ def highway_stack(
         raise ValueError(f"inputs must be [..., D], got {inputs.shape}")
     layers, width = jnp.shape(weights.recurrent)[:1], inputs.shape[-1]
     _check_shapes(weights, recurrent=(*layers, width, 2 * width), bias=(*layers, 2 * width))
-    dtype, wide = inputs.dtype, wide_dtype(inputs)
+    weights = jax.tree.map(jnp.asarray, weights)
+    return run_core(_highway_stack, (), (inputs, weights), inputs, axes=inputs.ndim - 1)
+
+
+def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array]:
+    dtype, wide, width = inputs.dtype, wide_dtype(inputs), inputs.shape[-1]
 
     def layer(carry: Array, own: HighwayWeights) -> tuple[Array, tuple[Array, Array]]:
         both = _product(carry, own.recurrent, dtype)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
+from gatedjax.functional._devices import compiled, run_core
 from gatedjax.functional._recurrence import (
     Form,
     GateSums,
@@ -144,7 +145,8 @@ def lstm(
         dropout = jnp.asarray(dropout, wide)
     weights = LSTMWeights(*map(jnp.asarray, weights))
     mask = None if mask is None else jnp.asarray(mask)
-    return _lstm(form_for(*shape), reverse, weights, xs, mask, initial, dropout)
+    arguments = (weights, xs, mask, initial, dropout)
+    return run_core(_lstm, (form_for(*shape), reverse), arguments, (xs, initial))
 
 
 # The state is [H, B] or [B, H] inside the loops (see `form_for`), [B, H] outside.
@@ -203,6 +205,7 @@ def _lstm_fwd(form: Form, reverse: bool, *arguments: Any) -> Any:
     return result, (arguments, saved)
 
 
+@compiled(*range(2))
 def _lstm_bwd(form: Form, reverse: bool, residuals: Any, cotangents: Any) -> Any:
     (weights, xs, mask, initial, dropout), (states, saved) = residuals
     final, outputs = cotangents

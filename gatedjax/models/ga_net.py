@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax.functional._tracing import is_traced
 from gatedjax.models._classification import (
     accuracy,
     class_metrics,
@@ -412,7 +413,7 @@ class GANetTask:
         Raises:
           ValueError: if the network cannot have that value.
         """
-        if isinstance(value, jax.core.Tracer):
+        if is_traced(value):
             # the checks of the configuration need a number
             config = copy.copy(self.model.config)
             object.__setattr__(config, name, value)
