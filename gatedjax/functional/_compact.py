@@ -14,12 +14,14 @@ from jaxtyping import Array, Bool, Float, Int
 from gatedjax.functional._attention import attention_pool
 from gatedjax.functional._checks import check_floating, check_mask
 from gatedjax.functional._devices import on_rows
+from gatedjax.functional._export import exportable
 from gatedjax.functional._softmax import masked_softmax
 from gatedjax.functional._tracing import is_traced
 
 ScoreFunction = Callable[[Float[Array, "*B K D"]], Float[Array, "*B K"]]
 
 
+@exportable
 class CompactPool(NamedTuple):
     """What `compact_attention_pool` returns.
 

@@ -105,3 +105,10 @@ def take_rows(table: jax.Array, index: jax.Array) -> jax.Array:
     """table[index], as `jnp.take`; the result is sharded as index is."""
     take = functools.partial(jnp.take, axis=0)
     return on_rows(take, table, index, rows=index, axes=index.ndim)
+
+
+def rows_like(tree: Any, like: jax.Array) -> Any:
+    """The arrays of a tree, made without regard to devices, with their rows sharded as like's."""
+    if not has_explicit_axes():
+        return tree
+    return jax.sharding.reshard(tree, leading_spec(like))

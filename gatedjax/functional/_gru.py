@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._clip import clip_gradient
 from gatedjax.functional._devices import compiled, run_core
+from gatedjax.functional._export import exportable
 from gatedjax.functional._recurrence import (
     Form,
     GateSums,
@@ -28,6 +29,7 @@ from gatedjax.functional._recurrence import (
 )
 
 
+@exportable
 class GRUWeights(NamedTuple):
     """Kernels that multiply from the right; blocks of H columns in the order r, z, c."""
 
@@ -67,7 +69,7 @@ def gru_step(
       h' in float32, or in float64 for float64 inputs.
 
     Raises:
-      TypeError: if an argument is not floating point.
+      TypeError: if an argument is not floating point, or weights are no GRUWeights.
       ValueError: if the shapes do not fit, recurrent_bias is given without reset_after, or
         gradient_clip is not positive and finite.
 
@@ -151,7 +153,8 @@ def gru(
       0 where the mask is False. A row without a real step returns its initial carry.
 
     Raises:
-      TypeError: if mask is not bool, or another array is not floating point.
+      TypeError: if mask is not bool, another array is not floating point, or weights are no
+        GRUWeights.
       ValueError: if the shapes do not fit, recurrent_bias is given without reset_after, or
         gradient_clip is not positive and finite.
 
@@ -193,7 +196,7 @@ class _Kind(NamedTuple):
 def _check_weights(
     weights: GRUWeights, xs: Any, xs_axes: str, reset_after: bool
 ) -> tuple[int, int]:
-    sizes = check_weights(3, weights, xs, xs_axes)
+    sizes = check_weights(GRUWeights, 3, weights, xs, xs_axes)
     if weights.recurrent_bias is not None and not reset_after:
         raise ValueError(
             "recurrent_bias must be None unless reset_after=True, got shape "

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from gatedjax.functional._checks import check_floating, wide_dtype
 from gatedjax.functional._devices import run_core
+from gatedjax.functional._export import exportable
 
 
 def highway_mix(
@@ -30,6 +31,7 @@ def highway_mix(
     return gate * candidate + (1 - gate) * carry
 
 
+@exportable
 class GatedStackWeights(NamedTuple):
     """Weights of the layers 1 .. L-1 that selection vectors drive; blocks T (gate), f (candidate).
 
@@ -44,6 +46,7 @@ class GatedStackWeights(NamedTuple):
     bias: Array
 
 
+@exportable
 class HighwayWeights(NamedTuple):
     """Weights of highway layers; blocks T (gate), f (candidate).
 

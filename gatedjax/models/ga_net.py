@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax.functional._devices import on_rows
 from gatedjax.functional._tracing import is_traced
 from gatedjax.models._classification import (
     accuracy,
@@ -471,7 +472,7 @@ class GANetTask:
         metrics = {
             f"{name}_{mode}": ratio
             for mode, output in modes.items()
-            for name, ratio in self._gate_metrics(output, batch).items()
+            for name, ratio in on_rows(self._gate_metrics, output, batch, rows=()).items()
         }
         hard = modes["threshold" if config.test_gate == "threshold" else "sample"]
         chosen = _first_draw(hard)

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool
 
@@ -284,7 +285,7 @@ class GAReader(nn.Module):
 
 
 def _folded(keys: Array, number: int) -> Array:
-    return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number % 2**32)
+    return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, np.uint32(number % 2**32))
 
 
 def _shared_tokens(
