@@ -34,11 +34,15 @@ NOT_CALLED = {
 
 
 class Call(NamedTuple):
-    """function(shared, rows): rows is a tree of arrays [ROWS, ...], shared of any others."""
+    """function(shared, rows): rows is a tree of arrays [ROWS, ...], shared of any others.
+
+    differentiated: whether the gradient has anything that another call does not show.
+    """
 
     function: Callable[[Any, Any], Any]
     rows: dict[str, Any]
     shared: Any = ()
+    differentiated: bool = True
 
 
 def calls() -> dict[str, Call]:
@@ -138,16 +142,9 @@ def calls() -> dict[str, Call]:
             key,
         ),
         "clip_gradient": Call(plainly(F.clip_gradient, bound=0.1), {"x": scores}),
-        "compact_attention_pool dense": Call(
+        "compact_attention_pool": Call(
             lambda kernel, rows: F.compact_attention_pool(
                 functools.partial(score, kernel), **rows, capacity=2
-            ),
-            {"states": sequence["xs"], "gates": gates, "mask": mask},
-            normal(WIDTH),
-        ),
-        "compact_attention_pool truncate": Call(
-            lambda kernel, rows: F.compact_attention_pool(
-                functools.partial(score, kernel), **rows, capacity=2, overflow="truncate"
             ),
             {"states": sequence["xs"], "gates": gates, "mask": mask},
             normal(WIDTH),
@@ -166,15 +163,10 @@ def calls() -> dict[str, Call]:
                 "query_mask": mask[:, :QUERY],
             },
         ),
-        "gated_attention of one vector": Call(
-            plainly(F.gated_attention, gating="concat"),
-            {"document": sequence["xs"], "query": normal(ROWS, WIDTH)},
-        ),
         "gru": Call(of_weights(F.gru), started, gru),
         "gru reset after": Call(
             of_weights(F.gru, reset_after=True, reverse=True, gradient_clip=0.5), started, biased
         ),
-        "gru alone": Call(of_weights(F.gru), {"xs": sequence["xs"]}, gru),
         "gru_step": Call(
             of_weights(F.gru_step, gradient_clip=0.5), {**step, "hidden": normal(ROWS, HIDDEN)}, gru
         ),
@@ -194,13 +186,9 @@ def calls() -> dict[str, Call]:
             plainly(F.highway_mix), {"candidate": scores, "carry": scores + 1, "gate": gates}
         ),
         "lstm": Call(of_weights(F.lstm), started | cells, lstm),
-        "lstm reverse": Call(of_weights(F.lstm, reverse=True), sequence, lstm),
         "lstm_step": Call(of_weights(F.lstm_step), {**step, "carry": cells["initial"]}, lstm),
         "bidirectional": Call(
             lambda weights, rows: F.bidirectional(F.lstm, *weights, **rows), sequence, (lstm, lstm)
-        ),
-        "bidirectional rau": Call(
-            lambda weights, rows: F.bidirectional(F.rau, *weights, **rows), sequence, (plain, plain)
         ),
         "pointer_sum": Call(
             plainly(F.pointer_sum),
@@ -210,15 +198,7 @@ def calls() -> dict[str, Call]:
                 "candidate_mask": uniform(ROWS, 3) > 0.2,
             },
         ),
-        "pointer_sum code": Call(
-            plainly(F.pointer_sum, aggregation="code"),
-            {**found, "occurrence": uniform(ROWS, STEPS, 3) > 0.6},
-        ),
         "pointer_sum_indexed": Call(
-            plainly(F.pointer_sum_indexed),
-            {**found, "positions": rng.integers(-1, STEPS, (ROWS, 3, 2), np.int32)},
-        ),
-        "pointer_sum_indexed code": Call(
             plainly(F.pointer_sum_indexed, aggregation="code"),
             {**found, "positions": rng.integers(-1, STEPS, (ROWS, 3, 2), np.int32)},
         ),
@@ -231,12 +211,11 @@ def calls() -> dict[str, Call]:
             {"ids": ids, "inputs": scores},
             key,
         ),
-        "rau rescaled": Call(
+        "rau feature_proj": Call(
             of_weights(F.rau, rescale=True, reverse=True, reset_after=True),
             started,
             plain._replace(recurrent_bias=normal(HIDDEN)),
         ),
-        "rau through a tanh layer": Call(of_weights(F.rau), started, through_tanh),
         "rau_step": Call(
             of_weights(F.rau_step), {**step, "carry": normal(ROWS, HIDDEN)}, through_tanh
         ),
@@ -265,10 +244,6 @@ def calls() -> dict[str, Call]:
             lambda tau, rows: F.uniform_sigmoid(**rows, temperature=tau, straight_through=True),
             {"logits": scores, "uniform": uniform(ROWS, STEPS)},
             np.float32(0.7),
-        ),
-        "uniform_sigmoid of a number": Call(
-            plainly(F.uniform_sigmoid, temperature=0.5),
-            {"logits": scores, "uniform": uniform(ROWS, STEPS)},
         ),
         "sample_gates": Call(lambda key, _: F.sample_gates(jnp.zeros(4), wrap(key)), {}, key),
         "score_function_loss": Call(
@@ -325,8 +300,9 @@ def calls() -> dict[str, Call]:
     }
     for attention, weights in rau_weights.items():
         options = {"attention": attention}
-        found_calls[f"rau {attention}"] = Call(of_weights(F.rau, **options), sequence, weights)
+        if attention != "feature_proj":  # above, with all options
+            found_calls[f"rau {attention}"] = Call(of_weights(F.rau, **options), sequence, weights)
         found_calls[f"rau_attention {attention}"] = Call(
-            of_weights(F.rau_attention, **options), sequence, weights
+            of_weights(F.rau_attention, **options), sequence, weights, differentiated=False
         )
     return found_calls

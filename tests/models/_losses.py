@@ -12,7 +12,10 @@ LENGTHS = np.array([5, 3, 0, 4], np.int32)
 
 
 class Loss(NamedTuple):
-    """A task, its parameters and a batch; carry where the task has one."""
+    """A task, its parameters and a batch; carry where the task has one.
+
+    A variant has a comma in its name: another form of a network that is there before it.
+    """
 
     task: Any
     params: Any
