@@ -115,6 +115,8 @@ class RAULanguageModel(nn.Module):
             raise ValueError(
                 f"batch needs tokens [B, T] and lengths [B], got {tokens.shape}, {lengths.shape}"
             )
+        if not jnp.issubdtype(tokens.dtype, jnp.integer):
+            raise ValueError(f"tokens must be an integer array, got dtype {tokens.dtype}")
         begin = self.recurrent.initial_carry(len(tokens))
         if carry is None:
             carry = begin
