@@ -12,6 +12,7 @@ PAGES = [
     ("ga_reader", 1),
     ("agt", 1),
     ("ssan", 1),
+    ("parallel", 1),
     pytest.param("export", 3, marks=pytest.mark.slow),
 ]
 

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from tests.conftest import ROOT
@@ -28,6 +29,13 @@ def test_nnx_example_runs_after_the_first_one():
     exec(compile(_blocks()[1], "README.md", "exec"), scope)
     assert scope["pooled"].shape == (2, 8)
     assert float(scope["weights"][1, 3:].sum()) == 0.0
+    exec(compile(_blocks()[2], "README.md", "exec"), scope)
+    reader, xs = scope["reader"], np.ones((2, 5, 3), np.float32)
+    assert np.array_equal(reader(xs), reader(xs))
+    reader.train()
+    assert not np.array_equal(reader(xs), reader(xs))
+    reader.eval()
+    assert np.array_equal(reader(xs), reader(xs))
 
 
 @pytest.mark.slow

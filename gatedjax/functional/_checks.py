@@ -3,9 +3,10 @@
 import math
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+
+from gatedjax.functional._tracing import is_traced, known
 
 
 def check_floating(**arrays: Any) -> None:
@@ -52,12 +53,23 @@ def check_positive(**numbers: Any) -> None:
     A traced value is not known while tracing and passes.
     """
     for name, number in numbers.items():
-        if isinstance(number, jax.core.Tracer):
+        if is_traced(number):
             continue
         # NumPy: a JAX call would itself be traced
         values = np.ravel(np.asarray(number, np.float64)).tolist()
         if not all(math.isfinite(value) and value > 0 for value in values):
             raise ValueError(f"{name} must be positive and finite, got {number}")
+
+
+def check_not_negative(values: Any, mask: Any = None, *, name: str, hint: str = "") -> None:
+    """Raises ValueError if a value that is known now, and real by the mask, is below 0."""
+    if not known(values, mask):
+        return
+    values = np.asarray(values)
+    bad = (values < 0) & (True if mask is None else np.asarray(mask))
+    if bad.any():
+        smallest = np.broadcast_to(values, bad.shape)[bad].min()
+        raise ValueError(f"{name} must not be negative, got {smallest}{hint}")
 
 
 def wide_dtype(*arrays: Any) -> Any:

@@ -1,5 +1,6 @@
 """Attention that scores only the open tokens: real sparsity at inference, with static shapes."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -12,11 +13,15 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._attention import attention_pool
 from gatedjax.functional._checks import check_floating, check_mask
+from gatedjax.functional._devices import on_rows
+from gatedjax.functional._export import exportable
 from gatedjax.functional._softmax import masked_softmax
+from gatedjax.functional._tracing import is_traced
 
 ScoreFunction = Callable[[Float[Array, "*B K D"]], Float[Array, "*B K"]]
 
 
+@exportable
 class CompactPool(NamedTuple):
     """What `compact_attention_pool` returns.
 
@@ -83,7 +88,7 @@ def open_indices(
     is_open = _open_set(gates, mask)
     size = is_open.shape[-1]
     capacity = _check_capacity(capacity, size)
-    return _slots(_running_count(is_open), capacity)
+    return _slots_of(_running_count(is_open), capacity)
 
 
 def compact_attention_pool(
@@ -155,7 +160,7 @@ def compact_attention_pool(
         pooled, weights = dense()
         return CompactPool(pooled, weights, jnp.zeros(is_open.shape[:-1], jnp.int32))
     running = _running_count(is_open)
-    indices, valid, excess = _slots(running, capacity)
+    indices, valid, excess = _slots_of(running, capacity)
     if overflow == "truncate":
         pooled, weights = compact()
     else:
@@ -180,6 +185,10 @@ def _pool_where(score_fn: ScoreFunction, states: Array, keep: Array) -> tuple[Ar
 
 def _running_count(is_open: Array) -> Array:
     return jnp.cumsum(is_open, axis=-1, dtype=jnp.int32)
+
+
+def _slots_of(running: Array, capacity: int) -> tuple[Array, Array, Array]:
+    return on_rows(functools.partial(_slots, capacity=capacity), running, axes=running.ndim - 1)
 
 
 def _slots(running: Array, capacity: int) -> tuple[Array, Array, Array]:
@@ -212,7 +221,7 @@ def _open_set(gates: Any, mask: Any) -> Array:
 
 def _check_capacity(capacity: Any, size: int) -> int:
     """Returns capacity, at most size."""
-    if isinstance(capacity, (bool, jax.core.Tracer)) or not hasattr(capacity, "__index__"):
+    if is_traced(capacity) or isinstance(capacity, bool) or not hasattr(capacity, "__index__"):
         raise TypeError(
             f"capacity must be an int known while tracing, got {type(capacity).__name__}"
         )

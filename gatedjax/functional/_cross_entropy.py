@@ -1,8 +1,14 @@
 """Cross-entropy of a large softmax, as a language model has it, with its linear layer."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from gatedjax.functional._checks import check_mask
+from gatedjax.functional._tracing import known
 
 
 def linear_cross_entropy(
@@ -10,6 +16,8 @@ def linear_cross_entropy(
     kernel: Float[Array, "H V"],
     bias: Float[Array, " V"],
     targets: Int[Array, "*B"],
+    *,
+    mask: Bool[Array, "*B"] | None = None,
 ) -> Float[Array, "*B"]:
     """Negative log-likelihood of a class under the softmax of a linear layer.
 
@@ -21,14 +29,19 @@ def linear_cross_entropy(
       states: h.
       kernel: W.
       bias: b.
-      targets: y, each in [0, V); one outside gives NaN, and has no part in any gradient.
+      targets: y, each in [0, V). No number means "ignore", as -100 does elsewhere: use the mask.
+        Under `jit`, where no value is known, one outside gives NaN, with no part in any gradient.
+      mask: True at positions that count; None means all. The others have 0, with no part in any
+        gradient, whatever stands there.
 
     Returns:
       The likelihoods in nats, in float32 (float64 for float64 states).
 
     Raises:
-      TypeError: if targets are not integers, or another argument is not floating point.
-      ValueError: if the shapes do not fit, or there is no class.
+      TypeError: if targets are not integers, mask is not bool, or another argument is not floating
+        point.
+      ValueError: if the shapes do not fit, there is no class, or a target that is known and counts
+        is outside [0, V).
     """
     states, kernel, bias, targets = map(jnp.asarray, (states, kernel, bias, targets))
     for name, value in {"states": states, "kernel": kernel, "bias": bias}.items():
@@ -49,11 +62,29 @@ def linear_cross_entropy(
             f"targets must have shape {states.shape[:-1]}, the leading axes of states, got "
             f"{targets.shape}"
         )
+    check_mask(mask, targets.shape)
+    _check_range(targets, kernel.shape[1], mask)
     if targets.dtype.itemsize < 4:  # V need not fit in their dtype
         targets = targets.astype(jnp.int32)
+    if mask is not None:
+        targets = jnp.where(mask, targets, 0)
+        states = jnp.where(jnp.asarray(mask)[..., None], states, jnp.zeros_like(states))
     rows = states.reshape(targets.size, states.shape[-1])
-    flat = _nll(rows, kernel, bias, targets.reshape(-1))
-    return flat.reshape(targets.shape)
+    nll = _nll(rows, kernel, bias, targets.reshape(-1)).reshape(targets.shape)
+    return nll if mask is None else jnp.where(mask, nll, 0)
+
+
+def _check_range(targets: Array, classes: int, mask: Any) -> None:
+    if not known(targets, mask):
+        return
+    values = np.asarray(targets)
+    bad = (values < 0) | (values >= classes)
+    bad = bad if mask is None else bad & np.asarray(mask)
+    if bad.any():
+        raise ValueError(
+            f"targets must be in [0, {classes}), got {values[np.nonzero(bad)][0]}; positions that "
+            "do not count are for mask"
+        )
 
 
 def _nll(states: Array, kernel: Array, bias: Array, targets: Array) -> Array:

@@ -10,6 +10,8 @@ from jaxtyping import Array, Bool, Float
 
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._clip import clip_gradient
+from gatedjax.functional._devices import compiled, run_core
+from gatedjax.functional._export import exportable
 from gatedjax.functional._recurrence import (
     Form,
     GateSums,
@@ -27,6 +29,7 @@ from gatedjax.functional._recurrence import (
 )
 
 
+@exportable
 class GRUWeights(NamedTuple):
     """Kernels that multiply from the right; blocks of H columns in the order r, z, c."""
 
@@ -66,7 +69,7 @@ def gru_step(
       h' in float32, or in float64 for float64 inputs.
 
     Raises:
-      TypeError: if an argument is not floating point.
+      TypeError: if an argument is not floating point, or weights are no GRUWeights.
       ValueError: if the shapes do not fit, recurrent_bias is given without reset_after, or
         gradient_clip is not positive and finite.
 
@@ -150,7 +153,8 @@ def gru(
       0 where the mask is False. A row without a real step returns its initial carry.
 
     Raises:
-      TypeError: if mask is not bool, or another array is not floating point.
+      TypeError: if mask is not bool, another array is not floating point, or weights are no
+        GRUWeights.
       ValueError: if the shapes do not fit, recurrent_bias is given without reset_after, or
         gradient_clip is not positive and finite.
 
@@ -162,6 +166,7 @@ def gru(
     _, size = _check_weights(weights, xs, "B T D", reset_after)
     if gradient_clip is not None:
         check_positive(gradient_clip=gradient_clip)
+        gradient_clip = float(gradient_clip)
     xs = real_steps(xs, mask)
     shape, wide = (xs.shape[0], size), wide_of(xs.dtype)
     if initial is None:
@@ -176,7 +181,8 @@ def gru(
     initial = jnp.asarray(initial, wide)
     kind = _Kind(reverse, reset_after, gradient_clip)
     forms = form_for(*shape), form_for(*shape, reset_after_gradient=reset_after)
-    return _gru(forms, kind, weights, xs, mask, initial, dropout)
+    arguments = (weights, xs, mask, initial, dropout)
+    return run_core(_gru, (forms, kind), arguments, (xs, initial))
 
 
 class _Kind(NamedTuple):
@@ -190,7 +196,7 @@ class _Kind(NamedTuple):
 def _check_weights(
     weights: GRUWeights, xs: Any, xs_axes: str, reset_after: bool
 ) -> tuple[int, int]:
-    sizes = check_weights(3, weights, xs, xs_axes)
+    sizes = check_weights(GRUWeights, 3, weights, xs, xs_axes)
     if weights.recurrent_bias is not None and not reset_after:
         raise ValueError(
             "recurrent_bias must be None unless reset_after=True, got shape "
@@ -260,6 +266,7 @@ def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Any) -> Any:
     return result, (arguments, saved)
 
 
+@compiled(*range(2))
 def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Any, cotangents: Any) -> Any:
     form = forms[1]
     (weights, xs, mask, initial, dropout), (states, (r, z, candidate, inner)) = residuals

@@ -8,6 +8,8 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from gatedjax.functional._checks import check_floating, wide_dtype
+from gatedjax.functional._devices import run_core
+from gatedjax.functional._export import exportable
 
 
 def highway_mix(
@@ -29,6 +31,7 @@ def highway_mix(
     return gate * candidate + (1 - gate) * carry
 
 
+@exportable
 class GatedStackWeights(NamedTuple):
     """Weights of the layers 1 .. L-1 that selection vectors drive; blocks T (gate), f (candidate).
 
@@ -43,6 +46,7 @@ class GatedStackWeights(NamedTuple):
     bias: Array
 
 
+@exportable
 class HighwayWeights(NamedTuple):
     """Weights of highway layers; blocks T (gate), f (candidate).
 
@@ -90,7 +94,12 @@ def gated_stack(
         recurrent=(layers, width, width),
         bias=(layers, 2 * width),
     )
-    dtype, wide = selected.dtype, wide_dtype(selected)
+    weights = jax.tree.map(jnp.asarray, weights)
+    return run_core(_gated_stack, (), (selected, weights), selected, axes=selected.ndim - 2)
+
+
+def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Array]:
+    dtype, wide, width = selected.dtype, wide_dtype(selected), selected.shape[-1]
     drive = jnp.einsum(
         "...ld,lde->l...e",
         selected[..., 1:, :],
@@ -139,7 +148,12 @@ def highway_stack(
         raise ValueError(f"inputs must be [..., D], got {inputs.shape}")
     layers, width = jnp.shape(weights.recurrent)[:1], inputs.shape[-1]
     _check_shapes(weights, recurrent=(*layers, width, 2 * width), bias=(*layers, 2 * width))
-    dtype, wide = inputs.dtype, wide_dtype(inputs)
+    weights = jax.tree.map(jnp.asarray, weights)
+    return run_core(_highway_stack, (), (inputs, weights), inputs, axes=inputs.ndim - 1)
+
+
+def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array]:
+    dtype, wide, width = inputs.dtype, wide_dtype(inputs), inputs.shape[-1]
 
     def layer(carry: Array, own: HighwayWeights) -> tuple[Array, tuple[Array, Array]]:
         both = _product(carry, own.recurrent, dtype)

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
+from gatedjax.functional._devices import compiled, run_core
+from gatedjax.functional._export import exportable
 from gatedjax.functional._recurrence import (
     Form,
     GateSums,
@@ -25,6 +27,7 @@ from gatedjax.functional._recurrence import (
 )
 
 
+@exportable
 class LSTMWeights(NamedTuple):
     """Kernels that multiply from the right; blocks of H columns in the order i, f, g, o."""
 
@@ -33,6 +36,7 @@ class LSTMWeights(NamedTuple):
     bias: Float[Array, "4H"]
 
 
+@exportable
 class LSTMState(NamedTuple):
     """The carry of an LSTM."""
 
@@ -62,12 +66,13 @@ def lstm_step(
       h' and c' in float32, or in float64 for float64 inputs.
 
     Raises:
-      TypeError: if an argument is not floating point, or carry is no LSTMState.
+      TypeError: if an argument is not floating point, weights are no LSTMWeights, or carry is no
+        LSTMState.
       ValueError: if the shapes do not fit.
 
     Reference: Hochreiter and Schmidhuber 1997; forget gate of Gers et al. 2000, no peepholes.
     """
-    _, hidden = check_weights(4, weights, x, "B D")
+    _, hidden = check_weights(LSTMWeights, 4, weights, x, "B D")
     shape = (jnp.shape(x)[0], hidden)
     _check_carry("carry", carry, shape)
     if recurrent_dropout_mask is not None:
@@ -122,8 +127,8 @@ def lstm(
       0 where the mask is False. A row without a real step returns its initial carry.
 
     Raises:
-      TypeError: if mask is not bool, another array is not floating point, or initial is no
-        LSTMState.
+      TypeError: if mask is not bool, another array is not floating point, weights are no
+        LSTMWeights, or initial is no LSTMState.
       ValueError: if the shapes do not fit.
 
     Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode
@@ -131,7 +136,7 @@ def lstm(
 
     Reference: as `lstm_step`; recurrent dropout of Gal and Ghahramani 2016.
     """
-    _, hidden = check_weights(4, weights, xs, "B T D")
+    _, hidden = check_weights(LSTMWeights, 4, weights, xs, "B T D")
     xs = real_steps(xs, mask)
     shape, wide = (xs.shape[0], hidden), wide_of(xs.dtype)
     if initial is None:
@@ -144,7 +149,8 @@ def lstm(
         dropout = jnp.asarray(dropout, wide)
     weights = LSTMWeights(*map(jnp.asarray, weights))
     mask = None if mask is None else jnp.asarray(mask)
-    return _lstm(form_for(*shape), reverse, weights, xs, mask, initial, dropout)
+    arguments = (weights, xs, mask, initial, dropout)
+    return run_core(_lstm, (form_for(*shape), reverse), arguments, (xs, initial))
 
 
 # The state is [H, B] or [B, H] inside the loops (see `form_for`), [B, H] outside.
@@ -203,6 +209,7 @@ def _lstm_fwd(form: Form, reverse: bool, *arguments: Any) -> Any:
     return result, (arguments, saved)
 
 
+@compiled(*range(2))
 def _lstm_bwd(form: Form, reverse: bool, residuals: Any, cotangents: Any) -> Any:
     (weights, xs, mask, initial, dropout), (states, saved) = residuals
     final, outputs = cotangents

@@ -1,5 +1,6 @@
 """Pointer sum: the attention of all places where a candidate stands, as its probability."""
 
+import functools
 import math
 from typing import Any, Literal, get_args
 
@@ -8,6 +9,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._checks import check_floating, check_mask, wide_dtype
+from gatedjax.functional._devices import on_rows
 
 Aggregation = Literal["paper", "code"]
 
@@ -120,7 +122,9 @@ def pointer_sum_indexed(
     scores, top = _scores(at_places(logits), member)
     if aggregation == "paper":
         return _over_candidates(scores)
-    return _over_tokens(scores, logits, _marked(member, places, logits.shape), top)
+    mark = functools.partial(_marked, shape=logits.shape)
+    used = on_rows(mark, member, places, axes=len(lead))
+    return _over_tokens(scores, logits, used, top)
 
 
 def _checked(logits: Any, aggregation: str) -> Array:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
+from gatedjax.functional._devices import compiled, run_core
 from gatedjax.functional._rau_step import (
     AnyRAUWeights,
     Options,
@@ -99,8 +100,8 @@ def rau(
     mask = None if mask is None else jnp.asarray(mask)
     arguments = (weights, xs, mask, initial, dropout)
     if attention in ("feature_proj", "sigmoid") and isinstance(weights, RAUWeights):
-        return _rau(form_for(*shape), reverse, options, *arguments)
-    return _plain(reverse, options, *arguments)
+        return run_core(_rau, (form_for(*shape), reverse, options), arguments, (xs, initial))
+    return run_core(_plain, (reverse, options), arguments, (xs, initial))
 
 
 def rau_attention(
@@ -135,7 +136,13 @@ def rau_attention(
     xs = real_steps(xs, mask)
     initial = initial_state(attention, xs.shape[0], size, wide_of(xs.dtype))
     weights = jax.tree.map(jnp.asarray, weights)
+    mask = None if mask is None else jnp.asarray(mask)
+    return run_core(_attention, (options,), (weights, xs, mask, initial), (xs,))
 
+
+def _attention(
+    options: Options, weights: Any, xs: Array, mask: Array | None, initial: Any
+) -> Array:
     def body(carry: Any, step: Any) -> Any:
         x, keep = step
         new, p = advance_and_attend(options, weights, carry, x, None)
@@ -144,7 +151,6 @@ def rau_attention(
             p = jnp.where(keep.reshape(-1, *[1] * (p.ndim - 1)), p, 0)
         return new, p
 
-    mask = None if mask is None else jnp.asarray(mask)
     _, found = lax.scan(body, initial, (time_major(xs), time_major(mask)))
     return time_major(found)
 
@@ -281,6 +287,7 @@ def _rau_fwd(form: Form, reverse: bool, options: Options, *arguments: Any) -> An
     return result, (arguments, saved)
 
 
+@compiled(*range(3))
 def _rau_bwd(form: Form, reverse: bool, options: Options, residuals: Any, cotangents: Any) -> Any:
     (weights, xs, mask, initial, dropout), (states, saved) = residuals
     (*stored, inner), r = saved, saved[0]

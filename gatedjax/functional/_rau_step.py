@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from gatedjax.functional._export import exportable
 from gatedjax.functional._gru import GRUWeights, gru_gates
 from gatedjax.functional._recurrence import (
     apply_dropout,
@@ -21,6 +22,7 @@ RAUAttention = Literal[
 ]
 
 
+@exportable
 class RAUWeights(NamedTuple):
     """Kernels that multiply from the right; blocks of H columns in the order r, z, c, a, u.
 
@@ -34,6 +36,7 @@ class RAUWeights(NamedTuple):
     recurrent_bias: Float[Array, " H"] | None = None
 
 
+@exportable
 class RAUHiddenWeights(NamedTuple):
     """Attention logits from a tanh layer of width K; blocks r, z, c, u.
 
@@ -51,6 +54,7 @@ class RAUHiddenWeights(NamedTuple):
     recurrent_bias: Float[Array, " H"] | None = None
 
 
+@exportable
 class RAUConcatWeights(NamedTuple):
     """For the attention form concat: logits and weights over [x, h]; blocks r, z, c."""
 
@@ -64,6 +68,7 @@ class RAUConcatWeights(NamedTuple):
     recurrent_bias: Float[Array, " H"] | None = None
 
 
+@exportable
 class RAUMatrixWeights(NamedTuple):
     """For the attention form matrix: a row of weights over [x, h] per unit; blocks r, z, c."""
 
@@ -79,6 +84,7 @@ class RAUMatrixWeights(NamedTuple):
 AnyRAUWeights = RAUWeights | RAUHiddenWeights | RAUConcatWeights | RAUMatrixWeights
 
 
+@exportable
 class RAUTimeState(NamedTuple):
     """The carry of the attention form time_causal.
 
@@ -264,7 +270,9 @@ def check_rau_weights(
             f"attention={options.attention!r}, got {type(weights).__name__}"
         )
     num_blocks = {RAUWeights: 5, RAUHiddenWeights: 4}.get(type(weights), 3)
-    sizes = check_weights(num_blocks, weights, xs, xs_axes, _shapes_of(weights, options))
+    sizes = check_weights(
+        type(weights), num_blocks, weights, xs, xs_axes, _shapes_of(weights, options)
+    )
     if sizes[1] < 1:
         raise ValueError("recurrent must have a hidden width of at least 1, got 0")
     if weights.recurrent_bias is not None and not options.reset_after:

@@ -133,20 +133,23 @@ def wide_of(dtype: Any) -> Any:
 
 
 def check_weights(
+    kind: type[Any],
     num_gates: int,
     weights: Any,
     xs: Any,
     xs_axes: str,
     others: Callable[[int, int], dict[str, tuple[int, ...]]] = lambda *_: {},
 ) -> tuple[int, int]:
-    """Checks the shapes and dtypes of weights against xs [..., D]; returns (D, H).
+    """Checks the kind, shapes and dtypes of weights against xs [..., D]; returns (D, H).
 
     others gives the shapes of the fields that only one recurrence has, from D and H.
 
     Raises:
-      TypeError: if a weight or xs is not floating point.
+      TypeError: if weights are not of the kind, or a weight or xs is not floating point.
       ValueError: if xs does not have the axes of xs_axes, or a weight does not fit.
     """
+    if not isinstance(weights, kind):
+        raise TypeError(f"weights must be {kind.__name__}, got {type(weights).__name__}")
     named = {name: value for name, value in weights._asdict().items() if value is not None}
     for name, value in {"xs": xs, **named}.items():
         if not jnp.issubdtype(jnp.result_type(value), jnp.floating):

@@ -1,5 +1,9 @@
 """Relaxed and hard binary gates: Gumbel-sigmoid, Gumbel-softmax, Bernoulli, score function."""
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -13,10 +17,13 @@ from gatedjax.functional._checks import (
     check_same_shape,
     wide_dtype,
 )
+from gatedjax.functional._tracing import is_traced
 
 # Uniform draws are kept inside [_TINY, 1 - _TINY]: float32 draws are multiples of 2**-23, so only
 # the draw 0 is moved, and both logarithms below stay finite.
 _TINY = 1e-7
+# A traced temperature below this counts as 0: its inverse squared, in a derivative, is not finite.
+_COLD = 1e-15
 
 
 def logistic_noise(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, "..."]:
@@ -64,6 +71,20 @@ def _straight_through_jvp(primals, tangents):
     return _straight_through(*primals), tangents[1]
 
 
+def tempered(
+    relax: Callable[[Array], Array], perturbed: Array, temperature: Any, limit: Array
+) -> Array:
+    """relax(perturbed / tau), and its limit, with gradients of 0, for a traced tau of 0 or less.
+
+    A tau that is known is checked by the caller.
+    """
+    if not is_traced(temperature):
+        return relax(perturbed / temperature)
+    cold = temperature < _COLD
+    soft = relax(perturbed / jnp.where(cold, 1, temperature))
+    return jnp.where(cold, limit.astype(soft.dtype), soft)
+
+
 def gumbel_sigmoid(
     logits: Float[Array, "..."],
     noise: Float[Array, "..."],
@@ -79,7 +100,8 @@ def gumbel_sigmoid(
     Args:
       logits: a, the log-odds that a gate is open, in nats; -inf closes it.
       noise: L, logistic noise of the same shape (see `logistic_noise`).
-      temperature: tau > 0. As tau -> 0 the gate approaches the Bernoulli draw [a + L > 0].
+      temperature: tau > 0. As tau -> 0 the gate approaches the Bernoulli draw [a + L > 0], which
+        it is, without a gradient, where a traced tau is 0 or less (or below 1e-15).
       straight_through: return that hard draw, with the gradient of the soft gate.
 
     Returns:
@@ -96,7 +118,8 @@ def gumbel_sigmoid(
     check_positive(temperature=temperature)
     dtype = wide_dtype(logits, noise)
     perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
-    soft = jax.nn.sigmoid(perturbed / temperature).astype(jnp.result_type(logits))
+    soft = tempered(jax.nn.sigmoid, perturbed, temperature, perturbed > 0)
+    soft = soft.astype(jnp.result_type(logits))
     if not straight_through:
         return soft
     return _straight_through((perturbed > 0).astype(soft.dtype), soft)
@@ -116,7 +139,8 @@ def log_gumbel_sigmoid(
     Args:
       logits: a, log-odds of an open gate, in nats.
       noise: logistic noise of the same shape.
-      temperature: tau > 0.
+      temperature: tau > 0; a traced one as in `gumbel_sigmoid`: of 0 or less, the logarithm of the
+        hard draw, 0 or -inf, without a gradient.
 
     Returns:
       log g <= 0, in float32 or wider.
@@ -132,7 +156,8 @@ def log_gumbel_sigmoid(
     check_positive(temperature=temperature)
     dtype = wide_dtype(logits, noise)
     perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
-    return jax.nn.log_sigmoid(perturbed / temperature)
+    limit = jnp.where(perturbed > 0, 0, -jnp.inf)
+    return tempered(jax.nn.log_sigmoid, perturbed, temperature, limit)
 
 
 def gumbel_softmax(
@@ -148,7 +173,8 @@ def gumbel_softmax(
     Args:
       logits: unnormalised log-probabilities, in nats.
       noise: Gumbel noise of the same shape (see `gumbel_noise`).
-      temperature: tau > 0.
+      temperature: tau > 0; a traced one of 0 or less (or below 1e-15) gives the one-hot draw,
+        without a gradient.
       axis: the axis of the categories.
       straight_through: return the one-hot draw (the first of equal maxima), with the gradient
         of the relaxation.
@@ -168,12 +194,11 @@ def gumbel_softmax(
     axis = check_axis(axis, jnp.ndim(logits))
     dtype = wide_dtype(logits, noise)
     perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
-    soft = jax.nn.softmax(perturbed / temperature, axis=axis).astype(jnp.result_type(logits))
-    if not straight_through:
-        return soft
     winner = jnp.argmax(perturbed, axis=axis, keepdims=True)
-    positions = lax.broadcasted_iota(winner.dtype, perturbed.shape, axis)
-    return _straight_through((positions == winner).astype(soft.dtype), soft)
+    hard = lax.broadcasted_iota(winner.dtype, perturbed.shape, axis) == winner
+    relax = functools.partial(jax.nn.softmax, axis=axis)
+    soft = tempered(relax, perturbed, temperature, hard).astype(jnp.result_type(logits))
+    return _straight_through(hard.astype(soft.dtype), soft) if straight_through else soft
 
 
 def sample_gates(logits: Float[Array, "..."], key: Key[Array, ""]) -> Float[Array, "..."]:

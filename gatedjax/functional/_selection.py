@@ -6,6 +6,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from gatedjax.functional._checks import check_floating, check_mask, wide_dtype
+from gatedjax.functional._devices import run_core
 from gatedjax.functional._softmax import masked_softmax
 
 
@@ -62,7 +63,8 @@ def selection_vectors(
     if mask is not None:
         words, keys = (jnp.where(mask[..., None], x, jnp.zeros_like(x)) for x in (words, keys))
         mask = jnp.expand_dims(mask, -2)
-    scores = _scores(keys, kernels, vectors)
+    lead = words.ndim - 2
+    scores = run_core(_scores, (), (keys, kernels, vectors), (keys,), axes=lead)
     attention = masked_softmax(jnp.swapaxes(scores, -1, -2), mask)
     # every layer pools the same words: layers are rows of one product
     dtype = wide_dtype(words, attention)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._checks import check_floating, check_mask, wide_dtype
+from gatedjax.functional._checks import check_floating, check_mask, check_not_negative, wide_dtype
 from gatedjax.functional._softmax import gated_softmax, masked_softmax, relaxed_gated_softmax
 
 Empty = Literal["zero", "self", "all"]
@@ -114,6 +114,7 @@ def selective_weights(
     for name, value in {"cap": cap, "eps": eps}.items():
         if not value >= 0:
             raise ValueError(f"{name} must not be negative, got {value}")
+    check_not_negative(gates, mask, name="gates", hint="; are they logarithms of gates?")
     dtype = wide_dtype(scores, gates)
     e, a = scores.astype(dtype), jnp.broadcast_to(gates.astype(dtype), scores.shape)
     keep = None if mask is None else jnp.broadcast_to(mask, scores.shape)

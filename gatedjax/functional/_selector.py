@@ -14,7 +14,8 @@ from gatedjax.functional._checks import (
     check_same_shape,
     wide_dtype,
 )
-from gatedjax.functional._relaxations import _straight_through
+from gatedjax.functional._export import exportable
+from gatedjax.functional._relaxations import _straight_through, tempered
 
 
 def uniform_sigmoid(
@@ -33,7 +34,7 @@ def uniform_sigmoid(
     Args:
       logits: a, the log-odds that a gate is open, in nats.
       uniform: u in (0, 1), of the same shape.
-      temperature: tau > 0.
+      temperature: tau > 0; a traced one of 0 or less as in `gumbel_sigmoid`.
       straight_through: return the hard draw [r < 1], with the gradient of the soft gate.
 
     Returns:
@@ -54,7 +55,7 @@ def uniform_sigmoid(
         soft = _uniform_sigmoid(a, u, float(temperature))
     else:
         noise = jnp.log(u) - jnp.log1p(-u)
-        soft = jax.nn.sigmoid((a + noise) / jnp.asarray(temperature, dtype))
+        soft = tempered(jax.nn.sigmoid, a + noise, temperature, a + noise > 0)
     if not straight_through:
         return soft.astype(kind)
     return _straight_through((_odds_against(a, u) < 1).astype(kind), soft.astype(kind))
@@ -84,6 +85,7 @@ def _uniform_sigmoid_jvp(temperature, primals, tangents):
     return soft, slope * (tangents[0] + tangents[1] / (u * (1 - u)))
 
 
+@exportable
 class SelectionStatistics(NamedTuple):
     """What a selector did, over the real pairs of every example and head.
 

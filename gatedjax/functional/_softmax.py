@@ -12,6 +12,7 @@ from gatedjax.functional._checks import (
     check_axis,
     check_floating,
     check_mask,
+    check_not_negative,
     check_same_shape,
     wide_dtype,
 )
@@ -128,7 +129,8 @@ def gated_softmax(
     Args:
       scores: e, unnormalised attention, in nats.
       gates: g >= 0 of the same shape. For soft gates from a relaxation prefer
-        `relaxed_gated_softmax`, which takes log g.
+        `relaxed_gated_softmax`, which takes log g. Under `jit`, where no value is known, a
+        negative gate counts as closed.
       mask: True at real positions, same rank as scores (axes of size 1 broadcast).
       axis: the axis that is normalised.
 
@@ -138,7 +140,7 @@ def gated_softmax(
 
     Raises:
       TypeError: if scores or gates is not floating point, or mask is not bool.
-      ValueError: if shapes do not fit, or axis does not exist.
+      ValueError: if shapes do not fit, axis does not exist, or a gate that is known is negative.
 
     Reference: Xue et al. 2020 (GA-Net), eqs. 2 and 9.
     """
@@ -146,6 +148,8 @@ def gated_softmax(
     check_same_shape(scores=scores, gates=gates)
     check_mask(mask, jnp.shape(scores))
     axis = check_axis(axis, jnp.ndim(scores))
+    hint = "; logarithms of gates are for `relaxed_gated_softmax`"
+    check_not_negative(gates, mask, name="gates", hint=hint)
     dtype = wide_dtype(scores, gates)
     wide_scores, wide_gates = jnp.asarray(scores, dtype), jnp.asarray(gates, dtype)
     if mask is not None:

@@ -3,12 +3,12 @@
 import dataclasses
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from gatedjax import functional as F
+from gatedjax.functional._tracing import known
 from gatedjax.models._classification import ClassifierTask
 from gatedjax.training import Ratio
 
@@ -108,7 +108,7 @@ def _check_cloze(batch: dict[str, Array]) -> None:
     """Raises ValueError for a gap outside of its query, where values are known."""
     needed = [batch[name] for name in ("cloze", "query_lengths")]
     weight = batch.get("weight")
-    if any(isinstance(value, jax.core.Tracer) for value in (*needed, weight)):
+    if not known(needed, weight):
         return
     cloze, lengths = (np.asarray(value) for value in needed)
     real = lengths > 0 if weight is None else np.asarray(weight) > 0

@@ -9,10 +9,13 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from gatedjax.functional._export import exportable
+
 Step = Callable[[Int[Array, "B K"], Any, Int[Array, ""]], tuple[Float[Array, "B K V"], Any]]
 """(last token of every target, cache, its position) -> (log-probabilities of the next, cache)."""
 
 
+@exportable
 class Found(NamedTuple):
     """The targets that a search ended with, the best first.
 

@@ -19,6 +19,8 @@ from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax.functional._devices import on_rows
+from gatedjax.functional._tracing import is_traced
 from gatedjax.models._classification import (
     accuracy,
     class_metrics,
@@ -412,7 +414,7 @@ class GANetTask:
         Raises:
           ValueError: if the network cannot have that value.
         """
-        if isinstance(value, jax.core.Tracer):
+        if is_traced(value):
             # the checks of the configuration need a number
             config = copy.copy(self.model.config)
             object.__setattr__(config, name, value)
@@ -470,7 +472,7 @@ class GANetTask:
         metrics = {
             f"{name}_{mode}": ratio
             for mode, output in modes.items()
-            for name, ratio in self._gate_metrics(output, batch).items()
+            for name, ratio in on_rows(self._gate_metrics, output, batch, rows=()).items()
         }
         hard = modes["threshold" if config.test_gate == "threshold" else "sample"]
         chosen = _first_draw(hard)

@@ -13,12 +13,14 @@ from typing import Any, Literal, get_args
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax.functional._checks import check_positive, wide_dtype
+from gatedjax.functional._devices import take_rows
 from gatedjax.models._cloze import ClozeBatch, ClozeTask
 from gatedjax.training import OptimizerConfig
 
@@ -245,7 +247,7 @@ class GAReader(nn.Module):
                 xs = F.example_dropout(xs, c.dropout, _folded(keys, number + 1))
         if c.feature:
             shared = _shared_tokens(batch, document_mask, query_mask).astype(jnp.int32)
-            feature = jnp.take(self.feature_table, shared, axis=0).astype(xs.dtype)
+            feature = take_rows(self.feature_table, shared).astype(xs.dtype)
             xs = jnp.concatenate([xs, feature], axis=-1)
         states, asked, summary, _, _ = self.hop[-1](xs, query, document_mask, query_mask)
         pointer = summary if c.query_vector == "final" else given.at_cloze(asked)
@@ -283,7 +285,7 @@ class GAReader(nn.Module):
 
 
 def _folded(keys: Array, number: int) -> Array:
-    return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number % 2**32)
+    return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, np.uint32(number % 2**32))
 
 
 def _shared_tokens(

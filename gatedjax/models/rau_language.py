@@ -16,6 +16,7 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
+from gatedjax.functional._devices import rows_like, take_rows
 from gatedjax.models.rau import RAUConfig, recurrent_layers
 from gatedjax.training import Ratio
 
@@ -92,7 +93,7 @@ class RAULanguageModel(nn.Module):
     ) -> tuple[Float[Array, "B T"], Any]:
         """Negative log-likelihoods of batch["targets"] in nats, and the carry; faster than logits.
 
-        What stands beyond a row's length means nothing.
+        What stands beyond a row's length has no part in it: 0 there.
 
         Raises:
           ValueError: if the batch lacks tokens, lengths or targets, or their shapes do not fit.
@@ -101,7 +102,9 @@ class RAULanguageModel(nn.Module):
             raise ValueError(f"batch needs targets, got {sorted(batch)}")
         states, carry = self._read(batch, carry, train)
         kernel = self.kernel.astype(states.dtype)
-        return F.linear_cross_entropy(states, kernel, self.bias, batch["targets"]), carry
+        targets = batch["targets"]
+        mask = F.length_mask(batch["lengths"], targets.shape[1])
+        return F.linear_cross_entropy(states, kernel, self.bias, targets, mask=mask), carry
 
     def _read(self, batch: dict[str, Array], carry: Any, train: bool) -> tuple[Array, Any]:
         config = self.config
@@ -112,6 +115,8 @@ class RAULanguageModel(nn.Module):
             raise ValueError(
                 f"batch needs tokens [B, T] and lengths [B], got {tokens.shape}, {lengths.shape}"
             )
+        if not jnp.issubdtype(tokens.dtype, jnp.integer):
+            raise ValueError(f"tokens must be an integer array, got dtype {tokens.dtype}")
         begin = self.recurrent.initial_carry(len(tokens))
         if carry is None:
             carry = begin
@@ -121,8 +126,10 @@ class RAULanguageModel(nn.Module):
                     f"reset must have shape {lengths.shape}, got {batch['reset'].shape}"
                 )
             new = batch["reset"][:, None]
+            begin = rows_like(begin, tokens)
             carry = jax.tree.map(lambda old, first: jnp.where(new, first, old), carry, begin)
-        xs = self.embed(tokens)
+        table = self.embed.embedding.astype(self.embed.dtype)
+        xs = take_rows(table, tokens)
         keys = None
         if train and (config.embedding_dropout > 0 or config.state_dropout > 0):
             ids = batch.get("example_id", jnp.arange(len(tokens)))

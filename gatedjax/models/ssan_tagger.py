@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax.functional._devices import take_rows
 from gatedjax.models._decoder import smoothed_cross_entropy
 from gatedjax.models._selector_task import SelectorTask
 from gatedjax.models._selector_terms import reward_baseline
@@ -126,7 +127,7 @@ class SSANTagger(nn.Module):
             name="embed",
         )(tokens)
         table = self.param("predicate", scaled_embedding(c.embedding_dim), (2, c.embedding_dim))
-        marked = jnp.take(table, jnp.clip(marks, 0, 1), axis=0).astype(dtype)
+        marked = take_rows(table, jnp.clip(marks, 0, 1)).astype(dtype)
         states = jnp.concatenate([words, marked], axis=-1) * jnp.asarray(c.hidden**0.5, dtype)
         bias = self.param("bias", nn.initializers.zeros_init(), (c.hidden,))
         states = states + bias.astype(dtype)[None, None]

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax.functional._devices import take_rows
 from gatedjax.models._decoder import (
     DecoderLayer,
     causal_mask,
@@ -256,7 +257,7 @@ class SSANTranslator(nn.Module):
         return jax.lax.stop_gradient(table) if self.config.freeze_embeddings else table
 
     def _embed(self, tokens: Int[Array, "*B"]) -> Float[Array, "*B D"]:
-        vectors = jnp.take(self._table(), tokens, axis=0).astype(jnp.dtype(self.config.dtype))
+        vectors = take_rows(self._table(), tokens).astype(jnp.dtype(self.config.dtype))
         return vectors * jnp.asarray(self.config.hidden**0.5, vectors.dtype)
 
     def _placed(self, states: Float[Array, "B T D"]) -> Float[Array, "B T D"]:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from gatedjax import functional as F
+from gatedjax.functional._devices import take_rows
 from gatedjax.nn._recurrent import GRU
 
 
@@ -69,7 +70,7 @@ class CharacterEncoder(nn.Module):
         table = self.param("table", nn.initializers.normal(0.01), shape, self.param_dtype)
         # the GRU has one batch axis: all words are its rows
         ids, lengths = characters.reshape(-1, size), lengths.reshape(-1)
-        vectors = jnp.take(table, ids, axis=0).astype(self.dtype or table.dtype)
+        vectors = take_rows(table, ids).astype(self.dtype or table.dtype)
         options = {"dtype": self.dtype, "param_dtype": self.param_dtype, **(self.gru or {})}
         reader = GRU(self.hidden, bidirectional=True, name="gru", **options)
         ((ahead, back),), _ = reader(vectors, F.length_mask(lengths, size))

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from gatedjax.functional._devices import take_rows
+
 
 class WordEmbedding(nn.Module):
     """Looks up word vectors; the padding id 0 is always the zero vector.
@@ -55,5 +57,5 @@ class WordEmbedding(nn.Module):
         table = self.param("table", start)
         if self.frozen:
             table = lax.stop_gradient(table)
-        vectors = jnp.take(table, tokens, axis=0).astype(self.dtype or table.dtype)
+        vectors = take_rows(table, tokens).astype(self.dtype or table.dtype)
         return jnp.where((tokens != 0)[..., None], vectors, jnp.zeros_like(vectors))

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax.functional._checks import check_positive
+from gatedjax.functional._devices import rows_like
 from gatedjax.functional._rau_step import initial_state
 
 Initializer = Callable[..., Array]
@@ -120,7 +121,7 @@ class _Recurrent(nn.Module):
         if keys is not None and self.recurrent_dropout > 0:
             # bernoulli's key is folded so that the two directions drop different units
             own = jax.vmap(lambda k: jax.random.fold_in(k, 1 + int(reverse)))(keys)
-            ones = jnp.ones((xs.shape[0], self.features), xs.dtype)
+            ones = rows_like(jnp.ones((xs.shape[0], self.features), xs.dtype), xs)
             options["recurrent_dropout_mask"] = F.example_dropout(ones, self.recurrent_dropout, own)
         weights = jax.tree.map(lambda w: w.astype(xs.dtype), self._weights(name, xs.shape[-1]))
         return self._unroll()(weights, xs, mask, **options)

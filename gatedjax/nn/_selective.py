@@ -11,6 +11,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
+from gatedjax.functional._checks import check_mask
 from gatedjax.functional._selective import Empty, attention_scores, weighted_values
 
 Dtype = Any
@@ -118,11 +119,12 @@ class SelectiveSelfAttention(nn.Module):
             that draw those of all layers at once; None draws them here, as `block` always does.
 
         Raises:
+          TypeError: if mask is not bool.
           ValueError: if the shapes do not fit, or an option has no such value.
           flax.errors.InvalidRngError: if a stream that is needed was not given.
         """
         features = self.features or inputs.shape[-1]
-        self._check(inputs, features)
+        self._check(inputs, features, mask)
         (inputs,) = nn.dtypes.promote_dtype(inputs, dtype=self.dtype)
         if mask is not None:
             inputs = jnp.where(mask[..., None], inputs, jnp.zeros_like(inputs))
@@ -155,9 +157,10 @@ class SelectiveSelfAttention(nn.Module):
             output = jnp.where(mask[..., None], output, jnp.zeros_like(output))
         return output, self._selection(found, mask)
 
-    def _check(self, inputs: Array, features: int) -> None:
+    def _check(self, inputs: Array, features: int, mask: Array | None) -> None:
         if inputs.ndim != 3:
             raise ValueError(f"inputs must be [B, N, D], got {inputs.shape}")
+        check_mask(mask, inputs.shape[:2])
         if self.num_heads < 1 or features % self.num_heads:
             raise ValueError(f"num_heads must divide {features} features, got {self.num_heads}")
         if self.selector not in get_args(Selector):

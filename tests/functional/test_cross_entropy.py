@@ -119,7 +119,7 @@ def test_a_target_outside_is_nan_and_spoils_nothing_else(bad, np_rng):
     states, kernel, bias, targets = arguments(np_rng)
     kept = np.arange(N) != 2
     wrong = targets.at[2].set(bad)
-    nll = linear_cross_entropy(states, kernel, bias, wrong)
+    nll = jax.jit(linear_cross_entropy)(states, kernel, bias, wrong)
     np.testing.assert_array_equal(np.isnan(nll), ~kept)
     want = linear_cross_entropy(states[kept], kernel, bias, targets[kept])
     np.testing.assert_allclose(nll[kept], want, **F32)
@@ -128,7 +128,7 @@ def test_a_target_outside_is_nan_and_spoils_nothing_else(bad, np_rng):
         run = lambda *parts: linear_cross_entropy(*parts, targets)  # noqa: E731
         return jax.vjp(run, states, kernel, bias)[1](jnp.ones(len(targets)))
 
-    found, without = pull(states, wrong), pull(states[kept], targets[kept])
+    found, without = jax.jit(pull)(states, wrong), jax.jit(pull)(states[kept], targets[kept])
     np.testing.assert_array_equal(found[0][2], 0.0)
     np.testing.assert_allclose(found[0][kept], without[0], **F32)
     for got, expected in zip(found[1:], without[1:], strict=True):

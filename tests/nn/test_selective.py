@@ -232,3 +232,18 @@ def test_source_to_token_pools_what_its_scores_say(inputs):
     got = jax.jit(module.apply)(variables, inputs, MASK)
     np.testing.assert_allclose(got, F.source_to_token(inputs, logits, MASK), **F32)
     np.testing.assert_array_equal(got[2], 0)
+
+
+@pytest.mark.parametrize(
+    ("mask", "error", "message"),
+    [
+        (np.ones(N, bool), ValueError, r"mask must have shape \(3, 5\).*got \(5,\)"),
+        (np.ones((B, 1, N, N), bool), ValueError, r"mask must have shape \(3, 5\).*got \(3, 1"),
+        (np.ones((B, N), np.float32), TypeError, "mask must be bool"),
+    ],
+    ids=["no rows", "of pairs", "of floats"],
+)
+def test_a_mask_that_does_not_fit_is_refused_by_name(mask, error, message):
+    module = gnn.SelectiveSelfAttention(M)
+    with pytest.raises(error, match=message):
+        jax.eval_shape(module.init, jax.random.key(0), np.zeros((B, N, D), np.float32), mask)

@@ -1,0 +1,56 @@
+"""JAX's multi-device modes, in each of which a function has to give what it gives on one device."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+MODES = ("shard_map", "explicit")
+REPLICATED, BY_ROW = PartitionSpec(), PartitionSpec("d")
+
+
+def run(
+    mode: str, function: Callable[..., Any], shared: Any, rows: Any, *, only_trace: bool = False
+) -> Any:
+    """What function(shared, rows, total) returns, on two devices that have half of the rows each.
+
+    Args:
+      mode: "one" is a single device.
+      function: returns a pair of trees: what is the same on all devices, and what has one value per
+        row; total sums over the devices, where a program sees those of one device only.
+      only_trace: neither compile nor run.
+    """
+
+    def result(traced: Callable[..., Any], *arguments: Any) -> Any:
+        if only_trace:
+            return jax.jit(traced).trace(*arguments)
+        return jax.device_get(jax.jit(traced)(*arguments))
+
+    if mode == "one":
+        return result(lambda s, r: function(s, r, lambda x: x), shared, rows)
+    kind = AxisType.Auto if mode == "shard_map" else AxisType.Explicit
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(kind,), devices=jax.devices()[:2])
+    if mode == "shard_map":
+        mapped = jax.shard_map(
+            lambda s, r: function(s, r, lambda x: jax.lax.psum(x, "d")),
+            mesh=mesh,
+            in_specs=(REPLICATED, BY_ROW),
+            out_specs=(REPLICATED, BY_ROW),
+        )
+        return result(mapped, shared, rows)
+    with jax.set_mesh(mesh):
+        shared = jax.device_put(shared, NamedSharding(mesh, REPLICATED))
+        rows = jax.device_put(rows, NamedSharding(mesh, BY_ROW))
+        return result(lambda s, r: function(s, r, lambda x: x), shared, rows)
+
+
+def assert_same(got: Any, want: Any) -> None:
+    """Asserts that trees are equal to 1e-6."""
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    for (path, a), b in zip(jax.tree.leaves_with_path(got), jax.tree.leaves(want), strict=True):
+        assert a.shape == b.shape, path
+        np.testing.assert_allclose(
+            np.asarray(a, np.float64), b, rtol=1e-6, atol=1e-6, err_msg=jax.tree_util.keystr(path)
+        )

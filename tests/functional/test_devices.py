@@ -1,0 +1,117 @@
+"""Every function under `shard_map` with checked types and on a mesh with explicit axes."""
+
+import functools
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from gatedjax import functional as F
+from tests._modes import MODES, assert_same, run
+from tests.functional._calls import NOT_CALLED, calls
+
+CALLS = calls()
+
+
+def is_float(x) -> bool:
+    return jnp.issubdtype(jnp.result_type(x), jnp.floating)
+
+
+def with_gradients(call, shared, rows, total):
+    """(what all devices share, what is by row): results and the gradients of their sum."""
+    if not call.differentiated:
+        return (), call.function(shared, rows)
+    leaves, tree = jax.tree.flatten((shared, rows))
+    chosen = [i for i, leaf in enumerate(leaves) if is_float(leaf)]
+
+    def loss(values):
+        given = dict(zip(chosen, values, strict=True))
+        found = call.function(
+            *jax.tree.unflatten(tree, [given.get(i, x) for i, x in enumerate(leaves)])
+        )
+        parts = [x for x in jax.tree.leaves(found) if is_float(x)]
+        finite = [jnp.where(jnp.isfinite(x), x, 0) for x in parts]
+        return sum((jnp.sum(jnp.sin(x)) for x in finite), jnp.zeros(())), found
+
+    (value, found), gradient = jax.value_and_grad(loss, has_aux=True)([leaves[i] for i in chosen])
+    changes = dict(zip(chosen, gradient, strict=True))
+    of_shared, of_rows = jax.tree.unflatten(tree, [changes.get(i) for i in range(len(leaves))])
+    if not call.rows:
+        return (value, found), ()
+    return (total(value), of_shared), (found, of_rows)
+
+
+def everything(shared, rows, total):
+    """One program of all calls: most of the time of a small one is its compilation."""
+    both = {n: with_gradients(c, shared[n], rows[n], total) for n, c in CALLS.items()}
+    return {n: pair[0] for n, pair in both.items()}, {n: pair[1] for n, pair in both.items()}
+
+
+@functools.cache
+def found_in(mode):
+    shared = {name: call.shared for name, call in CALLS.items()}
+    return run(mode, everything, shared, {name: call.rows for name, call in CALLS.items()})
+
+
+def test_every_public_function_is_called():
+    public = {name for name in vars(F) if not name.startswith("_")}
+    public = {name for name in public if not inspect.ismodule(getattr(F, name))}
+    called = {name.split(" ")[0] for name in CALLS}
+    assert called | set(NOT_CALLED) == public
+    assert not called & set(NOT_CALLED)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_values_and_gradients_are_those_of_one_device(mode):
+    assert_same(found_in(mode), found_in("one"))
+
+
+def weights_and_inputs():
+    call = CALLS["lstm"]
+    return call.shared, call.rows["xs"], call.rows["mask"]
+
+
+def cost(weights, xs, mask=None):
+    return jnp.sum(jnp.sin(F.lstm(weights, xs, mask)[1]))
+
+
+def test_a_call_outside_jit_on_a_mesh_with_explicit_axes_is_that_of_one_device():
+    weights, xs, mask = weights_and_inputs()
+    want = jax.jit(F.lstm)(weights, xs, mask)
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,), devices=jax.devices()[:2])
+    with jax.set_mesh(mesh):
+        xs, mask = jax.device_put((xs, mask), NamedSharding(mesh, PartitionSpec("d")))
+        got = F.lstm(weights, xs, mask)
+        assert jax.typeof(got[1]).sharding.spec[0] == "d"
+    assert_same(jax.device_get(got), jax.device_get(want))
+
+
+def test_weights_sharded_over_an_explicit_axis_get_gradients_that_are():
+    weights, xs, _ = weights_and_inputs()
+    want = jax.jit(jax.grad(cost))(weights, xs)
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,), devices=jax.devices()[:2])
+    with jax.set_mesh(mesh):
+        split = NamedSharding(mesh, PartitionSpec(None, "d"))
+        kernel = jax.device_put(weights.recurrent, split)
+        got = jax.jit(jax.grad(cost))(weights._replace(recurrent=kernel), xs)
+    assert got.recurrent.sharding.spec == split.spec
+    assert_same(jax.device_get(got), jax.device_get(want))
+
+
+def test_weights_that_differ_between_devices_read_the_same_rows_under_shard_map():
+    """As for several seeds in one program."""
+    weights, xs, _ = weights_and_inputs()
+    stack = jax.tree.map(lambda w: np.stack([w, 2 * w]), weights)
+    want = jax.jit(jax.vmap(jax.grad(cost), (0, None)))(stack, xs)
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices()[:2])
+
+    def one(stack, xs):
+        own = jax.grad(cost)(jax.tree.map(lambda w: w[0], stack), xs)
+        return jax.tree.map(lambda w: w[None], own)
+
+    by_seed = PartitionSpec("d")
+    mapped = jax.shard_map(one, mesh=mesh, in_specs=(by_seed, PartitionSpec()), out_specs=by_seed)
+    assert_same(jax.device_get(jax.jit(mapped)(stack, xs)), jax.device_get(want))

@@ -1,0 +1,170 @@
+"""Arguments of the wrong kind are refused by name, and what no check can see has a stated value."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax import functional as F
+from gatedjax.functional._checks import check_positive
+from gatedjax.functional._tracing import is_traced, known
+from tests.conftest import ROOT
+from tests.functional._calls import calls
+
+CALLS = calls()
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "rau", "rau_attention", "lstm_step", "gru_step"])
+def test_weights_as_a_plain_tuple_are_refused_by_name(name):
+    cell = name.split("_")[0]
+    weights = tuple(CALLS["rau feature_proj" if cell == "rau" else cell].shared[:3])
+    xs = np.ones((4, 3) if name.endswith("step") else (4, 5, 3), np.float32)
+    carry = (None,) if name.endswith("step") else ()
+    with pytest.raises(TypeError, match=r"weights must be .*Weights.*got tuple"):
+        getattr(F, name)(weights, *carry, xs)
+
+
+def test_weights_of_another_cell_are_refused_by_name():
+    xs = np.ones((4, 5, 3), np.float32)
+    with pytest.raises(TypeError, match="weights must be GRUWeights, got LSTMWeights"):
+        F.gru(CALLS["lstm"].shared, xs)
+
+
+def test_logarithms_of_gates_are_refused_where_gates_are_wanted():
+    scores, log_gates = np.zeros((2, 3), np.float32), np.full((2, 3), -0.5, np.float32)
+    with pytest.raises(ValueError, match=r"gates must not be negative, got -0.5.*relaxed_gated"):
+        F.gated_softmax(scores, log_gates)
+    with pytest.raises(ValueError, match=r"gates must not be negative, got -0\.5"):
+        F.selective_weights(scores, log_gates[:, :1], hard=True)
+    # padding may hold anything; a traced gate below 0 counts as closed
+    padded = np.where(np.arange(3) < 2, 1, -1).astype(np.float32) * np.ones((2, 1), np.float32)
+    want = [[0.5, 0.5, 0]] * 2
+    mask = np.broadcast_to(np.arange(3) < 2, (2, 3))
+    np.testing.assert_array_equal(F.gated_softmax(scores, padded, mask), want)
+    np.testing.assert_array_equal(jax.jit(F.gated_softmax)(scores, padded), want)
+
+
+def cross_entropy_arguments():
+    rng = np.random.default_rng(0)
+    h, kernel = rng.normal(size=(2, 3, 4)), rng.normal(size=(4, 5))
+    targets = np.array([[1, -100, 4], [0, 2, -100]], np.int32)
+    return h.astype(np.float32), kernel.astype(np.float32), np.zeros(5, np.float32), targets
+
+
+@pytest.mark.parametrize("bad", [-100, 5])
+def test_a_target_that_is_no_class_is_refused_by_name(bad):
+    h, kernel, bias, targets = cross_entropy_arguments()
+    with pytest.raises(ValueError, match=rf"targets must be in \[0, 5\), got {bad}; .* mask"):
+        F.linear_cross_entropy(h, kernel, bias, np.where(targets < 0, bad, targets))
+
+
+def test_positions_that_do_not_count_cost_nothing_whatever_their_target():
+    h, kernel, bias, targets = cross_entropy_arguments()
+    counts = targets >= 0
+
+    def cost(h, kernel):
+        nll = F.linear_cross_entropy(h, kernel, bias, targets, mask=counts)
+        return jnp.sum(nll), nll
+
+    spoiled = np.where(counts[..., None], h, np.nan)
+    step = jax.jit(jax.value_and_grad(cost, (0, 1), has_aux=True))
+    (_, nll), (d_h, d_kernel) = step(spoiled, kernel)
+    logits = h @ kernel
+    log_probs = logits - np.log(np.sum(np.exp(logits), axis=-1, keepdims=True))
+    each = np.take_along_axis(log_probs, np.where(counts, targets, 0)[..., None], -1)[..., 0]
+    np.testing.assert_allclose(nll, np.where(counts, -each, 0), rtol=1e-5)
+    np.testing.assert_array_equal(d_h[~counts], 0)
+    assert np.isfinite(d_kernel).all()
+    with pytest.raises(TypeError, match="mask must be bool"):
+        F.linear_cross_entropy(h, kernel, bias, targets, mask=counts.astype(np.float32))
+
+
+RELAXATIONS = {
+    "gumbel_sigmoid": ("noise", [0, 1, 0, 0]),
+    "log_gumbel_sigmoid": ("noise", [-np.inf, 0, -np.inf, -np.inf]),
+    "gumbel_softmax": ("noise", [0, 1, 0, 0]),
+    "uniform_sigmoid": ("uniform", [0, 1, 0, 0]),
+}
+
+
+@pytest.mark.parametrize("name", RELAXATIONS)
+def test_a_traced_temperature_of_zero_gives_the_hard_draw_without_a_gradient(name):
+    drawn, want = RELAXATIONS[name]
+    logits = np.array([-1, 2, 0, -30], np.float32)
+    noise = np.full(4, 0.5 if drawn == "uniform" else 0, np.float32)
+    relax = getattr(F, name)
+
+    def value(logits, tau):
+        found = relax(logits, noise, temperature=tau)
+        return jnp.sum(jnp.where(jnp.isfinite(found), found, 0)), found
+
+    step = jax.jit(jax.value_and_grad(value, (0, 1), has_aux=True))
+    for tau in (0.0, -1.0, 1e-30):
+        (_, found), changes = step(logits, np.float32(tau))
+        np.testing.assert_array_equal(found, np.array(want, np.float32))
+        jax.tree.map(lambda change: np.testing.assert_array_equal(change, 0), changes)
+    (_, found), changes = step(logits, np.float32(0.5))
+    known_now = relax(logits, noise, temperature=0.5)
+    np.testing.assert_allclose(found, known_now, rtol=1e-5, atol=1e-6)
+    assert np.abs(changes[0]).max() > 0
+    assert np.isnan(step(logits, np.float32(np.nan))[0][1]).all()
+    for tau in (0.0, -1.0):
+        with pytest.raises(ValueError, match="temperature must be positive"):
+            relax(logits, noise, temperature=tau)
+
+
+def test_relaxed_attention_at_a_traced_temperature_of_zero_is_that_of_the_hard_gates():
+    logits, zeros = np.array([[-1, 2, 3]], np.float32), np.zeros((1, 3), np.float32)
+
+    def weights(logits, tau):
+        log_gates = F.log_gumbel_sigmoid(logits, zeros, temperature=tau)
+        return F.relaxed_gated_softmax(zeros, log_gates)
+
+    found, pull = jax.vjp(jax.jit(weights), logits, np.float32(0))
+    np.testing.assert_array_equal(found, [[0, 0.5, 0.5]])
+    jax.tree.map(lambda change: np.testing.assert_array_equal(change, 0), pull(found))
+
+
+TUPLES = {
+    name: kind
+    for name, kind in vars(F).items()
+    if isinstance(kind, type) and issubclass(kind, tuple)
+}
+
+
+def test_every_tuple_can_be_written_by_jax_export():
+    """One program that takes and returns all of them."""
+    given = {
+        name: kind(*np.arange(len(kind._fields), dtype=np.float32)) for name, kind in TUPLES.items()
+    }
+    given["GRUWeights"] = given["GRUWeights"]._replace(recurrent_bias=None)
+    written = jax.export.export(jax.jit(lambda x: jax.tree.map(lambda y: y + 1, x)))(given)
+    found = jax.export.deserialize(written.serialize()).call(given)
+    assert {name: type(value) for name, value in found.items()} == TUPLES
+    assert len(TUPLES) == 12
+    np.testing.assert_array_equal(found["LSTMState"].cell, 2)
+
+
+def test_a_module_that_is_imported_again_registers_nothing_twice():
+    from gatedjax.functional._export import exportable
+
+    assert exportable(F.GRUWeights) is F.GRUWeights
+
+
+def test_traced_values_are_told_from_known_ones():
+    seen = []
+    jax.jit(lambda x: seen.extend([is_traced(x), known(x), known({"a": [x, 1]})]))(1.0)
+    assert seen == [True, False, False]
+    assert not is_traced(jnp.ones(()))
+    assert known(jnp.ones(()), np.ones(1), None, 1)
+    jax.jit(lambda x: check_positive(x=x))(0.0)
+
+
+def test_one_module_names_the_tracer_of_jax():
+    named = [
+        path.name
+        for folder in ("gatedjax", "experiments")
+        for path in (ROOT / folder).rglob("*.py")
+        if "core.Tracer" in path.read_text(encoding="utf-8")
+    ]
+    assert named == ["_tracing.py"]

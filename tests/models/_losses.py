@@ -1,0 +1,176 @@
+"""The loss of every task on a batch of a few rows, with NumPy parameters."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from gatedjax import models
+
+ROWS, STEPS, VOCABULARY = 4, 5, 12
+LENGTHS = np.array([5, 3, 0, 4], np.int32)
+
+
+class Loss(NamedTuple):
+    """A task, its parameters and a batch; carry where the task has one.
+
+    A variant has a comma in its name: another form of a network that is there before it.
+    """
+
+    task: Any
+    params: Any
+    batch: dict[str, np.ndarray]
+    carry: Any = None
+
+
+def losses() -> dict[str, Loss]:
+    """Every task, with what is special about its network."""
+    rng = np.random.default_rng(0)
+    real = np.arange(STEPS) < LENGTHS[:, None]
+
+    def words(shape: tuple[int, ...] = real.shape, keep: Any = real) -> np.ndarray:
+        return (rng.integers(2, VOCABULARY, shape) * keep).astype(np.int32)
+
+    shared = {
+        "lengths": LENGTHS,
+        "label": np.array([1, 0, 1, 2], np.int32),
+        "example_id": np.arange(10, 10 + ROWS, dtype=np.int32),
+        "weight": np.array([1, 1, 0, 1], np.float32),
+    }
+    text = shared | {"tokens": words()}
+    ssan = {"num_layers": 1, "hidden": 4, "filter_size": 6, "num_heads": 2}
+    asked = np.array([3, 2, 1, 3], np.int32)
+    question = {
+        "document": words(),
+        "document_lengths": LENGTHS,
+        "query": words((ROWS, 3), np.arange(3) < asked[:, None]),
+        "query_lengths": asked,
+        "cloze": asked - 1,
+        "candidate_mask": np.array([[1, 1, 1], [1, 1, 0], [1, 1, 1], [1, 1, 1]], bool),
+        "occurrence": rng.random((ROWS, STEPS, 3)) < 0.5,
+    }
+    question |= {name: shared[name] for name in ("label", "example_id", "weight")}
+    places = rng.integers(-1, STEPS, (ROWS, 3, 2)).astype(np.int32)
+    listed = {name: value for name, value in question.items() if name != "occurrence"}
+    listed |= {
+        "candidate_positions": places,
+        "word_characters": rng.integers(1, 7, (ROWS, 12, 4)).astype(np.int32),
+        "word_lengths": rng.integers(1, 5, (ROWS, 12)).astype(np.int32),
+        "document_words": question["document"],
+        "query_words": question["query"],
+    }
+    translation = shared | {
+        "tokens": words(),
+        "targets": words(),
+        "target_lengths": LENGTHS[::-1].copy(),
+    }
+
+    def ga_net(**options: Any) -> models.GANetTask:
+        small = {"embedding_dim": 3, "hidden": 3, "aux_hidden": 3, "num_layers": 1}
+        return models.GANetTask(models.GANet(models.GANetConfig(**small, **options), 12, 3))
+
+    def reader(characters: int = 0, **options: Any) -> models.GAReaderTask:
+        config = models.GAReaderConfig(
+            hops=2, hidden=3, embedding_dim=3, char_hidden=2, char_features=3, **options
+        )
+        return models.GAReaderTask(models.GAReader(config, 12, num_characters=characters))
+
+    def rau(**options: Any) -> models.RAUTask:
+        config = models.RAUConfig(hidden=3, embedding_dim=3, **options)
+        return models.RAUTask(models.RAUClassifier(config, num_classes=3, vocab_size=12))
+
+    pairs = shared | {
+        "tokens": words(),
+        "hypothesis": words(),
+        "hypothesis_lengths": LENGTHS[::-1].copy(),
+    }
+
+    def nli(**options: Any) -> models.SSANNLITask:
+        config = models.SSANNLIConfig(hidden=4, embedding_dim=3, **options)
+        return models.SSANNLITask(models.SSANNLI(config, 12))
+
+    agt = models.AGTConfig(
+        num_layers=3, hidden=3, attention_hidden=3, embedding_dim=3, head_hidden=(4,)
+    )
+    tasks: dict[str, tuple[Any, dict[str, np.ndarray]]] = {
+        "AGT": (models.AGTTask(models.AGT(agt, vocab_size=12, num_classes=3)), text),
+        "GA-Net": (ga_net(recurrent_dropout=0.3), text),
+        "GA-Net, local": (ga_net(system="local"), text),
+        "GA-Net, att": (ga_net(aux="att", relax="straight_through", penalty_on="prob"), text),
+        "GA Reader": (reader(char_dim=0), question),
+        "GA Reader, characters": (reader(7, char_dim=2, feature=True, aggregation="code"), listed),
+        "RAU": (rau(), text),
+        "RAU, time_causal": (rau(attention="time_causal", num_layers=2), text),
+        "language": (
+            models.RAULanguageTask(
+                models.RAULanguageModel(models.RAUConfig(hidden=3, embedding_dim=3), vocab_size=12)
+            ),
+            text
+            | {
+                "targets": words(),
+                "token_weight": real.astype(np.float32),
+                "reset": np.array([1, 0, 0, 0], bool),
+            },
+        ),
+        "probe": (
+            models.SSANProbeTask(
+                models.SSANProbe(models.SSANProbeConfig(**ssan, head_hidden=(4,)), 12, 3)
+            ),
+            text,
+        ),
+        "probe, reinforce": (
+            models.SSANProbeTask(
+                models.SSANProbe(
+                    models.SSANProbeConfig(
+                        **ssan,
+                        head_hidden=(4,),
+                        selector="reinforce",
+                        norm="post",
+                        positions="learned",
+                        pool="s2t",
+                        block=2,
+                    ),
+                    12,
+                    3,
+                )
+            ),
+            text,
+        ),
+        "reordering": (
+            models.WordReorderingTask(
+                models.WordReorderingDetector(models.WordReorderingConfig(**ssan), 12)
+            ),
+            text
+            | {
+                "insert": np.zeros(ROWS, np.int32),
+                "original": np.maximum(LENGTHS - 1, 0).astype(np.int32),
+            },
+        ),
+        "tagger": (
+            models.SSANTaggingTask(
+                models.SSANTagger(models.SSANTaggerConfig(**ssan, embedding_dim=2), 12, 3), width=6
+            ),
+            text
+            | {
+                "labels": words() % 3,
+                "is_predicate": (np.arange(STEPS) == 0) * np.ones((ROWS, 1), np.int32),
+            },
+        ),
+        "NLI": (nli(), pairs),
+        "NLI, multi_dim": (nli(t2t="multi_dim", selector="soft", empty="self"), pairs),
+        "translation": (
+            models.SSANTranslationTask(
+                models.SSANTranslator(models.SSANTranslatorConfig(**ssan, decoder_layers=1), 12)
+            ),
+            translation,
+        ),
+    }
+    found = {}
+    for name, (task, batch) in tasks.items():
+        stateful = hasattr(task, "init_carry")
+        carry = jax.tree.map(np.asarray, task.init_carry(batch)) if stateful else None
+        batch = jax.tree.map(np.asarray, batch)
+        shapes = jax.eval_shape(task.init, jax.random.key(0), batch)
+        params = jax.tree.map(lambda s: rng.normal(0, 0.4, s.shape).astype(s.dtype), shapes)
+        found[name] = Loss(task, params, batch, carry)
+    return found
