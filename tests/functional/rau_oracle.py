@@ -22,8 +22,12 @@ def numpy_rau_step(
     rescale=False,
     reset_after=False,
     past=None,
+    more=0,
 ):
-    """h' from h [H], x [D] and the logits of the steps before (time_causal appends its own)."""
+    """h' from h [H], x [D] and the logits of the steps before (time_causal appends its own).
+
+    more: how many steps `past` does not list. Analytic, so that complex steps give derivatives.
+    """
     n = len(h)
     u = np.concatenate([x, drop * h])
 
@@ -59,7 +63,7 @@ def numpy_rau_step(
         s = (p * u) @ weights.value + weights.value_bias
     elif attention == "time_causal":
         past.append(a)
-        s = softmax(np.ravel(past))[-1] * (len(past) if rescale else 1) * v
+        s = softmax(np.ravel(past))[-1] * (len(past) + more if rescale else 1) * v
     elif attention == "sigmoid":
         s = sigmoid(a) * v
     else:

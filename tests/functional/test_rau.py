@@ -1,37 +1,40 @@
 """What is particular to the RAU; `test_recurrence` runs the suite of all recurrences on it."""
 
 import functools
+import operator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jax.test_util import check_grads
 
 from gatedjax import functional as F
-from tests.functional.rau_oracle import numpy_rau_step
+from tests.functional.passes import check_gradients, close, draw_like, passes
+from tests.functional.rau_oracle import numpy_rau_step, sigmoid, softmax
 from tests.tolerances import BF16, F32, F64
 
 B, T, D, H, K = 3, 6, 4, 5, 7
 MASK = np.array([[1, 1, 1, 1, 1, 1], [0, 1, 1, 0, 1, 0], [0, 0, 0, 0, 0, 0]], bool)
 ATTENTIONS = ("feature_proj", "concat", "matrix", "time_causal", "sigmoid", "additive_relu")
 # Form and whether its logits come from a tanh layer.
+PLAIN_FORMS = [(name, name == "time_causal") for name in ATTENTIONS]
 SMALL_FORMS = [("feature_proj", False), ("matrix", False), ("time_causal", True)]
-FORMS = [
-    *((name, name == "time_causal") for name in ATTENTIONS),
-    ("feature_proj", True),
-    ("sigmoid", True),
-    ("additive_relu", True),
-]
+FORMS = [*PLAIN_FORMS, ("feature_proj", True), ("sigmoid", True), ("additive_relu", True)]
 each_form = pytest.mark.parametrize(("attention", "inner"), FORMS)
+each_plain_form = pytest.mark.parametrize(("attention", "inner"), PLAIN_FORMS)
+# reverse, rescale, reset_after
+VARIANTS = [(False, False, False), (True, True, True)]
+each_variant = pytest.mark.parametrize(("reverse", "rescale", "reset_after"), VARIANTS)
+# steps and width, without a mask, a dropout mask or an initial state
+SHAPES = [(0, H), (1, H), (3, 1)]
 
 
-def make(rng, attention, inner, dtype=jnp.float32, *, d=D, h=H, reset_after=False):
+def make(rng, attention, inner, dtype=np.float32, *, d=D, h=H, reset_after=False):
     """Weights of a form."""
 
     def draw(*shape):
-        return jnp.asarray(rng.normal(size=shape) * 0.6, dtype)
+        return (rng.normal(size=shape) * 0.6).astype(dtype)
 
     def core(blocks):
         return {
@@ -54,170 +57,239 @@ def make(rng, attention, inner, dtype=jnp.float32, *, d=D, h=H, reset_after=Fals
 
 
 def oracle(weights, xs, mask, initial, drop, *, reverse=False, **options):
-    """Final hidden states and outputs, one row and one step at a time."""
-    weights = jax.tree.map(np.asarray, weights)
-    hidden, outputs = np.array(initial), np.zeros((*xs.shape[:2], initial.shape[1]))
+    """Final carry and outputs, one row and one step at a time; analytic."""
+    kind = np.result_type(*jax.tree.leaves((weights, xs, initial, drop)))
+    timed = isinstance(initial, F.RAUTimeState)
+    final = jax.tree.map(lambda leaf: np.array(leaf, kind), initial)
+    hidden, outputs = hidden_of(final), np.zeros((*xs.shape[:2], hidden_of(initial).shape[1]), kind)
     for row in range(len(xs)):
-        past = []
+        # one logit stands for the steps before, which were so many
+        past = [final.log_norm[row]] if timed else []
+        more = final.steps[row, 0] - 1 if timed else 0
         for t in range(xs.shape[1])[:: -1 if reverse else 1]:
             if mask[row, t]:
-                step = functools.partial(numpy_rau_step, weights, hidden[row], past=past)
-                hidden[row] = outputs[row, t] = step(np.asarray(xs[row, t]), drop[row], **options)
-    return hidden, outputs
+                step = functools.partial(numpy_rau_step, weights, hidden[row], past=past, more=more)
+                hidden[row] = outputs[row, t] = step(xs[row, t], drop[row], **options)
+        if timed and len(past) > 1:
+            top = np.max(np.ravel(past))
+            final.log_norm[row] = top + np.log(np.sum(np.exp(np.ravel(past) - top)))
+            final.steps[row] = more + len(past)
+    return final, outputs
 
 
-def state_for(attention, hidden):
+def state_for(attention, hidden, log_norm=-np.inf, steps=0.0):
     if attention != "time_causal":
         return hidden
-    column = jnp.zeros_like(hidden[:, :1])
-    return F.RAUTimeState(hidden, column - jnp.inf, column)
+    column = np.ones_like(hidden[:, :1])
+    return F.RAUTimeState(hidden, column * log_norm, column * steps)
 
 
 def hidden_of(carry):
     return carry.hidden if isinstance(carry, F.RAUTimeState) else carry
 
 
-@each_form
-@pytest.mark.parametrize(
-    ("reverse", "rescale", "reset_after"), [(False, False, False), (True, True, True)]
-)
-@pytest.mark.usefixtures("x64")
-def test_values_equal_a_numpy_loop(attention, inner, reverse, rescale, reset_after, np_rng):
-    rescale = rescale and attention != "sigmoid"
-    weights = make(np_rng, attention, inner, jnp.float64, reset_after=reset_after)
-    xs, initial = jnp.asarray(np_rng.normal(size=(B, T, D))), np_rng.normal(size=(B, H))
-    drop = np_rng.integers(0, 2, size=(B, H)) * 1.5
-    options = {
-        "attention": attention,
-        "rescale": rescale,
-        "reset_after": reset_after,
-        "reverse": reverse,
-    }
-    final, outputs = jax.jit(functools.partial(F.rau, **options))(
-        weights,
-        xs,
-        jnp.asarray(MASK),
-        initial=state_for(attention, jnp.asarray(initial)),
-        recurrent_dropout_mask=jnp.asarray(drop),
-    )
-    want_final, want = oracle(weights, xs, MASK, initial, drop, **options)
-    np.testing.assert_allclose(outputs, want, **F64)
-    np.testing.assert_allclose(hidden_of(final), want_final, **F64)
+@functools.cache
+def single(attention):
+    """The passes of one form in float32 and the pass of bfloat16 inputs, in one program."""
+    unroll = functools.partial(F.rau, attention=attention)
+
+    @jax.jit
+    def run(arguments, mask, cotangents):
+        weights, xs, *rest = arguments
+        low = (weights, xs.astype(jnp.bfloat16), mask)
+        narrow = unroll(*low, initial=rest[0], recurrent_dropout_mask=rest[1])
+        return *passes(unroll, arguments, mask, cotangents), narrow
+
+    return run
 
 
-@each_form
-@pytest.mark.usefixtures("x64")
-def test_gradients_equal_finite_differences(attention, inner, np_rng):
-    weights = make(np_rng, attention, inner, jnp.float64)
-    xs = jnp.asarray(np_rng.normal(size=(2, 3, D)))
-    mask = jnp.array([[True, True, True], [False, True, False]])
+@functools.cache
+def double(attention):
+    """The passes of both variants and of all small shapes in float64, in one program."""
 
-    initial = jnp.asarray(np_rng.normal(size=(2, H)))
-    if attention == "time_causal":  # as if 2 steps had been before
-        column = jnp.ones((2, 1))
-        initial = F.RAUTimeState(initial, column * 0.3, column * 2)
+    def options_of(variant):
+        reverse, rescale, reset_after = variant
+        rescale = rescale and attention != "sigmoid"
+        return {"reverse": reverse, "rescale": rescale, "reset_after": reset_after}
 
-    def loss(weights, xs, initial):
-        final, outputs = F.rau(weights, xs, mask, initial=initial, attention=attention)
-        return jnp.sum(jnp.sin(jnp.arange(outputs.size)).reshape(outputs.shape) * outputs) + (
-            jnp.sum(hidden_of(final) ** 2)
+    @jax.jit
+    def run(variants, shapes):
+        found = {
+            variant: passes(
+                functools.partial(F.rau, attention=attention, **options_of(variant)), *a
+            )
+            for variant, a in variants.items()
+        }
+        small = {}
+        for shape, (weights, xs, cotangents) in shapes.items():
+            call = functools.partial(F.rau, attention=attention)
+            result, pull = jax.vjp(call, weights, xs)
+            small[shape] = result, pull(cotangents)
+        return found, small
+
+    return run, options_of
+
+
+@functools.cache
+def solved(attention, inner):
+    """Arguments, results and the oracle of every variant and shape, in float64."""
+    rng = np.random.default_rng(0)
+    run, options_of = double(attention)
+    variants, shapes, oracles = {}, {}, {}
+    for variant in VARIANTS:
+        weights = make(rng, attention, inner, np.float64, reset_after=variant[2])
+        # the second time as if 2 steps had been before
+        before = {"log_norm": 0.3, "steps": 2.0} if variant[0] else {}
+        initial = state_for(attention, rng.normal(size=(B, H)), **before)
+        arguments = (weights, rng.normal(size=(B, T, D)), initial)
+        arguments += (rng.integers(0, 2, size=(B, H)) * 1.5,)
+        cotangents = draw_like((initial, rng.normal(size=(B, T, H))), rng)
+        if attention == "time_causal" and not before:  # a row without steps stays at -inf
+            column = np.zeros((B, 1))
+            cotangents = (F.RAUTimeState(cotangents[0].hidden, column, column), cotangents[1])
+        variants[variant] = (arguments, MASK, cotangents)
+        oracles[variant] = functools.partial(
+            lambda w, x, i, d, **o: oracle(w, x, MASK, i, d, attention=attention, **o),
+            **options_of(variant),
         )
+    for steps, width in SHAPES:
+        weights = make(rng, attention, inner, np.float64, h=width)
+        xs, hidden = rng.normal(size=(B, steps, D)), np.zeros((B, width))
+        zeros = jax.tree.map(np.zeros_like, state_for(attention, hidden, 0.0))
+        shapes[steps, width] = (weights, xs, (zeros, rng.normal(size=(B, steps, width))))
+    with jax.enable_x64(True):
+        found, small = jax.tree.map(np.asarray, run(variants, shapes))
+    return variants, oracles, found, shapes, small
 
-    arguments = (weights, xs, initial)
-    check_grads(jax.jit(loss), arguments, order=1, modes=["rev"], rtol=1e-6, atol=1e-6)
+
+@each_form
+@each_variant
+def test_values_equal_a_numpy_loop(attention, inner, reverse, rescale, reset_after):
+    key = (reverse, rescale, reset_after)
+    variants, oracles, found, *_ = solved(attention, inner)
+    want = oracles[key](*variants[key][0])
+    for got in found[key][:2]:
+        assert got[1].dtype == np.float64
+        close(got, want, **F64)
+
+
+@each_form
+@each_variant
+def test_gradients_equal_complex_steps(attention, inner, reverse, rescale, reset_after, np_rng):
+    key = (reverse, rescale, reset_after)
+    variants, oracles, found, *_ = solved(attention, inner)
+    arguments, mask, cotangents = variants[key]
+    gradients = found[key][2]
+    if attention == "time_causal" and not reverse:  # -inf has no neighbours to step to
+        zeros = np.zeros((B, 1))
+        initial = gradients[2]._replace(log_norm=zeros, steps=zeros)
+        gradients = (*gradients[:2], initial, gradients[3])
+    check_gradients(gradients, oracles[key], arguments, cotangents, np_rng, **F64)
+    np.testing.assert_array_equal(gradients[1][~mask], 0.0)
+    assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves((gradients[:2], gradients[3])))
+
+
+def ordinary(rng, attention, inner):
+    """Arguments of `single` from the state that None stands for, and cotangents of ones."""
+    initial = state_for(attention, np.zeros((B, H), np.float32))
+    xs = rng.normal(size=(B, T, D)).astype(np.float32)
+    drop = np.ones((B, H), np.float32)
+    arguments = (make(rng, attention, inner), xs, initial, drop)
+    zeros = jax.tree.map(np.zeros_like, initial)
+    return arguments, (zeros, np.ones((B, T, H), np.float32))
 
 
 @each_form
 def test_padding_changes_no_value_and_no_gradient(attention, inner, np_rng):
-    weights = make(np_rng, attention, inner)
-    xs = jnp.asarray(np_rng.normal(size=(B, T, D)), jnp.float32)
-    mask = jnp.asarray(MASK)
-
-    def loss(weights, xs, mask):
-        final, outputs = F.rau(weights, xs, mask, attention=attention)
-        return jnp.sum(outputs**2) + jnp.sum(hidden_of(final)), (hidden_of(final), outputs)
-
-    run = jax.jit(jax.value_and_grad(loss, has_aux=True))
-    (_, want), grads = run(weights, xs, mask)
-    padded = jnp.pad(jnp.where(mask[..., None], xs, 1e4), ((0, 0), (0, 2), (0, 0)))
-    (_, got), padded_grads = run(weights, padded, jnp.pad(mask, ((0, 0), (0, 2))))
-    np.testing.assert_array_equal(got[0][2], 0.0)
-    np.testing.assert_array_equal(got[1][:, T:], 0.0)
-    np.testing.assert_allclose(got[0], want[0], **F32)
-    np.testing.assert_allclose(got[1][:, :T], want[1], **F32)
-    for value, expected in zip(jax.tree.leaves(padded_grads), jax.tree.leaves(grads), strict=True):
-        assert np.isfinite(value).all()
-        np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
+    (weights, xs, *rest), cotangents = ordinary(np_rng, attention, inner)
+    dirty = np.where(MASK[..., None], xs, np.float32(1e4))
+    dirty[1, 0] = np.nan
+    got, want = (
+        jax.tree.map(np.asarray, single(attention)((weights, x, *rest), MASK, cotangents))
+        for x in (dirty, xs)
+    )
+    np.testing.assert_array_equal(want[0][1][~MASK], 0.0)
+    np.testing.assert_array_equal(hidden_of(want[0][0])[2], 0.0)
+    for value, expected in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_array_equal(value, expected)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(want[2][:2]))
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-@pytest.mark.parametrize(("steps", "width"), [(0, H), (1, H), (3, 1)])
-def test_no_step_one_step_and_one_unit(attention, steps, width, np_rng):
-    weights = make(np_rng, attention, attention == "time_causal", h=width)
-    xs = jnp.asarray(np_rng.normal(size=(B, steps, D)), jnp.float32)
-    final, outputs = F.rau(weights, xs, attention=attention)
-    zeros, ones = np.zeros((B, width)), np.ones((B, width))
-    options = {"attention": attention}
-    want_final, want = oracle(weights, xs, np.ones((B, steps), bool), zeros, ones, **options)
-    np.testing.assert_allclose(outputs, want, **F32)
-    np.testing.assert_allclose(hidden_of(final), want_final, **F32)
-    grads = jax.grad(lambda w: jnp.sum(F.rau(w, xs, attention=attention)[1]))(weights)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(grads))
+@pytest.mark.parametrize(("steps", "width"), SHAPES)
+@each_plain_form
+def test_no_step_one_step_and_one_unit(steps, width, attention, inner, np_rng):
+    *_, shapes, small = solved(attention, inner)
+    weights, xs, cotangents = shapes[steps, width]
+    got, gradients = small[steps, width]
+
+    def run(weights, xs):
+        initial, ones = state_for(attention, np.zeros((B, width))), np.ones((B, width))
+        mask = np.ones((B, steps), bool)
+        return oracle(weights, xs, mask, initial, ones, attention=attention)
+
+    close(got, run(weights, xs), **F64)
+    check_gradients(gradients, run, (weights, xs), cotangents, np_rng, **F64)
+
+
+@functools.cache
+def jitted_step(attention="feature_proj"):
+    return jax.jit(functools.partial(F.rau_step, attention=attention))
 
 
 def test_the_first_step_is_z_times_both_candidates_halved(np_rng):
     w = make(np_rng, "feature_proj", False)
-    x = jnp.asarray(np_rng.normal(size=(B, D)), jnp.float32)
-    _, z, c, a, u = jnp.split(x @ w.input + w.bias[None], 5, axis=1)
-    want = jax.nn.sigmoid(z) * (jnp.tanh(c) + jnp.tanh(jax.nn.softmax(a) * u)) / 2
-    got = F.rau_step(w, jnp.zeros((B, H)), x)
+    x, zeros = np_rng.normal(size=(B, D)).astype(np.float32), np.zeros((B, H), np.float32)
+    _, z, c, a, u = np.split(x @ w.input + w.bias[None], 5, axis=1)
+    want = sigmoid(z) * (np.tanh(c) + np.tanh(softmax(a) * u)) / 2
+    np.testing.assert_allclose(F.rau_step(w, zeros, x), want, **F32)  # not compiled as a whole
+    got = np.asarray(jitted_step()(w, zeros, x))
     np.testing.assert_allclose(got, want, **F32)
-    other = w._replace(input=w.input.at[:, :H].add(1.0), bias=w.bias.at[:H].add(1.0))
-    np.testing.assert_array_equal(F.rau_step(other, jnp.zeros((B, H)), x), got)  # no reset gate
+    other = jax.tree.map(np.copy, w)
+    other.input[:, :H] += 1.0
+    other.bias[:H] += 1.0
+    np.testing.assert_array_equal(jitted_step()(other, zeros, x), got)  # no reset gate
 
 
 def test_without_values_a_step_is_a_gru_with_half_the_candidate(np_rng):
     w = make(np_rng, "feature_proj", False)
-    w = w._replace(**{k: getattr(w, k).at[..., 4 * H :].set(0.0) for k in w._fields[:3]})
-    h, x = (jnp.asarray(np_rng.normal(size=(B, n)), jnp.float32) for n in (H, D))
+    for part in w[:3]:
+        part[..., 4 * H :] = 0.0
+    h, x = (np_rng.normal(size=(B, n)).astype(np.float32) for n in (H, D))
     gru = F.GRUWeights(*(part[..., : 3 * H] for part in w[:3]))
-    z = jax.nn.sigmoid((x @ w.input + h @ w.recurrent + w.bias[None])[:, H : 2 * H])
-    want = (F.gru_step(gru, h, x) + (1 - z) * h) / 2
-    np.testing.assert_allclose(F.rau_step(w, h, x), want, **F32)
+    z = sigmoid((x @ w.input + h @ w.recurrent + w.bias[None])[:, H : 2 * H])
+    want = (np.asarray(jax.jit(F.gru_step)(gru, h, x)) + (1 - z) * h) / 2
+    np.testing.assert_allclose(jitted_step()(w, h, x), want, **F32)
 
 
 def test_the_first_weight_of_time_causal_is_one(np_rng):
     w = make(np_rng, "time_causal", True)
-    x = jnp.asarray(np_rng.normal(size=(B, D)), jnp.float32)
-    carry = F.rau_step(w, state_for("time_causal", jnp.zeros((B, H))), x, attention="time_causal")
-    _, z, c, u = jnp.split(x @ w.input + w.bias[None], 4, axis=1)
-    want = jax.nn.sigmoid(z) * (jnp.tanh(c) + jnp.tanh(u)) / 2
+    x = np_rng.normal(size=(B, D)).astype(np.float32)
+    state = state_for("time_causal", np.zeros((B, H), np.float32))
+    carry = jitted_step("time_causal")(w, state, x)
+    _, z, c, u = np.split(x @ w.input + w.bias[None], 4, axis=1)
+    want = sigmoid(z) * (np.tanh(c) + np.tanh(u)) / 2
     np.testing.assert_allclose(carry.hidden, want, **F32)
     np.testing.assert_array_equal(carry.steps, 1.0)
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-def test_states_stay_in_bounds_for_extreme_inputs(attention, np_rng):
-    weights = make(np_rng, attention, attention == "time_causal")
-    xs = jnp.asarray(np_rng.normal(size=(B, T, D)), jnp.float32) * 1e6
-    mask = jnp.asarray(MASK)
-    outputs = jax.jit(functools.partial(F.rau, attention=attention))(weights, xs, mask)[1]
-    grads = jax.grad(lambda w, x: jnp.sum(F.rau(w, x, mask, attention=attention)[1]), (0, 1))(
-        weights, xs
-    )
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((outputs, grads)))
+@each_plain_form
+def test_states_stay_in_bounds_for_extreme_inputs(attention, inner, np_rng):
+    (weights, xs, *rest), cotangents = ordinary(np_rng, attention, inner)
+    found = single(attention)((weights, xs * np.float32(1e6), *rest), MASK, cotangents)
+    (_, outputs), (_, again), gradients, _ = jax.tree.map(np.asarray, found)
+    leaves = jax.tree.leaves((outputs, again, gradients[:2], hidden_of(gradients[2]), gradients[3]))
+    assert all(np.isfinite(leaf).all() for leaf in leaves)
     if attention != "additive_relu":
         assert np.abs(outputs).max() <= 1
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-def test_a_non_finite_input_stays_in_its_row_and_after_its_step(attention, np_rng):
-    weights = make(np_rng, attention, attention == "time_causal")
-    xs = np_rng.normal(size=(B, T, D)).astype(np.float32)
-    run = jax.jit(functools.partial(F.rau, weights, attention=attention))
-    want = run(jnp.asarray(xs))[1]
+@each_plain_form
+def test_a_non_finite_input_stays_in_its_row_and_after_its_step(attention, inner, np_rng):
+    (weights, xs, *rest), cotangents = ordinary(np_rng, attention, inner)
+    run, full = single(attention), np.ones_like(MASK)
+    want = np.asarray(run((weights, xs, *rest), full, cotangents)[0][1])
     xs[1, 3] = [np.nan, np.inf, -np.inf, 0]
-    got = np.array(run(jnp.asarray(xs))[1])
+    got = np.array(run((weights, xs, *rest), full, cotangents)[0][1])
     assert not np.isfinite(got[1, 3]).all()
     got[1, 3:] = want[1, 3:]
     np.testing.assert_array_equal(got, want)
@@ -225,78 +297,106 @@ def test_a_non_finite_input_stays_in_its_row_and_after_its_step(attention, np_rn
 
 @each_form
 def test_bfloat16_inputs_stay_close_with_float32_carries(attention, inner, np_rng):
-    weights = make(np_rng, attention, inner)
-    xs = jnp.asarray(np_rng.normal(size=(B, T, D)), jnp.float32)
-    run = jax.jit(functools.partial(F.rau, weights, mask=jnp.asarray(MASK), attention=attention))
-    final, outputs = run(xs.astype(jnp.bfloat16))
-    want_final, want = run(xs)
+    arguments, cotangents = ordinary(np_rng, attention, inner)
+    found = single(attention)(arguments, MASK, cotangents)
+    (want_final, want), *_, (final, outputs) = found
     assert outputs.dtype == jnp.bfloat16
-    assert {leaf.dtype for leaf in jax.tree.leaves(final)} == {jnp.dtype(jnp.float32)}
-    np.testing.assert_allclose(outputs.astype(jnp.float32), want, **BF16)
+    assert {leaf.dtype for leaf in jax.tree.leaves(final)} == {jnp.dtype(np.float32)}
+    np.testing.assert_allclose(np.asarray(outputs, np.float32), want, **BF16)
     np.testing.assert_allclose(hidden_of(final), hidden_of(want_final), **BF16)
 
 
 def test_bfloat16_drifts_little_over_5000_steps(np_rng):
-    weights = jax.tree.map(lambda w: w * 0.5, make(np_rng, "feature_proj", False))
-    xs = jnp.asarray(np_rng.normal(size=(2, 5000, D)), jnp.float32)
-    low = jax.jit(F.rau)(weights, xs.astype(jnp.bfloat16))[0]
-    np.testing.assert_allclose(low, jax.jit(F.rau)(weights, xs)[0], atol=1e-2)
+    weights = jax.tree.map(lambda w: w * np.float32(0.5), make(np_rng, "feature_proj", False))
+    xs = np_rng.normal(size=(2, 5000, D)).astype(np.float32)
+    low, high = jax.jit(lambda w, x: (F.rau(w, x.astype(jnp.bfloat16))[0], F.rau(w, x)[0]))(
+        weights, xs
+    )
+    np.testing.assert_allclose(low, high, atol=1e-2)
 
 
 @pytest.mark.parametrize(("attention", "inner"), SMALL_FORMS)
 def test_vmap_equals_a_loop(attention, inner, np_rng):
-    many = [make(np_rng, attention, inner) for _ in range(2)]
-    xs = jnp.asarray(np_rng.normal(size=(B, T, D)), jnp.float32)
+    many = [ordinary(np_rng, attention, inner)[0][0] for _ in range(2)]
+    (_, *rest), cotangents = ordinary(np_rng, attention, inner)
+    unroll = functools.partial(F.rau, attention=attention)
 
-    def loss(weights):
-        return jnp.sum(F.rau(weights, xs, jnp.asarray(MASK), attention=attention)[1] ** 2)
+    @jax.jit
+    @functools.partial(jax.vmap, in_axes=(0, None, None))
+    def run(weights, rest, cotangents):
+        return passes(unroll, (weights, *rest), MASK, cotangents)[2][0]
 
-    got = jax.jit(jax.vmap(jax.grad(loss)))(jax.tree.map(lambda *w: jnp.stack(w), *many))
+    got = run(jax.tree.map(lambda *w: np.stack(w), *many), rest, cotangents)
     for k, weights in enumerate(many):
-        want = jax.jit(jax.grad(loss))(weights)
-        for value, expected in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-            np.testing.assert_allclose(value[k], expected, rtol=1e-4, atol=1e-5)
+        want = single(attention)((weights, *rest), MASK, cotangents)[2][0]
+        row = jax.tree.map(operator.itemgetter(k), jax.tree.map(np.asarray, got))
+        close(row, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("attention", ["feature_proj", "time_causal"])
-def test_sharded_and_pmapped_batches_give_the_same_numbers(attention, np_rng):
-    weights = make(np_rng, attention, attention == "time_causal")
-    xs = jnp.asarray(np_rng.normal(size=(16, T, D)), jnp.float32)
-    mask = jnp.asarray(np_rng.integers(0, 2, size=(16, T)), bool)
+SHARDED = ["feature_proj", "time_causal"]
+
+
+@functools.cache
+def sharded():
+    """Gradients of 16 rows of two forms on one device, sharded and by pmap."""
+    rng = np.random.default_rng(0)
+    weights = {name: make(rng, name, name == "time_causal") for name in SHARDED}
+    xs, mask = rng.normal(size=(16, T, D)).astype(np.float32), rng.random((16, T)) < 0.5
 
     def loss(weights, xs, mask):
-        return jnp.sum(F.rau(weights, xs, mask, attention=attention)[1] ** 2)
+        runs = (F.rau(w, xs, mask, attention=name) for name, w in weights.items())
+        return sum(jnp.sum(outputs**2) for _, outputs in runs)
 
-    want = jax.jit(jax.grad(loss))(weights, xs, mask)
+    gradient = jax.grad(loss)
     rows = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), PartitionSpec("data"))
     parts = (jax.device_put(xs, rows), jax.device_put(mask, rows))
-    got = jax.jit(jax.grad(loss))(weights, *parts)
     split = (part.reshape(8, 2, *part.shape[1:]) for part in (xs, mask))
-    each = jax.pmap(jax.grad(loss), in_axes=(None, 0, 0))(weights, *split)
-    for g, e, w in zip(*map(jax.tree.leaves, (got, each, want)), strict=True):
-        np.testing.assert_allclose(g, w, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(np.sum(np.asarray(e), 0), w, rtol=1e-4, atol=1e-5)
+    each = jax.pmap(gradient, in_axes=(None, 0, 0))(weights, *split)
+    run = jax.jit(gradient)
+    return jax.tree.map(np.asarray, (run(weights, xs, mask), run(weights, *parts), each))
+
+
+@pytest.mark.parametrize("attention", SHARDED)
+def test_sharded_and_pmapped_batches_give_the_same_numbers(attention):
+    want, got, each = (found[attention] for found in sharded())
+    close(got, want, rtol=1e-4, atol=1e-5)
+    close(jax.tree.map(lambda leaf: leaf.sum(0), each), want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("attention", ["concat", "time_causal"])
 def test_a_carried_state_continues_and_both_directions_stack(attention, np_rng):
-    weights = make(np_rng, attention, attention == "time_causal")
-    xs = jnp.asarray(np_rng.normal(size=(B, T, D)), jnp.float32)
-    run = functools.partial(F.rau, attention=attention)
-    final, outputs = run(weights, xs)
-    middle, first = run(weights, xs[:, :2])
-    last, second = run(weights, xs[:, 2:], initial=middle)
+    (weights, xs, *rest), cotangents = ordinary(np_rng, attention, attention == "time_causal")
+    unroll = functools.partial(F.rau, attention=attention)
+    full = np.ones((B, T), bool)
+    final, outputs = single(attention)((weights, xs, *rest), full, cotangents)[0]
+
+    @jax.jit
+    def run(weights, xs):
+        middle, first = unroll(weights, xs[:, :2])
+        last, second = unroll(weights, xs[:, 2:], initial=middle)
+        both = F.bidirectional(unroll, weights, weights, xs)[1]
+        back = unroll(weights, xs[:, ::-1])[1][:, ::-1]
+        return last, first, second, both, back
+
+    last, first, second, both, back = run(weights, xs)
     np.testing.assert_allclose(np.concatenate([first, second], 1), outputs, **F32)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F32), last, final)
-    _, both = F.bidirectional(run, weights, weights, xs)
-    back = run(weights, xs[:, ::-1])[1][:, ::-1]
+    close(last, final, **F32)
     np.testing.assert_allclose(both, np.concatenate([outputs, back], -1), **F32)
+
+
+def test_a_call_that_is_not_compiled_as_a_whole_gives_the_same(np_rng):
+    (weights, xs, *rest), cotangents = ordinary(np_rng, "feature_proj", False)
+    want = single("feature_proj")((weights, xs, *rest), MASK, cotangents)[0]
+    close(F.rau(weights, xs, MASK), want, **F32)
+
+
+XS, HIDDEN = np.ones((B, T, D), np.float32), np.ones((B, H), np.float32)
 
 
 def test_the_literal_softmax_over_all_steps_is_refused_with_a_reason(np_rng):
     weights = make(np_rng, "feature_proj", False)
     with pytest.raises(ValueError, match=r"not causal and cannot be computed.*'time_causal'"):
-        F.rau(weights, jnp.ones((B, T, D)), attention="time")
+        F.rau(weights, XS, attention="time")
 
 
 @pytest.mark.parametrize(
@@ -313,9 +413,9 @@ def test_the_literal_softmax_over_all_steps_is_refused_with_a_reason(np_rng):
 def test_bad_options_are_named(attention, options, error, message, np_rng):
     weights = make(np_rng, "feature_proj", False)
     with pytest.raises(error, match=message):
-        F.rau(weights, jnp.ones((B, T, D)), attention=attention, **options)
+        F.rau(weights, XS, attention=attention, **options)
     with pytest.raises(error, match=message):
-        F.rau_step(weights, jnp.ones((B, H)), jnp.ones((B, D)), attention=attention, **options)
+        F.rau_step(weights, HIDDEN, XS[:, 0], attention=attention, **options)
 
 
 @pytest.mark.parametrize(
@@ -331,13 +431,13 @@ def test_bad_options_are_named(attention, options, error, message, np_rng):
 )
 def test_weights_of_the_wrong_shape_are_named(attention, field, shape, np_rng):
     weights = make(np_rng, attention, attention == "time_causal")
-    weights = weights._replace(**{field: jnp.ones(shape)})
+    weights = weights._replace(**{field: np.ones(shape, np.float32)})
     with pytest.raises(ValueError, match=rf"{field}\w* must have shape"):
-        F.rau(weights, jnp.ones((B, T, D)), attention=attention)
+        F.rau(weights, XS, attention=attention)
 
 
 def test_carries_of_the_wrong_kind_and_no_units_are_refused(np_rng):
-    xs, hidden = jnp.ones((B, T, D)), jnp.ones((B, H))
+    xs, hidden = XS, HIDDEN
     plain, timed = make(np_rng, "sigmoid", False), make(np_rng, "time_causal", True)
     state = state_for("time_causal", hidden)
     with pytest.raises(TypeError, match=r"initial must be an array .* got RAUTimeState"):
