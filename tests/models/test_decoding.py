@@ -1,5 +1,6 @@
 """Beam and greedy search on Markov chains, against the enumeration of every target."""
 
+import functools
 import itertools
 import math
 
@@ -18,7 +19,7 @@ def chain(np_rng, rows=3, classes=4, sharp=1.0):
     """Log-probabilities [rows, position, token before, token]; START is never produced."""
     logits = sharp * np_rng.normal(size=(rows, 6, classes, classes))
     logits[..., START] = -np.inf
-    return jax.nn.log_softmax(jnp.asarray(logits, jnp.float32), axis=-1)
+    return (logits - np.log(np.exp(logits).sum(-1, keepdims=True))).astype(np.float32)
 
 
 def step_of(table):
@@ -49,7 +50,23 @@ def log_prob(table, row, target):
 
 
 def cache_of(rows, beams, size):
-    return jnp.full((rows, beams, size), -1, jnp.int32)
+    return np.full((rows, beams, size), -1, np.int32)
+
+
+@functools.partial(jax.jit, static_argnames=("alpha", "size", "beam_size", "greedy"))
+def _search(table, cache, limits, *, alpha, size, beam_size, greedy=False):
+    options = {"size": size, "start": START, "stop": STOP}
+    if greedy:
+        return greedy_search(step_of(table), cache, limits, **options)
+    return beam_search(step_of(table), cache, limits, beam_size=beam_size, alpha=alpha, **options)
+
+
+def search(table, limits, *, size, beam_size, alpha=0.0, **options):
+    """Compiled once for every shape and length penalty."""
+    cache = cache_of(len(table), beam_size, size)
+    limits = np.asarray(limits, np.int32)
+    found = _search(table, cache, limits, alpha=alpha, size=size, beam_size=beam_size, **options)
+    return jax.tree.map(np.asarray, found)
 
 
 def enumerated(table, row, limit, alpha):
@@ -67,16 +84,9 @@ def enumerated(table, row, limit, alpha):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 def test_a_beam_as_wide_as_all_targets_finds_the_best_of_them(np_rng, alpha):
-    table, size = chain(np_rng), 4
-    limits = jnp.array([4, 2, 3])
-    beams = 24  # 1 + 2 + 4 + 8 targets of at most 4 tokens, and as many that go on
-    search = jax.jit(
-        lambda cache: beam_search(
-            step_of(table), cache, limits, size=size, beam_size=beams, alpha=alpha, start=START,
-            stop=STOP,
-        )
-    )  # fmt: skip
-    found = search(cache_of(3, beams, size))
+    table = chain(np_rng)
+    # 1 + 2 + 4 + 8 targets of at most 4 tokens, and as many that go on
+    found = search(table, [4, 2, 3], size=4, beam_size=24, alpha=alpha)
     for row, limit in enumerate([4, 2, 3]):
         wanted = enumerated(table, row, limit, alpha)
         np.testing.assert_allclose(found.scores[row, : len(wanted)], [s for s, _ in wanted], **F32)
@@ -90,11 +100,9 @@ def test_a_beam_as_wide_as_all_targets_finds_the_best_of_them(np_rng, alpha):
 def test_a_beam_of_one_is_greedy_search(np_rng):
     for sharp in (0.5, 3.0):
         table = chain(np_rng, rows=8, classes=5, sharp=sharp)
-        limits = jnp.array([6, 5, 4, 3, 2, 1, 6, 6])
-        options = {"size": 6, "start": START, "stop": STOP}
-        cache = cache_of(8, 1, 6)
-        beam = beam_search(step_of(table), cache, limits, beam_size=1, alpha=0.0, **options)
-        greedy = greedy_search(step_of(table), cache, limits, **options)
+        limits = [6, 5, 4, 3, 2, 1, 6, 6]
+        beam = search(table, limits, size=6, beam_size=1)
+        greedy = search(table, limits, size=6, beam_size=1, greedy=True)
         np.testing.assert_array_equal(beam.tokens, greedy.tokens)
         np.testing.assert_allclose(beam.scores, greedy.scores, **F32)
         for row in range(8):  # and both are what a loop finds
@@ -111,14 +119,10 @@ def test_a_beam_of_one_is_greedy_search(np_rng):
 
 def test_a_wider_beam_never_finds_a_worse_target_here_and_length_is_favoured(np_rng):
     table = chain(np_rng, rows=20)
-    limits = jnp.full((20,), 6)
 
     def best(beams, alpha):
-        found = beam_search(
-            step_of(table), cache_of(20, beams, 6), limits, size=6, beam_size=beams, alpha=alpha,
-            start=START, stop=STOP,
-        )  # fmt: skip
-        return found.scores[:, 0], np.sum(np.asarray(found.tokens[:, 0]) > 0, axis=1)
+        found = search(table, [6] * 20, size=6, beam_size=beams, alpha=alpha)
+        return found.scores[:, 0], np.sum(found.tokens[:, 0] > 0, axis=1)
 
     exact, lengths = best(130, 0.0)
     assert np.all(np.asarray(exact) >= np.asarray(best(3, 0.0)[0]) - 1e-6)
@@ -127,14 +131,10 @@ def test_a_wider_beam_never_finds_a_worse_target_here_and_length_is_favoured(np_
 
 def test_no_row_depends_on_another(np_rng):
     table = chain(np_rng, rows=4)
-    limits = jnp.array([6, 1, 3, 5])
+    limits = np.array([6, 1, 3, 5])
 
     def run(rows):
-        rows = np.array(rows)
-        return beam_search(
-            step_of(table[rows]), cache_of(len(rows), 3, 6), limits[rows], size=6, beam_size=3,
-            alpha=0.6, start=START, stop=STOP,
-        )  # fmt: skip
+        return search(table[rows], limits[rows], size=6, beam_size=3, alpha=0.6)
 
     together = run([0, 1, 2, 3])
     for row in range(4):
@@ -156,6 +156,6 @@ def test_a_search_that_can_find_nothing_is_refused(np_rng, options, match):
     chosen = {"size": 4, "beam_size": 2, "alpha": 0.6, **options}
     with pytest.raises(ValueError, match=match):
         beam_search(
-            step_of(chain(np_rng)), cache_of(3, 2, 4), jnp.ones(3, int), start=START, stop=STOP,
+            step_of(chain(np_rng)), cache_of(3, 2, 4), np.ones(3, int), start=START, stop=STOP,
             **chosen,
         )  # fmt: skip

@@ -4,7 +4,6 @@ import functools
 from typing import get_args
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -39,15 +38,15 @@ def make_batch(rng, lengths=(4, 7, 1), size=8, text=False):
     lengths = np.asarray(lengths, np.int32)
     real = np.arange(size)[None, :] < lengths[:, None]
     if text:
-        inputs = {"tokens": jnp.asarray(rng.integers(2, 20, real.shape) * real, jnp.int32)}
+        inputs = {"tokens": (rng.integers(2, 20, real.shape) * real).astype(np.int32)}
     else:
         rows = rng.normal(size=(*real.shape, 4)) * real[..., None]
-        inputs = {"rows": jnp.asarray(rows, jnp.float32)}
+        inputs = {"rows": rows.astype(np.float32)}
     return inputs | {
-        "lengths": jnp.asarray(lengths),
-        "label": jnp.asarray(rng.integers(0, 3, len(lengths)), jnp.int32),
-        "example_id": jnp.arange(10, 10 + len(lengths)),
-        "weight": jnp.ones(len(lengths)),
+        "lengths": lengths,
+        "label": rng.integers(0, 3, len(lengths)).astype(np.int32),
+        "example_id": np.arange(10, 10 + len(lengths), dtype=np.int32),
+        "weight": np.ones(len(lengths), np.float32),
     }
 
 
@@ -55,15 +54,19 @@ def draw(task, batch):
     """Parameters without a compilation, which is what these tests spend their time on."""
     rng = np.random.default_rng(1)
     shapes = jax.eval_shape(task.init, jax.random.key(0), batch)
-    return jax.tree.map(lambda s: jnp.asarray(rng.normal(size=s.shape) * 0.4, s.dtype), shapes)
+    return jax.tree.map(lambda s: (rng.normal(size=s.shape) * 0.4).astype(s.dtype), shapes)
 
 
-# Compiled whole: an eager pass would compile every operation on its own.
-init = jax.jit(lambda task, key, batch: task.init(key, batch), static_argnums=0)
-loss = jax.jit(lambda task, params, batch, keys: task.loss(params, batch, keys), static_argnums=0)
+def in_numpy(function, **options):
+    """Compiled whole, and its results as NumPy arrays, whose parts are no programs."""
+    compiled = jax.jit(function, static_argnums=0, **options)
+    return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
 
 
-@functools.partial(jax.jit, static_argnums=0, static_argnames=("train", "attention"))
+loss = in_numpy(lambda task, params, batch, keys: task.loss(params, batch, keys))
+
+
+@functools.partial(in_numpy, static_argnames=("train", "attention"))
 def forward(model, params, batch, *, train=False, attention=False):
     keys = {"dropout": jax.random.key(3)}
     return model.apply({"params": params}, batch, train=train, attention=attention, rngs=keys)
@@ -76,7 +79,7 @@ def size_of(tree) -> int:
 @pytest.mark.parametrize(("cell", "count"), [("gru", 60_288), ("lstm", 80_384), ("rau", 100_480)])
 def test_parameter_counts_of_the_paper(cell, count):
     task = RAUTask(RAUClassifier(RAUConfig(cell=cell), num_classes=10))
-    batch = {"rows": jnp.zeros((1, 28, 28)), "lengths": jnp.array([28])}
+    batch = {"rows": np.zeros((1, 28, 28), np.float32), "lengths": np.array([28])}
     params = jax.eval_shape(task.init, jax.random.key(0), batch)
     assert size_of(params["recurrent"]) == count
     assert size_of(params["classifier"]) == 128 * 10 + 10
@@ -99,22 +102,15 @@ def test_padding_and_batch_company_change_no_example(variant, text, np_rng):
     params = draw(task, batch)
     name = "tokens" if text else "rows"
     widths = [(0, 0), (0, 5), (0, 0)][: batch[name].ndim]
-    wide = {name: jnp.pad(batch[name], widths, constant_values=9)}
-    alone = {k: v[1:2] for k, v in batch.items()}
+    wide = batch | {name: np.pad(batch[name], widths, constant_values=9)}
     moved = {k: v[::-1] for k, v in batch.items()}
-    others = [(alone, [0]), (moved, [2, 1, 0]), (batch | wide, [0, 1, 2])]
-
-    @functools.partial(jax.jit, static_argnames="train")
-    def logits(params, batches, train):
-        keys = {"dropout": jax.random.key(3)}
-        run = functools.partial(task.model.apply, {"params": params}, train=train, rngs=keys)
-        return [run(batch).logits for batch in batches]
-
+    alone = [{k: v[row : row + 1] for k, v in wide.items()} for row in range(3)]
     for train in (False, True):
-        want, *found = logits(params, [batch, *(other for other, _ in others)], train=train)
-        for got, (_, rows) in zip(found, others, strict=True):
-            wanted = want[1:2] if len(rows) == 1 else want[np.array(rows)]
-            np.testing.assert_allclose(got, wanted, **F32)
+        run = functools.partial(forward, task.model, params, train=train)
+        want = run(batch).logits
+        np.testing.assert_allclose(run(moved).logits, want[::-1], **F32)
+        for row in range(3):
+            np.testing.assert_allclose(run(alone[row]).logits[0], want[row], **F32)
 
 
 def test_the_logits_are_the_dense_layer_on_the_state_after_the_last_true_step(np_rng):
@@ -123,10 +119,11 @@ def test_the_logits_are_the_dense_layer_on_the_state_after_the_last_true_step(np
     params = draw(task, batch)
     output = forward(task.model, params, batch)
     cell = F.RAUWeights(*(params["recurrent"][f"layer_0_{f}"] for f in F.RAUWeights._fields[:3]))
+    step = jax.jit(F.rau_step)
     for row, length in enumerate(batch["lengths"]):
-        state = jnp.zeros((1, 5))
+        state = np.zeros((1, 5), np.float32)
         for x in batch["rows"][row, :length]:
-            state = F.rau_step(cell, state, x[None])
+            state = np.asarray(step(cell, state, x[None]))
         wanted = state @ params["classifier"]["kernel"] + params["classifier"]["bias"][None]
         np.testing.assert_allclose(output.logits[row], wanted[0], **F32)
         np.testing.assert_allclose(output.states[row, length - 1], state[0], **F32)
@@ -140,7 +137,7 @@ def test_attention_over_time_sums_to_one_and_is_zero_at_padding(form, np_rng):
     found = np.asarray(forward(task.model, params, batch, attention=True).attention)
     width = {"concat": (9,), "matrix": (5, 9), "time_causal": (1,)}.get(form, (5,))
     assert found.shape == (3, 8, *width)
-    mask = np.asarray(F.length_mask(batch["lengths"], 8))
+    mask = np.arange(8) < batch["lengths"][:, None]
     assert np.all(found[~mask] == 0)
     if form == "time_causal":
         np.testing.assert_allclose(found[:, 0], 1, **F32)
@@ -153,12 +150,13 @@ def test_attention_of_the_default_form_is_the_softmax_of_its_logits(np_rng):
     batch = make_batch(np_rng, lengths=(8, 8, 8))
     params = draw(task, batch)
     output = forward(task.model, params, batch, attention=True)
-    before = jnp.pad(output.states, ((0, 0), (1, 0), (0, 0)))[:, :-1]
+    before = np.pad(output.states, ((0, 0), (1, 0), (0, 0)))[:, :-1]
     own, at = params["recurrent"], slice(15, 20)
-    kernel = jnp.concatenate([own["layer_0_input"], own["layer_0_recurrent"]])[:, at]
-    logits = jnp.concatenate([batch["rows"], before], axis=-1) @ kernel
+    kernel = np.concatenate([own["layer_0_input"], own["layer_0_recurrent"]])[:, at]
+    logits = np.concatenate([batch["rows"], before], axis=-1) @ kernel
     logits += own["layer_0_bias"][None, None, at]
-    np.testing.assert_allclose(output.attention, 5 * jax.nn.softmax(logits), **F32)
+    shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    np.testing.assert_allclose(output.attention, 5 * shares, **F32)
 
 
 def test_a_baseline_has_no_attention(np_rng):
@@ -183,10 +181,17 @@ def train(task, params, batch, steps, rate):
             updates, state = tx.update(grad, state)
             return (optax.apply_updates(params, updates), state), value
 
-        carry, losses = jax.lax.scan(step, (params, tx.init(params)), jnp.arange(steps))
+        carry, losses = jax.lax.scan(step, (params, tx.init(params)), np.arange(steps))
         return carry[0], losses
 
     return run(params)
+
+
+@functools.partial(in_numpy, static_argnames=("steps", "rate"))
+def learnt(task, batch, steps, rate):
+    """What the evaluation says after that training, from the task's own parameters."""
+    params = task.init(jax.random.key(0), batch)
+    return task.evaluate(train(task, params, batch, steps, rate)[0], batch)
 
 
 @pytest.mark.parametrize(
@@ -225,11 +230,9 @@ def test_options_of_the_cell_reach_it(variant, names, np_rng):
     "cell", ["rau", *(pytest.param(cell, marks=pytest.mark.slow) for cell in CELLS[1:])]
 )
 def test_32_digits_are_learnt_by_heart(cell):
-    batch = jax.tree.map(jnp.asarray, ImageBatches(load("digits", "train"), batch_size=32)[0])
+    batch = ImageBatches(load("digits", "train"), batch_size=32)[0]
     task = RAUTask(RAUClassifier(RAUConfig(cell=cell, hidden=16), num_classes=10))
-    params = init(task, jax.random.key(0), batch)
-    params, _ = train(task, params, batch, 150, 0.02)
-    metrics, predictions = jax.jit(task.evaluate)(params, batch)
+    metrics, predictions = learnt(task, batch, steps=150, rate=0.02)
     assert float(metrics["accuracy"].total) == 32
     assert float(metrics["loss"].total / metrics["loss"].count) < 0.1
     np.testing.assert_array_equal(predictions["predicted"], batch["label"])
@@ -240,7 +243,7 @@ def test_bfloat16_products_are_close_and_the_state_is_float32(np_rng):
     params = draw(make_task(), batch)
     wide = forward(make_task().model, params, batch)
     narrow = forward(make_task(dtype="bfloat16").model, params, batch)
-    assert narrow.logits.dtype == narrow.state.dtype == jnp.float32
+    assert narrow.logits.dtype == narrow.state.dtype == np.float32
     np.testing.assert_allclose(narrow.logits, wide.logits, atol=0.05)
 
 
@@ -248,7 +251,7 @@ def test_filler_rows_count_for_nothing(np_rng):
     task = make_task()
     batch = make_batch(np_rng)
     params = draw(task, batch)
-    filler = jax.tree.map(lambda v: jnp.concatenate([v, jnp.zeros_like(v[:1])]), batch)
+    filler = jax.tree.map(lambda v: np.concatenate([v, np.zeros_like(v[:1])]), batch)
     for a, b in zip(
         jax.tree.leaves(loss(task, params, batch, {})),
         jax.tree.leaves(loss(task, params, filler, {})),

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -26,26 +25,46 @@ def batch_of(lengths=LENGTHS, size=N, first=0):
     tokens = np.random.default_rng(1).integers(2, VOCAB, (10, 40))[first : first + rows, :size]
     tokens = np.where(np.arange(size)[None] < lengths[:, None], tokens, 0).astype(np.int32)
     return {
-        "tokens": jnp.asarray(tokens),
-        "lengths": jnp.asarray(lengths, jnp.int32),
-        "label": jnp.asarray(np.arange(rows) % 2, jnp.int32),
-        "insert": jnp.zeros(rows, jnp.int32),
-        "original": jnp.asarray(np.maximum(lengths - 1, 0), jnp.int32),
-        "example_id": jnp.arange(first, first + rows),
-        "weight": jnp.ones(rows),
+        "tokens": tokens,
+        "lengths": lengths.astype(np.int32),
+        "label": (np.arange(rows) % 2).astype(np.int32),
+        "insert": np.zeros(rows, np.int32),
+        "original": np.maximum(lengths - 1, 0).astype(np.int32),
+        "example_id": np.arange(first, first + rows, dtype=np.int32),
+        "weight": np.ones(rows, np.float32),
     }
+
+
+def drawn(init, *args, std=0.3):
+    """Parameters without a compilation: scales near 1, the others near 0."""
+    rng = np.random.default_rng(7)
+    shapes = jax.eval_shape(init, jax.random.key(0), *args)
+    return jax.tree.map_with_path(
+        lambda path, s: (("scale" in str(path)) + std * rng.normal(size=s.shape)).astype(s.dtype),
+        shapes,
+    )
+
+
+def in_numpy(function, **options):
+    """Compiled whole, and its results as NumPy arrays, whose parts are no programs."""
+    compiled = jax.jit(function, static_argnums=0, **options)
+    return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
 
 
 @functools.cache
 def encoder(**options):
     net = models.SSANEncoder(models.SSANConfig(**SMALL, **options), VOCAB)
-    return net, jax.jit(lambda: net.init(jax.random.key(0), batch_of()))()
+    return net, drawn(net.init, batch_of())
 
 
+@functools.partial(in_numpy, static_argnames="train")
 def encode(net, variables, batch, *, train=False):
-    return jax.jit(lambda v: net.apply(v, batch, train=train, rngs=RNGS if train else {}))(
-        variables
-    )
+    return net.apply(variables, batch, train=train, rngs=RNGS if train else {})
+
+
+apply = in_numpy(lambda model, params, batch: model.apply({"params": params}, batch))
+evaluate = in_numpy(lambda task, params, batch: task.evaluate(params, batch))
+loss = in_numpy(lambda task, *args: jax.value_and_grad(task.loss, has_aux=True)(*args))
 
 
 def count(tree, *words):
@@ -70,7 +89,7 @@ def test_only_listed_layers_have_a_selector(layers):
 def test_an_encoder_is_the_equations_of_its_layers(norm):
     """Two layers, in NumPy, text by text, without padding."""
     net, variables = encoder(norm=norm)
-    p = jax.tree.map(np.asarray, variables["params"])
+    p = variables["params"]
     got = encode(net, variables, batch_of())
 
     def layer_norm(x, w):
@@ -131,7 +150,7 @@ def test_padding_and_company_change_no_text(train):
 def test_positions_and_lengths():
     bag, variables = encoder(positions="none")
     texts = batch_of(np.array([6, 6]))
-    texts["tokens"] = texts["tokens"].at[1].set(texts["tokens"][0, ::-1])
+    texts["tokens"][1] = texts["tokens"][0, ::-1]
     states = encode(bag, variables, texts).states
     np.testing.assert_allclose(states[0], states[1, ::-1], rtol=1e-4, atol=1e-5)
     net, variables = encoder()
@@ -141,12 +160,12 @@ def test_positions_and_lengths():
     assert np.isfinite(encode(net, variables, batch_of(np.array([40]), 40)).states).all()
     table = models.SSANEncoder(models.SSANConfig(**SMALL, positions="learned", max_length=5), VOCAB)
     with pytest.raises(ValueError, match="at most 5"):
-        table.init(jax.random.key(0), batch_of())
+        jax.eval_shape(table.init, jax.random.key(0), batch_of())
 
 
 def test_the_temperature_falls_geometrically_with_the_step():
     config = models.SSANConfig(temperature=2.0, final_temperature=0.5, temperature_steps=10)
-    at = [float(schedule(config, jnp.full(3, step))) for step in (0, 5, 10, 99)]
+    at = [float(schedule(config, np.full(3, step))) for step in (0, 5, 10, 99)]
     np.testing.assert_allclose(at, [2.0, 1.0, 0.5, 0.5], rtol=1e-6)
     with pytest.raises(ValueError, match="step"):
         schedule(config, None)
@@ -157,18 +176,18 @@ def test_the_temperature_falls_geometrically_with_the_step():
 def probe(**options):
     config = models.SSANProbeConfig(**(SMALL | {"num_layers": 1, "head_hidden": (5,)} | options))
     task = models.SSANProbeTask(models.SSANProbe(config, VOCAB, 3))
-    return task, jax.jit(task.init)(jax.random.key(0), batch_of())
+    return task, drawn(task.init, batch_of())
 
 
 @pytest.mark.parametrize("pool", ["mean", "max", "first", "s2t"])
 def test_pooling(pool):
     task, params = probe(pool=pool)
-    output = jax.jit(lambda p: task.model.apply({"params": p}, batch_of()))(params)
+    output = apply(task.model, params, batch_of())
     assert output.logits.shape == (4, 3)
     assert np.isfinite(output.logits).all()
-    head = jax.tree.map(np.asarray, params)
+    head = params
     for row, length in enumerate(LENGTHS):
-        own = np.asarray(output.states)[row, :length]
+        own = output.states[row, :length]
         if pool == "s2t":
             if length:
                 w = head["pool"]
@@ -195,12 +214,12 @@ def test_selector_terms_are_those_of_the_selections():
     }  # fmt: skip
     given = models.SSANEncoderOutput(
         states=None,
-        selections=(None, jax.tree.map(jnp.asarray, selection)),
+        selections=(None, selection),
     )
     from gatedjax import nn as gnn
 
     layers = (gnn.Selection(), gnn.Selection(**given.selections[1]))
-    cost, baseline = jnp.asarray(rng.random(4), jnp.float32), jnp.asarray(-0.3)
+    cost, baseline = rng.random(4).astype(np.float32), np.float32(-0.3)
     penalty, _ = selector_terms(config, layers, cost, baseline)
     wanted = 0.5 * selection["selected"].sum(1) - 0.25 * selection["entropy"]
     np.testing.assert_allclose(penalty, wanted, rtol=1e-5)
@@ -219,23 +238,21 @@ def test_selector_terms_are_those_of_the_selections():
 @pytest.mark.parametrize("selector", ["st", "soft", "expect", "reinforce"])
 def test_every_mode_trains_its_selector(selector):
     task, params = probe(selector=selector, entropy_weight=0.0)
-    loss = jax.jit(jax.value_and_grad(task.loss, has_aux=True))
-    (total, metrics), grads = loss(params, batch_of(), RNGS)
+    (total, metrics), grads = loss(task, params, batch_of(), RNGS)
     assert np.isfinite(total)
     assert 0 < metrics["selected_1"].value() < 1
     attention = grads["encoder"]["layer_1"]["attention"]
     for name in ("selector_query", "selector_key"):
-        assert float(jnp.abs(attention[name]["kernel"]).sum()) > 0
+        assert np.abs(attention[name]["kernel"]).sum() > 0
     assert ("reward_baseline" in params) == (selector == "reinforce")
 
 
 def test_filler_rows_count_for_nothing():
     task, params = probe(selected_weight=0.1)
     batch = batch_of()
-    filler = {k: jnp.concatenate([v, jnp.zeros_like(v[:2])]) for k, v in batch.items()}
-    grad = jax.jit(jax.value_and_grad(task.loss, has_aux=True))
-    (total, metrics), grads = grad(params, batch, RNGS)
-    (same, same_metrics), same_grads = grad(params, filler, RNGS)
+    filler = {k: np.concatenate([v, np.zeros_like(v[:2])]) for k, v in batch.items()}
+    (total, metrics), grads = loss(task, params, batch, RNGS)
+    (same, same_metrics), same_grads = loss(task, params, filler, RNGS)
     np.testing.assert_allclose(same, total, rtol=1e-5)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), same_grads, grads
@@ -247,14 +264,13 @@ def test_filler_rows_count_for_nothing():
 def detector(**options):
     config = models.WordReorderingConfig(**(SMALL | {"num_layers": 1} | options))
     task = models.WordReorderingTask(models.WordReorderingDetector(config, VOCAB))
-    return task, jax.jit(task.init)(jax.random.key(0), batch_of())
+    return task, drawn(task.init, batch_of())
 
 
 def test_a_detector_points_to_words_by_its_equations():
     task, params = detector()
     batch = batch_of()
-    output = jax.jit(lambda p: task.model.apply({"params": p}, batch))(params)
-    p = jax.tree.map(np.asarray, params)
+    output, p = apply(task.model, params, batch), params
     costs, right = [], []
     for row, length in enumerate(LENGTHS):
         x = np.asarray(output.states)[row, :length]
@@ -269,7 +285,7 @@ def test_a_detector_points_to_words_by_its_equations():
             pair = ((insert, 0), (original, length - 1))
             costs.append(sum(np.log(np.exp(u).sum()) - u[at] for u, at in pair))
             right.append([np.argmax(u) == at for u, at in pair])
-    metrics, predictions = jax.jit(task.evaluate)(params, batch)
+    metrics, predictions = evaluate(task, params, batch)
     np.testing.assert_allclose(metrics["loss"].value(), sum(costs) / 4, rtol=1e-5)
     right = np.array([*right, [True, True]])  # an empty text has no word to point to
     np.testing.assert_allclose(metrics["insert"].value(), right[:, 0].mean())
@@ -281,11 +297,13 @@ def test_a_detector_points_to_words_by_its_equations():
 
 def test_a_frozen_encoder_gets_no_gradient():
     task, params = detector(freeze_encoder=True)
-    grads, _ = jax.jit(jax.grad(task.loss, has_aux=True))(params, batch_of(), RNGS)
-    assert sum(float(jnp.abs(g).sum()) for g in jax.tree.leaves(grads["encoder"])) == 0
-    assert float(jnp.abs(grads["parts"]["kernel"]).sum()) > 0
+    _, grads = loss(task, params, batch_of(), RNGS)
+    assert sum(np.abs(g).sum() for g in jax.tree.leaves(grads["encoder"])) == 0
+    assert np.abs(grads["parts"]["kernel"]).sum() > 0
     with pytest.raises(ValueError, match="insert"):
-        task.loss(params, {k: v for k, v in batch_of().items() if k != "insert"}, RNGS)
+        jax.eval_shape(
+            task.loss, params, {k: v for k, v in batch_of().items() if k != "insert"}, RNGS
+        )
 
 
 def learn(task, batch, steps, rate=5e-3):
@@ -313,7 +331,7 @@ def test_a_probe_learns_a_hundred_inverted_sentences_by_heart(layers):
     )  # fmt: skip
     task = models.SSANProbeTask(models.SSANProbe(config, 22, 2))
     state, _ = learn(task, batch, 200)
-    metrics, _ = jax.jit(task.evaluate)(state.params, batch)
+    metrics, _ = evaluate(task, state.params, batch)
     assert metrics["accuracy"].value() > 0.95
     if layers == (1,):
         assert 0.02 < metrics["selected_1"].value() < 0.98
@@ -345,9 +363,9 @@ def test_bad_configurations_are_named(change, message):
 def test_a_label_outside_the_classes_and_missing_inputs():
     net, variables = encoder()
     with pytest.raises(ValueError, match="lengths"):
-        net.apply(variables, {"tokens": batch_of()["tokens"]})
-    task, params = probe()
-    batch = batch_of() | {"label": jnp.array([0, 1, 3, 0])}
+        jax.eval_shape(net.apply, variables, {"tokens": batch_of()["tokens"]})
+    task, params = probe(selected_weight=0.1)
+    batch = batch_of() | {"label": np.array([0, 1, 3, 0], np.int32)}
     # optax says what a label beyond the last class costs: NaN, which training skips and reports
-    total, _ = task.loss(params, batch, RNGS)
+    (total, _), _ = loss(task, params, batch, RNGS)
     assert not np.isfinite(total)

@@ -1,7 +1,6 @@
 """What is frozen in SSAN's networks stays as it is, whatever the optimiser does with it."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -15,9 +14,9 @@ TABLE = np.random.default_rng(0).normal(size=(V, D)).astype(np.float32)
 
 
 def batch():
-    tokens = jnp.array([[2, 3, 4, 3], [5, 6, 3, 0]])
-    lengths = jnp.array([4, 3])
-    ids = jnp.arange(2)
+    tokens = np.array([[2, 3, 4, 3], [5, 6, 3, 0]], np.int32)
+    lengths = np.array([4, 3], np.int32)
+    ids = np.arange(2, dtype=np.int32)
     return {
         "tokens": tokens,
         "lengths": lengths,
@@ -26,12 +25,12 @@ def batch():
         "targets": tokens,
         "target_lengths": lengths,
         "labels": tokens % 3,
-        "is_predicate": jnp.array([[0, 1, 0, 0], [1, 0, 0, 0]]),
+        "is_predicate": np.array([[0, 1, 0, 0], [1, 0, 0, 0]], np.int32),
         "insert": ids,
         "original": ids + 1,
         "label": ids,
         "example_id": ids,
-        "weight": jnp.ones(2),
+        "weight": np.ones(2, np.float32),
     }
 
 

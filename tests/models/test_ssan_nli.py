@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -24,19 +23,32 @@ def batch_of(np_rng, first=(5, 3, 1), second=(2, 4, 6)):
     ):
         cells = np_rng.integers(2, V, (len(sizes), max(sizes)))
         cells = np.where(np.arange(max(sizes))[None] < np.array(sizes)[:, None], cells, 0)
-        batch[name], batch[length] = jnp.asarray(cells), jnp.asarray(sizes)
-    count = len(first)
-    batch["example_id"] = jnp.arange(count)
-    return batch | {"label": jnp.arange(count) % 3, "weight": jnp.ones(count)}
+        batch[name], batch[length] = cells.astype(np.int32), np.array(sizes, np.int32)
+    ids = np.arange(len(first), dtype=np.int32)
+    weight = np.ones(len(first), np.float32)
+    return batch | {"example_id": ids, "label": ids % 3, "weight": weight}
+
+
+def in_numpy(function, **options):
+    """Compiled whole, and its results as NumPy arrays, whose parts are no programs."""
+    compiled = jax.jit(function, static_argnums=0, **options)
+    return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
+
+
+apply = in_numpy(lambda model, params, batch: model.apply({"params": params}, batch))
+evaluate = in_numpy(lambda task, params, batch: task.evaluate(params, batch))
+loss = in_numpy(
+    lambda task, params, batch: jax.value_and_grad(task.loss, has_aux=True)(params, batch, RNGS)
+)
 
 
 @functools.cache
 def made(**options):
     model = SSANNLI(SSANNLIConfig(**{"hidden": 8, "embedding_dim": 6, **dict(options)}), V)
     batch = batch_of(np.random.default_rng(0))
-    params = jax.jit(SSANNLITask(model).init)(jax.random.key(0), batch)
-    keys = iter(jax.random.split(jax.random.key(5), len(jax.tree.leaves(params))))
-    return model, jax.tree.map(lambda x: x + 0.3 * jax.random.normal(next(keys), x.shape), params)
+    shapes = jax.eval_shape(SSANNLITask(model).init, jax.random.key(0), batch)
+    draw = np.random.default_rng(5).normal
+    return model, jax.tree.map(lambda s: (0.4 * draw(size=s.shape)).astype(s.dtype), shapes)
 
 
 VARIANTS = [
@@ -51,10 +63,9 @@ VARIANTS = [
 def test_padding_changes_neither_loss_nor_gradient(np_rng, options):
     model, params = made(**options)
     batch = batch_of(np_rng)
-    wide = {n: jnp.pad(x, ((0, 0), (0, 3))) if x.ndim == 2 else x for n, x in batch.items()}
-    step = jax.jit(jax.value_and_grad(SSANNLITask(model).loss, has_aux=True))
-    (one, metrics), gradient = step(params, batch, RNGS)
-    (other, _), wide_gradient = step(params, wide, RNGS)
+    wide = {n: np.pad(x, ((0, 0), (0, 3))) if x.ndim == 2 else x for n, x in batch.items()}
+    (one, metrics), gradient = loss(SSANNLITask(model), params, batch)
+    (other, _), wide_gradient = loss(SSANNLITask(model), params, wide)
     np.testing.assert_allclose(one, other, rtol=1e-4)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-4), gradient, wide_gradient
@@ -105,7 +116,7 @@ def oracle(p, tokens):
 def test_logits_equal_loops_over_words(np_rng):
     model, params = made(select_layers=(0,))
     batch = batch_of(np_rng)
-    got = jax.jit(model.apply)({"params": params}, batch).logits
+    got = apply(model, params, batch).logits
     for row in range(3):
         left, right = (
             oracle(params, np.asarray(batch[name][row, : int(batch[length][row])]))
@@ -119,10 +130,12 @@ def test_logits_equal_loops_over_words(np_rng):
 
 def test_multi_dimensional_attention_equals_loops_over_features(np_rng):
     states = np_rng.normal(size=(1, 4, 6)).astype(np.float32)
-    mask = jnp.array([[True, True, True, False]])
+    mask = np.array([[True, True, True, False]])
     layer = MultiDimensionalAttention(num_heads=1, score_scale=2.0, exclude_self=True)
-    params = layer.init(jax.random.key(0), jnp.asarray(states), mask)["params"]
-    got, selection = jax.jit(layer.apply)({"params": params}, jnp.asarray(states), mask)
+    params = jax.jit(layer.init)(jax.random.key(0), states, mask)["params"]
+    got, selection = jax.tree.map(
+        np.asarray, jax.jit(layer.apply)({"params": params}, states, mask)
+    )
     p = {
         name: {
             "kernel": np.asarray(x["kernel"]).reshape(6, 6), "bias": np.asarray(x["bias"]).ravel()
@@ -146,8 +159,9 @@ def test_multi_dimensional_attention_equals_loops_over_features(np_rng):
 
 def test_sentences_without_words_have_finite_gradients(np_rng):
     model, params = made()
-    batch = batch_of(np_rng, first=(3, 0, 2), second=(0, 0, 2))
-    gradient = jax.jit(jax.grad(lambda p: SSANNLITask(model).loss(p, batch, RNGS)[0]))(params)
+    batch = batch_of(np_rng)  # of the widths of the other tests
+    batch["lengths"], batch["hypothesis_lengths"] = np.array([[3, 0, 2], [0, 0, 2]], np.int32)
+    _, gradient = loss(SSANNLITask(model), params, batch)
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(gradient))
 
 
@@ -155,10 +169,9 @@ def test_both_sentences_share_their_weights_and_evaluation_draws_nothing(np_rng)
     model, params = made()
     batch = batch_of(np_rng)
     same = batch | {"hypothesis": batch["tokens"], "hypothesis_lengths": batch["lengths"]}
-    apply = jax.jit(model.apply)
-    out = apply({"params": params}, same)
+    out = apply(model, params, same)
     np.testing.assert_allclose(out.premise.weights, out.hypothesis.weights, **F32)
-    np.testing.assert_array_equal(out.logits, apply({"params": params}, same).logits)
+    np.testing.assert_array_equal(out.logits, apply(model, params, same).logits)
 
 
 @pytest.mark.parametrize(
@@ -182,14 +195,14 @@ def test_a_batch_without_a_hypothesis_is_refused(np_rng):
     batch = batch_of(np_rng)
     del batch["hypothesis"]
     with pytest.raises(ValueError, match="batch needs hypothesis, got"):
-        model.apply({"params": params}, batch)
+        jax.eval_shape(model.apply, {"params": params}, batch)
 
 
 def test_predictions_tell_of_the_first_sentence_and_metrics_of_both(np_rng):
     model, params = made(num_heads=2)
     batch = batch_of(np_rng)
-    output = jax.jit(model.apply)({"params": params}, batch)
-    metrics, predictions = jax.jit(SSANNLITask(model).evaluate)(params, batch)
+    output = apply(model, params, batch)
+    metrics, predictions = evaluate(SSANNLITask(model), params, batch)
     np.testing.assert_allclose(predictions["selected_heads"][:, 0], output.premise.rate, rtol=1e-6)
     assert predictions["selected_heads"].shape == predictions["empty_heads"].shape == (3, 1, 2)
     both = np.concatenate([output.premise.rate, output.hypothesis.rate])
@@ -208,5 +221,5 @@ def test_a_hundred_pairs_are_learned_by_heart(np_rng):
     state = jax.jit(lambda key: init_state(task, tx, key, batch))(jax.random.key(0))
     for _ in range(150):
         state, _ = step(state, batch, jax.random.key(0))
-    metrics, _ = jax.jit(task.evaluate)(state.params, batch)
+    metrics, _ = evaluate(task, state.params, batch)
     assert metrics["accuracy"].value() > 0.9

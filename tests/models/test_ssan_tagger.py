@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -25,29 +24,43 @@ def batch_of(np_rng, lengths=(5, 3, 1)):
     batch = {
         "tokens": np.where(real, np_rng.integers(2, V, real.shape), 0),
         "labels": np.where(real, np_rng.integers(0, L, real.shape), 0),
-        "is_predicate": np.where(real & (np.arange(width)[None] == 0), 1, 0),
+        "is_predicate": real & (np.arange(width)[None] == 0),
         "lengths": np.array(lengths),
         "example_id": np.arange(len(lengths)),
+    }
+    return {name: value.astype(np.int32) for name, value in batch.items()} | {
         "weight": np.ones(len(lengths), np.float32),
     }
-    return {name: jnp.asarray(value) for name, value in batch.items()}
+
+
+def in_numpy(function, **options):
+    """Compiled whole, and its results as NumPy arrays, whose parts are no programs."""
+    compiled = jax.jit(function, static_argnums=0, **options)
+    return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
+
+
+apply = in_numpy(lambda model, params, batch: model.apply({"params": params}, batch))
+evaluate = in_numpy(lambda task, params, batch: task.evaluate(params, batch))
+loss = in_numpy(
+    lambda task, params, batch: jax.value_and_grad(task.loss, has_aux=True)(params, batch, RNGS)
+)
 
 
 @functools.cache
 def made(**options):
     task = SSANTaggingTask(SSANTagger(config(**dict(options)), V, L), width=9)
-    params = jax.jit(task.init)(jax.random.key(0), batch_of(np.random.default_rng(0)))
-    return task, params
+    shapes = jax.eval_shape(task.init, jax.random.key(0), batch_of(np.random.default_rng(0)))
+    draw = np.random.default_rng(5).normal
+    return task, jax.tree.map(lambda s: (0.3 * draw(size=s.shape)).astype(s.dtype), shapes)
 
 
 @pytest.mark.parametrize("options", [{}, {"norm": "pre", "positions": "none"}], ids=["post", "pre"])
 def test_padding_changes_neither_loss_nor_gradient(np_rng, options):
     task, params = made(**options)
     batch = batch_of(np_rng)
-    wide = {n: jnp.pad(x, ((0, 0), (0, 3))) if x.ndim == 2 else x for n, x in batch.items()}
-    step = jax.jit(jax.value_and_grad(task.loss, has_aux=True))
-    (one, metrics), gradient = step(params, batch, RNGS)
-    (other, _), wide_gradient = step(params, wide, RNGS)
+    wide = {n: np.pad(x, ((0, 0), (0, 3))) if x.ndim == 2 else x for n, x in batch.items()}
+    (one, metrics), gradient = loss(task, params, batch)
+    (other, _), wide_gradient = loss(task, params, wide)
     np.testing.assert_allclose(one, other, rtol=1e-4)
     assert metrics["loss"].count == 9
     jax.tree.map(
@@ -58,9 +71,8 @@ def test_padding_changes_neither_loss_nor_gradient(np_rng, options):
 def test_labels_depend_on_which_word_is_the_predicate(np_rng):
     task, params = made()
     batch = batch_of(np_rng)
-    other = batch | {"is_predicate": jnp.roll(batch["is_predicate"], 1, axis=1)}
-    apply = jax.jit(task.model.apply)
-    one, two = (apply({"params": params}, b).logits for b in (batch, other))
+    other = batch | {"is_predicate": np.roll(batch["is_predicate"], 1, axis=1)}
+    one, two = (apply(task.model, params, b).logits for b in (batch, other))
     assert not np.allclose(one[0, :5], two[0, :5])
     assert not np.any(one[1, 3:])  # padding
 
@@ -68,24 +80,25 @@ def test_labels_depend_on_which_word_is_the_predicate(np_rng):
 def test_a_label_that_training_does_not_know_is_wrong_and_costs_nothing(np_rng):
     task, params = made()
     batch = batch_of(np_rng)
-    evaluate = jax.jit(task.evaluate)
-    _known, predictions = evaluate(params, batch)
+    _known, predictions = evaluate(task, params, batch)
     best = predictions["predicted"]
     assert best.shape == (3, 9)
     assert np.all(best[1, 3:] == -1)
-    right = batch | {"labels": jnp.where(best[:, :5] < 0, 0, best[:, :5])}
-    assert evaluate(params, right)[0]["accuracy"].value() == 1.0
+    right = batch | {"labels": np.where(best[:, :5] < 0, 0, best[:, :5])}
+    assert evaluate(task, params, right)[0]["accuracy"].value() == 1.0
     for outside in (-1, L, 1_000):
-        unknown = right | {"labels": right["labels"].at[0, 0].set(outside)}
-        metrics, _ = evaluate(params, unknown)
+        unknown = right | {"labels": right["labels"].copy()}
+        unknown["labels"][0, 0] = outside
+        metrics, _ = evaluate(task, params, unknown)
         assert metrics["accuracy"].value() == pytest.approx(8 / 9)
         assert metrics["loss"].count == 8
-        gradient = jax.jit(jax.grad(lambda p, b: task.loss(p, b, RNGS)[0]))(params, unknown)
+        _, gradient = loss(task, params, unknown)
         assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(gradient))
 
 
 def test_the_selector_sees_what_the_first_feed_forward_network_made():
-    _task, params = made()
+    task, _ = made()
+    params = jax.jit(task.init)(jax.random.key(0), batch_of(np.random.default_rng(0)))
     assert "selector_query" in params["layer_1"]["attention"]
     assert "selector_query" not in params["layer_2"]["attention"]
     # an orthogonal matrix, and word vectors of half the width
@@ -111,11 +124,11 @@ def test_bad_batches_and_widths_are_refused(np_rng):
     task, params = made()
     batch = batch_of(np_rng)
     with pytest.raises(ValueError, match="batch needs is_predicate, got"):
-        task.model.apply({"params": params}, {n: batch[n] for n in ("tokens", "lengths")})
+        jax.eval_shape(task.evaluate, params, {n: batch[n] for n in ("tokens", "lengths")})
     with pytest.raises(ValueError, match=r"tokens and is_predicate \[B, N\]"):
-        task.model.apply({"params": params}, batch | {"is_predicate": batch["tokens"][:, :2]})
+        jax.eval_shape(task.evaluate, params, batch | {"is_predicate": batch["tokens"][:, :2]})
     with pytest.raises(ValueError, match="width must be at least 5, got 4"):
-        SSANTaggingTask(task.model, width=4).evaluate(params, batch)
+        jax.eval_shape(SSANTaggingTask(task.model, width=4).evaluate, params, batch)
 
 
 @pytest.mark.slow
@@ -130,5 +143,5 @@ def test_a_hundred_predicates_are_learned_by_heart(np_rng):
     state = jax.jit(lambda key: init_state(task, tx, key, batch))(jax.random.key(0))
     for _ in range(250):
         state, _ = step(state, batch, jax.random.key(0))
-    metrics, _ = jax.jit(task.evaluate)(state.params, batch)
+    metrics, _ = evaluate(task, state.params, batch)
     assert metrics["accuracy"].value() > 0.9

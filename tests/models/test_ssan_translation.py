@@ -38,10 +38,23 @@ def batch_of(np_rng, lengths, target_lengths, width=0):
         for row, size in zip(cells, sizes, strict=True):
             if size:
                 row[:size] = [*np_rng.integers(4, V, size - 1), 3]
-        batch[name], batch[length] = jnp.asarray(cells), jnp.asarray(sizes, jnp.int32)
-    batch["example_id"] = jnp.arange(len(lengths))
-    batch["weight"] = jnp.ones(len(lengths))
+        batch[name], batch[length] = cells, np.array(sizes, np.int32)
+    batch["example_id"] = np.arange(len(lengths), dtype=np.int32)
+    batch["weight"] = np.ones(len(lengths), np.float32)
     return batch
+
+
+def in_numpy(function, **options):
+    """Compiled whole, and its results as NumPy arrays, whose parts are no programs."""
+    compiled = jax.jit(function, static_argnums=0, **options)
+    return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
+
+
+apply = in_numpy(lambda model, params, batch: model.apply({"params": params}, batch))
+loss = in_numpy(
+    lambda task, params, batch: jax.value_and_grad(task.loss, has_aux=True)(params, batch, RNGS)
+)
+search = in_numpy(translate, static_argnames=("beam_size", "extra"))
 
 
 @functools.cache
@@ -49,10 +62,14 @@ def trained(**options):
     """A model with parameters that are not those of the beginning (biases 0)."""
     model = SSANTranslator(config(**dict(options)), V)
     batch = batch_of(np.random.default_rng(1), [4, 3], [3, 4])
-    params = jax.jit(SSANTranslationTask(model).init)(jax.random.key(0), batch)
-    keys = iter(jax.random.split(jax.random.key(5), len(jax.tree.leaves(params))))
-    noisy = jax.tree.map(lambda x: x + 0.1 * jax.random.normal(next(keys), x.shape), params)
-    return model, noisy
+    shapes = jax.eval_shape(SSANTranslationTask(model).init, jax.random.key(0), batch)
+    draw = np.random.default_rng(5).normal
+
+    def leaf(path, s):
+        around = 1.0 if "scale" in str(path) else 0.0
+        return (around + draw(size=s.shape, scale=0.25)).astype(s.dtype)
+
+    return model, jax.tree.map_with_path(leaf, shapes)
 
 
 VARIANTS = [
@@ -66,7 +83,8 @@ VARIANTS = [
 def test_decoding_with_a_cache_equals_the_whole_target(np_rng, options):
     model, params = trained(**options)
     batch = batch_of(np_rng, [5, 3, 1, 0], [6, 2, 4, 1])
-    full = jax.nn.log_softmax(jax.jit(model.apply)({"params": params}, batch).logits)
+    logits = apply(model, params, batch).logits
+    full = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     beams, size = 2, 6
 
     variables = {"params": params}
@@ -75,14 +93,14 @@ def test_decoding_with_a_cache_equals_the_whole_target(np_rng, options):
     )
     step = jax.jit(functools.partial(model.apply, method=SSANTranslator.step))
     cache, found = begun["cache"], []
-    read = jnp.pad(batch["targets"], ((0, 0), (1, 0)), constant_values=2)
-    other = jnp.roll(read, 1, axis=1)  # another target of the same source
+    read = np.pad(batch["targets"], ((0, 0), (1, 0)), constant_values=2)
+    other = np.roll(read, 1, axis=1)  # another target of the same source
     for t in range(size):
-        tokens = jnp.stack([read[:, t], other[:, t]], axis=1)
-        position = jnp.asarray(t)
+        tokens = np.stack([read[:, t], other[:, t]], axis=1)
+        position = np.int32(t)
         log_probs, cache = step(variables, tokens, cache, position, begun["source"], begun["mask"])
-        found.append(log_probs[:, 0])
-    got = jnp.stack(found, axis=1)
+        found.append(np.asarray(log_probs)[:, 0])
+    got = np.stack(found, axis=1)
     for row, length in enumerate([6, 2, 4, 1]):
         np.testing.assert_allclose(got[row, :length], full[row, :length], rtol=1e-4, atol=1e-5)
 
@@ -92,14 +110,13 @@ def test_padding_changes_no_word_and_no_gradient(np_rng):
     task = SSANTranslationTask(model)
     batch = batch_of(np_rng, [4, 2], [3, 5])
     wide = {
-        name: jnp.pad(x, ((0, 1), (0, 3)), constant_values=7)
+        name: np.pad(x, ((0, 1), (0, 3)), constant_values=7)
         if x.ndim == 2
-        else jnp.pad(x, (0, 1), constant_values=-1 if name == "example_id" else 0)
+        else np.pad(x, (0, 1), constant_values=-1 if name == "example_id" else 0)
         for name, x in batch.items()
     }
-    step = jax.jit(jax.value_and_grad(task.loss, has_aux=True))
-    (one, metrics), gradient = step(params, batch, RNGS)
-    (other, wide_metrics), wide_gradient = step(params, wide, RNGS)
+    (one, metrics), gradient = loss(task, params, batch)
+    (other, wide_metrics), wide_gradient = loss(task, params, wide)
     np.testing.assert_allclose(one, other, rtol=1e-4)
     for name in ("loss", "accuracy"):
         assert wide_metrics[name].count == metrics[name].count == 8
@@ -112,23 +129,24 @@ def test_padding_changes_no_word_and_no_gradient(np_rng):
 
 def test_a_target_word_is_not_seen_before_it_is_predicted(np_rng):
     model, params = trained()
-    batch = batch_of(np_rng, [4], [6])
-    apply = jax.jit(model.apply)
-    before = apply({"params": params}, batch).logits
-    changed = batch | {"targets": batch["targets"].at[0, 3].set(9)}
-    after = apply({"params": params}, changed).logits
+    batch = batch_of(np_rng, [5, 3, 1, 0], [6, 6, 6, 6])
+    before = apply(model, params, batch).logits
+    changed = batch | {"targets": batch["targets"].copy()}
+    changed["targets"][:, 3] = 13 - changed["targets"][:, 3]
+    after = apply(model, params, changed).logits
     np.testing.assert_array_equal(before[:, :4], after[:, :4])
-    assert not np.allclose(before[:, 4:], after[:, 4:])
+    for row in range(4):
+        assert not np.allclose(before[row, 4:], after[row, 4:])
 
 
 def test_translations_depend_on_neither_padding_nor_the_rest_of_the_batch(np_rng):
     model, params = trained()
     batch = batch_of(np_rng, [5, 2, 1], [2, 2, 2])
-    together = jax.jit(functools.partial(translate, model, beam_size=3, extra=4))
-    found = together(params, {name: batch[name] for name in ("tokens", "lengths")})
+    run = functools.partial(search, model, params, beam_size=3, extra=4)
+    found = run({name: batch[name] for name in ("tokens", "lengths")})
     # at most `extra` tokens more than the source
     assert np.all(np.sum(np.asarray(found.tokens[:, 0]) > 0, axis=1) <= np.array([9, 6, 5]))
-    alone = together(params, {"tokens": batch["tokens"][1:2, :2], "lengths": jnp.array([2])})
+    alone = run({"tokens": batch["tokens"][1:2, :2], "lengths": np.array([2], np.int32)})
     np.testing.assert_array_equal(found.tokens[1, :, :6], alone.tokens[0])
     np.testing.assert_allclose(found.scores[1], alone.scores[0], rtol=1e-4, atol=1e-5)
     ended = np.asarray(found.tokens)
@@ -139,13 +157,12 @@ def test_translations_depend_on_neither_padding_nor_the_rest_of_the_batch(np_rng
 def test_the_score_of_a_translation_is_its_log_probability(np_rng):
     model, params = trained()
     batch = batch_of(np_rng, [4, 3], [2, 2])
-    run = jax.jit(functools.partial(translate, model), static_argnames=("beam_size", "extra"))
     sources = {name: batch[name] for name in ("tokens", "lengths")}
-    greedy = run(params, sources, beam_size=1, extra=3)
+    greedy = search(model, params, sources, beam_size=1, extra=3)
     targets = greedy.tokens[:, 0]
-    lengths = jnp.sum(targets > 0, axis=1)
+    lengths = np.sum(targets > 0, axis=1, dtype=np.int32)
     scored = sources | {"targets": targets, "target_lengths": lengths}
-    logits = np.asarray(jax.jit(model.apply)({"params": params}, scored).logits, np.float64)
+    logits = apply(model, params, scored).logits.astype(np.float64)
     for row, length in enumerate(np.asarray(lengths)):
         allowed = logits[row].copy()
         total = 0.0
@@ -159,8 +176,8 @@ def test_bfloat16_stays_near_float32_and_scores_in_float32(np_rng):
     model, params = trained(select_layers=(0,))
     half = SSANTranslator(config(select_layers=(0,), dtype="bfloat16"), V)
     batch = batch_of(np_rng, [4, 3], [3, 4])
-    wide, narrow = (jax.jit(m.apply)({"params": params}, batch) for m in (model, half))
-    assert narrow.logits.dtype == jnp.float32
+    wide, narrow = (apply(m, params, batch) for m in (model, half))
+    assert narrow.logits.dtype == np.float32
     assert narrow.encoded.dtype == jnp.bfloat16
     real = np.arange(4)[None] < np.array([3, 4])[:, None]
     # eight sublayers of eight bits of mantissa each
@@ -173,9 +190,10 @@ def test_smoothing_is_the_mixture_with_the_uniform_distribution(np_rng):
     log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     goal = np.full((3, 5), 0.1 / 5)
     goal[np.arange(3), targets] += 0.9
-    got = smoothed_cross_entropy(jnp.asarray(logits, jnp.float32), jnp.asarray(targets), 0.1)
+    scores = logits.astype(np.float32)
+    got = jax.jit(smoothed_cross_entropy, static_argnums=2)(scores, targets, 0.1)
     np.testing.assert_allclose(got, -(goal * log_probs).sum(-1), **F32)
-    plain = smoothed_cross_entropy(jnp.asarray(logits, jnp.float32), jnp.asarray(targets), 0.0)
+    plain = jax.jit(smoothed_cross_entropy, static_argnums=2)(scores, targets, 0.0)
     np.testing.assert_allclose(plain, -log_probs[np.arange(3), targets], **F32)
 
 
@@ -196,9 +214,7 @@ def test_the_selector_is_in_the_chosen_encoder_layers_only():
 def test_reinforce_reaches_the_selector_and_its_baseline(np_rng):
     model, params = trained(selector="reinforce")
     batch = batch_of(np_rng, [4, 3], [3, 4])
-    (_, metrics), gradient = jax.jit(
-        jax.value_and_grad(SSANTranslationTask(model).loss, has_aux=True)
-    )(params, batch, RNGS)
+    (_, metrics), gradient = loss(SSANTranslationTask(model), params, batch)
     assert 0 < metrics["selected_1"].value() < 1
     kernel = gradient["encoder"]["layer_1"]["attention"]["selector_query"]["kernel"]
     assert np.any(kernel != 0)
@@ -216,7 +232,7 @@ def test_reinforce_reaches_the_selector_and_its_baseline(np_rng):
             "batch needs target_lengths, targets",
         ),
         (
-            lambda m, p, b: m.apply({"params": p}, b | {"target_lengths": jnp.ones(3, int)}),
+            lambda m, p, b: m.apply({"params": p}, b | {"target_lengths": np.ones(3, int)}),
             r"targets \[B, T\] and target_lengths \[B\]",
         ),
         (
@@ -230,18 +246,18 @@ def test_reinforce_reaches_the_selector_and_its_baseline(np_rng):
 def test_what_cannot_be_run_is_refused_by_name(np_rng, call, match):
     model, params = trained()
     with pytest.raises(ValueError, match=match):
-        call(model, params, batch_of(np_rng, [4, 3], [3, 4]))
+        jax.eval_shape(lambda p, b: call(model, p, b), params, batch_of(np_rng, [4, 3], [3, 4]))
 
 
 def test_a_text_beyond_the_position_table_is_refused(np_rng):
     model, params = trained(norm="post", positions="learned", max_length=20)
     variables = {"params": params}
     with pytest.raises(ValueError, match="at most 20 columns, got 21"):
-        model.apply(variables, batch_of(np_rng, [21], [3]))
+        jax.eval_shape(model.apply, variables, batch_of(np_rng, [21], [3]))
     with pytest.raises(ValueError, match="targets must be at most 20 positions long, got 21"):
-        model.apply(variables, batch_of(np_rng, [3], [21]))
+        jax.eval_shape(model.apply, variables, batch_of(np_rng, [3], [21]))
     with pytest.raises(ValueError, match="size must be at most 20 positions long, got 23"):
-        translate(model, params, batch_of(np_rng, [3], [3]), extra=20)
+        search(model, params, batch_of(np_rng, [3], [3]), extra=20)
 
 
 @pytest.mark.parametrize(
@@ -265,9 +281,9 @@ def test_configurations_that_no_run_could_use_are_refused(options, match):
 def reversed_pairs(np_rng, count):
     """Sources and their reversal: order matters, and every word."""
     batch = batch_of(np_rng, [6] * count, [6] * count)
-    tokens = np.asarray(batch["tokens"])
+    tokens = batch["tokens"]
     targets = np.concatenate([tokens[:, :5][:, ::-1], tokens[:, 5:]], axis=1)
-    return batch | {"targets": jnp.asarray(targets)}
+    return batch | {"targets": targets}
 
 
 @pytest.mark.slow
@@ -284,6 +300,6 @@ def test_a_hundred_pairs_are_learned_by_heart(np_rng, layers):
     for _ in range(250):
         state, metrics = step(state, batch, jax.random.key(0))
     assert metrics["loss"].value() < 0.1
-    found = jax.jit(functools.partial(translate, model, beam_size=4, extra=3))(state.params, batch)
-    right = np.all(np.asarray(found.tokens[:, 0, :6]) == np.asarray(batch["targets"]), axis=1)
+    found = search(model, state.params, batch, beam_size=4, extra=3)
+    right = np.all(found.tokens[:, 0, :6] == batch["targets"], axis=1)
     assert right.mean() > 0.9
