@@ -12,6 +12,7 @@ from tests.tolerances import F32
 CONFIG = GANetConfig(
     embedding_dim=5, hidden=4, num_layers=1, aux_hidden=3, test_gate="threshold", dtype="float32"
 )
+ONE = np.ones(1, np.float32)
 MODEL = GANet(CONFIG, vocab_size=11, num_classes=3)
 
 
@@ -28,9 +29,15 @@ def _apply(params, batch):
     return MODEL.apply({"params": params}, batch)
 
 
+def _draw():
+    rng = np.random.default_rng(1)
+    shapes = jax.eval_shape(MODEL.init, {"params": jax.random.key(0)}, _batch(2))["params"]
+    return jax.tree.map(lambda s: (0.4 * rng.normal(size=s.shape)).astype(s.dtype), shapes)
+
+
 @pytest.fixture(scope="module")
 def params():
-    return jax.jit(MODEL.init)({"params": jax.random.key(0)}, _batch(2))["params"]
+    return _draw()
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +64,7 @@ def test_the_padded_length_may_be_open_too(params):
         lambda p, b: _apply(p, b).logits, params, _batch(2), shapes={"tokens": "b, t"}
     )
     inference = export.load_inference(data)
-    for rows, width in ((1, 7), (4, 9)):
+    for rows, width in ((1, 7), (5, 9)):
         batch = _batch(rows, width, seed=rows)
         np.testing.assert_allclose(inference(params, batch), _apply(params, batch).logits, **F32)
 
@@ -69,8 +76,8 @@ def test_it_is_small_and_lowered_for_every_platform(data, inference):
 
 
 def test_other_parameters_of_the_same_shapes_are_used(params, inference):
-    other = jax.tree.map(lambda x: x + 0.1, params)
-    batch = _batch(3)
+    other = jax.tree.map(lambda x: x + np.float32(0.1), params)
+    batch = _batch(5)
     np.testing.assert_allclose(
         inference(other, batch)["logits"], _apply(other, batch).logits, **F32
     )
@@ -95,7 +102,7 @@ def test_wrong_arguments_are_named(params, inference):
     with pytest.raises(ValueError, match="tokens"):
         inference(params, _batch(3, width=8))
     with pytest.raises(export.ParamsMismatch, match="embed"):
-        inference({**params, "embed": {"table": jnp.ones((11, 6))}}, batch)
+        inference({**params, "embed": {"table": np.ones((11, 6), np.float32)}}, batch)
 
 
 def test_wrong_settings_are_named(params):
@@ -113,7 +120,7 @@ def test_what_is_no_exported_function_is_refused(data):
             export.load_inference(bad)
     with pytest.raises(TypeError, match="data must be bytes, got str"):
         export.load_inference("model.jax_export")
-    other = jax.export.export(jax.jit(jnp.sin))(jnp.ones(3)).serialize()
+    other = jax.export.export(jax.jit(jnp.sin))(np.ones(3, np.float32)).serialize()
     with pytest.raises(export.BadFile):
         export.load_inference(bytes(other))
 
@@ -123,7 +130,7 @@ def test_a_folder_predicts_without_the_models_code(tmp_path, params, data):
     assert (folder / "model.jax_export").read_bytes() == data
     assert "load_predictor" in (folder / "README.md").read_text()
     predict = export.load_predictor(folder)
-    batch = _batch(4)
+    batch = _batch(5)
     np.testing.assert_allclose(predict(batch)["logits"], _apply(params, batch).logits, **F32)
     damaged = bytearray(data)
     damaged[len(data) // 2] ^= 1
@@ -138,9 +145,9 @@ def test_containers_become_dicts_and_tuples():
         return {"list": [batch["x"], batch["x"] + 1], "none": None, "scalar": batch["s"]}
 
     data = export.export_inference(
-        apply, {"w": jnp.ones(1)}, {"x": jnp.ones(2), "s": jnp.float32(1)}, platforms=("cpu",)
+        apply, {"w": ONE}, {"x": np.ones(2, np.float32), "s": np.float32(1)}, platforms=("cpu",)
     )
-    got = export.load_inference(data)({"w": jnp.ones(1)}, {"x": jnp.ones(4), "s": jnp.float32(3)})
+    got = export.load_inference(data)({"w": ONE}, {"x": np.ones(4, np.float32), "s": np.float32(3)})
     assert set(got) == {"list", "scalar"}
     assert isinstance(got["list"], tuple)
     assert got["list"][1].shape == (4,)

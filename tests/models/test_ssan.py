@@ -11,7 +11,7 @@ import pytest
 from gatedjax import models
 from gatedjax.models._selector_terms import selector_terms
 from gatedjax.models.ssan import schedule
-from gatedjax.training import init_state, make_train_step
+from tests.models.learning import learn
 from tests.tolerances import F32
 
 VOCAB, N = 30, 6
@@ -306,15 +306,6 @@ def test_a_frozen_encoder_gets_no_gradient():
         )
 
 
-def learn(task, batch, steps, rate=5e-3):
-    tx = optax.adam(rate)
-    state = jax.jit(lambda key: init_state(task, tx, key, batch))(jax.random.key(0))
-    step = jax.jit(make_train_step(task, tx))
-    for _ in range(steps):
-        state, metrics = step(state, batch, jax.random.key(1))
-    return state, metrics
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("layers", [(0,), (1,)])
 def test_a_probe_learns_a_hundred_inverted_sentences_by_heart(layers):
@@ -330,8 +321,7 @@ def test_a_probe_learns_a_hundred_inverted_sentences_by_heart(layers):
         attention_dropout=0.0, relu_dropout=0.0, head_hidden=(32,),
     )  # fmt: skip
     task = models.SSANProbeTask(models.SSANProbe(config, 22, 2))
-    state, _ = learn(task, batch, 200)
-    metrics, _ = evaluate(task, state.params, batch)
+    _, _, metrics = learn(task, optax.adam(5e-3), batch, 200)
     assert metrics["accuracy"].value() > 0.95
     if layers == (1,):
         assert 0.02 < metrics["selected_1"].value() < 0.98

@@ -59,7 +59,14 @@ def table_of(name, params):
 
 def trained(task):
     tx = make_optimizer(DECAYING, 10, frozen=task.frozen)
-    first = jax.jit(lambda key: init_state(task, tx, key, batch()))(jax.random.key(0))
+    shapes = jax.eval_shape(lambda key: init_state(task, tx, key, batch()), jax.random.key(0))
+    # a state of the beginning without a compilation: moments and counts are zero
+    rng, zeros = np.random.default_rng(1), lambda s: np.zeros(s.shape, s.dtype)
+    first = jax.tree.map(zeros, shapes).replace(
+        params=jax.tree.map(
+            lambda s: (0.3 * rng.normal(size=s.shape)).astype(s.dtype), shapes.params
+        )
+    )
     last, _ = jax.jit(make_train_step(task, tx))(first, batch(), jax.random.key(1))
     return first, last
 

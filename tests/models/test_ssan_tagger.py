@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from gatedjax.models import SSANTagger, SSANTaggerConfig, SSANTaggingTask
-from gatedjax.training import OptimizerConfig, init_state, make_optimizer, make_train_step
+from gatedjax.training import OptimizerConfig, make_optimizer
+from tests.models.learning import learn
 
 V, L = 11, 5
 RNGS = {"dropout": jax.random.key(1), "gate": jax.random.key(2)}
@@ -139,9 +140,5 @@ def test_a_hundred_predicates_are_learned_by_heart(np_rng):
                           relu_dropout=0.0), V, L), width=6
     )  # fmt: skip
     tx = make_optimizer(OptimizerConfig(learning_rate=2e-3, warmup_steps=20), 250)
-    step = jax.jit(make_train_step(task, tx))
-    state = jax.jit(lambda key: init_state(task, tx, key, batch))(jax.random.key(0))
-    for _ in range(250):
-        state, _ = step(state, batch, jax.random.key(0))
-    metrics, _ = evaluate(task, state.params, batch)
+    _, _, metrics = learn(task, tx, batch, 250)
     assert metrics["accuracy"].value() > 0.9

@@ -14,7 +14,8 @@ from gatedjax.models import (
     translate,
 )
 from gatedjax.models._decoder import smoothed_cross_entropy
-from gatedjax.training import OptimizerConfig, init_state, make_optimizer, make_train_step
+from gatedjax.training import OptimizerConfig, make_optimizer
+from tests.models.learning import learn
 from tests.tolerances import F32
 
 V = 12
@@ -287,19 +288,15 @@ def reversed_pairs(np_rng, count):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layers", [(0,), (1,)], ids=["san", "ssan"])
-def test_a_hundred_pairs_are_learned_by_heart(np_rng, layers):
+@pytest.mark.parametrize(("layers", "depth"), [((0,), 2), ((1,), 1)], ids=["san", "ssan"])
+def test_a_hundred_pairs_are_learned_by_heart(np_rng, layers, depth):
     batch = reversed_pairs(np_rng, 100)
-    small = {"hidden": 64, "filter_size": 128, "num_heads": 4, "dropout": 0.0, "num_layers": 2}
+    small = {"hidden": 64, "filter_size": 128, "num_heads": 4, "dropout": 0.0, "num_layers": depth}
     none = {"attention_dropout": 0.0, "relu_dropout": 0.0, "label_smoothing": 0.0}
     model = SSANTranslator(config(select_layers=layers, **small, **none), V)
-    task = SSANTranslationTask(model)
-    tx = make_optimizer(OptimizerConfig(learning_rate=2e-3, warmup_steps=20), 250)
-    step = jax.jit(make_train_step(task, tx))
-    state = jax.jit(lambda key: init_state(task, tx, key, batch))(jax.random.key(0))
-    for _ in range(250):
-        state, metrics = step(state, batch, jax.random.key(0))
+    tx = make_optimizer(OptimizerConfig(learning_rate=4e-3, warmup_steps=20), 150)
+    params, metrics, _ = learn(SSANTranslationTask(model), tx, batch, 150)
     assert metrics["loss"].value() < 0.1
-    found = search(model, state.params, batch, beam_size=4, extra=3)
+    found = search(model, params, batch, beam_size=4, extra=3)
     right = np.all(found.tokens[:, 0, :6] == batch["targets"], axis=1)
     assert right.mean() > 0.9
