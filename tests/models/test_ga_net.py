@@ -301,6 +301,8 @@ def test_filler_rows_change_neither_loss_nor_metrics(np_rng):
         }
 
     parts = [filled([True, True, False]), filled([False, False, True])]
+    totals = [train(task, params, b, rngs())[0] for b in (batch, *parts)]
+    np.testing.assert_allclose(totals[0], totals[1] + totals[2], **F32)
     for run in (
         lambda b: train(task, params, b, rngs())[1],
         lambda b: evaluate(task, params, b)[0],
