@@ -1,9 +1,16 @@
-"""The fast recurrences against a NumPy loop (values) and against their scanned step (gradients)."""
+"""The fast recurrences against a NumPy loop (values) and against their scanned step (gradients).
 
+Compilation is what these tests cost, and one program of many passes costs little more than one of
+a single pass: so each recurrence has a few programs, and the tests look at their parts.
+"""
+
+import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -16,12 +23,11 @@ from gatedjax.functional import RAUWeights, _gru, _lstm, _rau, _recurrence, rau,
 from gatedjax.functional._gru import GRUWeights, gru, gru_step
 from gatedjax.functional._lstm import LSTMState, LSTMWeights, lstm, lstm_step
 from gatedjax.functional._recurrence import bidirectional
+from tests.functional.passes import check_gradients, close, draw_like, passes
 from tests.functional.rau_oracle import numpy_rau_step
+from tests.tolerances import BF16, F32, F64
 
 B, T, D, H = 3, 6, 4, 5
-F32 = {"rtol": 1e-5, "atol": 1e-6}
-F64 = {"rtol": 1e-10, "atol": 1e-12}
-BF16 = {"rtol": 2e-2, "atol": 2e-2}
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -63,13 +69,13 @@ class Cell:
     num_states: int
     make: Callable[..., Any]
 
-    def weights(self, rng, dtype=jnp.float32, features=D):
+    def weights(self, rng, dtype=np.float32, features=D):
         n = self.num_gates * H
         shapes = [(features, n), (H, n), (n,), (H,)]
-        return self.make(*(jnp.asarray(rng.normal(size=s) * 0.6, dtype) for s in shapes))
+        return self.make(*((rng.normal(size=s) * 0.6).astype(dtype) for s in shapes))
 
-    def carry(self, rng, dtype=jnp.float32, rows=B):
-        parts = [jnp.asarray(rng.normal(size=(rows, H)), dtype) for _ in range(self.num_states)]
+    def carry(self, rng, dtype=np.float32, rows=B):
+        parts = [rng.normal(size=(rows, H)).astype(dtype) for _ in range(self.num_states)]
         return LSTMState(*parts) if self.num_states == 2 else parts[0]
 
 
@@ -112,23 +118,23 @@ def cell(request) -> Cell:
     return CELLS[request.param]
 
 
-def use_form(monkeypatch, feature_major: bool, hoist_input: bool) -> None:
-    """Makes all recurrences take one form, whatever the sizes."""
+@contextlib.contextmanager
+def use_form(feature_major: bool, hoist_input: bool) -> Iterator[None]:
+    """Makes all recurrences take one form, whatever the sizes, while they are traced."""
     chosen = _recurrence.Form(feature_major, hoist_input, unroll=1)
-    for module in (_lstm, _gru, _rau):
-        monkeypatch.setattr(module, "form_for", lambda batch, hidden, **_: chosen)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (_lstm, _gru, _rau):
+            patch.setattr(module, "form_for", lambda batch, hidden, **_: chosen)
+        yield
 
 
-@pytest.fixture(params=itertools.product([True, False], [False, True]), ids=str)
-def form(request, monkeypatch) -> None:
-    """Both layouts, and both places where the input product can be formed."""
-    use_form(monkeypatch, *request.param)
-
-
-@pytest.fixture(params=[True, False], ids=["feature_major", "batch_major"])
-def layout(request, monkeypatch) -> None:
-    """Two of the forms that the CPU chooses from."""
-    use_form(monkeypatch, request.param, False)
+# Both layouts, and both places where the input product can be formed.
+FORMS = list(itertools.product([True, False], [False, True]))
+each_form = pytest.mark.parametrize("form", FORMS, ids=str)
+# Two of the forms that the CPU chooses from; the first is that of B rows and H units.
+LAYOUTS = {"feature_major": (True, False), "batch_major": (False, False)}
+each_layout = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+each_direction = pytest.mark.parametrize("reverse", [False, True])
 
 
 @pytest.mark.parametrize(
@@ -161,11 +167,11 @@ def leaves(carry) -> list[np.ndarray]:
 
 
 def oracle(cell, weights, xs, mask, carry, reverse, drop):
-    """The recurrence one row and one step at a time, in NumPy."""
+    """The recurrence one row and one step at a time, in NumPy; analytic."""
     weights = [np.asarray(w) for w in weights if w is not None]
-    xs = np.asarray(xs)
-    final = [leaf.copy() for leaf in leaves(carry)]
-    outputs = np.zeros((*xs.shape[:2], H), xs.dtype)
+    kind = np.result_type(*weights, xs, drop, *leaves(carry))
+    final = [leaf.astype(kind) for leaf in leaves(carry)]
+    outputs = np.zeros((*xs.shape[:2], H), kind)
     for row in range(xs.shape[0]):
         state = tuple(leaf[row] for leaf in final)
         for t in range(xs.shape[1])[:: -1 if reverse else 1]:
@@ -191,262 +197,401 @@ def scanned(cell, weights, xs, mask, *, initial, reverse=False, recurrent_dropou
     return carry, jnp.swapaxes(outputs, 0, 1)
 
 
-def arguments(cell, rng, dtype):
-    """Weights, inputs, initial carry and dropout mask."""
-    xs = jnp.asarray(rng.normal(size=(B, T, D)), dtype)
-    drop = jnp.asarray(rng.integers(0, 2, size=(B, H)) * 1.5, dtype)
-    return cell.weights(rng, dtype), xs, cell.carry(rng, dtype), drop
+def draw(cell, rng, dtype=np.float64):
+    """Weights, inputs, initial carry and dropout mask; and cotangents of all results."""
+    xs = rng.normal(size=(B, T, D)).astype(dtype)
+    drop = (rng.integers(0, 2, size=(B, H)) * 1.5).astype(dtype)
+    arguments = (cell.weights(rng, dtype), xs, cell.carry(rng, dtype), drop)
+    return arguments, draw_like((arguments[2], np.zeros((B, T, H), dtype)), rng)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.usefixtures("x64", "form")
-def test_values_equal_a_numpy_loop(cell, reverse, np_rng):
-    weights, xs, initial, drop = arguments(cell, np_rng, jnp.float64)
-    unroll = jax.jit(functools.partial(cell.unroll, reverse=reverse))
-    final, outputs = unroll(
-        weights, xs, jnp.asarray(MASK), initial=initial, recurrent_dropout_mask=drop
-    )
-    want_final, want = oracle(cell, weights, xs, MASK, initial, reverse, np.asarray(drop))
-    np.testing.assert_allclose(outputs, want, **F64)
-    for got, expected in zip(leaves(final), want_final, strict=True):
-        np.testing.assert_allclose(got, expected, **F64)
+TRACES = Counter()
 
 
-@pytest.mark.usefixtures("x64")
-def test_defaults_are_zeros_all_real_and_no_dropout(cell, np_rng):
-    weights, xs, initial, _ = arguments(cell, np_rng, jnp.float64)
-    zeros = jax.tree.map(jnp.zeros_like, initial)
-    final, outputs = cell.unroll(weights, xs)
-    want_final, want = oracle(
-        cell, weights, xs, np.ones((B, T), bool), zeros, False, np.ones((B, H))
-    )
-    np.testing.assert_allclose(outputs, want, **F64)
-    for got, expected in zip(leaves(final), want_final, strict=True):
-        np.testing.assert_allclose(got, expected, **F64)
+@functools.cache
+def everything(cell):
+    """The passes in every form and both directions, in one program.
+
+    Masked passes by (form, reverse); by form, results and gradients with neither mask nor dropout.
+    """
+
+    @jax.jit
+    def run(arguments, mask, cotangents):
+        TRACES[cell] += 1
+        masked, unmasked = {}, {}
+        for form in FORMS:
+            with use_form(*form):
+                for reverse in (False, True):
+                    unroll = functools.partial(cell.unroll, reverse=reverse)
+                    masked[form, reverse] = passes(unroll, arguments, mask, cotangents)
+                found, pull = jax.vjp(lambda w, x, i: cell.unroll(w, x, initial=i), *arguments[:3])
+                unmasked[form] = found, pull(cotangents)
+        return masked, unmasked
+
+    return run
 
 
-def weighted_loss(unroll, weights, xs, mask, initial, drop, **options):
-    """A loss in which every output and every final state has its own weight."""
-    final, outputs = unroll(
-        weights, xs, mask, initial=initial, recurrent_dropout_mask=drop, **options
-    )
-    total = 0.0
-    for k, leaf in enumerate([outputs, *jax.tree.leaves(final)]):
-        factors = jnp.sin(jnp.arange(leaf.size, dtype=leaf.dtype) + k).reshape(leaf.shape)
-        total = total + jnp.sum(factors * leaf) + 0.1 * jnp.sum(leaf**2)
-    return total
+def solve(cell, arguments, mask, cotangents):
+    with jax.enable_x64(True):
+        return jax.tree.map(np.asarray, everything(cell)(arguments, mask, cotangents))
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.usefixtures("x64", "form")
-def test_all_gradients_equal_those_of_the_scanned_step(cell, reverse, np_rng):
-    weights, xs, initial, drop = arguments(cell, np_rng, jnp.float64)
+@functools.cache
+def solved(cell):
+    arguments, cotangents = draw(cell, np.random.default_rng(0))
+    return arguments, cotangents, *solve(cell, arguments, MASK, cotangents)
 
-    def gradient(unroll):
-        loss = functools.partial(weighted_loss, unroll, mask=jnp.asarray(MASK), reverse=reverse)
-        return jax.jit(jax.grad(lambda w, x, h, d: loss(w, x, initial=h, drop=d), (0, 1, 2, 3)))(
-            weights, xs, initial, drop
-        )
 
-    got, want = gradient(cell.unroll), gradient(functools.partial(scanned, cell))
+@functools.cache
+def derived(cell):
+    """Gradients of the scanned step, and products with the second derivative of a loss.
+
+    The products are with the second derivative in the bias, by layout and way (forward over
+    reverse, reverse over reverse), and that of the scanned step.
+    """
+    arguments, cotangents, *_ = solved(cell)
+    direction = np.random.default_rng(1).normal(size=arguments[0].bias.shape)
+
+    @jax.jit
+    def run(arguments, mask, cotangents, direction):
+        weights, xs, initial, drop = arguments
+
+        def gradient(unroll):
+            def loss(bias):
+                options = {"initial": initial, "recurrent_dropout_mask": drop}
+                found = unroll(weights._replace(bias=bias), xs[:, :3], mask[:, :3], **options)
+                factors = (cotangents[0], cotangents[1][:, :3])
+                parts = zip(*map(jax.tree.leaves, (found, factors)), strict=True)
+                return sum(jnp.sum(c * x + 0.1 * x**2) for x, c in parts)
+
+            return jax.grad(loss)
+
+        def forward(unroll):
+            return jax.jvp(gradient(unroll), (weights.bias,), (direction,))[1]
+
+        second = {}
+        for name, layout in LAYOUTS.items():
+            with use_form(*layout):
+                second[name, "forward"] = forward(cell.unroll)
+                if name == "feature_major":  # the dearest of all passes to compile
+                    pull = jax.vjp(gradient(cell.unroll), weights.bias)[1]
+                    second[name, "reverse"] = pull(direction)[0]
+        first = passes(functools.partial(scanned, cell), arguments, mask, cotangents)[2]
+        return first, second, forward(functools.partial(scanned, cell))
+
+    with jax.enable_x64(True):
+        return jax.tree.map(np.asarray, run(arguments, MASK, cotangents, direction))
+
+
+@each_direction
+@each_form
+def test_values_equal_a_numpy_loop(cell, form, reverse):
+    (weights, xs, initial, drop), _, masked, _ = solved(cell)
+    want = oracle(cell, weights, xs, MASK, initial, reverse, drop)
+    for got in masked[form, reverse][:2]:
+        close(got, want, **F64)
+
+
+@each_direction
+@each_form
+def test_all_gradients_equal_complex_steps(cell, form, reverse, np_rng):
+    arguments, cotangents, masked, _ = solved(cell)
+    run = lambda w, x, i, d: oracle(cell, w, x, MASK, i, reverse, d)  # noqa: E731
+    gradients = masked[form, reverse][2]
+    assert min(np.abs(leaf).max() for leaf in leaves(gradients)) > 0
+    check_gradients(gradients, run, arguments, cotangents, np_rng, **F64)
+
+
+@each_form
+def test_all_gradients_equal_those_of_the_scanned_step(cell, form):
+    got, want = solved(cell)[2][form, False][2], derived(cell)[0]
     for value, expected in zip(leaves(got), leaves(want), strict=True):
         assert np.abs(expected).max() > 0
         np.testing.assert_allclose(value, expected, **F64)
 
 
-@pytest.mark.usefixtures("x64", "form")
-def test_gradients_without_mask_or_dropout_equal_those_of_the_scanned_step(cell, np_rng):
-    weights, xs, initial, _ = arguments(cell, np_rng, jnp.float64)
-    got = jax.jit(jax.grad(lambda w: weighted_loss(cell.unroll, w, xs, None, initial, None)))(
-        weights
-    )
-    full = jnp.ones((B, T), bool)
-    plain = functools.partial(scanned, cell)
-    want = jax.jit(jax.grad(lambda w: weighted_loss(plain, w, xs, full, initial, None)))(weights)
-    for value, expected in zip(leaves(got), leaves(want), strict=True):
-        np.testing.assert_allclose(value, expected, **F64)
+@each_form
+def test_gradients_without_mask_or_dropout_equal_complex_steps(cell, form, np_rng):
+    arguments, cotangents, _, unmasked = solved(cell)
+    found, gradients = unmasked[form]
+
+    def run(weights, xs, initial):
+        full, ones = np.ones((B, T), bool), np.ones((B, H))
+        return oracle(cell, weights, xs, full, initial, False, ones)
+
+    close(found, run(*arguments[:3]), **F64)
+    check_gradients(gradients, run, arguments[:3], cotangents, np_rng, **F64)
 
 
-@pytest.mark.parametrize("outer", [jax.jacrev, jax.jacfwd])
-@pytest.mark.usefixtures("x64", "layout")
-def test_second_derivatives_equal_those_of_the_scanned_step(cell, outer, np_rng):
-    weights, xs, initial, drop = arguments(cell, np_rng, jnp.float64)
-    xs, mask = xs[:, :3], jnp.asarray(MASK[:, :3])
-
-    def hessian(unroll):
-        def loss(bias):
-            return weighted_loss(unroll, weights._replace(bias=bias), xs, mask, initial, drop)
-
-        return jax.jit(outer(jax.grad(loss)))(weights.bias)
-
-    np.testing.assert_allclose(
-        hessian(cell.unroll), hessian(functools.partial(scanned, cell)), **F64
-    )
+@pytest.mark.parametrize(
+    "way",
+    [("feature_major", "forward"), ("feature_major", "reverse"), ("batch_major", "forward")],
+    ids="-".join,
+)
+def test_second_derivatives_equal_those_of_the_scanned_step(cell, way):
+    _, second, want = derived(cell)
+    assert np.abs(want).max() > 0
+    np.testing.assert_allclose(second[way], want, **F64)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-def test_padding_changes_nothing(cell, reverse, np_rng):
-    weights, xs, initial, _ = arguments(cell, np_rng, jnp.float32)
-    mask = jnp.asarray(MASK)
-    loss = functools.partial(weighted_loss, cell.unroll, drop=None, reverse=reverse)
-    other = jnp.where(mask[..., None], xs, jnp.nan)
-    run = functools.partial(cell.unroll, weights, mask=mask, initial=initial, reverse=reverse)
-    for got, want in zip(leaves(run(other)), leaves(run(xs)), strict=True):
-        np.testing.assert_array_equal(got, want)
-    outputs = run(xs)[1]
-    np.testing.assert_array_equal(outputs[~MASK], 0.0)
-    gradients = jax.jit(jax.grad(lambda w, x: loss(w, x, mask, initial), (0, 1)))
-    wanted = gradients(weights, xs)
-    np.testing.assert_array_equal(wanted[1][~MASK], 0.0)
-    assert np.abs(wanted[1][MASK]).min() > 0
-    for got, want in zip(leaves(gradients(weights, other)), leaves(wanted), strict=True):
-        np.testing.assert_array_equal(got, want)
+@each_direction
+def test_padding_changes_nothing(cell, reverse):
+    (weights, xs, *rest), cotangents, masked, _ = solved(cell)
+    dirty = np.where(MASK[..., None], xs, np.nan)
+    again, _ = solve(cell, (weights, dirty, *rest), MASK, cotangents)
+    for form in FORMS:
+        plain, _, gradients = found = masked[form, reverse]
+        for got, want in zip(leaves(again[form, reverse]), leaves(found), strict=True):
+            np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(plain[1][~MASK], 0.0)
+        np.testing.assert_array_equal(gradients[1][~MASK], 0.0)
+        assert np.abs(gradients[1][MASK]).min() > 0
 
 
-@pytest.mark.parametrize("reverse", [False, True])
+@functools.cache
+def of_length(cell, length):
+    arguments, cotangents, *_ = solved(cell)
+    mask = np.broadcast_to(np.arange(T) < length, (B, T))
+    return solve(cell, arguments, mask, cotangents)[0]
+
+
+@each_direction
 @pytest.mark.parametrize("length", [0, 1, 4])
-def test_masked_equals_cut(cell, reverse, length, np_rng):
-    weights, xs, initial, _ = arguments(cell, np_rng, jnp.float32)
-    mask = jnp.broadcast_to(jnp.arange(T)[None] < length, (B, T))
-    final, outputs = cell.unroll(weights, xs, mask, initial=initial, reverse=reverse)
-    cut_final, cut = cell.unroll(weights, xs[:, :length], initial=initial, reverse=reverse)
-    np.testing.assert_allclose(outputs[:, :length], cut, **F32)
-    for got, want in zip(leaves(final), leaves(cut_final), strict=True):
-        np.testing.assert_allclose(got, want, **F32)
+def test_masked_equals_cut(cell, reverse, length):
+    weights, xs, initial, drop = solved(cell)[0]
+    full = np.ones((B, length), bool)
+    final, cut = oracle(cell, weights, xs[:, :length], full, initial, reverse, drop)
+    for form in FORMS:
+        for got in of_length(cell, length)[form, reverse][:2]:
+            np.testing.assert_allclose(got[1][:, :length], cut, **F64)
+            close(got[0], final, **F64)
 
 
-def test_empty_rows_return_their_initial_carry_with_finite_gradients(cell, np_rng):
-    weights, xs, initial, _ = arguments(cell, np_rng, jnp.float32)
-    final, outputs = cell.unroll(weights, xs, jnp.zeros((B, T), bool), initial=initial)
-    for got, want in zip(leaves(final), leaves(initial), strict=True):
-        np.testing.assert_array_equal(got, want)
-    np.testing.assert_array_equal(outputs, 0.0)
-    loss = functools.partial(weighted_loss, cell.unroll, drop=None)
-    grads = jax.jit(jax.grad(lambda w: loss(w, xs, jnp.zeros((B, T), bool), initial)))(weights)
-    for leaf in leaves(grads):
-        np.testing.assert_array_equal(leaf, 0.0)
+@each_direction
+def test_empty_rows_return_their_initial_carry_with_finite_gradients(cell, reverse):
+    initial, cotangents = solved(cell)[0][2], solved(cell)[1]
+    for form in FORMS:
+        *both, gradients = of_length(cell, 0)[form, reverse]
+        for final, outputs in both:
+            for got, want in zip(leaves(final), leaves(initial), strict=True):
+                np.testing.assert_array_equal(got, want)
+            np.testing.assert_array_equal(outputs, 0.0)
+        for leaf in leaves((gradients[:2], gradients[3])):
+            np.testing.assert_array_equal(leaf, 0.0)
+        close(gradients[2], cotangents[0], **F64)
 
 
-@pytest.mark.parametrize(("rows", "steps"), [(0, 3), (2, 0)])
-def test_no_rows_or_no_steps_are_legal(cell, rows, steps, np_rng):
-    weights, xs = cell.weights(np_rng), jnp.ones((rows, steps, D))
-    loss = lambda w, x: jnp.sum(cell.unroll(w, x, jnp.ones((rows, steps), bool))[1])  # noqa: E731
-    value, grads = jax.jit(jax.value_and_grad(loss, (0, 1)))(weights, xs)
-    assert value == 0
-    for leaf, like in zip(leaves(grads), leaves((weights, xs)), strict=True):
-        np.testing.assert_array_equal(leaf, np.zeros_like(like))
+def test_one_compilation_serves_every_mask(cell):
+    arguments, cotangents, *_ = solved(cell)
+    solve(cell, arguments, ~MASK, cotangents)
+    assert TRACES[cell] == 1
 
 
-def test_two_chunks_with_the_carried_state_equal_one(cell, np_rng):
-    weights, xs, initial, _ = arguments(cell, np_rng, jnp.float32)
-    final, outputs = cell.unroll(weights, xs, initial=initial)
-    middle, first = cell.unroll(weights, xs[:, :2], initial=initial)
-    last, second = cell.unroll(weights, xs[:, 2:], initial=middle)
-    np.testing.assert_allclose(np.concatenate([first, second], 1), outputs, **F32)
-    for got, want in zip(leaves(last), leaves(final), strict=True):
-        np.testing.assert_allclose(got, want, **F32)
+SMALL = [(0, 3), (2, 0), (2, 1)]
 
 
-@pytest.mark.usefixtures("layout")
-def test_bfloat16_inputs_stay_close_with_float32_carries_and_gradients(cell, np_rng):
-    weights, xs, initial, drop = arguments(cell, np_rng, jnp.float32)
-    mask, low = jnp.asarray(MASK), xs.astype(jnp.bfloat16)
-    options = {"initial": initial, "recurrent_dropout_mask": drop}
-    final, outputs = jax.jit(cell.unroll)(weights, low, mask, **options)
-    want_final, want = cell.unroll(weights, xs, mask, **options)
-    assert outputs.dtype == jnp.bfloat16
-    np.testing.assert_allclose(outputs.astype(jnp.float32), want, **BF16)
-    for got, expected in zip(leaves(final), leaves(want_final), strict=True):
-        assert got.dtype == np.float32
-        np.testing.assert_allclose(got, expected, **BF16)
-    loss = lambda w, x: jnp.sum(cell.unroll(w, x, mask, **options)[1].astype(jnp.float32) ** 2)  # noqa: E731
-    got_grads, want_grads = (jax.jit(jax.grad(loss, (0, 1)))(weights, x) for x in (low, xs))
-    assert got_grads[0].input.dtype == jnp.float32
-    assert got_grads[1].dtype == jnp.bfloat16
-    for got, expected in zip(leaves(got_grads), leaves(want_grads), strict=True):
+@functools.cache
+def others(cell):
+    """Defaults, two chunks, both directions and small shapes, in one program; its arguments."""
+    rng = np.random.default_rng(2)
+    (weights, xs, initial, _), _ = draw(cell, rng)
+    second = cell.weights(rng, np.float64)
+    small = {shape: rng.normal(size=(*shape, D)) for shape in SMALL}
+
+    @jax.jit
+    def run(weights, second, xs, mask, initial, small):
+        middle, first = cell.unroll(weights, xs[:, :2], initial=initial)
+        last, rest = cell.unroll(weights, xs[:, 2:], initial=middle)
+        shapes = {}
+        for shape, x in small.items():
+            full = jnp.ones(shape, bool)
+            outputs, pull = jax.vjp(lambda w, x: cell.unroll(w, x, full)[1], weights, x)  # noqa: B023
+            shapes[shape] = outputs, pull(jnp.ones_like(outputs))
+        return {
+            "defaults": cell.unroll(weights, xs),
+            "chunks": (last, jnp.concatenate([first, rest], 1)),
+            "both": bidirectional(cell.unroll, weights, second, xs, mask),
+            "small": shapes,
+        }
+
+    with jax.enable_x64(True):
+        found = jax.tree.map(np.asarray, run(weights, second, xs, MASK, initial, small))
+    return weights, second, xs, initial, small, found
+
+
+def unmasked_oracle(cell, weights, xs, initial):
+    rows, steps = xs.shape[:2]
+    full, ones = np.ones((rows, steps), bool), np.ones((rows, H))
+    return oracle(cell, weights, xs, full, initial, False, ones)
+
+
+def zero_carry(cell, rows):
+    return jax.tree.map(np.zeros_like, cell.carry(np.random.default_rng(0), np.float64, rows))
+
+
+def test_defaults_are_zeros_all_real_and_no_dropout(cell):
+    weights, _, xs, _, _, found = others(cell)
+    close(found["defaults"], unmasked_oracle(cell, weights, xs, zero_carry(cell, B)), **F64)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "rau"])
+def test_a_call_that_is_not_compiled_as_a_whole_gives_the_same(name, np_rng):
+    cell = CELLS[name]
+    weights, xs = cell.weights(np_rng), np_rng.normal(size=(B, T, D)).astype(np.float32)
+    want = oracle(cell, weights, xs, MASK, zero_carry(cell, B), False, np.ones((B, H)))
+    close(cell.unroll(weights, xs, MASK), want, **F32)
+
+
+@pytest.mark.parametrize(("rows", "steps"), SMALL)
+def test_no_rows_no_steps_and_one_step_are_legal(cell, rows, steps, np_rng):
+    weights, _, _, _, small, found = others(cell)
+    xs, (outputs, gradients) = small[rows, steps], found["small"][rows, steps]
+
+    def run(weights, xs):
+        return unmasked_oracle(cell, weights, xs, zero_carry(cell, rows))[1]
+
+    np.testing.assert_allclose(outputs, run(weights, xs), **F64)
+    ones = np.ones((rows, steps, H))
+    if outputs.size:
+        check_gradients(gradients, lambda *a: (run(*a),), (weights, xs), (ones,), np_rng, **F64)
+    else:
+        for leaf, like in zip(leaves(gradients), leaves((weights, xs)), strict=True):
+            np.testing.assert_array_equal(leaf, np.zeros_like(like))
+
+
+def test_two_chunks_with_the_carried_state_equal_one(cell):
+    weights, _, xs, initial, _, found = others(cell)
+    close(found["chunks"], unmasked_oracle(cell, weights, xs, initial), **F64)
+
+
+def test_bidirectional_reads_both_ways_and_stacks_the_features(cell):
+    first, second, xs, _, _, found = others(cell)
+    carries, outputs = found["both"]
+    zeros, ones = zero_carry(cell, B), np.ones((B, H))
+    ahead, ahead_out = oracle(cell, first, xs, MASK, zeros, False, ones)
+    # Reading backward is reading the flipped sequence and flipping the outputs.
+    back, back_out = oracle(cell, second, xs[:, ::-1], MASK[:, ::-1], zeros, False, ones)
+    np.testing.assert_allclose(outputs, np.concatenate([ahead_out, back_out[:, ::-1]], -1), **F64)
+    close(carries, (ahead, back), **F64)
+
+
+@functools.cache
+def narrow(cell):
+    """The passes of bfloat16 inputs in both layouts and those of float32, in one program."""
+
+    @jax.jit
+    def run(arguments, low, mask, cotangents):
+        weights, _, *rest = arguments
+        final, outputs = cotangents
+        found = {}
+        for layout in LAYOUTS.values():
+            with use_form(*layout):
+                change = (final, outputs.astype(jnp.bfloat16))
+                found[layout] = passes(cell.unroll, (weights, low, *rest), mask, change)
+        return found, passes(cell.unroll, arguments, mask, cotangents)
+
+    return run
+
+
+@functools.cache
+def narrow_and_wide(cell):
+    """Results of bfloat16 inputs and of float32 ones, and what float64 gives for the first."""
+    (weights, xs, *rest), cotangents = draw(cell, np.random.default_rng(3), np.float32)
+    low = xs.astype(jnp.bfloat16)
+    cotangents = (cotangents[0], cotangents[1].astype(jnp.bfloat16).astype(np.float32))
+    found = narrow(cell)((weights, xs, *rest), low, MASK, cotangents)
+    wide = jax.tree.map(lambda x: x.astype(np.float64), ((weights, low, *rest), cotangents))
+    return *found, solve(cell, wide[0], MASK, wide[1])[0]
+
+
+@each_layout
+def test_bfloat16_inputs_stay_close_with_float32_carries_and_gradients(cell, layout):
+    found, _, wide = narrow_and_wide(cell)
+    want, _, want_gradients = wide[layout, False]
+    *both, gradients = found[layout]
+    for final, outputs in both:
+        assert outputs.dtype == jnp.bfloat16
+        np.testing.assert_allclose(np.asarray(outputs, np.float32), want[1], **BF16)
+        for got, expected in zip(leaves(final), leaves(want[0]), strict=True):
+            assert got.dtype == np.float32
+            np.testing.assert_allclose(got, expected, **BF16)
+    assert gradients[0].input.dtype == jnp.float32
+    assert gradients[1].dtype == jnp.bfloat16
+    for got, expected in zip(leaves(gradients), leaves(want_gradients), strict=True):
         scale = np.abs(expected).max()
         np.testing.assert_allclose(got.astype(np.float32) / scale, expected / scale, **BF16)
 
 
-@pytest.mark.usefixtures("layout")
-def test_vmap_over_everything_equals_a_loop(cell, np_rng):
-    many = [arguments(cell, np_rng, jnp.float32) for _ in range(2)]
-    weights, xs, initial, drop = jax.tree.map(lambda *a: jnp.stack(a), *many)
-    masks = jnp.stack([jnp.asarray(MASK), jnp.asarray(~MASK)])
-    loss = functools.partial(weighted_loss, cell.unroll)
-    gradient = jax.jit(jax.value_and_grad(loss, (0, 1, 3, 4)))
-    got = jax.jit(jax.vmap(gradient))(weights, xs, masks, initial, drop)
-    for k, (w, x, h, d) in enumerate(many):
-        want = gradient(w, x, masks[k], h, d)
-        for value, expected in zip(leaves(got), leaves(want), strict=True):
-            np.testing.assert_allclose(value[k], expected, rtol=1e-4, atol=1e-5)
-
-
-def test_vmap_over_weights_alone_equals_a_loop(cell, np_rng):
-    _, xs, initial, _ = arguments(cell, np_rng, jnp.float32)
-    many = [cell.weights(np_rng) for _ in range(2)]
-    loss = functools.partial(weighted_loss, cell.unroll, drop=None)
-    gradient = jax.jit(jax.grad(lambda w: loss(w, xs, jnp.asarray(MASK), initial)))
-    got = jax.vmap(gradient)(jax.tree.map(lambda *a: jnp.stack(a), *many))
-    for k, weights in enumerate(many):
-        for value, expected in zip(leaves(got), leaves(gradient(weights)), strict=True):
-            np.testing.assert_allclose(value[k], expected, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("scale", [1e3, 1e6])
 def test_extreme_inputs_have_finite_values_and_gradients(cell, scale, np_rng):
-    weights, xs, initial, drop = arguments(cell, np_rng, jnp.float32)
-    loss = functools.partial(weighted_loss, cell.unroll)
-    value, grads = jax.jit(jax.value_and_grad(loss, (0, 1, 3)))(
-        weights, xs * scale, jnp.asarray(MASK), initial, drop
-    )
-    assert np.isfinite(value)
-    for leaf in leaves(grads):
+    (weights, xs, *rest), cotangents = draw(cell, np_rng, np.float32)
+    xs = xs * np.float32(scale)
+    *both, gradients = narrow(cell)(
+        (weights, xs, *rest), xs.astype(jnp.bfloat16), MASK, cotangents
+    )[1]
+    for leaf in leaves((both, gradients[:3])):
+        assert leaf.dtype == np.float32
         assert np.isfinite(leaf).all()
 
 
-def test_bidirectional_reads_both_ways_and_stacks_the_features(cell, np_rng):
-    first, second = cell.weights(np_rng), cell.weights(np_rng)
-    xs, mask = jnp.asarray(np_rng.normal(size=(B, T, D)), jnp.float32), jnp.asarray(MASK)
-    carries, outputs = bidirectional(cell.unroll, first, second, xs, mask)
-    ahead, ahead_out = cell.unroll(first, xs, mask)
-    # Reading backward is reading the flipped sequence and flipping the outputs.
-    back, back_out = cell.unroll(second, xs[:, ::-1], mask[:, ::-1])
-    np.testing.assert_allclose(outputs, np.concatenate([ahead_out, back_out[:, ::-1]], -1), **F32)
-    for got, want in zip(leaves(carries), leaves((ahead, back)), strict=True):
-        np.testing.assert_allclose(got, want, **F32)
-
-
-def test_one_compilation_serves_every_mask(cell, np_rng):
-    weights, xs, _, _ = arguments(cell, np_rng, jnp.float32)
-    traces = 0
+@functools.cache
+def mapped(cell):
+    """Two sets of arguments; results of vmap over all of them by layout, and over weights alone."""
+    rng = np.random.default_rng(4)
+    many, masks = [draw(cell, rng) for _ in range(2)], np.stack([MASK, ~MASK])
 
     @jax.jit
-    def run(weights, xs, mask):
-        nonlocal traces
-        traces += 1
-        return cell.unroll(weights, xs, mask)
+    def run(arguments, masks, cotangents):
+        found = {}
+        one = functools.partial(passes, cell.unroll)
+        for layout in LAYOUTS.values():
+            with use_form(*layout):
+                found[layout] = jax.vmap(one)(arguments, masks, cotangents)
+        weights, *rest = arguments
+        rest, change = jax.tree.map(operator.itemgetter(0), (rest, cotangents))
+        alone = jax.vmap(lambda w: one((w, *rest), masks[0], change)[2][0])(weights)
+        return found, alone
 
-    run(weights, xs, jnp.asarray(MASK))
-    run(weights, xs, jnp.asarray(~MASK))
-    assert traces == 1
+    arguments, cotangents = jax.tree.map(lambda *a: np.stack(a), *many)
+    with jax.enable_x64(True):
+        return many, masks, jax.tree.map(np.asarray, run(arguments, masks, cotangents))
+
+
+@each_layout
+def test_vmap_over_everything_equals_a_loop(cell, layout):
+    many, masks, (found, _) = mapped(cell)
+    for k, (arguments, cotangents) in enumerate(many):
+        want = solve(cell, arguments, masks[k], cotangents)[0][layout, False]
+        close(jax.tree.map(operator.itemgetter(k), found[layout]), want, **F64)
+
+
+def test_vmap_over_weights_alone_equals_a_loop(cell):
+    many, masks, (_, alone) = mapped(cell)
+    (_, *rest), cotangents = many[0]
+    for k, ((weights, *_), _) in enumerate(many):
+        want = solve(cell, (weights, *rest), masks[0], cotangents)[0]
+        want = want[LAYOUTS["feature_major"], False][2][0]
+        close(jax.tree.map(operator.itemgetter(k), alone), want, **F64)
+
+
+XS = np.ones((B, T, D), np.float32)
 
 
 def wrong(cell, case):
     """Arguments with one thing wrong."""
-    weights, xs = cell.weights(np.random.default_rng(0)), jnp.ones((B, T, D))
+    weights, xs = cell.weights(np.random.default_rng(0)), XS
     carry = cell.carry(np.random.default_rng(0), rows=B + 1)
     return {
         "xs rank": ((weights, xs[0]), {}),
         "xs width": ((weights, xs[..., 1:]), {}),
-        "xs integer": ((weights, jnp.ones((B, T, D), jnp.int32)), {}),
-        "recurrent": ((weights._replace(recurrent=jnp.ones((H, H))), xs), {}),
-        "recurrent rank": ((weights._replace(recurrent=jnp.ones(H)), xs), {}),
-        "bias": ((weights._replace(bias=jnp.ones(H + 1)), xs), {}),
-        "mask dtype": ((weights, xs, jnp.ones((B, T))), {}),
-        "mask shape": ((weights, xs, jnp.ones((T, B), bool)), {}),
+        "xs integer": ((weights, np.ones((B, T, D), np.int32)), {}),
+        "recurrent": ((weights._replace(recurrent=np.ones((H, H), np.float32)), xs), {}),
+        "recurrent rank": ((weights._replace(recurrent=np.ones(H, np.float32)), xs), {}),
+        "bias": ((weights._replace(bias=np.ones(H + 1, np.float32)), xs), {}),
+        "mask dtype": ((weights, xs, np.ones((B, T), np.float32)), {}),
+        "mask shape": ((weights, xs, np.ones((T, B), bool)), {}),
         "initial": ((weights, xs), {"initial": carry}),
-        "dropout": ((weights, xs), {"recurrent_dropout_mask": jnp.ones((B, T, H))}),
+        "dropout": ((weights, xs), {"recurrent_dropout_mask": np.ones((B, T, H), np.float32)}),
     }[case]
 
 
@@ -475,7 +620,7 @@ def test_bad_input_is_named_at_trace_time(cell, case, error, message):
 def test_recurrent_bias_needs_reset_after(name, np_rng):
     weights = CELLS[f"{name}_reset_after"].weights(np_rng)
     with pytest.raises(ValueError, match="recurrent_bias must be None unless reset_after=True"):
-        CELLS[name].unroll(weights, jnp.ones((B, T, D)))
+        jax.eval_shape(CELLS[name].unroll, weights, XS)
 
 
 @pytest.mark.parametrize(
@@ -487,11 +632,11 @@ def test_recurrent_bias_needs_reset_after(name, np_rng):
     ],
 )
 def test_the_carry_of_another_cell_is_refused(name, other, message, np_rng):
-    carry, xs = CELLS[other].carry(np_rng), jnp.ones((B, T, D))
+    carry, xs = CELLS[other].carry(np_rng), XS
     with pytest.raises(TypeError, match=message):
-        CELLS[name].unroll(CELLS[name].weights(np_rng), xs, initial=carry)
+        jax.eval_shape(CELLS[name].unroll, CELLS[name].weights(np_rng), xs, initial=carry)
     with pytest.raises(TypeError, match=message.removeprefix("initial")):
-        CELLS[name].step(CELLS[name].weights(np_rng), carry, xs[:, 0])
+        jax.eval_shape(CELLS[name].step, CELLS[name].weights(np_rng), carry, xs[:, 0])
 
 
 @pytest.mark.parametrize(
@@ -499,5 +644,6 @@ def test_the_carry_of_another_cell_is_refused(name, other, message, np_rng):
 )
 def test_step_names_the_carry_of_the_wrong_shape(name, state, np_rng):
     cell = CELLS[name]
+    arguments = cell.weights(np_rng), cell.carry(np_rng, rows=B + 1), XS[:, 0]
     with pytest.raises(ValueError, match=rf"{state} must have shape \(3, 5\), got \(4, 5\)"):
-        cell.step(cell.weights(np_rng), cell.carry(np_rng, rows=B + 1), jnp.ones((B, D)))
+        jax.eval_shape(cell.step, *arguments)
