@@ -12,20 +12,26 @@ from gatedjax import nn as gnn
 from tests.tolerances import BF16, F32
 
 B, N, D, M = 3, 5, 8, 2
-LENGTHS = jnp.array([5, 3, 0])
-MASK = F.length_mask(LENGTHS, N)
-IDS = jnp.array([4, 9, 2])
+MASK = np.arange(N) < np.array([5, 3, 0])[:, None]
+IDS = np.array([4, 9, 2])
 RNGS = {"gate": jax.random.key(3), "dropout": jax.random.key(4)}
 
 
 @pytest.fixture
-def inputs(rng):
-    return jax.random.normal(rng, (B, N, D))
+def inputs(np_rng):
+    return np_rng.normal(size=(B, N, D)).astype(np.float32)
 
 
 def made(inputs, **options):
     module = gnn.SelectiveSelfAttention(M, **options)
-    return module, jax.jit(lambda x: module.init(jax.random.key(1), x, MASK))(inputs)
+    return module, filled(module, inputs, MASK)
+
+
+def filled(module, *inputs):
+    """Variables of a module, drawn without its initialisers, which take long to compile."""
+    rng = np.random.default_rng(1)
+    shapes = jax.eval_shape(module.init, jax.random.key(1), *inputs)
+    return jax.tree.map(lambda s: (rng.normal(size=s.shape) * 0.3).astype(s.dtype), shapes)
 
 
 def run(module, variables, inputs, mask=MASK, ids=IDS, *, train=True, **options):
@@ -35,15 +41,20 @@ def run(module, variables, inputs, mask=MASK, ids=IDS, *, train=True, **options)
             **options,
         )
     )  # fmt: skip
-    return call(variables, inputs)
+    return jax.tree.map(np.asarray, call(variables, inputs))
 
 
 def test_without_a_selector_it_is_the_attention_of_flax(inputs):
     module, variables = made(inputs, selector="none")
     reference = nn.MultiHeadDotProductAttention(M)
-    shapes = jax.tree.map(jnp.shape, reference.init(jax.random.key(1), inputs))
-    assert jax.tree.map(jnp.shape, variables) == shapes
-    wanted = reference.apply(variables, inputs, mask=nn.make_attention_mask(MASK, MASK))
+    shapes = jax.eval_shape(reference.init, jax.random.key(1), inputs)
+    assert jax.tree.map(jnp.shape, variables) == jax.tree.map(jnp.shape, shapes)
+
+    @jax.jit
+    def other(variables, inputs):
+        return reference.apply(variables, inputs, mask=nn.make_attention_mask(MASK, MASK))
+
+    wanted = np.asarray(other(variables, inputs))
     got, found = run(module, variables, inputs, train=False)
     np.testing.assert_allclose(got[MASK], wanted[MASK], rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(got[~MASK], 0)
@@ -55,8 +66,8 @@ def test_everything_selected_is_standard_attention(inputs):
     params = flax.core.unfreeze(variables)["params"]
     # Q_s K_s^T = 1 for all pairs
     for name in ("selector_query", "selector_key"):
-        params[name] = jax.tree.map(jnp.zeros_like, params[name])
-        params[name]["bias"] = params[name]["bias"].at[:, 0].set(1.0)
+        params[name] = jax.tree.map(np.zeros_like, params[name])
+        params[name]["bias"][:, 0] = 1.0
     plain = {k: v for k, v in params.items() if not k.startswith("selector_")}
     standard, _ = made(inputs, selector="none")
     got, found = run(module, {"params": params}, inputs, train=False)
@@ -65,7 +76,7 @@ def test_everything_selected_is_standard_attention(inputs):
     np.testing.assert_allclose(found.rate, np.array([[1.0] * M, [1.0] * M, [0.0] * M]))
     # nothing selected: only the bias of the output
     params["selector_key"]["bias"] = -params["selector_key"]["bias"]
-    params["out"]["bias"] = jnp.arange(D, dtype=jnp.float32)
+    params["out"]["bias"] = np.arange(D, dtype=np.float32)
     got, found = run(module, {"params": params}, inputs, train=False)
     np.testing.assert_allclose(got[:2], np.where(MASK[:2, :, None], np.arange(D), 0), atol=1e-6)
     np.testing.assert_allclose(found.empty[:2], 1.0)
@@ -76,7 +87,7 @@ def test_training_draws_and_inference_thresholds(selector, inputs):
     module, variables = made(inputs, selector=selector)
     output, found = run(module, variables, inputs)
     pairs = np.broadcast_to(MASK[:, None, :, None] & MASK[:, None, None, :], found.gates.shape)
-    p = jax.nn.sigmoid(found.logits)
+    p = 1 / (1 + np.exp(-found.logits))
     values = np.asarray(found.gates)[pairs]
     if selector == "expect":
         np.testing.assert_allclose(found.gates, p, **F32)
@@ -94,7 +105,7 @@ def test_training_draws_and_inference_thresholds(selector, inputs):
         return jnp.sum(output**2), found
 
     gradient, _ = jax.jit(jax.grad(loss, has_aux=True))(variables)
-    size = sum(float(jnp.abs(g).sum()) for k, g in gradient["params"].items() if "selector" in k
+    size = sum(float(np.abs(g).sum()) for k, g in gradient["params"].items() if "selector" in k
                for g in jax.tree.leaves(g))  # fmt: skip
     assert np.isfinite(size)
     # only REINFORCE gives the selector no gradient through the output
@@ -105,7 +116,11 @@ def test_training_needs_keys_and_inference_none(inputs):
     module, variables = made(inputs, selector="st", dropout=0.1)
     for rngs in ({}, {"gate": RNGS["gate"]}, {"dropout": RNGS["dropout"]}):
         with pytest.raises(flax.errors.InvalidRngError):
-            module.apply(variables, inputs, MASK, deterministic=False, rngs=rngs)
+            jax.eval_shape(
+                lambda v, x: module.apply(v, x, MASK, deterministic=False, rngs=rngs),  # noqa: B023
+                variables,
+                inputs,
+            )
     first, second = (run(module, variables, inputs, train=False)[0] for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
@@ -120,7 +135,7 @@ def test_an_example_is_the_same_in_any_batch_and_padding(inputs):
     np.testing.assert_array_equal(alone.gates[0], found.gates[1, :, :3, :3])
     for name in ("rate", "empty", "selected", "entropy", "log_prob"):
         np.testing.assert_allclose(getattr(alone, name)[0], getattr(found, name)[1], **F32)
-    dirty = jnp.where(MASK[..., None], inputs, jnp.nan)
+    dirty = np.where(MASK[..., None], inputs, np.float32(np.nan))
     np.testing.assert_allclose(run(module, variables, dirty)[0], whole, **F32)
 
 
@@ -131,17 +146,18 @@ def test_blocks_and_recomputation_change_nothing(options, empty, inputs):
     module, variables = made(inputs, **shared)
     other = gnn.SelectiveSelfAttention(M, **shared, **options)
 
-    def loss(module):
-        def inner(v):
+    @jax.jit
+    def both(variables, inputs):
+        def inner(v, module):
             output, found = module.apply(
                 v, inputs, MASK, deterministic=False, example_id=IDS, rngs=RNGS
             )
             return jnp.sum(output**2), (output, found)
 
-        return jax.jit(jax.grad(inner, has_aux=True))(variables)
+        return [jax.grad(inner, has_aux=True)(variables, each) for each in (module, other)]
 
-    gradient, (output, found) = loss(module)
-    same_gradient, (same, same_found) = loss(other)
+    found = jax.tree.map(np.asarray, both(variables, inputs))
+    (gradient, (output, found)), (same_gradient, (same, same_found)) = found
     np.testing.assert_allclose(same, output, **F32)
     for name in ("rate", "empty", "entropy", "log_prob"):
         np.testing.assert_allclose(getattr(same_found, name), getattr(found, name), **F32)
@@ -171,12 +187,11 @@ def test_a_shared_selector_selects_the_same_for_all_heads(inputs):
 def test_a_temperature_may_be_traced(inputs):
     module, variables = made(inputs, selector="soft", temperature=0.5)
     call = jax.jit(
-        lambda t: module.apply(
-            variables, inputs, MASK, deterministic=False, rngs=RNGS, temperature=t
-        )[0]
+        lambda v, t: module.apply(v, inputs, MASK, deterministic=False, rngs=RNGS, temperature=t)[0]
     )
-    np.testing.assert_allclose(call(0.5), run(module, variables, inputs, ids=None)[0], **F32)
-    assert np.abs(call(0.5) - call(2.0)).max() > 1e-4
+    half, two = (np.asarray(call(variables, t)) for t in (0.5, 2.0))
+    np.testing.assert_allclose(half, run(module, variables, inputs, ids=None)[0], **F32)
+    assert np.abs(half - two).max() > 1e-4
 
 
 def test_bfloat16_selects_what_float32_selects_away_from_ties(inputs):
@@ -189,17 +204,15 @@ def test_bfloat16_selects_what_float32_selects_away_from_ties(inputs):
     far = np.abs(np.asarray(wide.logits)) > 0.1
     np.testing.assert_array_equal(np.asarray(found.gates)[far], np.asarray(wide.gates)[far])
     if far[:2].all():
-        np.testing.assert_allclose(output.astype(jnp.float32), wide_output, **BF16)
+        np.testing.assert_allclose(output.astype(np.float32), wide_output, **BF16)
 
 
 @pytest.mark.parametrize("size", [0, 1])
-def test_texts_of_no_word_and_of_one(size, rng):
-    inputs = jax.random.normal(rng, (2, size, D))
+def test_texts_of_no_word_and_of_one(size, inputs):
+    inputs = inputs[:2, :size]
     module = gnn.SelectiveSelfAttention(M, selector="st")
-    variables = module.init(jax.random.key(1), jnp.ones((1, 1, D)))
-    output, found = module.apply(
-        variables, inputs, jnp.ones((2, size), bool), deterministic=False, rngs=RNGS
-    )
+    variables = filled(module, np.ones((1, 1, D), np.float32))
+    output, found = run(module, variables, inputs, np.ones((2, size), bool), None)
     assert output.shape == (2, size, D)
     assert np.isfinite(output).all()
     assert np.isfinite(found.rate).all()
@@ -217,18 +230,32 @@ def test_texts_of_no_word_and_of_one(size, rng):
 def test_bad_options_are_named(options, message, inputs):
     module = gnn.SelectiveSelfAttention(**({"num_heads": M} | options))
     with pytest.raises(ValueError, match=message):
-        module.init(jax.random.key(1), inputs, MASK)
+        filled(module, inputs, MASK)
     with pytest.raises(ValueError, match="inputs"):
-        gnn.SelectiveSelfAttention(M).init(jax.random.key(1), inputs[0])
+        filled(gnn.SelectiveSelfAttention(M), inputs[0])
 
 
 def test_source_to_token_pools_what_its_scores_say(inputs):
     module = gnn.SourceToToken(features=4)
-    variables = module.init(jax.random.key(1), inputs, MASK)
+    variables = filled(module, inputs, MASK)
     params = variables["params"]
     assert params["Dense_0"]["kernel"].shape == (D, 4)
-    hidden = nn.elu(inputs @ params["Dense_0"]["kernel"] + params["Dense_0"]["bias"][None, None])
-    logits = hidden @ params["Dense_1"]["kernel"] + params["Dense_1"]["bias"][None, None]
-    got = jax.jit(module.apply)(variables, inputs, MASK)
-    np.testing.assert_allclose(got, F.source_to_token(inputs, logits, MASK), **F32)
+
+    @jax.jit
+    def both(variables, inputs):
+        one, two = variables["params"]["Dense_0"], variables["params"]["Dense_1"]
+        hidden = nn.elu(inputs @ one["kernel"] + one["bias"][None, None])
+        logits = hidden @ two["kernel"] + two["bias"][None, None]
+        return module.apply(variables, inputs, MASK), F.source_to_token(inputs, logits, MASK)
+
+    got, want = jax.tree.map(np.asarray, both(variables, inputs))
+    np.testing.assert_allclose(got, want, **F32)
     np.testing.assert_array_equal(got[2], 0)
+
+
+def test_parameters_start_with_kernels_of_unit_gain_and_biases_of_zero(inputs):
+    module = gnn.SelectiveSelfAttention(M, selector="st")
+    params = jax.jit(module.init)(jax.random.key(1), inputs, MASK)["params"]
+    for name, value in jax.tree.map(np.asarray, params).items():
+        np.testing.assert_array_equal(value["bias"], 0.0)
+        assert 0.1 < np.std(value["kernel"]) < 1, name
