@@ -13,10 +13,22 @@ from tests.tolerances import BF16, F32, F64
 N, H, V = 6, 4, 7
 
 
-def arguments(rng, dtype=jnp.float32, rows=(N,), classes=V, scale=1.0):
+@jax.jit
+def solve(parts, targets, weight):
+    """The loss of every position and the gradients of its weighted sum, in one program."""
+    nll, pull = jax.vjp(lambda *parts: linear_cross_entropy(*parts, targets), *parts)
+    return nll, *pull(weight.astype(nll.dtype))
+
+
+def solved(parts, targets, weight=None):
+    weight = np.ones(targets.shape, np.float32) if weight is None else weight
+    return jax.tree.map(np.asarray, solve(tuple(parts), targets, weight))
+
+
+def arguments(rng, dtype=np.float32, rows=(N,), classes=V, scale=1.0):
     shapes = [(*rows, H), (H, classes), (classes,)]
-    arrays = [jnp.asarray(rng.normal(size=shape) * scale, dtype) for shape in shapes]
-    return *arrays, jnp.asarray(rng.integers(0, classes, rows), jnp.int32)
+    arrays = [np.asarray(rng.normal(size=shape) * scale, dtype) for shape in shapes]
+    return *arrays, np.asarray(rng.integers(0, classes, rows), np.int32)
 
 
 def oracle(states, kernel, bias, targets):
@@ -45,23 +57,22 @@ def weighted(function, targets, weight):
 @pytest.mark.parametrize("rows", [(), (N,), (2, 3), (0,), (2, 0)])
 @pytest.mark.usefixtures("x64")
 def test_values_and_gradients_are_those_of_a_loop_and_of_optax(rows, np_rng):
-    *parts, targets = arguments(np_rng, jnp.float64, rows)
-    nll = jax.jit(linear_cross_entropy)(*parts, targets)
-    assert (nll.shape, nll.dtype) == (rows, jnp.float64)
+    *parts, targets = arguments(np_rng, np.float64, rows)
+    weight = np.asarray(np_rng.normal(size=rows))
+    nll, *found = solved(parts, targets, weight)
+    assert (nll.shape, nll.dtype) == (rows, np.float64)
     np.testing.assert_allclose(nll, oracle(*parts, targets), **F64)
-    weight = jnp.asarray(np_rng.normal(size=rows))
-    found, wanted = (
-        jax.jit(jax.grad(weighted(function, targets, weight), (0, 1, 2)))(*parts)
-        for function in (linear_cross_entropy, reference)
-    )
+    plain = jax.jit(linear_cross_entropy)(*parts, targets)  # the pass without gradients
+    np.testing.assert_allclose(plain, nll, **F64)
+    wanted = jax.jit(jax.grad(weighted(reference, targets, weight), (0, 1, 2)))(*parts)
     for got, want in zip(found, wanted, strict=True):
         np.testing.assert_allclose(got, want, **F64)
 
 
 @pytest.mark.usefixtures("x64")
 def test_first_and_second_derivatives_equal_finite_differences(np_rng):
-    *parts, targets = arguments(np_rng, jnp.float64)
-    loss = weighted(linear_cross_entropy, targets, jnp.arange(1.0, N + 1))
+    *parts, targets = arguments(np_rng, np.float64)
+    loss = weighted(linear_cross_entropy, targets, np.arange(1.0, N + 1))
     check_grads(jax.jit(loss), parts, order=2, modes=["rev"], rtol=1e-6, atol=1e-6)
 
 
@@ -73,12 +84,9 @@ def test_float32_is_as_exact_as_optax_in_float32(np_rng):
 
 
 def test_extreme_logits_give_finite_values_and_gradients():
-    states = jnp.array([[1e4], [-1e4], [1e4]])
-    kernel, bias = jnp.array([[1.0, -1.0, 0.0]]), jnp.zeros(3)
-    targets = jnp.array([0, 0, 2])
-    nll, pull = jax.vjp(lambda *parts: linear_cross_entropy(*parts, targets), states, kernel, bias)
+    states, kernel = np.float32([[1e4], [-1e4], [1e4]]), np.float32([[1, -1, 0]])
+    nll, *grads = solved((states, kernel, np.zeros(3, np.float32)), np.array([0, 0, 2]))
     np.testing.assert_allclose(nll, [0, 2e4, 1e4])
-    grads = pull(jnp.ones(3))
     np.testing.assert_allclose(grads[0], [[0], [-2], [1]])
     np.testing.assert_allclose(grads[1], [[2e4, -1e4, -1e4]])
     np.testing.assert_allclose(grads[2], [0, 1, -1])
@@ -87,29 +95,25 @@ def test_extreme_logits_give_finite_values_and_gradients():
 def test_bfloat16_states_and_kernel_keep_their_dtype_in_the_gradient(np_rng):
     states, kernel, bias, targets = arguments(np_rng, scale=0.5)
     narrow = (states.astype(jnp.bfloat16), kernel.astype(jnp.bfloat16), bias)
-    loss = lambda *parts: linear_cross_entropy(*parts, targets)  # noqa: E731
-    nll, pull = jax.vjp(loss, *narrow)
-    assert nll.dtype == jnp.float32
+    nll, *found = solved(narrow, targets)
+    assert nll.dtype == np.float32
     # the products of two bfloat16 numbers are exact in float32
-    exact = [part.astype(jnp.float32) for part in narrow]
+    exact = [part.astype(np.float32) for part in narrow]
     np.testing.assert_allclose(nll, oracle(*exact, targets), **F32)
-    found = pull(jnp.ones(N))
-    assert [grad.dtype for grad in found] == [jnp.bfloat16, jnp.bfloat16, jnp.float32]
-    for got, want in zip(found, jax.vjp(loss, *exact)[1](jnp.ones(N)), strict=True):
-        np.testing.assert_allclose(got.astype(jnp.float32), want, **BF16)
+    assert [grad.dtype for grad in found] == [jnp.bfloat16, jnp.bfloat16, np.float32]
+    for got, want in zip(found, solved(exact, targets)[1:], strict=True):
+        np.testing.assert_allclose(got.astype(np.float32), want, **BF16)
 
 
 def test_a_position_of_weight_zero_has_no_part_in_any_gradient(np_rng):
     states, kernel, bias, targets = arguments(np_rng)
-    weight = jnp.array([1.0, 0.0, 2.0, 0.0, 1.0, 1.0])
-    gradient = jax.jit(
-        jax.grad(lambda y, *parts: weighted(linear_cross_entropy, y, weight)(*parts), (1, 2, 3))
-    )
-    found = gradient(targets, states, kernel, bias)
+    weight = np.float32([1, 0, 2, 0, 1, 1])
+    found = solved((states, kernel, bias), targets, weight)[1:]
     np.testing.assert_array_equal(found[0][weight == 0], 0.0)
     assert np.abs(found[0][weight > 0]).min() > 0
     kept = weight[:, None] > 0
-    other = gradient((targets + (weight == 0)) % V, jnp.where(kept, states, 50.0), kernel, bias)
+    parts = (np.where(kept, states, np.float32(50)), kernel, bias)
+    other = solved(parts, ((targets + (weight == 0)) % V).astype(np.int32), weight)[1:]
     for got, want in zip(other, found, strict=True):
         np.testing.assert_array_equal(got, want)
 
@@ -118,17 +122,11 @@ def test_a_position_of_weight_zero_has_no_part_in_any_gradient(np_rng):
 def test_a_target_outside_is_nan_and_spoils_nothing_else(bad, np_rng):
     states, kernel, bias, targets = arguments(np_rng)
     kept = np.arange(N) != 2
-    wrong = targets.at[2].set(bad)
-    nll = linear_cross_entropy(states, kernel, bias, wrong)
+    wrong = np.where(kept, targets, bad).astype(np.int32)
+    nll, *found = solved((states, kernel, bias), wrong)
     np.testing.assert_array_equal(np.isnan(nll), ~kept)
-    want = linear_cross_entropy(states[kept], kernel, bias, targets[kept])
+    want, *without = solved((states[kept], kernel, bias), targets[kept])
     np.testing.assert_allclose(nll[kept], want, **F32)
-
-    def pull(states, targets):
-        run = lambda *parts: linear_cross_entropy(*parts, targets)  # noqa: E731
-        return jax.vjp(run, states, kernel, bias)[1](jnp.ones(len(targets)))
-
-    found, without = pull(states, wrong), pull(states[kept], targets[kept])
     np.testing.assert_array_equal(found[0][2], 0.0)
     np.testing.assert_allclose(found[0][kept], without[0], **F32)
     for got, expected in zip(found[1:], without[1:], strict=True):
@@ -137,31 +135,38 @@ def test_a_target_outside_is_nan_and_spoils_nothing_else(bad, np_rng):
 
 def test_one_class_costs_nothing(np_rng):
     *parts, targets = arguments(np_rng, classes=1)
-    nll, pull = jax.vjp(lambda *parts: linear_cross_entropy(*parts, targets), *parts)
+    nll, *found = solved(parts, targets)
     np.testing.assert_array_equal(nll, 0.0)
-    for grad in pull(jnp.ones(N)):
+    for grad in found:
         # what the product gives and what the target takes cancel to rounding only
-        np.testing.assert_allclose(grad, jnp.zeros_like(grad), atol=1e-6)
+        np.testing.assert_allclose(grad, np.zeros_like(grad), atol=1e-6)
 
 
 def test_narrow_targets_may_count_up_to_the_number_of_classes(np_rng):
     states, kernel, bias, _ = arguments(np_rng, classes=256)
-    targets = jnp.array([0, 255, 127, 128, 1, 254], jnp.uint8)
-    got = linear_cross_entropy(states, kernel, bias, targets)
+    targets = np.array([0, 255, 127, 128, 1, 254], np.uint8)
+    got = solved((states, kernel, bias), targets)[0]
     np.testing.assert_allclose(got, oracle(states, kernel, bias, targets), **F32)
 
 
 def test_vmap_over_everything_and_over_kernels_equals_a_loop(np_rng):
     many = [arguments(np_rng) for _ in range(3)]
-    states, kernel, bias, targets = (jnp.stack(parts) for parts in zip(*many, strict=True))
+    states, kernel, bias, targets = (np.stack(parts) for parts in zip(*many, strict=True))
 
     def loss(*parts):
         return jnp.sum(linear_cross_entropy(*parts) ** 2)
 
-    both = jax.vmap(jax.value_and_grad(loss, (0, 1, 2)))(states, kernel, bias, targets)
-    own = jax.vmap(linear_cross_entropy, (None, 0, 0, None))(states[0], kernel, bias, targets[0])
+    one = jax.value_and_grad(loss, (0, 1, 2))
+
+    @jax.jit
+    def run(*all_parts):
+        own = jax.vmap(linear_cross_entropy, (None, 0, 0, None))
+        return jax.vmap(one)(*all_parts), own(states[0], kernel, bias, targets[0])
+
+    both, own = jax.tree.map(np.asarray, run(states, kernel, bias, targets))
+    single = jax.jit(one)
     for k in range(3):
-        want = jax.value_and_grad(loss, (0, 1, 2))(states[k], kernel[k], bias[k], targets[k])
+        want = single(states[k], kernel[k], bias[k], targets[k])
         for got, expected in zip(*map(jax.tree.leaves, (both, want)), strict=True):
             np.testing.assert_allclose(got[k], expected, **F32)
         np.testing.assert_allclose(own[k], oracle(states[0], kernel[k], bias[k], targets[0]), **F32)

@@ -45,6 +45,11 @@ def test_gated_attention_and_its_gradients_equal_the_loop(gating, np_rng, x64):
     np.testing.assert_allclose(gated, want[0], **F64)
     np.testing.assert_allclose(attention, want[1], **F64)
     np.testing.assert_allclose(attention.sum(-1)[:2], 1.0, **F64)
+
+    @jax.jit
+    def pull(document, query, cotangents):
+        return jax.vjp(lambda d, q: run(d, q, QUERY_MASK), document, query)[1](cotangents)
+
     # every direction at once: the imaginary part of a step of 1e-30 is the derivative
     for _ in range(3):
         change = [np_rng.normal(size=x.shape) for x in (document, query, *want)]
@@ -53,29 +58,28 @@ def test_gated_attention_and_its_gradients_equal_the_loop(gating, np_rng, x64):
             (c * y).sum()
             for c, y in zip(change[2:], gate_rows(*moved, QUERY_MASK, gating), strict=True)
         ]
-        _, pull = jax.vjp(lambda d, q: run(d, q, QUERY_MASK), document, query)
-        found = pull(tuple(jnp.asarray(c) for c in change[2:]))
+        found = jax.tree.map(np.asarray, pull(document, query, tuple(change[2:])))
         got = sum((c * g).sum() for c, g in zip(change[:2], found, strict=True))
         np.testing.assert_allclose(got, sum(pulls).imag * 1e30, **F64)
 
 
 @pytest.mark.parametrize("gating", ["multiply", "sum", "concat"])
 def test_one_query_vector_is_a_query_of_one_token(gating, np_rng):
-    document = jnp.asarray(np_rng.normal(size=(2, 3, N, D)), jnp.float32)
-    query = jnp.asarray(np_rng.normal(size=(2, 3, D)), jnp.float32)
+    document = np.asarray(np_rng.normal(size=(2, 3, N, D)), np.float32)
+    query = np.asarray(np_rng.normal(size=(2, 3, D)), np.float32)
     run = jax.jit(functools.partial(F.gated_attention, gating=gating))
     (one, first), (two, second) = run(document, query), run(document, query[..., None, :])
     np.testing.assert_allclose(one, two, **F32)
     np.testing.assert_array_equal(first, np.ones((2, 3, N, 1)))
     np.testing.assert_allclose(second, first, **F32)
-    mapped, _ = jax.vmap(jax.vmap(run))(document, query)
+    mapped, _ = jax.jit(jax.vmap(jax.vmap(run)))(document, query)
     np.testing.assert_allclose(mapped, one, **F32)
 
 
 def test_gated_attention_ignores_padding_whatever_stands_there(np_rng):
-    document = jnp.asarray(np_rng.normal(size=(3, N, D)), jnp.float32)
-    query = jnp.asarray(np_rng.normal(size=(3, Q, D)), jnp.float32)
-    dirty = jnp.where(QUERY_MASK[..., None], query, jnp.nan)
+    document = np.asarray(np_rng.normal(size=(3, N, D)), np.float32)
+    query = np.asarray(np_rng.normal(size=(3, Q, D)), np.float32)
+    dirty = np.where(QUERY_MASK[..., None], query, np.float32(np.nan))
 
     @jax.jit
     def both(query):
@@ -87,6 +91,7 @@ def test_gated_attention_ignores_padding_whatever_stands_there(np_rng):
 
     (_, clean), grads = both(query)
     (_, found), dirty_grads = both(dirty)
+    found, dirty_grads = jax.tree.map(np.asarray, (found, dirty_grads))
     for a, b in zip((*clean, *grads), (*found, *dirty_grads), strict=True):
         np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(found[0][2], 0.0)
@@ -96,8 +101,8 @@ def test_gated_attention_ignores_padding_whatever_stands_there(np_rng):
 
 
 def test_gated_attention_of_extreme_scores_is_finite(np_rng):
-    document = 100.0 * jnp.sign(jnp.asarray(np_rng.normal(size=(1, N, D)), jnp.float32))
-    query = 100.0 * jnp.asarray(np_rng.normal(size=(1, Q, D)), jnp.float32)
+    document = np.float32(100) * np.sign(np.asarray(np_rng.normal(size=(1, N, D)), np.float32))
+    query = np.float32(100) * np.asarray(np_rng.normal(size=(1, Q, D)), np.float32)
 
     def total(document, query):
         return jnp.sum(F.gated_attention(document, query)[0])
@@ -109,7 +114,7 @@ def test_gated_attention_of_extreme_scores_is_finite(np_rng):
 
 def test_bfloat16_gates_in_bfloat16_with_attention_in_float32(np_rng):
     document, query = (np_rng.normal(size=(3, size, D)) for size in (N, Q))
-    low = [jnp.asarray(x, jnp.bfloat16) for x in (document, query)]
+    low = [np.asarray(x, jnp.bfloat16) for x in (document, query)]
     gated, attention = jax.jit(F.gated_attention)(*low, QUERY_MASK)
     assert gated.dtype == jnp.bfloat16
     assert attention.dtype == jnp.float32
@@ -118,7 +123,7 @@ def test_bfloat16_gates_in_bfloat16_with_attention_in_float32(np_rng):
     np.testing.assert_allclose(np.asarray(gated, np.float64), want[0], **BF16)
 
 
-ONES = functools.partial(jnp.ones, dtype=jnp.float32)
+ONES = functools.partial(np.ones, dtype=np.float32)
 
 
 @pytest.mark.parametrize(
@@ -129,15 +134,15 @@ ONES = functools.partial(jnp.ones, dtype=jnp.float32)
         ((ONES((2, N, D)), ONES((3, Q, D))), {}, ValueError, "query must be"),
         ((ONES((2, N, D)), ONES((3, D))), {}, ValueError, "query must be"),
         ((ONES((D,)), ONES((Q, D))), {}, ValueError, "document must be"),
-        ((ONES((2, N, D)), jnp.ones((2, Q, D), int)), {}, TypeError, "query must be floating"),
+        ((ONES((2, N, D)), np.ones((2, Q, D), int)), {}, TypeError, "query must be floating"),
         (
             (ONES((2, N, D)), ONES((2, Q, D)), ONES((2, Q))),
             {},
             TypeError,
             "query_mask must be bool",
         ),
-        ((ONES((2, N, D)), ONES((2, D)), jnp.ones((2, 1), bool)), {}, ValueError, "must be None"),
-        ((ONES((2, N, D)), ONES((2, Q, D)), jnp.ones((2, N), bool)), {}, ValueError, "query_mask"),
+        ((ONES((2, N, D)), ONES((2, D)), np.ones((2, 1), bool)), {}, ValueError, "must be None"),
+        ((ONES((2, N, D)), ONES((2, Q, D)), np.ones((2, N), bool)), {}, ValueError, "query_mask"),
     ],
 )
 def test_gated_attention_names_bad_input(arguments, options, error, message):
@@ -223,7 +228,7 @@ def test_pointer_sum_and_its_gradient_equal_the_sum_of_a_softmax(form, aggregati
 def test_pointer_sum_ignores_other_tokens_and_is_finite_where_nothing_occurs(
     form, aggregation, np_rng
 ):
-    logits = jnp.asarray(np_rng.normal(size=(4, N)), jnp.float32)
+    logits = np.asarray(np_rng.normal(size=(4, N)), np.float32)
     member = OCCURRENCE & DOCUMENT_MASK[..., None] & CANDIDATE_MASK[:, None, :]
     used = member.any(-1)
 
@@ -235,16 +240,18 @@ def test_pointer_sum_ignores_other_tokens_and_is_finite_where_nothing_occurs(
 
         return jax.value_and_grad(total, has_aux=True)(logits)
 
-    (_, clean), gradient = both(logits)
-    (_, found), dirty = both(jnp.where(used, logits, jnp.nan))
+    (_, clean), gradient = jax.tree.map(np.asarray, both(logits))
+    dirty = np.where(used, logits, np.float32(np.nan))
+    (_, found), dirty = jax.tree.map(np.asarray, both(dirty))
     np.testing.assert_array_equal(found, clean)
     np.testing.assert_array_equal(gradient, dirty)
     np.testing.assert_array_equal(gradient[~used], 0.0)
     assert np.isneginf(found[2:]).all()
     assert np.isfinite(found[0]).all()
     # a logit of -inf is a token that is not there
-    (_, without), gradient = both(logits.at[0, 2].set(-jnp.inf))
-    assert np.isneginf(without[0, 2])
+    logits[0, 2] = -np.inf
+    (_, without), gradient = both(logits)
+    assert np.isneginf(np.asarray(without)[0, 2])
     assert np.isfinite(gradient).all()
 
 
@@ -258,10 +265,10 @@ def test_logits_of_ten_thousand_keep_their_digits(form, aggregation, x64):
         found, pull = jax.vjp(functools.partial(form, aggregation=aggregation), logits)
         return found, pull(jnp.where(jnp.isneginf(found), 0, 1).astype(found.dtype))[0]
 
-    want = both(small)[0][0]
+    want = np.asarray(both(small)[0])[0]
     for shift in (0.0, 1e4, -1e4):
-        logits = jnp.asarray(small + shift, jnp.float32)
-        found, gradient = both(logits)
+        logits = np.asarray(small + shift, np.float32)
+        found, gradient = jax.tree.map(np.asarray, both(logits))
         np.testing.assert_allclose(found[0], want, **F32)
         assert np.isfinite(gradient).all()
 
@@ -272,48 +279,61 @@ def test_many_small_probabilities_add_up_like_float64(np_rng, x64):
     occurrence = (np.arange(4096)[:, None] % 2 == np.arange(2)[None, :])[None]
     weights = np.exp(logits[0]) / np.exp(logits[0]).sum()
     want = np.log([weights[::2].sum(), weights[1::2].sum()])
-    low = jnp.asarray(logits, jnp.float32)
-    for found in (
-        F.pointer_sum(low, occurrence),
-        F.pointer_sum_indexed(low, positions_of(occurrence, 2048)),
-    ):
-        assert found.dtype == jnp.float32
-        np.testing.assert_allclose(found[0], want, rtol=1e-5)
+    places = positions_of(occurrence, 2048)
+    run = jax.jit(lambda x: (F.pointer_sum(x, occurrence), F.pointer_sum_indexed(x, places)))
+    for found in run(logits.astype(np.float32)):
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(np.asarray(found)[0], want, rtol=1e-5)
 
 
 def test_pointer_sum_takes_leading_axes_vmap_and_bfloat16(np_rng):
-    logits = jnp.asarray(np_rng.normal(size=(2, 4, N)), jnp.float32)
-    both = [jnp.stack([x, x]) for x in (OCCURRENCE, DOCUMENT_MASK, CANDIDATE_MASK)]
-    places = jnp.stack([positions_of(OCCURRENCE)] * 2)
-    want = jnp.stack([flags(row) for row in logits])
-    for found in (
-        F.pointer_sum(logits, *both),
-        jax.vmap(F.pointer_sum)(logits, *both),
-        F.pointer_sum_indexed(logits, places, *both[1:]),
-        jax.vmap(F.pointer_sum_indexed)(logits, places, *both[1:]),
-    ):
+    logits = np.asarray(np_rng.normal(size=(2, 4, N)), np.float32)
+    both = [np.stack([x, x]) for x in (OCCURRENCE, DOCUMENT_MASK, CANDIDATE_MASK)]
+    places = np.stack([positions_of(OCCURRENCE)] * 2)
+    want = np.stack([flags(row) for row in logits])  # not compiled as a whole
+
+    @jax.jit
+    def run(logits):
+        low = logits.astype(jnp.bfloat16)
+        again = F.pointer_sum(low, *both), F.pointer_sum(low.astype(jnp.float32), *both)
+        return again, (
+            F.pointer_sum(logits, *both),
+            jax.vmap(F.pointer_sum)(logits, *both),
+            F.pointer_sum_indexed(logits, places, *both[1:]),
+            jax.vmap(F.pointer_sum_indexed)(logits, places, *both[1:]),
+        )
+
+    (low, wide), four = run(logits)
+    for found in four:
         np.testing.assert_allclose(found, want, **F32)
-    low = logits.astype(jnp.bfloat16)
-    found = F.pointer_sum(low, *both)
-    assert found.dtype == jnp.float32
-    np.testing.assert_array_equal(found, F.pointer_sum(low.astype(jnp.float32), *both))
+    assert low.dtype == np.float32
+    np.testing.assert_array_equal(low, wide)
 
 
 def test_places_outside_of_the_document_and_empty_axes_are_legal():
-    logits = jnp.zeros((1, 3))
-    places = jnp.array([[[0, 3, -1], [2, 1, -7]]])
-    np.testing.assert_allclose(
-        np.exp(F.pointer_sum_indexed(logits, places)), [[1 / 3, 2 / 3]], **F32
-    )
-    assert np.isneginf(F.pointer_sum_indexed(jnp.zeros((1, 0)), places)).all()
-    assert np.isneginf(F.pointer_sum(jnp.zeros((1, 0)), jnp.zeros((1, 0, 2), bool))).all()
-    assert F.pointer_sum(logits, jnp.zeros((1, 3, 0), bool)).shape == (1, 0)
-    one = F.pointer_sum(logits, jnp.ones((1, 3, 1), bool))
+    logits, nothing = np.zeros((1, 3), np.float32), np.zeros((1, 0), np.float32)
+    places = np.array([[[0, 3, -1], [2, 1, -7]]])
+
+    @jax.jit
+    def run(logits):
+        return (
+            jnp.exp(F.pointer_sum_indexed(logits, places)),
+            F.pointer_sum_indexed(nothing, places),
+            F.pointer_sum(nothing, np.zeros((1, 0, 2), bool)),
+            F.pointer_sum(logits, np.zeros((1, 3, 0), bool)),
+            F.pointer_sum(logits, np.ones((1, 3, 1), bool)),
+        )
+
+    found, empty, none, no_candidate, one = jax.tree.map(np.asarray, run(logits))
+    np.testing.assert_allclose(found, [[1 / 3, 2 / 3]], **F32)
+    assert np.isneginf(empty).all()
+    assert np.isneginf(none).all()
+    assert no_candidate.shape == (1, 0)
     np.testing.assert_allclose(one, 0.0, atol=1e-6)
 
 
-FLAGS = jnp.ones((2, N, K), bool)
-PLACES = jnp.ones((2, K, 4), jnp.int32)
+FLAGS = np.ones((2, N, K), bool)
+PLACES = np.ones((2, K, 4), np.int32)
 
 
 @pytest.mark.parametrize(
@@ -322,8 +342,8 @@ PLACES = jnp.ones((2, K, 4), jnp.int32)
         (F.pointer_sum, (ONES((2, N)), FLAGS), {"aggregation": "sum"}, ValueError, "aggregation"),
         (F.pointer_sum, (ONES((2, N)), ONES((2, N, K))), {}, TypeError, "occurrence must be bool"),
         (F.pointer_sum, (ONES((2, N + 1)), FLAGS), {}, ValueError, "occurrence must be"),
-        (F.pointer_sum, (jnp.ones((2, N), int), FLAGS), {}, TypeError, "logits must be floating"),
-        (F.pointer_sum, (jnp.float32(1), FLAGS), {}, ValueError, "logits must be"),
+        (F.pointer_sum, (np.ones((2, N), int), FLAGS), {}, TypeError, "logits must be floating"),
+        (F.pointer_sum, (np.float32(1), FLAGS), {}, ValueError, "logits must be"),
         (F.pointer_sum, (ONES((2, N)), FLAGS, FLAGS), {}, ValueError, "document_mask"),
         (F.pointer_sum, (ONES((2, N)), FLAGS, None, ONES((2, K))), {}, TypeError, "candidate_mask"),
         (F.pointer_sum_indexed, (ONES((2, N)), ONES((2, K, 4))), {}, TypeError, "positions must"),
@@ -341,15 +361,15 @@ def test_pointer_sum_names_bad_input(function, arguments, options, error, messag
 
 
 def test_clip_gradient_is_the_identity_with_a_bounded_gradient():
-    x = jnp.array([-3.0, 0.5, 2.0])
+    x = np.float32([-3.0, 0.5, 2.0])
     value, pull = jax.vjp(lambda x: F.clip_gradient(x, 0.1), x)
     np.testing.assert_array_equal(value, x)
-    np.testing.assert_allclose(pull(jnp.array([-3.0, 0.05, 2.0]))[0], [-0.1, 0.05, 0.1])
+    np.testing.assert_allclose(pull(np.float32([-3.0, 0.05, 2.0]))[0], [-0.1, 0.05, 0.1])
     for bound in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="bound must be positive and finite"):
             F.clip_gradient(x, bound)
     with pytest.raises(TypeError, match="x must be floating point"):
-        F.clip_gradient(jnp.arange(3), 1.0)
+        F.clip_gradient(np.arange(3), 1.0)
 
 
 def clipped_rows(weights, xs, mask, change, bound, reset_after):
