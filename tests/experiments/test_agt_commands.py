@@ -184,14 +184,9 @@ def test_records_hold_nothing_of_one_machine():
         ({"what": "render"}, []),
     ],
 )
-def test_a_table_trains_its_own_cells(args, wanted, monkeypatch, tmp_path):
-    asked = {}
-
-    def run_cell(options, data, variant, optimizer=None, **model):
-        asked[f"{data}-{variant}"] = tables.run_config(options, data, 0, optimizer, **model)
-
-    monkeypatch.setattr(tables, "run_cell", run_cell)
-    tables.train_table(tables.TablesConfig(results=tmp_path, embeddings="none", **args))
+def test_a_table_trains_its_own_cells(args, wanted, tmp_path):
+    options = tables.TablesConfig(results=tmp_path, embeddings="none", **args)
+    asked = {f"{cell.data}-{cell.variant}": cell.configs[0] for cell in tables.cells_of(options)}
     assert list(asked) == wanted
     # no two names for one run
     configs = [public_config(config) for config in asked.values()]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -142,8 +143,11 @@ def test_a_table_trains_every_seed_once(tmp_path):
     args += ["--num-steps", "4", "--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
     assert tables.main(args) == 0
     text = (tmp_path / "r" / "RESULTS.md").read_text()
-    assert "(n=2)" in text
+    (row,) = (line for line in text.splitlines() if "polarity" in line and "softAtt" in line)
+    # four steps may leave a network that says one class to everything
+    assert re.search(r"\(n=2\)|\(n=1\), 1 collapsed", row)
     paths = sorted((tmp_path / "r" / "runs").iterdir())
+    assert len(paths) == 2
     before = [path.stat().st_mtime_ns for path in paths]
     assert tables.main(args) == 0
     assert [path.stat().st_mtime_ns for path in paths] == before

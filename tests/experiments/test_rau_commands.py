@@ -8,7 +8,7 @@ import pytest
 from experiments.rau import paper, tables
 from experiments.rau.__main__ import main
 from experiments.rau.cli import parse
-from experiments.rau.config import PRESETS, TRAIN_EXAMPLES, Config
+from experiments.rau.config import PRESETS, TRAIN_EXAMPLES
 from experiments.rau.parameters import matched_width, network
 from experiments.rau.results import public_config
 from gatedjax.models import RAUConfig
@@ -159,21 +159,19 @@ def test_no_other_width_is_nearer_to_the_parameters_of_the_gru(cell):
     assert matched_width("mnist", "gru") == 128
 
 
-def test_matrix_is_left_out_unless_it_is_asked_for(monkeypatch, capsys):
-    asked = []
-    monkeypatch.setattr(
-        tables, "run_cell", lambda options, data, variant, **model: asked.append((variant, model))
-    )
-    tables.train_table(tables.TablesConfig(what="variants"))
+def test_matrix_is_left_out_unless_it_is_asked_for(capsys):
+    def asked(**options):
+        cells = tables.cells_of(tables.TablesConfig(what="variants", **options))
+        return [(cell.variant, cell.configs[0].model) for cell in cells]
+
+    plain = asked()
     assert "matrix: left out" in capsys.readouterr().out
-    assert len(asked) == 9
-    plain_forms = {model["attention"] for _, model in asked}
-    assert plain_forms == set(paper.FORMS) - {"matrix"}
-    assert [v for v, model in asked if "rescale" in v] == [v for v, m in asked if m.get("rescale")]
-    tables.train_table(tables.TablesConfig(what="variants", forms=("matrix",)))
-    assert asked[9:] == [
-        ("attention_matrix", {"cell": "rau", "attention": "matrix"}),
-        ("attention_matrix_rescale", {"cell": "rau", "attention": "matrix", "rescale": True}),
+    assert len(plain) == 9
+    assert {model.attention for _, model in plain} == set(paper.FORMS) - {"matrix"}
+    assert [v for v, _ in plain if "rescale" in v] == [v for v, m in plain if m.rescale]
+    assert [(v, m.cell, m.attention, m.rescale) for v, m in asked(forms=("matrix",))] == [
+        ("attention_matrix", "rau", "matrix", False),
+        ("attention_matrix_rescale", "rau", "matrix", True),
     ]
 
 
@@ -195,15 +193,7 @@ def test_matrix_is_left_out_unless_it_is_asked_for(monkeypatch, capsys):
         ({"what": "render"}, []),
     ],
 )
-def test_a_table_trains_its_own_cells(args, wanted, monkeypatch):
-    asked = []
-
-    def run_cell(options, data, variant, *rest, **model):
-        config = tables.run_config(options, data, 0, *rest, **model)
-        assert isinstance(config, Config)
-        assert config.model.cell == "rau"
-        asked.append(f"{data}-{variant}")
-
-    monkeypatch.setattr(tables, "run_cell", run_cell)
-    tables.train_table(tables.TablesConfig(cells=("rau",), **args))
-    assert asked == wanted
+def test_a_table_trains_its_own_cells(args, wanted):
+    cells = list(tables.cells_of(tables.TablesConfig(cells=("rau",), **args)))
+    assert [f"{cell.data}-{cell.variant}" for cell in cells] == wanted
+    assert {cell.configs[0].model.cell for cell in cells} <= {"rau"}

@@ -121,13 +121,16 @@ def test_roles_are_compared_by_arguments_in_table_1(tmp_path, data):
         counts = [[matched, 2, 2]] * 30  # an F1 of one half for san, of one for ssan
         scores = {"f1": matched / 2}
         record = {"role_counts": counts, "test_roles_greedy": scores, "substitute": "a treebank"}
-        write_json(store.path(data, variant, 0), dict.fromkeys(store.keys) | record | {"seed": 0})
+        for seed in range(2):
+            more = {"config": {}, "seed": seed}
+            write_json(store.path(data, variant, seed), dict.fromkeys(store.keys) | record | more)
     text = task_sections.table1(store)
     (row,) = (line for line in text.splitlines() if "100.00" in line)
     cells = [cell.strip() for cell in row.split("|")[1:-1]]
     assert cells[1] == "F1"
-    assert cells[4:] == ["50.00 (n=1)", "100.00 (n=1)", "+50.00", "[+50.00, +50.00]", "<0.001"]
-    assert f"- {cells[0]}: substitute: a treebank." in text
+    ours, both, shift = ["50.00 ± 0.00 (n=2)", "100.00 ± 0.00 (n=2)"], "+50.00, +50.00", 0.002
+    assert cells[4:] == [*ours, both, "[+50.00, +50.00], [+50.00, +50.00]", f"{shift}, {shift}"]
+    assert f"- {cells[0].removesuffix(', other data')}: substitute: a treebank." in text
 
 
 MT = ["--model.hidden", "8", "--model.decoder-layers", "2", "--data.vocabulary-size", "60",
