@@ -73,9 +73,7 @@ def moved(make: Callable[..., data.Source], *columns: str) -> data.SequenceBatch
     sentences = [example["tokens"] for example in data.load("polarity", "validation")]
     source = make(sentences, seed=3, base=40)
     texts = data.encode(source, data.Vocabulary.build([source]))
-    labels = {
-        name: np.array([texts.extra(i, name) for i in range(len(texts))]) for name in columns
-    }
+    labels = {name: np.array([texts.extra(i, name) for i in range(len(texts))]) for name in columns}
     return data.SequenceBatches(
         {"tokens": texts.ids}, texts.example_ids, lengths={"lengths": "tokens"}, columns=labels,
         batch_size=32, bucket_edges=(12, 24, 40), seed=1,

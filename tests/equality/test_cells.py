@@ -242,5 +242,3 @@ def test_one_name_means_one_run_whatever_table_trains_it(paper):
     for name, configs in _runs(paper).items():
         for one, other in itertools.pairwise(configs):
             assert one == other, name
-
-
