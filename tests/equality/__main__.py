@@ -1,12 +1,10 @@
 """`python -m tests.equality [NAME ...]`: writes the golden files; see the package."""
 
+import importlib
 import sys
 
 # the settings of JAX that the tests have
-import tests.conftest  # noqa: F401, I001
-
-import importlib
-
+import tests.conftest  # noqa: F401
 from tests.equality._golden import GOLDEN, written
 
 NAMES = ("batches", "cells", "commands", "formats", "losses", "names", "parameters")

@@ -45,7 +45,7 @@ def same(found: Any, wanted: Any, where: str) -> None:
     assert type(found) is type(wanted), f"{where}: found {found}, wanted {wanted}"
     if isinstance(wanted, dict):
         new, gone = sorted(found.keys() - wanted.keys()), sorted(wanted.keys() - found.keys())
-        assert not new and not gone, f"{where}: new {new}, gone {gone}"
+        assert not [*new, *gone], f"{where}: new {new}, gone {gone}"
         for name in wanted:
             same(found[name], wanted[name], f"{where}, {name}")
     else:
