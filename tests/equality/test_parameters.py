@@ -1,0 +1,44 @@
+"""Paths, shapes and dtypes of the parameters of every model, frozen ones and carries included."""
+
+from typing import Any
+
+import jax
+import pytest
+
+from gatedjax import models
+from gatedjax.training import frozen_parameters
+from tests.equality._golden import golden, same, shapes
+from tests.models._losses import losses
+
+LOSSES = losses()
+
+
+def described(name: str) -> dict[str, Any]:
+    """What a checkpoint of a task has of its parameters, from shapes alone."""
+    task, _, batch, _ = LOSSES[name]
+    found = {"task": type(task).__name__, "frozen": list(frozen_parameters(task))}
+    found["parameters"] = shapes(jax.eval_shape(task.init, jax.random.key(0), batch))
+    if hasattr(task, "init_carry"):
+        carry = jax.tree.leaves_with_path(jax.eval_shape(task.init_carry, batch))
+        found["carry"] = {
+            jax.tree_util.keystr(path): f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in carry
+        }
+    return found
+
+
+def found() -> dict[str, Any]:
+    """Every task of the table."""
+    return {name: described(name) for name in LOSSES}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_parameters_have_the_paths_and_shapes_that_they_had(name):
+    same(described(name), golden("parameters")[name], name)
+
+
+def test_every_task_of_the_library_is_here():
+    assert golden("parameters").keys() == LOSSES.keys()
+    here = {type(loss.task) for loss in LOSSES.values()}
+    for name in dir(models):
+        if name.endswith("Task"):
+            assert any(issubclass(kind, getattr(models, name)) for kind in here), name

@@ -1,0 +1,36 @@
+"""Every committed page of results is what its paper's command makes of the committed records."""
+
+import difflib
+import importlib
+import shutil
+
+import pytest
+
+from experiments.common.papers import PAPERS
+from tests.conftest import ROOT
+
+RESULTS = ROOT / "experiments" / "results"
+PAGES = sorted(str(path.parent.relative_to(RESULTS)) for path in RESULTS.rglob("RESULTS.md"))
+
+
+def rendered(folder, copy):
+    """What the command of a folder's paper writes from a copy of the folder."""
+    shutil.copytree(RESULTS / folder, copy)
+    page = copy / "RESULTS.md"
+    page.unlink()
+    tables = importlib.import_module(f"experiments.{folder.split('/')[0]}.tables")
+    assert tables.main(["render", "--results", str(copy)]) == 0
+    return page.read_bytes()
+
+
+def test_every_paper_has_a_page():
+    assert {page.split("/")[0] for page in PAGES} == set(PAPERS)
+    assert {"ga_reader/steps_4000", "ssan/wrd_20000"} < set(PAGES)
+
+
+@pytest.mark.parametrize("folder", PAGES)
+def test_a_page_is_rendered_from_its_records_byte_for_byte(folder, tmp_path):
+    wanted = (RESULTS / folder / "RESULTS.md").read_bytes()
+    found = rendered(folder, tmp_path / "results")
+    lines = (text.decode().splitlines() for text in (wanted, found))
+    assert found == wanted, "\n".join(difflib.unified_diff(*lines, lineterm="", n=0))
