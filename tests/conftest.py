@@ -21,7 +21,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests._programs import ROOT, Plugin, budgets, file_of, over_budget
+from tests._programs import ROOT, Plugin, budgets, file_of, give_memory_back, over_budget
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
@@ -44,6 +44,7 @@ def programs_of_this_file(request):
     yield
     jax.clear_caches()
     gc.collect()
+    give_memory_back()
     programs.exchange()
     problem = over_budget(file, programs.counts[file], budgets())
     if problem and not request.config.getoption("--write-programs"):
