@@ -1,5 +1,6 @@
 """Notebooks equal their text copies, and run."""
 
+import os
 import subprocess
 import sys
 
@@ -30,10 +31,12 @@ def test_notebooks_equal_their_text_copies_and_hold_no_outputs():
 def test_notebook_runs(path, monkeypatch):
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
-    monkeypatch.setenv("GATEDJAX_NOTEBOOK_STEPS", "40")
+    monkeypatch.setenv("GATEDJAX_NOTEBOOK_STEPS", "5")
     # the kernel's own choice draws into the notebook
     monkeypatch.delenv("MPLBACKEND", raising=False)
-    for name, value in environment().items():
+    # one device, as a reader has: eight would share each of its small batches
+    flags = os.environ["XLA_FLAGS"].replace("--xla_force_host_platform_device_count=8", "")
+    for name, value in environment(XLA_FLAGS=flags).items():
         monkeypatch.setenv(name, value)
     book = nbformat.read(path, as_version=4)
     nbclient.NotebookClient(book, timeout=600, kernel_name="python3").execute()
