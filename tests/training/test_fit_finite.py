@@ -3,7 +3,9 @@
 import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from gatedjax.training import NonFiniteError, OptimizerConfig, TrainConfig, fit, fit_lanes
@@ -50,3 +52,23 @@ def test_an_update_to_infinite_parameters_is_skipped_and_reported(kind, tmp_path
 def test_too_many_of_them_stop_the_run_and_say_what_was_not_finite(tmp_path):
     with pytest.raises(NonFiniteError, match="a loss, gradient or updated parameters that are not"):
         fit(Tiny(), Large(), None, config(max_skipped=1), tmp_path)
+
+
+class Root(Tiny):
+    """Has the derivative infinity where its loss is finite."""
+
+    def init(self, key, batch):
+        return jax.tree.map(jnp.zeros_like, super().init(key, batch))
+
+    def loss(self, params, batch, rngs):
+        total, metrics = super().loss(params, batch, rngs)
+        return total + jnp.sqrt(jnp.sum(params["w"])), metrics
+
+
+def test_an_infinite_gradient_is_skipped_though_its_sign_would_make_a_finite_update(tmp_path):
+    result = fit(
+        Root(), Data(), None, config(optimizer=OptimizerConfig()), tmp_path,
+        optimizer=optax.sign_sgd(0.1),
+    )  # fmt: skip
+    np.testing.assert_array_equal(result.state.params["w"], 0.0)
+    assert [line["step"] for line in skipped(tmp_path)[0]] == [1, 2, 3, 4]
