@@ -3,7 +3,7 @@
 import difflib
 import sys
 
-from experiments.common.papers import BENCHMARKS, PAPERS
+from experiments.core.papers import BENCHMARKS, PAPERS
 from gatedjax import __version__
 from gatedjax._terminal import say
 

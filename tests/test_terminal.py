@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rich.table import Table
 
-from experiments.common import cli
-from experiments.common.report import print_time
+from experiments.core import cli
+from experiments.core.report import print_time
 from gatedjax import data
 from gatedjax._terminal import new_console, printable, say
 from gatedjax.data import _source

@@ -3,7 +3,7 @@
 import sys
 
 from experiments.agt.cli import parse
-from experiments.common.cli import run_command
+from experiments.core.cli import run_command
 
 DESCRIPTION = """Train an attention gated transformation network, or a baseline with --model.system,
 and evaluate it on the test sentences. Options that are not given come from --preset. Press Ctrl-C

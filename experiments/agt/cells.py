@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.records import averaged
+from experiments.core.records import averaged
 
 NAMES = {
     "sst1": "SST-1",

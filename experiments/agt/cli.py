@@ -1,7 +1,7 @@
 """The command line of this paper's runs."""
 
 from experiments.agt.config import OPTIMIZERS, PRESETS, Config, with_optimizer
-from experiments.common import cli
+from experiments.core import cli
 
 
 def parse(args: list[str], prog: str, description: str) -> Config:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from experiments.agt.config import PAPER_DIM, Config, DataConfig
-from experiments.common.origins import joined
-from experiments.common.text import (
+from experiments.core.origins import joined
+from experiments.core.text import (
     check_embeddings,
     find_embeddings,
     read_embeddings,

@@ -12,7 +12,7 @@ from experiments.agt.cells import NAMES
 from experiments.agt.layer_sections import chosen
 from experiments.agt.layers import in_unit, of_lengths, without_words
 from experiments.agt.results import Store
-from experiments.common.runs import points
+from experiments.core.curves import points
 from gatedjax import analysis
 from gatedjax._terminal import say
 

@@ -8,7 +8,7 @@ import numpy as np
 from experiments.agt import paper, variants
 from experiments.agt.cells import NAMES
 from experiments.agt.results import Store, best
-from experiments.common.records import NOT_RUN
+from experiments.core.records import NOT_RUN
 from gatedjax import analysis
 from gatedjax.analysis import phrases
 

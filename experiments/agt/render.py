@@ -4,8 +4,8 @@ from experiments.agt import layer_sections, paper, sections, variants
 from experiments.agt.cells import NAMES
 from experiments.agt.figures import stem_of
 from experiments.agt.results import Store
-from experiments.common.records import NOT_RUN, write_results
-from experiments.common.significance import LEVEL
+from experiments.core.records import NOT_RUN, write_results
+from experiments.core.comparison import LEVEL
 
 FIGURES = {
     "figure2": "Figure 2: attention and lengths of phrases per layer",

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from experiments.agt.cells import SYSTEMS
-from experiments.common.report import print_metrics, print_parameters, print_time
+from experiments.core.report import print_metrics, print_parameters, print_time
 
 
 def print_run(console: Console, record: dict[str, Any], workdir: Path) -> None:

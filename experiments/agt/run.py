@@ -10,10 +10,10 @@ from experiments.agt import layers
 from experiments.agt.config import Config
 from experiments.agt.data import batches, prepare, resolved, substitute
 from experiments.agt.results import public_config
-from experiments.common import collapse
-from experiments.common.records import jsonable
-from experiments.common.runs import finish, outcome, results_on_test
-from experiments.common.text import correct_string
+from experiments.core import collapse
+from experiments.core.records import jsonable
+from experiments.core.curves import finish, outcome, results_on_test
+from experiments.core.text import correct_string
 from gatedjax import analysis
 from gatedjax.models import AGT, AGTTask
 from gatedjax.training import fit, make_parallel

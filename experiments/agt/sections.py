@@ -9,9 +9,9 @@ from experiments.agt.cells import NAMES, milliseconds, parameters, percent
 from experiments.agt.config import OPTIMIZERS
 from experiments.agt.results import Store
 from experiments.agt.variants import ablation_variant, optimizer_variant
-from experiments.common.origins import beside, origin_of, other_data, substitute_of
-from experiments.common.records import NOT_RUN, alive
-from experiments.common.significance import ONE_SEED, compare_all, holm_note, paragraphs, sentence
+from experiments.core.origins import beside, origin_of, other_data, substitute_of
+from experiments.core.records import NOT_RUN, alive
+from experiments.core.comparison import ONE_SEED, compare_all, holm_note, paragraphs, sentence
 from gatedjax import analysis
 
 

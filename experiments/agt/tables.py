@@ -18,9 +18,9 @@ from experiments.agt.config import (
 )
 from experiments.agt.results import DEFAULT, Store, public_config
 from experiments.agt.variants import ablation_variant, optimizer_variant
-from experiments.common import cells
-from experiments.common.cells import Cell
-from experiments.common.cli import TABLE_OPTIONS, fail, parse_many, refusals
+from experiments.core import cells
+from experiments.core.cells import Cell
+from experiments.core.cli import TABLE_OPTIONS, fail, parse_many, refusals
 from gatedjax._terminal import say
 from gatedjax.models.agt import AblateMode
 
@@ -178,7 +178,7 @@ def main(args: list[str] | None = None) -> int:
             fail(f"--{name.replace('_', '-')} is an option of {owner}, not of {options.what}")
 
     from experiments.agt import figures, layer_sections, render
-    from experiments.common.hardware import prepare_cpu
+    from experiments.core.hardware import prepare_cpu
 
     prepare_cpu(options.cpu_devices)
     store = Store(options.results)

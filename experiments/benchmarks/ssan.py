@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import tyro
 
-from experiments.common.records import write_text
+from experiments.core.records import write_text
 from gatedjax import analysis
 from gatedjax import functional as F
 from gatedjax import nn as gnn

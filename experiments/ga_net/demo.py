@@ -4,8 +4,20 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from experiments.common.cli import parse_many, refusals
+from rich.table import Table
+from rich.text import Text
+
+from experiments.core.cells import run_of
+from experiments.core.cli import parse_many, refusals
+from experiments.core.config import changed
+from experiments.core.experiment import Run
+from experiments.core.hardware import prepare_cpu
 from experiments.ga_net.config import PRESETS, SystemName
+from experiments.ga_net.experiment import texts_of
+from experiments.ga_net.figures import inspect
+from experiments.ga_net.paper import PAPER
+from gatedjax import analysis
+from gatedjax._terminal import clean, new_console
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,38 +38,22 @@ def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     options = parse_many(DemoConfig, args, "python -m experiments.ga_net.demo")
 
-    from rich.table import Table
-    from rich.text import Text
-
-    from experiments.common.hardware import prepare_cpu
-    from experiments.ga_net.figures import inspect
-    from experiments.ga_net.run import prepare, run
-    from gatedjax import analysis
-    from gatedjax._terminal import clean, new_console
-
     prepare_cpu(options.cpu_devices)
     console = new_console()
     preset = PRESETS["polarity"]
-    train = dataclasses.replace(preset.train, seed=options.seed)
     if options.num_steps is not None:
-        train = dataclasses.replace(train, num_steps=options.num_steps)
-    prepared = prepare(preset.data, preset.model.embedding_dim)
-    console.print(
-        f"polarity, generated sentences with known deciding words: {len(prepared.train)} "
-        f"train, {len(prepared.validation)} validation, {len(prepared.test)} test"
-    )
-    results = {}
+        preset = changed(preset, {"train.num_steps": options.num_steps})
+    splits = texts_of(preset.data, preset.model.embedding_dim).splits
+    counts = ", ".join(f"{len(split)} {name}" for name, split in splits.items())
+    console.print(f"polarity, generated sentences with known deciding words: {counts}")
+    results: dict[str, Run] = {}
     systems: tuple[tuple[SystemName, str], ...] = (("soft", "soft attention"), ("ganet", "GA-Net"))
     for system, name in systems:
         console.rule(f"training {name}")
-        config = dataclasses.replace(
-            preset,
-            workdir=str(options.workdir if system == "ganet" else options.workdir / system),
-            model=dataclasses.replace(preset.model, system=system),
-            train=train,
-        )
+        workdir = options.workdir if system == "ganet" else options.workdir / system
+        changes = {"workdir": str(workdir), "model.system": system, "train.seed": options.seed}
         with refusals():
-            results[system] = run(config, prepared)
+            results[system] = run_of(PAPER, changed(preset, changes))
         if results[system].fit.stopped == "signal":
             console.print("stopped; the same command continues")
             return results[system].fit.exit_code
@@ -66,7 +62,7 @@ def main(args: list[str] | None = None) -> int:
     soft, ganet = results["soft"].record, results["ganet"].record
     full = analysis.attention_flops(soft["test_tokens"], width)
     sparse = analysis.attention_flops(ganet["attended_tokens"], width)
-    test = prepared.test
+    test = splits["test"]
     seen = inspect(results["ganet"], test, range(len(test)))
     truth = [test.extra(index, "decides") for index in range(len(test))]
     scores = analysis.gate_truth(

@@ -1,55 +1,72 @@
 """Figures 1, 4 and 5 and the tables that show texts: 1 (statistics) and 4 (open words)."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import jax
 import numpy as np
 
-from experiments.common.records import alive, read_json, refuse_other, write_json
-from experiments.ga_net import paper
-from experiments.ga_net.config import SystemName
-from experiments.ga_net.results import Store
+from experiments.core.cells import run_of
+from experiments.core.experiment import Run
+from experiments.core.origins import NOT_RUN
+from experiments.core.paper import Job
+from experiments.core.records import Store, alive, read_json, refuse_other, write_json
+from experiments.core.text import SPLITS
+from experiments.ga_net import reported
+from experiments.ga_net.experiment import SOURCES, texts_of
 from gatedjax import analysis
+from gatedjax import data as gdata
 from gatedjax._terminal import new_console, say
 
-if TYPE_CHECKING:
-    from experiments.ga_net.run import RunResult
-    from experiments.ga_net.tables import TablesConfig
 
-
-def table1(options: TablesConfig, names: tuple[str, ...]) -> None:
+def count(job: Job) -> None:
     """Counts every data set that can be had here; writes table1.json."""
-    from experiments.ga_net.run import SOURCES
-    from gatedjax import data as gdata
-
+    options = job.options
     path = options.results / "table1.json"
-    known = read_json(path) if path.exists() else {}
-    for name in names:
-        sources = {}
+    counts = read_json(path) if path.exists() else {}
+    for name in job.data:
         try:
-            for split in ("train", "validation", "test"):
-                sources[split] = gdata.load(
+            sources = {
+                split: gdata.load(
                     SOURCES.get(name, name),
                     split,
                     data_dir=options.data_dir,
                     manual_dir=options.manual_dir,
                 )
+                for split in SPLITS
+            }
         except (FileNotFoundError, ValueError) as error:
             say(f"{name}: not counted: {error}", flush=True)
             continue
-        found: dict[str, Any] = {
+        counted: dict[str, Any] = {
             split: dataclasses.asdict(gdata.dataset_statistics(source))
             for split, source in sources.items()
         }
-        found["substitute"] = sources["train"].info.substitute
-        refuse_other(path, f"count of {name}", known.get(name), found, rerun=options.rerun)
-        known[name] = found
+        counted["substitute"] = sources["train"].info.substitute
+        refuse_other(path, f"count of {name}", counts.get(name), counted, rerun=options.rerun)
+        counts[name] = counted
         say(f"{name}: counted", flush=True)
-    write_json(path, known)
+    write_json(path, counts)
+
+
+def statistics(store: Store) -> str:
+    """Table 1, as far as the data sets were counted."""
+    path = store.folder / "table1.json"
+    counts = read_json(path) if path.exists() else {}
+    headings = ["data", "paper: length", "C", "train", "test"]
+    headings += ["ours: length", "C", "train", "validation", "test", "words"]
+    rows = []
+    for data, (length, classes, train, test) in reported.STATISTICS.items():
+        row = [reported.NAMES[data], str(length), str(classes), train, test]
+        if data not in counts:
+            rows.append([*row, NOT_RUN, *["-"] * 5])
+            continue
+        parts = [counts[data][split] for split in SPLITS]
+        mean = sum(part["n"] * part["mean_length"] for part in parts) / sum(p["n"] for p in parts)
+        row += [f"{mean:.1f}", str(len(parts[0]["class_counts"]))]
+        rows.append([*row, *(str(part["n"]) for part in parts), str(parts[0]["vocabulary_size"])])
+    return analysis.render_table(headings, rows)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,22 +80,20 @@ class Inspected:
     label: str
 
 
-def inspect(result: RunResult, encoded: Any, indices: Sequence[int]) -> list[Inspected]:
+def inspect(run: Run, encoded: gdata.Encoded, indices: Sequence[int]) -> list[Inspected]:
     """Runs the trained model on some examples of an encoded split.
 
     The gates are those of evaluation, whatever batch an example is in: noise is keyed by example.
     """
-    import jax
-
-    model, rows = result.task.model, min(len(indices), 128)
+    model, rows = run.task.model, min(len(indices), 128)
     forward = jax.jit(
         lambda params, batch: model.apply(
-            {"params": params}, batch, rngs={"gate": jax.random.key(result.task.eval_seed)}
+            {"params": params}, batch, rngs={"gate": jax.random.key(run.task.eval_seed)}
         )
     )
     size = max(len(encoded.ids[index]) for index in indices)
     names = encoded.info.class_names
-    found = []
+    inspected = []
     for start in range(0, len(indices), rows):
         chunk = list(indices[start : start + rows])
         tokens = np.zeros((rows, size), np.int32)
@@ -90,10 +105,10 @@ def inspect(result: RunResult, encoded: Any, indices: Sequence[int]) -> list[Ins
             "lengths": np.count_nonzero(tokens, axis=1).astype(np.int32),
             "example_id": np.asarray([encoded.example_ids[i] for i in padded], np.int32),
         }
-        output = jax.device_get(forward(result.fit.best_params, batch))
+        output = jax.device_get(forward(run.fit.best_params, batch))
         for row, index in enumerate(chunk):
             length = len(encoded.ids[index])
-            found.append(
+            inspected.append(
                 Inspected(
                     tokens=tuple(encoded.tokens(index)[:length]),
                     attention=output.attention[row, :length],
@@ -102,10 +117,10 @@ def inspect(result: RunResult, encoded: Any, indices: Sequence[int]) -> list[Ins
                     label=names[int(encoded.labels[index])],
                 )
             )
-    return found
+    return inspected
 
 
-def find(encoded: Any, beginning: str) -> int | None:
+def find(encoded: gdata.Encoded, beginning: str) -> int | None:
     """The index of the first text that contains these words, spaces and case aside."""
     wanted = "".join(beginning.lower().split())
     for index in range(len(encoded)):
@@ -114,54 +129,44 @@ def find(encoded: Any, beginning: str) -> int | None:
     return None
 
 
-def trained(options: TablesConfig, data: str, system: str) -> RunResult:
-    """Trains seed 0 of a system of table 2, or takes it from its finished work folder."""
-    from experiments.ga_net.run import run
-    from experiments.ga_net.tables import prepared_for, run_config
-
-    workdir = options.runs / f"{data}-{system}-seed0"
-    config = run_config(options, data, 0, system=system)
-    config = dataclasses.replace(config, workdir=str(workdir))
-    return run(config, prepared_for(config))
+def trained(job: Job, data: str, system: str) -> tuple[Run, gdata.Encoded]:
+    """Seed 0 of a system of table 2, trained or from its finished work folder; its test texts."""
+    config = job.config(data, system, 0)
+    workdir = job.options.runs / f"{data}-{system}-seed0"
+    run = run_of(job.paper, dataclasses.replace(config, workdir=str(workdir)))
+    return run, texts_of(config.data, config.model.embedding_dim).splits["test"]
 
 
-def figure4(options: TablesConfig) -> list[Path]:
+def figure4(job: Job) -> None:
     """Three-model heat maps of the paper's two SST-2 test sentences."""
-    names: tuple[SystemName, ...] = ("ganet", "soft", "local")
-    results = {name: trained(options, "sst2", name) for name in names}
-    written = []
-    for number, sentence in enumerate(paper.FIGURE4, start=1):
+    results = {name: trained(job, "sst2", name) for name in ("ganet", "soft", "local")}
+    for number, sentence in enumerate(reported.FIGURE4, start=1):
         rows: list[tuple[str, Any, Any, Any]] = []
         label = ""
-        for name, result in results.items():
-            encoded = result.prepared.test
+        for name, (run, encoded) in results.items():
             index = find(encoded, sentence)
             if index is None:
                 raise ValueError(f"the SST-2 test split has no sentence {sentence!r}")
-            (seen,) = inspect(result, encoded, [index])
+            (seen,) = inspect(run, encoded, [index])
             label = seen.label
-            title = f"{paper.SYSTEMS[name]}: {seen.predicted}"
+            title = f"{job.paper.variants[name].title}: {seen.predicted}"
             rows.append((title, seen.tokens, seen.attention, seen.gates))
-        stem = options.results / f"figure4_{number}"
+        stem = job.options.results / f"figure4_{number}"
         analysis.plot_heatmap(rows, stem, title=f"SST-2 test sentence {number}, label: {label}")
-        written += [stem.with_suffix(".png"), stem.with_suffix(".svg")]
         say(f"wrote {stem}.png and .svg", flush=True)
-    return written
 
 
-def table4(options: TablesConfig) -> Path:
+def table4(job: Job) -> None:
     """The open words of the paper's two IMDB test reviews, in the terminal and as HTML."""
-    data = options.data[0] if options.data else "imdb"
-    result = trained(options, data, "ganet")
-    encoded = result.prepared.test
-    found = [find(encoded, text) for text in paper.TABLE4]
-    if data == "imdb" and None in found:
-        missing = [t for t, index in zip(paper.TABLE4, found, strict=True) if index is None]
+    data = job.options.data[0] if job.options.data else "imdb"
+    run, encoded = trained(job, data, "ganet")
+    places = [find(encoded, text) for text in reported.TABLE4]
+    if data == "imdb" and None in places:
+        missing = [t for t, index in zip(reported.TABLE4, places, strict=True) if index is None]
         say(f"not in this copy of the test set (or cut off): {missing}; first texts instead")
-    indices = [i if i is not None else n for n, i in enumerate(found)]
     console = new_console()
     examples = []
-    for seen in inspect(result, encoded, indices):
+    for seen in inspect(run, encoded, [n if i is None else i for n, i in enumerate(places)]):
         opened = 0 if seen.gates is None else int((seen.gates > 0).sum())
         caption = (
             f"label {seen.label}, predicted {seen.predicted}, "
@@ -171,31 +176,25 @@ def table4(options: TablesConfig) -> Path:
         console.print(f"\n{caption}", style="italic")
         console.print(analysis.highlight_terminal(seen.tokens, seen.attention, seen.gates))
     # The texts belong to the data set: the page stays beside the run, outside the results.
-    path = options.runs / "table4.html"
+    path = job.options.runs / "table4.html"
     title = f"Words that GA-Net attends to: {data} test reviews"
     analysis.write_html(path, analysis.highlight_html(examples, title))
     say(f"\nwrote {path}", flush=True)
-    return path
 
 
-def figure5(options: TablesConfig, names: tuple[str, ...]) -> Path:
+def figure5(job: Job) -> None:
     """Auxiliary width against accuracy and density."""
-    from experiments.ga_net.config import PRESETS
-
-    store = Store(options.results)
     series: dict[str, dict[str, list[tuple[float, float, float]]]] = {"accuracy": {}, "density": {}}
-    for data in names:
+    for data in job.data:
         for metric, lines in series.items():
             points = []
-            for width in paper.AUX_WIDTHS:
-                same = width == PRESETS[data].model.aux_hidden
-                records = alive(store.all(data, "ganet" if same else f"ganet_width_{width}"))
+            for variant, width in zip(job.table.variants, reported.AUX_WIDTHS, strict=True):
+                records = alive(job.store.all(data, job.paper.record_name(data, variant)))
                 values = [record["test"][metric] for record in records]
                 if values:
                     summary = analysis.summary(values)
                     points.append((float(width), summary.mean, summary.std or 0.0))
             lines[data] = points
-    stem = options.results / "figure5"
+    stem = job.options.results / "figure5"
     analysis.plot_lines(series, stem, xlabel="width of the auxiliary LSTM")
     say(f"wrote {stem}.png and .svg", flush=True)
-    return stem.with_suffix(".png")

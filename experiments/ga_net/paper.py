@@ -1,50 +1,401 @@
-"""The numbers that Xue et al. (2020) report; spec rows G1 to G68."""
+"""GA-Net: Xue, Li and Zhang, "Not All Attention Is Needed" (AAAI 2020)."""
 
-from experiments.ga_net.config import DataName, SystemName
+import dataclasses
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
-DATA: tuple[DataName, ...] = ("imdb", "ag_news", "sst1", "sst2", "trec")
-SYSTEMS: dict[SystemName, str] = {
-    "bilstm": "BiLSTM",
-    "local": "BiLSTM + localAtt",
-    "soft": "BiLSTM + softAtt",
-    "ganet": "GA-Net",
-}
-AUXILIARY = {"fnn": "AUX FNN", "att": "AUX ATT", "lstm": "AUX LSTM"}
-AUX_WIDTHS = (20, 40, 60, 80, 100)
+import numpy as np
+from rich.console import Console
+from rich.table import Table as Screen
 
-
-def _row(*values: float) -> dict[str, float]:
-    return dict(zip(DATA, values, strict=True))
-
-
-# Table 1: mean length, classes, training and test texts as printed.
-STATISTICS = {
-    "imdb": (231, 2, "25k", "25k"),
-    "ag_news": (44, 4, "120k", "7.6k"),
-    "sst1": (20, 5, "12k", "2.2k"),
-    "sst2": (20, 2, "10k", "1.8k"),
-    "trec": (10, 6, "6k", "500"),
-}
-# Table 2.
-ACCURACY = {
-    "bilstm": _row(0.8509, 0.9139, 0.4125, 0.8035, 0.8876),
-    "local": _row(0.8578, 0.9234, 0.4343, 0.8154, 0.8944),
-    "soft": _row(0.8863, 0.9264, 0.4445, 0.8246, 0.9008),
-    "ganet": _row(0.8941, 0.9263, 0.4464, 0.8262, 0.9124),
-}
-DENSITY = _row(0.1999, 0.4310, 0.4722, 0.6005, 0.4431)
-# Table 3: attention operations over the test set.
-FLOPS = {
-    "soft": _row(2.4e9, 131e6, 17e6, 14.1e6, 1.4e6),
-    "ganet": _row(0.4e9, 59e6, 6e6, 5.6e6, 0.7e6),
-}
-# Table 5: IMDB, accuracy and density by auxiliary network.
-AUX_IMDB = {"fnn": (0.8890, 0.2178), "att": (0.8892, 0.5326), "lstm": (0.8941, 0.1999)}
-
-# Figure 4: two test sentences of SST-2, both positive, as the treebank spells them.
-FIGURE4 = (
-    "This is a film well worth seeing , talking and singing heads and all .",
-    "Occasionally melodramatic , it 's also extremely effective .",
+from experiments.core.collapse import COLLAPSED
+from experiments.core.columns import (
+    data,
+    each,
+    first,
+    hardware,
+    metric,
+    paired,
+    quoted,
+    record_name,
+    seconds,
+    seeds,
+    substitute,
+    variant,
 )
-# Table 4: how the two IMDB test reviews are found.
-TABLE4 = ("I admire Deepa Mehta", "take up and read")
+from experiments.core.config import value_at
+from experiments.core.origins import NOT_RUN
+from experiments.core.paper import (
+    Column,
+    Figure,
+    Job,
+    Options,
+    Paper,
+    Row,
+    Table,
+    Variant,
+    variants,
+)
+from experiments.core.records import Record, Records, Store, alive
+from experiments.ga_net import figures, reported
+from experiments.ga_net.config import PRESETS, SystemName
+from experiments.ga_net.experiment import experiment
+from gatedjax import analysis
+from gatedjax.models.ga_net import GATE_MODES
+
+WIDTHS = tuple(f"ganet_width_{width}" for width in reported.AUX_WIDTHS)
+VARIANTS = variants(
+    *(Variant(name, title, {"model.system": name}) for name, title in reported.SYSTEMS.items()),
+    *(
+        Variant(f"ganet_aux_{kind}", title, {"model.system": "ganet", "model.aux": kind}, "ganet")
+        for kind, title in reported.AUXILIARY.items()
+    ),
+    *(
+        Variant(name, f"{width}", {"model.system": "ganet", "model.aux_hidden": width}, "ganet")
+        for name, width in zip(WIDTHS, reported.AUX_WIDTHS, strict=True)
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GANetOptions(Options):
+    """Options of the tables of this paper."""
+
+    systems: tuple[SystemName, ...] = tuple(reported.SYSTEMS)
+    """Systems of table2 and table3."""
+    embeddings: str | None = None
+    """GloVe file (default: the preset's); "none" starts from random vectors."""
+
+
+def gated(row: Row) -> bool:
+    """Whether the row is of a system with gates."""
+    return row.variant.startswith("ganet")
+
+
+def asked(job: Job, data: str) -> list[str]:
+    """The systems of a table that --systems names."""
+    del data
+    return [name for name in job.table.variants if name in job.options.systems]
+
+
+TABLE1 = Table(
+    title="Table 1: data",
+    note="Ours: mean length over all splits; words of train",
+    about="data statistics",
+    data=reported.DATA,
+    after=figures.count,
+    body=figures.statistics,
+)
+TABLE2 = Table(
+    title="Table 2: test accuracy and density",
+    note="Mean ± sample standard deviation over seeds. GA-Net: gates sampled as in the paper, mean "
+    "of 5 draws per run; density is the mean over texts of the share of open gates.",
+    about="accuracy and density of the four systems",
+    data=reported.DATA,
+    variants=("bilstm", "local", "soft", "ganet"),
+    trained=asked,
+    columns=(
+        data(),
+        variant(),
+        quoted("paper", reported.ACCURACY),
+        metric("ours", "test.accuracy"),
+        quoted("density: paper", reported.DENSITY, where=gated),
+        metric("ours (mean gate)", "test.density", where=gated),
+    ),
+)
+PAIRED = Table(
+    title="Table 2, paired tests",
+    note="Bootstrap over test texts of the correctness averaged over seeds (10,000 samples); exact "
+    "McNemar test of each pair of runs with one seed, first draw of the gates.",
+    data=reported.DATA,
+    variants=("bilstm", "local", "soft"),
+    seen=("ganet",),
+    pair=lambda data, baseline: ("ganet", baseline),
+    columns=(
+        data(),
+        variant("baseline"),
+        *paired(
+            ("GA-Net minus baseline", "95 % interval", "bootstrap p", "McNemar p (each seed)"),
+            points=False,
+            missing=NOT_RUN,
+        ),
+    ),
+)
+
+
+def mode(name: str) -> Column:
+    """Mean accuracy and density of a kind of gates."""
+
+    def text(row: Row) -> str:
+        tested = [record["test"] for record in alive(row.records)]
+        if not tested:
+            return COLLAPSED if row.records else NOT_RUN
+        accuracy = np.mean([one[f"accuracy_{name}"] for one in tested])
+        density = np.mean([one[f"density_{name}"] for one in tested])
+        return f"{accuracy:.4f}, {density:.4f}"
+
+    return Column(f"{name}: accuracy, density", text)
+
+
+MODES = Table(
+    title="One set of parameters under four kinds of gates",
+    note="Means over seeds: Bernoulli draws, probability above 1/2, probabilities as gates, and "
+    "the relaxed gates of training.",
+    data=reported.DATA,
+    variants=("ganet",),
+    columns=(
+        data(),
+        *map(mode, ("sample", "threshold", "expected", "relaxed")),
+        metric("all closed (sample)", "test.closed_sample"),
+    ),
+)
+
+
+def short(number: float) -> str:
+    """A number of operations."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:.2f}{unit}"
+    return f"{number:.0f}"
+
+
+def paper_operations(heading: str, cell: Any) -> Column:
+    """A column from the paper's operations (soft attention, GA-Net)."""
+
+    def text(row: Row) -> str:
+        if row.data not in reported.DENSITY:
+            return "-"
+        return cell(*(reported.FLOPS[system][row.data] for system in ("soft", "ganet")))
+
+    return Column(heading, text, "paper")
+
+
+def operations(record: Record) -> tuple[float, float]:
+    """Attention operations over the test set: of soft attention, and of the open words."""
+    model = record["config"]["model"]
+    width = model["hidden"] * (2 if model["merge"] == "concat" else 1)
+    return (
+        analysis.attention_flops(record["test_tokens"], width),
+        analysis.attention_flops(record["attended_tokens"], width),
+    )
+
+
+def our_operations(heading: str, cell: Any, *, says_why: bool = False) -> Column:
+    """A column from our operations (soft attention, mean of GA-Net, first record)."""
+
+    def text(row: Row) -> str:
+        records = alive(row.records)
+        if not records:
+            return (COLLAPSED if row.records else NOT_RUN) if says_why else "-"
+        full = operations(records[0])[0]
+        mean = float(np.mean([operations(record)[1] for record in records]))
+        return cell(full, mean, records[0])
+
+    return Column(heading, text)
+
+
+def auxiliary(full: float, mean: float, record: Record) -> str:
+    """Operations of the auxiliary network."""
+    model = record["config"]["model"]
+    count = analysis.auxiliary_flops(
+        model["aux"],
+        tokens=record["test_tokens"],
+        examples=record["test_n"],
+        input_dim=model["embedding_dim"],
+        hidden=model["aux_hidden"],
+    )
+    return short(count)
+
+
+TABLE3 = Table(
+    title="Table 3: attention operations over the test set",
+    note="N(4D + 3) per text with n attended words, multiplications and additions counted. The "
+    "auxiliary network costs more than the attention that it saves.",
+    about="attention operations",
+    data=reported.DATA,
+    variants=("ganet",),
+    trained=lambda job, data: [name for name in reported.FLOPS if name in job.options.systems],
+    columns=(
+        data(),
+        paper_operations("paper: soft", lambda soft, ganet: short(soft)),
+        paper_operations("GA-Net", lambda soft, ganet: short(ganet)),
+        paper_operations("ratio", lambda soft, ganet: f"{ganet / soft:.3f}"),
+        our_operations("ours: soft", lambda full, mean, one: short(full), says_why=True),
+        our_operations("GA-Net", lambda full, mean, one: short(mean), says_why=True),
+        our_operations("ratio", lambda full, mean, one: f"{mean / full:.3f}"),
+        our_operations("GA-Net per text", lambda full, mean, one: short(mean / one["test_n"])),
+        our_operations("auxiliary network", auxiliary),
+    ),
+)
+TABLE5 = Table(
+    title="Table 5: auxiliary networks",
+    note="The paper used IMDB only.",
+    about="auxiliary networks",
+    data=("imdb",),
+    variants=("ganet_aux_fnn", "ganet_aux_att", "ganet_aux_lstm"),
+    seen=("ganet_aux_fnn",),
+    columns=(
+        data(),
+        variant("auxiliary network"),
+        quoted(
+            "paper: accuracy", {name: {"imdb": one[0]} for name, one in reported.AUX_IMDB.items()}
+        ),
+        quoted("density", {name: {"imdb": one[1]} for name, one in reported.AUX_IMDB.items()}),
+        metric("ours: accuracy", "test.accuracy"),
+        metric("density", "test.density"),
+    ),
+)
+
+
+def widths(store: Store) -> str:
+    """The points of figure 5."""
+    rows = []
+    for name in reported.NAMES:
+        cells = [store.all(name, PAPER.record_name(name, width)) for width in WIDTHS]
+        if name in FIGURE5.data or any(store.all(name, width) for width in WIDTHS):
+            for of in ("accuracy", "density"):
+                column = metric("", f"test.{of}")
+                row = [Row(data=name, label="", variant="", title="", records=r) for r in cells]
+                rows.append([reported.NAMES[name], of, *map(column.text, row)])
+    return analysis.render_table(["data", "metric", *map(str, reported.AUX_WIDTHS)], rows)
+
+
+FIGURE5 = Table(
+    title="Figure 5: width of the auxiliary LSTM",
+    note="Figure5.png where it was run.",
+    about="auxiliary width",
+    data=("imdb", "sst1", "trec"),
+    variants=WIDTHS,
+    body=widths,
+    after=figures.figure5,
+)
+
+
+def of_gates(path: str) -> Any:
+    """A setting of the gates, for systems that have some."""
+    return lambda record: value_at(record, path) if record["system"] == "ganet" else None
+
+
+RUNS = Table(
+    title="Runs",
+    note="Records in runs/; seconds are wall time per run.",
+    shown=lambda store: [(name, one) for name in reported.NAMES for one in store.variants(name)],
+    columns=(
+        data(),
+        record_name("system"),
+        seeds(),
+        first("batch", "config.data.batch_size"),
+        first("lr", "config.train.optimizer.learning_rate", "g"),
+        first("tau", of_gates("config.model.temperature"), "g"),
+        first("lambda", of_gates("config.model.penalty"), "g"),
+        first(
+            "dropout",
+            lambda record: "{embedding_dropout:g}/{pool_dropout:g}".format(
+                **record["config"]["model"]
+            ),
+        ),
+        each("steps", "best_step"),
+        seconds(),
+        hardware(),
+        substitute(),
+    ),
+)
+
+
+def report(console: Console, records: Records, workdir: Path) -> None:
+    """Prints the test results: of one run under every kind of gates, of several their mean."""
+    one, several = records[0], len(records) > 1
+    title = f"{one['system']} on {one['data']} (test, n = {one['test_n']})"
+    if one["substitute"] and not several:
+        title += f"\n{one['substitute']}"
+    table = Screen(title=title, title_justify="left")
+    (_lanes if several else _gates)(table, records)
+    console.print(table)
+    if not several:
+        console.print(
+            f"best of {one['steps']} steps: step {one['best_step']} "
+            f"(validation accuracy {one['validation']['accuracy']:.4f}); "
+            f"{one['seconds']} s; results in {workdir}"
+        )
+        return
+    if len({record["seed"] for record in records}) == len(records):
+        accuracies = [record["test"]["accuracy"] for record in records]
+        console.print(
+            f"accuracy {statistics.mean(accuracies):.4f} +- {statistics.stdev(accuracies):.4f} "
+            f"(mean and standard deviation, n = {len(accuracies)})"
+        )
+    console.print(f"{len(records)} runs, {one['seconds']} s each; results in {workdir}")
+
+
+def _fill(table: Screen, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place else "left")
+    for row in rows:
+        table.add_row(*row)
+
+
+def _lanes(table: Screen, records: Records) -> None:
+    """Runs that were trained side by side."""
+    settings = {
+        "learning rate": "config.train.optimizer.learning_rate",
+        "tau": "config.model.temperature",
+        "lambda": "config.model.penalty",
+    }
+    rows = [
+        [
+            str(record["seed"]),
+            *(f"{value_at(record, path):g}" for path in settings.values()),
+            str(record["steps"]),
+            f"{record['test']['accuracy']:.4f}",
+            f"{record['test']['density']:.4f}" if "density" in record["test"] else "-",
+        ]
+        for record in records
+    ]
+    _fill(table, ["seed", *settings, "steps", "accuracy", "density"], rows)
+
+
+def _gates(table: Screen, records: Records) -> None:
+    """One run under every kind of gates."""
+    test = records[0]["test"]
+    headings = ("gates", "accuracy", "density", "density (tokens)", "all closed")
+    keys = ("accuracy", "density", "density_tok", "closed")
+    rows = [["none", f"{test['accuracy']:.4f}", "-", "-", "-"]]
+    if records[0]["system"] == "ganet":
+        cells = {name: [f"{key}_{name}" for key in keys] for name in GATE_MODES}
+        rows = [
+            [name, *(f"{test[key]:.4f}" if key in test else "-" for key in of)]
+            for name, of in cells.items()
+        ]
+    _fill(table, headings, rows)
+
+
+PAPER = Paper(
+    name="ga_net",
+    title="GA-Net",
+    source='Xue, Li and Zhang, "Not All Attention Is Needed" (AAAI 2020)',
+    about="""Train GA-Net, or a baseline with --model.system, and evaluate it on the test set.
+Options that are not given come from --preset. Press Ctrl-C to stop: the run is saved, and the
+same command continues it.""",
+    presets=PRESETS,
+    default="polarity",
+    names=reported.NAMES,
+    variants=VARIANTS,
+    tables={
+        "table1": TABLE1,
+        "table2": TABLE2,
+        "table3": TABLE3,
+        "table4": Figure(draw=figures.table4, about="open words of two IMDB reviews"),
+        "table5": TABLE5,
+        "figure1": Figure(draw=figures.figure4, about="as figure4"),
+        "figure4": Figure(draw=figures.figure4, about="heat maps of SST-2 sentences"),
+        "figure5": FIGURE5,
+    },
+    page=(TABLE1, TABLE2, PAIRED, MODES, TABLE3, TABLE5, FIGURE5, RUNS),
+    experiment=experiment,
+    report=report,
+    workdir=lambda config: f"{config.data.name}-{config.model.system}",
+    options=GANetOptions,
+    drawn=("polarity",),
+)

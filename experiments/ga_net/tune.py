@@ -6,10 +6,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from experiments.common.cli import TABLE_OPTIONS, parse_many, refusals
-from experiments.common.records import read_json, write_json, write_text
+from experiments.core.cells import run_of
+from experiments.core.cli import TABLE_OPTIONS, parse_many, refusals
+from experiments.core.config import changed
+from experiments.core.hardware import prepare_cpu
+from experiments.core.records import RESULTS, read_json, write_json, write_text
 from experiments.ga_net.config import PRESETS, Config, DataName, SystemName, given_paths
-from experiments.ga_net.results import DEFAULT
+from experiments.ga_net.paper import PAPER
+from gatedjax import analysis
 from gatedjax._terminal import say
 
 
@@ -45,7 +49,7 @@ class TuneConfig:
     """Folder with the raw files, to work without a network."""
     embeddings: str | None = None
     """GloVe file (default: the preset's)."""
-    results: Path = DEFAULT
+    results: Path = RESULTS / "ga_net"
     """Where tuning.json and TUNING.md are written."""
     runs: Path = Path("runs/ga_net/tune")
     """Work folders of the trials; an interrupted trial continues from here."""
@@ -55,45 +59,37 @@ class TuneConfig:
 
 def trials(options: TuneConfig) -> list[tuple[dict[str, float], Config]]:
     """Every combination: the values that vary, and the configuration."""
-    preset = PRESETS[options.data]
-    paths = given_paths(options)
-    train = dataclasses.replace(preset.train, seed=options.seed)
-    if options.num_steps is not None:
-        train = dataclasses.replace(train, num_steps=options.num_steps)
-    model = dataclasses.replace(preset.model, system=options.system)
-    found = []
+    preset = changed(
+        PRESETS[options.data],
+        {"train.seed": options.seed, "model.system": options.system}
+        | {f"data.{name}": value for name, value in given_paths(options).items()}
+        | ({} if options.num_steps is None else {"train.num_steps": options.num_steps}),
+    )
+    configs = []
     for rate, size, drop, tau, penalty in itertools.product(
-        options.learning_rates or (train.optimizer.learning_rate,),
+        options.learning_rates or (preset.train.optimizer.learning_rate,),
         options.batch_sizes or (preset.data.batch_size,),
-        options.dropouts or (model.embedding_dropout,),
-        options.temperatures or (model.temperature,),
-        options.penalties or (model.penalty,),
+        options.dropouts or (preset.model.embedding_dropout,),
+        options.temperatures or (preset.model.temperature,),
+        options.penalties or (preset.model.penalty,),
     ):
         values: dict[str, float] = {"learning rate": rate, "batch": size, "dropout": drop}
         if options.system == "ganet":
             values |= {"tau": tau, "lambda": penalty}
-        config = dataclasses.replace(
-            preset,
-            data=dataclasses.replace(preset.data, batch_size=size, **paths),
-            model=dataclasses.replace(
-                model,
-                embedding_dropout=drop,
-                pool_dropout=drop,
-                temperature=tau,
-                penalty=penalty,
-            ),
-            train=dataclasses.replace(
-                train, optimizer=dataclasses.replace(train.optimizer, learning_rate=rate)
-            ),
-        )
-        found.append((values, config))
-    return found
+        changes = {
+            "train.optimizer.learning_rate": rate,
+            "data.batch_size": size,
+            "model.embedding_dropout": drop,
+            "model.pool_dropout": drop,
+            "model.temperature": tau,
+            "model.penalty": penalty,
+        }
+        configs.append((values, changed(preset, changes)))
+    return configs
 
 
 def render(records: list[dict[str, Any]]) -> str:
     """TUNING.md from the records, best validation accuracy first."""
-    from gatedjax import analysis
-
     headers = ["data", "system", "lr", "batch", "dropout", "tau", "lambda", "seed", "steps"]
     headers += ["best step", "validation accuracy", "density"]
     ordered = sorted(records, key=lambda r: (r["data"], r["system"], -r["accuracy"]))
@@ -118,12 +114,8 @@ def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     options = parse_many(TuneConfig, args, "python -m experiments.ga_net.tune")
 
-    from experiments.common.hardware import prepare_cpu
-    from experiments.ga_net.run import prepare, run
-
     prepare_cpu(options.cpu_devices)
     path = options.results / "tuning.json"
-    prepared: dict[Any, Any] = {}
     with refusals(TABLE_OPTIONS):
         records = read_json(path) if path.exists() else []
         for values, config in trials(options):
@@ -135,11 +127,8 @@ def main(args: list[str] | None = None) -> int:
             name = "-".join(f"{value:g}" for value in values.values())
             folder = f"{options.data}-{options.system}-{name}-{options.seed}-{key['num_steps']}"
             say(f"{options.data}, {options.system}: {values}", flush=True)
-            if not prepared:
-                # batch size does not change what is loaded
-                prepared["data"] = prepare(config.data, config.model.embedding_dim)
             trial = dataclasses.replace(config, workdir=str(options.runs / folder))
-            result = run(trial, prepared["data"], test=False)
+            result = run_of(PAPER, trial, test=False)
             if result.fit.stopped == "signal":
                 say("stopped; the same command continues", file=sys.stderr)
                 return result.fit.exit_code

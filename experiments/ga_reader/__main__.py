@@ -2,7 +2,7 @@
 
 import sys
 
-from experiments.common.cli import run_command
+from experiments.core.cli import run_command
 from experiments.ga_reader.cli import parse
 
 DESCRIPTION = """Train a gated-attention reader, or a baseline with --model.hops 1 or --model.gating

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tyro
 
-from experiments.common.cli import refusals, show_version
+from experiments.core.cli import refusals, show_version
 from gatedjax._terminal import new_console
 
 AROUND = 6

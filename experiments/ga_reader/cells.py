@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.collapse import COLLAPSED, collapsed
-from experiments.common.records import NOT_RUN, averaged
-from experiments.common.significance import ONE_SEED, K, p_text
-from experiments.common.text import correctness
+from experiments.core.collapse import COLLAPSED, collapsed
+from experiments.core.records import NOT_RUN, averaged
+from experiments.core.comparison import ONE_SEED, K, p_text
+from experiments.core.text import correctness
 from experiments.ga_reader import paper
 from gatedjax import analysis
 

@@ -1,6 +1,6 @@
 """The command line of this paper's runs."""
 
-from experiments.common import cli
+from experiments.core import cli
 from experiments.ga_reader.config import PRESETS, Config
 
 

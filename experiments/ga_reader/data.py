@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.records import read_json, write_json
-from experiments.common.text import check_embeddings, find_embeddings, read_embeddings
+from experiments.core.records import read_json, write_json
+from experiments.core.text import check_embeddings, find_embeddings, read_embeddings
 from experiments.ga_reader.config import DataConfig
 from gatedjax import data as gdata
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.common.records import alive, read_json
+from experiments.core.records import alive, read_json
 from experiments.ga_reader import paper
 from experiments.ga_reader.config import PRESETS
 from experiments.ga_reader.data import SOURCES

@@ -15,8 +15,8 @@ from typing import Annotated
 import numpy as np
 import tyro
 
-from experiments.common.cli import check_folder, refusals, show_version
-from experiments.common.records import write_json, write_text
+from experiments.core.cli import check_folder, refusals, show_version
+from experiments.core.records import write_json, write_text
 from experiments.ga_reader import books
 from gatedjax._terminal import say
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.common.records import read_json
+from experiments.core.records import read_json
 from experiments.ga_reader.data import load_words
 from gatedjax import data as gdata
 from gatedjax.data._encode_cloze import wrapped

@@ -1,7 +1,7 @@
 """RESULTS.md: the paper's numbers beside those of the runs that have a record."""
 
-from experiments.common.records import NOT_RUN, write_results
-from experiments.common.significance import LEVEL
+from experiments.core.records import NOT_RUN, write_results
+from experiments.core.comparison import LEVEL
 from experiments.ga_reader import paper, sections, statistics
 from experiments.ga_reader.results import Store
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import jax
 
-from experiments.common.origins import joined
-from experiments.common.records import jsonable
-from experiments.common.runs import finish, outcome, results_on_test
-from experiments.common.text import correct_string
+from experiments.core.origins import joined
+from experiments.core.records import jsonable
+from experiments.core.curves import finish, outcome, results_on_test
+from experiments.core.text import correct_string
 from experiments.ga_reader.config import Config
 from experiments.ga_reader.data import batches, counts, prepare, save_words
 from experiments.ga_reader.results import public_config

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from experiments.common.origins import columns, origin_of, other_data, substitute_of
-from experiments.common.records import NOT_RUN
-from experiments.common.significance import compare_all, holm_note, paragraphs, sentence
+from experiments.core.origins import columns, origin_of, other_data, substitute_of
+from experiments.core.records import NOT_RUN
+from experiments.core.comparison import compare_all, holm_note, paragraphs, sentence
 from experiments.ga_reader import paper
 from experiments.ga_reader.cells import (
     Pair,

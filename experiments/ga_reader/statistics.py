@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from experiments.common.collapse import COLLAPSED
-from experiments.common.origins import joined, origin_of, other_data, substitute_of
-from experiments.common.records import NOT_RUN, alive, averaged, read_json, refuse_other, write_json
-from experiments.common.significance import ONE_SEED, paragraphs
+from experiments.core.collapse import COLLAPSED
+from experiments.core.origins import joined, origin_of, other_data, substitute_of
+from experiments.core.records import NOT_RUN, alive, averaged, read_json, refuse_other, write_json
+from experiments.core.comparison import ONE_SEED, paragraphs
 from experiments.ga_reader import paper
 from experiments.ga_reader.config import PRESETS
 from experiments.ga_reader.data import SOURCES, SPLITS

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import tyro
 
-from experiments.common import cells
-from experiments.common.cells import Cell
-from experiments.common.cli import TABLE_OPTIONS, fail, parse_many, refusals
+from experiments.core import cells
+from experiments.core.cells import Cell
+from experiments.core.cli import TABLE_OPTIONS, fail, parse_many, refusals
 from experiments.ga_reader import paper
 from experiments.ga_reader.config import PRESETS, Config, PresetName
 from experiments.ga_reader.results import DEFAULT, Store, public_config
@@ -191,7 +191,7 @@ def main(args: list[str] | None = None) -> int:
     if options.fraction is not None and options.what == "figure2":
         fail("--fraction is not an option of figure2, which trains on its own shares")
 
-    from experiments.common.hardware import prepare_cpu
+    from experiments.core.hardware import prepare_cpu
     from experiments.ga_reader import figures, render, statistics
 
     prepare_cpu(options.cpu_devices)

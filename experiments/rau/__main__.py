@@ -2,7 +2,7 @@
 
 import sys
 
-from experiments.common.cli import run_command
+from experiments.core.cli import run_command
 from experiments.rau.cli import parse
 
 DESCRIPTION = """Train a recurrent attention unit, or a baseline with --model.cell, and evaluate it

@@ -1,7 +1,7 @@
 """Tables of ours, from the records: widths, learning rates, forms, equal sizes."""
 
-from experiments.common.records import NOT_RUN
-from experiments.common.significance import compare_all, holm_note, paragraphs
+from experiments.core.records import NOT_RUN
+from experiments.core.comparison import compare_all, holm_note, paragraphs
 from experiments.rau import paper
 from experiments.rau.cells import NAMES, cell_text, milliseconds, parameters
 from experiments.rau.results import Store

@@ -1,6 +1,6 @@
 """The command line of this paper's runs."""
 
-from experiments.common import cli
+from experiments.core import cli
 from experiments.rau.config import PRESETS, Config
 
 

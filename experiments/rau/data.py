@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.origins import joined
-from experiments.common.text import check_embeddings, find_embeddings, read_embeddings, text_batches
+from experiments.core.origins import joined
+from experiments.core.text import check_embeddings, find_embeddings, read_embeddings, text_batches
 from experiments.rau.config import TEXT, Config, DataConfig
 from gatedjax import data as gdata
 

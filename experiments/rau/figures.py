@@ -6,9 +6,9 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.common.runs import MAX_POINTS as MAX_POINTS
-from experiments.common.runs import Point
-from experiments.common.runs import points as points
+from experiments.core.curves import MAX_POINTS as MAX_POINTS
+from experiments.core.curves import Point
+from experiments.core.curves import points as points
 from experiments.rau import paper
 from experiments.rau.cells import NAMES
 from experiments.rau.results import Store

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.origins import joined
-from experiments.common.records import jsonable
-from experiments.common.runs import finish, seconds_per_step
+from experiments.core.origins import joined
+from experiments.core.records import jsonable
+from experiments.core.curves import finish, seconds_per_step
 from experiments.rau.config import Config
 from experiments.rau.data import streams as load_streams
 from experiments.rau.results import public_config

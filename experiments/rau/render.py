@@ -1,7 +1,7 @@
 """RESULTS.md: the paper's numbers beside those of the runs that have a record."""
 
-from experiments.common.records import write_results
-from experiments.common.significance import LEVEL, WINDOW_SAMPLES
+from experiments.core.records import write_results
+from experiments.core.comparison import LEVEL, WINDOW_SAMPLES
 from experiments.rau import ablations, sections, settings
 from experiments.rau.results import Store
 

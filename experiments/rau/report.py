@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.common.report import print_metrics, print_time
+from experiments.core.report import print_metrics, print_time
 from experiments.rau.paper import CELLS
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import jax
 
-from experiments.common import collapse
-from experiments.common.records import jsonable
-from experiments.common.runs import finish, outcome, results_on_test
-from experiments.common.text import correct_string
+from experiments.core import collapse
+from experiments.core.records import jsonable
+from experiments.core.curves import finish, outcome, results_on_test
+from experiments.core.text import correct_string
 from experiments.rau.config import Config
 from experiments.rau.data import batches, labels_of, prepare, substitute
 from experiments.rau.results import public_config

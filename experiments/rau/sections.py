@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from experiments.common.origins import beside, origin_of, other_data, substitute_of
-from experiments.common.records import NOT_RUN, averaged
-from experiments.common.significance import compare_all, holm_note, paragraphs, sentence
+from experiments.core.origins import beside, origin_of, other_data, substitute_of
+from experiments.core.records import NOT_RUN, averaged
+from experiments.core.comparison import compare_all, holm_note, paragraphs, sentence
 from experiments.rau import paper
 from experiments.rau.cells import NAMES, cell_text, milliseconds, parameters
 from experiments.rau.results import Store

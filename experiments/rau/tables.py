@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import tyro
 
-from experiments.common import cells
-from experiments.common.cells import Cell
-from experiments.common.cli import TABLE_OPTIONS, fail, parse_many, refusals
-from experiments.common.records import differences, jsonable, read_json
+from experiments.core import cells
+from experiments.core.cells import Cell
+from experiments.core.cli import TABLE_OPTIONS, fail, parse_many, refusals
+from experiments.core.records import differences, jsonable, read_json
 from experiments.rau import paper
 from experiments.rau.config import PRESETS, CellName, Config, PresetName
 from experiments.rau.results import DEFAULT, Store, public_config
@@ -215,7 +215,7 @@ def main(args: list[str] | None = None) -> int:
     if options.hidden is not None and options.learning_rate is not None:
         fail("--hidden and --learning-rate make rows of their own each: give one of them")
 
-    from experiments.common.hardware import prepare_cpu
+    from experiments.core.hardware import prepare_cpu
     from experiments.rau import figures, render, settings
 
     prepare_cpu(options.cpu_devices)

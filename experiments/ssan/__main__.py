@@ -2,7 +2,7 @@
 
 import sys
 
-from experiments.common.cli import run_command
+from experiments.core.cli import run_command
 from experiments.ssan.cli import parse
 
 DESCRIPTION = """Train a network with selective self-attention (SSAN), or the standard one (SAN)

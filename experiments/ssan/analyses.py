@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.records import read_json, refuse_other, write_json
+from experiments.core.records import read_json, refuse_other, write_json
 from experiments.ssan import attention
 from experiments.ssan.attention import GLUED, Encoder, Words
 from experiments.ssan.cells import NAMES

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from experiments.common.records import averaged
+from experiments.core.records import averaged
 
 NAMES = {
     "bshift": "BShift",

@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 
-from experiments.common import cli
+from experiments.core import cli
 from experiments.ssan.config import RunConfig, short_warmup
 from experiments.ssan.presets import PRESETS
 from gatedjax._terminal import say

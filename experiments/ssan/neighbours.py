@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments.common.hardware import hardware
+from experiments.core.hardware import hardware
 from gatedjax import functional as F
 
 BITS = 20

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.text import check_embeddings, find_embeddings, read_embeddings
+from experiments.core.text import check_embeddings, find_embeddings, read_embeddings
 from experiments.ssan import paper
 from experiments.ssan.experiment import Experiment
 from experiments.ssan.task_config import NLIConfig, NLIData

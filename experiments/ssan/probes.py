@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.text import text_batches
+from experiments.core.text import text_batches
 from experiments.ssan import paper
 from experiments.ssan.config import ProbeConfig, ProbeData
 from experiments.ssan.experiment import Experiment, Predictions, by_step

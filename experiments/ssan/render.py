@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from experiments.common.records import write_results
-from experiments.common.significance import LEVEL
+from experiments.core.records import write_results
+from experiments.core.comparison import LEVEL
 from experiments.ssan import paper, sections, task_sections
 from experiments.ssan.results import Store
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.common.report import print_metrics, print_parameters, print_time
+from experiments.core.report import print_metrics, print_parameters, print_time
 
 SYSTEMS = {"san": "SAN", "ssan": "SSAN"}
 

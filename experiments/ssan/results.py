@@ -1,13 +1,13 @@
-"""Records of this paper's runs; see `experiments.common.records`."""
+"""Records of this paper's runs; see `experiments.core.records`."""
 
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from experiments.common import records
-from experiments.common.records import RESULTS, jsonable
-from experiments.common.records import public_config as public_config
+from experiments.core import records
+from experiments.core.records import RESULTS, jsonable
+from experiments.core.records import public_config as public_config
 from experiments.ssan.config import RunConfig
 from experiments.ssan.presets import PRESETS
 

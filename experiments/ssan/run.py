@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.common import collapse
-from experiments.common.records import jsonable
-from experiments.common.runs import TRAIN_POINTS, finish, outcome, results_on_test
-from experiments.common.text import correct_string
+from experiments.core import collapse
+from experiments.core.records import jsonable
+from experiments.core.curves import TRAIN_POINTS, finish, outcome, results_on_test
+from experiments.core.text import correct_string
 from experiments.ssan.config import RunConfig
 from experiments.ssan.families import build
 from experiments.ssan.results import public_config

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.collapse import COLLAPSED, collapsed
-from experiments.common.origins import columns, substitute_of
-from experiments.common.records import NOT_RUN, read_json
-from experiments.common.significance import (
+from experiments.core.collapse import COLLAPSED, collapsed
+from experiments.core.origins import columns, substitute_of
+from experiments.core.records import NOT_RUN, read_json
+from experiments.core.comparison import (
     Comparison,
     compare_all,
     holm_note,

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.common.text import check_embeddings, find_embeddings, read_embeddings
+from experiments.core.text import check_embeddings, find_embeddings, read_embeddings
 from experiments.ssan.experiment import Experiment, by_step
 from experiments.ssan.task_config import SRLConfig, SRLData
 from gatedjax import analysis

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import tyro
 
-from experiments.common import cells as common
-from experiments.common.cells import Cell
-from experiments.common.cli import TABLE_OPTIONS, fail, parse_many, preset_named, refusals
+from experiments.core import cells as common
+from experiments.core.cells import Cell
+from experiments.core.cli import TABLE_OPTIONS, fail, parse_many, preset_named, refusals
 from experiments.ssan import variants
 from experiments.ssan.config import RunConfig, with_budget
 from experiments.ssan.presets import PRESETS
@@ -136,7 +136,7 @@ def run_config(options: TablesConfig, data: str, seed: int, **model: Any) -> Run
 
 def width_of_file(options: TablesConfig, preset: RunConfig) -> dict[str, int]:
     """The width of word vectors, where it is not that of the preset."""
-    from experiments.common.text import find_embeddings, width_of
+    from experiments.core.text import find_embeddings, width_of
 
     path = find_embeddings(options.embeddings or "none", options.manual_dir)
     width = width_of(path) if path is not None and path.is_file() else None
@@ -194,7 +194,7 @@ def main(args: list[str] | None = None) -> int:
     if unknown := sorted(set(options.layers) - set(variants.LAYERS)):
         fail(f"--layers must be among {variants.LAYERS}, got {unknown}")
 
-    from experiments.common.hardware import prepare_cpu
+    from experiments.core.hardware import prepare_cpu
     from experiments.ssan import analyses, render
 
     prepare_cpu(options.cpu_devices)

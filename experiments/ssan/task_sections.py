@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from experiments.common.collapse import COLLAPSED
-from experiments.common.origins import beside, columns, substitute_of
-from experiments.common.records import NOT_RUN, averaged, read_json
-from experiments.common.significance import ONE_SEED, compare, p_text, paragraphs
+from experiments.core.collapse import COLLAPSED
+from experiments.core.origins import beside, columns, substitute_of
+from experiments.core.records import NOT_RUN, averaged, read_json
+from experiments.core.comparison import ONE_SEED, compare, p_text, paragraphs
 from experiments.ssan import paper
 from experiments.ssan.analyses import ANALYSES, NORMS, figure_of
 from experiments.ssan.bleu import bleu_of, f1_of, paired

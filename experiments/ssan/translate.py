@@ -7,7 +7,7 @@ from typing import TextIO
 
 import tyro
 
-from experiments.common.cli import refusals, show_version
+from experiments.core.cli import refusals, show_version
 from gatedjax._terminal import say
 
 PROG = "python -m experiments.ssan translate"

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.common.records import read_json
+from experiments.core.records import read_json
 from experiments.ssan.experiment import Experiment, by_step
 from experiments.ssan.task_config import SearchConfig, TranslationConfig, TranslationData
 from gatedjax import data as gdata

@@ -12,12 +12,14 @@ import io
 import itertools
 import tempfile
 from collections import defaultdict
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
 import tyro
 
-from experiments.common.papers import PAPERS
+from experiments.core.command import options_of
+from experiments.core.paper import Job, Paper
+from experiments.core.papers import PAPERS
 from tests.equality._golden import as_json, golden, same
 
 # beside every name without options: the options that make or choose cells
@@ -86,20 +88,21 @@ TRAIN_NOTHING = {
 }
 
 
+def _paper(name: str) -> Paper:
+    return importlib.import_module(f"experiments.{name}.paper").PAPER
+
+
 def _cells(paper: str, command: str) -> list[Any]:
     """The cells of a command: each has data, variant and the configuration of every seed."""
-    tables = importlib.import_module(f"experiments.{paper}.tables")
-    options = tyro.cli(tables.TablesConfig, args=[*command.split(), "--results", "nowhere"])
+    made = options_of(_paper(paper))
+    options = tyro.cli(made, args=[*command.split(), "--results", "nowhere"])
     with contextlib.redirect_stdout(io.StringIO()):
-        if paper == "ssan":
-            return [tables.cell_of(options, *cell) for cell in tables.cells(options)]
-        return list(tables.cells_of(options))
+        return list(Job(_paper(paper), options).cells())
 
 
 def _names(paper: str) -> tuple[str, ...]:
     """The tables and figures of a paper."""
-    tables = importlib.import_module(f"experiments.{paper}.tables")
-    return get_args(get_type_hints(tables.TablesConfig)["what"])
+    return (*_paper(paper).tables, "render")
 
 
 def _flat(value: Any, above: str = "") -> dict[str, Any]:
@@ -134,13 +137,13 @@ def _seeds(cell: Any) -> dict[str, Any]:
 
 def _defaults(paper: str) -> dict[str, Any]:
     """The default of every kind of configuration that the presets of a paper have."""
-    presets = importlib.import_module(f"experiments.{paper}.cli").PRESETS
+    presets = _paper(paper).presets
     kinds = {type(config).__name__: type(config) for config in presets.values()}
     return {name: as_json(dataclasses.asdict(kind())) for name, kind in sorted(kinds.items())}
 
 
 def _presets(paper: str) -> dict[str, Any]:
-    presets = importlib.import_module(f"experiments.{paper}.cli").PRESETS
+    presets = _paper(paper).presets
     return {name: _changes(config) for name, config in presets.items()}
 
 
@@ -184,13 +187,12 @@ def found() -> dict[str, Any]:
 
 def _runs(paper: str) -> dict[str, list[tuple[str, Any]]]:
     """Name of a cell -> the settings that records have, of every command without a budget."""
-    public_config = importlib.import_module(f"experiments.{paper}.results").public_config
     found = defaultdict(list)
     for command in _commands(paper):
         if not any(option in command for option in BUDGETS):
             for cell in _cells(paper, command):
                 config = next(iter(cell.configs.values()))
-                found[f"{cell.data}, {cell.variant}"].append(as_json(public_config(config)))
+                found[f"{cell.data}, {cell.variant}"].append(_paper(paper).recorded(config))
     return found
 
 

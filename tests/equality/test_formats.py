@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.common.papers import PAPERS
+from experiments.core.papers import PAPERS
 from gatedjax import data
 from tests.equality._golden import golden, not_smaller, same
 

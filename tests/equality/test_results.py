@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from experiments.common.papers import PAPERS
+from experiments.core.papers import PAPERS
 from tests.conftest import ROOT
 
 RESULTS = ROOT / "experiments" / "results"

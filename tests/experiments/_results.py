@@ -2,7 +2,7 @@
 
 import math
 
-from experiments.common.records import differences, jsonable
+from experiments.core.records import differences, jsonable
 
 
 def rows_of(text, heading):

@@ -13,7 +13,7 @@ from experiments.agt import figures, layer_sections, layers, paper, run, tables
 from experiments.agt.config import PRESETS
 from experiments.agt.render import write
 from experiments.agt.results import Store, best, public_config
-from experiments.common.records import jsonable
+from experiments.core.records import jsonable
 from gatedjax import data as gdata
 from gatedjax.analysis import phrases
 from gatedjax.models import AGT, AGTConfig, AGTTask

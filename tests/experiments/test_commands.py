@@ -9,9 +9,9 @@ import pytest
 
 import experiments.__main__ as listing
 import gatedjax.__main__ as library
-from experiments.common import text
-from experiments.common.cli import RUN_OPTIONS, TABLE_OPTIONS
-from experiments.common.papers import BENCHMARKS, PAPERS
+from experiments.core import text
+from experiments.core.cli import RUN_OPTIONS, TABLE_OPTIONS
+from experiments.core.papers import BENCHMARKS, PAPERS
 from gatedjax import __version__
 from gatedjax import data as gdata
 from tests.conftest import ROOT

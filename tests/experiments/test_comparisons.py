@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.common.records import best, jsonable
-from experiments.common.runs import results_on_test
-from experiments.common.significance import compare
-from experiments.common.text import correct_string, text_batches
+from experiments.core.records import best, jsonable
+from experiments.core.curves import results_on_test
+from experiments.core.comparison import compare
+from experiments.core.text import correct_string, text_batches
 from gatedjax.data import Encoded, Source, SourceInfo
 from gatedjax.training import OptimizerConfig, TrainConfig, fit, make_parallel
 from tests.training._tiny import Data, Tiny

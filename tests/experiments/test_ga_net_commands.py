@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from experiments.common.records import jsonable
+from experiments.core.records import jsonable
 from experiments.ga_net import config as settings
 from experiments.ga_net import render, tables
 from experiments.ga_net.__main__ import main

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.common.records import jsonable
+from experiments.core.records import jsonable
 from experiments.ga_net import config as settings
 from experiments.ga_net import figures, render, run, tables, tune
 from experiments.ga_net.results import Store, public_config

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from experiments.common.records import jsonable
+from experiments.core.records import jsonable
 from experiments.ga_reader import figures, run, statistics, tables
 from experiments.ga_reader.cells import one_sided
 from experiments.ga_reader.config import PRESETS

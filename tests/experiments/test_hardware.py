@@ -8,7 +8,7 @@ import pytest
 
 STEP = """
 import resource, sys
-from experiments.common.hardware import keep_freed_memory
+from experiments.core.hardware import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 import jax, jax.numpy as jnp

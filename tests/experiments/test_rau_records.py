@@ -8,9 +8,9 @@ import re
 import numpy as np
 import pytest
 
-from experiments.common.records import jsonable
-from experiments.common.runs import curve, seconds_per_step
-from experiments.common.significance import compare, sentence
+from experiments.core.records import jsonable
+from experiments.core.curves import curve, seconds_per_step
+from experiments.core.comparison import compare, sentence
 from experiments.rau import figures, run, tables
 from experiments.rau.config import PRESETS
 from experiments.rau.render import write

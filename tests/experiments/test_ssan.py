@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments.common.records import jsonable
+from experiments.core.records import jsonable
 from experiments.ssan import probes, render, sections, tables, variants
 from experiments.ssan.__main__ import main
 from experiments.ssan.cli import parse

@@ -112,7 +112,7 @@ def test_word_vectors_of_a_file_are_scaled_as_a_whole(raw, tmp_path):
 
 @pytest.mark.parametrize("data", ["srl", "srl_small"])
 def test_roles_are_compared_by_arguments_in_table_1(tmp_path, data):
-    from experiments.common.records import write_json
+    from experiments.core.records import write_json
     from experiments.ssan import task_sections
     from experiments.ssan.results import Store
 

@@ -8,10 +8,10 @@ import shutil
 import numpy as np
 import pytest
 
-from experiments.common import collapse, origins
-from experiments.common.cells import Cell, Runner, run_cells
-from experiments.common.records import RESULTS, Store, averaged, read_json
-from experiments.common.significance import compare, compare_all, holm_note
+from experiments.core import collapse, origins
+from experiments.core.cells import Cell, Runner, run_cells
+from experiments.core.records import RESULTS, Store, averaged, read_json
+from experiments.core.comparison import compare, compare_all, holm_note
 from tests.experiments._results import rows_of
 
 # paper -> (a table of it at another budget, data set and cell, the setting that is named first)
@@ -309,7 +309,7 @@ def test_no_results_page_has_a_p_value_of_one_seed():
 
 
 def test_what_was_measured_is_replaced_only_with_rerun(tmp_path):
-    from experiments.common.records import refuse_other
+    from experiments.core.records import refuse_other
 
     path, known = tmp_path / "table6-x.json", {"gold": "trees", "san": [0.25, 0.5]}
     refuse_other(path, "result", None, {"gold": "leaves"}, rerun=False)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.common.collapse import COLLAPSED, RULE, collapsed
-from experiments.common.origins import NOT_RUN as NOT_RUN
-from experiments.common.origins import origin_of
+from experiments.core.collapse import COLLAPSED, RULE, collapsed
+from experiments.core.config import public_config as public_config
+from experiments.core.origins import NOT_RUN as NOT_RUN
+from experiments.core.origins import origin_of
 from gatedjax import analysis
 from gatedjax._terminal import say
 from gatedjax.training import TrainConfig
@@ -16,28 +17,17 @@ from gatedjax.training.identity import as_json as jsonable
 from gatedjax.training.log import write_json as write_json
 from gatedjax.training.log import write_text as write_text
 
+Record = dict[str, Any]
+"""Of one run, as JSON has it."""
+Records = list[Record]
+"""Of the seeds of one cell."""
+
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 """Where the results of every paper are."""
 
 
 PASSING = ("exit_code", "signal")
 """What of a run's figures only the command that ran it needs to know."""
-
-
-def public_config(config: Any, *more: str) -> dict[str, Any]:
-    """A run's configuration without what belongs to one machine: data, model and train.
-
-    Args:
-      config: of the run; its folders and file names are left out.
-      *more: other fields that make a run what it is.
-    """
-    recorded = dataclasses.asdict(config)
-    data = recorded["data"]
-    for folder in ("data_dir", "manual_dir"):
-        data.pop(folder, None)
-    if data.get("embeddings") is not None:
-        data["embeddings"] = Path(data["embeddings"]).name.removesuffix(".gz")
-    return {name: recorded[name] for name in (*more, "data", "model", "train")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -261,19 +251,16 @@ class Store:
     Attributes:
       folder: where records, figures and RESULTS.md are.
       keys: what every record has.
+      default: from a data set to a configuration with defaults, for records older than an option.
     """
 
     folder: Path
     keys: tuple[str, ...] = RECORD
+    default: Callable[[str], dict[str, Any]] = lambda data: {}
 
     def path(self, data: str, variant: str, seed: int) -> Path:
         """Where the record of a run is."""
         return self.folder / "runs" / f"{data}-{variant}-seed{seed}.json"
-
-    def default(self, data: str) -> dict[str, Any]:
-        """A configuration of the data set with defaults, for records older than an option."""
-        del data
-        return {}
 
     def get(self, data: str, variant: str, seed: int) -> dict[str, Any] | None:
         """The record, or None if the run is missing."""

@@ -9,7 +9,8 @@ from typing import Any, NoReturn, TypeVar
 
 import tyro
 
-from experiments.common.papers import PAPERS, owners
+from experiments.core.hardware import prepare_cpu
+from experiments.core.papers import PAPERS, owners
 from gatedjax import __version__
 from gatedjax._commands import reason
 from gatedjax._terminal import new_console, say
@@ -186,8 +187,6 @@ def run_command(
     Returns:
       The exit status.
     """
-    from experiments.common.hardware import prepare_cpu
-
     check_folder(workdir, "--workdir")
     prepare_cpu(cpu_devices)
     with refusals():

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from experiments.common.hardware import hardware
-from experiments.common.origins import origin_of
-from experiments.common.records import saved_record, write_json
+from experiments.core.hardware import hardware
+from experiments.core.origins import origin_of
+from experiments.core.records import saved_record, write_json
 from gatedjax import analysis
 from gatedjax.training import FitResult, eval_params, evaluate
 from gatedjax.training.distributed import is_main

@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from experiments.common.collapse import COLLAPSED, collapsed
-from experiments.common.origins import origin_of
-from experiments.common.records import train_settings
-from experiments.common.text import correctness
+from experiments.core.collapse import COLLAPSED, collapsed
+from experiments.core.origins import origin_of
+from experiments.core.records import train_settings
+from experiments.core.text import correctness
 from gatedjax import analysis
 
 LEVEL = 0.05

@@ -1,0 +1,199 @@
+"""Columns that tables of several papers have."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from experiments.core.config import value_at
+from experiments.core.origins import substitute_of
+from experiments.core.paper import Column, Row
+from experiments.core.records import Record, Records, averaged
+
+Numbers = Mapping[str, Any] | Callable[[Row], Any]
+
+
+def everywhere(row: Row) -> bool:
+    """A column that says something in every row."""
+    del row
+    return True
+
+
+def data(heading: str = "data") -> Column:
+    """What tables call the data set."""
+    return Column(heading, lambda row: row.label, "data")
+
+
+def variant(heading: str = "system") -> Column:
+    """What tables call the system."""
+    return Column(heading, lambda row: row.title, "both")
+
+
+def record_name(heading: str = "variant") -> Column:
+    """The name of the records."""
+    return Column(heading, lambda row: row.variant, "both")
+
+
+def quoted(
+    heading: str,
+    numbers: Numbers,
+    spec: str = ".4f",
+    *,
+    where: Callable[[Row], bool] = everywhere,
+) -> Column:
+    """A number of the paper, or a dash.
+
+    Args:
+      heading: of the column.
+      numbers: by data set, by variant and data set, or from a row.
+      spec: how it is formatted.
+      where: rows that have one.
+    """
+
+    def text(row: Row) -> str:
+        number = None
+        if where(row):
+            number = numbers(row) if callable(numbers) else numbers.get(row.variant, numbers)
+        if isinstance(number, Mapping):
+            number = number.get(row.data)
+        return "-" if number is None else format(number, spec)
+
+    return Column(heading, text, "paper")
+
+
+def metric(
+    heading: str,
+    figure: str | Callable[[Record], float | None],
+    digits: int = 4,
+    *,
+    times: float = 1,
+    where: Callable[[Row], bool] = everywhere,
+) -> Column:
+    """Mean, deviation and number of runs of a figure of the records.
+
+    Args:
+      heading: of the column.
+      figure: its dotted path in a record, or from a record.
+      digits: after the point.
+      times: what it is multiplied by.
+      where: rows that have one; others have a dash.
+    """
+    path = figure if isinstance(figure, str) else ""
+
+    def value(record: Record) -> float | None:
+        found = value_at(record, path) if path else figure(record)  # type: ignore[operator]
+        return None if found is None else times * found
+
+    return Column(heading, lambda row: averaged(row.records, value, digits) if where(row) else "-")
+
+
+def percent(heading: str, figure: str | Callable[[Record], float | None]) -> Column:
+    """`metric` in percent, with two digits."""
+    return metric(heading, figure, 2, times=100)
+
+
+def paired(
+    headings: Sequence[str],
+    *,
+    points: bool = True,
+    seeds: bool = True,
+    digits: int = 3,
+    missing: str = "-",
+) -> tuple[Column, ...]:
+    """Difference, 95 % interval, bootstrap p, McNemar p of each seed: as many as headings.
+
+    Args:
+      headings: of the columns; empty ones are left out.
+      points: in percentage points, else as it is.
+      seeds: say how many seeds the difference is of.
+      digits: of the bootstrap p.
+      missing: what stands first where there is nothing to compare.
+    """
+
+    def text(place: int) -> Callable[[Row], str]:
+        def cell(row: Row) -> str:
+            if row.comparison is None:
+                return missing if place == 0 else "-"
+            return row.comparison.cells(points=points, seeds=seeds, digits=digits)[place]
+
+        return cell
+
+    return tuple(Column(heading, text(i)) for i, heading in enumerate(headings) if heading)
+
+
+def parameters(
+    heading: str = "parameters",
+    key: str = "parameters",
+    of: Literal["ours", "both"] = "ours",
+) -> Column:
+    """How many parameters the runs trained."""
+
+    def text(row: Row) -> str:
+        counts = sorted({record[key] for record in row.records if key in record})
+        return ", ".join(f"{count:,}" for count in counts) or "-"
+
+    return Column(heading, text, of)
+
+
+def each(heading: str, path: str, spec: str = "") -> Column:
+    """A value of every record."""
+
+    def text(row: Row) -> str:
+        values = [value_at(record, path) for record in row.records]
+        return ", ".join(format(value, spec) for value in values if value is not None) or "-"
+
+    return Column(heading, text)
+
+
+def first(heading: str, path: str | Callable[[Record], Any], spec: str = "") -> Column:
+    """A value of the first record: of what the runs of a cell have alike."""
+
+    def text(row: Row) -> str:
+        if not row.records:
+            return "-"
+        record = row.records[0]
+        value = path(record) if callable(path) else value_at(record, path)
+        return "-" if value is None else format(value, spec)
+
+    return Column(heading, text)
+
+
+def milliseconds_of(records: Records) -> str:
+    """The mean time of a step, in milliseconds."""
+    values = [r["seconds_per_step"] for r in records if r.get("seconds_per_step")]
+    return f"{1000 * np.mean(values):.1f}" if values else "-"
+
+
+def milliseconds(heading: str = "ms per step") -> Column:
+    """The mean time of a step."""
+    return Column(heading, lambda row: milliseconds_of(row.records))
+
+
+def seconds(heading: str = "seconds") -> Column:
+    """The mean wall time of a run."""
+
+    def text(row: Row) -> str:
+        return f"{np.mean([record.get('seconds', 0.0) for record in row.records]):.0f}"
+
+    return Column(heading, text)
+
+
+def hardware(heading: str = "hardware") -> Column:
+    """What the first run ran on."""
+
+    def text(row: Row) -> str:
+        machine = row.records[0].get("hardware", {})
+        device = f"{machine.get('device', '-')} x{machine.get('devices', '-')}"
+        return f"{device}, jax {machine.get('jax', '-')}"
+
+    return Column(heading, text)
+
+
+def substitute(heading: str = "substitute") -> Column:
+    """What differs from the paper's data."""
+    return Column(heading, lambda row: substitute_of(row.records[0]) or "no")
+
+
+def seeds(heading: str = "seeds") -> Column:
+    """The seeds of the records."""
+    return each(heading, "seed")

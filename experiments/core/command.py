@@ -1,0 +1,112 @@
+"""The two commands of every paper: one run, and its tables and figures."""
+
+import dataclasses
+import sys
+import types
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from experiments.core import cli
+from experiments.core.cells import run_cells, run_of
+from experiments.core.experiment import Place, Run, run_lanes
+from experiments.core.hardware import prepare_cpu
+from experiments.core.paper import RENDER, Config, Figure, Job, Options, Paper, Table
+from gatedjax._terminal import new_console
+from gatedjax.training.distributed import initialize, is_main
+
+
+def parse(paper: Paper, args: list[str]) -> Config:
+    """Reads a run's options; those that are not given come from the preset."""
+    return cli.parse(
+        args,
+        paper.presets_for(args, paper.presets),
+        default=paper.default,
+        prog=f"python -m experiments.{paper.name}",
+        description=paper.about,
+    )
+
+
+def runs_of(paper: Paper, config: Config) -> list[Run]:
+    """Makes the run of a configuration, or those of its seeds and its sweep side by side."""
+    config = paper.resolve(config)
+    if config.train.seeds > 1 or config.train.sweep:
+        place = Place(paper.workdir_of(config), paper.recorded(config))
+        return run_lanes(paper.experiment, config, place, paper.recorded)
+    return [run_of(paper, config)]
+
+
+def run(paper: Paper, args: list[str] | None = None) -> int:
+    """Makes a run and prints what came of it; returns the exit status."""
+    config = parse(paper, sys.argv[1:] if args is None else args)
+    workdir = paper.workdir_of(config)
+    cli.check_folder(workdir, "--workdir")
+    prepare_cpu(config.cpu_devices)
+    with cli.refusals():
+        if hasattr(config, "distributed"):
+            initialize(config.distributed)
+        runs = runs_of(paper, config)
+    records = [one.record for one in runs]
+    stopped = next((one for one in records if one["stopped"] == "signal"), None)
+    if not is_main():
+        return 0 if stopped is None else stopped["exit_code"]
+    console = new_console()
+    if stopped is not None:
+        console.print(
+            f"stopped after step {stopped['steps']}; the same command continues from {workdir}"
+        )
+        return stopped["exit_code"]
+    paper.report(console, records, workdir)
+    return 0
+
+
+def options_of(paper: Paper) -> type[Options]:
+    """The options of the command for tables: names of tables and data sets are the paper's."""
+    about = "; ".join(f"{name}: {one.about}" for name, one in _named(paper).items())
+    what: Any = Annotated[
+        _one_of(_named(paper)), tyro.conf.Positional, tyro.conf.arg(help=f"{about}.")
+    ]
+    names = "Data sets, by preset (default: those of the paper's table or figure)."
+    several: Any = types.GenericAlias(tuple, (_one_of(paper.presets), ...))
+    data: Any = Annotated[several, tyro.conf.arg(help=names)]
+    runs = f"runs/{paper.name}/tables"
+    fields: list[Any] = [
+        ("what", what),
+        ("data", data, dataclasses.field(default=())),
+        ("results", _type(paper.options, "results"), dataclasses.field(default=paper.folder)),
+        ("runs", _type(paper.options, "runs"), dataclasses.field(default=type(paper.folder)(runs))),
+    ]
+    made = dataclasses.make_dataclass(
+        "Options", fields, bases=(paper.options,), frozen=True, kw_only=True
+    )
+    made.__doc__ = Options.__doc__
+    return made
+
+
+def _one_of(names: Iterable[str]) -> Any:
+    return Literal.__getitem__(tuple(names))
+
+
+def _type(options: type[Options], name: str) -> Any:
+    return next(field.type for field in dataclasses.fields(options) if field.name == name)
+
+
+def _named(paper: Paper) -> dict[str, Table | Figure]:
+    return {**paper.tables, "render": RENDER}
+
+
+def tables(paper: Paper, args: list[str] | None = None) -> int:
+    """Runs what a table or figure lacks and writes RESULTS.md; returns the exit status."""
+    options = cli.parse_many(options_of(paper), args, f"python -m experiments.{paper.name}.tables")
+    paper.check(options)
+    job = Job(paper, options)
+    prepare_cpu(options.cpu_devices)
+    with cli.refusals(cli.TABLE_OPTIONS):
+        run_cells(job, job.cells())
+        one = job.table
+        act = one.draw if isinstance(one, Figure) else one.after
+        if act is not None:
+            act(job)
+        paper.write(job.store)
+    return 0

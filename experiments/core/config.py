@@ -1,0 +1,73 @@
+"""Configurations of runs: frozen dataclasses, changed by the dotted paths of their fields."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gatedjax.training.identity import as_json
+
+C = TypeVar("C")
+Changes = Mapping[str, Any]
+"""Dotted path of a field -> its value: {"model.select_layers": (3,)}."""
+
+
+def changed(config: C, changes: Changes) -> C:
+    """A configuration with other values.
+
+    All values of one dataclass are replaced together, so that its checks see them together.
+
+    Args:
+      config: a dataclass, whose fields may be dataclasses.
+      changes: by dotted path.
+
+    Raises:
+      ValueError: for a path that leads to no field.
+    """
+    parts: dict[str, dict[str, Any]] = {}
+    values: dict[str, Any] = {}
+    known = {field.name for field in dataclasses.fields(config)}  # type: ignore[arg-type]
+    for path, value in changes.items():
+        name, _, rest = path.partition(".")
+        if name not in known:
+            raise ValueError(f"{type(config).__name__} has no field {name!r}, got {path!r}")
+        if rest:
+            parts.setdefault(name, {})[rest] = value
+        else:
+            values[name] = value
+    for name, inner in parts.items():
+        values[name] = changed(values.get(name, getattr(config, name)), inner)
+    return dataclasses.replace(config, **values) if values else config  # type: ignore[type-var]
+
+
+def value_at(record: Any, path: str) -> Any:
+    """What a record has at a dotted path ("test.accuracy", "f1.0"); None if it has nothing."""
+    for name in path.split("."):
+        if isinstance(record, Mapping):
+            record = record.get(name)
+        elif isinstance(record, list) and name.isdecimal() and int(name) < len(record):
+            record = record[int(name)]
+        else:
+            return None
+    return record
+
+
+def public_config(config: Any, *more: str) -> dict[str, Any]:
+    """A run's configuration without what belongs to one machine: data, model and train.
+
+    Args:
+      config: of the run; its folders and file names are left out.
+      *more: other fields that make a run what it is.
+    """
+    recorded = dataclasses.asdict(config)
+    data = recorded["data"]
+    for folder in ("data_dir", "manual_dir"):
+        data.pop(folder, None)
+    if data.get("embeddings") is not None:
+        data["embeddings"] = Path(data["embeddings"]).name.removesuffix(".gz")
+    return {name: recorded[name] for name in (*more, "data", "model", "train")}
+
+
+def recorded_config(config: Any, *more: str) -> dict[str, Any]:
+    """`public_config` as a record has it: values of JSON."""
+    return as_json(public_config(config, *more))

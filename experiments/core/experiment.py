@@ -1,0 +1,300 @@
+"""One run, whatever is trained: data in, trained parameters and a record of the results out."""
+
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypedDict
+
+import jax
+import numpy as np
+
+from experiments.core import collapse
+from experiments.core.curves import finish, outcome, results_on_test
+from experiments.core.hardware import hardware
+from experiments.core.origins import origin_of
+from experiments.core.records import Record, saved_record, write_json
+from experiments.core.text import correct_string
+from gatedjax import analysis
+from gatedjax.training import (
+    FitResult,
+    Parallel,
+    TrainConfig,
+    fit,
+    fit_lanes,
+    frozen_parameters,
+    init_state,
+    lanes_of,
+    make_optimizer,
+    make_parallel,
+    make_train_step,
+)
+
+Predictions = dict[str, np.ndarray]
+
+
+class Metadata(TypedDict, total=False):
+    """What a checkpoint must share with the run that continues it."""
+
+    config: dict[str, Any]
+    vocabulary: str
+
+
+def count_parameters(params: Any) -> dict[str, int]:
+    """How many numbers are trained: all of them, and those that are not word vectors."""
+    sizes = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in params.items()}
+    total = sum(sizes.values())
+    return {"parameters": total, "parameters_without_embeddings": total - sizes.get("embed", 0)}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Experiment:
+    """One run, ready to be trained."""
+
+    task: Any
+    """A `gatedjax.training.Task`."""
+    train: Callable[[int], Any]
+    """From a seed to batches by step; those of two seeds have one shape at every step."""
+    validation: Any
+    """One ordered pass."""
+    test: Any
+    """One ordered pass."""
+    facts: dict[str, Any]
+    """What the record says of data and network: data, system, train_n, vocabulary_size, ..."""
+    vocabulary: str | None = None
+    """Digest of what numbers the tokens; None without tokens."""
+    labels: Any = None
+    """[n] classes of the training examples; None if the task is not one class per example."""
+    substitute: str | None = None
+    """What differs from the paper's data; None if nothing does."""
+    training: TrainConfig | None = None
+    """How to train, where the data decide it; None takes the configuration's."""
+    count: Callable[[Any], dict[str, int]] = count_parameters
+    """Numbers of trained parameters."""
+    logged: Callable[[list[dict[str, Any]]], dict[str, Any]] = lambda metrics: {}
+    """What the record has of the lines of metrics.jsonl, beside the usual curves."""
+    before: Callable[[Path], None] | None = None
+    """Writes into the work folder what belongs to the run, before it begins."""
+    choose: Callable[[Path, Any], tuple[Any, dict[str, Any]]] = lambda workdir, best: (best, {})
+    """(work folder, best parameters) -> those that are tested, and what the record says of it."""
+    score: Callable[[Predictions], dict[str, Any]] = lambda predictions: {}
+    """What the record has of the test predictions, beside the metrics."""
+    measure: Callable[[Any], dict[str, Any]] = lambda params: {}
+    """What the record has of the tested parameters that no batch by itself tells, as BLEU."""
+    tested: Callable[[FitResult, Path], dict[str, Any] | None] | None = None
+    """Tests in another way than one pass over `test`; returns None where a signal forbids it."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Run:
+    """What a run leaves behind."""
+
+    fit: FitResult
+    task: Any
+    record: Record
+    """The JSON record: configuration, metrics, per-example correctness, hardware."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a run is and what it is called.
+
+    Attributes:
+      workdir: gets metrics.jsonl, checkpoints and results.json.
+      settings: the configuration as the record has it.
+    """
+
+    workdir: Path
+    settings: dict[str, Any]
+
+
+def _prepare(made: Experiment, workdir: Path) -> None:
+    if made.before is not None:
+        workdir.mkdir(parents=True, exist_ok=True)
+        made.before(workdir)
+
+
+def _metadata(made: Experiment, settings: dict[str, Any]) -> Metadata:
+    metadata: Metadata = {"config": settings}
+    if made.vocabulary is not None:
+        metadata["vocabulary"] = made.vocabulary
+    return metadata
+
+
+def _begun(made: Experiment, settings: dict[str, Any], result: FitResult) -> Record:
+    """What a record has before the test."""
+    return {
+        "substitute": made.substitute,
+        "seed": settings["train"]["seed"],
+        "config": settings,
+        **made.facts,
+        **made.count(result.best_params),
+    }
+
+
+def _tested(made: Experiment, result: FitResult, workdir: Path, parallel: Parallel) -> Record:
+    """What the test adds."""
+    chosen, how = made.choose(workdir, result.best_params)
+    metrics, predictions = results_on_test(made.task, result, made.test, parallel, chosen)
+    record = {
+        **how,
+        **metrics,
+        "test_n": len(predictions["example_id"]),
+        **made.score(predictions),
+        **made.measure(chosen),
+    }
+    if made.labels is not None:
+        record |= collapse.facts(made.labels, predictions["predicted"])
+    if "correct" in predictions:
+        record["correct"] = correct_string(predictions)
+    return record
+
+
+def run(build: Callable[[Any], Experiment], config: Any, place: Place, *, test: bool = True) -> Run:
+    """Trains, and evaluates the best parameters of the validation and the last ones on test.
+
+    Args:
+      build: makes the run of a configuration.
+      config: has `train`.
+      place: where it is.
+      test: evaluate on the test split; a search for settings must not.
+
+    Returns:
+      The run; `results.json` in the workdir holds its record, less "exit_code" and "signal". A run
+      that was stopped by a signal has no test results and writes none.
+    """
+    start = time.perf_counter()
+    made = build(config)
+    training = made.training or config.train
+    parallel = make_parallel(training.parallel, accumulate=training.accumulate)
+    _prepare(made, place.workdir)
+    result = fit(
+        made.task,
+        made.train(training.seed),
+        made.validation,
+        training,
+        place.workdir,
+        metadata=dict(_metadata(made, place.settings)),
+        parallel=parallel,
+    )
+    metrics = analysis.read_metrics(place.workdir / "metrics.jsonl")
+    record = _begun(made, place.settings, result) | outcome(result, metrics) | made.logged(metrics)
+    test = test and result.stopped != "signal"
+    if test and made.tested is not None:
+        measured = made.tested(result, place.workdir)
+        test = measured is not None
+        record |= {"stopped": "signal"} if measured is None else measured
+    elif test:
+        record |= _tested(made, result, place.workdir, parallel)
+    return Run(result, made.task, finish(record, start, place.workdir, write=test))
+
+
+def run_lanes(
+    build: Callable[[Any], Experiment],
+    config: Any,
+    place: Place,
+    settings: Callable[[Any], dict[str, Any]],
+    *,
+    seeds: int | None = None,
+) -> list[Run]:
+    """Trains several seeds (and a sweep) in one program; tests each as `run` does.
+
+    Args:
+      build: makes the run of a configuration.
+      config: has `train`, which says how many seeds and what is swept.
+      place: where the runs are.
+      settings: from the configuration of a single run to what its record has as "config".
+      seeds: how many seeds; None takes the number of the configuration.
+
+    Returns:
+      A run per lane. Its record is that of the single run, with "lanes", how many were trained
+      together; "seconds" are its share. `results.json` in the workdir lists the records; runs that
+      were stopped by a signal have no test results and write none.
+    """
+    start = time.perf_counter()
+    made = build(config)
+    training = made.training or config.train
+    if seeds is not None:
+        training = dataclasses.replace(training, seeds=seeds)
+    recorded = dict(place.settings)
+    recorded["train"] = recorded["train"] | {"seeds": training.seeds}
+    _prepare(made, place.workdir)
+    results = fit_lanes(
+        made.task,
+        made.train,
+        made.validation,
+        training,
+        place.workdir,
+        metadata=dict(_metadata(made, recorded)),
+    )
+    parallel = make_parallel("sharding")
+    runs = []
+    tasks: dict[float | None, Any] = {}
+    lanes = lanes_of(training)
+    swept = training.sweep_over if training.sweep else None
+    metrics = analysis.read_metrics(place.workdir / "metrics.jsonl")
+    for lane, result in zip(lanes, results, strict=True):
+        train = lane.config
+        if made.training is not None:
+            optimizer = lane.config.optimizer
+            train = dataclasses.replace(config.train, seed=lane.seed, optimizer=optimizer)
+        one, alone = made, dataclasses.replace(config, train=train)
+        if swept in getattr(made.task, "sweepable", ()):
+            task = tasks.setdefault(lane.value, made.task.with_value(swept, lane.value))
+            one = dataclasses.replace(made, task=task)
+            alone = dataclasses.replace(alone, model=task.model.config)
+        lines = [line for line in metrics if line.get("seed") == lane.seed]
+        record = _begun(one, settings(alone), result) | {"lanes": len(lanes)}
+        # a line of a sweep does not say of which value it is
+        record |= outcome(result, lines if swept is None else [])
+        if swept is None:
+            record |= one.logged(lines)
+        if result.stopped != "signal":
+            record |= _tested(one, result, place.workdir, parallel)
+        runs.append(Run(result, one.task, record))
+    # a run's share, so that records of lanes and of single runs can be compared
+    each = round((time.perf_counter() - start) / len(lanes), 1)
+    seconds = {"seconds": each, "hardware": hardware()}
+    for one_run in runs:
+        one_run.record.update(seconds, origin=origin_of(one_run.record))
+    if all(one_run.fit.stopped != "signal" for one_run in runs):
+        records = [saved_record(one_run.record) for one_run in runs]
+        write_json(place.workdir / "results.json", {"lanes": records})
+    return runs
+
+
+def lanes_that_fit(made: Experiment, training: TrainConfig) -> int:
+    """How many seeds fit into half of the memory of the devices (on a CPU: of the machine).
+
+    XLA says what one step of one seed needs at the longest shape; a lane needs as much.
+    """
+    task, train = made.task, made.train(training.seed)
+    tx = make_optimizer(training.optimizer, training.num_steps, frozen=frozen_parameters(task))
+    batch = _largest(train)
+    key = jax.random.key(0)
+    state = jax.eval_shape(lambda k: init_state(task, tx, k, batch), key)
+    step = jax.jit(make_train_step(task, tx), donate_argnums=0)
+    memory = step.lower(state, batch, key).compile().memory_analysis()
+    size = sum(
+        math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves((state, state.params))
+    )
+    if memory is not None:
+        size += memory.temp_size_in_bytes
+    device = jax.local_devices()[0]
+    stats = device.memory_stats()
+    if stats and "bytes_limit" in stats:
+        room = stats["bytes_limit"] * jax.local_device_count()
+    else:
+        room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, room // 2 // size)
+
+
+def _largest(train: Any) -> dict[str, np.ndarray]:
+    """The batch of an epoch with the most numbers."""
+
+    def size(batch: dict[str, np.ndarray]) -> int:
+        return sum(np.size(column) for column in batch.values())
+
+    return max((train[step] for step in range(len(train))), key=size)

@@ -1,0 +1,422 @@
+"""A paper as a value: its systems, tables and figures, and what a run of it is."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+
+from experiments.core.comparison import Comparison, compare_all, holm_note, paragraphs
+from experiments.core.config import Changes, changed, public_config
+from experiments.core.experiment import Experiment
+from experiments.core.origins import NOT_RUN, columns, other_data
+from experiments.core.records import RESULTS, Records, Store, jsonable, write_results
+from gatedjax import analysis
+
+Config = Any
+"""Of one run: a dataclass with preset, workdir, cpu_devices, data, model and train."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """A system of a table.
+
+    Attributes:
+      name: of its records.
+      title: how tables call it.
+      changes: what it changes in the configuration of a preset.
+      same_as: where its configuration is that of this variant, it has that one's records.
+    """
+
+    name: str
+    title: str
+    changes: Changes = dataclasses.field(default_factory=dict)
+    same_as: str | None = None
+
+
+def variants(*each: Variant) -> dict[str, Variant]:
+    """Variants by name."""
+    return {variant.name: variant for variant in each}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """The runs that one cell of a table needs.
+
+    Attributes:
+      data: the data set's name in the records.
+      variant: the name of the cell.
+      configs: the configuration of every seed.
+    """
+
+    data: str
+    variant: str
+    configs: Mapping[int, Config]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What to reproduce, on which data, and with how many seeds."""
+
+    what: str
+    """What to reproduce."""
+    data: tuple[str, ...] = ()
+    """Data sets, by preset (default: those of the paper's table or figure)."""
+    seeds: int = 3
+    """Runs per cell, with seeds 0, 1, ..."""
+    data_dir: str | None = None
+    """Where prepared TFDS data sets are."""
+    manual_dir: str | None = None
+    """Folder with the raw files, to work without a network."""
+    num_steps: int | None = None
+    """Steps per run (default: the preset's)."""
+    results: Path = RESULTS
+    """Where records, figures and RESULTS.md are written."""
+    runs: Path = Path("runs")
+    """Work folders of the runs; an interrupted run continues from here."""
+    rerun: bool = False
+    """Run again, from the start, what has a record or a work folder."""
+    lanes: int = 1
+    """Seeds of a cell that are trained side by side in one program; as many of them as fit into
+    memory. A cell with a run that was interrupted continues that run alone."""
+    cpu_devices: int | None = None
+    """CPU devices to split a batch over (default: one per core)."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+    """A place in a table.
+
+    Attributes:
+      data: the data set, by its name in the records.
+      label: what tables call it.
+      variant: the name of the system in the table.
+      title: what tables call it.
+      records: of its seeds.
+      comparison: with what its table compares it; None without records of both.
+    """
+
+    data: str
+    label: str
+    variant: str
+    title: str
+    records: Records
+    comparison: Comparison | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+      heading: "{theirs}" and "{mine}" in it become what `origins.columns` says.
+      text: the cell of a row.
+      of: whose cells these are. The paper's and ours stand in rows of their own where ours are of
+        other data; "data" is the name of the data set, "both" stands in both rows.
+    """
+
+    heading: str
+    text: Callable[[Row], str]
+    of: Literal["paper", "ours", "data", "both"] = "ours"
+
+
+Grid = Iterable[tuple[str, str]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table: what it trains, and what it shows.
+
+    Attributes:
+      title: its heading in RESULTS.md.
+      note: the paragraph below it.
+      about: what the help of the command says.
+      data: the data sets of the paper's table.
+      variants: its systems, by name.
+      trained: (job, data set) -> what is trained; None trains `variants`.
+      shown: (store) -> (data set, variant) of every row; None shows `variants` on `data`, and on
+        other data sets on which one of `seen` was run.
+      seen: see `shown`; None stands for `variants`.
+      columns: of the table.
+      pair: (data set, variant) -> the two systems that the row compares; the p-values of a table
+        are corrected together.
+      below: what stands between table and note, from the rows.
+      body: makes the whole table in place of columns.
+      after: what the command does when the runs are done, such as counting or printing.
+    """
+
+    title: str = ""
+    note: str = ""
+    about: str = ""
+    data: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    trained: "Callable[[Job, str], Iterable[Variant | str]] | None" = None
+    shown: Callable[[Store], Grid] | None = None
+    seen: tuple[str, ...] | None = None
+    columns: tuple[Column, ...] = ()
+    pair: Callable[[str, str], tuple[str, str] | None] | None = None
+    below: Callable[[Sequence[Row]], Iterable[str]] = lambda rows: ()
+    body: Callable[[Store], str] | None = None
+    after: "Callable[[Job], None] | None" = None
+
+    def grid(self, paper: "Paper", store: Store) -> Grid:
+        """(data set, variant) of every row."""
+        if self.shown is not None:
+            return self.shown(store)
+        seen = self.variants if self.seen is None else self.seen
+        return [
+            (data, variant)
+            for data in paper.names
+            if data in self.data or any(store.all(data, name) for name in seen)
+            for variant in self.variants
+        ]
+
+    def rows(self, paper: "Paper", store: Store) -> list[Row]:
+        """What the table shows, with the records and the tests of every row."""
+        grid = list(self.grid(paper, store))
+        pairs = {}
+        for place in grid if self.pair else ():
+            assert self.pair is not None
+            names = self.pair(*place)
+            if names is not None:
+                first, second = (store.all(place[0], paper.record_name(place[0], n)) for n in names)
+                pairs[place] = first, second
+        found = compare_all(pairs)
+        return [
+            Row(
+                data=data,
+                label=paper.names.get(data, data),
+                variant=variant,
+                title=paper.variants[variant].title if variant in paper.variants else variant,
+                records=store.all(data, paper.record_name(data, variant)),
+                comparison=found.get((data, variant)),
+            )
+            for data, variant in grid
+        ]
+
+    def text(self, paper: "Paper", store: Store) -> str:
+        """The table and what stands below it, as Markdown."""
+        if self.body is not None:
+            return self.body(store)
+        rows = self.rows(paper, store)
+        theirs, mine = columns(record for row in rows for record in row.records)
+        headings = [one.heading.format(theirs=theirs, mine=mine) for one in self.columns]
+        named = any(one.heading != text for one, text in zip(self.columns, headings, strict=True))
+        lines = [line for row in rows for line in self._lines(row, apart=not named)]
+        table = analysis.render_table(headings, lines) if lines else NOT_RUN
+        tests = {(row.data, row.variant): row.comparison for row in rows}
+        return paragraphs(table, *self.below(rows), holm_note(tests))
+
+    def _lines(self, row: Row, *, apart: bool) -> list[list[str]]:
+        """One line, or one with the paper's numbers and one with ours that are of other data."""
+        cells = [column.text(row) for column in self.columns]
+        kinds = [column.of for column in self.columns]
+        quoted = any(
+            cell != "-" for cell, kind in zip(cells, kinds, strict=True) if kind == "paper"
+        )
+        if not (apart and quoted and other_data(row.records)):
+            return [cells]
+        theirs, ours = list(cells), list(cells)
+        for place, kind in enumerate(kinds):
+            if kind == "data":
+                ours[place] += ", other data"
+            elif kind == "paper":
+                ours[place] = "-"
+            elif kind == "ours":
+                theirs[place] = "-" if cells[place] == "-" else NOT_RUN
+        return [theirs, ours]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Figure:
+    """What is drawn, and of which runs.
+
+    Attributes:
+      draw: draws it when the runs are done.
+      about: what the help of the command says.
+      data: the data sets of the paper's figure.
+      variants: the systems whose runs it shows.
+      trained: (job, data set) -> what is trained; None trains `variants`.
+    """
+
+    draw: "Callable[[Job], None]"
+    about: str = ""
+    data: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    trained: "Callable[[Job, str], Iterable[Variant | str]] | None" = None
+
+
+RENDER = Table(about="only rewrite RESULTS.md from the finished runs")
+"""What every paper has beside its own tables, as "render"."""
+Section = Table | Callable[[Store], Iterable[Table]]
+"""A part of RESULTS.md: a table, or those that the records ask for."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Paper:
+    """What `core.command` needs to know.
+
+    Attributes:
+      name: of its package and folders.
+      title: its short name, for RESULTS.md.
+      source: authors, title and year.
+      presets: configurations by name.
+      default: the preset without --preset.
+      names: data sets in the order of tables, and what tables call them.
+      variants: its systems.
+      tables: what `python -m experiments.PAPER.tables` makes, in the order of its help.
+      page: RESULTS.md, from the top.
+      experiment: makes the run of a configuration.
+      report: prints finished runs (console, records, work folder).
+      workdir: from a configuration to the name of its default work folder.
+      about: what the help of `python -m experiments.PAPER` says.
+      settings: what a record has of a configuration.
+      keys: what every record has.
+      resolve: what a configuration becomes before it is run, as the width of a file.
+      options: of the command for tables.
+      given: (options, preset) -> what options of one paper change in the configuration of a run.
+      budget: (configuration, steps) -> the configuration with another number of steps.
+      drawn: presets whose word vectors --embeddings does not change.
+      check: refuses options that do not go together.
+      presets_for: (command line) -> presets as other options make them.
+      together: whether seeds can be trained side by side.
+    """
+
+    name: str
+    title: str
+    source: str
+    presets: Mapping[str, Config]
+    default: str
+    names: Mapping[str, str]
+    variants: Mapping[str, Variant]
+    tables: Mapping[str, Table | Figure]
+    page: Sequence[Section]
+    experiment: Callable[[Any], Experiment]
+    report: Callable[[Console, Records, Path], None]
+    workdir: Callable[[Any], str]
+    about: str
+    settings: Callable[[Any], dict[str, Any]] = public_config
+    keys: tuple[str, ...] = ("config", "seed", "test", "correct")
+    resolve: Callable[[Any], Any] = lambda config: config
+    options: type[Options] = Options
+    given: Callable[[Any, Any], Changes] = lambda options, preset: {}
+    budget: Callable[[Any, int], Any] = lambda config, steps: changed(
+        config, {"train.num_steps": steps}
+    )
+    drawn: tuple[str, ...] = ()
+    check: Callable[[Any], None] = lambda options: None
+    presets_for: Callable[[list[str], Mapping[str, Config]], Mapping[str, Config]] = (
+        lambda args, presets: presets
+    )
+    together: Callable[[Any], bool] = lambda config: True
+
+    @property
+    def folder(self) -> Path:
+        """Where its results are."""
+        return RESULTS / self.name
+
+    def store(self, folder: Path | None = None) -> Store:
+        """The records of a folder; those of the repository without one."""
+        return Store(self.folder if folder is None else folder, self.keys, self._default)
+
+    def _default(self, data: str) -> dict[str, Any]:
+        """A configuration with defaults, for records that are older than an option."""
+        kinds = {type(preset) for preset in self.presets.values()}
+        kind = type(self.presets[data]) if data in self.presets else next(iter(kinds))
+        if data not in self.presets and len(kinds) > 1:
+            return {}
+        return jsonable(self.settings(kind()))
+
+    def recorded(self, config: Config) -> dict[str, Any]:
+        """What the record of a run has as "config"."""
+        return jsonable(self.settings(config))
+
+    def workdir_of(self, config: Config) -> Path:
+        """Where a run is: as it says, or runs/PAPER/NAME."""
+        if config.workdir is not None:
+            return Path(config.workdir)
+        return Path("runs") / self.name / self.workdir(config)
+
+    def record_name(self, data: str, variant: str) -> str:
+        """The name of the records of a variant on a data set, see `Variant.same_as`."""
+        known = self.variants.get(variant)
+        if known is None or known.same_as is None or data not in self.presets:
+            return variant
+        preset, other = self.presets[data], self.variants[known.same_as]
+        same = changed(preset, known.changes) == changed(preset, other.changes)
+        return other.name if same else variant
+
+    def sections(self, store: Store) -> Iterator[Table]:
+        """The tables of RESULTS.md."""
+        for section in self.page:
+            yield from [section] if isinstance(section, Table) else section(store)
+
+    def write(self, store: Store) -> None:
+        """Renders every section from the records and replaces RESULTS.md whole."""
+        write_results(
+            store.folder,
+            self.title,
+            module=f"experiments.{self.name}.tables",
+            source=self.source,
+            parts=[(t.title, t.text(self, store), t.note) for t in self.sections(store)],
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A command for tables at work.
+
+    Attributes:
+      paper: whose.
+      options: what was asked for.
+    """
+
+    paper: Paper
+    options: Any
+
+    @property
+    def store(self) -> Store:
+        """The records of its folder."""
+        return self.paper.store(self.options.results)
+
+    @property
+    def table(self) -> Table | Figure:
+        """What it makes."""
+        return self.paper.tables.get(self.options.what, RENDER)
+
+    @property
+    def data(self) -> tuple[str, ...]:
+        """The data sets: as asked for, or those of the table or figure."""
+        return self.options.data or self.table.data
+
+    def config(self, data: str, variant: Variant | str, seed: int) -> Config:
+        """The configuration of one run: the preset, what the options say, the system, the seed."""
+        preset, options = self.paper.presets[data], self.options
+        if isinstance(variant, str):
+            variant = self.paper.variants[variant]
+        changes: dict[str, Any] = {"train.seed": seed, "cpu_devices": options.cpu_devices}
+        for name in ("data_dir", "manual_dir", "embeddings"):
+            value = getattr(options, name, None)
+            if value is None or not hasattr(preset.data, name):
+                continue
+            if name != "embeddings" or data not in self.paper.drawn:
+                changes[f"data.{name}"] = value
+        if options.num_steps is not None:
+            preset = self.paper.budget(preset, options.num_steps)
+        changes |= {**self.paper.given(options, preset), **variant.changes}
+        return self.paper.resolve(changed(preset, changes))
+
+    def cell(self, data: str, variant: Variant | str) -> Cell:
+        """Every seed of a system on a data set."""
+        name = variant if isinstance(variant, str) else variant.name
+        configs = {seed: self.config(data, variant, seed) for seed in range(self.options.seeds)}
+        return Cell(data, self.paper.record_name(data, name), configs)
+
+    def cells(self) -> Iterator[Cell]:
+        """The cells that its table or figure needs."""
+        for data in self.data:
+            trained = self.table.trained
+            wanted = self.table.variants if trained is None else trained(self, data)
+            for variant in wanted:
+                yield self.cell(data, variant)

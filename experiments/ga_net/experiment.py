@@ -1,0 +1,59 @@
+"""What one run of GA-Net or a baseline is made of."""
+
+from typing import Any
+
+from experiments.core.experiment import Experiment, Predictions
+from experiments.core.text import Texts, in_batches, read_texts
+from experiments.ga_net.config import Config, DataConfig
+from gatedjax.models import GANet, GANetTask
+
+SOURCES = {"imdb": "imdb_reviews", "ag_news": "ag_news_subset"}
+"""Data sets that the library calls otherwise."""
+
+
+def texts_of(config: DataConfig, embedding_dim: int) -> Texts:
+    """The texts of a run."""
+    return read_texts(
+        SOURCES.get(config.name, config.name),
+        config,
+        embedding_dim,
+        vocabulary={"min_count": config.min_count},
+        encode={"max_len": config.max_len, "truncate_side": config.truncate_side},
+        load={"strict": True} if config.strict else None,
+    )
+
+
+def experiment(config: Config) -> Experiment:
+    """The run of a configuration."""
+    texts = texts_of(config.data, config.model.embedding_dim)
+    model = GANet(
+        config.model,
+        vocab_size=len(texts.vocabulary),
+        num_classes=len(texts.info.class_names),
+        embeddings=texts.embeddings,
+    )
+    train, validation, test = in_batches(texts.splits, config.data)
+    return Experiment(
+        task=GANetTask(model),
+        train=train,
+        validation=validation,
+        test=test,
+        facts={
+            "data": config.data.name,
+            "system": config.model.system,
+            "train_n": len(texts.splits["train"]),
+            **texts.facts(),
+        },
+        vocabulary=texts.vocabulary.digest(),
+        labels=texts.splits["train"].labels,
+        substitute=texts.substitute,
+        score=operations,
+    )
+
+
+def operations(predictions: Predictions) -> dict[str, Any]:
+    """What the attention of the test texts costs: words, and open words."""
+    return {
+        "attended_tokens": int(predictions["attended"].sum()),
+        "test_tokens": int(predictions["length"].sum()),
+    }
