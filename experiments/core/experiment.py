@@ -141,7 +141,7 @@ def _tested(made: Experiment, result: FitResult, workdir: Path, parallel: Parall
     record = {
         **how,
         **metrics,
-        "test_n": len(predictions["example_id"]),
+        "test_n": max(map(len, predictions.values()), default=0),
         **made.score(predictions),
         **made.measure(chosen),
     }

@@ -10,12 +10,28 @@ import pytest
 from experiments.core import cells, command
 from experiments.core.config import changed, value_at
 from experiments.core.experiment import Run, lanes_that_fit
-from experiments.core.paper import Job, Variant
+from experiments.core.paper import Job, Options, Variant
 from gatedjax.training import TrainConfig
+from tests.conftest import ROOT
 from tests.experiments._commands import left_out_of_help, plain, refused
 from tests.experiments._results import rows_of
-from tests.experiments._toy import PAPER, ToyConfig, experiment
+from tests.experiments._toy import PAPER as TOY
+from tests.experiments._toy import Config, experiment
 
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MoreOptions(Options):
+    """An option of the toy paper alone."""
+
+    rows: int | None = None
+    """Rows of a batch."""
+
+
+def given(options, preset):
+    return {} if options.rows is None else {"data.rows": options.rows}
+
+
+PAPER = dataclasses.replace(TOY, options=MoreOptions, given=given, keys=("config", "seed", "test"))
 OPTIONS = command.options_of(PAPER)
 
 
@@ -26,7 +42,7 @@ def job_of(tmp_path, **options):
 
 def record_of(config, correct="1101", **more):
     return {
-        "data": config.data.name,
+        "data": config.preset,
         "seed": config.train.seed,
         "config": PAPER.recorded(config),
         "substitute": None,
@@ -56,6 +72,10 @@ def runs(monkeypatch):
 
 def run_cell(job, variant="plain"):
     cells.run_cells(job, [job.cell("toy", variant)])
+
+
+def test_a_whole_paper_has_fewer_than_sixty_lines():
+    assert len((ROOT / "tests/experiments/_toy.py").read_text().splitlines()) < 60
 
 
 # configurations ---------------------------------------------------------------------------------
@@ -222,7 +242,7 @@ def test_store_reads_records_in_the_order_of_seeds_and_tells_variants_apart(tmp_
         for seed in seeds:
             path = store.path("toy", variant, seed)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(record_of(changed(ToyConfig(), {"train.seed": seed}))))
+            path.write_text(json.dumps(record_of(changed(Config(), {"train.seed": seed}))))
     assert [record["seed"] for record in store.all("toy", "noisy")] == [0, 2, 10]
     assert list(store.variants("toy")) == ["noisy", "noisy_more"]
     assert store.get("toy", "noisy", 1) is None
@@ -252,9 +272,9 @@ def test_a_table_trains_its_cells_and_shows_what_their_records_hold(tmp_path, ca
     text = (tmp_path / "results" / "RESULTS.md").read_text(encoding="utf-8")
     rows = {row[1]: row for row in rows_of(text, "Table 1")}
     mean = np.mean([records[f"toy-noisy-seed{s}.json"]["test"]["accuracy"] for s in (0, 1)])
-    assert rows["with noise"][3].startswith(f"{mean:.4f} ")
-    assert rows["with noise"][2] == "0.5000"
-    assert rows["with noise, again"][3] == rows["with noise"][3]
+    assert rows["noise"][3].startswith(f"{mean:.4f} ")
+    assert rows["noise"][2] == "0.5000"
+    assert rows["noise, again"][3] == rows["noise"][3]
     assert "(Holm): 3 of the bootstrap" in text
     before = [path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("runs/*.json"))]
     assert command.tables(PAPER, args) == 0
@@ -274,7 +294,7 @@ def test_seeds_side_by_side_leave_the_records_of_single_runs(tmp_path):
         np.testing.assert_equal(
             rounded({n: lane[n] for n in same}), rounded({n: one[n] for n in same})
         )
-    assert lanes_that_fit(experiment(ToyConfig()), TrainConfig()) > 1000
+    assert lanes_that_fit(experiment(Config()), TrainConfig()) > 1000
 
 
 def test_a_run_is_printed_recorded_and_not_repeated(tmp_path, capsys):
@@ -318,7 +338,7 @@ def test_nothing_run_shows_the_papers_numbers_and_not_run(tmp_path):
     store = job_of(tmp_path).store
     PAPER.write(store)
     text = (tmp_path / "results" / "RESULTS.md").read_text(encoding="utf-8")
-    assert rows_of(text, "Table 1")[1] == ["Toy", "with noise", "0.5000", "not run", "-", "-"]
+    assert rows_of(text, "Table 1")[1] == ["Toy", "noise", "0.5000", "not run", "-", "-"]
     assert "python -m experiments.toy.tables" in text
 
 
@@ -334,8 +354,8 @@ def test_on_other_data_the_papers_number_has_a_row_of_its_own(tmp_path):
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(record_of(config, substitute="ten rows")))
     rows = rows_of(f"## T\n{table.text(PAPER, job.store)}", "T")
-    assert rows[1][:4] == ["Toy", "with noise", "0.5000", "not run"]
-    assert rows[2][:4] == ["Toy, other data", "with noise", "-", "0.7500 (n=1)"]
+    assert rows[1][:4] == ["Toy", "noise", "0.5000", "not run"]
+    assert rows[2][:4] == ["Toy, other data", "noise", "-", "0.7500 (n=1)"]
     # a heading that says whose numbers these are stands for the second row
     text = PAPER.tables["table1"].text(PAPER, job.store)
     assert "paper, official data" in text
