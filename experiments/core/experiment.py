@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from experiments.core import collapse
+from experiments.core.config import changed
 from experiments.core.curves import finish, outcome, results_on_test
 from experiments.core.hardware import hardware
 from experiments.core.origins import origin_of
@@ -238,8 +239,10 @@ def run_lanes(
     for lane, result in zip(lanes, results, strict=True):
         train = lane.config
         if made.training is not None:
-            optimizer = lane.config.optimizer
-            train = dataclasses.replace(config.train, seed=lane.seed, optimizer=optimizer)
+            # as of a single run, the record has what was asked for, not what the data made of it
+            solo = {"seed": lane.seed, "seeds": 1, "sweep": (), "sweep_over": train.sweep_over}
+            rate = {"optimizer.learning_rate": train.optimizer.learning_rate}
+            train = changed(config.train, solo | rate)
         one, alone = made, dataclasses.replace(config, train=train)
         if swept in getattr(made.task, "sweepable", ()):
             task = tasks.setdefault(lane.value, made.task.with_value(swept, lane.value))
