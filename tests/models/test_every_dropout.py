@@ -13,16 +13,7 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import models
-
-RNGS = {"dropout": jax.random.key(1), "gate": jax.random.key(2)}
-# every draw of random bits that belongs to examples; the keys are this argument of it
-DRAWS = {
-    "example_dropout": 2,
-    "feature_bytes": 0,
-    "pair_bytes": 0,
-    "pair_uniform": 0,
-    "example_noise": 0,
-}
+from tests.models._passes import DRAWS, RNGS
 
 
 class Case(NamedTuple):

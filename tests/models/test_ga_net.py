@@ -9,6 +9,7 @@ import pytest
 
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.models.ga_net import GATE_MODES
+from tests.models._passes import Recording, in_numpy
 from tests.tolerances import F32
 
 # One layer, three rows of eight tokens: compilation is what these tests spend their time on.
@@ -41,26 +42,6 @@ def draw(task, gate_bias=None):
     if gate_bias is not None:
         params["auxiliary"]["gate"]["bias"][:] = gate_bias
     return params
-
-
-class Recording:
-    """A model that keeps what its last pass returned."""
-
-    def __init__(self, model):
-        self.model, self.output = model, None
-
-    def __getattr__(self, name):
-        return getattr(self.model, name)
-
-    def apply(self, *args, **kwargs):
-        self.output = self.model.apply(*args, **kwargs)
-        return self.output
-
-
-def in_numpy(function, **options):
-    """Compiled whole, and its results as NumPy arrays, whose parts are no programs."""
-    compiled = jax.jit(function, static_argnums=0, **options)
-    return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
 
 
 @in_numpy

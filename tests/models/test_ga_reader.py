@@ -16,6 +16,7 @@ from gatedjax.training import (
     make_parallel,
     make_train_step,
 )
+from tests.models._passes import Recording, in_numpy
 from tests.tolerances import F32, F64
 
 SMALL = {
@@ -89,26 +90,9 @@ def begin(task, tx, batch):
     return TrainState(np.zeros((), np.int32), params, jax.jit(tx.init)(params))
 
 
-def in_numpy(function, **options):
-    """Compiled, and its results as NumPy arrays, whose parts are no programs."""
-    compiled = jax.jit(function, static_argnums=0, **options)
-    return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
-
-
 @functools.partial(in_numpy, static_argnames="train")
 def forward(model, params, batch, *, train=False):
     return model.apply({"params": params}, batch, train=train, rngs={"dropout": jax.random.key(3)})
-
-
-class Recording:
-    """A model that keeps what its last pass returned."""
-
-    def __init__(self, model):
-        self.model, self.output = model, None
-
-    def apply(self, *args, **kwargs):
-        self.output = self.model.apply(*args, **kwargs)
-        return self.output
 
 
 def pass_of_the_loss(task, params, batch):

@@ -11,6 +11,7 @@ import pytest
 from gatedjax import models
 from gatedjax.models._selector_terms import selector_terms
 from gatedjax.models.ssan import schedule
+from tests.models._passes import apply, evaluate, in_numpy
 from tests.models.learning import learn
 from tests.tolerances import F32
 
@@ -45,12 +46,6 @@ def drawn(init, *args, std=0.3):
     )
 
 
-def in_numpy(function, **options):
-    """Compiled whole, and its results as NumPy arrays, whose parts are no programs."""
-    compiled = jax.jit(function, static_argnums=0, **options)
-    return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
-
-
 @functools.cache
 def encoder(**options):
     net = models.SSANEncoder(models.SSANConfig(**SMALL, **options), VOCAB)
@@ -62,8 +57,6 @@ def encode(net, variables, batch, *, train=False):
     return net.apply(variables, batch, train=train, rngs=RNGS if train else {})
 
 
-apply = in_numpy(lambda model, params, batch: model.apply({"params": params}, batch))
-evaluate = in_numpy(lambda task, params, batch: task.evaluate(params, batch))
 loss = in_numpy(lambda task, *args: jax.value_and_grad(task.loss, has_aux=True)(*args))
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from gatedjax.models import SSANTagger, SSANTaggerConfig, SSANTaggingTask
 from gatedjax.training import OptimizerConfig, make_optimizer
+from tests.models._passes import apply, evaluate, loss
 from tests.models.learning import learn
 
 V, L = 11, 5
-RNGS = {"dropout": jax.random.key(1), "gate": jax.random.key(2)}
 
 
 def config(**options):
@@ -32,19 +32,6 @@ def batch_of(np_rng, lengths=(5, 3, 1)):
     return {name: value.astype(np.int32) for name, value in batch.items()} | {
         "weight": np.ones(len(lengths), np.float32),
     }
-
-
-def in_numpy(function, **options):
-    """Compiled whole, and its results as NumPy arrays, whose parts are no programs."""
-    compiled = jax.jit(function, static_argnums=0, **options)
-    return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
-
-
-apply = in_numpy(lambda model, params, batch: model.apply({"params": params}, batch))
-evaluate = in_numpy(lambda task, params, batch: task.evaluate(params, batch))
-loss = in_numpy(
-    lambda task, params, batch: jax.value_and_grad(task.loss, has_aux=True)(params, batch, RNGS)
-)
 
 
 @functools.cache
