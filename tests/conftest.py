@@ -24,7 +24,7 @@ import pytest
 
 from tests._programs import ROOT, Plugin, budgets, file_of, give_memory_back, over_budget
 
-# whatever the shell says: compiling the tests' own text takes each process 3 s, and its children too
+# whatever the shell says: to compile the text of the tests takes every process 3 s
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 jax.config.update("jax_numpy_rank_promotion", "raise")

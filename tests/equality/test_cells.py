@@ -18,6 +18,7 @@ import pytest
 import tyro
 
 from experiments.common.papers import PAPERS
+from tests._slow import slow_but
 from tests.equality._golden import as_json, golden, same
 
 # beside every name without options: the options that make or choose cells
@@ -221,7 +222,7 @@ def test_presets_and_defaults_are_what_they_were(paper, wanted):
     same(_presets(paper), wanted[paper]["presets"], paper)
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", slow_but(PAPERS, "agt", "ga_net"))
 def test_every_table_trains_the_cells_that_it_trained_in_their_order(paper, wanted):
     tables = wanted[paper]["tables"]
     assert list(tables) == _commands(paper)

@@ -25,6 +25,7 @@ def test_the_counted_products_are_those_of_the_compiled_network():
     assert counted == pytest.approx(stack, rel=0.1)
 
 
+@pytest.mark.slow
 def test_one_turn_gives_every_figure(tmp_path):
     target = tmp_path / "figures.json"
     rows = agt.main(

@@ -69,6 +69,7 @@ def negate_update(hidden, path, value):
     return value * (sign if value.ndim == 1 else sign[None])
 
 
+@pytest.mark.slow
 def test_the_figures_are_measured_written_and_shown(tmp_path, monkeypatch):
     # the time of a compilation is a figure, and a test of its own: here programs may be known
     kept = []

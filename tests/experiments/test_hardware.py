@@ -29,6 +29,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="for glibc")
 def test_freed_memory_is_kept():
     def faults(mode):

@@ -11,6 +11,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from gatedjax import functional as F
 from tests._modes import MODES, assert_same, run
+from tests._slow import slow_but
 from tests.functional._calls import NOT_CALLED, calls
 
 CALLS = calls()
@@ -64,7 +65,7 @@ def test_every_public_function_is_called():
     assert not called & set(NOT_CALLED)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", slow_but(MODES, "explicit"))
 def test_values_and_gradients_are_those_of_one_device(mode):
     assert_same(found_in(mode), found_in("one"))
 

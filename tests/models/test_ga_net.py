@@ -9,6 +9,7 @@ import pytest
 
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.models.ga_net import GATE_MODES
+from tests._slow import slow_but
 from tests.models._passes import Recording, in_numpy
 from tests.tolerances import F32
 
@@ -211,6 +212,7 @@ def test_all_gates_closed_follows_the_empty_rule(empty, np_rng):
         np.testing.assert_allclose(attention, ungated.attention, **F32)
 
 
+@pytest.mark.slow
 def test_all_gates_open_equals_soft_attention(np_rng):
     task = make_task(gate_bias_init=1e4, test_gate="threshold")
     batch = make_batch(np_rng)
@@ -223,7 +225,11 @@ def test_all_gates_open_equals_soft_attention(np_rng):
 
 @pytest.mark.parametrize(
     ("system", "dtype"),
-    [("ganet", "float32"), ("ganet", "bfloat16"), ("local", "float32"), ("bilstm", "float32")],
+    slow_but(
+        [("ganet", "float32"), ("ganet", "bfloat16"), ("local", "float32"), ("bilstm", "float32")],
+        ("ganet", "float32"),
+        "bilstm",
+    ),
 )
 def test_row_of_padding_gives_finite_logits_and_gradients(system, dtype, np_rng):
     task = make_task(system=system, dtype=dtype)
@@ -388,6 +394,7 @@ def test_batch_of_the_wrong_rank_is_refused(np_rng):
         jax.eval_shape(task.init, jax.random.key(0), batch | {"lengths": np.ones((3, 1), int)})
 
 
+@pytest.mark.slow
 def test_nan_in_a_word_vector_shows_in_the_loss_of_its_example_only(np_rng):
     task = make_task()
     batch = make_batch(np_rng, lengths=(4, 4, 4))

@@ -347,6 +347,7 @@ def test_parameter_counts_are_those_of_the_equations(config, want, np_rng):
     assert count(task, make_batch(np_rng)) == want
 
 
+@pytest.mark.slow
 def test_kernels_start_as_the_program_of_the_paper_drew_them(np_rng):
     batch = make_batch(np_rng)
     task = make_task(hidden=40, embedding_dim=40, char_dim=2, feature=True)
@@ -453,6 +454,7 @@ def test_the_feature_marks_real_tokens_of_both_texts_alone(np_rng):
     np.testing.assert_array_equal(base.logits, plain.logits)
 
 
+@pytest.mark.slow
 def test_dropout_is_off_with_one_hop_and_at_evaluation(np_rng):
     batch = make_batch(np_rng)
     one, two = make_task(hops=1, dropout=0.5), make_task(dropout=0.5)
@@ -476,6 +478,7 @@ def test_without_token_attention_all_tokens_see_the_final_states(np_rng):
     assert jax.eval_shape(none.model.apply, {"params": draw(none, batch)}, batch).attention == ()
 
 
+@pytest.mark.slow
 def test_bfloat16_agrees_on_the_answers_with_a_loss_in_float32(np_rng):
     batch = make_batch(np_rng)
     task, low = make_task(char_dim=2), make_task(char_dim=2, dtype="bfloat16")
@@ -569,6 +572,7 @@ def test_devices_and_parts_train_as_one(kind):
         )
 
 
+@pytest.mark.slow
 def test_fixed_word_vectors_stay_and_take_no_optimiser_memory(np_rng):
     batch = make_batch(np_rng)
     for freeze in (False, True):
@@ -601,6 +605,7 @@ def test_a_few_examples_are_learned_by_heart(np_rng):
     assert metrics["loss"].total < 0.1 * first
 
 
+@pytest.mark.slow
 def test_the_step_clip_bounds_what_a_step_passes_on(np_rng):
     batch = make_batch(np_rng)
     loose, tight = make_task(dropout=0.0, step_clip=1e6), make_task(dropout=0.0, step_clip=1e-3)

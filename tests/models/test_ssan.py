@@ -11,6 +11,7 @@ import pytest
 from gatedjax import models
 from gatedjax.models._selector_terms import selector_terms
 from gatedjax.models.ssan import schedule
+from tests._slow import slow_but
 from tests.models._passes import apply, evaluate, in_numpy
 from tests.models.learning import learn
 from tests.tolerances import F32
@@ -129,7 +130,7 @@ def test_an_encoder_is_the_equations_of_its_layers(norm):
         np.testing.assert_array_equal(got.states[row, length:], 0)
 
 
-@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("train", slow_but([False, True], True))
 def test_padding_and_company_change_no_text(train):
     net, variables = encoder()
     whole = encode(net, variables, batch_of(), train=train)
@@ -288,6 +289,7 @@ def test_a_detector_points_to_words_by_its_equations():
     assert predictions["selected_heads"].shape == (4, 1, 2)
 
 
+@pytest.mark.slow
 def test_a_frozen_encoder_gets_no_gradient():
     task, params = detector(freeze_encoder=True)
     _, grads = loss(task, params, batch_of(), RNGS)

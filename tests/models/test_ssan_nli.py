@@ -9,6 +9,7 @@ import pytest
 from gatedjax.models import SSANNLI, SSANNLIConfig, SSANNLITask
 from gatedjax.models.ssan_nli import MultiDimensionalAttention
 from gatedjax.training import OptimizerConfig, make_optimizer
+from tests._slow import slow_but
 from tests.models._passes import apply, evaluate, loss
 from tests.models.learning import learn
 from tests.tolerances import F32
@@ -47,7 +48,9 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize("options", VARIANTS, ids=["dot", "san", "multi_dim", "soft"])
+@pytest.mark.parametrize(
+    "options", slow_but(VARIANTS, VARIANTS[0]), ids=["dot", "san", "multi_dim", "soft"]
+)
 def test_padding_changes_neither_loss_nor_gradient(np_rng, options):
     model, params = made(**options)
     batch = batch_of(np_rng)
@@ -186,6 +189,7 @@ def test_a_batch_without_a_hypothesis_is_refused(np_rng):
         jax.eval_shape(model.apply, {"params": params}, batch)
 
 
+@pytest.mark.slow
 def test_predictions_tell_of_the_first_sentence_and_metrics_of_both(np_rng):
     model, params = made(num_heads=2)
     batch = batch_of(np_rng)
