@@ -233,12 +233,12 @@ def test_every_table_trains_the_cells_that_it_trained_in_their_order(paper, want
         assert list(cells) == list(tables[command]), command
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", slow_but(PAPERS, "agt", "ga_net"))
 def test_two_names_mean_one_run_only_where_that_is_stated(paper):
     assert _same(paper) == SAME.get(paper, [])
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", slow_but(PAPERS, "agt", "ga_net"))
 def test_one_name_means_one_run_whatever_table_trains_it(paper):
     for name, configs in _runs(paper).items():
         for one, other in itertools.pairwise(configs):

@@ -41,6 +41,7 @@ def as_flax(params):
     return found
 
 
+@pytest.mark.slow
 def test_both_contestants_are_the_same_network():
     tasks, batch = ga_reader.make_tasks(TINY), ga_reader.make_batch(TINY)
     ours, peer = (tasks[name].model for name in (ga_reader.OURS, ga_reader.FLAX))

@@ -11,7 +11,6 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from gatedjax import functional as F
 from tests._modes import MODES, assert_same, run
-from tests._slow import slow_but
 from tests.functional._calls import NOT_CALLED, calls
 
 CALLS = calls()
@@ -65,7 +64,8 @@ def test_every_public_function_is_called():
     assert not called & set(NOT_CALLED)
 
 
-@pytest.mark.parametrize("mode", slow_but(MODES, "explicit"))
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
 def test_values_and_gradients_are_those_of_one_device(mode):
     assert_same(found_in(mode), found_in("one"))
 

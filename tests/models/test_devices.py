@@ -44,7 +44,7 @@ def test_every_task_has_a_loss_here():
     assert {type(case.task).__name__ for case in LOSSES.values()} | {"ClozeTask"} == tasks
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", slow_but(MODES, "explicit"))
 @pytest.mark.parametrize("name", slow_but(LOSSES, *NETWORKS))
 def test_loss_gradient_and_evaluation_are_traced(name, mode):
     """Where the modes ask more of a program than one device does, they refuse it while tracing."""
