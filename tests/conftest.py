@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,6 +24,9 @@ import pytest
 
 from tests._programs import ROOT, Plugin, budgets, file_of, give_memory_back, over_budget
 
+# whatever the shell says: to compile the text of the tests takes every process 3 s
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 

@@ -356,6 +356,7 @@ def test_check_without_files_and_without_a_prepared_set_says_so(capsys, tmp_path
 # The real sets. ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "used"),
     [
@@ -399,6 +400,7 @@ def test_every_real_review_is_used(shared_data):
     assert report.problems == ()
 
 
+@pytest.mark.slow
 def test_cloze_questions_are_checked_with_what_becomes_of_their_answers(tmp_path, capsys):
     lines = [f"{i} a cat and a dog ." for i in range(1, 21)]
     block = "\n".join([*lines, "21 the XXXXX sat\t{}\t\tcat|hen"])

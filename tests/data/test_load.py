@@ -324,6 +324,7 @@ def stsa_labels(folder, name):
     return collections.Counter(int(line.split(" ", 1)[0]) for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("split", "stsa", "fine", "binary"),
     [

@@ -194,6 +194,7 @@ def test_inverted_bigrams_differ_in_two_neighbours_that_may_be_swapped():
     assert all(e["label"] == 1 for e in short)
 
 
+@pytest.mark.slow
 def test_the_raw_sets_of_this_machine(shared_data):
     for task, sizes in {"bigram_shift": (100_000, 10_000), "tree_depth": (2_508, 349)}.items():
         for split, size in zip(("train", "test"), sizes, strict=True):
