@@ -105,7 +105,7 @@ def main(args: list[str]) -> int:
 
 @contextlib.contextmanager
 def _unpack_limit(size: str | None) -> Iterator[None]:
-    from gatedjax.data import _unpack
+    from gatedjax.data.files import _unpack
 
     try:
         limit = None if size is None else _unpack.parse_size(size)
@@ -120,7 +120,8 @@ def _unpack_limit(size: str | None) -> Iterator[None]:
 
 def prepare(options: Prepare) -> int:
     """Prepares a set unless it is there already, and says what it holds."""
-    from gatedjax.data import _load, _prepared
+    from gatedjax.data import _load
+    from gatedjax.data.tfds import _prepared
 
     _load.one_of("data set", options.name, _load.names())
     name, _ = _load.member(options.name, {})
@@ -225,7 +226,7 @@ def _print_prepared(made: Any, spec: Any) -> None:
 def check(options: Check) -> int:
     """Prints the report of a set; fails where a line is not accounted for."""
     from gatedjax._commands._data_report import print_report
-    from gatedjax.data import _check
+    from gatedjax.data.account import _check
 
     if options.limit < 0:
         raise ValueError(f"--limit must be at least 0, got {options.limit}")
@@ -245,7 +246,8 @@ def check(options: Check) -> int:
 def list_sets() -> int:
     """Prints the names that `load` knows."""
     from gatedjax.analysis import render_table
-    from gatedjax.data import _load, _prepared
+    from gatedjax.data import _load
+    from gatedjax.data.tfds import _prepared
 
     aliases: dict[str, list[str]] = {}
     for family, (option, known) in _load.FAMILIES.items():

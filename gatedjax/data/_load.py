@@ -10,29 +10,28 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from gatedjax.data import (
+from gatedjax.data.account._statistics import stratified_split
+from gatedjax.data.files import _idx, _unpack
+from gatedjax.data.files._lines import AnyPath, Rows
+from gatedjax.data.files._source import Example, ReadReport, Source, SourceInfo
+from gatedjax.data.sets import (
     _ag_news,
-    _idx,
     _images,
     _imdb,
     _polarity,
-    _prepared,
     _probing,
     _ptb,
     _sst,
     _trec,
     _two_facts,
-    _unpack,
 )
-from gatedjax.data._cloze_sets import CLOZE_SETS
-from gatedjax.data._files import AnyPath, Rows
-from gatedjax.data._images import ImageSource
-from gatedjax.data._sentence_sets import SENTENCE_SETS
-from gatedjax.data._set import Set
-from gatedjax.data._source import Example, ReadReport, Source, SourceInfo
-from gatedjax.data._statistics import stratified_split
-from gatedjax.data._stream import TokenStream
-from gatedjax.data._tokenize import tokenize
+from gatedjax.data.sets._cloze_sets import CLOZE_SETS
+from gatedjax.data.sets._images import ImageSource
+from gatedjax.data.sets._sentence_sets import SENTENCE_SETS
+from gatedjax.data.sets._set import Set
+from gatedjax.data.text._stream import TokenStream
+from gatedjax.data.text._tokenize import tokenize
+from gatedjax.data.tfds import _prepared
 
 _LOG = logging.getLogger("gatedjax.data")
 

@@ -20,23 +20,25 @@ from typing import Any
 
 import tensorflow_datasets as tfds
 
-from gatedjax.data import _files, _ptb, _sst, _tar, _trec
-from gatedjax.data._cloze_builders import CbtCn as CbtCn
-from gatedjax.data._cloze_builders import CbtNe as CbtNe
-from gatedjax.data._cloze_builders import CnnCloze as CnnCloze
-from gatedjax.data._cloze_builders import DailyMailCloze as DailyMailCloze
-from gatedjax.data._cloze_builders import WdwRelaxed as WdwRelaxed
-from gatedjax.data._cloze_builders import WdwStrict as WdwStrict
-from gatedjax.data._lines_builder import LinesBuilder
-from gatedjax.data._sentence_builders import ConllSrl as ConllSrl
-from gatedjax.data._sentence_builders import EwtTrees as EwtTrees
-from gatedjax.data._sentence_builders import Iwslt14EnRo as Iwslt14EnRo
-from gatedjax.data._sentence_builders import Kftt as Kftt
-from gatedjax.data._sentence_builders import Multi30k as Multi30k
-from gatedjax.data._sentence_builders import SentevalProbing as SentevalProbing
-from gatedjax.data._sentence_builders import Sick as Sick
-from gatedjax.data._sentence_builders import Wmt14EnDe as Wmt14EnDe
-from gatedjax.data._sentence_builders import WordReordering as WordReordering
+from gatedjax.data.files import _lines as _files
+from gatedjax.data.files import _tar
+from gatedjax.data.sets import _ptb, _sst, _trec
+from gatedjax.data.tfds._cloze_builders import CbtCn as CbtCn
+from gatedjax.data.tfds._cloze_builders import CbtNe as CbtNe
+from gatedjax.data.tfds._cloze_builders import CnnCloze as CnnCloze
+from gatedjax.data.tfds._cloze_builders import DailyMailCloze as DailyMailCloze
+from gatedjax.data.tfds._cloze_builders import WdwRelaxed as WdwRelaxed
+from gatedjax.data.tfds._cloze_builders import WdwStrict as WdwStrict
+from gatedjax.data.tfds._lines_builder import LinesBuilder
+from gatedjax.data.tfds._sentence_builders import ConllSrl as ConllSrl
+from gatedjax.data.tfds._sentence_builders import EwtTrees as EwtTrees
+from gatedjax.data.tfds._sentence_builders import Iwslt14EnRo as Iwslt14EnRo
+from gatedjax.data.tfds._sentence_builders import Kftt as Kftt
+from gatedjax.data.tfds._sentence_builders import Multi30k as Multi30k
+from gatedjax.data.tfds._sentence_builders import SentevalProbing as SentevalProbing
+from gatedjax.data.tfds._sentence_builders import Sick as Sick
+from gatedjax.data.tfds._sentence_builders import Wmt14EnDe as Wmt14EnDe
+from gatedjax.data.tfds._sentence_builders import WordReordering as WordReordering
 
 
 class Sst(LinesBuilder):

@@ -10,7 +10,9 @@ import pytest
 
 from gatedjax import data
 from gatedjax.__main__ import main
-from gatedjax.data import _check, _files, _sst, _trec
+from gatedjax.data.account import _check
+from gatedjax.data.files import _lines as _files
+from gatedjax.data.sets import _sst, _trec
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

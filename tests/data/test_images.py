@@ -11,7 +11,8 @@ import pytest
 
 from gatedjax import data
 from gatedjax._commands.data import main as data_command
-from gatedjax.data import _images, _prepared
+from gatedjax.data.sets import _images
+from gatedjax.data.tfds import _prepared
 
 
 def idx(array):

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from gatedjax import data
-from gatedjax.data import _ag_news, _load, _sst
+from gatedjax.data import _load
+from gatedjax.data.sets import _ag_news, _sst
 
 TREE = "(3 (2 (2 A) (3 good)) (2 (2 film) (2 .)))"
 NEUTRAL = "(2 (2 A) (2 film))"

@@ -7,7 +7,9 @@ import pytest
 
 from gatedjax import data
 from gatedjax.__main__ import main
-from gatedjax.data import _check, _load, _sst
+from gatedjax.data import _load
+from gatedjax.data.account import _check
+from gatedjax.data.sets import _sst
 
 GOOD = "(3 (2 (2 A) (3 good)) (2 (2 film) (2 .)))"
 TWICE = "(1 (2 A) (1 (2 film) (1 (2 not) (3 good))))"

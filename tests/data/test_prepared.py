@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from gatedjax import data
-from gatedjax.data import _prepared, _sst, _trec
+from gatedjax.data.sets import _sst, _trec
+from gatedjax.data.tfds import _prepared
 
 TREES = "(3 (2 A) (3 hit))\n(2 A (2 B))\n(1 (2 A) (1 bore))\n(2 (2 A) (2 film))\n"
 QUESTIONS = "NUM:dist How far ?\nBAD:x Why ?\nLOC:city Where ?\n" * 10

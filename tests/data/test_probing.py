@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gatedjax import data
-from gatedjax.data import _prepared
-from gatedjax.data._probing import classes_of
+from gatedjax.data.sets._probing import classes_of
+from gatedjax.data.tfds import _prepared
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

@@ -1,0 +1,152 @@
+"""Cloze questions of one file each: CNN and Daily Mail, and Who-did-What in the same form.
+
+The files of CNN and Daily Mail (Hermann et al. 2015, anonymised) are
+
+    line 1      where the story is from
+    line 3      the document
+    line 5      the query, with @placeholder for the answer
+    line 7      the answer
+    line 9 ...  a candidate a line: token(s):original text
+
+with empty lines between, tokens separated by spaces. Who-did-What (Onishi et al. 2016) is
+distributed as XML that has to be joined with licensed newswire; it is read here in the same form,
+one file per question, which is also how the reader of Dhingra et al. 2017 takes it: document and
+candidates tokenised, candidates of one or more tokens ("barack obama:Barack Obama").
+
+Where they are, below manual_dir: cnn/questions, dailymail/questions, wdw (strict) or wdw_relaxed,
+each with the folders training, validation and test of .question files, plain or .gz. An archive
+cnn.tgz or dailymail.tgz of such a folder is read as it is.
+"""
+
+import functools
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from gatedjax.data.files import _tar
+from gatedjax.data.files._lines import BOM, AnyPath, LineError, Row, Rows, decode
+from gatedjax.data.files._source import Quarantined
+from gatedjax.data.files._unpack import gunzip
+from gatedjax.data.sets import _cloze
+
+OFFICIAL = {
+    "cnn_cloze": {"train": 380_298, "validation": 3_924, "test": 3_198},
+    "daily_mail_cloze": {"train": 879_450, "validation": 64_835, "test": 53_182},
+    "wdw_strict": {"train": 127_786, "validation": 10_000, "test": 10_000},
+    "wdw_relaxed": {"train": 185_978, "validation": 10_000, "test": 10_000},
+}
+PARTS = {"train": "training", "validation": "validation", "test": "test"}
+URLS = {
+    "cnn_cloze": "https://cs.nyu.edu/~kcho/DMQA/",
+    "daily_mail_cloze": "https://cs.nyu.edu/~kcho/DMQA/",
+    "wdw_strict": "https://tticnlp.github.io/who_did_what/",
+    "wdw_relaxed": "https://tticnlp.github.io/who_did_what/",
+}
+_TOPS = {
+    "cnn_cloze": ("cnn/questions", "cnn"),
+    "daily_mail_cloze": ("dailymail/questions", "dailymail"),
+    "wdw_strict": ("wdw", "wdw_strict"),
+    "wdw_relaxed": ("wdw_relaxed",),
+}
+_ARCHIVES = {"cnn_cloze": "cnn.tgz", "daily_mail_cloze": "dailymail.tgz"}
+_ENDS = (".question", ".question.gz")
+
+
+def find(name: str, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
+    """Returns the folder of a part, or the archive of all, and what was looked for."""
+    tops = _TOPS[name]
+    wanted = f"folder {tops[0]}/{PARTS[part]}"
+    for top in tops:
+        for folder in (manual_dir / top, manual_dir / PurePosixPath(top).name):
+            if (folder / PARTS[part]).is_dir():
+                return folder / PARTS[part], wanted
+    if manual_dir.name in tops and (manual_dir / PARTS[part]).is_dir():
+        return manual_dir / PARTS[part], wanted
+    archive = _ARCHIVES.get(name)
+    if archive is not None:
+        wanted += f" or archive {archive}"
+        for folder in (manual_dir, manual_dir / PurePosixPath(tops[-1])):
+            if (folder / archive).is_file():
+                return folder / archive, wanted
+    return None, wanted
+
+
+def parse(data: bytes) -> _cloze.Question:
+    """Parses a question file.
+
+    Raises:
+      LineError: for a missing field, broken text, or what `_cloze.question` refuses.
+    """
+    # not splitlines: a text may hold other characters that break lines
+    text = decode(data.removeprefix(BOM), "utf-8").replace("\r\n", "\n")
+    lines = text.removesuffix("\n").split("\n")
+    fields = {"document": 3, "query": 5, "answer": 7, "candidate": 9}
+    for field, number in fields.items():
+        if len(lines) < number:
+            raise LineError(f"no {field}: the file has {len(lines)} lines", number)
+    document, query, answer = (lines[i - 1] for i in (3, 5, 7))
+    options = []
+    for number, line in enumerate(lines[8:], 9):
+        if not line.strip():
+            continue
+        option, colon, _ = line.partition(":")
+        if not colon:
+            raise LineError(f"not a candidate: no colon in {line[:40]!r}", number)
+        options.append(option)
+    return _cloze.question(document, query, answer, options, lines=(3, 5, 7, 9))
+
+
+def _folder_files(path: Path) -> Iterator[tuple[str, bytes | None]]:
+    for file in path.iterdir():
+        yield file.name, file.read_bytes() if file.is_file() else None
+
+
+def _archive_files(path: Path, part: str) -> Iterator[tuple[str, bytes | None]]:
+    found = _tar.members(path, lambda name: PurePosixPath(name).parent.name == PARTS[part])
+    for name, data in found:
+        yield PurePosixPath(name).name, data
+
+
+def _is_question(name: str) -> bool:
+    # hidden files are none: .DS_Store, and the ._ copies that macOS puts into archives
+    return name.endswith(_ENDS) and not name.startswith(".")
+
+
+def _content(name: str, data: bytes | None) -> bytes:
+    if data is None:
+        raise LineError("not a regular file")
+    if name.endswith(".gz"):
+        try:
+            return gunzip(io.BytesIO(data), name)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise LineError(f"truncated or damaged compressed file: {error}") from error
+    return data
+
+
+@functools.lru_cache(maxsize=1)
+def _read(path: Path, part: str, _stamp: tuple[int, int]) -> Rows:
+    found = _folder_files(path) if path.is_dir() else _archive_files(path, part)
+    rows, quarantine = [], []
+    # by name, so that ids do not depend on the order of the archive or the file system
+    files = sorted(found, key=lambda file: file[0])
+    for index, (name, data) in enumerate(file for file in files if _is_question(file[0])):
+        try:
+            made = parse(_content(f"{path}/{name}", data))
+            rows.append(Row(index, made.status, made, name))
+        except LineError as error:
+            quarantine.append(Quarantined(f"{path}/{name}", error.line, str(error)))
+    for name, _ in files:
+        if not _is_question(name):
+            quarantine.append(Quarantined(f"{path}/{name}", 0, "not a question: no .question file"))
+    return Rows(tuple(rows), tuple(quarantine), counted=len(files))
+
+
+def read(path: Path, part: str) -> Rows:
+    """Reads the folder of a part, or an archive; a row is a file, numbered in order of the names.
+
+    Everything is held in memory: about 4 GiB for the training part of Daily Mail.
+    """
+    stat = path.stat()
+    return _read(path.resolve(), part, (stat.st_mtime_ns, stat.st_size))
