@@ -18,7 +18,6 @@ from gatedjax.data._load import names as names
 from gatedjax.data.account._statistics import DatasetStatistics as DatasetStatistics
 from gatedjax.data.account._statistics import dataset_statistics as dataset_statistics
 from gatedjax.data.account._statistics import overlap as overlap
-from gatedjax.data.account._statistics import stratified_split as stratified_split
 from gatedjax.data.batches._buckets import plan_buckets as plan_buckets
 from gatedjax.data.batches._cloze import ClozeBatches as ClozeBatches
 from gatedjax.data.batches._cloze import ClozeShape as ClozeShape
@@ -43,6 +42,7 @@ from gatedjax.data.sets._probing import bigram_shift as bigram_shift
 from gatedjax.data.sets._reordering import move_word as move_word
 from gatedjax.data.sets._reordering import restore_word as restore_word
 from gatedjax.data.sets._reordering import word_reordering as word_reordering
+from gatedjax.data.sets._split import stratified_split as stratified_split
 from gatedjax.data.text._bpe import BytePairs as BytePairs
 from gatedjax.data.text._characters import Characters as Characters
 from gatedjax.data.text._embeddings import Embeddings as Embeddings

@@ -1,10 +1,10 @@
 """What became of every raw line of a data set, and what its texts look like."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gatedjax.data import _load
 from gatedjax.data.account._compare import (
     Overlap,
     SplitTexts,
@@ -14,9 +14,12 @@ from gatedjax.data.account._compare import (
     describe,
     read_texts,
 )
-from gatedjax.data.files._lines import AnyPath, Row, Rows
+from gatedjax.data.files._lines import Row, Rows
+from gatedjax.data.files._paths import AnyPath
 from gatedjax.data.files._source import Quarantined, SpanCounts
-from gatedjax.data.sets import _sst
+from gatedjax.data.sets._all import resolve
+from gatedjax.data.sets._declaration import ID_BASE, DataSet, Embedded
+from gatedjax.data.sets._split import hold_out
 from gatedjax.data.tfds import _prepared
 
 
@@ -103,40 +106,38 @@ def check(
       ValueError: for an unknown name.
       FileNotFoundError: if there is nothing to read.
     """
-    _load.one_of("data set", name, _load.names())
-    base, _ = _load.member(name, {})
-    base, options = _load.ALIASES.get(base, (base, {}))
-    if base in _load.EMBEDDED:
-        return _check_embedded(base, examples)
-    spec = _load.SETS[base]
-    chosen = _load.check_options(base, spec, options)
-    reader = _Reader(base, spec, manual_dir, data_dir)
+    declared, options = resolve(name)
+    if isinstance(declared, Embedded):
+        return _check_embedded(declared, examples)
+    reader = _Reader(declared, manual_dir, data_dir)
     accounts, texts = [], {}
-    for part in spec.official:
+    for part in declared.official:
         account, rows = reader.read(part)
-        here = spec.of_part(part, chosen)
+        here = declared.of_part(part, options)
         if rows.rows:
-            skipped = spec.skipped(rows, here)
-            account = dataclasses.replace(
-                account, used=account.used - sum(skipped.values()), skipped=skipped
-            )
-        accounts.append(dataclasses.replace(account, unit=spec.unit, notes=spec.notes(rows)))
+            skipped = declared.skipped(rows, here)
+            used = account.used - sum(skipped.values())
+            account = dataclasses.replace(account, used=used, skipped=skipped)
+        account = dataclasses.replace(account, notes=declared.notes(rows))
         pieces = {part: rows}
-        if "validation" not in spec.official and part == "train":
-            pieces = dict(zip(("train", "validation"), _load.hold_out(spec, rows), strict=True))
+        if "validation" not in declared.official and part == "train":
+            pieces = dict(zip(("train", "validation"), hold_out(declared, rows), strict=True))
+        first, ids_per_row = ID_BASE[part], declared.ids_per_row(here)
+        places = {row.index: reader.place(account, row) for row in rows.rows}
         for split, piece in pieces.items():
-            first = _load.ID_BASE[part]
-            places = {first + r.index: reader.place(account, r) for r in rows.rows}
-            made = spec.examples(piece, first, here)
-            per_line = _sst.ids_per_line(here["level"]) if "level" in here else spec.ids_per_row
-            if per_line > 1:
-                ids = [example["example_id"] for example in made]
-                places = {i: places[first + (i - first) // per_line] for i in ids}
-                accounts[-1] = dataclasses.replace(
-                    accounts[-1], spans=spec.spans(piece, made, here)
-                )
-            texts[split] = list(read_texts(made, places))
-    return _report(name, reader.origin, accounts, texts, spec.classes(chosen), examples)
+            made = declared.examples(piece, first, here)
+            spans = declared.spans(piece, made, here)
+            if spans is not None:
+                account = dataclasses.replace(account, spans=spans)
+            place = functools.partial(_of_id, places, first, ids_per_row)
+            texts[split] = list(read_texts(made, place))
+        accounts.append(account)
+    classes = declared.class_names(options)
+    return _report(name, reader.origin, accounts, texts, classes, examples)
+
+
+def _of_id(places: Mapping[int, str], first: int, ids_per_row: int, example_id: int) -> str:
+    return places[(example_id - first) // ids_per_row]
 
 
 class _Reader:
@@ -144,67 +145,77 @@ class _Reader:
 
     def __init__(
         self,
-        name: str,
-        spec: _load.Set,
+        declared: DataSet,
         manual_dir: str | Path | None,
         data_dir: str | Path | None,
     ) -> None:
-        self._name, self._spec = name, spec
+        self._name, self._declared = declared.name, declared
         self._data_dir = data_dir
         self._raw = False
         if manual_dir is not None:
             self._folder = folder = Path(manual_dir).expanduser()
             if not folder.is_dir():
                 raise FileNotFoundError(f"manual_dir {folder}: there is no such folder")
-            self._raw = any(self._find(part) for part in spec.official)
+            self._raw = any(self._find(part) for part in declared.official)
             self.origin = f"raw files in {folder}"
         if not self._raw:
-            if not _prepared.is_prepared(name, data_dir):
+            if not _prepared.is_prepared(declared.name, data_dir):
                 self._nothing(manual_dir)
-            self.origin = f"prepared set in {_prepared.builder(name, data_dir).data_path}"
+            self.origin = f"prepared set in {_prepared.builder(declared.name, data_dir).data_path}"
 
     def _find(self, part: str) -> bool:
         try:
-            return self._spec.files(self._folder, part)[0] is not None
+            return self._declared.files.find(self._folder, part)[0] is not None
         except ValueError:  # a damaged archive is there; reading it says what is wrong
             return True
 
     def _nothing(self, manual_dir: str | Path | None) -> None:
-        spec = self._spec
-        wanted = []
+        declared, nowhere = self._declared, ""
         if manual_dir is not None:
-            parts = [spec.files(self._folder, part)[1] for part in spec.official]
-            wanted = [f"no {', '.join(dict.fromkeys(parts))} below manual_dir {self._folder}"]
+            files = [declared.files.find(self._folder, part)[1] for part in declared.official]
+            listed = ", ".join(dict.fromkeys(files))
+            nowhere = f"no {listed} below manual_dir {self._folder}, and "
         place = _prepared.builder(self._name, self._data_dir).data_path
         raise FileNotFoundError(
-            f"data set {self._name!r}: {''.join(f'{w}, and ' for w in wanted)}no prepared set in "
-            f"{place}. The files are at {spec.where}; name their folder with --manual-dir."
+            f"data set {self._name!r}: {nowhere}no prepared set in {place}. The files are at "
+            f"{declared.where}; name their folder with --manual-dir."
         )
 
     def read(self, part: str) -> tuple[FileAccount, Rows]:
         """Reads a part; what cannot be read is in the account."""
-        official = self._spec.official[part]
+        declared, shown = self._declared, f"{self._name}, {part}"
+        rows, lines, missing, error = Rows((), ()), 0, False, None
         if not self._raw:
-            rows = _prepared.read(self._name, part, data_dir=self._data_dir, where="")
-            return _account(part, f"{self._name}, {part}", rows, rows.lines, official), rows
-        nothing = Rows((), ())
-        shown = str(self._folder)
-        try:
-            path, wanted = self._spec.files(self._folder, part)
-            if path is None:
-                error = f"{part}: no {wanted} in {shown}; the files are at {self._spec.where}"
-                return FileAccount(
-                    part, wanted, 0, official=official, missing=True, error=error
-                ), nothing
-            shown = str(path)
-            rows = self._spec.read(path, part)
-            lines = _recount(path, rows, self._spec)
-        except (ValueError, OSError) as failure:
-            error = f"{part}: {failure}"
-            whole = Quarantined(shown, 0, str(failure).removeprefix(f"{shown}: "))
-            account = FileAccount(part, shown, 0, quarantine=(whole,), official=official)
-            return dataclasses.replace(account, error=error), nothing
-        return _account(part, shown, rows, lines, official), rows
+            rows = _prepared.read(self._name, part, data_dir=self._data_dir)
+            lines = rows.lines
+        else:
+            shown = str(self._folder)
+            try:
+                path, looked_for = declared.files.find(self._folder, part)
+                if path is None:
+                    missing = True
+                    error = f"{part}: no {looked_for} in {shown}; the files are at {declared.where}"
+                    shown = looked_for
+                else:
+                    shown = str(path)
+                    rows = declared.read(path, part)
+                    lines = _recount(path, rows, declared)
+            except (ValueError, OSError) as failure:
+                error = f"{part}: {failure}"
+                whole = Quarantined(shown, 0, str(failure).removeprefix(f"{shown}: "))
+                rows, lines = Rows((), (whole,)), 0
+        account = FileAccount(
+            part=part,
+            file=shown,
+            lines=lines,
+            used=len(rows.rows),
+            quarantine=rows.quarantine,
+            official=declared.official[part],
+            unit=declared.unit,
+            missing=missing,
+            error=error,
+        )
+        return account, rows if error is None else Rows((), ())
 
     def place(self, account: FileAccount, row: Row) -> str:
         """Where a text is, for a reader of the report."""
@@ -214,36 +225,28 @@ class _Reader:
         return f"{name}:{row.index + 1}"
 
 
-def _recount(path: AnyPath, rows: Rows, spec: _load.Set) -> int:
+def _recount(path: AnyPath, rows: Rows, declared: DataSet) -> int:
     """Counts the lines of a raw file once more, and checks that none stands for another."""
-    if not spec.by_line:
-        return spec.count(path)
+    if not declared.by_line:
+        return declared.count(path)
     if any(row.file for row in rows.rows) or path.is_dir():
         return rows.lines  # no line a text: the reader counted them before it read one
     places = [row.index + 1 for row in rows.rows] + [q.line for q in rows.quarantine]
-    lines = spec.count(path)
+    lines = declared.count(path)
     if sorted(places) != list(range(1, len(places) + 1)):
         raise ValueError(f"{path}: {len(places) - len(set(places))} lines are accounted for twice")
     return lines
 
 
-def _account(part: str, file: str, rows: Rows, lines: int, official: int | None) -> FileAccount:
-    return FileAccount(
-        part, file, lines, len(rows.rows), quarantine=rows.quarantine, official=official
-    )
-
-
-def _check_embedded(name: str, examples: int) -> Report:
+def _check_embedded(declared: Embedded, examples: int) -> Report:
     accounts, texts = [], {}
-    spec = _load.EMBEDDED[name]
-    for split, size in spec.sizes.items():
-        made = spec.source(split)
-        accounts.append(
-            FileAccount(split, spec.origin, len(made), len(made), official=size, unit=spec.unit)
-        )
-        places = {x["example_id"]: f"id {x['example_id']}" for x in made}
-        texts[split] = list(read_texts(made, places))
-    return _report(name, spec.origin, accounts, texts, made.info.class_names, examples)
+    for split, size in declared.sizes.items():
+        made = declared.source(split)
+        n, origin = len(made), declared.origin
+        accounts.append(FileAccount(split, origin, n, n, official=size, unit=declared.unit))
+        texts[split] = list(read_texts(made, "id {}".format))
+    classes = made.info.class_names
+    return _report(declared.name, declared.origin, accounts, texts, classes, examples)
 
 
 def _report(

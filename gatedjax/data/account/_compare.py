@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -57,12 +57,12 @@ class Text:
     """Its start."""
 
 
-def read_texts(examples: Sequence[Example], places: Mapping[int, str]) -> Iterator[Text]:
-    """Reduces examples to what is compared; `places` says where each example id is."""
+def read_texts(examples: Sequence[Example], place: Callable[[int], str]) -> Iterator[Text]:
+    """Reduces examples to what is compared; `place` says where an example id is."""
     for index in range(len(examples)):
         example = examples[index]
         if "image" in example:
-            yield _image(example, places)
+            yield _image(example, place)
             continue
         cloze = "query" in example  # one document may have several queries
         joined = " ".join((*example["query"], *example["tokens"]) if cloze else example["tokens"])
@@ -72,17 +72,17 @@ def read_texts(examples: Sequence[Example], places: Mapping[int, str]) -> Iterat
             hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=16).digest(),
             example["status"] if cloze else example["label"],
             len(example["tokens"]),
-            places[example["example_id"]],
+            place(example["example_id"]),
             joined[:120],
         )
 
 
-def _image(example: Example, places: Mapping[int, str]) -> Text:
+def _image(example: Example, place: Callable[[int], str]) -> Text:
     """An image as a text: its rows are the tokens, as `ImageBatches` has them."""
     rows, columns = example["image"].shape
     key = hashlib.blake2b(example["image"].tobytes(), digest_size=16).digest()
-    place, shown = places[example["example_id"]], f"{rows} x {columns} pixels"
-    return Text(key, example["label"], rows, place, shown)
+    shown = f"{rows} x {columns} pixels"
+    return Text(key, example["label"], rows, place(example["example_id"]), shown)
 
 
 def _labels(texts: Sequence[Text]) -> dict[bytes, set[int]]:

@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 
-from gatedjax.data.files._lines import AnyPath, read_bytes
+from gatedjax.data.files._paths import AnyPath, read_bytes
 
 _IMAGES, _LABELS = 0x0803, 0x0801
 

@@ -3,15 +3,14 @@
 import csv
 import html
 import re
-from pathlib import Path
 
-from gatedjax.data.files import _lines as files
-from gatedjax.data.files._lines import AnyPath, LineError, Rows, read_lines
+from gatedjax.data.files._lines import LineError
+from gatedjax.data.files._places import Files
+from gatedjax.data.sets._declaration import DataSet, by_lines, lazily, numbered
+from gatedjax.data.sets._text import text_example
 
 CLASSES = ("World", "Sports", "Business", "Sci/Tech")
 OFFICIAL = {"train": 120_000, "test": 7_600}
-FILES = {"train": "train.csv", "test": "test.csv"}
-URL = "https://www.tensorflow.org/datasets/catalog/ag_news_subset (a folder ag_news_csv)"
 
 _ENTITY = re.compile(r"[ &]#(\d{2,4});")
 _NAMED = re.compile(r" (quot|amp|lt|gt|nbsp|apos);")
@@ -46,17 +45,25 @@ def parse(line: str) -> tuple[int, str]:
     return int(row[0]) - 1, clean(row[1], row[2])
 
 
-def folders(manual_dir: Path) -> list[Path]:
-    """Where the files may be below manual_dir."""
-    names = ("ag_news", "ag_news_csv", "ag_news_subset")
-    return [*(manual_dir / name for name in names), manual_dir]
-
-
-def find(manual_dir: Path, part: str) -> AnyPath | None:
-    """Returns the file of a part below manual_dir."""
-    return files.find(folders(manual_dir), FILES[part])
-
-
-def read(path: AnyPath) -> Rows:
-    """Reads a file of rows."""
-    return read_lines(path, parse, "utf-8")
+DECLARED = (
+    DataSet(
+        name="ag_news_subset",
+        aliases={"ag_news": {}},
+        official=OFFICIAL,
+        unit="rows",
+        where="https://www.tensorflow.org/datasets/catalog/ag_news_subset (a folder ag_news_csv)",
+        files=Files(
+            {"train": "train.csv", "test": "test.csv"},
+            tops=("ag_news", "ag_news_csv", "ag_news_subset", ""),
+            url="https://drive.google.com",
+        ),
+        read=by_lines(parse),
+        examples=lazily(text_example, once=True),
+        classes=CLASSES,
+        tfds_rows=lambda records, part: numbered(
+            records,
+            lambda r: clean(r["title"].decode(), r["description"].decode()),
+            "ag_news_subset",
+        ),
+    ),
+)

@@ -12,11 +12,12 @@ nouns.
 from collections.abc import Iterator
 from pathlib import Path
 
-from gatedjax.data.files import _lines as files
-from gatedjax.data.files._lines import AnyPath, LineError, Row, Rows, decode, read_bytes
+from gatedjax.data.files._lines import LineError, Row, Rows, decode
+from gatedjax.data.files._paths import AnyPath, read_bytes
+from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Quarantined
-from gatedjax.data.files._tar import TarPath
 from gatedjax.data.sets import _cloze
+from gatedjax.data.sets._declaration import DataSet
 
 OFFICIAL = {
     "NE": {"train": 108_719, "validation": 2_000, "test": 2_500},
@@ -43,23 +44,6 @@ Block = list[tuple[int, bytes]]
 """The numbered lines of a question."""
 
 
-def inside(kind: str, part: str) -> str:
-    """The name of a part's file in the archive."""
-    return f"{_FOLDER}/{FILES[kind][part]}"
-
-
-def find(kind: str, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
-    """Returns the file of a part, unpacked or in the archive, and what was looked for."""
-    name = FILES[kind][part]
-    tops = [manual_dir / "cbt", manual_dir / "cloze", manual_dir]
-    folders = [folder for top in tops for folder in (top, top / "data", top / _FOLDER)]
-    path: AnyPath | None = files.find(folders, name)
-    archive = next((top / ARCHIVE for top in tops if (top / ARCHIVE).is_file()), None)
-    if path is None and archive is not None:
-        path = TarPath(archive, inside(kind, part))
-    return path, f"{name} (or {name}.gz)"
-
-
 def _blocks(data: bytes) -> Iterator[Block]:
     """Cuts a file in questions: at empty lines, and where a line 1 follows a query."""
     block: Block = []
@@ -81,7 +65,7 @@ def _parse(block: Block) -> _cloze.Question:
     texts = []
     for place, (number, line) in enumerate(block, 1):
         try:
-            text = decode(line, "utf-8")
+            text = decode(line)
         except LineError as error:
             raise LineError(str(error), number) from error
         given, _, rest = text.partition(" ")
@@ -110,12 +94,8 @@ def _parse(block: Block) -> _cloze.Question:
     )
 
 
-def read(path: AnyPath) -> Rows:
-    """Reads a file of questions; a row is a question, and what is counted are questions.
-
-    Raises:
-      ValueError: if the file is damaged.
-    """
+def read(path: AnyPath, part: str = "") -> Rows:
+    """Reads a file of questions; a row is a question, and what is counted are questions."""
     rows, quarantine = [], []
     blocks = list(_blocks(read_bytes(path)))
     for index, block in enumerate(blocks):
@@ -134,3 +114,25 @@ def _made(path: AnyPath) -> str | None:
         return None  # of the official archive
     beside = (text for name, text in MADE_OF_BOOKS.items() if path.with_name(name).is_file())
     return next(beside, None)
+
+
+def _declared(kind: str, what: str) -> DataSet:
+    return _cloze.cloze_set(
+        name=f"cbt_{kind.lower()}",
+        family=("cbt", "kind", kind),
+        official=OFFICIAL[kind],
+        where=f"{URL} (as it is, or unpacked)",
+        files=Files(
+            FILES[kind],
+            tops=("cbt", "cloze", ""),
+            inner=("", "data", _FOLDER),
+            url=URL.removesuffix(ARCHIVE),
+            archives=dict.fromkeys(FILES[kind], ARCHIVE),
+            inside=f"{_FOLDER}/",
+        ),
+        read=read,
+        description=f"Children's Book Test, {what}: 20 sentences, a query, ten candidates.",
+    )
+
+
+DECLARED = (_declared("NE", "named entities"), _declared("CN", "common nouns"))

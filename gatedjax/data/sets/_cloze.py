@@ -14,11 +14,15 @@ all (Dhingra et al. 2017 and its code leave them open or get them wrong):
 
 import collections
 import re
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from gatedjax.data.files._lines import LineError, Rows
+from gatedjax.data.files._places import Places
 from gatedjax.data.files._source import Example
+from gatedjax.data.sets._declaration import DataSet, Record, TfdsForm, lazily
 
 PLACEHOLDER = "@placeholder"
 OCCURS, ABSENT, FOREIGN = 0, 1, 2
@@ -104,26 +108,6 @@ def question(
     return Question(document, query, answer, distinct, len(options) - len(distinct))
 
 
-class _Examples(Sequence[Example]):
-    """Questions as examples, split into tokens whenever they are asked for."""
-
-    def __init__(self, rows: Rows, base: int) -> None:
-        self._rows, self._base = rows.rows, base
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @overload
-    def __getitem__(self, index: int) -> Example: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Example]: ...
-    def __getitem__(self, index):
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        row = self._rows[index]
-        return example(row.content, self._base + row.index)
-
-
 def example(made: Question, example_id: int) -> Example:
     """Makes the example of a question; "tokens" are those of the document."""
     return {
@@ -141,9 +125,56 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(text.split(" "))
 
 
-def examples(rows: Rows, *, base: int) -> Sequence[Example]:
-    """Makes examples of questions; `base` is the first example id."""
-    return _Examples(rows, base)
+def _stored(record: Record) -> tuple[int, Question, str]:
+    question = Question(
+        record["document"].decode(),
+        record["query"].decode(),
+        record["answer"].decode(),
+        tuple(candidate.decode() for candidate in record["candidates"]),
+        int(record["repeated"]),
+    )
+    return question.status, question, record["place"].decode()
+
+
+def cloze_set(
+    *,
+    name: str,
+    official: Mapping[str, int],
+    where: str,
+    files: Places,
+    read: Callable[[Any, str], Rows],
+    family: tuple[str, str, str],
+    description: str,
+) -> DataSet:
+    """A set of cloze questions; their classes are what becomes of the answer."""
+    return DataSet(
+        name=name,
+        official=official,
+        where=where,
+        files=files,
+        read=read,
+        family=family,
+        examples=lazily(lambda row, example_id: example(row.content, example_id)),
+        classes=CLASSES,
+        unit="questions",
+        notes=notes,
+        tfds=TfdsForm(
+            description=description,
+            features={
+                "document": str,
+                "query": str,
+                "answer": str,
+                "candidates": [str],
+                "repeated": np.int64,
+                "place": str,
+            },
+            record=lambda row: (
+                row.content._asdict()
+                | {"candidates": list(row.content.candidates), "place": row.file}
+            ),
+            row=_stored,
+        ),
+    )
 
 
 def notes(rows: Rows) -> Mapping[str, int]:

@@ -1,25 +1,23 @@
 """MNIST, Fashion-MNIST and scikit-learn's digits: images as sources."""
 
 import dataclasses
+import functools
+import zlib
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from gatedjax.data.account._statistics import stratified_split
 from gatedjax.data.files import _idx
-from gatedjax.data.files import _lines as files
-from gatedjax.data.files._lines import AnyPath, LineError, Row, Rows
+from gatedjax.data.files._lines import LineError, Row, Rows
+from gatedjax.data.files._paths import find
+from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Example, Quarantined, ReadReport, Source, SourceInfo
+from gatedjax.data.sets._declaration import ID_BASE, DataSet, Embedded, Options, Record
+from gatedjax.data.sets._split import HELD_OUT, SPLIT_SEED, stratified_split
 
-OFFICIAL = {"train": 60_000, "test": 10_000}
 FILES = {"train": "train-images-idx3-ubyte", "test": "t10k-images-idx3-ubyte"}
 LABELS = {"train": "train-labels-idx1-ubyte", "test": "t10k-labels-idx1-ubyte"}
-URLS = {
-    "mnist": "https://storage.googleapis.com/cvdf-datasets/mnist/",
-    "fashion_mnist": "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-}
 CHECKSUMS = {
     ("mnist", "train"): 0xBA07E8EF,
     ("mnist", "test"): 0xEE8604D9,
@@ -29,7 +27,6 @@ CHECKSUMS = {
 """CRC-32 of the official labels, one byte each, in the order of the files."""
 SIZE = (28, 28)
 DIGITS = tuple("0123456789")
-DIGITS_SIZES = {"train": 1_294, "validation": 144, "test": 359}
 FASHION = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
     *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
@@ -97,12 +94,6 @@ class ImageSource(Source):
         return f"ImageSource({which}, {len(self)} images of {rows} x {columns})"
 
 
-def find(name: str, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
-    """Returns the image file of a part below manual_dir, and what was looked for."""
-    path = files.find([manual_dir / name, manual_dir], FILES[part])
-    return path, f"{FILES[part]} (or {FILES[part]}.gz)"
-
-
 def read(path: Path, part: str) -> Rows:
     """Reads the images and, from the same folder, their labels.
 
@@ -110,7 +101,7 @@ def read(path: Path, part: str) -> Rows:
       FileNotFoundError: if there are no labels.
       ValueError: if a file is damaged, the images are not 28 x 28, or the counts differ.
     """
-    beside = files.find([path.parent], LABELS[part])
+    beside = find([path.parent], LABELS[part])
     if beside is None:
         raise FileNotFoundError(f"{path}: no {LABELS[part]} (or {LABELS[part]}.gz) beside it")
     images, labels = _idx.read_images(path), _idx.read_labels(beside)
@@ -142,7 +133,7 @@ def hold_out(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(len(labels) - held), np.arange(len(labels) - held, len(labels))
 
 
-def columns(rows: Rows, base: int) -> Columns:
+def examples(rows: Rows, base: int, options: Options) -> Columns:
     """Stacks rows."""
     return Columns(
         np.array([row.content for row in rows.rows], np.uint8).reshape(-1, *SIZE),
@@ -151,25 +142,36 @@ def columns(rows: Rows, base: int) -> Columns:
     )
 
 
-def source(columns: Any, info: SourceInfo, report: ReadReport, _: object) -> ImageSource:
-    """Makes a source of what `columns` gave."""
+def source(columns: Columns, info: SourceInfo, report: ReadReport, _: object) -> ImageSource:
+    """Makes a source of what `examples` gave."""
     return ImageSource(columns.images, columns.labels, columns.example_ids, info, report)
 
 
-def digits(split: str, *, base: int, fraction: float, seed: int) -> ImageSource:
+def stored(name: str, records: Sequence[Record], part: str) -> Rows:
+    """Puts the images of TFDS back in the order of the official files, from which splits are cut.
+
+    TFDS stores examples by the hash of their key, which here is the position in the file.
+    """
+    from tensorflow_datasets.core import hashing
+
+    hash_key = hashing.Hasher(part).hash_key
+    places = np.argsort([f"{hash_key(index):032x}" for index in range(len(records))])
+    ordered = [records[at] for at in np.argsort(places)]
+    labels = np.array([record["label"] for record in ordered], np.uint8)
+    if zlib.crc32(labels.tobytes()) != CHECKSUMS[name, part]:
+        raise ValueError(
+            f"data set {name!r}, {part}: the prepared set does not hold the official images in an "
+            "order known to gatedjax; read the raw files with manual_dir=... instead"
+        )
+    return rows_of([record["image"][..., 0] for record in ordered], labels, name)
+
+
+def digits(split: str) -> ImageSource:
     """Makes a split of scikit-learn's digits: 1,797 images of 8 x 8 pixels from 0 to 16.
 
-    They have no official parts. A fifth is for testing (359) and `fraction` of the others for
-    validation (144 of 1,438), both in proportion to the classes, the same in every run.
-
-    Args:
-      split: "train", "validation", "test" or "train_full".
-      base: first example id; ids count in scikit-learn's order.
-      fraction: of the training part that is held out.
-      seed: chooses the images of the parts.
-
-    Raises:
-      ImportError: without scikit-learn.
+    They have no official parts. A fifth is for testing (359) and a tenth of the others for
+    validation (144 of 1,438), both in proportion to the classes, the same in every run. Ids count
+    in scikit-learn's order.
     """
     try:
         from sklearn.datasets import load_digits
@@ -178,17 +180,49 @@ def digits(split: str, *, base: int, fraction: float, seed: int) -> ImageSource:
             "data set 'digits' is in scikit-learn: pip install 'gatedjax[images]'"
         ) from error
     data = load_digits()
-    train, test = stratified_split(data.target, 0.2, seed=seed)
+    train, test = stratified_split(data.target, 0.2, seed=SPLIT_SEED)
     part = test if split == "test" else train
     used = part
     if split in ("train", "validation"):
-        kept, held = stratified_split(data.target[train], fraction, seed=seed)
-        used = train[kept if split == "train" else held]
+        rest, held = stratified_split(data.target[train], HELD_OUT, seed=SPLIT_SEED)
+        used = train[rest if split == "train" else held]
     return ImageSource(
         data.images[used].astype(np.uint8),
         data.target[used],
-        base + used,
+        ID_BASE["test" if split == "test" else "train"] + used,
         SourceInfo("digits", split, DIGITS),
         ReadReport(lines=len(part), used=len(part)),
         scale=16,
     )
+
+
+def _declared(name: str, url: str, classes: tuple[str, ...]) -> DataSet:
+    return DataSet(
+        name=name,
+        official={"train": 60_000, "test": 10_000},
+        unit="images",
+        where=f"{url} (four idx files)",
+        files=Files(FILES, tops=(name, ""), url=url),
+        read=read,
+        count=_idx.count,
+        examples=examples,
+        classes=classes,
+        hold_out=hold_out,
+        source=source,
+        tfds_rows=functools.partial(stored, name),
+    )
+
+
+DECLARED = (
+    _declared("mnist", "https://storage.googleapis.com/cvdf-datasets/mnist/", DIGITS),
+    _declared(
+        "fashion_mnist", "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/", FASHION
+    ),
+    Embedded(
+        name="digits",
+        origin="part of scikit-learn (the [images] extra)",
+        sizes={"train": 1_294, "validation": 144, "test": 359},
+        source=digits,
+        unit="images",
+    ),
+)

@@ -1,31 +1,41 @@
 """Large Movie Review set (Maas et al. 2011): one review a file, aclImdb/{train,test}/{neg,pos}."""
 
+import dataclasses
 import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from gatedjax.data.files import _tar
-from gatedjax.data.files._lines import BOM, LineError, Row, Rows, decode
+from gatedjax.data.files._lines import LineError, Row, Rows, decode
+from gatedjax.data.files._paths import BOM
+from gatedjax.data.files._places import Places
 from gatedjax.data.files._source import Quarantined
+from gatedjax.data.sets._declaration import DataSet, lazily, numbered
+from gatedjax.data.sets._text import text_example
 
 CLASSES = ("neg", "pos")
-OFFICIAL = {"train": 25_000, "test": 25_000}
 ARCHIVE = "aclImdb_v1.tar.gz"
-URL = f"https://ai.stanford.edu/~amaas/data/sentiment/{ARCHIVE}"
 
 _MEMBER = re.compile(r"(?:^|/)(train|test)/(neg|pos)/[^/]+$")
 
 
-def find(manual_dir: Path) -> Path | None:
-    """Returns the archive or the unpacked folder below manual_dir."""
-    for folder in (manual_dir / "imdb", manual_dir / "imdb_reviews", manual_dir):
-        for path in (folder / "aclImdb", folder):
-            if any((path / part / "pos").is_dir() for part in ("train", "test")):
-                return path
-        if (folder / ARCHIVE).is_file():
-            return folder / ARCHIVE
-    return None
+@dataclasses.dataclass(frozen=True)
+class _Folders(Places):
+    """The archive or the unpacked folder, which hold both parts."""
+
+    url: str | None = "https://ai.stanford.edu"
+
+    def find(self, manual_dir: Path, part: str) -> tuple[Path | None, str]:
+        """Returns the archive or the unpacked folder below manual_dir."""
+        looked_for = f"{ARCHIVE} or a folder aclImdb"
+        for folder in (manual_dir / "imdb", manual_dir / "imdb_reviews", manual_dir):
+            for path in (folder / "aclImdb", folder):
+                if any((path / part / "pos").is_dir() for part in ("train", "test")):
+                    return path, looked_for
+            if (folder / ARCHIVE).is_file():
+                return folder / ARCHIVE, looked_for
+        return None, looked_for
 
 
 def _is_listed(name: str) -> bool:
@@ -65,7 +75,7 @@ def _parse(path: Path, files: list[tuple[str, str, bytes | None]]) -> Rows:
         try:
             if data is None:
                 raise LineError("not a regular file")
-            text = decode(data.removeprefix(BOM), "utf-8").strip()
+            text = decode(data.removeprefix(BOM)).strip()
             rows.append(Row(index, CLASSES.index(label), text, name))
         except LineError as error:
             quarantine.append(Quarantined(f"{path}/{name}", 0, str(error)))
@@ -84,3 +94,21 @@ def read(path: Path, part: str) -> Rows:
     """Reads the archive or folder; a row is a review, numbered in the order of the file names."""
     stat = path.stat()
     return _read_all(path.resolve(), (stat.st_mtime_ns, stat.st_size))[part]
+
+
+DECLARED = (
+    DataSet(
+        name="imdb_reviews",
+        aliases={"imdb": {}},
+        official={"train": 25_000, "test": 25_000},
+        unit="reviews",
+        where=f"https://ai.stanford.edu/~amaas/data/sentiment/{ARCHIVE}",
+        files=_Folders(),
+        read=read,
+        examples=lazily(text_example, once=True),
+        classes=CLASSES,
+        tfds_rows=lambda records, part: numbered(
+            records, lambda r: r["text"].decode(), "imdb_reviews"
+        ),
+    ),
+)

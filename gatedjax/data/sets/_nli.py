@@ -6,37 +6,39 @@ out, as in all published results.
 """
 
 import json
-from pathlib import Path
 
-from gatedjax.data.files import _lines as files
-from gatedjax.data.files._lines import AnyPath, LineError, Rows, read_lines
+from gatedjax.data.files._lines import LineError, Rows, read_lines
+from gatedjax.data.files._paths import AnyPath, count_lines, read_bytes
+from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Example
+from gatedjax.data.sets._declaration import (
+    DataSet,
+    Options,
+    Record,
+    TfdsForm,
+    by_lines,
+    numbered,
+)
 from gatedjax.data.text._tokenize import tokenize
 
 CLASSES = ("entailment", "neutral", "contradiction")
 NO_LABEL = -1
 
-SICK_FILES = {
+_SICK_COLUMNS = ("pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
+
+_SICK_FILES = {
     "train": "SICK_train.txt",
     "validation": "SICK_trial.txt",
     "test": "SICK_test_annotated.txt",
 }
-SICK_OFFICIAL = {"train": 4_500, "validation": 500, "test": 4_927}
-SICK_URL = "https://alt.qcri.org/semeval2014/task1/data/uploads/"
-SICK_ARCHIVES = {
-    "train": "sick_train.zip",
-    "validation": "sick_trial.zip",
-    "test": "sick_test_annotated.zip",
-}
-_SICK_COLUMNS = ("pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
-
-SNLI_FILES = {
+_SICK_ARCHIVES = {part: f"{name[:-4].lower()}.zip" for part, name in _SICK_FILES.items()}
+_SICK_URL = "https://alt.qcri.org/semeval2014/task1/data/uploads/"
+_SNLI_FILES = {
     "train": "snli_1.0_train.jsonl",
     "validation": "snli_1.0_dev.jsonl",
     "test": "snli_1.0_test.jsonl",
 }
-SNLI_OFFICIAL = {"train": 550_152, "validation": 10_000, "test": 10_000}
-SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"
+_SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"
 
 
 def parse_sick(line: str) -> tuple[int, tuple[str, str] | None]:
@@ -78,45 +80,30 @@ def parse_snli(line: str) -> tuple[int, tuple[str, str]]:
     return CLASSES.index(label), (first, second)
 
 
-def find_sick(manual_dir: Path, part: str) -> AnyPath | None:
-    """Returns the file of a part below manual_dir, unpacked or in the archive as downloaded."""
-    folders = [manual_dir / "sick", manual_dir]
-    path = files.find(folders, SICK_FILES[part])
-    archive = files.find(folders, SICK_ARCHIVES[part])
-    return files.in_zip(archive, SICK_FILES[part]) if path is None and archive else path
-
-
-def find_snli(manual_dir: Path, part: str) -> AnyPath | None:
-    """Returns the file of a part below manual_dir."""
-    folders = [manual_dir / name for name in ("snli", "snli_1.0", "snli/snli_1.0", "")]
-    return files.find(folders, SNLI_FILES[part])
-
-
-def read_sick(path: AnyPath) -> Rows:
+def read_sick(path: AnyPath, part: str = "") -> Rows:
     """Reads a file of SICK; its header is not one of its lines."""
-    rows = read_lines(path, parse_sick, "utf-8")
-    kept = tuple(row for row in rows.rows if row.content is not None)
-    return Rows(kept, rows.quarantine, counted=rows.lines - (len(rows.rows) - len(kept)))
+    rows = read_lines(path, parse_sick)
+    pairs = tuple(row for row in rows.rows if row.content is not None)
+    return Rows(pairs, rows.quarantine, counted=rows.lines - (len(rows.rows) - len(pairs)))
 
 
 def count_sick(path: AnyPath) -> int:
     """Counts the lines below the header in another way than `read_sick`."""
-    header = files.read_bytes(path).startswith(_SICK_COLUMNS[0].encode())
-    return files.count_lines(path) - header
+    header = read_bytes(path).startswith(_SICK_COLUMNS[0].encode())
+    return count_lines(path) - header
 
 
-def read_snli(path: AnyPath) -> Rows:
-    """Reads a file of SNLI."""
-    return read_lines(path, parse_snli, "utf-8")
+def _sentences(record: Record) -> tuple[str, str]:
+    return record["premise"].decode(), record["hypothesis"].decode()
 
 
-def skipped(rows: Rows) -> dict[str, int]:
+def skipped(rows: Rows, options: Options) -> dict[str, int]:
     """Pairs that are left out for having no gold label."""
     count = sum(row.label == NO_LABEL for row in rows.rows)
     return {"no gold label": count} if count else {}
 
 
-def examples(rows: Rows, *, base: int) -> list[Example]:
+def examples(rows: Rows, base: int, options: Options) -> list[Example]:
     """Makes examples of pairs: "tokens" is the first sentence, "hypothesis" the second."""
     return [
         {
@@ -128,3 +115,40 @@ def examples(rows: Rows, *, base: int) -> list[Example]:
         for row in rows.rows
         if row.label != NO_LABEL
     ]
+
+
+DECLARED = (
+    DataSet(
+        name="sick",
+        official={"train": 4_500, "validation": 500, "test": 4_927},
+        where=f"{_SICK_URL} ({', '.join(_SICK_ARCHIVES.values())}; or unpacked)",
+        files=Files(_SICK_FILES, tops=("sick", ""), url=_SICK_URL, archives=_SICK_ARCHIVES),
+        read=read_sick,
+        examples=examples,
+        classes=CLASSES,
+        count=count_sick,
+        by_line=False,
+        tfds=TfdsForm(
+            description="SICK: pairs of sentences that entail, contradict, or neither "
+            "(SemEval-2014).",
+            features={"premise": str, "hypothesis": str, "label": CLASSES},
+            record=lambda row: {
+                "premise": row.content[0],
+                "hypothesis": row.content[1],
+                "label": row.label,
+            },
+            row=lambda record: (int(record["label"]), _sentences(record)),
+        ),
+    ),
+    DataSet(
+        name="snli",
+        official={"train": 550_152, "validation": 10_000, "test": 10_000},
+        where=f"{_SNLI_URL} (unpacked)",
+        files=Files(_SNLI_FILES, ("snli", "snli_1.0", "snli/snli_1.0", ""), url=_SNLI_URL),
+        read=by_lines(parse_snli),
+        examples=examples,
+        classes=CLASSES,
+        skipped=skipped,
+        tfds_rows=lambda records, part: numbered(records, _sentences, "snli"),
+    ),
+)

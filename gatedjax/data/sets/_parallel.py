@@ -3,14 +3,22 @@
 import dataclasses
 import html
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from gatedjax.data.files import _lines as files
-from gatedjax.data.files._lines import LineError, Row, Rows, count_lines, decode, read_bytes
-from gatedjax.data.files._pair import PairPath
+from gatedjax.data.files._lines import LineError, Row, Rows, checked, decode
+from gatedjax.data.files._paths import (
+    AnyPath,
+    PairPath,
+    count_lines,
+    find_pair,
+    read_bytes,
+    split_lines,
+)
+from gatedjax.data.files._places import Fetch, Places
 from gatedjax.data.files._source import Example, Quarantined, ReadReport, Source, SourceInfo
 from gatedjax.data.files._tar import TarPath
+from gatedjax.data.sets._declaration import DataSet, Made, Options, RowExamples, TfdsForm
 
 CLASSES = ("sentence",)
 """Pairs have no classes; as examples of a `Source` all have label 0."""
@@ -19,7 +27,7 @@ _SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>")
 
 
 @dataclasses.dataclass(frozen=True)
-class Corpus:
+class Corpus(Places):
     """Where the files of a parallel corpus are; "{}" in a name stands for the language.
 
     Attributes:
@@ -28,9 +36,9 @@ class Corpus:
       folders: below manual_dir, where the files may be; manual_dir itself is one of them.
       official: lines of every part; None where no number is published.
       where: the address, for messages.
+      description: of its prepared form.
       archive: file as downloaded that holds them, and the folder inside.
-      url: of the files: an address to which a file's name is added, or that of the archive; None
-        if there is none to download from.
+      url: address to which a name is added (of the archive, if there is one), or None.
     """
 
     languages: tuple[str, str]
@@ -38,8 +46,42 @@ class Corpus:
     folders: tuple[str, ...]
     official: dict[str, int | None]
     where: str
+    description: str
     archive: tuple[str, str] | None = None
     url: str | None = None
+
+    def find(self, manual_dir: Path, part: str) -> tuple[PairPath | None, str]:
+        """Returns the files of a part below manual_dir, unpacked or in the archive."""
+        pair = "{{{},{}}}".format(*self.languages)
+        looked_for = " or ".join(self.files[part]).replace("{}", pair)
+        folders = [*(manual_dir / folder for folder in self.folders), manual_dir]
+        for name in self.files[part]:
+            path = find_pair(folders, *map(name.format, self.languages))
+            if path is not None:
+                return path, looked_for
+        archives = [folder / self.archive[0] for folder in folders if self.archive is not None]
+        archive = next((archive for archive in archives if archive.is_file()), None)
+        return None if archive is None else self._inside(archive, part), looked_for
+
+    def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
+        """Downloads the archive, or a packed file for each part and language."""
+        if self.archive is not None:
+            archive = fetch(f"{self.url}{self.archive[0]}")
+            return {part: self._inside(archive, part) for part in self.files}
+        return {
+            part: PairPath(*(fetch(f"{self.url}{name.format(language)}.gz")
+                             for language in self.languages))
+            for part, (name, *_) in self.files.items()
+        }  # fmt: skip
+
+    def listed(self, part: str, file: str) -> str:
+        """The file of the source, whichever side was the reason."""
+        return self.files[part][0].format(self.languages[0])
+
+    def _inside(self, archive: Path, part: str) -> PairPath:
+        assert self.archive is not None
+        name = f"{self.archive[1]}/{self.files[part][0]}"
+        return PairPath(*(TarPath(archive, name.format(language)) for language in self.languages))
 
 
 CORPORA = {
@@ -53,6 +95,7 @@ CORPORA = {
         folders=("multi30k", "multi30k/data/task1/raw", "data/task1/raw"),
         official={"train": 29_000, "validation": 1_014, "test": 1_000},
         where="github.com/multi30k/dataset, data/task1/raw",
+        description="Multi30k, task 1: descriptions of pictures in English and German.",
         url="https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/",
     ),
     "kftt": Corpus(
@@ -66,7 +109,8 @@ CORPORA = {
         official={"train": 440_288, "validation": 1_166, "test": 1_160},
         where="http://www.phontron.com/kftt (kftt-data-1.0.tar.gz, as it is, or unpacked)",
         archive=("kftt-data-1.0.tar.gz", "kftt-data-1.0/data/tok"),
-        url="http://www.phontron.com/kftt/download/kftt-data-1.0.tar.gz",
+        description="Kyoto Free Translation Task: English and Japanese, tokenised.",
+        url="http://www.phontron.com/kftt/download/",
     ),
     # the organisers' files, or those that somebody made of them
     "iwslt14_en_ro": Corpus(
@@ -79,6 +123,7 @@ CORPORA = {
         folders=("iwslt14_en_ro", "iwslt14_en_ro/en-ro", "en-ro"),
         official={"train": None, "validation": None, "test": None},
         where="https://wit3.fbk.eu (2014-01, en-ro)",
+        description="IWSLT 2014: TED talks in English and Romanian.",
     ),
     "wmt14_en_de": Corpus(
         languages=("en", "de"),
@@ -91,42 +136,9 @@ CORPORA = {
         official={"train": None, "validation": 3_000, "test": 3_003},
         where="http://www.statmt.org/wmt14/translation-task.html (train.en and train.de are "
         "Europarl v7, Common Crawl and News Commentary v9, one after the other)",
+        description="WMT 2014: news in English and German.",
     ),
 }
-
-
-def find(corpus: Corpus, manual_dir: Path, part: str) -> PairPath | None:
-    """Returns the files of a part below manual_dir, unpacked or in the archive as downloaded.
-
-    Raises:
-      FileNotFoundError: if only one of the two languages is there.
-    """
-    folders = [*(manual_dir / folder for folder in corpus.folders), manual_dir]
-    for name in corpus.files[part]:
-        found = [files.find(folders, name.format(language)) for language in corpus.languages]
-        source, target = found
-        if source is not None and target is not None:
-            return PairPath(source, target)
-        if source is not None or target is not None:
-            missing = name.format(corpus.languages[0 if source is None else 1])
-            raise FileNotFoundError(f"{source or target} is there, {missing} is not")
-    if corpus.archive is not None:
-        places = [folder / corpus.archive[0] for folder in folders]
-        archive = next((place for place in places if place.is_file()), None)
-        if archive is not None:
-            return in_archive(corpus, archive, part)
-    return None
-
-
-def in_archive(corpus: Corpus, archive: Path, part: str) -> PairPath:
-    """The files of a part inside the archive."""
-    assert corpus.archive is not None
-    name = corpus.files[part][0]
-    source, target = (
-        TarPath(archive, f"{corpus.archive[1]}/{name.format(language)}")
-        for language in corpus.languages
-    )
-    return PairPath(source, target)
 
 
 def _lines(path: Path | TarPath, kind: str) -> Iterator[tuple[int, str | LineError]]:
@@ -134,29 +146,21 @@ def _lines(path: Path | TarPath, kind: str) -> Iterator[tuple[int, str | LineErr
 
     Files of the IWSLT organisers also hold lines of tags, which are no sentences.
     """
-    lines = read_bytes(path).split(b"\n")
-    if lines[-1] == b"":
-        lines.pop()
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(split_lines(path), start=1):
         if kind == "tags" and line.startswith(b"<"):
             continue
         if kind == "xml" and not line.lstrip().startswith(b"<seg"):
             continue
         try:
-            text = decode(line.removesuffix(b"\r"), "utf-8")
+            text = decode(line.removesuffix(b"\r"))
             if kind == "xml":
                 match = _SEGMENT.search(text)
                 if match is None:
                     raise LineError("a segment without its end")
                 text = html.unescape(match[1])
-            if not text.strip():
-                raise LineError("empty line")
-            if "\r" in text:
-                raise LineError("carriage return inside the line")
+            yield number, checked(text).strip()
         except LineError as error:
             yield number, error
-            continue
-        yield number, text.strip()
 
 
 def _kind(path: Path | TarPath) -> str:
@@ -164,7 +168,7 @@ def _kind(path: Path | TarPath) -> str:
     return "xml" if name.endswith(".xml") else "tags" if ".tags." in name else "plain"
 
 
-def read(path: PairPath) -> Rows:
+def read(path: PairPath, part: str = "") -> Rows:
     """Reads two files side by side; a pair of which one side cannot be used is set aside.
 
     Raises:
@@ -202,30 +206,20 @@ def count(path: PairPath) -> int:
     return count_lines(path.source)
 
 
-class _Pairs(Sequence[Example]):
-    """Pairs that become examples when they are asked for: a corpus may have millions."""
+def _examples(rows: Rows, base: int, *, swap: bool = False) -> RowExamples:
+    """Examples of pairs, made when they are asked for: a corpus may have millions."""
 
-    def __init__(self, rows: Rows, base: int, swap: bool) -> None:
-        self._rows, self._base, self._swap = rows.rows, base, swap
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, index):
-        row = self._rows[index]
-        source, target = row.content[::-1] if self._swap else row.content
+    def example(row: Row, example_id: int) -> Example:
+        source, target = row.content[::-1] if swap else row.content
         return {
             "tokens": tuple(source.split()),
             "label": 0,
-            "example_id": self._base + row.index,
+            "example_id": example_id,
             "text": source,
             "target": target,
         }
 
-
-def examples(corpus: Corpus, rows: Rows, *, base: int, source: str) -> Sequence[Example]:
-    """Makes examples of pairs: "text" and "target", and the words of the text as "tokens"."""
-    return _Pairs(rows, base, swap=source == corpus.languages[1])
+    return RowExamples(rows, base, example)
 
 
 def load_parallel(source: str | Path, target: str | Path, *, base: int = 0) -> Source:
@@ -246,8 +240,34 @@ def load_parallel(source: str | Path, target: str | Path, *, base: int = 0) -> S
     path = PairPath(Path(source), Path(target))
     rows = read(path)
     if not rows.rows:
-        first = f", first {rows.quarantine[0]}" if rows.quarantine else ""
-        raise ValueError(f"{source}, {target}: no usable line{first}")
+        raise ValueError(f"{source}, {target}: no usable line{rows.first_aside()}")
     info = SourceInfo(Path(source).name, "test", CLASSES)
     report = ReadReport(lines=rows.lines, used=len(rows.rows), quarantine=rows.quarantine)
-    return Source(_Pairs(rows, base, swap=False), info, report)
+    return Source(_examples(rows, base), info, report)
+
+
+def _declared(name: str, corpus: Corpus) -> DataSet:
+    def examples(rows: Rows, base: int, options: Options) -> Made:
+        return _examples(rows, base, swap=options["source"] == corpus.languages[1])
+
+    return DataSet(
+        name=name,
+        official=corpus.official,
+        where=corpus.where,
+        files=corpus,
+        read=read,
+        examples=examples,
+        classes=CLASSES,
+        options={"source": corpus.languages},
+        count=count,
+        by_line=not any(".tags." in name for name in corpus.files["train"]),
+        tfds=TfdsForm(
+            description=corpus.description,
+            features={"source": str, "target": str},
+            record=lambda row: {"source": row.content[0], "target": row.content[1]},
+            row=lambda record: (0, (record["source"].decode(), record["target"].decode())),
+        ),
+    )
+
+
+DECLARED = tuple(_declared(name, corpus) for name, corpus in CORPORA.items())

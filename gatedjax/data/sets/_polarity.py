@@ -29,6 +29,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gatedjax.data.files._source import Example, Source, SourceInfo
+from gatedjax.data.sets._declaration import ID_BASE, Embedded
 
 CLASSES = ("negative", "positive")
 SIZES = {"train": 4000, "validation": 500, "test": 1000}
@@ -187,7 +188,7 @@ def make(split: str, index: int) -> Example:
     return {
         "tokens": words,
         "label": label,
-        "example_id": stream * 100_000_000 + index,
+        "example_id": ID_BASE[split] + index,
         "decides": decides,
         "tree": _bracketed(tree),
     }
@@ -200,5 +201,9 @@ def _examples(split: str) -> tuple[Example, ...]:
 
 def source(split: str) -> Source:
     """Returns a split: 4000 train, 500 validation, 1000 test examples."""
+    split = "train" if split == "train_full" else split
     examples = [dict(example) for example in _examples(split)]
     return Source(examples, SourceInfo("polarity", split, CLASSES))
+
+
+DECLARED = (Embedded(name="polarity", origin="made by gatedjax", sizes=SIZES, source=source),)

@@ -5,16 +5,24 @@ text.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from gatedjax.data.files import _lines as files
-from gatedjax.data.files._lines import AnyPath, LineError, Row, Rows, read_lines
-from gatedjax.data.files._part import PartPath
+from gatedjax.data.files._lines import LineError, Row
+from gatedjax.data.files._paths import AnyPath, PartPath, find
+from gatedjax.data.files._places import Fetch, Places
 from gatedjax.data.files._source import Example, ReadReport, Source, SourceInfo
+from gatedjax.data.sets._declaration import (
+    DataSet,
+    ReadPart,
+    RowExamples,
+    TfdsForm,
+    by_lines,
+    lazily,
+)
 
 TASKS = (
     "bigram_shift",
@@ -28,40 +36,41 @@ TASKS = (
     "tree_depth",
     "word_content",
 )
-NAME = "senteval_probing"
-PREFIX = "senteval_"
-FILES = dict.fromkeys(("train", "validation", "test"), "{}.txt")
-OFFICIAL = {"train": 100_000, "validation": 10_000, "test": 10_000}
 URL = "https://raw.githubusercontent.com/facebookresearch/SentEval/master/data/probing/"
 MARKS = {"train": "tr", "validation": "va", "test": "te"}
 SHIFTED, KEPT = "I", "O"
 
 
-def part_path(path: Path, part: str) -> PartPath:
+@dataclasses.dataclass(frozen=True)
+class _OneFile(Places):
+    """The file of a task, which holds all parts."""
+
+    task: str
+    url: str | None = URL
+
+    def find(self, manual_dir: Path, part: str) -> tuple[PartPath | None, str]:
+        """Returns a part of the file below manual_dir."""
+        folders = [manual_dir / "probing", manual_dir / "data" / "probing", manual_dir]
+        path = find(folders, f"{self.task}.txt")
+        return None if path is None else _part(path, part), f"{self.task}.txt (or .gz)"
+
+    def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
+        """Downloads the file once."""
+        path = fetch(f"{self.url}{self.task}.txt")
+        return {part: _part(path, part) for part in MARKS}
+
+    def listed(self, part: str, file: str) -> str:
+        """The name of the file."""
+        return f"{self.task}.txt"
+
+
+def _part(path: Path, part: str) -> PartPath:
     """The lines of a part; a line of no part is one of "train", where it is set aside."""
     others = tuple(f"{mark}\t".encode() for name, mark in MARKS.items() if name != "train")
-    own = f"{MARKS[part]}\t".encode()
+    start = f"{MARKS[part]}\t".encode()
     if part == "train":
         return PartPath(path, part, lambda line: not line.startswith(others))
-    return PartPath(path, part, lambda line: line.startswith(own))
-
-
-def set_name(task: str | None) -> str:
-    """The name of the set of a task, which may have that name already.
-
-    Raises:
-      ValueError: for an unknown task.
-    """
-    if task not in TASKS:
-        raise ValueError(f"task of {NAME!r} must be one of {', '.join(TASKS)}, got {task!r}")
-    return f"{PREFIX}{task}"
-
-
-def find(task: str, manual_dir: Path, part: str) -> PartPath | None:
-    """Returns a part of the file of a task below manual_dir."""
-    folders = [manual_dir / "probing", manual_dir / "data" / "probing", manual_dir]
-    path = files.find(folders, FILES[part].format(task))
-    return None if path is None else part_path(path, part)
+    return PartPath(path, part, lambda line: line.startswith(start))
 
 
 def parse(line: str) -> tuple[int, tuple[str, str]]:
@@ -81,42 +90,15 @@ def parse(line: str) -> tuple[int, tuple[str, str]]:
     return 0, (label, sentence)
 
 
-def read(path: AnyPath) -> Rows:
-    """Reads the lines of a part."""
-    return read_lines(path, parse, "utf-8")
-
-
-class _Sentences(Sequence[Example]):
-    """Examples whose "label" is -1 until the classes are known."""
-
-    def __init__(self, rows: Rows, base: int, classes: dict[str, int] | None = None) -> None:
-        self._rows, self._base, self._classes = rows, base, classes
-
-    def __len__(self) -> int:
-        return len(self._rows.rows)
-
-    def __getitem__(self, index):
-        row = self._rows.rows[index]
-        name, sentence = row.content
-        return {
-            "tokens": tuple(sentence.split()),
-            "label": -1 if self._classes is None else self._classes[name],
-            "example_id": self._base + row.index,
-            "text": sentence,
-        }
-
-    def labels(self) -> list[tuple[str, int]]:
-        """(label, example id) of every line."""
-        return [(row.content[0], self._base + row.index) for row in self._rows.rows]
-
-    def numbered(self, classes: Sequence[str]) -> "_Sentences":
-        """The same with class numbers."""
-        return _Sentences(self._rows, self._base, {name: i for i, name in enumerate(classes)})
-
-
-def examples(rows: Rows, *, base: int) -> _Sentences:
-    """Makes examples of lines; `base` is the first example id."""
-    return _Sentences(rows, base)
+def _example(row: Row, example_id: int, classes: Sequence[str] = ()) -> Example:
+    """The example of a row; its "label" is -1 until the classes are known."""
+    name, sentence = row.content
+    return {
+        "tokens": tuple(sentence.split()),
+        "label": classes.index(name) if classes else -1,
+        "example_id": example_id,
+        "text": sentence,
+    }
 
 
 def classes_of(rows: Iterable[Row]) -> tuple[str, ...]:
@@ -126,21 +108,44 @@ def classes_of(rows: Iterable[Row]) -> tuple[str, ...]:
 
 
 def source(
-    made: Any, info: SourceInfo, report: ReadReport, read_part: Callable[[str], Rows]
+    examples: RowExamples, info: SourceInfo, report: ReadReport, read_part: ReadPart
 ) -> Source:
-    """Numbers the classes by the labels of the training part.
-
-    Raises:
-      ValueError: for a label that no training line has.
-    """
+    """Numbers the classes by the labels of the training part, which must have them all."""
     classes = classes_of(read_part("train").rows)
-    for label, example_id in made.labels():
+    for row in examples.rows.rows:
+        label, example_id = row.content[0], examples.base + row.index
         if label not in classes:
             raise ValueError(
                 f"label {label!r} of example {example_id} of {info.name}, {info.split}: the "
                 f"training part has {', '.join(classes)}"
             )
-    return Source(made.numbered(classes), dataclasses.replace(info, class_names=classes), report)
+    make = functools.partial(_example, classes=classes)
+    info = dataclasses.replace(info, class_names=classes)
+    return Source(RowExamples(examples.rows, examples.base, make), info, report)
+
+
+def _declared(task: str) -> DataSet:
+    return DataSet(
+        name=f"senteval_{task}",
+        config=("senteval_probing", "task", task),
+        official={"train": 100_000, "validation": 10_000, "test": 10_000},
+        where=f"{URL}{task}.txt",
+        files=_OneFile(task),
+        read=by_lines(parse),
+        examples=lazily(_example),
+        classes=(),  # by the labels of the training part
+        source=source,
+        tfds=TfdsForm(
+            description="SentEval's probing tasks, one configuration each: sentences with a label.",
+            # labels of the validation and test part count by those of the training part
+            features={"text": str, "label": str},
+            record=lambda row: {"text": row.content[1], "label": row.content[0]},
+            row=lambda record: (0, (record["label"].decode(), record["text"].decode())),
+        ),
+    )
+
+
+DECLARED = tuple(_declared(task) for task in TASKS)
 
 
 def bigram_shift(

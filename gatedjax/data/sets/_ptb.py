@@ -5,18 +5,15 @@ end of a line is a token of its own, `<eos>`; with it the training part has 10,0
 """
 
 import re
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
-from gatedjax.data.files import _lines as files
-from gatedjax.data.files._lines import AnyPath, LineError, Rows, read_bytes, read_lines
+from gatedjax.data.files._lines import LineError, Row, Rows, read_lines
+from gatedjax.data.files._paths import AnyPath, read_bytes
+from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Example, ReadReport, Source, SourceInfo
-from gatedjax.data.files._tar import TarPath
+from gatedjax.data.sets._declaration import DataSet, ReadPart, TfdsForm, each
 from gatedjax.data.text._stream import EOS, ClosedVocabulary, TokenStream
 
-CLASSES = ("sentence",)
-"""Sentences have no classes; as examples of a `Source` all have label 0."""
-OFFICIAL = {"train": 42_068, "validation": 3_370, "test": 3_761}
 FILES = {"train": "ptb.train.txt", "validation": "ptb.valid.txt", "test": "ptb.test.txt"}
 ARCHIVE = "simple-examples.tgz"
 URL = f"http://www.fit.vutbr.cz/~imikolov/rnnlm/{ARCHIVE}"
@@ -39,57 +36,26 @@ def parse(line: str) -> tuple[int, tuple[str, ...]]:
     return 0, (*words, EOS)
 
 
-def inside(part: str) -> str:
-    """The name of a part's file in the archive."""
-    return f"{_FOLDER}/{FILES[part]}"
-
-
-def find(manual_dir: Path, part: str) -> AnyPath | None:
-    """Returns the file of a part below manual_dir, unpacked or in the archive as downloaded."""
-    tops = [manual_dir / "ptb", manual_dir]
-    folders = [folder for top in tops for folder in (top, top / "data", top / _FOLDER)]
-    path = files.find(folders, FILES[part])
-    archive = next((top / ARCHIVE for top in tops if (top / ARCHIVE).is_file()), None)
-    return TarPath(archive, inside(part)) if path is None and archive else path
-
-
-def read(path: AnyPath) -> Rows:
-    """Reads a file of sentences.
-
-    Raises:
-      ValueError: if the file is empty or damaged.
-    """
-    rows = read_lines(path, parse, "utf-8")
+def read(path: AnyPath, part: str = "") -> Rows:
+    """Reads a file of sentences; an empty one is refused."""
+    rows = read_lines(path, parse)
     if not rows.lines and not read_bytes(path):
         raise ValueError(f"{path}: the file is empty")
     return rows
 
 
-def sentences(rows: Rows, *, base: int) -> list[Example]:
-    """Makes examples of lines; "tokens" ends with `<eos>`."""
-    return [
-        {"tokens": row.content, "label": 0, "example_id": base + row.index} for row in rows.rows
-    ]
+def _example(row: Row, example_id: int) -> Example:
+    return {"tokens": row.content, "label": 0, "example_id": example_id}
 
 
 def stream(
     examples: Sequence[Example],
     info: SourceInfo,
     report: ReadReport,
-    part: Callable[[str], Rows],
+    read_part: ReadPart,
 ) -> Source:
-    """Makes a stream of a part, with the vocabulary of the training part.
-
-    Args:
-      examples: of the part.
-      info: name and split.
-      report: of the part.
-      part: reads an official part.
-
-    Raises:
-      ValueError: if the vocabulary has not exactly 10,000 words.
-    """
-    train = sentences(part("train"), base=0)
+    """Makes a stream of a part; the training part has the words, which must be 10,000."""
+    train = [_example(row, row.index) for row in read_part("train").rows]
     vocabulary = ClosedVocabulary.build([Source(train, info)])
     if len(vocabulary) != VOCABULARY_SIZE:
         raise ValueError(
@@ -98,3 +64,32 @@ def stream(
             f"({URL}), in which rare words are <unk>."
         )
     return TokenStream(examples, info, report, vocabulary=vocabulary)
+
+
+DECLARED = (
+    DataSet(
+        name="ptb",
+        official={"train": 42_068, "validation": 3_370, "test": 3_761},
+        where=f"{URL} (as it is, or unpacked)",
+        files=Files(
+            FILES,
+            tops=("ptb", ""),
+            inner=("", "data", _FOLDER),
+            url=URL.removesuffix(ARCHIVE),
+            archives=dict.fromkeys(FILES, ARCHIVE),
+            inside=f"{_FOLDER}/",
+        ),
+        read=read,
+        examples=each(_example),
+        # sentences have none; as examples of a `Source` all have label 0
+        classes=("sentence",),
+        source=stream,
+        tfds=TfdsForm(
+            description="Penn Treebank for language modelling: the lines of Mikolov's files, "
+            "without `<eos>`.",
+            features={"text": str},
+            record=lambda row: {"text": " ".join(row.content[:-1])},
+            row=lambda record: parse(record["text"].decode()),
+        ),
+    ),
+)

@@ -18,18 +18,22 @@ each with the folders training, validation and test of .question files, plain or
 cnn.tgz or dailymail.tgz of such a folder is read as it is.
 """
 
+import dataclasses
 import functools
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from gatedjax.data.files import _tar
-from gatedjax.data.files._lines import BOM, AnyPath, LineError, Row, Rows, decode
+from gatedjax.data.files._lines import LineError, Row, Rows, decode
+from gatedjax.data.files._paths import BOM, AnyPath
+from gatedjax.data.files._places import Fetch, Places
 from gatedjax.data.files._source import Quarantined
 from gatedjax.data.files._unpack import gunzip
 from gatedjax.data.sets import _cloze
+from gatedjax.data.sets._declaration import DataSet
 
 OFFICIAL = {
     "cnn_cloze": {"train": 380_298, "validation": 3_924, "test": 3_198},
@@ -38,12 +42,6 @@ OFFICIAL = {
     "wdw_relaxed": {"train": 185_978, "validation": 10_000, "test": 10_000},
 }
 PARTS = {"train": "training", "validation": "validation", "test": "test"}
-URLS = {
-    "cnn_cloze": "https://cs.nyu.edu/~kcho/DMQA/",
-    "daily_mail_cloze": "https://cs.nyu.edu/~kcho/DMQA/",
-    "wdw_strict": "https://tticnlp.github.io/who_did_what/",
-    "wdw_relaxed": "https://tticnlp.github.io/who_did_what/",
-}
 _TOPS = {
     "cnn_cloze": ("cnn/questions", "cnn"),
     "daily_mail_cloze": ("dailymail/questions", "dailymail"),
@@ -54,23 +52,34 @@ _ARCHIVES = {"cnn_cloze": "cnn.tgz", "daily_mail_cloze": "dailymail.tgz"}
 _ENDS = (".question", ".question.gz")
 
 
-def find(name: str, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
-    """Returns the folder of a part, or the archive of all, and what was looked for."""
-    tops = _TOPS[name]
-    wanted = f"folder {tops[0]}/{PARTS[part]}"
-    for top in tops:
-        for folder in (manual_dir / top, manual_dir / PurePosixPath(top).name):
-            if (folder / PARTS[part]).is_dir():
-                return folder / PARTS[part], wanted
-    if manual_dir.name in tops and (manual_dir / PARTS[part]).is_dir():
-        return manual_dir / PARTS[part], wanted
-    archive = _ARCHIVES.get(name)
-    if archive is not None:
-        wanted += f" or archive {archive}"
-        for folder in (manual_dir, manual_dir / PurePosixPath(tops[-1])):
-            if (folder / archive).is_file():
-                return folder / archive, wanted
-    return None, wanted
+@dataclasses.dataclass(frozen=True)
+class _Folders(Places):
+    """The folders of a set, or the archive of all of them."""
+
+    name: str
+    url: str | None
+
+    def find(self, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
+        """Returns the folder of a part, or the archive of all, and what was looked for."""
+        tops = _TOPS[self.name]
+        looked_for = f"folder {tops[0]}/{PARTS[part]}"
+        for top in tops:
+            for folder in (manual_dir / top, manual_dir / PurePosixPath(top).name):
+                if (folder / PARTS[part]).is_dir():
+                    return folder / PARTS[part], looked_for
+        if manual_dir.name in tops and (manual_dir / PARTS[part]).is_dir():
+            return manual_dir / PARTS[part], looked_for
+        archive = _ARCHIVES.get(self.name)
+        if archive is not None:
+            looked_for += f" or archive {archive}"
+            for folder in (manual_dir, manual_dir / PurePosixPath(tops[-1])):
+                if (folder / archive).is_file():
+                    return folder / archive, looked_for
+        return None, looked_for
+
+    def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
+        """Refuses: the sets are behind forms and licences."""
+        raise FileNotFoundError(f"{self.name} cannot be downloaded by a program; see {self.url}")
 
 
 def parse(data: bytes) -> _cloze.Question:
@@ -80,7 +89,7 @@ def parse(data: bytes) -> _cloze.Question:
       LineError: for a missing field, broken text, or what `_cloze.question` refuses.
     """
     # not splitlines: a text may hold other characters that break lines
-    text = decode(data.removeprefix(BOM), "utf-8").replace("\r\n", "\n")
+    text = decode(data.removeprefix(BOM)).replace("\r\n", "\n")
     lines = text.removesuffix("\n").split("\n")
     fields = {"document": 3, "query": 5, "answer": 7, "candidate": 9}
     for field, number in fields.items():
@@ -150,3 +159,45 @@ def read(path: Path, part: str) -> Rows:
     """
     stat = path.stat()
     return _read(path.resolve(), part, (stat.st_mtime_ns, stat.st_size))
+
+
+def _declared(name: str, family: tuple[str, str, str], url: str, description: str) -> DataSet:
+    return _cloze.cloze_set(
+        name=name,
+        family=family,
+        official=OFFICIAL[name],
+        where=f"{url} (folders of .question files)",
+        files=_Folders(name, url),
+        read=read,
+        description=description,
+    )
+
+
+_DMQA = "https://cs.nyu.edu/~kcho/DMQA/"
+_WDW = "https://tticnlp.github.io/who_did_what/"
+DECLARED = (
+    _declared(
+        "cnn_cloze",
+        ("cnn_dm_cloze", "paper", "cnn"),
+        _DMQA,
+        "Questions on anonymised CNN stories.",
+    ),
+    _declared(
+        "daily_mail_cloze",
+        ("cnn_dm_cloze", "paper", "daily_mail"),
+        _DMQA,
+        "Questions on anonymised Daily Mail stories.",
+    ),
+    _declared(
+        "wdw_strict",
+        ("wdw", "kind", "strict"),
+        _WDW,
+        "Who-did-What, strict setting, as one question file each: wdw/{training,validation,test}.",
+    ),
+    _declared(
+        "wdw_relaxed",
+        ("wdw", "kind", "relaxed"),
+        _WDW,
+        "Who-did-What, relaxed setting, as `WdwStrict` in the folder wdw_relaxed.",
+    ),
+)

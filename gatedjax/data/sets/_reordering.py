@@ -5,16 +5,17 @@ sentence: "insert" is where the token now stands, "original" is the token that f
 Published files: sentences in NAME.x, "insert original" in line i of NAME.y.
 """
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from gatedjax.data.files import _lines as files
-from gatedjax.data.files._lines import Row, Rows, count_lines, read_lines
-from gatedjax.data.files._pair import PairPath
+from gatedjax.data.files._lines import LineError, Row, Rows, read_lines
+from gatedjax.data.files._paths import PairPath, count_lines, find_pair
+from gatedjax.data.files._places import Places
 from gatedjax.data.files._source import Example, Quarantined, Source, SourceInfo
+from gatedjax.data.sets._declaration import DataSet, Record, TfdsForm, each
 
 CLASSES = ("reordered",)
 FILES = {
@@ -22,27 +23,25 @@ FILES = {
     "validation": "word_order.txt.va",
     "test": "word_order.txt.te",
 }
-OFFICIAL = {"train": None, "validation": 10_000, "test": 10_000}
-WHERE = "https://github.com/baosongyang/WRD (TrainData)"
 SHORTEST, LONGEST = 6, 49
 """Tokens of the sentences of the published generator."""
 
 
-def find(manual_dir: Path, part: str) -> PairPath | None:
-    """Returns the files of a part below manual_dir.
+@dataclasses.dataclass(frozen=True)
+class _Pairs(Places):
+    """Sentences and labels, side by side."""
 
-    Raises:
-      FileNotFoundError: if only one of the two is there.
-    """
-    folders = [manual_dir / "wrd", manual_dir / "TrainData", manual_dir]
-    found = [files.find(folders, f"{FILES[part]}.{kind}") for kind in ("x", "y")]
-    sentences, labels = found
-    if sentences is not None and labels is not None:
-        return PairPath(sentences, labels)
-    if sentences is not None or labels is not None:
-        missing = f"{FILES[part]}.{'x' if sentences is None else 'y'}"
-        raise FileNotFoundError(f"{sentences or labels} is there, {missing} is not")
-    return None
+    url: str | None = None
+
+    def find(self, manual_dir: Path, part: str) -> tuple[PairPath | None, str]:
+        """Returns the files of a part below manual_dir; one without the other is refused."""
+        folders = [manual_dir / "wrd", manual_dir / "TrainData", manual_dir]
+        pair = find_pair(folders, f"{FILES[part]}.x", f"{FILES[part]}.y")
+        return pair, f"{FILES[part]}.{{x,y}}"
+
+    def listed(self, part: str, file: str) -> str:
+        """The name that the two files share."""
+        return FILES[part]
 
 
 def check(tokens: Sequence[str], insert: int, original: int) -> None:
@@ -54,9 +53,9 @@ def check(tokens: Sequence[str], insert: int, original: int) -> None:
     size = len(tokens)
     for name, value in {"insert": insert, "original": original}.items():
         if not 0 <= value < size:
-            raise files.LineError(f"{name} position {value} of a sentence of {size} tokens")
+            raise LineError(f"{name} position {value} of a sentence of {size} tokens")
     if original in (insert, insert + 1):
-        raise files.LineError(f"insert {insert} and original {original}: nothing was moved")
+        raise LineError(f"insert {insert} and original {original}: nothing was moved")
 
 
 def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
@@ -67,18 +66,18 @@ def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
     """
     numbers = line.split()
     if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
-        raise files.LineError(f"{line.strip()[:40]!r} is not two positions")
+        raise LineError(f"{line.strip()[:40]!r} is not two positions")
     return 0, (int(numbers[0]), int(numbers[1]))
 
 
-def read(path: PairPath) -> Rows:
+def read(path: PairPath, part: str = "") -> Rows:
     """Reads sentences and labels side by side; a pair that does not fit is set aside.
 
     Raises:
       ValueError: if the files do not have the same number of lines.
     """
-    sentences = read_lines(path.source, lambda line: (0, tuple(line.split())), "utf-8")
-    labels = read_lines(path.target, parse_labels, "utf-8")
+    sentences = read_lines(path.source, lambda line: (0, tuple(line.split())))
+    labels = read_lines(path.target, parse_labels)
     if sentences.lines != labels.lines:
         raise ValueError(
             f"sentences and labels must have the same number of lines, got {sentences.lines:,} in "
@@ -92,27 +91,13 @@ def read(path: PairPath) -> Rows:
             continue
         try:
             check(row.content, *positions[row.index])
-        except files.LineError as error:
+        except LineError as error:
             number = row.index + 1
             set_aside[number] = Quarantined(str(path.target), number, str(error))
             continue
         rows.append(Row(row.index, 0, (row.content, *positions[row.index])))
     quarantine = tuple(set_aside[number] for number in sorted(set_aside))
     return Rows(tuple(rows), quarantine, counted=sentences.lines)
-
-
-def count(path: Any) -> int:
-    """Counts the pairs in another way than `read`."""
-    return count_lines(path.source)
-
-
-def examples(rows: Rows, *, base: int) -> list[Example]:
-    """Makes examples of pairs; `base` is the first example id."""
-    made = []
-    for row in rows.rows:
-        tokens, insert, original = row.content
-        made.append(_example(tokens, insert, original, base + row.index))
-    return made
 
 
 def _example(tokens: Sequence[str], insert: int, original: int, example_id: int) -> Example:
@@ -123,6 +108,16 @@ def _example(tokens: Sequence[str], insert: int, original: int, example_id: int)
         "insert": insert,
         "original": original,
     }
+
+
+def _of_row(row: Row, example_id: int) -> Example:
+    tokens, insert, original = row.content
+    return _example(tokens, insert, original, example_id)
+
+
+def _stored(record: Record) -> tuple[int, tuple[tuple[str, ...], int, int]]:
+    tokens = tuple(record["text"].decode().split())
+    return 0, (tokens, int(record["insert"]), int(record["original"]))
 
 
 def move_word(tokens: Sequence[str], out: int, into: int) -> tuple[tuple[str, ...], int, int]:
@@ -198,3 +193,28 @@ def word_reordering(
                 yield _example(*move_word(tokens, out, into), base + number * copies + copy)
 
     return Source(list(moves()), SourceInfo(name, split, CLASSES))
+
+
+DECLARED = (
+    DataSet(
+        name="word_reordering",
+        official={"train": None, "validation": 10_000, "test": 10_000},
+        where="https://github.com/baosongyang/WRD (TrainData)",
+        files=_Pairs(),
+        read=read,
+        examples=each(_of_row),
+        classes=CLASSES,
+        count=lambda path: count_lines(path.source),
+        tfds=TfdsForm(
+            description="Word reordering detection: sentences of which one token was moved.",
+            features={"text": str, "insert": np.int32, "original": np.int32},
+            record=lambda row: {
+                "text": " ".join(row.content[0]),
+                "insert": row.content[1],
+                "original": row.content[2],
+            },
+            row=_stored,
+            complete=False,  # the training part is not published everywhere
+        ),
+    ),
+)

@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from gatedjax.data.files import _lines as files
-from gatedjax.data.files._lines import AnyPath, LineError, Row, Rows, decode, read_bytes
+from gatedjax.data.files._lines import LineError, Row, Rows, decode
+from gatedjax.data.files._paths import AnyPath, find, read_bytes
+from gatedjax.data.files._places import Places
 from gatedjax.data.files._source import Example, Quarantined
+from gatedjax.data.sets._declaration import DataSet, Options, TfdsForm
 
-CLASSES = ("predicate",)
-"""Predicates have no classes; as examples of a `Source` all have label 0."""
-OFFICIAL = {"train": 75_187, "validation": 9_603, "test": 9_479}
 FILES = {
     "train": ("conll2012.train.conll", "ewt.train.conll"),
     "validation": ("conll2012.dev.conll", "ewt.dev.conll"),
@@ -171,7 +170,7 @@ def _texts(path: AnyPath) -> Iterator[tuple[str, bytes]]:
         yield str(path), read_bytes(path)
 
 
-def read(path: AnyPath) -> Rows:
+def read(path: AnyPath, part: str = "") -> Rows:
     """Reads the sentences of a file or of a folder of files."""
     rows: list[Row] = []
     quarantine = []
@@ -179,7 +178,7 @@ def read(path: AnyPath) -> Rows:
     for name, data in _texts(path):
         for first, block in _blocks(data):
             try:
-                lines = [decode(line.removesuffix(b"\r"), "utf-8") for line in block]
+                lines = [decode(line.removesuffix(b"\r")) for line in block]
                 rows.append(Row(index, 0, parse(lines), file=f"{name}:{first}"))
             except LineError as error:
                 place = first + getattr(error, "line", 0)
@@ -199,26 +198,37 @@ def count(path: AnyPath) -> int:
     return total
 
 
-def find(manual_dir: Path, part: str) -> AnyPath | None:
-    """Returns the file or the folder of a part below manual_dir."""
-    tops = [manual_dir / name for name in ("conll_srl", "conll2012", "srl", "")]
-    for name in FILES[part]:
-        path = files.find(tops, name)
-        if path is not None:
-            return path
-        for folder in (top / FOLDERS[part] for top in tops):
-            if folder.is_dir() and any(folder.rglob("*gold_conll*")):
-                return folder
-    return None
+@dataclasses.dataclass(frozen=True)
+class _Places(Places):
+    """One file for each part, or a folder of many."""
+
+    url: str | None = None
+
+    def find(self, manual_dir: Path, part: str) -> tuple[Path | None, str]:
+        """Returns the file or the folder of a part below manual_dir."""
+        looked_for = f"{' or '.join(FILES[part])} (plain or .gz), or {FOLDERS[part]}/*_gold_conll"
+        tops = [manual_dir / name for name in ("conll_srl", "conll2012", "srl", "")]
+        for name in FILES[part]:
+            path = find(tops, name)
+            if path is not None:
+                return path, looked_for
+            for folder in (top / FOLDERS[part] for top in tops):
+                if folder.is_dir() and any(folder.rglob("*gold_conll*")):
+                    return folder, looked_for
+        return None, looked_for
+
+    def listed(self, part: str, file: str) -> str:
+        """The name of the official file."""
+        return FILES[part][0]
 
 
-def skipped(rows: Rows) -> dict[str, int]:
+def skipped(rows: Rows, options: Options) -> dict[str, int]:
     """Sentences without a predicate, of which there is no example."""
     without = sum(not row.content.predicates for row in rows.rows)
     return {"no predicate": without} if without else {}
 
 
-def examples(rows: Rows, *, base: int) -> list[Example]:
+def examples(rows: Rows, base: int, options: Options) -> list[Example]:
     """Makes an example of every predicate.
 
     "labels" are the BIO labels of the words (the predicate's own are B-V, I-V), "predicate" its
@@ -244,3 +254,28 @@ def examples(rows: Rows, *, base: int) -> list[Example]:
             }
             made.append(example)
     return made
+
+
+DECLARED = (
+    DataSet(
+        name="conll_srl",
+        official={"train": 75_187, "validation": 9_603, "test": 9_479},
+        where=WHERE,
+        files=_Places(),
+        read=read,
+        examples=examples,
+        # predicates have none; as examples of a `Source` all have label 0
+        classes=("predicate",),
+        skipped=skipped,
+        count=count,
+        by_line=False,
+        ids_per_row=lambda options: IDS_PER_SENTENCE,
+        unit="sentences",
+        tfds=TfdsForm(
+            description="Semantic roles in CoNLL-2012 columns, sentence by sentence.",
+            features={"sentence": str},
+            record=lambda row: {"sentence": row.content.text},
+            row=lambda record: (0, parse(record["sentence"].decode().split("\n"))),
+        ),
+    ),
+)

@@ -7,23 +7,23 @@ common releases hold each (text, label) once.
 
 import collections
 import re
-from pathlib import Path
+from collections.abc import Sequence
 
-from gatedjax.data.files import _lines as files
-from gatedjax.data.files._lines import AnyPath, LineError, Rows, read_lines
+from gatedjax.data.files._lines import LineError, Row, Rows
+from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Example, SpanCounts
+from gatedjax.data.sets._declaration import DataSet, Options, TfdsForm, by_lines
+from gatedjax.data.text._brackets import BRACKETS
 
 FINE = ("very negative", "negative", "neutral", "positive", "very positive")
 BINARY = ("negative", "positive")
 NEUTRAL = 2
-OFFICIAL = {"train": 8544, "validation": 1101, "test": 2210}
 FILES = {"train": "train.txt", "validation": "dev.txt", "test": "test.txt"}
 ARCHIVE = "trainDevTestTrees_PTB.zip"
 URL = f"https://nlp.stanford.edu/sentiment/{ARCHIVE}"
 
 # a few words hold a no-break space ("9 1/2"), so not \s
 _PIECE = re.compile(r"[()]|[^ \t()]+")
-_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
 _MAX_NODES = 4096
 """Phrase ids are line * _MAX_NODES + node."""
 
@@ -38,7 +38,7 @@ Tree = tuple[str, tuple[str, ...], tuple[Node, ...]]
 
 def word(raw: str) -> str:
     r"""Undoes the escapes of the treebank: -LRB- is "(", "\/" is "/"."""
-    return _BRACKETS.get(raw) or raw.replace("\\/", "/").replace("\\*", "*")
+    return BRACKETS.get(raw) or raw.replace("\\/", "/").replace("\\*", "*")
 
 
 def parse(line: str) -> tuple[int, Tree]:
@@ -97,29 +97,11 @@ def parse(line: str) -> tuple[int, Tree]:
     return frozen[0][0], (line, tuple(words), frozen)
 
 
-def folders(manual_dir: Path) -> list[Path]:
-    """Where the files may be below manual_dir."""
-    return [manual_dir / "sst" / "trees", manual_dir / "sst", manual_dir / "trees", manual_dir]
-
-
-def find(manual_dir: Path, part: str) -> AnyPath | None:
-    """Returns the file of a part below manual_dir, unpacked or in the archive as downloaded."""
-    name = FILES[part]
-    path = files.find(folders(manual_dir), name)
-    archive = files.find([manual_dir / "sst", manual_dir], ARCHIVE)
-    return files.in_zip(archive, f"trees/{name}") if path is None and archive else path
-
-
-def read(path: AnyPath) -> Rows:
-    """Reads a file of trees."""
-    return read_lines(path, parse, "utf-8")
-
-
-def of_part(part: str, options: dict[str, str]) -> dict[str, str]:
+def of_part(part: str, options: Options) -> Options:
     """Returns the options as they hold for one part."""
     if options["level"] != "train_phrase":
         return options
-    return options | {"level": _DISTINCT if part == "train" else "sentence"}
+    return {**options, "level": _DISTINCT if part == "train" else "sentence"}
 
 
 def ids_per_line(level: str) -> int:
@@ -130,14 +112,14 @@ def ids_per_line(level: str) -> int:
 def neutral(rows: Rows, level: str) -> int:
     """Returns how many trees the binary form leaves out: no node of theirs has a polarity."""
 
-    def left_out(row: files.Row) -> bool:
+    def left_out(row: Row) -> bool:
         nodes = row.content[2][:1] if level == "sentence" else row.content[2]
         return all(node[0] == NEUTRAL for node in nodes)
 
     return sum(map(left_out, rows.rows))
 
 
-def skipped(rows: Rows, options: dict[str, str]) -> dict[str, int]:
+def skipped(rows: Rows, options: Options) -> dict[str, int]:
     """Trees that are left out on purpose: reason -> count."""
     if options["granularity"] != "binary":
         return {}
@@ -147,12 +129,8 @@ def skipped(rows: Rows, options: dict[str, str]) -> dict[str, int]:
 def examples(rows: Rows, *, base: int, granularity: str, level: str) -> list[Example]:
     """Makes examples of trees.
 
-    Args:
-      rows: parsed trees.
-      base: first example id of this part.
-      granularity: "fine" or "binary"; neutral texts are left out of the latter.
-      level: "sentence" (roots), "phrase" (every node, repeated phrases included) or "distinct"
-        (every node, but of equal words with equal labels only the first).
+    Levels: "sentence" (roots), "phrase" (every node, repeated phrases included) or "distinct"
+    (every node, but of equal words with equal labels only the first).
     """
     made = []
     seen: set[tuple[tuple[str, ...], int]] = set()
@@ -181,7 +159,7 @@ def examples(rows: Rows, *, base: int, granularity: str, level: str) -> list[Exa
 
 
 def spans(
-    rows: Rows, examples: list[Example], *, granularity: str, level: str
+    rows: Rows, examples: Sequence[Example], *, granularity: str, level: str
 ) -> SpanCounts | None:
     """Accounts for the labelled spans of trees; None if only the sentences are asked for.
 
@@ -206,3 +184,45 @@ def spans(
         skipped["repeated"] = counts.total() - len(counts)
     found = sum(row.content[0].count("(") for row in rows.rows)
     return SpanCounts(found, len(examples), skipped)
+
+
+DECLARED = (
+    DataSet(
+        name="sst",
+        aliases={
+            "sst1": {"granularity": "fine"},
+            "sst2": {"granularity": "binary"},
+            "sst1_phrases": {"granularity": "fine", "level": "train_phrase"},
+            "sst2_phrases": {"granularity": "binary", "level": "train_phrase"},
+        },
+        official={"train": 8544, "validation": 1101, "test": 2210},
+        where=f"{URL} (as it is, or unpacked)",
+        files=Files(
+            FILES,
+            tops=("sst", ""),
+            inner=("trees", ""),
+            url=URL.removesuffix(ARCHIVE),
+            archives=dict.fromkeys(FILES, ARCHIVE),
+            inside="trees/",
+        ),
+        read=by_lines(parse),
+        examples=lambda rows, base, options: examples(rows, base=base, **options),
+        classes=lambda options: BINARY if options["granularity"] == "binary" else FINE,
+        options={"granularity": ("fine", "binary"), "level": LEVELS},
+        of_part=of_part,
+        ids_per_row=lambda options: ids_per_line(options["level"]),
+        spans=lambda rows, made, options: spans(rows, made, **options),
+        skipped=skipped,
+        tfds=TfdsForm(
+            description="Stanford Sentiment Treebank: bracketed trees; classes and phrases are "
+            "read off the tree.",
+            features={"text": str, "tree": str, "label": FINE},
+            record=lambda row: {
+                "text": " ".join(row.content[1]),
+                "tree": row.content[0],
+                "label": row.label,
+            },
+            row=lambda record: parse(record["tree"].decode()),
+        ),
+    ),
+)

@@ -1,10 +1,9 @@
 """TREC questions (Li and Roth 2002): "COARSE:fine question" in Latin-1, six coarse classes."""
 
-from pathlib import Path
-
-from gatedjax.data.files import _lines as files
-from gatedjax.data.files._lines import AnyPath, LineError, Rows, read_lines
+from gatedjax.data.files._lines import LineError, Row
+from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Example
+from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, each
 
 CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 OFFICIAL = {"train": 5452, "test": 500}
@@ -31,29 +30,33 @@ def parse(line: str) -> tuple[int, tuple[str, str]]:
     return CLASSES.index(coarse), (fine, text)
 
 
-def folders(manual_dir: Path) -> list[Path]:
-    """Where the files may be below manual_dir."""
-    return [manual_dir / "trec", manual_dir]
+def _example(row: Row, example_id: int) -> Example:
+    fine, text = row.content
+    tokens = tuple(text.split())
+    return {"tokens": tokens, "label": row.label, "example_id": example_id, "fine": fine}
 
 
-def find(manual_dir: Path, part: str) -> AnyPath | None:
-    """Returns the file of a part below manual_dir."""
-    return files.find(folders(manual_dir), FILES[part])
-
-
-def read(path: AnyPath) -> Rows:
-    """Reads a file of questions."""
-    return read_lines(path, parse, "latin-1")
-
-
-def examples(rows: Rows, *, base: int) -> list[Example]:
-    """Makes examples of questions; `base` is the first example id."""
-    return [
-        {
-            "tokens": tuple(row.content[1].split()),
-            "label": row.label,
-            "example_id": base + row.index,
-            "fine": row.content[0],
-        }
-        for row in rows.rows
-    ]
+DECLARED = (
+    DataSet(
+        name="trec",
+        official=OFFICIAL,
+        where=f"{URL} (train_5500.label, TREC_10.label)",
+        files=Files(FILES, tops=("trec", ""), url=URL),
+        read=by_lines(parse, "latin-1"),
+        examples=each(_example),
+        classes=CLASSES,
+        tfds=TfdsForm(
+            description="TREC questions with coarse and fine labels, in the order of the official "
+            "files.",
+            version="2.0.0",
+            registered=False,  # TFDS has a `trec` 1.0.0 of its own
+            features={"text": str, "label-coarse": CLASSES, "label-fine": str},
+            record=lambda row: {
+                "text": row.content[1],
+                "label-coarse": row.label,
+                "label-fine": row.content[0],
+            },
+            row=lambda r: (int(r["label-coarse"]), (r["label-fine"].decode(), r["text"].decode())),
+        ),
+    ),
+)

@@ -5,21 +5,15 @@ in a node of its own, whose label is its part of speech.
 """
 
 import re
-from pathlib import Path
 from typing import NamedTuple
 
-from gatedjax.data.files import _lines as files
-from gatedjax.data.files._lines import AnyPath, LineError, Rows, read_lines
+from gatedjax.data.files._lines import LineError, Row
+from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Example
-
-CLASSES = ("sentence",)
-"""Trees have no classes; as examples of a `Source` all have label 0."""
-OFFICIAL = {"train": 12_504, "validation": 1_962, "test": 2_051}
-FILES = {"train": "ewt.train.trees", "validation": "ewt.dev.trees", "test": "ewt.test.trees"}
-WHERE = "the English Web Treebank (LDC2012T13), one bracketed tree a line"
+from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, each
+from gatedjax.data.text._brackets import BRACKETS
 
 _PIECE = re.compile(r"[()]|[^ \t()]+")
-_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
 
 
 class Tree(NamedTuple):
@@ -68,7 +62,7 @@ def parse(line: str) -> tuple[int, Tree]:
                     raise LineError("a word without a part of speech")
                 if not open_nodes:
                     raise LineError("a word without a tree")
-                words.append(_BRACKETS.get(following[0], following[0]))
+                words.append(BRACKETS.get(following[0], following[0]))
                 tags.append(label)
                 place += 2
             else:
@@ -91,26 +85,36 @@ def parse(line: str) -> tuple[int, Tree]:
     return 0, Tree(tuple(words), tuple(tags), spans, line)
 
 
-def find(manual_dir: Path, part: str) -> AnyPath | None:
-    """Returns the file of a part below manual_dir."""
-    return files.find([manual_dir / "treebank", manual_dir / "ewt", manual_dir], FILES[part])
+def _example(row: Row, example_id: int) -> Example:
+    tree: Tree = row.content
+    return {
+        "tokens": tree.words,
+        "label": 0,
+        "example_id": example_id,
+        "tags": tree.tags,
+        "constituents": tree.constituents,
+        "tree": tree.text,
+    }
 
 
-def read(path: AnyPath) -> Rows:
-    """Reads a file of trees."""
-    return read_lines(path, parse, "utf-8")
-
-
-def examples(rows: Rows, *, base: int) -> list[Example]:
-    """Makes examples of trees: "tags", "constituents" and "tree" (the line) beside the words."""
-    return [
-        {
-            "tokens": row.content.words,
-            "label": 0,
-            "example_id": base + row.index,
-            "tags": row.content.tags,
-            "constituents": row.content.constituents,
-            "tree": row.content.text,
-        }
-        for row in rows.rows
-    ]
+DECLARED = (
+    DataSet(
+        name="ewt_trees",
+        official={"train": 12_504, "validation": 1_962, "test": 2_051},
+        where="the English Web Treebank (LDC2012T13), one bracketed tree a line",
+        files=Files(
+            {"train": "ewt.train.trees", "validation": "ewt.dev.trees", "test": "ewt.test.trees"},
+            tops=("treebank", "ewt", ""),
+        ),
+        read=by_lines(parse),
+        examples=each(_example),
+        # trees have none; as examples of a `Source` all have label 0
+        classes=("sentence",),
+        tfds=TfdsForm(
+            description="English Web Treebank: bracketed constituency trees.",
+            features={"tree": str},
+            record=lambda row: {"tree": row.content.text},
+            row=lambda record: parse(record["tree"].decode()),
+        ),
+    ),
+)

@@ -22,6 +22,7 @@ import numpy as np
 
 from gatedjax.data.files._source import Example, Source, SourceInfo
 from gatedjax.data.sets import _cloze
+from gatedjax.data.sets._declaration import ID_BASE, Embedded
 
 SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
 CHAINS = 3
@@ -59,7 +60,7 @@ def make(split: str, index: int) -> Example:
     asked = int(draw.integers(CHAINS))
     query = f"{things[asked]} {_cloze.PLACEHOLDER}"
     question = _cloze.question(" ".join(sentences), query, places[asked], sorted(places))
-    return _cloze.example(question, stream * 100_000_000 + index)
+    return _cloze.example(question, ID_BASE[split] + index)
 
 
 @functools.cache
@@ -69,5 +70,13 @@ def _examples(split: str) -> tuple[Example, ...]:
 
 def source(split: str) -> Source:
     """Returns a split: 40,000 train, 500 validation, 1,000 test questions."""
+    split = "train" if split == "train_full" else split
     examples = [dict(example) for example in _examples(split)]
     return Source(examples, SourceInfo("two_facts", split, _cloze.CLASSES))
+
+
+DECLARED = (
+    Embedded(
+        name="two_facts", origin="made by gatedjax", sizes=SIZES, source=source, unit="questions"
+    ),
+)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gatedjax.data.files._lines import BOM
+from gatedjax.data.files._paths import BOM
 from gatedjax.data.files._unpack import Counted, allowance, limited
 from gatedjax.data.text._vocabulary import PAD, Vocabulary
 
