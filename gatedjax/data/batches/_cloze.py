@@ -5,11 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gatedjax._filler import FILLER_ID
-from gatedjax.data.batches._bucket_batches import BucketBatches, pad_rows
 from gatedjax.data.batches._buckets import plan_buckets
 from gatedjax.data.batches._encode_cloze import EncodedCloze
-from gatedjax.data.batches._steps import Batch
+from gatedjax.data.batches._plan import Batch, PlannedBatches, check_sizes, pad_rows
 from gatedjax.data.text._characters import MAX_CHARACTERS
 
 DENSE_CELLS = 2**22
@@ -52,8 +50,7 @@ def plan_cloze_shapes(
     Raises:
       ValueError: if max_shapes < 1, or there are no questions.
     """
-    if max_shapes < 1:
-        raise ValueError(f"max_shapes must be at least 1, got {max_shapes}")
+    check_sizes(max_shapes=max_shapes)
     if not parts or not len(parts[0]):
         raise ValueError("parts: there are no questions to plan for")
     documents, queries = parts[0].document_lengths, parts[0].query_lengths
@@ -120,7 +117,7 @@ def _buckets(encoded: EncodedCloze, shapes: Sequence[ClozeShape]) -> np.ndarray:
     return bucket
 
 
-class ClozeBatches(BucketBatches):
+class ClozeBatches(PlannedBatches):
     """Random access to batches of questions: a pure function of (seed, step).
 
     A batch is a dict; B rows, filler rows have weight 0, example id -1 and length 0:
@@ -147,6 +144,7 @@ class ClozeBatches(BucketBatches):
       dense_cells: the largest dense array.
       seed: of the order.
       shuffle: False keeps the order of the questions within a bucket, in every epoch.
+      one_pass: whether the batches end after an epoch; see `eval`.
 
     Raises:
       ValueError: for batch_size < 1, no questions, or a question that fits in no shape.
@@ -163,23 +161,33 @@ class ClozeBatches(BucketBatches):
         dense_cells: int = DENSE_CELLS,
         seed: int = 0,
         shuffle: bool = True,
+        one_pass: bool = False,
     ) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        check_sizes(batch_size=batch_size)
+        if not len(encoded):
+            raise ValueError("encoded: there are no texts")
         if shapes is None:
             shapes = plan_cloze_shapes([encoded], max_shapes=max_shapes, batch_size=batch_size)
-        self.encoded = encoded
+        self.encoded, self.batch_size = encoded, batch_size
         self.shapes = tuple(shapes)
-        self.characters = characters
-        self.dense_cells = dense_cells
-        bucket = _buckets(encoded, self.shapes)
+        self.characters, self.dense_cells = characters, dense_cells
         super().__init__(
-            bucket, len(self.shapes), batch_size=batch_size, seed=seed, shuffle=shuffle
+            _buckets(encoded, self.shapes),
+            [batch_size] * len(self.shapes),
+            seed=seed,
+            shuffle=shuffle,
+            one_pass=one_pass,
         )
-        self._documents, self._queries = encoded.document_lengths, encoded.query_lengths
-        cells = np.array([shape.document + shape.query for shape in self.shapes])
-        padded = int((self._per_bucket * batch_size * cells).sum())
-        self.padding_fraction = 1.0 - int(self._documents.sum() + self._queries.sum()) / padded
+        documents, queries = encoded.document_lengths, encoded.query_lengths
+        self._by_row = {
+            "document_lengths": documents,
+            "query_lengths": queries,
+            "cloze": encoded.cloze,
+            "label": encoded.labels,
+            "example_id": encoded.example_ids,
+        }
+        cells = [shape.document + shape.query for shape in self.shapes]
+        self.padding_fraction = self._padding(int(documents.sum() + queries.sum()), cells)
         """Share of the cells of documents and queries that hold no word, filler rows included."""
 
     @classmethod
@@ -194,7 +202,7 @@ class ClozeBatches(BucketBatches):
         dense_cells: int = DENSE_CELLS,
     ) -> "ClozeBatches":
         """Makes one ordered pass: `len` steps, every question exactly once, bucket by bucket."""
-        batches = cls(
+        return cls(
             encoded,
             batch_size=batch_size,
             shapes=shapes,
@@ -202,9 +210,8 @@ class ClozeBatches(BucketBatches):
             characters=characters,
             dense_cells=dense_cells,
             shuffle=False,
+            one_pass=True,
         )
-        batches.one_pass = True
-        return batches
 
     def __getitem__(self, step: int) -> Batch:
         rows = self.rows(step)
@@ -212,18 +219,14 @@ class ClozeBatches(BucketBatches):
         shape = self.shapes[self._bucket[rows[0]]]
         documents = [encoded.documents[row] for row in rows]
         queries = [encoded.queries[row] for row in rows]
-        counts = self._column(encoded.candidates, rows)
+        counts = np.zeros((size, 1), int)
+        counts[: len(rows), 0] = encoded.candidates[rows]
         batch = {
             "document": pad_rows(documents, (size, shape.document)),
-            "document_lengths": self._column(self._documents, rows),
             "query": pad_rows(queries, (size, shape.query)),
-            "query_lengths": self._column(self._queries, rows),
-            "cloze": self._column(encoded.cloze, rows),
+            "candidate_mask": np.arange(shape.candidates) < counts,
+            **self._columns(rows, self._by_row),
             **self._occurrence(rows, shape),
-            "candidate_mask": np.arange(shape.candidates) < counts[:, None],
-            "label": self._column(encoded.labels, rows),
-            "example_id": self._column(encoded.example_ids, rows, FILLER_ID),
-            "weight": self._weight(rows),
         }
         return batch | self._words(documents, queries, shape)
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from gatedjax._filler import FILLER_ID
-from gatedjax.data.batches._steps import Batch, StepBatches
+from gatedjax.data.batches._plan import Batch, StepBatches
 from gatedjax.data.text._stream import TokenStream
 
 
@@ -34,21 +34,23 @@ class LanguageModelBatches(StepBatches):
       stream: the tokens.
       batch_size: rows of a batch.
       num_steps: tokens of a window: how far gradients go back.
+      one_pass: whether the batches end after an epoch; see `eval`.
 
     Raises:
       ValueError: if batch_size or num_steps is below 1, or there are more rows than tokens.
     """
 
-    def __init__(self, stream: TokenStream, *, batch_size: int, num_steps: int) -> None:
+    def __init__(
+        self, stream: TokenStream, *, batch_size: int, num_steps: int, one_pass: bool = False
+    ) -> None:
         if batch_size < 1 or num_steps < 1:
             raise ValueError(
                 f"batch_size and num_steps must be at least 1, got {batch_size} and {num_steps}"
             )
         if stream.num_tokens < batch_size:
             raise ValueError(f"batch_size {batch_size}: the stream has {stream.num_tokens} tokens")
-        self.stream = stream
-        self.batch_size = batch_size
-        self.num_steps = num_steps
+        self.stream, self.one_pass = stream, one_pass
+        self.batch_size, self.num_steps = batch_size, num_steps
         shortest, longer = divmod(stream.num_tokens, batch_size)
         sizes = np.full(batch_size, shortest)
         sizes[:longer] += 1
@@ -71,9 +73,7 @@ class LanguageModelBatches(StepBatches):
         With batch_size 1 every token is read after all that come before it, as the published
         perplexities are measured; more rows are faster, and each starts from the zero state.
         """
-        batches = cls(stream, batch_size=batch_size, num_steps=num_steps)
-        batches.one_pass = True
-        return batches
+        return cls(stream, batch_size=batch_size, num_steps=num_steps, one_pass=True)
 
     def __getitem__(self, step: int) -> Batch:
         _, window = self._position(step)

@@ -4,14 +4,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gatedjax._filler import FILLER_ID
-from gatedjax.data.batches._bucket_batches import BucketBatches, pad_rows
-from gatedjax.data.batches._buckets import plan_buckets
 from gatedjax.data.batches._encode import Encoded
-from gatedjax.data.batches._steps import Batch
+from gatedjax.data.batches._plan import (
+    Batch,
+    PlannedBatches,
+    check_sizes,
+    checked_edges,
+    pad_rows,
+)
 
 
-class Batches(BucketBatches):
+class Batches(PlannedBatches):
     """Random access to the batches of endless training, or (`Batches.eval`) of one ordered pass.
 
     Texts are grouped by length: each is padded to the smallest edge that holds it, so there are at
@@ -29,6 +32,7 @@ class Batches(BucketBatches):
       max_buckets: how many edges to plan.
       seed: of the order.
       shuffle: False keeps the order of the texts within a bucket, in every epoch.
+      one_pass: whether the batches end after an epoch; see `eval`.
 
     Raises:
       ValueError: for batch_size < 1, no texts, or edges that do not ascend or hold every text.
@@ -43,33 +47,21 @@ class Batches(BucketBatches):
         max_buckets: int = 4,
         seed: int = 0,
         shuffle: bool = True,
+        one_pass: bool = False,
     ) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        check_sizes(batch_size=batch_size)
         if len(encoded) == 0:
             raise ValueError("encoded: there are no texts")
-        self.encoded = encoded
-        lengths = encoded.lengths
-        if bucket_edges is None:
-            self.edges = plan_buckets(lengths, max_buckets)
-        else:
-            self.edges = tuple(int(edge) for edge in bucket_edges)
-            ascending = all(a < b for a, b in zip(self.edges, self.edges[1:], strict=False))
-            if not self.edges or not ascending or self.edges[0] < 1:
-                raise ValueError(f"bucket_edges must ascend from at least 1, got {self.edges}")
-            if self.edges[-1] < lengths.max():
-                raise ValueError(
-                    f"bucket_edges: the last is {self.edges[-1]}, the longest text {lengths.max()}"
-                )
+        self.encoded, self.batch_size = encoded, batch_size
+        self.edges = checked_edges(bucket_edges, encoded.lengths, max_buckets)
         super().__init__(
-            np.searchsorted(np.array(self.edges), lengths),
-            len(self.edges),
-            batch_size=batch_size,
+            np.searchsorted(np.array(self.edges), encoded.lengths),
+            [batch_size] * len(self.edges),
             seed=seed,
             shuffle=shuffle,
+            one_pass=one_pass,
         )
-        padded = int((self._per_bucket * batch_size * np.array(self.edges)).sum())
-        self.padding_fraction = 1.0 - int(lengths.sum()) / padded
+        self.padding_fraction = self._padding(int(encoded.lengths.sum()), self.edges)
         """Share of the cells of an epoch that hold no word, filler rows included."""
 
     @classmethod
@@ -82,23 +74,22 @@ class Batches(BucketBatches):
         max_buckets: int = 4,
     ) -> "Batches":
         """Makes one ordered pass: `len` steps, every text exactly once, bucket by bucket."""
-        batches = cls(
+        return cls(
             encoded,
             batch_size=batch_size,
             bucket_edges=bucket_edges,
             max_buckets=max_buckets,
             shuffle=False,
+            one_pass=True,
         )
-        batches.one_pass = True
-        return batches
 
     def __getitem__(self, step: int) -> Batch:
         rows = self.rows(step)
         encoded, size = self.encoded, self.edges[self._bucket[rows[0]]]
-        return {
-            "tokens": pad_rows([encoded.ids[row] for row in rows], (self.batch_size, size)),
-            "lengths": self._column(encoded.lengths, rows),
-            "label": self._column(encoded.labels, rows),
-            "example_id": self._column(encoded.example_ids, rows, FILLER_ID),
-            "weight": self._weight(rows),
+        columns = {
+            "lengths": encoded.lengths,
+            "label": encoded.labels,
+            "example_id": encoded.example_ids,
         }
+        tokens = pad_rows([encoded.ids[row] for row in rows], (self.batch_size, size))
+        return {"tokens": tokens} | self._columns(rows, columns)
