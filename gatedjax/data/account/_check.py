@@ -144,10 +144,7 @@ class _Reader:
     """Raw files where manual_dir has any, else the prepared set."""
 
     def __init__(
-        self,
-        declared: DataSet,
-        manual_dir: str | Path | None,
-        data_dir: str | Path | None,
+        self, declared: DataSet, manual_dir: str | Path | None, data_dir: str | Path | None
     ) -> None:
         self._name, self._declared = declared.name, declared
         self._data_dir = data_dir

@@ -5,13 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gatedjax.data.batches._plan import (
-    Batch,
-    PlannedBatches,
-    check_sizes,
-    checked_edges,
-    pad_rows,
-)
+from gatedjax.data.batches._plan import Batch, PlannedBatches, check_sizes, checked_edges, pad_rows
 
 
 class SequenceBatches(PlannedBatches):

@@ -36,18 +36,10 @@ def count(path: AnyPath) -> int:
 
 
 def read_images(path: AnyPath) -> np.ndarray:
-    """Reads images, uint8 [n, rows, columns].
-
-    Raises:
-      ValueError: if the file is empty, cut short, longer than it says, or not of images.
-    """
+    """Reads images, uint8 [n, rows, columns]."""
     return _read(path, _IMAGES, "images")
 
 
 def read_labels(path: AnyPath) -> np.ndarray:
-    """Reads labels, uint8 [n].
-
-    Raises:
-      ValueError: if the file is empty, cut short, longer than it says, or not of labels.
-    """
+    """Reads labels, uint8 [n]."""
     return _read(path, _LABELS, "labels")

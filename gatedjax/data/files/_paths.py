@@ -83,11 +83,7 @@ def find(folders: Sequence[Path], name: str) -> Path | None:
 
 
 def find_pair(folders: Sequence[Path], source: str, target: str) -> PairPath | None:
-    """Returns two files that belong together.
-
-    Raises:
-      FileNotFoundError: if only one of them is there.
-    """
+    """Returns two files that belong together."""
     first, second = find(folders, source), find(folders, target)
     if first is not None and second is not None:
         return PairPath(first, second)
@@ -98,11 +94,7 @@ def find_pair(folders: Sequence[Path], source: str, target: str) -> PairPath | N
 
 
 def read_bytes(path: AnyPath) -> bytes:
-    """Reads a file, unpacking .gz, without a byte-order mark.
-
-    Raises:
-      ValueError: if the compressed file is cut short or damaged, or unpacks to more than the limit.
-    """
+    """Reads a file, unpacking .gz, without a byte-order mark."""
     try:
         if path.suffix != ".gz":
             data = _raw(path)

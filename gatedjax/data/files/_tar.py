@@ -38,12 +38,7 @@ class TarPath:
         return False
 
     def read_bytes(self) -> bytes:
-        """Reads the member.
-
-        Raises:
-          ValueError: if the archive is cut short or damaged, has no such file, or unpacks to more
-            than the limit.
-        """
+        """Reads the member."""
         found = members(self.archive, lambda name: name.removeprefix("./") == self.member)
         with contextlib.closing(found):
             for _, data in found:

@@ -38,11 +38,7 @@ class TooLarge(ValueError):
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size such as "1000000", "500MB" or "2GiB".
-
-    Raises:
-      ValueError: if it is none.
-    """
+    """Bytes of a size such as "1000000", "500MB" or "2GiB"."""
     found = re.fullmatch(r"(\d{1,15})\s*(?:([KMGT])(i?)B)?", text.strip(), re.ASCII)
     if not found or int(found[1]) == 0:
         raise ValueError(f"a size must be bytes, as in 500MB or 2GiB, got {text!r}")
@@ -64,11 +60,7 @@ def limit() -> int:
 
 @contextlib.contextmanager
 def limited(size: int | None) -> Iterator[None]:
-    """Sets the limit in bytes for what is read inside; None leaves it as it is.
-
-    Raises:
-      ValueError: if size is below 1.
-    """
+    """Sets the limit in bytes for what is read inside; None leaves it as it is."""
     if size is not None and size < 1:
         raise ValueError(f"unpack_limit must be at least 1 byte, got {size}")
     token = _chosen.set(_chosen.get() if size is None else size)
@@ -92,11 +84,7 @@ def too_large(name: object, allowed: int) -> TooLarge:
 
 
 def read_limited(file: Stream, name: object) -> bytes:
-    """Reads an unpacked stream to its end.
-
-    Raises:
-      TooLarge: at the first byte beyond the limit.
-    """
+    """Reads an unpacked stream to its end."""
     allowed = limit()
     whole = io.BytesIO()
     while piece := file.read(min(_PIECE, allowed + 1 - whole.tell())):
@@ -107,12 +95,7 @@ def read_limited(file: Stream, name: object) -> bytes:
 
 
 def gunzip(file: BinaryIO, name: object) -> bytes:
-    """Unpacks a .gz file.
-
-    Raises:
-      TooLarge: if more than the limit comes out.
-      EOFError, zlib.error, gzip.BadGzipFile: if it is cut short or damaged.
-    """
+    """Unpacks a .gz file."""
     with gzip.GzipFile(fileobj=file) as unpacked:
         return read_limited(unpacked, name)
 

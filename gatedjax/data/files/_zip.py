@@ -14,11 +14,7 @@ _LATER, _ELSEWHERE = 0x08, 0xFFFFFFFF
 
 
 def in_zip(archive: Path, member: str) -> zipfile.Path:
-    """Returns a file inside a zip archive.
-
-    Raises:
-      ValueError: if the archive is damaged or has no such file.
-    """
+    """Returns a file inside a zip archive."""
     try:
         path = zipfile.Path(archive, member)
     except _DAMAGED as error:
@@ -29,12 +25,7 @@ def in_zip(archive: Path, member: str) -> zipfile.Path:
 
 
 def read(path: zipfile.Path) -> bytes:
-    """Reads a file of an archive.
-
-    Raises:
-      ValueError: if it is longer than the limit, damaged, or not as long as the directory and the
-        file's own header say.
-    """
+    """Reads a file of an archive."""
     root, name = path.root, f"{path.root.filename}/{path.at}"
     info = root.getinfo(path.at)
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

@@ -29,11 +29,7 @@ def clean(title: str, description: str) -> str:
 
 
 def parse(line: str) -> tuple[int, str]:
-    """Parses one row: (class, text).
-
-    Raises:
-      LineError: for a row that is not three columns, or an unknown label.
-    """
+    """Parses one row: (class, text)."""
     try:
         (row,) = csv.reader([line], strict=True)
     except csv.Error as error:

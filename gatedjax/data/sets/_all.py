@@ -67,11 +67,7 @@ def one_of(what: str, given: object, names: Sequence[str]) -> None:
 
 
 def resolve(name: str, options: Options | None = None) -> tuple[DataSet | Embedded, Options]:
-    """The set that a name means, and all of its options.
-
-    Raises:
-      ValueError: for an unknown name or option, or an option that contradicts the name.
-    """
+    """The set that a name means, and all of its options."""
     one_of("data set", name, names())
     options = dict(options or {})
     if name in FAMILIES:

@@ -95,12 +95,7 @@ class ImageSource(Source):
 
 
 def read(path: Path, part: str) -> Rows:
-    """Reads the images and, from the same folder, their labels.
-
-    Raises:
-      FileNotFoundError: if there are no labels.
-      ValueError: if a file is damaged, the images are not 28 x 28, or the counts differ.
-    """
+    """Reads the images and, from the same folder, their labels."""
     beside = find([path.parent], LABELS[part])
     if beside is None:
         raise FileNotFoundError(f"{path}: no {LABELS[part]} (or {LABELS[part]}.gz) beside it")

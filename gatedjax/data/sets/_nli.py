@@ -11,14 +11,7 @@ from gatedjax.data.files._lines import LineError, Rows, read_lines
 from gatedjax.data.files._paths import AnyPath, count_lines, read_bytes
 from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Example
-from gatedjax.data.sets._declaration import (
-    DataSet,
-    Options,
-    Record,
-    TfdsForm,
-    by_lines,
-    numbered,
-)
+from gatedjax.data.sets._declaration import DataSet, Options, Record, TfdsForm, by_lines, numbered
 from gatedjax.data.text._tokenize import tokenize
 
 CLASSES = ("entailment", "neutral", "contradiction")
@@ -42,11 +35,7 @@ _SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"
 
 
 def parse_sick(line: str) -> tuple[int, tuple[str, str] | None]:
-    """Parses one line: (class, (first sentence, second sentence)); the header has no sentences.
-
-    Raises:
-      LineError: for a line that is not five columns, has an empty sentence, or an unknown label.
-    """
+    """Parses one line: (class, (first sentence, second sentence)); the header has no sentences."""
     columns = line.split("\t")
     if tuple(columns) == _SICK_COLUMNS:
         return 0, None
@@ -61,11 +50,7 @@ def parse_sick(line: str) -> tuple[int, tuple[str, str] | None]:
 
 
 def parse_snli(line: str) -> tuple[int, tuple[str, str]]:
-    """Parses one line; the class of a pair without a gold label is `NO_LABEL`.
-
-    Raises:
-      LineError: for a line that is not such an object, or an unknown label.
-    """
+    """Parses one line; the class of a pair without a gold label is `NO_LABEL`."""
     try:
         data = json.loads(line)
         label, first, second = data["gold_label"], data["sentence1"], data["sentence2"]
@@ -80,7 +65,7 @@ def parse_snli(line: str) -> tuple[int, tuple[str, str]]:
     return CLASSES.index(label), (first, second)
 
 
-def read_sick(path: AnyPath, part: str = "") -> Rows:
+def read_sick(path: AnyPath, part: str) -> Rows:
     """Reads a file of SICK; its header is not one of its lines."""
     rows = read_lines(path, parse_sick)
     pairs = tuple(row for row in rows.rows if row.content is not None)

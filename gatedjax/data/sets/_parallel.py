@@ -87,11 +87,7 @@ class Corpus(Places):
 CORPORA = {
     "multi30k": Corpus(
         languages=("en", "de"),
-        files={
-            "train": ("train.{}",),
-            "validation": ("val.{}",),
-            "test": ("test_2016_flickr.{}",),
-        },
+        files={"train": ("train.{}",), "validation": ("val.{}",), "test": ("test_2016_flickr.{}",)},
         folders=("multi30k", "multi30k/data/task1/raw", "data/task1/raw"),
         official={"train": 29_000, "validation": 1_014, "test": 1_000},
         where="github.com/multi30k/dataset, data/task1/raw",
@@ -169,11 +165,7 @@ def _kind(path: Path | TarPath) -> str:
 
 
 def read(path: PairPath, part: str = "") -> Rows:
-    """Reads two files side by side; a pair of which one side cannot be used is set aside.
-
-    Raises:
-      ValueError: if the files do not have the same number of lines.
-    """
+    """Reads two files side by side; a pair of which one side cannot be used is set aside."""
     sides = [list(_lines(side, _kind(side))) for side in (path.source, path.target)]
     if len(sides[0]) != len(sides[1]):
         raise ValueError(

@@ -74,11 +74,7 @@ def _part(path: Path, part: str) -> PartPath:
 
 
 def parse(line: str) -> tuple[int, tuple[str, str]]:
-    """Parses one line: (0, (label, sentence)); classes are numbered when all labels are known.
-
-    Raises:
-      LineError: for a line that is not three columns, an unknown part, or an empty column.
-    """
+    """Parses one line: (0, (label, sentence)); classes are numbered when all labels are known."""
     columns = line.split("\t")
     if len(columns) != 3:
         raise LineError(f"{len(columns)} columns; wanted split, label, sentence")

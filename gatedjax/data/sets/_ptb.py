@@ -25,11 +25,7 @@ _SPACE = re.compile("[ \t]+")
 
 
 def parse(line: str) -> tuple[int, tuple[str, ...]]:
-    """Parses one line: (0, its words and `<eos>`).
-
-    Raises:
-      LineError: if the line has `<eos>` as a word.
-    """
+    """Parses one line: (0, its words and `<eos>`)."""
     words = tuple(word for word in _SPACE.split(line) if word)
     if EOS in words:
         raise LineError(f"the line has {EOS} as a word; the end of a line stands for it")
@@ -49,10 +45,7 @@ def _example(row: Row, example_id: int) -> Example:
 
 
 def stream(
-    examples: Sequence[Example],
-    info: SourceInfo,
-    report: ReadReport,
-    read_part: ReadPart,
+    examples: Sequence[Example], info: SourceInfo, report: ReadReport, read_part: ReadPart
 ) -> Source:
     """Makes a stream of a part; the training part has the words, which must be 10,000."""
     train = [_example(row, row.index) for row in read_part("train").rows]

@@ -27,11 +27,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from gatedjax.data.files import _tar
-from gatedjax.data.files._lines import LineError, Row, Rows, decode
+from gatedjax.data.files._lines import LineError, Rows, decode
 from gatedjax.data.files._paths import BOM, AnyPath
 from gatedjax.data.files._places import Fetch, Places
-from gatedjax.data.files._source import Quarantined
 from gatedjax.data.files._unpack import gunzip
+from gatedjax.data.files._whole import File, files_of, read_files, stamp
 from gatedjax.data.sets import _cloze
 from gatedjax.data.sets._declaration import DataSet
 
@@ -49,7 +49,6 @@ _TOPS = {
     "wdw_relaxed": ("wdw_relaxed",),
 }
 _ARCHIVES = {"cnn_cloze": "cnn.tgz", "daily_mail_cloze": "dailymail.tgz"}
-_ENDS = (".question", ".question.gz")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,11 +82,7 @@ class _Folders(Places):
 
 
 def parse(data: bytes) -> _cloze.Question:
-    """Parses a question file.
-
-    Raises:
-      LineError: for a missing field, broken text, or what `_cloze.question` refuses.
-    """
+    """Parses a question file."""
     # not splitlines: a text may hold other characters that break lines
     text = decode(data.removeprefix(BOM)).replace("\r\n", "\n")
     lines = text.removesuffix("\n").split("\n")
@@ -107,25 +102,7 @@ def parse(data: bytes) -> _cloze.Question:
     return _cloze.question(document, query, answer, options, lines=(3, 5, 7, 9))
 
 
-def _folder_files(path: Path) -> Iterator[tuple[str, bytes | None]]:
-    for file in path.iterdir():
-        yield file.name, file.read_bytes() if file.is_file() else None
-
-
-def _archive_files(path: Path, part: str) -> Iterator[tuple[str, bytes | None]]:
-    found = _tar.members(path, lambda name: PurePosixPath(name).parent.name == PARTS[part])
-    for name, data in found:
-        yield PurePosixPath(name).name, data
-
-
-def _is_question(name: str) -> bool:
-    # hidden files are none: .DS_Store, and the ._ copies that macOS puts into archives
-    return name.endswith(_ENDS) and not name.startswith(".")
-
-
-def _content(name: str, data: bytes | None) -> bytes:
-    if data is None:
-        raise LineError("not a regular file")
+def _content(name: str, data: bytes) -> bytes:
     if name.endswith(".gz"):
         try:
             return gunzip(io.BytesIO(data), name)
@@ -134,22 +111,20 @@ def _content(name: str, data: bytes | None) -> bytes:
     return data
 
 
+def _archive_files(path: Path, part: str) -> Iterator[File]:
+    inside = _tar.members(path, lambda name: PurePosixPath(name).parent.name == PARTS[part])
+    for name, data in inside:
+        yield PurePosixPath(name).name, data
+
+
 @functools.lru_cache(maxsize=1)
 def _read(path: Path, part: str, _stamp: tuple[int, int]) -> Rows:
-    found = _folder_files(path) if path.is_dir() else _archive_files(path, part)
-    rows, quarantine = [], []
-    # by name, so that ids do not depend on the order of the archive or the file system
-    files = sorted(found, key=lambda file: file[0])
-    for index, (name, data) in enumerate(file for file in files if _is_question(file[0])):
-        try:
-            made = parse(_content(f"{path}/{name}", data))
-            rows.append(Row(index, made.status, made, name))
-        except LineError as error:
-            quarantine.append(Quarantined(f"{path}/{name}", error.line, str(error)))
-    for name, _ in files:
-        if not _is_question(name):
-            quarantine.append(Quarantined(f"{path}/{name}", 0, "not a question: no .question file"))
-    return Rows(tuple(rows), tuple(quarantine), counted=len(files))
+    def row(name: str, data: bytes) -> tuple[int, _cloze.Question]:
+        question = parse(_content(f"{path}/{name}", data))
+        return question.status, question
+
+    files = files_of(path) if path.is_dir() else _archive_files(path, part)
+    return read_files(path, files, row, what="question", ends=(".question", ".question.gz"))
 
 
 def read(path: Path, part: str) -> Rows:
@@ -157,8 +132,7 @@ def read(path: Path, part: str) -> Rows:
 
     Everything is held in memory: about 4 GiB for the training part of Daily Mail.
     """
-    stat = path.stat()
-    return _read(path.resolve(), part, (stat.st_mtime_ns, stat.st_size))
+    return _read(path.resolve(), part, stamp(path))
 
 
 def _declared(name: str, family: tuple[str, str, str], url: str, description: str) -> DataSet:
@@ -177,10 +151,7 @@ _DMQA = "https://cs.nyu.edu/~kcho/DMQA/"
 _WDW = "https://tticnlp.github.io/who_did_what/"
 DECLARED = (
     _declared(
-        "cnn_cloze",
-        ("cnn_dm_cloze", "paper", "cnn"),
-        _DMQA,
-        "Questions on anonymised CNN stories.",
+        "cnn_cloze", ("cnn_dm_cloze", "paper", "cnn"), _DMQA, "Questions on anonymised CNN stories."
     ),
     _declared(
         "daily_mail_cloze",

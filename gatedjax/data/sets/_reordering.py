@@ -59,11 +59,7 @@ def check(tokens: Sequence[str], insert: int, original: int) -> None:
 
 
 def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
-    """Parses a line of NAME.y.
-
-    Raises:
-      LineError: if it is not two numbers.
-    """
+    """Parses a line of NAME.y."""
     numbers = line.split()
     if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
         raise LineError(f"{line.strip()[:40]!r} is not two positions")
@@ -71,11 +67,7 @@ def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
 
 
 def read(path: PairPath, part: str = "") -> Rows:
-    """Reads sentences and labels side by side; a pair that does not fit is set aside.
-
-    Raises:
-      ValueError: if the files do not have the same number of lines.
-    """
+    """Reads sentences and labels side by side; a pair that does not fit is set aside."""
     sentences = read_lines(path.source, lambda line: (0, tuple(line.split())))
     labels = read_lines(path.target, parse_labels)
     if sentences.lines != labels.lines:

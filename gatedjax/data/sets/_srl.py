@@ -66,11 +66,7 @@ class Sentence:
 
 
 def spans_of(column: list[str]) -> tuple[tuple[int, int, str], ...]:
-    """Reads a bracketed column.
-
-    Raises:
-      LineError: for brackets that are nested or do not match.
-    """
+    """Reads a bracketed column."""
     found, role, first = [], None, 0
     for place, bit in enumerate(column):
         match = _BIT.fullmatch(bit)
@@ -98,30 +94,18 @@ def bio(spans: tuple[tuple[int, int, str], ...], size: int) -> tuple[str, ...]:
     return tuple(labels)
 
 
-class _BadLine(LineError):
-    """What is wrong, and with which line of the sentence (from 0)."""
-
-    def __init__(self, line: int, reason: str) -> None:
-        super().__init__(reason)
-        self.line = line
-
-
 def parse(lines: list[str]) -> Sentence:
-    """Parses the lines of a sentence.
-
-    Raises:
-      LineError: for wrong columns, a column without a predicate, or brackets that do not match.
-    """
+    """Parses the lines of a sentence; an error has the number of the line, from 0."""
     table = [line.split() for line in lines]
     wanted = len(table[0])
     for number, columns in enumerate(table):
         if len(columns) < _BEFORE + _AFTER:
             reason = f"{len(columns)} columns; wanted at least {_BEFORE + _AFTER}"
-            raise _BadLine(number, reason)
+            raise LineError(reason, number)
         if len(columns) != wanted:
-            raise _BadLine(number, f"{len(columns)} columns; the sentence began with {wanted}")
+            raise LineError(f"{len(columns)} columns; the sentence began with {wanted}", number)
         if columns[2] != str(number):
-            raise _BadLine(number, f"word number {columns[2][:20]!r}; wanted {number}")
+            raise LineError(f"word number {columns[2][:20]!r}; wanted {number}", number)
     predicates = []
     for column in range(_BEFORE, wanted - _AFTER):
         spans = spans_of([columns[column] for columns in table])
@@ -181,8 +165,7 @@ def read(path: AnyPath, part: str = "") -> Rows:
                 lines = [decode(line.removesuffix(b"\r")) for line in block]
                 rows.append(Row(index, 0, parse(lines), file=f"{name}:{first}"))
             except LineError as error:
-                place = first + getattr(error, "line", 0)
-                quarantine.append(Quarantined(name, place, str(error)))
+                quarantine.append(Quarantined(name, first + error.line, str(error)))
             index += 1
     note = EWT if Path(str(path)).name.startswith("ewt.") else None
     return Rows(tuple(rows), tuple(quarantine), counted=count(path), note=note)

@@ -46,9 +46,6 @@ def parse(line: str) -> tuple[int, Tree]:
 
     Returns:
       (label of the root, (the tree as text, words, nodes in order of their opening bracket)).
-
-    Raises:
-      LineError: for unbalanced brackets, an unknown label, or anything that is not a tree.
     """
     line = line.strip()
     words: list[str] = []

@@ -8,9 +8,4 @@ from gatedjax.data.text._tokenize import tokenize
 def text_example(row: Row, example_id: int) -> Example:
     """Splits a text; it is kept beside its words."""
     text: str = row.content
-    return {
-        "tokens": tokenize(text),
-        "label": row.label,
-        "example_id": example_id,
-        "text": text,
-    }
+    return {"tokens": tokenize(text), "label": row.label, "example_id": example_id, "text": text}

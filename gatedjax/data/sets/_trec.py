@@ -16,9 +16,6 @@ def parse(line: str) -> tuple[int, tuple[str, str]]:
 
     Returns:
       (coarse class, (fine label, the question, words separated by spaces)).
-
-    Raises:
-      LineError: for an unknown or missing label.
     """
     # any white space: a tab would else make the first word a part of the label
     label, text = (*line.strip().split(maxsplit=1), "")[:2]

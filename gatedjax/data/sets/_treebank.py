@@ -34,11 +34,7 @@ class Tree(NamedTuple):
 
 
 def parse(line: str) -> tuple[int, Tree]:
-    """Parses one tree: (0, the tree); a node without a label, as around Penn's trees, has "".
-
-    Raises:
-      LineError: for unbalanced brackets or anything that is not a tree.
-    """
+    """Parses one tree: (0, the tree); a node without a label, as around Penn's trees, has ""."""
     line = line.strip()
     words: list[str] = []
     tags: list[str] = []

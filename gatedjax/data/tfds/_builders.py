@@ -68,11 +68,7 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
             aside = [
                 [declared.files.listed(part, q.file), q.line, q.reason] for q in rows.quarantine
             ]
-            self.info.metadata[part] = {
-                "lines": rows.lines,
-                "note": rows.note,
-                "quarantine": aside,
-            }
+            self.info.metadata[part] = {"lines": rows.lines, "note": rows.note, "quarantine": aside}
         for row in rows.rows:
             yield row.index, declared.tfds.record(row) | {"index": row.index}
 

@@ -33,12 +33,7 @@ def builder(name: str, data_dir: str | Path | None) -> Any:
     return BUILDERS[group](config=config, data_dir=place, file_format="array_record")
 
 
-def prepare(
-    name: str,
-    *,
-    data_dir: str | Path | None,
-    manual_dir: str | Path | None = None,
-) -> Any:
+def prepare(name: str, *, data_dir: str | Path | None, manual_dir: str | Path | None = None) -> Any:
     """Prepares a set unless it is prepared already.
 
     TFDS writes beside the final folder and renames at the end, so a killed preparation leaves
@@ -51,10 +46,6 @@ def prepare(
 
     Returns:
       Its builder.
-
-    Raises:
-      FileNotFoundError: if the set is neither prepared nor can be downloaded.
-      ValueError: if it cannot be prepared from manual_dir.
     """
     made = builder(name, data_dir)
     if made.is_prepared():
