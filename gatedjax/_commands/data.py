@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -16,6 +16,8 @@ from gatedjax._commands import reason
 from gatedjax._terminal import say
 
 if TYPE_CHECKING:
+    from tensorflow_datasets.core import DatasetBuilder
+
     from gatedjax.data.sets._declaration import DataSet
 
 PROG = "python -m gatedjax data"
@@ -143,7 +145,7 @@ def prepare(options: Prepare) -> int:
 
         tfds.disable_progress_bar()
     manual_dir = options.manual_dir if declared.tfds is not None else None
-    with _no_empty_folders(_prepared.builder(name, options.data_dir).data_path):
+    with _no_empty_folders(_prepared.builder_of(name, options.data_dir).data_path):
         builder = _prepared.prepare(name, data_dir=options.data_dir, manual_dir=manual_dir)
     say(f"{name} {'was already prepared' if there else 'is prepared'} in {builder.data_path}")
     _print_prepared(builder, declared)
@@ -199,7 +201,7 @@ def _no_empty_folders(path: str) -> Iterator[None]:
         raise
 
 
-def _print_prepared(builder: Any, declared: "DataSet") -> None:
+def _print_prepared(builder: "DatasetBuilder", declared: "DataSet") -> None:
     from gatedjax.analysis import render_table
 
     metadata = builder.info.metadata or {}

@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import re
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,8 @@ def test_only_the_list_of_sets_knows_the_files_of_all_sets():
         if module.startswith(("tfds.", "account.")):
             sets = {name for name in imports(module) if name.startswith("sets.")}
             assert sets <= general, f"{module} knows {sets - general}"
+            words = set(re.findall(r"\w+", MODULES[module].read_text("utf-8").lower()))
+            assert not words & (set(_all.SETS) | set(_all.CONFIGS) | {"senteval"}), module
 
 
 def test_every_file_that_declares_a_set_is_listed():

@@ -125,12 +125,12 @@ def check(
         first, ids_per_row = ID_BASE[part], declared.ids_per_row(here)
         places = {row.index: reader.place(account, row) for row in rows.rows}
         for split, piece in pieces.items():
-            made = declared.examples(piece, first, here)
-            spans = declared.spans(piece, made, here)
+            part_examples = declared.examples(piece, first, here)
+            spans = declared.spans(piece, part_examples, here)
             if spans is not None:
                 account = dataclasses.replace(account, spans=spans)
             place = functools.partial(_of_id, places, first, ids_per_row)
-            texts[split] = list(read_texts(made, place))
+            texts[split] = list(read_texts(part_examples, place))
         accounts.append(account)
     classes = declared.class_names(options)
     return _report(name, reader.origin, accounts, texts, classes, examples)
@@ -158,7 +158,9 @@ class _Reader:
         if not self._raw:
             if not _prepared.is_prepared(declared.name, data_dir):
                 self._nothing(manual_dir)
-            self.origin = f"prepared set in {_prepared.builder(declared.name, data_dir).data_path}"
+            self.origin = (
+                f"prepared set in {_prepared.builder_of(declared.name, data_dir).data_path}"
+            )
 
     def _find(self, part: str) -> bool:
         try:
@@ -172,7 +174,7 @@ class _Reader:
             files = [declared.files.find(self._folder, part)[1] for part in declared.official]
             listed = ", ".join(dict.fromkeys(files))
             nowhere = f"no {listed} below manual_dir {self._folder}, and "
-        place = _prepared.builder(self._name, self._data_dir).data_path
+        place = _prepared.builder_of(self._name, self._data_dir).data_path
         raise FileNotFoundError(
             f"data set {self._name!r}: {nowhere}no prepared set in {place}. The files are at "
             f"{declared.where}; name their folder with --manual-dir."
@@ -238,11 +240,11 @@ def _recount(path: AnyPath, rows: Rows, declared: DataSet) -> int:
 def _check_embedded(declared: Embedded, examples: int) -> Report:
     accounts, texts = [], {}
     for split, size in declared.sizes.items():
-        made = declared.source(split)
-        n, origin = len(made), declared.origin
+        source = declared.source(split)
+        n, origin = len(source), declared.origin
         accounts.append(FileAccount(split, origin, n, n, official=size, unit=declared.unit))
-        texts[split] = list(read_texts(made, "id {}".format))
-    classes = made.info.class_names
+        texts[split] = list(read_texts(source, "id {}".format))
+    classes = source.info.class_names
     return _report(declared.name, declared.origin, accounts, texts, classes, examples)
 
 

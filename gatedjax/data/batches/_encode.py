@@ -1,12 +1,15 @@
 """A source as columns: ids, lengths, labels."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gatedjax.data.files._source import Source, SourceInfo
 from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,7 +36,7 @@ class Encoded:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def _window(self, index: int, values: Any) -> tuple:
+    def _window(self, index: int, values: Sequence[T]) -> tuple[T, ...]:
         start = int(self.starts[index])
         return tuple(values[start : start + int(self.lengths[index])])
 

@@ -88,11 +88,11 @@ class EncodedCloze:
     @property
     def answerable(self) -> np.ndarray:
         """bool [n]: whether the answer is a candidate that occurs in the (cut) document."""
-        found = [
+        occurs = [
             label >= 0 and bool((where[:, 0] == label).any())
             for label, where in zip(self.labels, self.occurrences, strict=True)
         ]
-        return np.array(found, bool)
+        return np.array(occurs, bool)
 
     def example(self, index: int) -> Example:
         """Returns the question as its source has it."""
@@ -135,8 +135,8 @@ def occurrences(document: Sequence[str], candidates: Sequence[tuple[str, ...]]) 
     for i, candidate in enumerate(candidates):
         for token in dict.fromkeys(candidate):
             of_token.setdefault(token, []).append(i)
-    found = [(i, place) for place, token in enumerate(document) for i in of_token.get(token, ())]
-    return np.array(sorted(found), np.int32).reshape(-1, 2)
+    places = [(i, place) for place, token in enumerate(document) for i in of_token.get(token, ())]
+    return np.array(sorted(places), np.int32).reshape(-1, 2)
 
 
 def encode_cloze(

@@ -15,18 +15,18 @@ def _read(path: AnyPath, magic: int, what: str) -> np.ndarray:
         raise ValueError(f"{path}: the file is empty")
     axes = magic & 0xFF
     header = 4 * (1 + axes)
-    (found,) = struct.unpack(">I", data[:4].ljust(4, b"\0"))
-    if found != magic:
+    (start,) = struct.unpack(">I", data[:4].ljust(4, b"\0"))
+    if start != magic:
         raise ValueError(
-            f"{path}: not an idx file of {what}: it begins with 0x{found:08x}, not 0x{magic:08x}"
+            f"{path}: not an idx file of {what}: it begins with 0x{start:08x}, not 0x{magic:08x}"
         )
     if len(data) < header:
         raise ValueError(f"{path}: truncated idx file: {len(data)} bytes, no whole header")
     shape = struct.unpack(f">{axes}I", data[4:header])
-    wanted = header + int(np.prod(shape, dtype=object))
-    if len(data) != wanted:
-        fault = "truncated idx file" if len(data) < wanted else "bytes after the end of the data"
-        raise ValueError(f"{path}: {fault}: {len(data):,} bytes, the header says {wanted:,}")
+    expected = header + int(np.prod(shape, dtype=object))
+    if len(data) != expected:
+        fault = "truncated idx file" if len(data) < expected else "bytes after the end of the data"
+        raise ValueError(f"{path}: {fault}: {len(data):,} bytes, the header says {expected:,}")
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
 
 

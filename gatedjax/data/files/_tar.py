@@ -9,11 +9,11 @@ import tarfile
 import zlib
 from collections.abc import Callable, Generator
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, cast
+from typing import IO, cast
 
 from gatedjax.data.files import _unpack
 
-_OPENERS: dict[bytes, Callable[..., Any]] = {
+_OPENERS: dict[bytes, Callable[..., object]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
     b"\xfd7zXZ\x00": lzma.open,
@@ -39,9 +39,9 @@ class TarPath:
 
     def read_bytes(self) -> bytes:
         """Reads the member."""
-        found = members(self.archive, lambda name: name.removeprefix("./") == self.member)
-        with contextlib.closing(found):
-            for _, data in found:
+        contents = members(self.archive, lambda name: name.removeprefix("./") == self.member)
+        with contextlib.closing(contents):
+            for _, data in contents:
                 if data is not None:
                     return data
         raise ValueError(f"{self.archive}: no {self.member} in it")
@@ -51,23 +51,23 @@ class TarPath:
 
 
 def members(
-    archive: Path, wanted: Callable[[str], bool]
+    archive: Path, selects: Callable[[str], bool]
 ) -> Generator[tuple[str, bytes | None], None, None]:
     """Reads the members of an archive in one pass.
 
     Args:
       archive: a tar file, plain or packed.
-      wanted: name -> whether to read it.
+      selects: name -> whether to read it.
 
     Yields:
-      (name, content) of everything wanted but folders; None for what is no regular file.
+      (name, content) of everything that is selected but folders; None for what is no regular file.
 
     Raises:
-      ValueError: if the archive is cut short or damaged, if a member, wanted or not, is larger
+      ValueError: if the archive is cut short or damaged, if any member is larger
         than the limit, or if all together are larger than the archive's allowance.
     """
     largest, allowed = _unpack.limit(), _unpack.allowance(archive.stat().st_size)
-    kept = 0
+    size = 0
     try:
         with _opened(archive) as file:
             # tarfile reads some headers whole, however long: it gets no more than is allowed
@@ -76,13 +76,13 @@ def members(
                 for member in unpacked:
                     if member.size > largest:
                         raise _unpack.too_large(f"{archive}/{member.name}", largest)
-                    if member.isdir() or not wanted(member.name):
+                    if member.isdir() or not selects(member.name):
                         continue
                     content = None
                     if member.isfile():
                         # a member may have holes, which no stream counts
-                        kept += member.size
-                        if kept > allowed:
+                        size += member.size
+                        if size > allowed:
                             raise _unpack.too_large(archive, allowed)
                         reader = unpacked.extractfile(member)
                         content = reader.read() if reader else b""
@@ -95,4 +95,4 @@ def _opened(archive: Path) -> IO[bytes]:
     with archive.open("rb") as file:
         start = file.read(6)
     opener = next((opener for magic, opener in _OPENERS.items() if start.startswith(magic)), open)
-    return opener(archive, "rb")
+    return cast(IO[bytes], opener(archive, "rb"))

@@ -39,18 +39,18 @@ class TooLarge(ValueError):
 
 def parse_size(text: str) -> int:
     """Bytes of a size such as "1000000", "500MB" or "2GiB"."""
-    found = re.fullmatch(r"(\d{1,15})\s*(?:([KMGT])(i?)B)?", text.strip(), re.ASCII)
-    if not found or int(found[1]) == 0:
+    match = re.fullmatch(r"(\d{1,15})\s*(?:([KMGT])(i?)B)?", text.strip(), re.ASCII)
+    if not match or int(match[1]) == 0:
         raise ValueError(f"a size must be bytes, as in 500MB or 2GiB, got {text!r}")
-    power = "KMGT".index(found[2]) + 1 if found[2] else 0
-    return int(found[1]) * (1024 if found[3] else 1000) ** power
+    power = "KMGT".index(match[2]) + 1 if match[2] else 0
+    return int(match[1]) * (1024 if match[3] else 1000) ** power
 
 
 def limit() -> int:
     """The limit that holds here: that of `limited`, or of the environment, or the default."""
-    chosen = _chosen.get()
-    if chosen is not None:
-        return chosen
+    size = _chosen.get()
+    if size is not None:
+        return size
     text = os.environ.get(VARIABLE)
     try:
         return LIMIT if text is None else parse_size(text)

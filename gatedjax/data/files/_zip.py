@@ -61,11 +61,11 @@ def _check_header(root: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
         fields = struct.unpack("<4s5H3L2H", file.read(30))
     if fields[2] & _LATER:
         return
-    for what, told, wanted in (
+    for what, told, listed in (
         ("packed", fields[7], info.compress_size),
         ("unpacked", fields[8], info.file_size),
     ):
-        if told not in (wanted, _ELSEWHERE):
+        if told not in (listed, _ELSEWHERE):
             raise zipfile.BadZipFile(
-                f"{what} size is {wanted:,} in the directory, {told:,} in the file's own header"
+                f"{what} size is {listed:,} in the directory, {told:,} in the file's own header"
             )

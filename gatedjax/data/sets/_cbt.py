@@ -100,9 +100,9 @@ def read(path: AnyPath, part: str = "") -> Rows:
     blocks = list(_blocks(read_bytes(path)))
     for index, block in enumerate(blocks):
         try:
-            made = _parse(block)
+            question = _parse(block)
             place = f"{str(path).rpartition('/')[2]}:{block[-1][0]}"
-            rows.append(Row(index, made.status, made, place))
+            rows.append(Row(index, question.status, question, place))
         except LineError as error:
             quarantine.append(Quarantined(str(path), error.line, str(error)))
     return Rows(tuple(rows), tuple(quarantine), counted=len(blocks), note=_made(path))

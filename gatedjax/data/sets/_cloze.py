@@ -108,15 +108,15 @@ def question(
     return Question(document, query, answer, distinct, len(options) - len(distinct))
 
 
-def example(made: Question, example_id: int) -> Example:
+def example(question: Question, example_id: int) -> Example:
     """Makes the example of a question; "tokens" are those of the document."""
     return {
-        "tokens": _split(made.document),
-        "query": _split(made.query),
-        "candidates": tuple(_split(candidate) for candidate in made.candidates),
-        "answer": _split(made.answer),
-        "label": made.label,
-        "status": made.status,
+        "tokens": _split(question.document),
+        "query": _split(question.query),
+        "candidates": tuple(_split(candidate) for candidate in question.candidates),
+        "answer": _split(question.answer),
+        "label": question.label,
+        "status": question.status,
         "example_id": example_id,
     }
 
@@ -179,15 +179,15 @@ def cloze_set(
 
 def notes(rows: Rows) -> Mapping[str, int]:
     """Counts the questions that are used and yet out of the ordinary; some may be so twice."""
-    found: collections.Counter[str] = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     for row in rows.rows:
-        made: Question = row.content
-        words = set(made.document.split(" "))
-        there = [not words.isdisjoint(candidate.split(" ")) for candidate in made.candidates]
-        found["answer does not occur"] += row.label == ABSENT
-        found["answer is no candidate"] += row.label == FOREIGN
-        found["no candidate occurs"] += not any(there)
-        found["some candidate does not occur"] += any(there) and not all(there)
-        found["repeated candidates"] += made.repeated > 0
-        found["several placeholders"] += made.query.split(" ").count(PLACEHOLDER) > 1
-    return {reason: count for reason, count in found.items() if count}
+        question: Question = row.content
+        words = set(question.document.split(" "))
+        there = [not words.isdisjoint(candidate.split(" ")) for candidate in question.candidates]
+        counts["answer does not occur"] += row.label == ABSENT
+        counts["answer is no candidate"] += row.label == FOREIGN
+        counts["no candidate occurs"] += not any(there)
+        counts["some candidate does not occur"] += any(there) and not all(there)
+        counts["repeated candidates"] += question.repeated > 0
+        counts["several placeholders"] += question.query.split(" ").count(PLACEHOLDER) > 1
+    return {reason: count for reason, count in counts.items() if count}

@@ -22,7 +22,7 @@ Options = Mapping[str, str]
 """Option of a data set -> value."""
 Record = Mapping[str, Any]
 """An example as TFDS stores it."""
-Made = Sequence[Example]
+Examples = Sequence[Example]
 ReadPart = Callable[[str], Rows]
 """Reads an official part."""
 
@@ -32,9 +32,11 @@ class TfdsForm:
     """The TFDS form that gatedjax builds of a set, without TensorFlow: a record for every row."""
 
     description: str
+    config_description: str = ""
+    """Of a set that is a configuration of one builder; see `DataSet.config`."""
     features: Mapping[str, object]
     """Name -> `str`, `[str]` for several texts, the names of classes, or a NumPy type."""
-    record: Callable[[Row], dict[str, Any]]
+    record: Callable[[Row], Record]
     row: Callable[[Record], tuple]
     """What `record` made -> (label, content) or (label, content, file) of the row."""
     version: str = "1.0.0"
@@ -56,13 +58,13 @@ class DataSet:
     files: Places
     read: Callable[[Any, str], Rows]
     """(file, part) -> its rows; `by_lines` makes one of a parser of lines."""
-    examples: Callable[[Rows, int, Options], Made]
+    examples: Callable[[Rows, int, Options], Examples]
     """(rows, first id, options) -> examples; `each` and `lazily` make one from that of a row."""
     classes: tuple[str, ...] | Callable[[Options], tuple[str, ...]]
     tfds: TfdsForm | None = None
-    """None for a set that TFDS itself builds; then
-    tfds_rows: (records, part) -> rows."""
+    """None for a set that TFDS itself builds."""
     tfds_rows: Callable[[Sequence[Record], str], Rows] | None = None
+    """Of such a set: (records, part) -> rows."""
 
     aliases: Mapping[str, Options] = dataclasses.field(default_factory=dict)
     """Other names of the set -> the options that they mean."""
@@ -86,7 +88,7 @@ class DataSet:
     """How many example ids a row takes: id // this is the row."""
     skipped: Callable[[Rows, Options], dict[str, int]] = lambda rows, options: {}
     """Well-formed lines that no example is made of: reason -> count."""
-    spans: Callable[[Rows, Made, Options], SpanCounts | None] = lambda rows, made, options: None
+    spans: Callable[[Rows, Examples, Options], SpanCounts | None] = lambda rows, examples, o: None
     """(rows, examples, options) -> the account of examples that are spans of lines."""
     notes: Callable[[Rows], Mapping[str, int]] = lambda rows: {}
     """Rows that are used and yet out of the ordinary: what is -> count."""
@@ -126,14 +128,14 @@ def by_lines(
     return lambda path, part: read_lines(path, parse, encoding)
 
 
-def each(make: Callable[[Row, int], Example]) -> Callable[[Rows, int, Options], Made]:
+def each(make: Callable[[Row, int], Example]) -> Callable[[Rows, int, Options], Examples]:
     """Makes an example of every row, of the row and its id."""
     return lambda rows, base, options: [make(row, base + row.index) for row in rows.rows]
 
 
 def lazily(
     make: Callable[[Row, int], Example], *, once: bool = False
-) -> Callable[[Rows, int, Options], Made]:
+) -> Callable[[Rows, int, Options], Examples]:
     """Makes examples when they are asked for; `once` keeps them."""
     return lambda rows, base, options: RowExamples(rows, base, make, once=once)
 

@@ -18,7 +18,7 @@ from gatedjax.data.files._paths import (
 from gatedjax.data.files._places import Fetch, Places
 from gatedjax.data.files._source import Example, Quarantined, ReadReport, Source, SourceInfo
 from gatedjax.data.files._tar import TarPath
-from gatedjax.data.sets._declaration import DataSet, Made, Options, RowExamples, TfdsForm
+from gatedjax.data.sets._declaration import DataSet, Examples, Options, RowExamples, TfdsForm
 
 CLASSES = ("sentence",)
 """Pairs have no classes; as examples of a `Source` all have label 0."""
@@ -239,7 +239,7 @@ def load_parallel(source: str | Path, target: str | Path, *, base: int = 0) -> S
 
 
 def _declared(name: str, corpus: Corpus) -> DataSet:
-    def examples(rows: Rows, base: int, options: Options) -> Made:
+    def examples(rows: Rows, base: int, options: Options) -> Examples:
         return _examples(rows, base, swap=options["source"] == corpus.languages[1])
 
     return DataSet(

@@ -152,10 +152,10 @@ def _sentence(draw: _Draw, label: int) -> Tree:
 
 
 def _leaves(tree: Tree) -> list[Leaf]:
-    found: list[Leaf] = []
+    leaves: list[Leaf] = []
     for child in tree[1]:
-        found += _leaves(child) if isinstance(child[1], list) else [child]
-    return found
+        leaves += _leaves(child) if isinstance(child[1], list) else [child]
+    return leaves
 
 
 def _bracketed(tree: Tree) -> str:

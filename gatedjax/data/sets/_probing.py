@@ -133,6 +133,7 @@ def _declared(task: str) -> DataSet:
         source=source,
         tfds=TfdsForm(
             description="SentEval's probing tasks, one configuration each: sentences with a label.",
+            config_description=f"SentEval's {task}.",
             # labels of the validation and test part count by those of the training part
             features={"text": str, "label": str},
             record=lambda row: {"text": row.content[1], "label": row.content[0]},
@@ -170,7 +171,7 @@ def bigram_shift(
 
     Reference: Conneau et al. 2018, "What you can cram into a single vector".
     """
-    made = []
+    examples = []
     for number, words in enumerate(sentences):
         words = list(words)
         draw = np.random.default_rng(np.random.SeedSequence([seed, number]))
@@ -179,7 +180,7 @@ def bigram_shift(
         if draw.random() < 0.5 and places:
             position = places[int(draw.integers(len(places)))]
             words[position], words[position + 1] = words[position + 1], words[position]
-        made.append(
+        examples.append(
             {
                 "tokens": tuple(words),
                 "label": int(position < 0),
@@ -187,7 +188,7 @@ def bigram_shift(
                 "position": position,
             }
         )
-    return Source(made, SourceInfo(name, split, (SHIFTED, KEPT)))
+    return Source(examples, SourceInfo(name, split, (SHIFTED, KEPT)))
 
 
 def _swappable(left: str, right: str) -> bool:

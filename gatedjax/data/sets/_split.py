@@ -46,10 +46,10 @@ def stratified_split(
     labels = np.asarray(labels)
     generator = np.random.default_rng(seed)
     classes, counts = np.unique(labels, return_counts=True)
-    wanted = counts * fraction
-    take = np.floor(wanted).astype(int)
+    shares = counts * fraction
+    take = np.floor(shares).astype(int)
     missing = round(len(labels) * fraction) - int(take.sum())
-    take[np.argsort(take - wanted, kind="stable")[:missing]] += 1
+    take[np.argsort(take - shares, kind="stable")[:missing]] += 1
     held = np.zeros(len(labels), bool)
     for label, count in zip(classes, take, strict=True):
         held[generator.permutation(np.flatnonzero(labels == label))[:count]] = True

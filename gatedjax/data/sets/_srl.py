@@ -67,7 +67,7 @@ class Sentence:
 
 def spans_of(column: list[str]) -> tuple[tuple[int, int, str], ...]:
     """Reads a bracketed column."""
-    found, role, first = [], None, 0
+    spans, role, first = [], None, 0
     for place, bit in enumerate(column):
         match = _BIT.fullmatch(bit)
         if match is None:
@@ -79,11 +79,11 @@ def spans_of(column: list[str]) -> tuple[tuple[int, int, str], ...]:
         if match[2] is not None:
             if role is None:
                 raise LineError("an argument ends that did not begin")
-            found.append((first, place + 1, role))
+            spans.append((first, place + 1, role))
             role = None
     if role is not None:
         raise LineError(f"the argument {role} does not end")
-    return tuple(found)
+    return tuple(spans)
 
 
 def bio(spans: tuple[tuple[int, int, str], ...], size: int) -> tuple[str, ...]:
@@ -97,17 +97,17 @@ def bio(spans: tuple[tuple[int, int, str], ...], size: int) -> tuple[str, ...]:
 def parse(lines: list[str]) -> Sentence:
     """Parses the lines of a sentence; an error has the number of the line, from 0."""
     table = [line.split() for line in lines]
-    wanted = len(table[0])
+    width = len(table[0])
     for number, columns in enumerate(table):
         if len(columns) < _BEFORE + _AFTER:
             reason = f"{len(columns)} columns; wanted at least {_BEFORE + _AFTER}"
             raise LineError(reason, number)
-        if len(columns) != wanted:
-            raise LineError(f"{len(columns)} columns; the sentence began with {wanted}", number)
+        if len(columns) != width:
+            raise LineError(f"{len(columns)} columns; the sentence began with {width}", number)
         if columns[2] != str(number):
             raise LineError(f"word number {columns[2][:20]!r}; wanted {number}", number)
     predicates = []
-    for column in range(_BEFORE, wanted - _AFTER):
+    for column in range(_BEFORE, width - _AFTER):
         spans = spans_of([columns[column] for columns in table])
         places = [first for first, _, role in spans if role == "V"]
         if len(places) != 1:
@@ -218,7 +218,7 @@ def examples(rows: Rows, base: int, options: Options) -> list[Example]:
     first word, "is_predicate" 1 at its words, "spans" what the labels stand for, "tags" the parts
     of speech.
     """
-    made = []
+    examples = []
     for row in rows.rows:
         sentence: Sentence = row.content
         size = len(sentence.words)
@@ -235,8 +235,8 @@ def examples(rows: Rows, base: int, options: Options) -> list[Example]:
                 "spans": predicate.spans,
                 "tags": sentence.tags,
             }
-            made.append(example)
-    return made
+            examples.append(example)
+    return examples
 
 
 DECLARED = (

@@ -129,7 +129,7 @@ def examples(rows: Rows, *, base: int, granularity: str, level: str) -> list[Exa
     Levels: "sentence" (roots), "phrase" (every node, repeated phrases included) or "distinct"
     (every node, but of equal words with equal labels only the first).
     """
-    made = []
+    examples = []
     seen: set[tuple[tuple[str, ...], int]] = set()
     for row in rows.rows:
         line, words, nodes = row.content
@@ -151,8 +151,8 @@ def examples(rows: Rows, *, base: int, granularity: str, level: str) -> list[Exa
                 "example_id": base + row.index * ids_per_line(level) + node,
                 "tree": line[start:end],
             }
-            made.append(example)
-    return made
+            examples.append(example)
+    return examples
 
 
 def spans(
@@ -179,8 +179,8 @@ def spans(
                     text = " ".join(words[first:last])
                     counts[f"{label > NEUTRAL if binary else label} {text}"] += 1
         skipped["repeated"] = counts.total() - len(counts)
-    found = sum(row.content[0].count("(") for row in rows.rows)
-    return SpanCounts(found, len(examples), skipped)
+    brackets = sum(row.content[0].count("(") for row in rows.rows)
+    return SpanCounts(brackets, len(examples), skipped)
 
 
 DECLARED = (
@@ -208,7 +208,7 @@ DECLARED = (
         options={"granularity": ("fine", "binary"), "level": LEVELS},
         of_part=of_part,
         ids_per_row=lambda options: ids_per_line(options["level"]),
-        spans=lambda rows, made, options: spans(rows, made, **options),
+        spans=lambda rows, examples, options: spans(rows, examples, **options),
         skipped=skipped,
         tfds=TfdsForm(
             description="Stanford Sentiment Treebank: bracketed trees; classes and phrases are "

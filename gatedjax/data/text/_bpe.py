@@ -24,9 +24,9 @@ class BytePairs:
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        found = tuple(tokenizer.id_to_token(i) for i in range(len(SPECIALS)))
-        if found != SPECIALS:
-            raise ValueError(f"the first pieces must be {SPECIALS}, got {found}")
+        first = tuple(tokenizer.id_to_token(i) for i in range(len(SPECIALS)))
+        if first != SPECIALS:
+            raise ValueError(f"the first pieces must be {SPECIALS}, got {first}")
         self._tokenizer = tokenizer
 
     @classmethod
@@ -70,13 +70,13 @@ class BytePairs:
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many texts at once."""
-        found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        return [one.ids for one in found]
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [one.ids for one in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids; the reserved ones are left out."""
-        kept = [int(i) for i in ids if int(i) >= len(SPECIALS)]
-        return self._tokenizer.decode(kept).strip()
+        text_ids = [int(i) for i in ids if int(i) >= len(SPECIALS)]
+        return self._tokenizer.decode(text_ids).strip()
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The pieces of some ids.
@@ -84,18 +84,18 @@ class BytePairs:
         Raises:
           ValueError: if an id is not one of this vocabulary.
         """
-        found = [self._tokenizer.id_to_token(int(i)) for i in ids]
-        if None in found:
+        pieces = [self._tokenizer.id_to_token(int(i)) for i in ids]
+        if None in pieces:
             raise ValueError(f"ids must be below {len(self)}, got {max(int(i) for i in ids)}")
-        return found
+        return pieces
 
     def words(self, ids: Sequence[int]) -> list[int]:
         """Which word, split at spaces, every piece belongs to, from 0."""
-        number, found = -1, []
+        number, numbers = -1, []
         for piece in self.pieces(ids):
             number += piece.startswith(_SPACE) or number < 0
-            found.append(number)
-        return found
+            numbers.append(number)
+        return numbers
 
     def encode_words(
         self, words: Sequence[str], glued: Sequence[bool] | None = None

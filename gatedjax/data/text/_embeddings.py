@@ -114,9 +114,9 @@ def load_embeddings(
             f"(the file for this width: glove.6B.{dim}d.txt; it may be gzipped). "
             "random_embeddings makes vectors without a file."
         )
-    wanted = {word: i for i, word in enumerate(vocabulary.words) if i != PAD}
+    ids = {word: i for i, word in enumerate(vocabulary.words) if i != PAD}
     matrix = np.zeros((len(vocabulary), dim), np.float32)
-    found = np.zeros(len(vocabulary), bool)
+    in_file = np.zeros(len(vocabulary), bool)
     with limited(unpack_limit):
         allowed = allowance(path.stat().st_size)
     number = 0
@@ -130,10 +130,10 @@ def load_embeddings(
             hint = "; truncated?" if spaces < dim and number > 1 else ""
             raise ValueError(f"{path}, line {number}: {spaces} values; wanted {dim}{hint}")
         try:
-            index = wanted.get(raw.decode())
+            index = ids.get(raw.decode())
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}, line {number}: the word is not UTF-8: {raw!r}") from error
-        if index is None or found[index]:
+        if index is None or in_file[index]:
             continue
         try:
             vector = np.array([float(v) for v in line[len(raw) + 1 :].split(b" ")])
@@ -142,13 +142,13 @@ def load_embeddings(
         if not (np.abs(vector) <= _LARGEST).all():  # nor is NaN
             raise ValueError(f"{path}, line {number}: a value of {raw.decode()!r} is not finite")
         matrix[index] = vector
-        found[index] = True
+        in_file[index] = True
     if not number:
         raise ValueError(f"{path} is empty: there are no word vectors in it")
-    for row in np.flatnonzero(~found).tolist():
+    for row in np.flatnonzero(~in_file).tolist():
         if row != PAD:
             matrix[row] = _word_vector(vocabulary.words[row], dim, seed, oov_std)
-    return Embeddings(matrix, found)
+    return Embeddings(matrix, in_file)
 
 
 def _numbered(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:

@@ -54,8 +54,8 @@ class ClosedVocabulary(Vocabulary):
           lowercase: fold case.
           max_size: keep at most this many.
         """
-        kept = most_frequent(sources, min_count=min_count, lowercase=lowercase)
-        return cls(kept[:max_size], lowercase=lowercase)
+        words = most_frequent(sources, min_count=min_count, lowercase=lowercase)
+        return cls(words[:max_size], lowercase=lowercase)
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
         """Returns the id of every token; unknown ones get the id of `<unk>`.

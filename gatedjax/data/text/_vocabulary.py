@@ -92,10 +92,10 @@ class Vocabulary:
             raise ValueError(f"min_count must be at least 1, got {min_count}")
         if max_size is not None and max_size < len(SPECIALS):
             raise ValueError(f"max_size must be at least {len(SPECIALS)}, got {max_size}")
-        kept = most_frequent(sources, min_count=min_count, lowercase=lowercase, without=SPECIALS)
+        words = most_frequent(sources, min_count=min_count, lowercase=lowercase, without=SPECIALS)
         if max_size is not None:
-            kept = kept[: max_size - len(SPECIALS)]
-        return cls(kept, lowercase=lowercase)
+            words = words[: max_size - len(SPECIALS)]
+        return cls(words, lowercase=lowercase)
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -3,14 +3,14 @@
 import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import tensorflow_datasets as tfds
 
 from gatedjax.data.files._paths import AnyPath
 from gatedjax.data.sets._all import SETS
-from gatedjax.data.sets._declaration import DataSet
+from gatedjax.data.sets._declaration import DataSet, Record
 
 
 class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
@@ -40,7 +40,7 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
 
     def _split_generators(
         self, dl_manager: tfds.download.DownloadManager
-    ) -> dict[str, Iterator[tuple[int, dict[str, Any]]]]:
+    ) -> dict[str, Iterator[tuple[int, Record]]]:
         # not dl_manager.manual_dir: it makes the folder
         manual = getattr(dl_manager, "_manual_dir", None)
         paths = {} if manual is None else self._manual(Path(manual))
@@ -60,7 +60,7 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
         must_all = declared.tfds is None or declared.tfds.complete
         return {} if must_all and len(there) < len(paths) else there
 
-    def _generate_examples(self, part: str, path: AnyPath) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _generate_examples(self, part: str, path: AnyPath) -> Iterator[tuple[int, Record]]:
         declared = self.declared
         assert declared.tfds is not None
         rows = declared.read(path, part)
@@ -70,10 +70,10 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
             ]
             self.info.metadata[part] = {"lines": rows.lines, "note": rows.note, "quarantine": aside}
         for row in rows.rows:
-            yield row.index, declared.tfds.record(row) | {"index": row.index}
+            yield row.index, {**declared.tfds.record(row), "index": row.index}
 
 
-def _feature(kind: object) -> Any:
+def _feature(kind: object) -> object:
     if kind is str:
         return tfds.features.Text()
     if isinstance(kind, list):
@@ -103,9 +103,9 @@ def _class(builder: str, members: Mapping[str, DataSet]) -> type[SetBuilder]:
         "VERSION": tfds.core.Version(form.version),
         "SETS": {config: declared.name for config, declared in members.items()},
         "BUILDER_CONFIGS": [
-            tfds.core.BuilderConfig(name=config, description=f"SentEval's {config}.")
-            for config in members
-            if config
+            tfds.core.BuilderConfig(name=config, description=declared.tfds.config_description)
+            for config, declared in members.items()
+            if config and declared.tfds is not None
         ],
     }
     name = "".join(word.capitalize() for word in builder.split("_"))

@@ -4,22 +4,25 @@ import contextlib
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from gatedjax.data.files._lines import Row, Rows
 from gatedjax.data.files._source import Quarantined
 from gatedjax.data.sets._all import SETS
 from gatedjax.data.sets._declaration import Record
 
+if TYPE_CHECKING:
+    from tensorflow_datasets.core import DatasetBuilder
+
 
 def is_prepared(name: str, data_dir: str | Path | None) -> bool:
     """Whether the set lies in `data_dir` in a form that needs no TensorFlow to read."""
     with contextlib.suppress(Exception):
-        return builder(name, data_dir).is_prepared()
+        return builder_of(name, data_dir).is_prepared()
     return False
 
 
-def builder(name: str, data_dir: str | Path | None) -> Any:
+def builder_of(name: str, data_dir: str | Path | None) -> "DatasetBuilder":
     """Returns the TFDS builder of a set: ours, or TFDS's own where it has the set."""
     place = None if data_dir is None else str(Path(data_dir).expanduser())
     declared = SETS[name]
@@ -33,44 +36,38 @@ def builder(name: str, data_dir: str | Path | None) -> Any:
     return BUILDERS[group](config=config, data_dir=place, file_format="array_record")
 
 
-def prepare(name: str, *, data_dir: str | Path | None, manual_dir: str | Path | None = None) -> Any:
-    """Prepares a set unless it is prepared already.
+def prepare(
+    name: str, *, data_dir: str | Path | None, manual_dir: str | Path | None = None
+) -> "DatasetBuilder":
+    """Prepares a set unless it is prepared already, from manual_dir or else from its download.
 
     TFDS writes beside the final folder and renames at the end, so a killed preparation leaves
     nothing that looks prepared.
-
-    Args:
-      name: TFDS name.
-      data_dir: TFDS folder; None is TFDS's own default.
-      manual_dir: folder with all raw files of a set of ours; None downloads them.
-
-    Returns:
-      Its builder.
     """
-    made = builder(name, data_dir)
-    if made.is_prepared():
-        return made
+    builder = builder_of(name, data_dir)
+    if builder.is_prepared():
+        return builder
     try:
         config = None
         if manual_dir is None:
-            _check_network(name, made)
+            _check_network(name, builder)
         else:
             import tensorflow_datasets as tfds
 
             config = tfds.download.DownloadConfig(manual_dir=str(Path(manual_dir).expanduser()))
         with contextlib.redirect_stdout(io.StringIO()):
-            made.download_and_prepare(download_config=config)
+            builder.download_and_prepare(download_config=config)
     except Exception as error:
         # another process may have finished first
-        if not made.is_prepared():
+        if not builder.is_prepared():
             if manual_dir is not None:
                 raise ValueError(
-                    f"data set {name!r} could not be prepared in {made.data_path} from {manual_dir}"
-                    f": {type(error).__name__}: {error}"
+                    f"data set {name!r} could not be prepared in {builder.data_path} from "
+                    f"{manual_dir}: {type(error).__name__}: {error}"
                 ) from error
-            raise FileNotFoundError(_message(name, made, error)) from error
-        made = builder(name, data_dir)
-    return made
+            raise FileNotFoundError(_message(name, builder, error)) from error
+        builder = builder_of(name, data_dir)
+    return builder
 
 
 def read(name: str, part: str, *, data_dir: str | Path | None) -> Rows:
@@ -92,7 +89,7 @@ def read(name: str, part: str, *, data_dir: str | Path | None) -> Rows:
     )
 
 
-def _check_network(name: str, builder: Any) -> None:
+def _check_network(name: str, builder: "DatasetBuilder") -> None:
     """Fails at once where nothing can be downloaded: TFDS tries for minutes."""
     host = SETS[name].files.url
     if host is None:
@@ -108,7 +105,7 @@ def _check_network(name: str, builder: Any) -> None:
         pass
 
 
-def _message(name: str, builder: Any, error: Exception) -> str:
+def _message(name: str, builder: "DatasetBuilder", error: Exception) -> str:
     text = f"{type(error).__name__}: {error}".splitlines()[0][:300]
     message = (
         f"data set {name!r} is not prepared in {builder.data_path} and could not be downloaded "
