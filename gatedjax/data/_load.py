@@ -7,7 +7,7 @@ from typing import Any, Literal, overload
 
 from gatedjax.data.files import _unpack
 from gatedjax.data.files._lines import Rows
-from gatedjax.data.files._source import ReadReport, Source, SourceInfo
+from gatedjax.data.files._source import Source, SourceInfo
 from gatedjax.data.sets._all import configured, not_there, one_of, resolve
 from gatedjax.data.sets._all import names as names
 from gatedjax.data.sets._declaration import ID_BASE, DataSet, Embedded
@@ -135,15 +135,7 @@ def load(
     if not fixed and split in ("train", "validation"):
         used = hold_out(declared, rows, held_out or HELD_OUT)[split == "validation"]
     examples = declared.examples(used, ID_BASE[part], here)
-    skipped = declared.skipped(rows, here)
-    report = ReadReport(
-        lines=rows.lines,
-        used=len(rows.rows) - sum(skipped.values()),
-        quarantine=rows.quarantine,
-        skipped=skipped,
-        spans=declared.spans(used, examples, here),
-        notes=declared.notes(rows),
-    )
+    report = declared.report(rows, used, examples, here)
     if not report.reconciles:
         raise ValueError(f"data set {name!r}, {part}: not everything is accounted for: {report}")
     info = SourceInfo(name, split, declared.class_names(every), substitute)

@@ -16,31 +16,22 @@ from gatedjax.data.account._compare import (
 )
 from gatedjax.data.files._lines import Row, Rows
 from gatedjax.data.files._paths import AnyPath
-from gatedjax.data.files._source import Quarantined, SpanCounts
+from gatedjax.data.files._source import Quarantined, ReadReport
 from gatedjax.data.sets._all import resolve
 from gatedjax.data.sets._declaration import ID_BASE, DataSet, Embedded
 from gatedjax.data.sets._split import hold_out
 from gatedjax.data.tfds import _prepared
 
 
-@dataclasses.dataclass(frozen=True)
-class FileAccount:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileAccount(ReadReport):
     """What became of the lines of one raw file; or of the texts of one part, as `unit` says."""
 
     part: str
     file: str
-    lines: int
-    used: int = 0
-    skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Well-formed lines left out on purpose: reason -> count."""
-    quarantine: tuple[Quarantined, ...] = ()
     official: int | None = None
     unit: str = "lines"
     """What is counted."""
-    spans: SpanCounts | None = None
-    """What became of the spans, where the examples are spans of the lines."""
-    notes: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Used, and yet out of the ordinary: what is -> count."""
     missing: bool = False
     """Whether the file is not there (`error` says where to get it)."""
     error: str | None = None
@@ -114,11 +105,6 @@ def check(
     for part in declared.official:
         account, rows = reader.read(part)
         here = declared.of_part(part, options)
-        if rows.rows:
-            skipped = declared.skipped(rows, here)
-            used = account.used - sum(skipped.values())
-            account = dataclasses.replace(account, used=used, skipped=skipped)
-        account = dataclasses.replace(account, notes=declared.notes(rows))
         pieces = {part: rows}
         if "validation" not in declared.official and part == "train":
             pieces = dict(zip(("train", "validation"), hold_out(declared, rows), strict=True))
@@ -126,9 +112,10 @@ def check(
         places = {row.index: reader.place(account, row) for row in rows.rows}
         for split, piece in pieces.items():
             part_examples = declared.examples(piece, first, here)
-            spans = declared.spans(piece, part_examples, here)
-            if spans is not None:
-                account = dataclasses.replace(account, spans=spans)
+            if rows.rows:
+                report = declared.report(rows, piece, part_examples, here)
+                same = {"lines": account.lines, "quarantine": account.quarantine}
+                account = dataclasses.replace(account, **vars(report) | same)
             place = functools.partial(_of_id, places, first, ids_per_row)
             texts[split] = list(read_texts(part_examples, place))
         accounts.append(account)
@@ -242,7 +229,9 @@ def _check_embedded(declared: Embedded, examples: int) -> Report:
     for split, size in declared.sizes.items():
         source = declared.source(split)
         n, origin = len(source), declared.origin
-        accounts.append(FileAccount(split, origin, n, n, official=size, unit=declared.unit))
+        accounts.append(
+            FileAccount(n, n, part=split, file=origin, official=size, unit=declared.unit)
+        )
         texts[split] = list(read_texts(source, "id {}".format))
     classes = source.info.class_names
     return _report(declared.name, declared.origin, accounts, texts, classes, examples)

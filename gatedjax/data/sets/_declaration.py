@@ -1,6 +1,7 @@
 """A data set as one value: `load`, its TFDS builder and the check of its files follow from it."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -99,6 +100,18 @@ class DataSet:
     )
     """(examples, info, report, reader of parts) -> what `load` returns."""
 
+    def report(self, rows: Rows, piece: Rows, examples: Examples, options: Options) -> ReadReport:
+        """The account of an official part, and of the spans of the piece of it that is used."""
+        skipped = self.skipped(rows, options)
+        return ReadReport(
+            lines=rows.lines,
+            used=len(rows.rows) - sum(skipped.values()),
+            quarantine=rows.quarantine,
+            skipped=skipped,
+            spans=self.spans(piece, examples, options),
+            notes=self.notes(rows),
+        )
+
     def class_names(self, options: Options) -> tuple[str, ...]:
         """The classes under some options."""
         return self.classes(options) if callable(self.classes) else self.classes
@@ -115,6 +128,28 @@ class Embedded:
     """Split -> source."""
     unit: str = "lines"
     """What an example is, in reports."""
+
+
+def generated(
+    name: str,
+    sizes: Mapping[str, int],
+    classes: tuple[str, ...],
+    make: Callable[[str, int], Example],
+    *,
+    unit: str = "lines",
+) -> Embedded:
+    """A set whose examples are a function of (split, index); those of a split are made once."""
+
+    @functools.cache
+    def examples(split: str) -> tuple[Example, ...]:
+        return tuple(make(split, index) for index in range(sizes[split]))
+
+    def source(split: str) -> Source:
+        split = "train" if split == "train_full" else split
+        copies = [dict(example) for example in examples(split)]
+        return Source(copies, SourceInfo(name, split, classes))
+
+    return Embedded(name=name, origin="made by gatedjax", sizes=sizes, source=source, unit=unit)
 
 
 ID_BASE = {"train": 0, "validation": 100_000_000, "test": 200_000_000}

@@ -27,7 +27,6 @@ class _Folders(Places):
     url: str | None = "https://ai.stanford.edu"
 
     def find(self, manual_dir: Path, part: str) -> tuple[Path | None, str]:
-        """Returns the archive or the unpacked folder below manual_dir."""
         looked_for = f"{ARCHIVE} or a folder aclImdb"
         for folder in (manual_dir / "imdb", manual_dir / "imdb_reviews", manual_dir):
             for path in (folder / "aclImdb", folder):

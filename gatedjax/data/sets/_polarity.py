@@ -22,14 +22,13 @@ Every example also has "decides" (bool per token: the polar adjectives that carr
 the words that negate them) and "tree" (bracketed; its leaves are the tokens in order).
 """
 
-import functools
 import hashlib
 from collections.abc import Sequence
 
 import numpy as np
 
-from gatedjax.data.files._source import Example, Source, SourceInfo
-from gatedjax.data.sets._declaration import ID_BASE, Embedded
+from gatedjax.data.files._source import Example
+from gatedjax.data.sets._declaration import ID_BASE, generated
 
 CLASSES = ("negative", "positive")
 SIZES = {"train": 4000, "validation": 500, "test": 1000}
@@ -194,16 +193,4 @@ def make(split: str, index: int) -> Example:
     }
 
 
-@functools.cache
-def _examples(split: str) -> tuple[Example, ...]:
-    return tuple(make(split, index) for index in range(SIZES[split]))
-
-
-def source(split: str) -> Source:
-    """Returns a split: 4000 train, 500 validation, 1000 test examples."""
-    split = "train" if split == "train_full" else split
-    examples = [dict(example) for example in _examples(split)]
-    return Source(examples, SourceInfo("polarity", split, CLASSES))
-
-
-DECLARED = (Embedded(name="polarity", origin="made by gatedjax", sizes=SIZES, source=source),)
+DECLARED = (generated("polarity", SIZES, CLASSES, make),)

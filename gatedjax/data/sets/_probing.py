@@ -49,18 +49,15 @@ class _OneFile(Places):
     url: str | None = URL
 
     def find(self, manual_dir: Path, part: str) -> tuple[PartPath | None, str]:
-        """Returns a part of the file below manual_dir."""
         folders = [manual_dir / "probing", manual_dir / "data" / "probing", manual_dir]
         path = find(folders, f"{self.task}.txt")
         return None if path is None else _part(path, part), f"{self.task}.txt (or .gz)"
 
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
-        """Downloads the file once."""
         path = fetch(f"{self.url}{self.task}.txt")
         return {part: _part(path, part) for part in MARKS}
 
     def listed(self, part: str, file: str) -> str:
-        """The name of the file."""
         return f"{self.task}.txt"
 
 

@@ -42,13 +42,6 @@ OFFICIAL = {
     "wdw_relaxed": {"train": 185_978, "validation": 10_000, "test": 10_000},
 }
 PARTS = {"train": "training", "validation": "validation", "test": "test"}
-_TOPS = {
-    "cnn_cloze": ("cnn/questions", "cnn"),
-    "daily_mail_cloze": ("dailymail/questions", "dailymail"),
-    "wdw_strict": ("wdw", "wdw_strict"),
-    "wdw_relaxed": ("wdw_relaxed",),
-}
-_ARCHIVES = {"cnn_cloze": "cnn.tgz", "daily_mail_cloze": "dailymail.tgz"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,27 +50,26 @@ class _Folders(Places):
 
     name: str
     url: str | None
+    tops: tuple[str, ...]
+    archive: str | None = None
 
-    def find(self, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
-        """Returns the folder of a part, or the archive of all, and what was looked for."""
-        tops = _TOPS[self.name]
-        looked_for = f"folder {tops[0]}/{PARTS[part]}"
-        for top in tops:
+    def find(self, manual_dir: Path, part: str) -> tuple[Path | None, str]:
+        looked_for = f"folder {self.tops[0]}/{PARTS[part]}"
+        for top in self.tops:
             for folder in (manual_dir / top, manual_dir / PurePosixPath(top).name):
                 if (folder / PARTS[part]).is_dir():
                     return folder / PARTS[part], looked_for
-        if manual_dir.name in tops and (manual_dir / PARTS[part]).is_dir():
+        if manual_dir.name in self.tops and (manual_dir / PARTS[part]).is_dir():
             return manual_dir / PARTS[part], looked_for
-        archive = _ARCHIVES.get(self.name)
-        if archive is not None:
-            looked_for += f" or archive {archive}"
-            for folder in (manual_dir, manual_dir / PurePosixPath(tops[-1])):
-                if (folder / archive).is_file():
-                    return folder / archive, looked_for
+        if self.archive is not None:
+            looked_for += f" or archive {self.archive}"
+            for folder in (manual_dir, manual_dir / PurePosixPath(self.tops[-1])):
+                if (folder / self.archive).is_file():
+                    return folder / self.archive, looked_for
         return None, looked_for
 
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
-        """Refuses: the sets are behind forms and licences."""
+        # they are behind forms and licences
         raise FileNotFoundError(f"{self.name} cannot be downloaded by a program; see {self.url}")
 
 
@@ -135,13 +127,13 @@ def read(path: Path, part: str) -> Rows:
     return _read(path.resolve(), part, stamp(path))
 
 
-def _declared(name: str, family: tuple[str, str, str], url: str, description: str) -> DataSet:
+def _declared(family: tuple[str, str, str], files: _Folders, description: str) -> DataSet:
     return _cloze.cloze_set(
-        name=name,
+        name=files.name,
         family=family,
-        official=OFFICIAL[name],
-        where=f"{url} (folders of .question files)",
-        files=_Folders(name, url),
+        official=OFFICIAL[files.name],
+        where=f"{files.url} (folders of .question files)",
+        files=files,
         read=read,
         description=description,
     )
@@ -151,24 +143,23 @@ _DMQA = "https://cs.nyu.edu/~kcho/DMQA/"
 _WDW = "https://tticnlp.github.io/who_did_what/"
 DECLARED = (
     _declared(
-        "cnn_cloze", ("cnn_dm_cloze", "paper", "cnn"), _DMQA, "Questions on anonymised CNN stories."
+        ("cnn_dm_cloze", "paper", "cnn"),
+        _Folders("cnn_cloze", _DMQA, ("cnn/questions", "cnn"), "cnn.tgz"),
+        "Questions on anonymised CNN stories.",
     ),
     _declared(
-        "daily_mail_cloze",
         ("cnn_dm_cloze", "paper", "daily_mail"),
-        _DMQA,
+        _Folders("daily_mail_cloze", _DMQA, ("dailymail/questions", "dailymail"), "dailymail.tgz"),
         "Questions on anonymised Daily Mail stories.",
     ),
     _declared(
-        "wdw_strict",
         ("wdw", "kind", "strict"),
-        _WDW,
+        _Folders("wdw_strict", _WDW, ("wdw", "wdw_strict")),
         "Who-did-What, strict setting, as one question file each: wdw/{training,validation,test}.",
     ),
     _declared(
-        "wdw_relaxed",
         ("wdw", "kind", "relaxed"),
-        _WDW,
+        _Folders("wdw_relaxed", _WDW, ("wdw_relaxed",)),
         "Who-did-What, relaxed setting, as `WdwStrict` in the folder wdw_relaxed.",
     ),
 )

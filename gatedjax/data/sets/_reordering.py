@@ -34,13 +34,11 @@ class _Pairs(Places):
     url: str | None = None
 
     def find(self, manual_dir: Path, part: str) -> tuple[PairPath | None, str]:
-        """Returns the files of a part below manual_dir; one without the other is refused."""
         folders = [manual_dir / "wrd", manual_dir / "TrainData", manual_dir]
         pair = find_pair(folders, f"{FILES[part]}.x", f"{FILES[part]}.y")
         return pair, f"{FILES[part]}.{{x,y}}"
 
     def listed(self, part: str, file: str) -> str:
-        """The name that the two files share."""
         return FILES[part]
 
 

@@ -188,7 +188,6 @@ class _Places(Places):
     url: str | None = None
 
     def find(self, manual_dir: Path, part: str) -> tuple[Path | None, str]:
-        """Returns the file or the folder of a part below manual_dir."""
         looked_for = f"{' or '.join(FILES[part])} (plain or .gz), or {FOLDERS[part]}/*_gold_conll"
         tops = [manual_dir / name for name in ("conll_srl", "conll2012", "srl", "")]
         for name in FILES[part]:
@@ -201,7 +200,6 @@ class _Places(Places):
         return None, looked_for
 
     def listed(self, part: str, file: str) -> str:
-        """The name of the official file."""
         return FILES[part][0]
 
 

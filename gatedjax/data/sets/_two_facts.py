@@ -16,13 +16,11 @@ In training each of the things takes two facts or, as often, one: key hall . Suc
 find the thing that is asked for; they do not help with the second fact.
 """
 
-import functools
-
 import numpy as np
 
-from gatedjax.data.files._source import Example, Source, SourceInfo
+from gatedjax.data.files._source import Example
 from gatedjax.data.sets import _cloze
-from gatedjax.data.sets._declaration import ID_BASE, Embedded
+from gatedjax.data.sets._declaration import ID_BASE, generated
 
 SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
 CHAINS = 3
@@ -63,20 +61,4 @@ def make(split: str, index: int) -> Example:
     return _cloze.example(question, ID_BASE[split] + index)
 
 
-@functools.cache
-def _examples(split: str) -> tuple[Example, ...]:
-    return tuple(make(split, index) for index in range(SIZES[split]))
-
-
-def source(split: str) -> Source:
-    """Returns a split: 40,000 train, 500 validation, 1,000 test questions."""
-    split = "train" if split == "train_full" else split
-    examples = [dict(example) for example in _examples(split)]
-    return Source(examples, SourceInfo("two_facts", split, _cloze.CLASSES))
-
-
-DECLARED = (
-    Embedded(
-        name="two_facts", origin="made by gatedjax", sizes=SIZES, source=source, unit="questions"
-    ),
-)
+DECLARED = (generated("two_facts", SIZES, _cloze.CLASSES, make, unit="questions"),)

@@ -90,10 +90,10 @@ def _classes() -> dict[str, type[SetBuilder]]:
         if declared.tfds is not None:
             builder, _, config = declared.config or (declared.name, "", "")
             sets.setdefault(builder, {})[config] = declared
-    return {builder: _class(builder, members) for builder, members in sets.items()}
+    return {builder: builder_class(builder, members) for builder, members in sets.items()}
 
 
-def _class(builder: str, members: Mapping[str, DataSet]) -> type[SetBuilder]:
+def builder_class(builder: str, members: Mapping[str, DataSet]) -> type[SetBuilder]:
     form = next(iter(members.values())).tfds
     assert form is not None
     body = {
