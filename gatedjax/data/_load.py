@@ -110,9 +110,11 @@ def load(
         unpacks to more than the limit; under `strict`, for the first malformed line.
       FileNotFoundError: if the data are not there; the message says where to get them.
     """
-    declared, every = resolve(*configured(name, options))
-    name = declared.name
+    name, options = configured(name, options)
+    one_of("data set", name, names())
     one_of("split", split, SPLITS)
+    declared, every = resolve(name, options)
+    name = declared.name
     fixed = isinstance(declared, Embedded) or "validation" in declared.official
     if held_out is not None:
         if fixed or (isinstance(declared, DataSet) and declared.hold_out is not None):

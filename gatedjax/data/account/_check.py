@@ -215,7 +215,8 @@ def _recount(path: AnyPath, rows: Rows, declared: DataSet) -> int:
     """Counts the lines of a raw file once more, and checks that none stands for another."""
     if not declared.by_line:
         return declared.count(path)
-    if any(row.file for row in rows.rows) or path.is_dir():
+    folder = isinstance(path, Path) and path.is_dir()
+    if folder or any(row.file for row in rows.rows):
         return rows.lines  # no line a text: the reader counted them before it read one
     places = [row.index + 1 for row in rows.rows] + [q.line for q in rows.quarantine]
     lines = declared.count(path)

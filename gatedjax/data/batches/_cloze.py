@@ -164,10 +164,10 @@ class ClozeBatches(PlannedBatches):
         one_pass: bool = False,
     ) -> None:
         check_sizes(batch_size=batch_size)
-        if not len(encoded):
-            raise ValueError("encoded: there are no texts")
         if shapes is None:
             shapes = plan_cloze_shapes([encoded], max_shapes=max_shapes, batch_size=batch_size)
+        if not len(encoded):
+            raise ValueError("encoded: there are no texts")
         self.encoded, self.batch_size = encoded, batch_size
         self.shapes = tuple(shapes)
         self.characters, self.dense_cells = characters, dense_cells

@@ -27,10 +27,6 @@ class PairPath:
         """Of the source."""
         return self.source.suffix
 
-    def is_dir(self) -> bool:
-        """Only files are read."""
-        return False
-
     def read_bytes(self) -> bytes:
         """Reads the source."""
         return self.source.read_bytes()
@@ -57,10 +53,6 @@ class PartPath:
     def suffix(self) -> str:
         """None: what is read is unpacked."""
         return ""
-
-    def is_dir(self) -> bool:
-        """Only files are read."""
-        return False
 
     def read_bytes(self) -> bytes:
         """Reads the lines."""

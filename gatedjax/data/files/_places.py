@@ -43,6 +43,7 @@ class Files(Places):
       url: address to which a name (of an archive, if there are any) is added.
       archives: part -> archive that holds its file.
       inside: what stands before the name in the archive.
+      shown: how messages call a file that is not there.
     """
 
     names: Mapping[str, str]
@@ -51,6 +52,7 @@ class Files(Places):
     url: str | None = None
     archives: Mapping[str, str] = dataclasses.field(default_factory=dict)
     inside: str = ""
+    shown: str = "{0} (or {0}.gz)"
 
     def find(self, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
         """Returns the file of a part: unpacked, else in the archive."""
@@ -61,7 +63,7 @@ class Files(Places):
             archives = (top / self.archives[part] for top in tops)
             archive = next((archive for archive in archives if archive.is_file()), None)
             path = None if archive is None else self._member(archive, part)
-        return path, f"{name} (or {name}.gz)"
+        return path, self.shown.format(name)
 
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
         """Downloads every archive, or every file."""

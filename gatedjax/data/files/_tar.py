@@ -33,10 +33,6 @@ class TarPath:
         """Of the member."""
         return PurePosixPath(self.member).suffix
 
-    def is_dir(self) -> bool:
-        """Only files are read."""
-        return False
-
     def read_bytes(self) -> bytes:
         """Reads the member."""
         contents = members(self.archive, lambda name: name.removeprefix("./") == self.member)

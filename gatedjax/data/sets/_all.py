@@ -92,7 +92,7 @@ def resolve(name: str, options: Options | None = None) -> tuple[DataSet | Embedd
     return declared, full
 
 
-def configured(name: str, options: Options) -> tuple[str, Options]:
+def configured(name: str, options: dict[str, str]) -> tuple[str, dict[str, str]]:
     """The set that the name of a TFDS builder and its option mean, and the other options."""
     if name not in CONFIGS:
         return name, options

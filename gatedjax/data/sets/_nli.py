@@ -107,7 +107,9 @@ DECLARED = (
         name="sick",
         official={"train": 4_500, "validation": 500, "test": 4_927},
         where=f"{_SICK_URL} ({', '.join(_SICK_ARCHIVES.values())}; or unpacked)",
-        files=Files(_SICK_FILES, tops=("sick", ""), url=_SICK_URL, archives=_SICK_ARCHIVES),
+        files=Files(
+            _SICK_FILES, tops=("sick", ""), url=_SICK_URL, archives=_SICK_ARCHIVES, shown="{}"
+        ),
         read=read_sick,
         examples=examples,
         classes=CLASSES,
@@ -129,7 +131,12 @@ DECLARED = (
         name="snli",
         official={"train": 550_152, "validation": 10_000, "test": 10_000},
         where=f"{_SNLI_URL} (unpacked)",
-        files=Files(_SNLI_FILES, ("snli", "snli_1.0", "snli/snli_1.0", ""), url=_SNLI_URL),
+        files=Files(
+            _SNLI_FILES,
+            tops=("snli", "snli_1.0", "snli/snli_1.0", ""),
+            url=_SNLI_URL,
+            shown="{}",
+        ),
         read=by_lines(parse_snli),
         examples=examples,
         classes=CLASSES,

@@ -101,6 +101,7 @@ DECLARED = (
         files=Files(
             {"train": "ewt.train.trees", "validation": "ewt.dev.trees", "test": "ewt.test.trees"},
             tops=("treebank", "ewt", ""),
+            shown="{}",
         ),
         read=by_lines(parse),
         examples=each(_example),
