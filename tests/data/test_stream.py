@@ -9,7 +9,8 @@ import pytest
 
 from gatedjax import data
 from gatedjax._commands.data import main as data_command
-from gatedjax.data import _ptb, _stream
+from gatedjax.data.sets import _ptb
+from gatedjax.data.text import _stream
 
 INFO = data.SourceInfo("toy", "train", ("sentence",))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gatedjax import data
-from gatedjax.data import _tokenize
+from gatedjax.data.text import _tokenize
 
 INFO = data.SourceInfo("toy", "train", ("a", "b"))
 
