@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from experiments.core.config import Changes, changed
+from experiments.core.config import Changes, Files, RunConfig, changed
 from gatedjax.models import RAUConfig
 from gatedjax.training import TrainConfig
 
@@ -12,15 +12,11 @@ CellName = Literal["rau", "gru", "lstm"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DataConfig:
+class DataConfig(Files):
     """Which images or text, and how they become batches."""
 
     name: DataName = "digits"
     """Data set; "digits" (scikit-learn's, no download) is not in the paper."""
-    data_dir: str | None = None
-    """Where prepared TFDS data sets are (default: TFDS's own folder)."""
-    manual_dir: str | None = None
-    """Folder with the raw files as they are downloaded, to work without a network."""
     batch_size: int = 128
     """Examples per training step."""
     eval_batch_size: int = 512
@@ -44,17 +40,12 @@ class DataConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(RunConfig):
     """One training run: data, network, training."""
 
     preset: str = "digits"
     """Starting point that the other options change: digits, mnist, fashion_mnist, imdb,
     imdb_100 (the paper's text: width 100, batches of 32), ptb_small, ptb_medium, ptb_large."""
-    workdir: str | None = None
-    """Where metrics, checkpoints and results go (default: runs/rau/PRESET-CELL). A workdir that
-    holds a checkpoint of the same configuration is resumed."""
-    cpu_devices: int | None = None
-    """CPU devices to split a batch over (default: one per core); no effect on GPU or TPU."""
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: RAUConfig = dataclasses.field(default_factory=RAUConfig)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
