@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from rich.console import Console
 
@@ -40,10 +40,8 @@ CELLS = tuple(reported.CELLS)
 SYSTEMS = [Variant(name, title, {"model.cell": name}) for name, title in reported.CELLS.items()]
 # The forms that the paper's equation 6 leaves open (spec section 3); the weights of "sigmoid" have
 # no sum to rescale.
-LIGHT: tuple[RAUAttention, ...] = (
-    *("feature_proj", "concat", "time_causal", "sigmoid", "additive_relu"),
-)
 HEAVY: tuple[RAUAttention, ...] = ("matrix",)
+LIGHT = tuple(form for form in get_args(RAUAttention) if form not in HEAVY)
 FORMS = [
     Variant(
         f"attention_{form}{'_rescale' if rescale else ''}",
