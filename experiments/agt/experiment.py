@@ -1,93 +1,78 @@
-"""One run of AGT or a baseline: texts in, trained parameters and test results out."""
+"""What one run of AGT or a baseline is made of."""
 
-import time
-from pathlib import Path
 from typing import Any
 
-import jax
-
 from experiments.agt import layers
-from experiments.agt.config import Config
-from experiments.agt.data import batches, prepare, resolved, substitute
-from experiments.agt.results import public_config
-from experiments.core import collapse
-from experiments.core.records import jsonable
-from experiments.core.curves import finish, outcome, results_on_test
-from experiments.core.text import correct_string
-from gatedjax import analysis
+from experiments.agt.config import PAPER_DIM, Config
+from experiments.core.config import changed
+from experiments.core.experiment import Experiment
+from experiments.core.origins import joined
+from experiments.core.text import Texts, find_embeddings, in_batches, read_texts, width_of
 from gatedjax.models import AGT, AGTTask
-from gatedjax.training import fit, make_parallel
 
 
-def default_workdir(config: Config) -> Path:
-    """runs/agt/PRESET-SYSTEM, unless the configuration names one."""
-    if config.workdir is not None:
-        return Path(config.workdir)
-    return Path("runs") / "agt" / f"{config.preset}-{config.model.system}"
+def resolved(config: Config) -> Config:
+    """The configuration with the width of the file of word vectors.
 
-
-def run(config: Config) -> dict[str, Any]:
-    """Trains, and evaluates the best parameters by validation accuracy and the last ones on test.
-
-    Args:
-      config: the run. The width of the word vectors becomes that of their file.
-
-    Returns:
-      The record, with what every layer selects on the test sentences; `results.json` in the
-      workdir holds it, less "exit_code" and "signal". A run that was stopped by a signal has no
-      test results and writes none.
+    A width other than the paper's 300 was asked for and stays; a file that does not have it is
+    then refused by the loader.
     """
-    start = time.perf_counter()
-    config = resolved(config)
-    prepared = prepare(config.data, config.model.embedding_dim)
+    path = find_embeddings(config.data.embeddings, config.data.manual_dir)
+    if path is None or config.model.embedding_dim != PAPER_DIM or not path.is_file():
+        return config
+    width = width_of(path)
+    return config if width is None else changed(config, {"model.embedding_dim": width})
+
+
+def texts_of(config: Config) -> Texts:
+    """The texts of a run; only those of training may be phrases."""
+    data = config.data
+    train = f"{data.name}_phrases" if data.train_on == "phrases" else data.name
+    return read_texts((train, data.name, data.name), data, config.model.embedding_dim)
+
+
+def experiment(config: Config) -> Experiment:
+    """The run of a configuration."""
+    texts = texts_of(config)
     model = AGT(
         config.model,
-        vocab_size=len(prepared.vocabulary),
-        num_classes=len(prepared.info.class_names),
-        embeddings=prepared.embeddings,
+        vocab_size=len(texts.vocabulary),
+        num_classes=len(texts.info.class_names),
+        embeddings=texts.embeddings,
     )
-    task = AGTTask(model)
-    train, validation, test = batches(prepared, config.data, seed=config.train.seed)
-    workdir = default_workdir(config)
-    settings = jsonable(public_config(config))
-    metadata = {"config": settings, "vocabulary": prepared.vocabulary.digest()}
-    parallel = make_parallel(config.train.parallel, accumulate=config.train.accumulate)
-    result = fit(
-        task, train, validation, config.train, workdir, metadata=metadata, parallel=parallel
+    train, validation, test = in_batches(texts.splits, config.data)
+
+    def measure(params: Any) -> dict[str, Any]:
+        examples = layers.examples(model, params, texts.splits["test"])
+        return {**layers.statistics(model, params, test), "examples": examples}
+
+    return Experiment(
+        task=AGTTask(model),
+        train=train,
+        validation=validation,
+        test=test,
+        facts={
+            "data": config.data.name,
+            "train_on": config.data.train_on,
+            "train_n": len(texts.splits["train"]),
+            "system": config.model.system,
+            "embedding_dim": config.model.embedding_dim,
+            **texts.facts(),
+        },
+        vocabulary=texts.vocabulary.digest(),
+        labels=texts.splits["train"].labels,
+        substitute=substitute(config, texts),
+        measure=measure,
     )
-    metrics = analysis.read_metrics(workdir / "metrics.jsonl")
-    record = {
-        "data": config.data.name,
-        "train_on": config.data.train_on,
-        "train_n": len(prepared.splits["train"]),
-        "system": config.model.system,
-        "seed": config.train.seed,
-        "config": settings,
-        "substitute": substitute(config, prepared),
-        "embedding_dim": config.model.embedding_dim,
-        "embedding_coverage": prepared.coverage,
-        "vocabulary_size": len(prepared.vocabulary),
-        **count_parameters(result.best_params),
-        **outcome(result, metrics),
-    }
-    if result.stopped != "signal":
-        found, predictions = results_on_test(task, result, test, parallel)
-        record |= {
-            **found,
-            "test_n": len(predictions["correct"]),
-            "correct": correct_string(predictions),
-            **collapse.facts(prepared.splits["train"].labels, predictions["predicted"]),
-            **layers.statistics(model, result.best_params, test),
-            "examples": layers.examples(model, result.best_params, prepared.splits["test"]),
-        }
-    return finish(record, start, workdir)
 
 
-def count_parameters(params: Any) -> dict[str, int]:
-    """How many numbers are trained: all of them, and those that are not word vectors."""
-    sizes = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in params.items()}
-    total = sum(sizes.values())
-    return {
-        "parameters": total,
-        "parameters_without_embeddings": total - sizes.get("embed", 0),
-    }
+def substitute(config: Config, texts: Texts) -> str | None:
+    """What differs from the paper's data and word vectors; None if nothing does."""
+    width, vectors = config.model.embedding_dim, None
+    if config.data.name == "polarity":
+        return texts.substitute
+    if config.data.embeddings == "none":
+        vectors = f"random word vectors of width {width} where the paper has GloVe 300-d"
+    elif width != PAPER_DIM:
+        vectors = f"word vectors of width {width} where the paper has 300"
+    return joined([texts.substitute, vectors])

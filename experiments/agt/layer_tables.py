@@ -1,17 +1,22 @@
 """What the layers do, from the record of the seed that is best in validation."""
 
 import collections
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from experiments.agt import paper, variants
-from experiments.agt.cells import NAMES
-from experiments.agt.results import Store, best
-from experiments.core.records import NOT_RUN
+from experiments.agt import reported
+from experiments.agt.reported import NAMES
+from experiments.core.comparison import paragraphs
+from experiments.core.paper import Table
+from experiments.core.records import NOT_RUN, Record, Store, best
 from gatedjax import analysis
 from gatedjax.analysis import phrases
 
+FULL = "agt"
+"""The name of the records of the whole network."""
 MEASURES = {
     "mass_low": "r in [0, 0.05) (%)",
     "mass_high": "r in [0.95, 1] (%)",
@@ -21,80 +26,89 @@ MEASURES = {
     "mean_phrase_shuffled": "mean phrase, words shuffled",
 }
 TOP = 20
+Body = Callable[[str, Store], str]
 
 
-def chosen(store: Store, data: str) -> dict[str, Any] | None:
+def chosen(store: Store, data: str) -> Record | None:
     """The record that figures and lists show."""
-    return best(store.all(data, variants.FULL))
+    return best(store.all(data, FULL))
 
 
-def observations(store: Store, data: str) -> str:
-    """Attention, lengths of runs and gates, per layer."""
-    record = chosen(store, data)
-    if record is None or not record.get("layers"):
-        return NOT_RUN
-    layers = record["layers"]
-    rows = []
-    for i in range(len(layers["mass_low"])):
-        row = [f"L{i + 1}"]
-        for name in MEASURES:
-            value = layers[name][i]
-            if value is None:
-                row.append("-")
-            else:
-                row.append(f"{100 * value:.1f}" if name.startswith("mass") else f"{value:.2f}")
-        # the first layer only selects
-        row.append("-" if i == 0 else f"{layers['mean_gate'][i - 1]:.3f}")
-        rows.append(row)
-    text = analysis.render_table(["layer", *MEASURES.values(), "mean gate"], rows).rstrip()
-    return f"{_seed(record, data)}\n\n{text}\n\n" + "\n".join(_read(layers))
+def _needs(part: str) -> Callable[[Callable[[Record, str], str]], Body]:
+    """Makes of a text about a record one about a data set, which may have no such record."""
+
+    def decorate(text: Callable[[Record, str], str]) -> Body:
+        @functools.wraps(text)
+        def body(data: str, store: Store) -> str:
+            record = chosen(store, data)
+            return text(record, data) if record is not None and record.get(part) else NOT_RUN
+
+        return body
+
+    return decorate
 
 
-def _seed(record: dict[str, Any], data: str) -> str:
+def _seed(record: Record, data: str) -> str:
     return f"{NAMES[data]}, seed {record['seed']} (best in validation)."
 
 
-def _read(layers: dict[str, Any]) -> list[str]:
+@_needs("layers")
+def observations(record: Record, data: str) -> str:
+    """Attention, lengths of runs and gates, per layer."""
+    layers = record["layers"]
+
+    def cell(name: str, layer: int) -> str:
+        value = layers[name][layer]
+        if value is None:
+            return "-"
+        return f"{100 * value:.1f}" if name.startswith("mass") else f"{value:.2f}"
+
+    # the first layer only selects
+    gates = ["-", *(f"{gate:.3f}" for gate in layers["mean_gate"])]
+    rows = [
+        [f"L{i + 1}", *(cell(name, i) for name in MEASURES), gates[i]]
+        for i in range(len(layers["mass_low"]))
+    ]
+    table = analysis.render_table(["layer", *MEASURES.values(), "mean gate"], rows)
+    return paragraphs(_seed(record, data), table, "\n".join(_read(layers)))
+
+
+def _read(layers: dict[str, Any]) -> Iterator[str]:
     """What the paper observes, and where it holds here."""
     low, high = np.mean(layers["mass_low"]), np.mean(layers["mass_high"])
-    lines = [
+    yield (
         f"- Spikes at 0 and 1 (paper: figure 2, top): the outer twentieths hold "
         f"{100 * (low + high):.1f} % of the words on average over layers; even spread would be "
         "10 %. Rescaling alone puts one word of every sentence at each end."
-    ]
-    runs = [value if value is not None else 0.0 for value in layers["mean_run"]]
+    )
+    runs = [value or 0.0 for value in layers["mean_run"]]
     order = sorted(range(len(runs)), key=lambda i: -runs[i])[:2]
-    lines.append(
+    yield (
         f"- Longest phrases in the middle (paper: L8 and L9; figure 2, bottom): here the longest "
         f"runs are in {' and '.join(f'L{i + 1}' for i in order)}."
     )
     gates = layers["mean_gate"]
     if gates:
         least, most = int(np.argmin(gates)), int(np.argmax(gates))
-        lines.append(
+        yield (
             f"- Gates near 0 in the middle layers (paper: figure 3): here the mean gate is "
             f"smallest in L{least + 2} ({gates[least]:.3f}) and largest in L{most + 2} "
             f"({gates[most]:.3f})."
         )
-    return lines
 
 
-def first_words(store: Store, data: str) -> str:
+@_needs("first_words")
+def first_words(record: Record, data: str) -> str:
     """The words that the first layer selects most often."""
-    record = chosen(store, data)
-    if record is None or not record.get("first_words"):
-        return NOT_RUN
-    rows = [
-        [str(rank), word, str(count)]
-        for rank, (word, count) in enumerate(record["first_words"][:TOP], start=1)
-    ]
-    table = analysis.render_table(["rank", "word", "times selected"], rows)
+    ranked = enumerate(record["first_words"][:TOP], start=1)
+    rows = [[str(rank), word, str(count)] for rank, (word, count) in ranked]
     lines = []
-    for place, word in enumerate(paper.FIRST_WORDS, start=1):
+    for place, word in enumerate(reported.FIRST_WORDS, start=1):
         rank, count = record["paper_words"][word]
         here = "never selected here" if rank is None else f"rank {rank} here ({count} times)"
         lines.append(f"- {word}: rank {place} in the paper, {here}")
-    return f"{_seed(record, data)}\n\n{table.rstrip()}\n\n" + "\n".join(lines)
+    table = analysis.render_table(["rank", "word", "times selected"], rows)
+    return paragraphs(_seed(record, data), table, "\n".join(lines))
 
 
 def words_of(example: dict[str, Any], layer: int, threshold: float) -> list[str]:
@@ -108,57 +122,88 @@ def words_of(example: dict[str, Any], layer: int, threshold: float) -> list[str]
     attention = np.asarray(example["attention"])
     if not 1 <= layer <= len(attention):
         raise ValueError(f"layer must be one of {len(attention)}, got {layer}")
-    chosen_words = phrases.select(attention[layer - 1], threshold=threshold)
-    found = [example["tokens"][n].lower() for n in np.flatnonzero(chosen_words)]
-    return [part for word in found for part in (word.split("-") if len(word) > 1 else [word])]
+    selected = np.flatnonzero(phrases.select(attention[layer - 1], threshold=threshold))
+    words = [example["tokens"][place].lower() for place in selected]
+    return [part for word in words for part in (word.split("-") if len(word) > 1 else [word])]
 
 
-def _common(ours: list[str], theirs: list[str]) -> int:
-    return sum((collections.Counter(ours) & collections.Counter(theirs)).values())
-
-
-def selected(store: Store, data: str) -> str:
+@_needs("examples")
+def selected(record: Record, data: str) -> str:
     """Words of the paper's layer at both thresholds, beside the paper's lists."""
-    record = chosen(store, data)
-    if record is None or not record.get("examples"):
-        return NOT_RUN
-    layer = min(paper.SELECTION_LAYER, len(record["examples"][0]["attention"]))
-    headers = ["sentence", "label, predicted", "r above", "paper", "ours", "in both"]
+    layer = min(reported.SELECTION_LAYER, len(record["examples"][0]["attention"]))
     rows = []
     for example in record["examples"]:
         number = example["number"] - 1
-        strict = paper.SELECTED[number].split()
-        lists = {paper.THRESHOLD: strict, paper.RELAXED: strict + paper.ADDED[number].split()}
-        for threshold, theirs in lists.items():
-            ours = words_of(example, layer, threshold)
-            row = [str(number + 1), f"{example['label']}, {example['predicted']}", f"{threshold:g}"]
-            if data == "polarity":
-                rows.append([*row, "-", " ".join(ours) or "none", "-"])
-                continue
-            both = f"{_common(ours, theirs)} of {len(ours)} (paper: {len(theirs)})"
-            # the relaxed list as a bag: the paper says only what it adds
-            shown = " ".join(theirs) if threshold == paper.THRESHOLD else (
-                "and " + paper.ADDED[number]
-            )  # fmt: skip
-            rows.append([*row, shown, " ".join(ours) or "none", both])
-    table = analysis.render_table(headers, rows).rstrip()
-    return f"{_seed(record, data)} Layer {layer}.\n\n{table}"
+        strict, added = reported.SELECTED[number], reported.ADDED[number]
+        # the relaxed list as a bag: the paper says only what it adds
+        lists = {
+            reported.THRESHOLD: (strict, strict),
+            reported.RELAXED: (f"and {added}", f"{strict} {added}"),
+        }
+        for threshold, (shown, words) in lists.items():
+            ours, theirs = words_of(example, layer, threshold), words.split()
+            common = (collections.Counter(ours) & collections.Counter(theirs)).total()
+            both = f"{common} of {len(ours)} (paper: {len(theirs)})"
+            if data == "polarity":  # it has none of the paper's sentences
+                shown = both = "-"
+            label = f"{example['label']}, {example['predicted']}"
+            mine = " ".join(ours) or "none"
+            rows.append([f"{number + 1}", label, f"{threshold:g}", shown, mine, both])
+    headings = ["sentence", "label, predicted", "r above", "paper", "ours", "in both"]
+    table = analysis.render_table(headings, rows)
+    return paragraphs(f"{_seed(record, data)} Layer {layer}.", table)
 
 
-def trace(store: Store, data: str) -> str:
+@_needs("examples")
+def trace(record: Record, data: str) -> str:
     """The third sentence, layer by layer."""
-    record = chosen(store, data)
-    examples = {example["number"]: example for example in (record or {}).get("examples") or ()}
-    if record is None or 3 not in examples:
+    example = next((one for one in record["examples"] if one["number"] == 3), None)
+    if example is None:
         return NOT_RUN
-    example = examples[3]
-    attention = np.asarray(example["attention"])
-    told = phrases.trace(example["tokens"], phrases.select(attention, threshold=paper.THRESHOLD))
+    words = phrases.select(np.asarray(example["attention"]), threshold=reported.THRESHOLD)
     rows = []
-    for one in told:
+    for one in phrases.trace(example["tokens"], words):
         number = one.layer + 1
-        quoted = [text for (a, b), text in paper.TRACE.items() if a <= number <= b]
+        quoted = [text for (a, b), text in reported.TRACE.items() if a <= number <= b]
         row = [f"L{number}", " ".join(one.words) or "none", "; ".join(one.phrases) or "none"]
         rows.append([*row, quoted[0] if quoted and data != "polarity" else "-"])
-    table = analysis.render_table(["layer", "words", "phrases", "paper"], rows).rstrip()
-    return f"{_seed(record, data)}\n\n{table}"
+    table = analysis.render_table(["layer", "words", "phrases", "paper"], rows)
+    return paragraphs(_seed(record, data), table)
+
+
+# Heading, text and note of what RESULTS.md says of the layers, for every data set.
+ORDER = (
+    "The network reads a bag of words: the order changes neither prediction nor which words are "
+    "selected, so a phrase is words that are selected each by itself and stand side by side. The "
+    "shuffled columns are the same selections with the words of every sentence in random order."
+)
+SECTIONS: tuple[tuple[str, Body, str], ...] = (
+    ("Layers", observations, ORDER),
+    (
+        "First-layer words",
+        first_words,
+        "Words with r > 0.95 in the first layer over the test set, lower-cased.",
+    ),
+    (
+        "Selected words",
+        selected,
+        "Compared as bags of words, a hyphen parting two words.",
+    ),
+    (
+        "Sentence 3, layer by layer",
+        trace,
+        "Words with r > 0.95; phrases are two or more of them side by side.",
+    ),
+)
+
+
+def tables(store: Store) -> Iterator[Table]:
+    """The sections of the paper's data set and of every other one with a run."""
+    for data, name in NAMES.items():
+        if data != reported.DATA and not store.all(data, FULL):
+            continue
+        where = "" if data == reported.DATA else f" ({name})"
+        for title, body, note in SECTIONS:
+            if data == "trec" and body in (selected, trace):
+                continue  # questions have none of the example sentences
+            yield Table(title=title + where, body=functools.partial(body, data), note=note)

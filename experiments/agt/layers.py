@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.agt import paper
+from experiments.agt import reported
 from gatedjax import data as gdata
 from gatedjax.analysis import phrases
 from gatedjax.models import AGT
@@ -53,7 +53,7 @@ def statistics(model: AGT, params: Any, test: gdata.Batches) -> dict[str, Any]:
         n = len(rows)
         mask = np.arange(batch["tokens"].shape[1]) < np.asarray(batch["lengths"])[:n, None]
         r = phrases.normalise(output.attention[:n], mask)
-        selected = phrases.select(r, mask, threshold=paper.THRESHOLD)
+        selected = phrases.select(r, mask, threshold=reported.THRESHOLD)
         gates = output.gates[:n].astype(np.float64)
         parts = {
             "attention": phrases.weight_histogram(r, mask, bins=BINS),
@@ -70,7 +70,7 @@ def statistics(model: AGT, params: Any, test: gdata.Batches) -> dict[str, Any]:
     return {
         "layers": summary(found, gate_sum / max(gate_count, 1)),
         "first_words": [list(pair) for pair in ranked[:MOST_FREQUENT]],
-        "paper_words": {word: [ranks.get(word), words[word]] for word in paper.FIRST_WORDS},
+        "paper_words": {word: [ranks.get(word), words[word]] for word in reported.FIRST_WORDS},
     }
 
 
@@ -87,7 +87,7 @@ def summary(histograms: dict[str, phrases.LayerHistogram], mean_gate: np.ndarray
         "mean_gate": mean_gate,
     }
     return {
-        "threshold": paper.THRESHOLD,
+        "threshold": reported.THRESHOLD,
         **{name: histogram.counts.tolist() for name, histogram in histograms.items()},
         **{
             name: [None if math.isnan(v) else round(v, 6) for v in values.tolist()]
@@ -140,7 +140,7 @@ def examples(model: AGT, params: Any, encoded: gdata.Encoded) -> list[dict[str, 
     if encoded.info.name == "polarity":
         indices = dict(enumerate(range(3), start=1))
     else:
-        places = {number: find(encoded, text) for number, text in enumerate(paper.EXAMPLES, 1)}
+        places = {number: find(encoded, text) for number, text in enumerate(reported.EXAMPLES, 1)}
         indices = {number: index for number, index in places.items() if index is not None}
     names = encoded.info.class_names
     forward = jax.jit(lambda params, batch: model.apply({"params": params}, batch))

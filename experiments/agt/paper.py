@@ -1,192 +1,401 @@
-"""Tables of accuracy, from the records."""
+"""AGT: Guo, "A Deep Network with Visual Text Composition Behavior" (2017)."""
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
+from rich.console import Console
 
-from experiments.agt import paper, variants
-from experiments.agt.cells import NAMES, milliseconds, parameters, percent
-from experiments.agt.config import OPTIMIZERS
-from experiments.agt.results import Store
-from experiments.agt.variants import ablation_variant, optimizer_variant
-from experiments.core.origins import beside, origin_of, other_data, substitute_of
-from experiments.core.records import NOT_RUN, alive
-from experiments.core.comparison import ONE_SEED, compare_all, holm_note, paragraphs, sentence
+from experiments.agt import figures, layer_tables, reported
+from experiments.agt.config import (
+    OPTIMIZERS,
+    PRESETS,
+    Config,
+    OptimizerName,
+    optimizer_changes,
+    with_optimizer,
+)
+from experiments.agt.experiment import experiment, resolved
+from experiments.agt.layer_tables import FULL
+from experiments.agt.reported import DATA, NAMES
+from experiments.core import cli
+from experiments.core.columns import (
+    data,
+    each,
+    first,
+    hardware,
+    milliseconds,
+    paired,
+    parameters,
+    percent,
+    quoted,
+    record_name,
+    seconds,
+    seeds,
+    substitute,
+    variant,
+)
+from experiments.core.comparison import LEVEL, ONE_SEED, sentence
+from experiments.core.origins import origin_of, other_data
+from experiments.core.paper import (
+    Column,
+    Figure,
+    Job,
+    Options,
+    Paper,
+    Row,
+    Table,
+    Variant,
+    variants,
+)
+from experiments.core.records import Records, Store, alive
+from experiments.core.report import print_metrics, print_parameters, print_time
 from gatedjax import analysis
+from gatedjax.models.agt import AblateMode
+
+MODES: tuple[AblateMode, ...] = get_args(AblateMode)
+ABOVE = {0: "only s_0", 2: "s_0, s_1, s_2"}
+"""The last layer with a selection vector of its own, and what is left."""
 
 
-def datasets(store: Store, *names: str) -> list[str]:
-    """The paper's data set, and others that one of the variants was run on."""
-    return [data for data in NAMES if data == paper.DATA or any(store.all(data, v) for v in names)]
+def ablated(above: int, mode: AblateMode = "highway") -> str:
+    """The name of an ablation in a mode."""
+    return f"agt_above{above}" if mode == "highway" else f"agt_above{above}_{mode}"
 
 
-def table1(store: Store) -> str:
+def ablation(above: int, mode: AblateMode) -> Variant:
+    """AGT without the selection vectors of the layers above one."""
+    changes = {"model.ablate_above": above, "model.ablate_mode": mode}
+    # without later selection vectors the two have the same equations
+    remark = " (= plain highway network on s_0)" if above == 0 else ""
+    title = ABOVE[above] + (remark if mode == "highway" else f"; {mode}")
+    return Variant(ablated(above, mode), title, changes)
+
+
+VARIANTS = variants(
+    Variant(FULL, "AGT, all selection vectors"),
+    *(ablation(above, mode) for mode in MODES for above in ABOVE),
+    Variant("average", "mean of the word vectors", {"model.system": "average"}),
+    # the paper only says that 1 encourages composition
+    Variant("agt_bias_1", "gate bias 1", {"model.gate_bias": 1.0}, FULL),
+    Variant("agt_bias_0", "gate bias 0", {"model.gate_bias": 0.0}),
+    Variant("agt_bias_minus1", "gate bias -1", {"model.gate_bias": -1.0}),
+    # ours: whether the class layer is one of the paper's two fully connected layers is open
+    Variant("agt_head", "one hidden layer", {}, FULL),
+    Variant("agt_head_200_200", "two hidden layers", {"model.head_hidden": (200, 200)}),
+    *(Variant(f"agt_{name}", name, optimizer_changes(name), FULL) for name in OPTIMIZERS),
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AGTOptions(Options):
+    """Options of the tables of this paper."""
+
+    optimizers: tuple[OptimizerName, ...] = get_args(OptimizerName)
+    """optimizers: which presets."""
+    ablate_modes: tuple[AblateMode, ...] = ("highway",)
+    """ablation: what layers without a selection vector become: plain highway layers, or the same
+    layers with the last selection vector that is left, or with 0."""
+    embeddings: str | None = None
+    """GloVe file (default: the preset's); "none" starts from random vectors."""
+
+
+def check(options: AGTOptions) -> None:
+    """Refuses an option of one table with another."""
+    for name, owner in (("optimizers", "optimizers"), ("ablate_modes", "ablation")):
+        default = getattr(AGTOptions(what=""), name)
+        if getattr(options, name) != default and options.what != owner:
+            option = name.replace("_", "-")
+            cli.fail(f"--{option} is an option of {owner}, not of {options.what}")
+
+
+def presets_for(args: list[str], presets: Mapping[str, Config]) -> Mapping[str, Config]:
+    """The presets with the update rule of --optimizer-preset, before other options change it."""
+    name = cli.option_value(args, "--optimizer-preset")
+    if name is None:
+        return presets
+    cli.preset_named(name, OPTIMIZERS)
+    return {preset: with_optimizer(config, name) for preset, config in presets.items()}
+
+
+def systems(store: Store) -> str:
     """SST-1 test accuracy beside the paper's own row and the rows that it quotes."""
-    headers = ["system", "test accuracy (%)", "source"]
     rows = [
         [name, f"{value:.1f}", "quoted in the paper, not trained here"]
-        for name, value in paper.QUOTED.items()
+        for name, value in reported.QUOTED.items()
     ]
-    rows.append(["AGT", f"{paper.ACCURACY:.1f}", "the paper's own"])
-    ours = {"AGT": paper.DATA, "AGT, trained on sentences only": "sst1_sentences"}
-    for name, data in ours.items():
-        records = store.all(data, variants.FULL)
-        if records or data == paper.DATA:
+    rows.append(["AGT", f"{reported.ACCURACY[FULL]:.1f}", "the paper's own"])
+    ours = {"AGT": DATA, "AGT, trained on sentences only": "sst1_sentences"}
+    for title, name in ours.items():
+        records = store.all(name, FULL)
+        if records or name == DATA:
             whose = f"ours, on {origin_of(records[0])}" if other_data(records) else "ours"
-            rows.append([name, percent(records, "test"), whose])
-    return analysis.render_table(headers, rows)
+            row = Row(data=name, label="", variant=FULL, title="", records=records)
+            rows.append([title, percent("", "test.accuracy").text(row), whose])
+    return analysis.render_table(["system", "test accuracy (%)", "source"], rows)
 
 
-def accuracy(store: Store) -> str:
-    """AGT on every data set that it was run on."""
-    headers = ["data", "trained on", "word vectors", "parameters without them"]
-    headers += ["validation (%)", "test (%)", "test, last step (%)"]
-    rows = []
-    for data in datasets(store, variants.FULL):
-        records = store.all(data, variants.FULL)
-        trained = sorted({f"{r['train_n']:,} {r['train_on']}" for r in records if "train_n" in r})
-        vectors = sorted(
-            {f"{r['config']['data']['embeddings']}, {r['embedding_dim']}" for r in records}
-        )
-        row = [NAMES[data], ", ".join(trained) or "-", "; ".join(vectors) or "-"]
-        row += [parameters(records)]
-        row += [percent(records, part) for part in ("validation", "test", "test_last")]
-        rows.append(row)
-    return analysis.render_table(headers, rows)
+def several(heading: str, fact: Callable[[dict[str, Any]], str], between: str = ", ") -> Column:
+    """A fact of the records of a cell; where they differ, each of it."""
+    return Column(heading, lambda row: between.join(sorted(set(map(fact, row.records)))) or "-")
 
 
-def _compared(
-    store: Store, networks: Mapping[str, str], quoted: Mapping[str, float], *, skip: bool = False
-) -> str:
-    """Variants beside the full AGT, with paired tests; then the tests in sentences.
+BY_DATA = Table(
+    title="AGT by data set",
+    note="The paper reports SST-1 only. Word vectors: file and width.",
+    data=(DATA,),
+    variants=(FULL,),
+    columns=(
+        data(),
+        several("trained on", lambda one: f"{one['train_n']:,} {one['train_on']}"),
+        several(
+            "word vectors",
+            lambda one: f"{one['config']['data']['embeddings']}, {one['embedding_dim']}",
+            "; ",
+        ),
+        parameters("parameters without them", "parameters_without_embeddings"),
+        percent("validation (%)", "validation.accuracy"),
+        percent("test (%)", "test.accuracy"),
+        percent("test, last step (%)", "test_last.accuracy"),
+    ),
+)
+
+
+def whole(name: str) -> bool:
+    """Whether a variant is the network that the others are compared with."""
+    return name in (FULL, "agt_bias_1", "agt_head")
+
+
+def sentences(rows: Sequence[Row]) -> Iterable[str]:
+    """What the tests of a table found."""
+    yield "\n".join(
+        f"- {sentence(row.label, row.title, 'AGT', row.comparison)}"
+        for row in rows
+        if not whole(row.variant)
+    )
+
+
+def compared(names: Sequence[str], accuracies: Mapping[str, float], **more: Any) -> Table:
+    """Variants beside the whole AGT, with paired tests; then the tests in sentences.
 
     Args:
-      store: the records.
-      networks: names of the records, and how the table calls them.
-      quoted: the paper's accuracy on SST-1 in percent.
-      skip: leave out variants without a record.
+      names: of the variants.
+      accuracies: the paper's on SST-1, in percent.
+      **more: of the table.
     """
-    headers = ["data", "network", "paper (%)", "validation (%)", "test (%)", "minus AGT"]
-    headers += ["95 % interval", "bootstrap p", "McNemar p (each seed)", "parameters"]
-    rows, sentences = [], []
-    shown = [
-        (data, variant)
-        for data in datasets(store, *(v for v in networks if v != variants.FULL))
-        for variant in networks
-        if store.all(data, variant) or not skip
-    ]
-    pairs = {
-        (data, variant): (store.all(data, variant), store.all(data, variants.FULL))
-        for data, variant in shown
-        if variant != variants.FULL
-    }
-    found = compare_all(pairs)
-    for data, variant in shown:
-        records, name, one = store.all(data, variant), networks[variant], found.get((data, variant))
-        value = quoted.get(variant) if data == paper.DATA else None
-        accuracies = [percent(records, part) for part in ("validation", "test")]
-        cells = [*accuracies, *(["-"] * 4 if one is None else one.cells()), parameters(records)]
-        if variant != variants.FULL:
-            sentences.append(f"- {sentence(NAMES[data], name, 'AGT', one)}")
-        known = ["-" if value is None else f"{value:.1f}"]
-        for label, *rest in beside(NAMES[data], known, cells, records):
-            rows.append([label, name, *rest])
-    table = analysis.render_table(headers, rows)
-    return paragraphs(table, "\n".join(sentences), holm_note(found))
+    return Table(
+        data=(DATA,),
+        variants=tuple(names),
+        seen=tuple(name for name in names if not whole(name)),
+        pair=lambda data, name: None if whole(name) else (name, FULL),
+        columns=(
+            data(),
+            variant("network"),
+            quoted("paper (%)", {name: {DATA: one} for name, one in accuracies.items()}, ".1f"),
+            percent("validation (%)", "validation.accuracy"),
+            percent("test (%)", "test.accuracy"),
+            *paired(("minus AGT", "95 % interval", "bootstrap p", "McNemar p (each seed)")),
+            parameters(key="parameters_without_embeddings"),
+        ),
+        below=sentences,
+        **more,
+    )
 
 
-def ablation(store: Store) -> str:
-    """Without the selection vectors of later layers, and without attention at all."""
-    names = {variant: name for variant, (name, _) in variants.ABLATIONS.items()}
-    names[variants.HIGHWAY] += " (= plain highway network on s_0)"
-    return _compared(store, names, {variants.FULL: paper.ACCURACY, **paper.ABLATION_ACCURACY})
+ABLATION = compared(
+    (FULL, *map(ablated, ABOVE), "average"),
+    reported.ACCURACY,
+    title="Ablation: selection vectors",
+    note="Mean ± sample standard deviation over seeds, parameters of the best validation accuracy. "
+    "Minus AGT, in points: bootstrap over test sentences of the correctness averaged over seeds "
+    "(10,000 samples), exact McNemar test of each pair of runs with one seed. A difference counts "
+    f"as shown if the corrected p < {LEVEL}; the tests say nothing about other seeds.",
+    about="without the selection vectors of later layers, and the mean word vector",
+    trained=lambda job, data: (
+        FULL,
+        *(ablated(above, mode) for above in ABOVE for mode in job.options.ablate_modes),
+        "average",
+    ),
+)
+READINGS = tuple(ablated(above, mode) for above in ABOVE for mode in MODES if mode != "highway")
+OTHER_READINGS = compared(
+    READINGS,
+    {},
+    title="Ablation: other readings",
+    note="Layers without a selection vector take the last one that is left, or 0, instead of being "
+    "plain highway layers. The paper does not say which.",
+    shown=lambda store: [
+        (data, name) for data in NAMES for name in READINGS if store.all(data, name)
+    ],
+)
+GATE_BIAS = compared(
+    ("agt_bias_1", "agt_bias_0", "agt_bias_minus1"),
+    {"agt_bias_1": reported.ACCURACY[FULL]},
+    title="Gate bias",
+    note="The paper only says that 1 encourages composition.",
+    about="biases 1, 0 and -1 of the gates at the start",
+)
+HEADS = compared(
+    ("agt_head", "agt_head_200_200"),
+    {},
+    title="Head",
+    note="Of width 200 (one: as the preset has it). The paper leaves number and widths open.",
+    about="one hidden layer before the class layer, or two",
+)
 
 
-def ablation_modes(store: Store) -> str:
-    """The other readings of "remove s_i": what a layer takes instead."""
-    names = {}
-    for variant, (name, model) in variants.ABLATIONS.items():
-        for mode in ("reuse_last_s", "zero") if "ablate_above" in model else ():
-            names[ablation_variant(variant, mode)] = f"{name}; {mode}"
-    if not any(store.all(data, variant) for data in NAMES for variant in names):
-        return NOT_RUN
-    return _compared(store, names, {}, skip=True)
-
-
-def gate_bias(store: Store) -> str:
-    """Biases of the gates at the start."""
-    names = {variant: f"gate bias {bias:g}" for variant, bias in variants.GATE_BIASES.items()}
-    return _compared(store, names, {variants.FULL: paper.ACCURACY})
-
-
-def heads(store: Store) -> str:
-    """One hidden layer before the class layer, or two."""
-    layers = {1: "one hidden layer", 2: "two hidden layers"}
-    names = {variant: layers[len(widths)] for variant, widths in variants.HEADS.items()}
-    return _compared(store, names, {})
-
-
-def optimizers(store: Store) -> str:
-    """What the optimiser presets reach; then which is best in validation."""
-    headers = ["data", "optimiser preset", "rule", "learning rate", "validation (%)", "test (%)"]
-    headers += ["best step", "steps"]
-    rows, sentences = [], []
-    named = [f"agt_{name}" for name in OPTIMIZERS]
-    for data in datasets(store, *named):
-        reached: dict[str, float] = {}
-        single: list[str] = []
-        for name, optimizer in OPTIMIZERS.items():
-            records = store.all(data, optimizer_variant(data, name))
-            row = [NAMES[data], name, optimizer.name, f"{optimizer.learning_rate:g}"]
-            row += [percent(records, part) for part in ("validation", "test")]
-            row += [_each(record.get("best_step") for record in records)]
-            rows.append([*row, _each(record.get("steps") for record in records)])
-            values = [record["validation"]["accuracy"] for record in alive(records)]
-            if values:
-                reached[name] = float(np.mean(values))
-            single += [name] if len(values) == 1 else []
-        if len(reached) > 1 and single:
-            names = f"{', '.join(single)}: " if len(single) < len(reached) else ""
-            sentences.append(f"- {NAMES[data]}: {names}{ONE_SEED}.")
-        elif len(reached) > 1:
+def winners(rows: Sequence[Row]) -> Iterator[str]:
+    """Which optimiser preset is best in validation, where every one has several seeds."""
+    lines = []
+    for label in dict.fromkeys(row.label for row in rows):
+        runs = {row.title: alive(row.records) for row in rows if row.label == label}
+        runs = {name: records for name, records in runs.items() if records}
+        single = [name for name, records in runs.items() if len(records) == 1]
+        if len(runs) > 1 and single:
+            names = f"{', '.join(single)}: " if len(single) < len(runs) else ""
+            lines.append(f"- {label}: {names}{ONE_SEED}.")
+        elif len(runs) > 1:
+            reached = {
+                name: float(np.mean([record["validation"]["accuracy"] for record in records]))
+                for name, records in runs.items()
+            }
             winner = max(reached, key=lambda name: reached[name])
-            sentences.append(
-                f"- {NAMES[data]}: {winner} reaches the best mean validation accuracy, "
+            lines.append(
+                f"- {label}: {winner} reaches the best mean validation accuracy, "
                 f"{100 * reached[winner]:.2f} %."
             )
-    return analysis.render_table(headers, rows).rstrip() + "\n\n" + "\n".join(sentences)
+    yield "\n".join(lines)
 
 
-def _each(values: Iterator) -> str:
-    return ", ".join(str(value) for value in values if value is not None) or "-"
+OPTIMISERS = Table(
+    title="Optimisers",
+    note="The paper's Adadelta at 5e-4 takes steps 2,000 times shorter than at the usual 1.",
+    about="validation curves of the optimiser presets",
+    data=(DATA,),
+    variants=tuple(f"agt_{name}" for name in OPTIMIZERS),
+    # a preset's own rule is that of the runs of table1
+    trained=lambda job, data: [
+        job.paper.record_name(data, f"agt_{name}") for name in job.options.optimizers
+    ],
+    columns=(
+        data(),
+        variant("optimiser preset"),
+        Column("rule", lambda row: OPTIMIZERS[row.title].name),
+        Column("learning rate", lambda row: f"{OPTIMIZERS[row.title].learning_rate:g}"),
+        percent("validation (%)", "validation.accuracy"),
+        percent("test (%)", "test.accuracy"),
+        each("best step", "best_step"),
+        each("steps", "steps"),
+    ),
+    below=winners,
+    after=figures.draw,
+)
+RUNS = Table(
+    title="Runs",
+    note="Records in runs/; seconds are wall time per run.",
+    shown=lambda store: [(data, name) for data in NAMES for name in store.variants(data)],
+    columns=(
+        data(),
+        record_name(),
+        seeds(),
+        first("batch", "config.data.batch_size"),
+        first("rule", "config.train.optimizer.name"),
+        first("lr", "config.train.optimizer.learning_rate", "g"),
+        first("word vectors", "config.data.embeddings"),
+        each("steps", "steps"),
+        each("best steps", "best_step"),
+        seconds(),
+        milliseconds(),
+        hardware(),
+        substitute(),
+    ),
+)
+TABLE1 = Table(
+    title="Table 1: SST-1 test accuracy",
+    note="The quoted rows are from other papers; nobody trained them here.",
+    about="test accuracy beside the paper's and quoted rows",
+    data=(DATA,),
+    variants=(FULL,),
+    body=systems,
+)
+FIGURES = Table(
+    title="Figures",
+    note="Drawn from the records, of the seed best in validation.",
+    body=figures.drawn,
+)
 
 
-def provenance(store: Store) -> str:
-    """What the numbers were made with: one line per group of equal runs."""
-    headers = ["data", "variant", "seeds", "batch", "rule", "lr", "word vectors", "steps"]
-    headers += ["best steps", "seconds", "ms per step", "hardware", "substitute"]
-    rows = []
-    for data in NAMES:
-        for variant in store.variants(data):
-            records = store.all(data, variant)
-            config, hardware = records[0]["config"], records[0].get("hardware", {})
-            optimizer = config["train"]["optimizer"]
-            rows.append(
-                [
-                    NAMES[data],
-                    variant,
-                    _each(record["seed"] for record in records),
-                    str(config["data"]["batch_size"]),
-                    optimizer["name"],
-                    f"{optimizer['learning_rate']:g}",
-                    config["data"]["embeddings"],
-                    _each(record.get("steps") for record in records),
-                    _each(record.get("best_step") for record in records),
-                    f"{np.mean([record.get('seconds', 0.0) for record in records]):.0f}",
-                    milliseconds(records),
-                    f"{hardware.get('device', '-')} x{hardware.get('devices', '-')}, "
-                    f"jax {hardware.get('jax', '-')}",
-                    substitute_of(records[0]) or "no",
-                ]
-            )
-    return analysis.render_table(headers, rows)
+def from_records(draw: Callable[[Job], None], about: str) -> Figure:
+    """What shows the seed that is best in validation, and trains only if there is no record."""
+
+    def trained(job: Job, data: str) -> tuple[str, ...]:
+        return (FULL,) if job.options.rerun or not job.store.all(data, FULL) else ()
+
+    return Figure(draw=draw, about=about, data=(DATA,), trained=trained)
+
+
+SYSTEMS = {"agt": "AGT", "highway": "highway network", "average": "mean word vector"}
+
+
+def report(console: Console, records: Records, workdir: Path) -> None:
+    """Prints the metrics of validation and test, parameters and time."""
+    (record,) = records
+    title = (
+        f"{SYSTEMS[record['system']]} on {record['data']}, trained on {record['train_n']:,} "
+        f"{record['train_on']} (test: {record['test_n']:,} sentences)"
+    )
+    print_metrics(console, record, title, ("accuracy", "loss"))
+    if record["first_words"]:
+        words = ", ".join(f"{word} ({count})" for word, count in record["first_words"][:10])
+        console.print(f"selected most often by the first layer: {words}")
+    print_parameters(console, record)
+    print_time(console, record, workdir)
+
+
+PAPER = Paper(
+    name="agt",
+    title="AGT",
+    source='Guo, "A Deep Network with Visual Text Composition Behavior" (2017)',
+    about="""Train an attention gated transformation network, or a baseline with --model.system,
+and evaluate it on the test sentences. Options that are not given come from --preset. Press Ctrl-C
+to stop: the run is saved, and the same command continues it.""",
+    presets=PRESETS,
+    default="sst1",
+    names=NAMES,
+    variants=VARIANTS,
+    tables={
+        "table1": TABLE1,
+        "ablation": ABLATION,
+        "gate_bias": GATE_BIAS,
+        "heads": HEADS,
+        "optimizers": OPTIMISERS,
+        "figure2": from_records(figures.draw, "attention and lengths of phrases per layer"),
+        "figure3": from_records(figures.draw, "gates per layer"),
+        "figure4": from_records(figures.draw, "words against layers of three sentences"),
+        "selected": from_records(figures.selected, "words of one layer beside the paper's"),
+        "first_layer_words": from_records(figures.first_words, "its most frequent words"),
+    },
+    page=(
+        TABLE1,
+        BY_DATA,
+        ABLATION,
+        OTHER_READINGS,
+        GATE_BIAS,
+        HEADS,
+        OPTIMISERS,
+        layer_tables.tables,
+        FIGURES,
+        RUNS,
+    ),
+    experiment=experiment,
+    report=report,
+    workdir=lambda config: f"{config.preset}-{config.model.system}",
+    keys=("config", "seed", "system", "validation", "test", "test_n", "correct"),
+    resolve=resolved,
+    options=AGTOptions,
+    drawn=("polarity",),
+    check=check,
+    presets_for=presets_for,
+)
