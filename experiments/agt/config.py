@@ -1,8 +1,10 @@
 """What a run is made of, and the presets of the data sets."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Literal
 
+from experiments.core.cli import option_value, preset_named
 from experiments.core.config import Changes, changed
 from gatedjax.models import AGTConfig
 from gatedjax.training import OptimizerConfig, TrainConfig
@@ -84,14 +86,18 @@ OPTIMIZERS: dict[str, OptimizerConfig] = {
 }
 
 
-def with_optimizer(config: Config, name: str) -> Config:
-    """The configuration with the update rule of an optimiser preset."""
-    return changed(config, optimizer_changes(name))
-
-
-def optimizer_changes(name: str) -> Changes:
+def changes_of(optimizer: str) -> Changes:
     """What an optimiser preset changes in a configuration."""
-    return {"optimizer_preset": name, "train.optimizer": OPTIMIZERS[name]}
+    return {"optimizer_preset": optimizer, "train.optimizer": OPTIMIZERS[optimizer]}
+
+
+def presets_for(args: list[str], presets: Mapping[str, Config]) -> Mapping[str, Config]:
+    """The presets with the update rule of --optimizer-preset, before other options change it."""
+    name = option_value(args, "--optimizer-preset")
+    if name is None:
+        return presets
+    preset_named(name, OPTIMIZERS)
+    return {preset: changed(config, changes_of(name)) for preset, config in presets.items()}
 
 
 def _preset(

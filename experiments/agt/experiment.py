@@ -1,7 +1,5 @@
 """What one run of AGT or a baseline is made of."""
 
-from typing import Any
-
 from experiments.agt import layers
 from experiments.agt.config import PAPER_DIM, Config
 from experiments.core.config import changed
@@ -34,18 +32,13 @@ def texts_of(config: Config) -> Texts:
 def experiment(config: Config) -> Experiment:
     """The run of a configuration."""
     texts = texts_of(config)
+    train, validation, test = in_batches(texts.splits, config.data)
     model = AGT(
         config.model,
         vocab_size=len(texts.vocabulary),
         num_classes=len(texts.info.class_names),
         embeddings=texts.embeddings,
     )
-    train, validation, test = in_batches(texts.splits, config.data)
-
-    def measure(params: Any) -> dict[str, Any]:
-        examples = layers.examples(model, params, texts.splits["test"])
-        return {**layers.statistics(model, params, test), "examples": examples}
-
     return Experiment(
         task=AGTTask(model),
         train=train,
@@ -62,7 +55,7 @@ def experiment(config: Config) -> Experiment:
         vocabulary=texts.vocabulary.digest(),
         labels=texts.splits["train"].labels,
         substitute=substitute(config, texts),
-        measure=measure,
+        measure=lambda params: layers.facts(model, params, test),
     )
 
 

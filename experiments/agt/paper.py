@@ -9,34 +9,11 @@ import numpy as np
 from rich.console import Console
 
 from experiments.agt import figures, layer_tables, reported
-from experiments.agt.config import (
-    OPTIMIZERS,
-    PRESETS,
-    Config,
-    OptimizerName,
-    optimizer_changes,
-    with_optimizer,
-)
+from experiments.agt.config import OPTIMIZERS, PRESETS, OptimizerName, changes_of, presets_for
 from experiments.agt.experiment import experiment, resolved
 from experiments.agt.layer_tables import FULL
 from experiments.agt.reported import DATA, NAMES
-from experiments.core import cli
-from experiments.core.columns import (
-    data,
-    each,
-    first,
-    hardware,
-    milliseconds,
-    paired,
-    parameters,
-    percent,
-    quoted,
-    record_name,
-    seconds,
-    seeds,
-    substitute,
-    variant,
-)
+from experiments.core import cli, columns
 from experiments.core.comparison import LEVEL, ONE_SEED, sentence
 from experiments.core.origins import origin_of, other_data
 from experiments.core.paper import (
@@ -85,7 +62,7 @@ VARIANTS = variants(
     # ours: whether the class layer is one of the paper's two fully connected layers is open
     Variant("agt_head", "one hidden layer", {}, FULL),
     Variant("agt_head_200_200", "two hidden layers", {"model.head_hidden": (200, 200)}),
-    *(Variant(f"agt_{name}", name, optimizer_changes(name), FULL) for name in OPTIMIZERS),
+    *(Variant(f"agt_{name}", name, changes_of(name), FULL) for name in OPTIMIZERS),
 )
 
 
@@ -111,15 +88,6 @@ def check(options: AGTOptions) -> None:
             cli.fail(f"--{option} is an option of {owner}, not of {options.what}")
 
 
-def presets_for(args: list[str], presets: Mapping[str, Config]) -> Mapping[str, Config]:
-    """The presets with the update rule of --optimizer-preset, before other options change it."""
-    name = cli.option_value(args, "--optimizer-preset")
-    if name is None:
-        return presets
-    cli.preset_named(name, OPTIMIZERS)
-    return {preset: with_optimizer(config, name) for preset, config in presets.items()}
-
-
 def systems(store: Store) -> str:
     """SST-1 test accuracy beside the paper's own row and the rows that it quotes."""
     rows = [
@@ -133,7 +101,7 @@ def systems(store: Store) -> str:
         if records or name == DATA:
             whose = f"ours, on {origin_of(records[0])}" if other_data(records) else "ours"
             row = Row(data=name, label="", variant=FULL, title="", records=records)
-            rows.append([title, percent("", "test.accuracy").text(row), whose])
+            rows.append([title, columns.percent("", "test.accuracy").text(row), whose])
     return analysis.render_table(["system", "test accuracy (%)", "source"], rows)
 
 
@@ -148,17 +116,17 @@ BY_DATA = Table(
     data=(DATA,),
     variants=(FULL,),
     columns=(
-        data(),
+        columns.data(),
         several("trained on", lambda one: f"{one['train_n']:,} {one['train_on']}"),
         several(
             "word vectors",
             lambda one: f"{one['config']['data']['embeddings']}, {one['embedding_dim']}",
             "; ",
         ),
-        parameters("parameters without them", "parameters_without_embeddings"),
-        percent("validation (%)", "validation.accuracy"),
-        percent("test (%)", "test.accuracy"),
-        percent("test, last step (%)", "test_last.accuracy"),
+        columns.parameters("parameters without them", "parameters_without_embeddings"),
+        columns.percent("validation (%)", "validation.accuracy"),
+        columns.percent("test (%)", "test.accuracy"),
+        columns.percent("test, last step (%)", "test_last.accuracy"),
     ),
 )
 
@@ -191,13 +159,15 @@ def compared(names: Sequence[str], accuracies: Mapping[str, float], **more: Any)
         seen=tuple(name for name in names if not whole(name)),
         pair=lambda data, name: None if whole(name) else (name, FULL),
         columns=(
-            data(),
-            variant("network"),
-            quoted("paper (%)", {name: {DATA: one} for name, one in accuracies.items()}, ".1f"),
-            percent("validation (%)", "validation.accuracy"),
-            percent("test (%)", "test.accuracy"),
-            *paired(("minus AGT", "95 % interval", "bootstrap p", "McNemar p (each seed)")),
-            parameters(key="parameters_without_embeddings"),
+            columns.data(),
+            columns.variant("network"),
+            columns.quoted(
+                "paper (%)", {name: {DATA: one} for name, one in accuracies.items()}, ".1f"
+            ),
+            columns.percent("validation (%)", "validation.accuracy"),
+            columns.percent("test (%)", "test.accuracy"),
+            *columns.paired(("minus AGT", "95 % interval", "bootstrap p", "McNemar p (each seed)")),
+            columns.parameters(key="parameters_without_embeddings"),
         ),
         below=sentences,
         **more,
@@ -251,20 +221,20 @@ def winners(rows: Sequence[Row]) -> Iterator[str]:
     lines = []
     for label in dict.fromkeys(row.label for row in rows):
         runs = {row.title: alive(row.records) for row in rows if row.label == label}
-        runs = {name: records for name, records in runs.items() if records}
-        single = [name for name, records in runs.items() if len(records) == 1]
-        if len(runs) > 1 and single:
-            names = f"{', '.join(single)}: " if len(single) < len(runs) else ""
+        reached = {
+            name: [record["validation"]["accuracy"] for record in records]
+            for name, records in runs.items()
+            if records
+        }
+        single = [name for name, values in reached.items() if len(values) == 1]
+        best = max(reached, key=lambda name: np.mean(reached[name]), default="")
+        if len(reached) > 1 and single:
+            names = f"{', '.join(single)}: " if len(single) < len(reached) else ""
             lines.append(f"- {label}: {names}{ONE_SEED}.")
-        elif len(runs) > 1:
-            reached = {
-                name: float(np.mean([record["validation"]["accuracy"] for record in records]))
-                for name, records in runs.items()
-            }
-            winner = max(reached, key=lambda name: reached[name])
+        elif len(reached) > 1:
+            accuracy = f"{100 * np.mean(reached[best]):.2f} %"
             lines.append(
-                f"- {label}: {winner} reaches the best mean validation accuracy, "
-                f"{100 * reached[winner]:.2f} %."
+                f"- {label}: {best} reaches the best mean validation accuracy, {accuracy}."
             )
     yield "\n".join(lines)
 
@@ -280,14 +250,14 @@ OPTIMISERS = Table(
         job.paper.record_name(data, f"agt_{name}") for name in job.options.optimizers
     ],
     columns=(
-        data(),
-        variant("optimiser preset"),
+        columns.data(),
+        columns.variant("optimiser preset"),
         Column("rule", lambda row: OPTIMIZERS[row.title].name),
         Column("learning rate", lambda row: f"{OPTIMIZERS[row.title].learning_rate:g}"),
-        percent("validation (%)", "validation.accuracy"),
-        percent("test (%)", "test.accuracy"),
-        each("best step", "best_step"),
-        each("steps", "steps"),
+        columns.percent("validation (%)", "validation.accuracy"),
+        columns.percent("test (%)", "test.accuracy"),
+        columns.each("best step", "best_step"),
+        columns.each("steps", "steps"),
     ),
     below=winners,
     after=figures.draw,
@@ -297,19 +267,19 @@ RUNS = Table(
     note="Records in runs/; seconds are wall time per run.",
     shown=lambda store: [(data, name) for data in NAMES for name in store.variants(data)],
     columns=(
-        data(),
-        record_name(),
-        seeds(),
-        first("batch", "config.data.batch_size"),
-        first("rule", "config.train.optimizer.name"),
-        first("lr", "config.train.optimizer.learning_rate", "g"),
-        first("word vectors", "config.data.embeddings"),
-        each("steps", "steps"),
-        each("best steps", "best_step"),
-        seconds(),
-        milliseconds(),
-        hardware(),
-        substitute(),
+        columns.data(),
+        columns.record_name(),
+        columns.seeds(),
+        columns.first("batch", "config.data.batch_size"),
+        columns.first("rule", "config.train.optimizer.name"),
+        columns.first("lr", "config.train.optimizer.learning_rate", "g"),
+        columns.first("word vectors", "config.data.embeddings"),
+        columns.each("steps", "steps"),
+        columns.each("best steps", "best_step"),
+        columns.seconds(),
+        columns.milliseconds(),
+        columns.hardware(),
+        columns.substitute(),
     ),
 )
 TABLE1 = Table(
@@ -336,15 +306,11 @@ def from_records(draw: Callable[[Job], None], about: str) -> Figure:
     return Figure(draw=draw, about=about, data=(DATA,), trained=trained)
 
 
-SYSTEMS = {"agt": "AGT", "highway": "highway network", "average": "mean word vector"}
-
-
 def report(console: Console, records: Records, workdir: Path) -> None:
     """Prints the metrics of validation and test, parameters and time."""
     (record,) = records
-    title = (
-        f"{SYSTEMS[record['system']]} on {record['data']}, trained on {record['train_n']:,} "
-        f"{record['train_on']} (test: {record['test_n']:,} sentences)"
+    title = "{} on {data}, trained on {train_n:,} {train_on} (test: {test_n:,} sentences)".format(
+        reported.SYSTEMS[record["system"]], **record
     )
     print_metrics(console, record, title, ("accuracy", "loss"))
     if record["first_words"]:

@@ -11,6 +11,7 @@ NAMES = {
     "polarity": "polarity",
 }
 """Data sets in the order of tables."""
+SYSTEMS = {"agt": "AGT", "highway": "highway network", "average": "mean word vector"}
 
 # Test accuracy in percent: table 1, and section 3.2, what is left when the selection vectors of
 # later layers are taken away.

@@ -3,15 +3,17 @@
 import dataclasses
 import gzip
 import json
+import re
 
 import pytest
 
 from experiments.agt import tables
 from experiments.agt.__main__ import main
-from experiments.agt.config import OPTIMIZERS, PRESETS, with_optimizer
+from experiments.agt.config import OPTIMIZERS, PRESETS
 from experiments.agt.experiment import resolved
 from experiments.agt.paper import PAPER
 from experiments.core import command
+from experiments.core.config import changed
 from experiments.core.paper import Job
 from tests.experiments._commands import plain, refused
 
@@ -96,12 +98,11 @@ def test_a_preset_is_whole_evaluations_and_as_the_command_line_shows_it(name):
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_an_optimizer_preset_changes_the_update_rule_alone(name):
     parsed = parse("--preset", "trec", "--optimizer-preset", name)
-    assert parsed == with_optimizer(PRESETS["trec"], name)
-    assert parsed.train.optimizer == OPTIMIZERS[name]
-    assert parsed.model == PRESETS["trec"].model
+    changes = {"optimizer_preset": name, "train.optimizer": OPTIMIZERS[name]}
+    assert parsed == changed(PRESETS["trec"], changes)
     more = ["--train.optimizer.learning-rate", "0.25"]
-    changed = parse("--optimizer-preset", name, *more).train.optimizer
-    assert changed == dataclasses.replace(OPTIMIZERS[name], learning_rate=0.25)
+    optimizer = parse("--optimizer-preset", name, *more).train.optimizer
+    assert optimizer == dataclasses.replace(OPTIMIZERS[name], learning_rate=0.25)
 
 
 def test_the_settings_of_sst1_are_those_of_the_paper():
@@ -154,9 +155,11 @@ def test_a_table_trains_its_own_cells(args, wanted, tmp_path):
 def test_polarity_from_the_first_step_to_every_figure(tmp_path, capsys):
     pytest.importorskip("matplotlib")
     folders = ["--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
-    more = ["--data", "polarity", "--seeds", "1", "--num-steps", "12", *folders]
+    more = ["--data", "polarity", "--seeds", "2", "--num-steps", "12", "--lanes", "2", *folders]
     assert tables.main(["table1", *more]) == 0
-    (record,) = PAPER.store(tmp_path / "r").all("polarity", "agt")
+    record, other = PAPER.store(tmp_path / "r").all("polarity", "agt")
+    assert (record["seed"], other["seed"], record["lanes"]) == (0, 1, 2)
+    assert record["layers"] != other["layers"]
     assert record["test_n"] == len(record["correct"]) == 1000
     share = record["correct"].count("1") / 1000
     assert record["test"]["accuracy"] == pytest.approx(share, abs=1e-6)
@@ -188,7 +191,8 @@ def test_polarity_from_the_first_step_to_every_figure(tmp_path, capsys):
     assert "rank" in capsys.readouterr().out
     text = (tmp_path / "r" / "RESULTS.md").read_text(encoding="utf-8")
     assert "figure4_polarity_3.png" in text
-    assert "(n=1)" in text
+    # twelve steps may leave a network that says one class to everything
+    assert re.search(r"\(n=2\)|\(n=1\), 1 collapsed", text)
     assert str(tmp_path) not in json.dumps(record)
 
 
