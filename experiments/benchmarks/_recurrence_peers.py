@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import importlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -100,6 +101,16 @@ def run_scanned_step(case: Case, xs: Any, lengths: Any) -> Runs:
     return jax_runs(case, functools.partial(_stack, unroll), _make_weights(case), xs, lengths)
 
 
+def _import(library: str, case: Case) -> Any:
+    """A library that has an LSTM and a GRU."""
+    if case.cell == "rau":
+        raise NotAvailable(NO_CELL)
+    try:
+        return importlib.import_module(library)
+    except ImportError as error:
+        raise NotAvailable("not installed") from error
+
+
 class _LinenStack(nn.Module):
     cell: Any
     case: Case
@@ -152,13 +163,8 @@ def run_nnx(case: Case, xs: Any, lengths: Any, *, cells: dict[str, str]) -> Runs
 
 def run_haiku(case: Case, xs: Any, lengths: Any) -> Runs:
     """Haiku's cores under its own unroll, with the state held at padding (it has no lengths)."""
-    if case.cell == "rau":
-        raise NotAvailable(NO_CELL)
-    try:
-        import haiku as hk
-    except ImportError as error:
-        raise NotAvailable("not installed") from error
-    make = hk.LSTM if case.cell == "lstm" else hk.GRU
+    hk = _import("haiku", case)
+    make = getattr(hk, case.cell.upper())
 
     def way(xs: jax.Array, mask: jax.Array, reverse: bool) -> jax.Array:
         core = make(case.hidden)
@@ -186,13 +192,8 @@ def run_haiku(case: Case, xs: Any, lengths: Any) -> Runs:
 
 def run_equinox(case: Case, xs: Any, lengths: Any) -> Runs:
     """Equinox's cells under a scan, with the state held at padding (it has no layer)."""
-    if case.cell == "rau":
-        raise NotAvailable(NO_CELL)
-    try:
-        import equinox as eqx
-    except ImportError as error:
-        raise NotAvailable("not installed") from error
-    make = eqx.nn.LSTMCell if case.cell == "lstm" else eqx.nn.GRUCell
+    eqx = _import("equinox", case)
+    make = getattr(eqx.nn, f"{case.cell.upper()}Cell")
     keys = iter(jax.random.split(jax.random.key(0), 2 * case.layers))
     ways = range(1 + case.bidirectional)
     cells = [[make(d, case.hidden, key=next(keys)) for _ in ways] for d in case.widths]
@@ -211,19 +212,13 @@ def run_equinox(case: Case, xs: Any, lengths: Any) -> Runs:
 
 def run_keras(case: Case, xs: Any, lengths: Any) -> Runs:
     """Keras on JAX; its GRU resets after the product, as Flax's and PyTorch's do."""
-    if case.cell == "rau":
-        raise NotAvailable(NO_CELL)
     os.environ["KERAS_BACKEND"] = "jax"
-    try:
-        import keras
-    except ImportError as error:
-        raise NotAvailable("not installed") from error
+    keras = _import("keras", case)
     if keras.backend.backend() != "jax":
         raise NotAvailable("loaded with another backend")
     layers = []
     for features in case.widths:
-        make = keras.layers.LSTM if case.cell == "lstm" else keras.layers.GRU
-        layer = make(case.hidden, return_sequences=True)
+        layer = getattr(keras.layers, case.cell.upper())(case.hidden, return_sequences=True)
         layer = keras.layers.Bidirectional(layer) if case.bidirectional else layer
         layer.build((case.batch, case.steps, features))
         layers.append(layer)
@@ -241,19 +236,10 @@ def run_keras(case: Case, xs: Any, lengths: Any) -> Runs:
 
 def run_torch(case: Case, xs: Any, lengths: Any, *, packed: bool) -> Runs:
     """PyTorch on the CPU; without packing, padding is computed and in the loss like any step."""
-    if case.cell == "rau":
-        raise NotAvailable(NO_CELL)
-    try:
-        import torch
-    except ImportError as error:
-        raise NotAvailable("not installed") from error
-    network = (torch.nn.LSTM if case.cell == "lstm" else torch.nn.GRU)(
-        case.hidden,
-        case.hidden,
-        case.layers,
-        batch_first=True,
-        bidirectional=case.bidirectional,
-    )
+    torch = _import("torch", case)
+    make = getattr(torch.nn, case.cell.upper())
+    ways = {"batch_first": True, "bidirectional": case.bidirectional}
+    network = make(case.hidden, case.hidden, case.layers, **ways)
     inputs = torch.from_numpy(xs.copy()).requires_grad_()
     sizes = torch.from_numpy(lengths)
 
