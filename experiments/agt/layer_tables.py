@@ -184,11 +184,7 @@ SECTIONS: tuple[tuple[str, Body, str], ...] = (
         first_words,
         "Words with r > 0.95 in the first layer over the test set, lower-cased.",
     ),
-    (
-        "Selected words",
-        selected,
-        "Compared as bags of words, a hyphen parting two words.",
-    ),
+    ("Selected words", selected, "Compared as bags of words, a hyphen parting two words."),
     (
         "Sentence 3, layer by layer",
         trace,

@@ -33,10 +33,7 @@ def shuffled(selected: np.ndarray, mask: np.ndarray, rng: np.random.Generator) -
 
 def facts(model: AGT, params: Any, test: gdata.Batches) -> dict[str, Any]:
     """What a record has of the layers: `statistics` and "examples"."""
-    return {
-        **statistics(model, params, test),
-        "examples": examples(model, params, test.encoded),
-    }
+    return {**statistics(model, params, test), "examples": examples(model, params, test.encoded)}
 
 
 def _forward(model: AGT) -> Callable[..., Any]:
