@@ -70,7 +70,7 @@ def draw(job: Job) -> None:
 
 
 def _record(store: Store, data: str) -> Record:
-    record = layer_tables.chosen(store, data)
+    record = layer_tables.best_run(store, data)
     if record is None or not record.get("layers"):
         raise ValueError(f"{store.folder} has no record of AGT on {data} with its layers")
     return record

@@ -29,7 +29,7 @@ TOP = 20
 Body = Callable[[str, Store], str]
 
 
-def chosen(store: Store, data: str) -> Record | None:
+def best_run(store: Store, data: str) -> Record | None:
     """The record that figures and lists show."""
     return best(store.all(data, FULL))
 
@@ -40,7 +40,7 @@ def _needs(part: str) -> Callable[[Callable[[Record, str], str]], Body]:
     def decorate(text: Callable[[Record, str], str]) -> Body:
         @functools.wraps(text)
         def body(data: str, store: Store) -> str:
-            record = chosen(store, data)
+            record = best_run(store, data)
             return text(record, data) if record is not None and record.get(part) else NOT_RUN
 
         return body
