@@ -2,7 +2,6 @@
 
 import dataclasses
 import sys
-import types
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
@@ -67,13 +66,9 @@ def options_of(paper: Paper) -> type[Options]:
     what: Any = Annotated[
         _one_of(_named(paper)), tyro.conf.Positional, tyro.conf.arg(help=f"{about}.")
     ]
-    names = "Data sets, by preset (default: those of the paper's table or figure)."
-    several: Any = types.GenericAlias(tuple, (_one_of(paper.presets), ...))
-    data: Any = Annotated[several, tyro.conf.arg(help=names)]
     runs = f"runs/{paper.name}/tables"
     fields: list[Any] = [
         ("what", what),
-        ("data", data, dataclasses.field(default=())),
         ("results", _type(paper.options, "results"), dataclasses.field(default=paper.folder)),
         ("runs", _type(paper.options, "runs"), dataclasses.field(default=type(paper.folder)(runs))),
     ]
@@ -99,6 +94,8 @@ def _named(paper: Paper) -> dict[str, Table | Figure]:
 def tables(paper: Paper, args: list[str] | None = None) -> int:
     """Runs what a table or figure lacks and writes RESULTS.md; returns the exit status."""
     options = cli.parse_many(options_of(paper), args, f"python -m experiments.{paper.name}.tables")
+    for name in options.data:
+        cli.preset_named(name, paper.presets)
     paper.check(options)
     job = Job(paper, options)
     prepare_cpu(options.cpu_devices)

@@ -5,11 +5,38 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gatedjax.training import TrainConfig
 from gatedjax.training.identity import as_json
 
 C = TypeVar("C")
 Changes = Mapping[str, Any]
 """Dotted path of a field -> its value: {"model.select_layers": (3,)}."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Files:
+    """Where the files of a data set are."""
+
+    data_dir: str | None = None
+    """Where prepared TFDS data sets are (default: TFDS's own folder)."""
+    manual_dir: str | None = None
+    """Folder with the raw files as they are downloaded, to work without a network."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """One training run: data, network, training."""
+
+    preset: str = ""
+    """Starting point that the other options change."""
+    workdir: str | None = None
+    """Where metrics.jsonl, checkpoints and results go (default: below runs, named by the preset). A
+    workdir that holds a checkpoint of the same configuration is resumed."""
+    cpu_devices: int | None = None
+    """CPU devices to split a batch over (default: one per core); no effect on GPU or TPU."""
+    data: Any
+    model: Any
+    train: TrainConfig
 
 
 def changed(config: C, changes: Changes) -> C:

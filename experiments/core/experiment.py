@@ -4,7 +4,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from experiments.core import collapse
+from experiments.core.config import changed
 from experiments.core.curves import finish, outcome, results_on_test
 from experiments.core.hardware import hardware
 from experiments.core.origins import origin_of
@@ -20,6 +21,7 @@ from experiments.core.text import correct_string
 from gatedjax import analysis
 from gatedjax.training import (
     FitResult,
+    Lane,
     Parallel,
     TrainConfig,
     fit,
@@ -141,7 +143,7 @@ def _tested(made: Experiment, result: FitResult, workdir: Path, parallel: Parall
     record = {
         **how,
         **metrics,
-        "test_n": len(predictions["example_id"]),
+        "test_n": max(map(len, predictions.values()), default=0),
         **made.score(predictions),
         **made.measure(chosen),
     }
@@ -230,32 +232,18 @@ def run_lanes(
         metadata=dict(_metadata(made, recorded)),
     )
     parallel = make_parallel("sharding")
-    runs = []
-    tasks: dict[float | None, Any] = {}
-    lanes = lanes_of(training)
-    swept = training.sweep_over if training.sweep else None
     metrics = analysis.read_metrics(place.workdir / "metrics.jsonl")
-    for lane, result in zip(lanes, results, strict=True):
-        train = lane.config
-        if made.training is not None:
-            optimizer = lane.config.optimizer
-            train = dataclasses.replace(config.train, seed=lane.seed, optimizer=optimizer)
-        one, alone = made, dataclasses.replace(config, train=train)
-        if swept in getattr(made.task, "sweepable", ()):
-            task = tasks.setdefault(lane.value, made.task.with_value(swept, lane.value))
-            one = dataclasses.replace(made, task=task)
-            alone = dataclasses.replace(alone, model=task.model.config)
-        lines = [line for line in metrics if line.get("seed") == lane.seed]
-        record = _begun(one, settings(alone), result) | {"lanes": len(lanes)}
+    runs = []
+    for one, alone, lane, result in _lanes(made, config, training, results):
         # a line of a sweep does not say of which value it is
-        record |= outcome(result, lines if swept is None else [])
-        if swept is None:
-            record |= one.logged(lines)
+        lines = [] if training.sweep else [m for m in metrics if m.get("seed") == lane.seed]
+        record = _begun(one, settings(alone), result) | {"lanes": len(results)}
+        record |= outcome(result, lines) | one.logged(lines)
         if result.stopped != "signal":
             record |= _tested(one, result, place.workdir, parallel)
         runs.append(Run(result, one.task, record))
     # a run's share, so that records of lanes and of single runs can be compared
-    each = round((time.perf_counter() - start) / len(lanes), 1)
+    each = round((time.perf_counter() - start) / len(runs), 1)
     seconds = {"seconds": each, "hardware": hardware()}
     for one_run in runs:
         one_run.record.update(seconds, origin=origin_of(one_run.record))
@@ -263,6 +251,29 @@ def run_lanes(
         records = [saved_record(one_run.record) for one_run in runs]
         write_json(place.workdir / "results.json", {"lanes": records})
     return runs
+
+
+def _lanes(
+    made: Experiment, config: Any, training: TrainConfig, results: list[FitResult]
+) -> Iterator[tuple[Experiment, Any, Lane, FitResult]]:
+    """Of every lane: the single run that it equals, its configuration, and its result."""
+    tasks: dict[float | None, Any] = {}
+    for lane, result in zip(lanes_of(training), results, strict=True):
+        train = lane.config
+        if made.training is not None:
+            # as of a single run, the record has what was asked for, not what the data made of it
+            solo = {"seed": lane.seed, "seeds": 1, "sweep": (), "sweep_over": train.sweep_over}
+            rate = {"optimizer.learning_rate": train.optimizer.learning_rate}
+            train = changed(config.train, solo | rate)
+        alone = dataclasses.replace(config, train=train)
+        if lane.value is None or training.sweep_over not in getattr(made.task, "sweepable", ()):
+            yield made, alone, lane, result
+            continue
+        if lane.value not in tasks:
+            tasks[lane.value] = made.task.with_value(training.sweep_over, lane.value)
+        task = tasks[lane.value]
+        alone = dataclasses.replace(alone, model=task.model.config)
+        yield dataclasses.replace(made, task=task), alone, lane, result
 
 
 def lanes_that_fit(made: Experiment, training: TrainConfig) -> int:

@@ -295,8 +295,8 @@ class Paper:
     page: Sequence[Section]
     experiment: Callable[[Any], Experiment]
     report: Callable[[Console, Records, Path], None]
-    workdir: Callable[[Any], str]
     about: str
+    workdir: Callable[[Any], str] = lambda config: config.preset
     settings: Callable[[Any], dict[str, Any]] = public_config
     keys: tuple[str, ...] = ("config", "seed", "test", "correct")
     resolve: Callable[[Any], Any] = lambda config: config

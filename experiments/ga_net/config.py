@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any, Literal
 
+from experiments.core.config import Files, RunConfig
 from gatedjax.models import GANetConfig
 from gatedjax.training import DistributedConfig, OptimizerConfig, TrainConfig
 
@@ -11,15 +12,11 @@ DataName = Literal["polarity", "trec", "sst1", "sst2", "imdb", "ag_news"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DataConfig:
+class DataConfig(Files):
     """Which text, and how it becomes batches."""
 
     name: DataName = "polarity"
     """Data set. "polarity" is embedded; the others are downloaded or read from manual-dir."""
-    data_dir: str | None = None
-    """Where prepared TFDS data sets are (default: TFDS's own folder)."""
-    manual_dir: str | None = None
-    """Folder with the raw files as they are downloaded, to work without a network."""
     embeddings: str = "none"
     """GloVe text file (plain or .gz), looked up here and in manual-dir; "none" starts random."""
     batch_size: int = 64
@@ -39,16 +36,11 @@ class DataConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(RunConfig):
     """One training run: data, network, training."""
 
     preset: str = "polarity"
     """Starting point that the other options change: polarity, trec, sst1, sst2, imdb, ag_news."""
-    workdir: str | None = None
-    """Where metrics.jsonl, checkpoints and results go (default: runs/ga_net/DATA-SYSTEM). A
-    workdir that holds a checkpoint of the same configuration is resumed."""
-    cpu_devices: int | None = None
-    """CPU devices to split a batch over (default: one per core); no effect on GPU or TPU."""
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: GANetConfig = dataclasses.field(default_factory=GANetConfig)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)

@@ -2,8 +2,10 @@
 
 import dataclasses
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -12,11 +14,12 @@ from experiments.core.cli import parse_many, refusals
 from experiments.core.config import changed
 from experiments.core.experiment import Run
 from experiments.core.hardware import prepare_cpu
-from experiments.ga_net.config import PRESETS, SystemName
+from experiments.ga_net.config import PRESETS
 from experiments.ga_net.experiment import texts_of
-from experiments.ga_net.figures import inspect
+from experiments.ga_net.figures import Inspected, inspect
 from experiments.ga_net.paper import PAPER
 from gatedjax import analysis
+from gatedjax import data as gdata
 from gatedjax._terminal import clean, new_console
 
 
@@ -34,10 +37,12 @@ class DemoConfig:
     """CPU devices to split a batch over (default: one per core)."""
 
 
+SYSTEMS = {"soft": "soft attention", "ganet": "GA-Net"}
+
+
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     options = parse_many(DemoConfig, args, "python -m experiments.ga_net.demo")
-
     prepare_cpu(options.cpu_devices)
     console = new_console()
     preset = PRESETS["polarity"]
@@ -46,69 +51,80 @@ def main(args: list[str] | None = None) -> int:
     splits = texts_of(preset.data, preset.model.embedding_dim).splits
     counts = ", ".join(f"{len(split)} {name}" for name, split in splits.items())
     console.print(f"polarity, generated sentences with known deciding words: {counts}")
-    results: dict[str, Run] = {}
-    systems: tuple[tuple[SystemName, str], ...] = (("soft", "soft attention"), ("ganet", "GA-Net"))
-    for system, name in systems:
+    runs: dict[str, Run] = {}
+    for system, name in SYSTEMS.items():
         console.rule(f"training {name}")
         workdir = options.workdir if system == "ganet" else options.workdir / system
         changes = {"workdir": str(workdir), "model.system": system, "train.seed": options.seed}
         with refusals():
-            results[system] = run_of(PAPER, changed(preset, changes))
-        if results[system].fit.stopped == "signal":
+            runs[system] = run_of(PAPER, changed(preset, changes))
+        if runs[system].fit.stopped == "signal":
             console.print("stopped; the same command continues")
-            return results[system].fit.exit_code
-
-    width = preset.model.hidden * (2 if preset.model.merge == "concat" else 1)
-    soft, ganet = results["soft"].record, results["ganet"].record
-    full = analysis.attention_flops(soft["test_tokens"], width)
-    sparse = analysis.attention_flops(ganet["attended_tokens"], width)
-    test = splits["test"]
-    seen = inspect(results["ganet"], test, range(len(test)))
-    truth = [test.extra(index, "decides") for index in range(len(test))]
-    scores = analysis.gate_truth(
-        analysis.pad([s.gates for s in seen]),
-        analysis.pad(truth),
-        [len(s.tokens) for s in seen],
-    )
-
-    chance = sum(map(sum, truth)) / soft["test_tokens"]
-    table = Table(title="polarity, test set", title_justify="left")
-    for heading in ("", "soft attention", "GA-Net"):
-        table.add_column(heading, justify="left" if not heading else "right")
-    table.add_row("accuracy", f"{soft['test']['accuracy']:.4f}", f"{ganet['test']['accuracy']:.4f}")
-    table.add_row("gate density", "1.0000", f"{ganet['test']['density']:.4f}")
-    table.add_row("attention FLOPs", f"{full:,}", f"{sparse:,} ({sparse / full:.2f} of soft)")
-    table.add_row("gate precision", f"{chance:.4f}", f"{scores.precision:.4f}")
-    table.add_row("gate recall", "1.0000", f"{scores.recall:.4f}")
-    console.print(table)
+            return runs[system].fit.exit_code
+    seen = inspect(runs["ganet"], splits["test"], range(len(splits["test"])))
+    console.print(compared(runs, splits["test"], seen))
     console.print(
         "gate precision: share of open words that decide the label; recall: share of deciding\n"
         "words that are open. Gates see states of a BiLSTM, which know their neighbours too:\n"
         "a gate beside the deciding word can be enough."
     )
-
-    console.print("\nWords that GA-Net attends to:")
-    for example in seen[:5]:
-        mark = "right" if example.predicted == example.label else "wrong"
-        marked = analysis.highlight_terminal(
-            example.tokens,
-            example.attention,
-            example.gates,
-            plain=console.color_system is None,
-        )
-        console.print(marked, Text(f" {clean(example.label)} ({mark})", style="dim"))
-
-    shown = max(range(40), key=lambda i: len(seen[i].tokens) * (seen[i].label == "positive"))
-    rows = []
-    for system, name in (("ganet", "GA-Net"), ("soft", "soft attention")):
-        (one,) = inspect(results[system], test, [shown])
-        rows.append((f"{name}: {one.predicted}", one.tokens, one.attention, one.gates))
-    analysis.plot_heatmap(rows, options.workdir / "heatmap", title=f"label: {seen[shown].label}")
+    show_words(console, seen[:5])
+    draw(runs, splits["test"], seen, options.workdir)
     console.print(
         f"\n{options.workdir}/heatmap.png shows one sentence under both models; metrics.jsonl,\n"
         "config.json and checkpoints are beside it (soft attention's in soft/)."
     )
     return 0
+
+
+def compared(runs: Mapping[str, Run], test: gdata.Encoded, seen: Sequence[Inspected]) -> Table:
+    """Accuracy, operations and what the gates found, of both models."""
+    soft, ganet = runs["soft"].record, runs["ganet"].record
+    model = soft["config"]["model"]
+    width = model["hidden"] * (2 if model["merge"] == "concat" else 1)
+    full = analysis.attention_flops(soft["test_tokens"], width)
+    sparse = analysis.attention_flops(ganet["attended_tokens"], width)
+    truth = [test.extra(index, "decides") for index in range(len(test))]
+    scores = analysis.gate_truth(
+        analysis.pad([one.gates for one in seen]),
+        analysis.pad(truth),
+        [len(one.tokens) for one in seen],
+    )
+    chance = sum(map(sum, truth)) / soft["test_tokens"]
+    accuracies = [f"{record['test']['accuracy']:.4f}" for record in (soft, ganet)]
+    table = Table(title="polarity, test set", title_justify="left")
+    for heading in ("", *SYSTEMS.values()):
+        table.add_column(heading, justify="left" if not heading else "right")
+    table.add_row("accuracy", *accuracies)
+    table.add_row("gate density", "1.0000", f"{ganet['test']['density']:.4f}")
+    table.add_row("attention FLOPs", f"{full:,}", f"{sparse:,} ({sparse / full:.2f} of soft)")
+    table.add_row("gate precision", f"{chance:.4f}", f"{scores.precision:.4f}")
+    table.add_row("gate recall", "1.0000", f"{scores.recall:.4f}")
+    return table
+
+
+def show_words(console: Console, seen: Sequence[Inspected]) -> None:
+    """Prints sentences with the words that GA-Net attends to."""
+    console.print("\nWords that GA-Net attends to:")
+    for one in seen:
+        mark = "right" if one.predicted == one.label else "wrong"
+        marked = analysis.highlight_terminal(
+            one.tokens, one.attention, one.gates, plain=console.color_system is None
+        )
+        console.print(marked, Text(f" {clean(one.label)} ({mark})", style="dim"))
+
+
+def draw(
+    runs: Mapping[str, Run], test: gdata.Encoded, seen: Sequence[Inspected], workdir: Path
+) -> None:
+    """Draws the longest of the first positive sentences under both models."""
+    shown = max(range(40), key=lambda i: len(seen[i].tokens) * (seen[i].label == "positive"))
+    rows = []
+    for system in ("ganet", "soft"):
+        (one,) = inspect(runs[system], test, [shown])
+        title = f"{SYSTEMS[system]}: {one.predicted}"
+        rows.append((title, one.tokens, one.attention, one.gates))
+    analysis.plot_heatmap(rows, workdir / "heatmap", title=f"label: {seen[shown].label}")
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def answer(options: AnswerConfig, console) -> None:
     from experiments.ga_reader.reading import Reader
     from experiments.ga_reader.text import tokens_of
     from gatedjax import data as gdata
-    from gatedjax.data import _cloze
+    from gatedjax.data.sets import _cloze
 
     raw = sys.stdin.buffer.read() if str(options.document) == "-" else options.document.read_bytes()
     try:

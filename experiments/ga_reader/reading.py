@@ -11,7 +11,7 @@ import numpy as np
 from experiments.core.records import read_json
 from experiments.ga_reader.data import load_words
 from gatedjax import data as gdata
-from gatedjax.data._encode_cloze import wrapped
+from gatedjax.data.batches._encode_cloze import wrapped
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
 from gatedjax.training import load_params
 

@@ -2,8 +2,6 @@
 
 import math
 
-from experiments.core.records import differences, jsonable
-
 
 def rows_of(text, heading):
     """The cells of every line of the table under a heading."""
@@ -16,13 +14,3 @@ def binomial_two_sided(b, c):
     """The exact McNemar p-value, by its definition."""
     tail = sum(math.comb(b + c, k) for k in range(min(b, c) + 1)) / 2 ** (b + c)
     return min(1.0, 2 * tail)
-
-
-def run_cell(tables, options, *cell, **model):
-    """Runs one cell of a paper's tables, as its command does."""
-    tables.run_cells(options, [tables.cell_of(options, *cell, **model)])
-
-
-def same_run(store, data, saved, config, public_config):
-    """Whether a record's configuration is that of a run."""
-    return not differences(saved, jsonable(public_config(config)), store.default(data))

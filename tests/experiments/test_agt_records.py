@@ -303,6 +303,7 @@ def polarity_batches(count=40):
     return vocabulary, part
 
 
+@pytest.mark.slow
 def test_statistics_over_batches_are_those_of_every_sentence_by_itself():
     vocabulary, encoded = polarity_batches()
     test = gdata.Batches.eval(encoded, batch_size=16, max_buckets=2)

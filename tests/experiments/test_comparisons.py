@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.core.records import best, jsonable
-from experiments.core.curves import results_on_test
 from experiments.core.comparison import compare
-from experiments.core.text import correct_string, text_batches
+from experiments.core.curves import results_on_test
+from experiments.core.records import best, jsonable
+from experiments.core.text import SPLITS, correct_string, in_batches
 from gatedjax.data import Encoded, Source, SourceInfo
 from gatedjax.training import OptimizerConfig, TrainConfig, fit, make_parallel
 from tests.training._tiny import Data, Tiny
@@ -79,8 +79,9 @@ def encoded(lengths, first_id):
 def test_training_validation_and_test_batches_are_of_their_own_texts():
     parts = encoded([3, 4, 2], 0), encoded([5, 1], 10), encoded([2, 6, 1], 20)
     config = SimpleNamespace(batch_size=2, eval_batch_size=2, max_buckets=2)
-    for made, part in zip(text_batches(*parts, config, seed=3), parts, strict=True):
-        ids = np.concatenate([batch["example_id"] for batch in made])
+    train, validation, test = in_batches(dict(zip(SPLITS, parts, strict=True)), config)
+    for batches, part in zip((train(3), validation, test), parts, strict=True):
+        ids = np.concatenate([batch["example_id"] for batch in batches])
         assert sorted(ids[ids >= 0]) == list(part.example_ids)
 
 

@@ -6,35 +6,13 @@ import re
 
 import pytest
 
-from experiments.core.records import jsonable
+from experiments.core.command import parse
 from experiments.ga_net import config as settings
-from experiments.ga_net import render, tables
+from experiments.ga_net import tables
 from experiments.ga_net.__main__ import main
-from experiments.ga_net.cli import parse
 from experiments.ga_net.demo import main as demo
-from experiments.ga_net.results import Store, public_config
+from experiments.ga_net.paper import PAPER
 from experiments.ga_net.tune import TuneConfig, trials
-from tests.experiments._commands import left_out_of_help, refused
-
-
-@pytest.mark.parametrize(
-    ("command", "options"),
-    [
-        (main, ("--preset", "--model.temperature", "--train.num-steps", "--data.manual-dir")),
-        (tables.main, ("--data", "--seeds", "--results", "table2")),
-        (demo, ("--workdir", "--num-steps")),
-    ],
-)
-def test_help_lists_the_options(command, options, capsys):
-    assert left_out_of_help(command, options, capsys) == []
-
-
-def test_unknown_preset_is_refused_with_a_suggestion(capsys):
-    assert "Did you mean 'trec'?" in refused(main, ["--preset", "trek"], capsys)
-
-
-def test_unknown_option_is_refused_with_a_suggestion(capsys):
-    assert "--model.temperature" in refused(main, ["--model.temprature", "2"], capsys)
 
 
 def test_an_impossible_value_is_refused_by_name(capsys):
@@ -52,51 +30,11 @@ def test_missing_word_vectors_say_where_to_get_them_and_how_to_do_without(tmp_pa
 
 
 def test_options_that_are_not_given_come_from_the_preset():
-    parsed = parse(["--preset", "sst2", "--model.system", "soft"], "x", "y")
+    parsed = parse(PAPER, ["--preset", "sst2", "--model.system", "soft"])
     preset = settings.PRESETS["sst2"]
     assert parsed == dataclasses.replace(
         preset, model=dataclasses.replace(preset.model, system="soft")
     )
-
-
-def record(seed, correct, system="soft", **test):
-    config = jsonable(public_config(settings.PRESETS["trec"]))
-    return {
-        "data": "trec",
-        "substitute": None,
-        "system": system,
-        "seed": seed,
-        "config": config,
-        "correct": correct,
-        "test_n": len(correct),
-        "test_tokens": 10 * len(correct),
-        "attended_tokens": 4 * len(correct),
-        "best_step": 7,
-        "seconds": 1.0,
-        "hardware": {"device": "cpu", "devices": 1, "jax": "0"},
-        "test": {"accuracy": correct.count("1") / len(correct), **test},
-    }
-
-
-def test_results_show_mean_deviation_and_n_and_say_what_was_not_run(tmp_path):
-    store = Store(tmp_path)
-    modes = {
-        f"{metric}_{mode}": 0.25
-        for metric in ("accuracy", "density", "closed")
-        for mode in ("sample", "threshold", "expected", "relaxed")
-    }
-    for seed, (a, b) in enumerate((("1110", "1100"), ("1111", "1110"))):
-        for system, correct in (("ganet", a), ("soft", b)):
-            path = store.path("trec", system, seed)
-            path.parent.mkdir(exist_ok=True)
-            extra = {"density": 0.5, **modes} if system == "ganet" else {}
-            path.write_text(json.dumps(record(seed, correct, system, **extra)))
-    render.write(store, "table2")
-    text = (tmp_path / "RESULTS.md").read_text()
-    assert "0.8750 ± 0.1768 (n=2)" in text
-    assert "0.6250 ± 0.1768 (n=2)" in text
-    assert "+0.2500 (n=2 seeds)" in text
-    assert text.count("not run") > 10
 
 
 def test_records_hold_nothing_of_one_machine():
@@ -109,7 +47,7 @@ def test_records_hold_nothing_of_one_machine():
             embeddings="/somewhere/glove.txt.gz",
         ),
     )
-    assert "somewhere" not in json.dumps(public_config(config))
+    assert "somewhere" not in json.dumps(PAPER.recorded(config))
 
 
 def test_a_grid_varies_only_what_was_asked():

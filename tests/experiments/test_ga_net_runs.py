@@ -7,8 +7,12 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.ga_net import run as runs
+from experiments.core.cells import run_of
+from experiments.core.command import runs_of
+from experiments.core.records import saved_record
 from experiments.ga_net.config import PRESETS
+from experiments.ga_net.experiment import experiment
+from experiments.ga_net.paper import PAPER
 
 pytestmark = pytest.mark.slow
 
@@ -27,17 +31,13 @@ def config(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def prepared(config):
-    return runs.prepare(config.data, config.model.embedding_dim)
+def first(config):
+    return run_of(PAPER, config)
 
 
-@pytest.fixture(scope="module")
-def first(config, prepared):
-    return runs.run(config, prepared)
-
-
-def test_every_bucket_is_compiled_once(config, prepared, first):
-    train, validation, _ = runs.batches(prepared, config.data, seed=config.train.seed)
+def test_every_bucket_is_compiled_once(config, first):
+    made = experiment(config)
+    train, validation = made.train(config.train.seed), made.validation
     trained = {train[step]["tokens"].shape for step in range(6)}
     evaluated = {batch["tokens"].shape for batch in validation}
     assert len(evaluated) == 2
@@ -45,7 +45,7 @@ def test_every_bucket_is_compiled_once(config, prepared, first):
 
 
 def test_metrics_are_one_json_object_a_line_at_the_asked_steps(config, first):
-    path = runs.default_workdir(config) / "metrics.jsonl"
+    path = PAPER.workdir_of(config) / "metrics.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     steps = {
         split: [line["step"] for line in lines if line["split"] == split]
@@ -57,8 +57,11 @@ def test_metrics_are_one_json_object_a_line_at_the_asked_steps(config, first):
 
 def test_the_record_agrees_with_itself_and_is_what_the_file_holds(config, first):
     record = first.record
-    saved = json.loads((runs.default_workdir(config) / "results.json").read_text())
-    assert saved == json.loads(json.dumps(record))
+    saved = json.loads((PAPER.workdir_of(config) / "results.json").read_text())
+    assert saved == json.loads(json.dumps(saved_record(record)))
+    assert [point[0] for point in record["curve"]] == [3, 6]
+    assert record["parameters_without_embeddings"] < record["parameters"]
+    assert {"test_last", "seconds_per_step", "train_n"} <= record.keys()
     assert record["test_n"] == len(record["correct"]) == 1000
     assert 0 < record["attended_tokens"] < record["test_tokens"]
     assert sum(record["predicted_classes"]) == 1000
@@ -68,10 +71,10 @@ def test_the_record_agrees_with_itself_and_is_what_the_file_holds(config, first)
     assert config.workdir not in json.dumps(record)
 
 
-def test_a_second_call_trains_nothing_and_finds_the_same(config, prepared, first):
-    workdir = runs.default_workdir(config)
+def test_a_second_call_trains_nothing_and_finds_the_same(config, first):
+    workdir = PAPER.workdir_of(config)
     before = (workdir / "metrics.jsonl").read_bytes()
-    again = runs.run(config, prepared)
+    again = run_of(PAPER, config)
     assert again.fit.compilations == 0
     assert (workdir / "metrics.jsonl").read_bytes() == before
     volatile = ("seconds",)
@@ -80,21 +83,20 @@ def test_a_second_call_trains_nothing_and_finds_the_same(config, prepared, first
     }
 
 
-def test_a_work_folder_of_another_run_is_refused_with_what_differs(config, prepared, first):
+def test_a_work_folder_of_another_run_is_refused_with_what_differs(config, first):
     other = dataclasses.replace(config, model=dataclasses.replace(config.model, temperature=0.5))
     with pytest.raises(ValueError, match=r"temperature: saved 1\.0, now 0\.5"):
-        runs.run(other, prepared)
+        run_of(PAPER, other)
 
 
-def test_lanes_are_the_runs_of_their_seeds(config, prepared, tmp_path):
+def test_lanes_are_the_runs_of_their_seeds(config, tmp_path):
     train = dataclasses.replace(config.train, seeds=2, num_steps=4, eval_every=2)
     together = dataclasses.replace(config, workdir=str(tmp_path / "lanes"), train=train)
-    found = runs.run_lanes(together, prepared)
+    found = runs_of(PAPER, together)
     for seed, lane in enumerate(found):
         alone = dataclasses.replace(train, seeds=1, seed=seed, parallel="single")
-        solo = runs.run(
-            dataclasses.replace(config, workdir=str(tmp_path / str(seed)), train=alone), prepared
-        )
+        workdir = str(tmp_path / str(seed))
+        solo = run_of(PAPER, dataclasses.replace(config, workdir=workdir, train=alone))
         assert lane.record["seed"] == seed
         assert lane.record["lanes"] == 2
         assert lane.record["config"]["train"]["seeds"] == 1
@@ -106,12 +108,12 @@ def test_lanes_are_the_runs_of_their_seeds(config, prepared, tmp_path):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_a_sweep_of_the_penalty_changes_the_gates(config, prepared, tmp_path):
+def test_a_sweep_of_the_penalty_changes_the_gates(config, tmp_path):
     train = dataclasses.replace(
         config.train, sweep=(0.0, 10.0), sweep_over="penalty", num_steps=6, seeds=1
     )
     swept = dataclasses.replace(config, workdir=str(tmp_path), train=train)
-    few, many = runs.run_lanes(swept, prepared)
+    few, many = runs_of(PAPER, swept)
     assert few.record["config"]["model"]["penalty"] == 0.0
     assert many.record["config"]["model"]["penalty"] == 10.0
     assert many.record["test"]["density"] < few.record["test"]["density"]
@@ -119,7 +121,7 @@ def test_a_sweep_of_the_penalty_changes_the_gates(config, prepared, tmp_path):
     assert [record["lanes"] for record in saved["lanes"]] == [2, 2]
 
 
-def test_a_sweep_over_what_no_network_has_is_refused(config, prepared, tmp_path):
+def test_a_sweep_over_what_no_network_has_is_refused(config, tmp_path):
     train = dataclasses.replace(config.train, sweep=(1.0,), sweep_over="hidden")
     with pytest.raises(ValueError, match="sweep_over must be one of"):
-        runs.run_lanes(dataclasses.replace(config, workdir=str(tmp_path), train=train), prepared)
+        runs_of(PAPER, dataclasses.replace(config, workdir=str(tmp_path), train=train))

@@ -161,6 +161,7 @@ def test_figure2_has_every_share_and_is_drawn(store, tmp_path):
     assert "[figure2_cnn.png](figure2_cnn.png)" in text
 
 
+@pytest.mark.slow
 def test_statistics_count_what_is_here_and_name_what_is_not(store, tmp_path, capsys):
     options = tables.TablesConfig(what="statistics", results=store.folder, manual_dir=str(tmp_path))
     statistics.count(options, ["toy", "cbt_ne"])

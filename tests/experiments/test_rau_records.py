@@ -8,9 +8,9 @@ import re
 import numpy as np
 import pytest
 
-from experiments.core.records import jsonable
-from experiments.core.curves import curve, seconds_per_step
 from experiments.core.comparison import compare, sentence
+from experiments.core.curves import curve, seconds_per_step
+from experiments.core.records import jsonable
 from experiments.rau import figures, run, tables
 from experiments.rau.config import PRESETS
 from experiments.rau.render import write

@@ -114,6 +114,7 @@ def test_operations_are_those_of_the_products(case, expected):
     assert case.gflop == pytest.approx(1e-9 * expected)
 
 
+@pytest.mark.slow
 def test_measured_rows_agree_with_each_other(capsys, tmp_path):
     path = tmp_path / "figures.json"
     options = recurrence.Options(

@@ -4,14 +4,16 @@ import importlib
 import json
 import math
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from experiments.core import collapse, origins
-from experiments.core.cells import Cell, Runner, run_cells
-from experiments.core.records import RESULTS, Store, averaged, read_json
+from experiments.core.cells import run_cells
 from experiments.core.comparison import compare, compare_all, holm_note
+from experiments.core.paper import Cell
+from experiments.core.records import RESULTS, Store, averaged, read_json
 from tests.experiments._results import rows_of
 
 # paper -> (a table of it at another budget, data set and cell, the setting that is named first)
@@ -72,8 +74,7 @@ def test_records_of_other_settings_are_kept_and_named_before_anything_is_trained
 ):
     args, cell, named = PAPERS[paper]
     tables = importlib.import_module(f"experiments.{paper}.tables")
-    run = importlib.import_module(f"experiments.{paper}.run")
-    monkeypatch.setattr(run, "run", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr("experiments.core.cells.run", lambda *_, **__: pytest.fail("trained"))
     before = copied(paper, *cell, tmp_path / "results")
     places = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
     budget = ["--seeds", "1", "--num-steps", "5"]
@@ -124,19 +125,23 @@ def test_records_of_two_configurations_or_of_two_origins_are_never_averaged(
 def test_seeds_of_other_data_do_not_join_the_records_of_a_cell(tmp_path):
     before = copied("rau", "mnist", "gru", tmp_path)
     config = read_json(next(iter(before)))["config"]
-    seeds = {
-        seed: config | {"train": config["train"] | {"seed": seed}} for seed in range(len(before))
-    }
-    cell = Cell("mnist", "gru", {**seeds, 9: config | {"train": config["train"] | {"seed": 9}}})
+    of_seed = lambda seed: config | {"train": config["train"] | {"seed": seed}}  # noqa: E731
+    seeds = {seed: of_seed(seed) for seed in range(len(before))}
 
-    def runner(substitute):
-        run = pytest.fail
-        return Runner(Store(tmp_path), tmp_path / "w", dict, run, lambda config: substitute)
+    def job(substitute):
+        paper = SimpleNamespace(
+            recorded=lambda config: config,
+            experiment=lambda config: SimpleNamespace(substitute=substitute),
+        )
+        options = SimpleNamespace(rerun=False, runs=tmp_path / "w")
+        return SimpleNamespace(paper=paper, options=options, store=Store(tmp_path))
 
+    other = job("9 of 60,000 images")
     with pytest.raises(ValueError, match="origin of the data official files, wanted 9 of 60,000"):
-        run_cells(runner("9 of 60,000 images"), [cell])
+        run_cells(other, [Cell("mnist", "gru", {**seeds, 9: of_seed(9)})])
     # without a new seed nothing is read at all
-    run_cells(runner("9 of 60,000 images"), [Cell("mnist", "gru", seeds)])
+    other.options.lanes = 1
+    run_cells(other, [Cell("mnist", "gru", seeds)])
     assert {path: path.read_bytes() for path in sorted(tmp_path.rglob("*.*"))} == before
 
 
@@ -157,8 +162,8 @@ def test_every_record_of_questions_made_of_books_says_so():
 
 
 def test_earlier_records_have_the_origin_that_the_reader_of_their_files_tells_now(shared_data):
+    from experiments.core.text import SPLITS
     from experiments.ga_reader.config import DataConfig
-    from experiments.ga_reader.data import SPLITS
     from gatedjax import data as gdata
 
     if not (shared_data / "cloze").is_dir():

@@ -23,7 +23,10 @@ class Tiny:
 
     def evaluate(self, params, batch):
         correct = ((batch["x"] @ params["w"] > 0) == (batch["label"] > 0)).astype(np.float32)
-        return {"accuracy": Ratio.of(correct, batch["weight"])}, {"correct": correct}
+        return {"accuracy": Ratio.of(correct, batch["weight"])}, {
+            "correct": correct,
+            "example_id": batch["example_id"],
+        }
 
 
 class Data:
@@ -31,6 +34,9 @@ class Data:
 
     def __init__(self, pause=0.0, rows=8):
         self.pause, self.rows = pause, rows
+
+    def __len__(self):
+        return 6
 
     def __getitem__(self, step):
         time.sleep(self.pause)

@@ -1,0 +1,373 @@
+"""What the engine promises to every paper, shown on a toy one."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+from experiments.core import cells, command
+from experiments.core.config import changed, value_at
+from experiments.core.experiment import Run, lanes_that_fit
+from experiments.core.paper import Job, Options, Variant
+from gatedjax.training import TrainConfig
+from tests.conftest import ROOT
+from tests.experiments._commands import left_out_of_help, plain, refused
+from tests.experiments._results import rows_of
+from tests.experiments._toy import PAPER as TOY
+from tests.experiments._toy import Config, experiment
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MoreOptions(Options):
+    """An option of the toy paper alone."""
+
+    rows: int | None = None
+    """Rows of a batch."""
+
+
+def given(options, preset):
+    return {} if options.rows is None else {"data.rows": options.rows}
+
+
+PAPER = dataclasses.replace(TOY, options=MoreOptions, given=given, keys=("config", "seed", "test"))
+OPTIONS = command.options_of(PAPER)
+
+
+def job_of(tmp_path, **options):
+    folders = {"results": tmp_path / "results", "runs": tmp_path / "runs"}
+    return Job(PAPER, OPTIONS(**{"what": "table1", "seeds": 2, **folders, **options}))
+
+
+def record_of(config, correct="1101", **more):
+    return {
+        "data": config.preset,
+        "seed": config.train.seed,
+        "config": PAPER.recorded(config),
+        "substitute": None,
+        "test": {"accuracy": correct.count("1") / len(correct)},
+        "test_n": len(correct),
+        "correct": correct,
+        "stopped": "done",
+        "exit_code": 0,
+        "signal": None,
+        "steps": config.train.num_steps,
+        **more,
+    }
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Replaces training by the record that it would leave; holds the configurations asked for."""
+    asked = []
+
+    def fake(build, config, place, *, test=True):
+        asked.append(config)
+        return Run(None, None, record_of(config))
+
+    monkeypatch.setattr(cells, "run", fake)
+    return asked
+
+
+def run_cell(job, variant="plain"):
+    cells.run_cells(job, [job.cell("toy", variant)])
+
+
+def test_a_whole_paper_has_fewer_than_sixty_lines():
+    assert len((ROOT / "tests/experiments/_toy.py").read_text().splitlines()) < 60
+
+
+# configurations ---------------------------------------------------------------------------------
+
+
+def test_values_of_one_dataclass_are_replaced_together():
+    @dataclasses.dataclass(frozen=True)
+    class Pair:
+        low: int = 0
+        high: int = 1
+
+        def __post_init__(self):
+            if self.low >= self.high:
+                raise ValueError("low must be below high")
+
+    @dataclasses.dataclass(frozen=True)
+    class Two:
+        pair: Pair = Pair()
+        name: str = "a"
+
+    assert changed(Two(), {"pair.low": 4, "name": "b", "pair.high": 5}) == Two(Pair(4, 5), "b")
+    assert changed(Two(), {"pair": Pair(7, 9), "pair.high": 8}) == Two(Pair(7, 8))
+    assert changed(Two(), {}) == Two()
+    with pytest.raises(ValueError, match="low must be below"):
+        changed(Two(), {"pair.low": 4})
+    with pytest.raises(ValueError, match="Pair has no field 'width', got 'width'"):
+        changed(Two(), {"pair.width": 4})
+
+
+def test_a_path_reads_dicts_and_lists_and_tells_nothing_of_what_is_not_there():
+    record = {"test": {"accuracy": 0.5}, "f1": [0.1, 0.2]}
+    assert value_at(record, "test.accuracy") == 0.5
+    assert value_at(record, "f1.1") == 0.2
+    for path in ("test.loss", "f1.2", "f1.x", "none.at.all", "test.accuracy.more"):
+        assert value_at(record, path) is None
+
+
+def test_a_cell_has_the_preset_the_options_the_variant_and_the_seed(tmp_path):
+    job = job_of(tmp_path, num_steps=4, rows=5, manual_dir="raw", cpu_devices=1)
+    cell = job.cell("wide", "plain")
+    config = cell.configs[1]
+    assert (cell.data, cell.variant, list(cell.configs)) == ("wide", "plain", [0, 1])
+    assert (config.train.num_steps, config.train.seed, config.cpu_devices) == (4, 1, 1)
+    assert (config.data.rows, config.data.manual_dir, config.model.noise) == (5, "raw", 0.0)
+    assert [(one.data, one.variant) for one in job_of(tmp_path, data=("wide",)).cells()] == [
+        ("wide", "plain"), ("wide", "noisy"), ("wide", "noisy"),
+    ]  # fmt: skip
+    assert list(job_of(tmp_path, what="render", data=("toy",)).cells()) == []
+
+
+def test_a_variant_has_the_records_of_the_one_that_it_is_the_same_as():
+    assert PAPER.record_name("toy", "again") == "noisy"
+    other = Variant("again", "", {"model.noise": 0.2}, same_as="noisy")
+    paper = dataclasses.replace(PAPER, variants={**PAPER.variants, "again": other})
+    assert paper.record_name("toy", "again") == "again"
+
+
+# cells ------------------------------------------------------------------------------------------
+
+
+def test_a_cell_runs_every_seed_once_and_more_seeds_only_the_new_ones(tmp_path, runs):
+    job = job_of(tmp_path)
+    run_cell(job)
+    run_cell(job)
+    assert [(c.train.seed, c.model.noise) for c in runs] == [(0, 0.0), (1, 0.0)]
+    run_cell(job_of(tmp_path, seeds=4))
+    assert [c.train.seed for c in runs] == [0, 1, 2, 3]
+    assert job.store.get("toy", "plain", 0)["test"] == {"accuracy": 0.75}
+    assert "exit_code" not in job.store.get("toy", "plain", 0)
+
+
+def test_a_record_of_another_configuration_is_made_again_only_with_rerun(tmp_path, runs):
+    run_cell(job_of(tmp_path))
+    longer = {"num_steps": 8}
+    with pytest.raises(ValueError, match=r"train.num_steps 6, wanted 8.*--results DIR.*--rerun"):
+        run_cell(job_of(tmp_path, **longer))
+    assert len(runs) == 2
+    run_cell(job_of(tmp_path, **longer, rerun=True))
+    assert [c.train.num_steps for c in runs] == [6, 6, 8, 8]
+    assert job_of(tmp_path).store.get("toy", "plain", 0)["config"]["train"]["num_steps"] == 8
+
+
+def test_one_seed_of_several_is_not_replaced_by_another_kind(tmp_path, runs):
+    run_cell(job_of(tmp_path))
+    with pytest.raises(ValueError, match=r"the record of seed 1 has train.num_steps 6, wanted 8"):
+        run_cell(job_of(tmp_path, seeds=1, num_steps=8, rerun=True))
+    assert len(runs) == 2
+
+
+def test_a_finished_work_folder_of_the_same_run_is_taken_and_of_another_is_not(tmp_path, runs):
+    job = job_of(tmp_path)
+    for seed, steps in ((0, 6), (1, 5)):
+        config = changed(job.config("toy", "plain", seed), {"train.num_steps": steps})
+        folder = tmp_path / "runs" / f"toy-plain-seed{seed}"
+        folder.mkdir(parents=True)
+        (folder / "results.json").write_text(json.dumps(record_of(config, "0000")))
+    run_cell(job)
+    assert [c.train.seed for c in runs] == [1]
+    assert [job.store.get("toy", "plain", s)["correct"] for s in (0, 1)] == ["0000", "1101"]
+
+
+def test_the_same_run_of_another_table_is_taken_under_its_own_name(tmp_path, runs):
+    job = job_of(tmp_path)
+    run_cell(job, "noisy")
+    assert len(runs) == 2
+    run_cell(job, Variant("other_name", ""))
+    assert len(runs) == 2
+    assert job.store.get("toy", "other_name", 1) == job.store.get("toy", "noisy", 1)
+
+
+def test_rerun_starts_from_an_empty_work_folder(tmp_path, runs):
+    run_cell(job_of(tmp_path))
+    left = tmp_path / "runs" / "toy-plain-seed0" / "checkpoints"
+    other = tmp_path / "runs" / "toy-noisy-seed0"
+    for folder in (left, other):
+        folder.mkdir(parents=True)
+    run_cell(job_of(tmp_path, rerun=True, seeds=1))
+    assert [c.train.seed for c in runs] == [0, 1, 0]
+    assert not left.exists()
+    assert other.exists()
+
+
+@pytest.mark.parametrize(("stopped", "left"), [("signal", []), ("done", ["toy-plain-seed0.json"])])
+def test_a_signal_ends_a_table_and_leaves_the_records_of_finished_runs(
+    stopped, left, tmp_path, monkeypatch, capsys
+):
+    ended = {"stopped": stopped, "exit_code": 130, "signal": 2}
+    fake = lambda build, config, place, test=True: Run(None, None, record_of(config, **ended))  # noqa: E731
+    monkeypatch.setattr(cells, "run", fake)
+    with pytest.raises(SystemExit) as stop:
+        run_cell(job_of(tmp_path))
+    assert stop.value.code == 130
+    assert [path.name for path in (tmp_path / "results").rglob("*.json")] == left
+    message = "stopped after this run" if left else "stopped after step 6; the same command"
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [('{"config": ', "is damaged"), ('{"seed": 0}', "no config"), ("", "")]
+)
+def test_a_damaged_record_is_named_and_nothing_is_trained_or_written(
+    content, reason, tmp_path, runs, capsys
+):
+    job = job_of(tmp_path)
+    path = job.store.path("toy", "plain", 1)
+    path.parent.mkdir(parents=True)
+    path.write_text(content, encoding="utf-8")
+    folders = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
+    for args in (["render"], ["table1", "--seeds", "2"]):
+        with pytest.raises(SystemExit) as stop:
+            command.tables(PAPER, [*args, *folders])
+        assert stop.value.code == 2
+        message = capsys.readouterr().err
+        assert str(path) in message
+        assert reason in message
+        assert "delete it" in message
+    assert not (tmp_path / "results" / "RESULTS.md").exists()
+    assert runs == []
+
+
+def test_store_reads_records_in_the_order_of_seeds_and_tells_variants_apart(tmp_path):
+    store = job_of(tmp_path).store
+    for variant, seeds in (("noisy", (10, 2, 0)), ("noisy_more", (0,))):
+        for seed in seeds:
+            path = store.path("toy", variant, seed)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(record_of(changed(Config(), {"train.seed": seed}))))
+    assert [record["seed"] for record in store.all("toy", "noisy")] == [0, 2, 10]
+    assert list(store.variants("toy")) == ["noisy", "noisy_more"]
+    assert store.get("toy", "noisy", 1) is None
+    assert list(store.variants("wide")) == []
+
+
+def rounded(value):
+    """Numbers to four digits, wherever they are."""
+    return json.loads(json.dumps(value), parse_float=lambda text: round(float(text), 4))
+
+
+# real runs --------------------------------------------------------------------------------------
+
+
+def test_a_table_trains_its_cells_and_shows_what_their_records_hold(tmp_path, capsys):
+    folders = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
+    args = ["table1", "--seeds", "2", *folders]
+    assert command.tables(PAPER, args) == 0
+    records = {path.name: json.loads(path.read_text()) for path in tmp_path.rglob("runs/*.json")}
+    assert sorted(records) == [f"toy-{v}-seed{s}.json" for v in ("noisy", "plain") for s in (0, 1)]
+    record = records["toy-noisy-seed1.json"]
+    assert (record["seed"], record["data"], record["train_n"]) == (1, "toy", 48)
+    assert (record["parameters"], record["steps"], record["stopped"]) == (4, 6, "done")
+    assert [point[0] for point in record["curve"]] == [3, 6]
+    assert [point[0] for point in record["train_curve"]] == [2, 4, 6]
+    assert {"test", "test_last", "hardware", "seconds", "origin", "best_step"} <= record.keys()
+    text = (tmp_path / "results" / "RESULTS.md").read_text(encoding="utf-8")
+    rows = {row[1]: row for row in rows_of(text, "Table 1")}
+    mean = np.mean([records[f"toy-noisy-seed{s}.json"]["test"]["accuracy"] for s in (0, 1)])
+    assert rows["noise"][3].startswith(f"{mean:.4f} ")
+    assert rows["noise"][2] == "0.5000"
+    assert rows["noise, again"][3] == rows["noise"][3]
+    assert "(Holm): 3 of the bootstrap" in text
+    before = [path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("runs/*.json"))]
+    assert command.tables(PAPER, args) == 0
+    assert [path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("runs/*.json"))] == before
+
+
+def test_seeds_side_by_side_leave_the_records_of_single_runs(tmp_path):
+    alone = job_of(tmp_path / "alone")
+    together = job_of(tmp_path / "together", lanes=2)
+    for job in (alone, together):
+        run_cell(job, "noisy")
+    assert (tmp_path / "together" / "runs" / "toy-noisy-seeds0to1").is_dir()
+    for seed in (0, 1):
+        one, lane = (job.store.get("toy", "noisy", seed) for job in (alone, together))
+        assert one.keys() | {"lanes"} == lane.keys()
+        same = ("config", "curve", "train_curve", "test", "parameters", "correct", "best_step")
+        np.testing.assert_equal(
+            rounded({n: lane[n] for n in same}), rounded({n: one[n] for n in same})
+        )
+    assert lanes_that_fit(experiment(Config()), TrainConfig()) > 1000
+
+
+def test_a_run_is_printed_recorded_and_not_repeated(tmp_path, capsys):
+    args = ["--workdir", str(tmp_path), "--train.num-steps", "4"]
+    assert command.run(PAPER, args) == 0
+    assert "done" in capsys.readouterr().out
+    first = json.loads((tmp_path / "results.json").read_text())
+    lines = (tmp_path / "metrics.jsonl").read_bytes()
+    assert command.run(PAPER, args) == 0
+    second = json.loads((tmp_path / "results.json").read_text())
+    assert (tmp_path / "metrics.jsonl").read_bytes() == lines
+    assert first["steps"] == second["steps"] == 4
+    assert first["correct"] == second["correct"]
+    assert str(tmp_path) not in json.dumps(first)
+
+
+# commands ---------------------------------------------------------------------------------------
+
+
+def test_help_lists_options_tables_and_what_they_are(capsys):
+    tables = lambda args: command.tables(PAPER, args)  # noqa: E731
+    names = ("--data", "--seeds", "--lanes", "--rows", "--results", "table1", "figure1")
+    assert left_out_of_help(tables, names, capsys) == []
+    assert left_out_of_help(tables, ("table1: accuracy", "render: only rewrite"), capsys) == []
+    run = lambda args: command.run(PAPER, args)  # noqa: E731
+    assert (
+        left_out_of_help(run, ("--model.noise", "--train.num-steps", "Train a toy"), capsys) == []
+    )
+
+
+def test_unknown_names_are_refused_with_a_suggestion(tmp_path, capsys):
+    tables = lambda args: command.tables(PAPER, args)  # noqa: E731
+    run = lambda args: command.run(PAPER, args)  # noqa: E731
+    assert "Did you mean 'wide'?" in refused(run, ["--preset", "wid"], capsys)
+    assert "Did you mean 'wide'?" in refused(tables, ["table1", "--data", "wid"], capsys)
+    assert "--model.noise" in refused(run, ["--model.nois", "1"], capsys)
+    assert "table1" in refused(tables, ["tabel1"], capsys)
+
+
+def test_nothing_run_shows_the_papers_numbers_and_not_run(tmp_path):
+    store = job_of(tmp_path).store
+    PAPER.write(store)
+    text = (tmp_path / "results" / "RESULTS.md").read_text(encoding="utf-8")
+    assert rows_of(text, "Table 1")[1] == ["Toy", "noise", "0.5000", "not run", "-", "-"]
+    assert "python -m experiments.toy.tables" in text
+
+
+def test_on_other_data_the_papers_number_has_a_row_of_its_own(tmp_path):
+    job = job_of(tmp_path)
+    columns = tuple(
+        dataclasses.replace(one, heading=one.heading.strip("{}"))
+        for one in PAPER.tables["table1"].columns
+    )
+    table = dataclasses.replace(PAPER.tables["table1"], columns=columns, pair=None)
+    config = job.config("toy", "noisy", 0)
+    path = job.store.path("toy", "noisy", 0)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(record_of(config, substitute="ten rows")))
+    rows = rows_of(f"## T\n{table.text(PAPER, job.store)}", "T")
+    assert rows[1][:4] == ["Toy", "noise", "0.5000", "not run"]
+    assert rows[2][:4] == ["Toy, other data", "noise", "-", "0.7500 (n=1)"]
+    # a heading that says whose numbers these are stands for the second row
+    text = PAPER.tables["table1"].text(PAPER, job.store)
+    assert "paper, official data" in text
+    assert [row[0] for row in rows_of(f"## T\n{text}", "T")] == ["Toy"] * 3
+
+
+def test_a_results_folder_that_cannot_be_made_is_one_line(tmp_path, capsys):
+    blocked = tmp_path / "file"
+    blocked.touch()
+    message = refused(
+        lambda args: command.tables(PAPER, args), ["render", "--results", f"{blocked}/x"], capsys
+    )
+    assert message.startswith("error: ")
+    assert str(blocked) in plain(message)
+    assert re.search("is a file, a folder is wanted", message)
