@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from experiments.core.cli import option_value, preset_named
-from experiments.core.config import Changes, changed
+from experiments.core.config import Changes, Files, RunConfig, changed
 from gatedjax.models import AGTConfig
 from gatedjax.training import OptimizerConfig, TrainConfig
 
@@ -18,7 +18,7 @@ GLOVE = "glove.6B.300d.txt"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DataConfig:
+class DataConfig(Files):
     """Which text, and how it becomes batches."""
 
     name: DataName = "polarity"
@@ -26,10 +26,6 @@ class DataConfig:
     train_on: Literal["phrases", "sentences"] = "sentences"
     """sst1, sst2: train on every labelled span of the training trees, sentences included and each
     text and label once, or on sentences. Validation and test are sentences in any case."""
-    data_dir: str | None = None
-    """Where prepared TFDS data sets are (default: TFDS's own folder)."""
-    manual_dir: str | None = None
-    """Folder with the raw files as they are downloaded, to work without a network."""
     embeddings: str = "none"
     """GloVe text file (plain or .gz), looked up here and in manual-dir; "none" starts random. The
     width of the vectors is that of the file, unless model.embedding-dim asks for another one than
@@ -50,7 +46,7 @@ class DataConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(RunConfig):
     """One training run: data, network, training."""
 
     preset: str = "sst1"
@@ -59,11 +55,6 @@ class Config:
     optimizer_preset: str | None = None
     """Starting point of train.optimizer: paper (Adadelta, learning rate 5e-4), adadelta_lr1 or
     adam_5e-4 (default: that of the preset)."""
-    workdir: str | None = None
-    """Where metrics, checkpoints and results go (default: runs/agt/PRESET-SYSTEM). A workdir that
-    holds a checkpoint of the same configuration is resumed."""
-    cpu_devices: int | None = None
-    """CPU devices to split a batch over (default: one per core); no effect on GPU or TPU."""
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: AGTConfig = dataclasses.field(default_factory=AGTConfig)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)

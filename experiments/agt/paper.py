@@ -262,25 +262,16 @@ OPTIMISERS = Table(
     below=winners,
     after=figures.draw,
 )
-RUNS = Table(
-    title="Runs",
-    note="Records in runs/; seconds are wall time per run.",
-    shown=lambda store: [(data, name) for data in NAMES for name in store.variants(data)],
-    columns=(
-        columns.data(),
-        columns.record_name(),
-        columns.seeds(),
-        columns.first("batch", "config.data.batch_size"),
-        columns.first("rule", "config.train.optimizer.name"),
-        columns.first("lr", "config.train.optimizer.learning_rate", "g"),
-        columns.first("word vectors", "config.data.embeddings"),
-        columns.each("steps", "steps"),
-        columns.each("best steps", "best_step"),
-        columns.seconds(),
-        columns.milliseconds(),
-        columns.hardware(),
-        columns.substitute(),
-    ),
+RUNS = columns.runs(
+    NAMES,
+    columns.first("batch", "config.data.batch_size"),
+    columns.first("rule", "config.train.optimizer.name"),
+    columns.first("lr", "config.train.optimizer.learning_rate", "g"),
+    columns.first("word vectors", "config.data.embeddings"),
+    columns.each("steps", "steps"),
+    columns.each("best steps", "best_step"),
+    columns.seconds(),
+    columns.milliseconds(),
 )
 TABLE1 = Table(
     title="Table 1: SST-1 test accuracy",
