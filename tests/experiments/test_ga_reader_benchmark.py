@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks import ga_reader
-from experiments.benchmarks._docs import marks
+from experiments.benchmarks._harness import marks
 from tests.tolerances import F32
 
 TINY = ga_reader.Options(
