@@ -9,7 +9,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
-from gatedjax.models._transformer import FeedForward, Norm
+from gatedjax.models.transformer.encoder import FeedForward, Norm
 from gatedjax.nn._selective import unit_scaling
 
 KeyValue = tuple[Float[Array, "B M N H"], Float[Array, "B M N H"]]

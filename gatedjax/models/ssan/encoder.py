@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax.models._classification import token_inputs
-from gatedjax.models._transformer import (
+from gatedjax.models.transformer.encoder import (
     EncoderLayer,
     add_positions,
     draw_layer_bytes,

@@ -1,0 +1,348 @@
+"""SSAN (Geng et al. 2020), inference between sentences: does the first entail the second?
+
+    u = elu(W x + b),  o = attention(u),  F = sigmoid(W1 u + W2 o + b),  v = F u + (1 - F) o
+    s = sum_n softmax_n(W2 elu(W1 v_n + b1) + b2) v_n
+    p(c) = softmax(W elu(W' [s_p; s_h; s_p - s_h; s_p s_h]))
+
+The attention between tokens selects (SSAN) or does not (SAN); both sentences share all weights.
+"""
+
+import dataclasses
+from typing import Any, ClassVar, Literal, get_args
+
+import flax.linen as nn
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Bool, Float, Int
+
+from gatedjax import functional as F
+from gatedjax import nn as gnn
+from gatedjax.functional._selective import Empty
+from gatedjax.models.ssan.encoder import SelectorMode
+from gatedjax.models.ssan.selector import SelectorClassifierTask, reward_baseline, selector_metrics
+from gatedjax.models.transformer.encoder import add_positions, dropout_rows
+from gatedjax.training import Ratio
+
+TokenAttention = Literal["dot", "multi_dim"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SSANNLIConfig:
+    """Everything that the paper and the work it cites fix or leave open about the network."""
+
+    select_layers: tuple[int, ...] = (1,)
+    """1 for the selector in the attention between tokens, the only layer; 0 or nothing is the
+    standard attention."""
+    selector: SelectorMode = "st"
+    """How selections are drawn in training: hard draws under the gradient of the relaxation, the
+    relaxation, probabilities without noise, or hard draws trained by their reward."""
+    empty: Empty = "zero"
+    """What a token that selects nothing attends to: nothing, itself, or everything."""
+    temperature: float = 0.5
+    """tau of the relaxation."""
+    selected_weight: float = 0.0
+    """s1: weight in the loss of the keys that a token selects, summed over heads."""
+    entropy_weight: float = 0.0
+    """s2: weight in the loss of the mean negative entropy of the selection."""
+    reward_penalty: float = 0.02
+    """lambda: what selecting everything takes off the reward ("reinforce")."""
+    t2t: TokenAttention = "dot"
+    """Attention between tokens: scaled dot products of heads, or DiSAN's additive scores with a
+    softmax for every feature."""
+    num_heads: int = 1
+    """Heads of "dot"."""
+    score_scale: float = 5.0
+    """c of "multi_dim": scores are c tanh(. / c)."""
+    exclude_self: bool = False
+    """Keep tokens of "multi_dim" from attending to themselves, as DiSAN does."""
+    fusion: bool = True
+    """Let a gate mix every token with what it attends to; False takes the latter."""
+    positions: Literal["sinusoidal", "none"] = "sinusoidal"
+    """What tells the network the order."""
+    hidden: int = 300
+    """Width of tokens and of the layer before the classes."""
+    embedding_dim: int = 300
+    """Width of the word vectors."""
+    freeze_embeddings: bool = True
+    """Keep pretrained word vectors as they are; others are always trained."""
+    dropout: float = 0.25
+    """On word vectors and on the inputs of every dense layer."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Compute dtype; parameters, softmax, noise and the loss stay float32."""
+
+    def __post_init__(self) -> None:
+        """Refuses values that no run could use."""
+        for name in ("num_heads", "hidden", "embedding_dim"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.hidden % self.num_heads:
+            raise ValueError(f"num_heads must divide hidden {self.hidden}, got {self.num_heads}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
+        for name in ("temperature", "score_scale"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
+        if self.select_layers not in ((), (0,), (1,)):
+            raise ValueError(f"select_layers must be 1, or 0 for none, got {self.select_layers}")
+        if self.t2t == "dot" and self.exclude_self:
+            raise ValueError("exclude_self needs t2t='multi_dim'")
+        if self.t2t == "multi_dim" and self.num_heads != 1:
+            raise ValueError(f"num_heads must be 1 for t2t='multi_dim', got {self.num_heads}")
+        known: dict[str, Any] = {"selector": SelectorMode, "empty": Empty, "t2t": TokenAttention}
+        for name, values in known.items():
+            if getattr(self, name) not in get_args(values):
+                raise ValueError(
+                    f"{name} must be one of {get_args(values)}, got {getattr(self, name)!r}"
+                )
+
+    @property
+    def selective(self) -> tuple[int, ...]:
+        """The layers that have a selector: the first and only one, or none."""
+        return tuple(layer for layer in self.select_layers if layer)
+
+
+@struct.dataclass
+class SSANNLIOutput:
+    """What one pass computed.
+
+    Attributes:
+      logits: class scores [B, C], float32.
+      premise: what the attention between the tokens of the first sentence did.
+      hypothesis: the same of the second.
+      baseline: expected reward of selector="reinforce", else None.
+    """
+
+    logits: Array
+    premise: gnn.Selection
+    hypothesis: gnn.Selection
+    baseline: Array | None = None
+
+
+class MultiDimensionalAttention(gnn.SelectiveSelfAttention):
+    """Self-attention with additive scores and a softmax of its own for every feature.
+
+        e_ij = c tanh((W_q h_i + W_k h_j + b) / c) in R^D,  W_ijd = A_ij exp(e_ijd) / sum_k ..
+        o_id = sum_j W_ijd h_jd
+
+    One selection A holds for all features. There is no head but one; "value" is a projection of
+    the states, and the output has one, where DiSAN has neither.
+
+    Attributes:
+      score_scale: c.
+      exclude_self: keep tokens from attending to themselves.
+
+    Reference: Shen et al. 2018 (DiSAN), token2token attention.
+    """
+
+    score_scale: float = 5.0
+    exclude_self: bool = False
+
+    def _attend(
+        self,
+        heads: dict[str, Array],
+        positions: Int[Array, " Q"],
+        dropout_bytes: Array | None = None,
+        *,
+        mask: Bool[Array, "B N"] | None,
+        keys: dict[str, Array],
+        temperature: float | Array,
+        deterministic: bool,
+    ) -> tuple[Float[Array, "B 1 Q D"], dict[str, Array]]:
+        del dropout_bytes  # its weights have no dropout
+        query, key, value = (heads[name][:, 0] for name in ("query", "key", "value"))
+        summed = query[:, :, None] + key[:, None]
+        wide = jnp.promote_types(summed.dtype, jnp.float32)
+        scores = self.score_scale * jnp.tanh(summed.astype(wide) / self.score_scale)
+        scores = jnp.moveaxis(scores, -1, 1)  # features where heads are
+        size = scores.shape[-1]
+        real = jnp.ones((1, size), bool) if mask is None else mask
+        allowed = real[:, None, None]
+        if self.exclude_self:
+            allowed = allowed & (positions[:, None] != jnp.arange(size)[None])[None, None]
+        found: dict[str, Array] = {}
+        if self.selector == "none":
+            weights = F.masked_softmax(scores, allowed)
+        else:
+            logits = jnp.einsum(
+                "bmqd,bmkd->bmqk",
+                heads["selector_query"],
+                heads["selector_key"],
+                preferred_element_type=wide,
+            )
+            if deterministic:
+                gates, log_gates = F.threshold_gates(logits), None
+            else:
+                gates, log_gates = self._gates(logits, positions, keys, temperature)
+            if log_gates is not None:
+                spread = jnp.broadcast_to(log_gates, scores.shape)
+                weights = F.relaxed_gated_softmax(scores, spread, allowed)
+            else:
+                weights = F.selective_weights(
+                    scores,
+                    gates,
+                    allowed,
+                    hard=True,
+                    empty=self.empty,
+                    cap=self.cap,
+                    renormalise=self.renormalise,
+                    positions=positions,
+                )
+            found = {
+                "gates": gates,
+                "logits": logits,
+                "counts": F.selection_counts(gates, mask),
+                "entropies": F.selection_entropy(logits, mask),
+                "log_probs": F.selection_log_prob(logits, gates, mask),
+            }
+        found["weights"] = jnp.mean(weights, axis=1, keepdims=True)
+        value = value if mask is None else jnp.where(mask[..., None], value, 0)
+        mixed = jnp.einsum("bdqn,bnd->bqd", weights, value.astype(wide))
+        return mixed.astype(value.dtype)[:, None], found
+
+
+class SSANNLI(nn.Module):
+    """Attention between tokens, pooling, and a comparison of two sentences.
+
+    Attributes:
+      config: the network.
+      vocab_size: rows of the embedding table, padding included.
+      num_classes: C.
+      embeddings: a pretrained table to start from, or None.
+
+    Call with a batch {"tokens": int [B, N], "lengths": int [B], "hypothesis": int [B, N'],
+    "hypothesis_lengths": int [B]}; training draws from the streams "dropout" and "gate", keyed to
+    "example_id": int [B] (row numbers if absent).
+
+    Reference: Geng et al. 2020 (SSAN), section 3.3; Shen et al. 2018 (DiSAN, ReSAN) for the rest.
+    """
+
+    config: SSANNLIConfig
+    vocab_size: int
+    num_classes: int = 3
+    embeddings: Any = None
+
+    def setup(self) -> None:
+        """Creates the layers, which both sentences share."""
+        c = self.config
+        types: dict[str, Any] = {
+            "dtype": jnp.dtype(c.dtype),
+            "kernel_init": nn.initializers.glorot_uniform(),
+        }
+        self.embed = gnn.WordEmbedding(
+            self.vocab_size,
+            c.embedding_dim,
+            frozen=c.freeze_embeddings and self.embeddings is not None,
+            initial=self.embeddings,
+            dtype=types["dtype"],
+        )
+        self.projection = nn.Dense(c.hidden, **types)
+        options: dict[str, Any] = {
+            "num_heads": c.num_heads,
+            "features": c.hidden,
+            "selector": c.selector if c.selective else "none",
+            "empty": c.empty,
+            "temperature": c.temperature,
+            **types,
+        }
+        if c.t2t == "multi_dim":
+            self.attention: Any = MultiDimensionalAttention(
+                score_scale=c.score_scale, exclude_self=c.exclude_self, **options
+            )
+        else:
+            self.attention = gnn.SelectiveSelfAttention(**options)
+        if c.fusion:
+            self.fusion_token = nn.Dense(c.hidden, use_bias=False, **types)
+            self.fusion_attended = nn.Dense(c.hidden, **types)
+        self.pool = gnn.SourceToToken(**types)
+        self.compare = nn.Dense(c.hidden, **types)
+        self.classifier = nn.Dense(self.num_classes, **types)
+        learned = c.selector == "reinforce" and c.selective
+        self.baseline = reward_baseline(self) if learned else None
+
+    def __call__(self, batch: dict[str, Array], *, train: bool = False) -> SSANNLIOutput:
+        """Runs the network.
+
+        Args:
+          batch: see the class.
+          train: dropout and drawn selections if True.
+
+        Raises:
+          ValueError: if the batch lacks something or its shapes do not fit.
+        """
+        needed = ("tokens", "lengths", "hypothesis", "hypothesis_lengths")
+        if missing := [name for name in needed if name not in batch]:
+            raise ValueError(f"batch needs {', '.join(missing)}, got {sorted(batch)}")
+        for first, second in (needed[:2], needed[2:]):
+            tokens, lengths = batch[first], batch[second]
+            if tokens.ndim != 2 or lengths.shape != batch["tokens"].shape[:1]:
+                raise ValueError(
+                    f"batch needs {first} [B, N] and {second} [B], got "
+                    f"{tokens.shape}, {lengths.shape}"
+                )
+        ids = batch.get("example_id")
+        premise, left = self._encode(batch["tokens"], batch["lengths"], ids, train)
+        hypothesis, right = self._encode(
+            batch["hypothesis"], batch["hypothesis_lengths"], ids, train
+        )
+        both = [premise, hypothesis, premise - hypothesis, premise * hypothesis]
+        features = self._dropped(jnp.concatenate(both, axis=-1), ids, train)
+        hidden = nn.elu(self.compare(features))
+        logits = self.classifier(self._dropped(hidden, ids, train))
+        return SSANNLIOutput(
+            logits=logits.astype(jnp.float32),
+            premise=left,
+            hypothesis=right,
+            baseline=self.baseline,
+        )
+
+    def _encode(
+        self, tokens: Array, lengths: Array, ids: Array | None, train: bool
+    ) -> tuple[Float[Array, "B D"], gnn.Selection]:
+        mask = F.length_mask(lengths, tokens.shape[1])
+        vectors = self._dropped(self.embed(tokens), ids, train)
+        states = nn.elu(self.projection(vectors))
+        if self.config.positions == "sinusoidal":
+            states = add_positions(states)
+        states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
+        attended, selection = self.attention(states, mask, deterministic=not train, example_id=ids)
+        if self.config.fusion:
+            drive = self.fusion_token(states) + self.fusion_attended(attended)
+            attended = F.highway_mix(states, attended, nn.sigmoid(drive))
+        attended = self._dropped(attended, ids, train)
+        return self.pool(attended, mask), selection
+
+    def _dropped(self, inputs: Array, ids: Array | None, train: bool) -> Array:
+        return dropout_rows(self, inputs, self.config.dropout, ids, not train)
+
+
+@dataclasses.dataclass(frozen=True)
+class SSANNLITask(SelectorClassifierTask):
+    """How an `SSANNLI` is trained and evaluated: cross-entropy of the class.
+
+    Metrics: "loss" (in training with the penalties), "accuracy", and with a selector "selected_1"
+    and "empty_1", of both sentences. Predictions tell of the first sentence alone.
+
+    Attributes:
+      model: the network.
+    """
+
+    model: SSANNLI
+    table: ClassVar[str] = "embed/table"
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """Pretrained word vectors, if they are to stay; others are always trained."""
+        return super().frozen if self.model.embeddings is not None else ()
+
+    def _selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
+        return output.premise, output.hypothesis
+
+    def _shown(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
+        return (output.premise,)
+
+    def _selector_metrics(
+        self, output: SSANNLIOutput, weight: Float[Array, " B"]
+    ) -> dict[str, Ratio]:
+        """What the selector did in the two sentences, which are one layer."""
+        first, second = (selector_metrics((found,), weight) for found in self._selections(output))
+        return {name: ratio + second[name] for name, ratio in first.items()}
