@@ -11,19 +11,6 @@ from jaxtyping import Array, Float, Int
 from gatedjax.training import Ratio
 
 
-def token_inputs(batch: dict[str, Array]) -> tuple[Int[Array, "B N"], Int[Array, " B"]]:
-    """The tokens and lengths of a batch; a ValueError names what is missing or does not fit."""
-    for needed in ("tokens", "lengths"):
-        if needed not in batch:
-            raise ValueError(f"batch needs {needed!r}, got {sorted(batch)}")
-    tokens, lengths = batch["tokens"], batch["lengths"]
-    if tokens.ndim != 2 or lengths.shape != tokens.shape[:1]:
-        raise ValueError(
-            f"batch needs tokens [B, N] and lengths [B], got {tokens.shape}, {lengths.shape}"
-        )
-    return tokens, lengths
-
-
 def cross_entropy(logits: Float[Array, "B C"], label: Int[Array, " B"]) -> Float[Array, " B"]:
     """Negative log-likelihood of every label, in nats."""
     return optax.softmax_cross_entropy_with_integer_labels(logits, label)

@@ -7,7 +7,6 @@
 The three baselines of the paper are the same backbone with another `system`.
 """
 
-import copy
 import dataclasses
 from typing import Any, Literal
 
@@ -19,8 +18,10 @@ from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax.functional._checks import check_positive
 from gatedjax.functional._devices import on_rows
 from gatedjax.functional._tracing import is_traced
+from gatedjax.models._checks import check_at_least, check_batch, check_rates
 from gatedjax.models._classification import (
     accuracy,
     class_metrics,
@@ -28,6 +29,7 @@ from gatedjax.models._classification import (
     cross_entropy,
     frozen_embeddings,
 )
+from gatedjax.nn._keys import example_keys, folded
 from gatedjax.training import Ratio
 
 GATE_MODES = ("sample", "threshold", "expected", "relaxed")
@@ -92,18 +94,13 @@ class GANetConfig:
     """Compute dtype; parameters, softmax, noise, carries and the loss stay float32."""
 
     def __post_init__(self) -> None:
-        """Refuses values that no run could use."""
-        for name in ("embedding_dim", "hidden", "num_layers", "aux_hidden", "test_samples"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("temperature", "local_half_width"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
+        check_at_least(self, 1, "embedding_dim", "hidden", "num_layers", "aux_hidden")
+        check_at_least(self, 1, "test_samples")
+        check_positive(temperature=self.temperature, local_half_width=self.local_half_width)
         if not 0 <= self.penalty < float("inf"):
             raise ValueError(f"penalty must be at least 0 and finite, got {self.penalty}")
-        for name in ("embedding_dropout", "layer_dropout", "recurrent_dropout", "pool_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+        check_rates(self, "embedding_dropout", "layer_dropout")
+        check_rates(self, "recurrent_dropout", "pool_dropout")
 
 
 @struct.dataclass
@@ -191,12 +188,19 @@ class GANet(nn.Module):
             self.position = gnn.LocalPosition(**types)
         self.classifier = nn.Dense(self.num_classes, name="classifier", **types)
 
-    def __call__(self, batch: dict[str, Array], *, train: bool = False) -> GANetOutput:
+    def __call__(
+        self,
+        batch: dict[str, Array],
+        *,
+        train: bool = False,
+        temperature: float | Array | None = None,
+    ) -> GANetOutput:
         """Runs the network with the gates of training or of `config.test_gate`.
 
         Args:
           batch: "tokens" [B, T], "lengths" [B], "example_id" [B] (row numbers if absent).
           train: relaxed gates and dropout if True.
+          temperature: tau instead of the configuration's; it may be traced.
 
         Returns:
           The output; for `test_gate="multi_sample"` it holds the first draw's gates, and the log
@@ -208,7 +212,7 @@ class GANet(nn.Module):
             return self._ungated(encoded, batch, train)
         if train:
             noise = F.example_noise(self._keys(batch, "gate"), encoded.mask.shape[-1])
-            return self._relaxed(encoded, noise, batch, train=True)
+            return self._relaxed(encoded, noise, batch, temperature, train=True)
         if config.test_gate == "threshold":
             return self._hard(encoded, F.threshold_gates(encoded.gate_logits), batch)
         draws = _draw(encoded, self._noise(encoded, batch))
@@ -220,12 +224,9 @@ class GANet(nn.Module):
     def encode(self, batch: dict[str, Array], *, train: bool = False) -> _Encoded:
         """The part that does not depend on the gates: states, scores and gate logits."""
         config = self.config
-        tokens, lengths = batch["tokens"], batch["lengths"]
-        if tokens.ndim != 2 or lengths.shape != tokens.shape[:1]:
-            raise ValueError(
-                f"batch needs tokens [B, T] and lengths [B], got {tokens.shape}, {lengths.shape}"
-            )
-        mask = F.length_mask(lengths, tokens.shape[1])
+        check_batch(batch, tokens="B T", lengths="B")
+        tokens = batch["tokens"]
+        mask = F.length_mask(batch["lengths"], tokens.shape[1])
         xs = self.embed(tokens)
         if train and config.embedding_dropout > 0:
             xs = F.example_dropout(xs, config.embedding_dropout, self._keys(batch, "dropout"))
@@ -247,8 +248,13 @@ class GANet(nn.Module):
             gate_logits=self.auxiliary(xs, mask) if config.system == "ganet" else None,
         )
 
-    def gate_modes(self, batch: dict[str, Array]) -> dict[str, GANetOutput]:
+    def gate_modes(
+        self, batch: dict[str, Array], temperature: float | Array | None = None
+    ) -> dict[str, GANetOutput]:
         """The same states under every kind of gate, from one pass over the sequence.
+
+        Args:
+          batch, temperature: as of a call.
 
         Returns:
           "sample" and "relaxed" (`config.test_samples` draws with the same noise), "threshold" and
@@ -267,19 +273,15 @@ class GANet(nn.Module):
             "sample": self._hard(encoded, _draw(encoded, noise), batch),
             "threshold": self._hard(encoded, F.threshold_gates(logits), batch),
             "expected": self._gated(encoded, nn.sigmoid(logits), batch),
-            "relaxed": self._relaxed(encoded, noise, batch, train=False),
+            "relaxed": self._relaxed(encoded, noise, batch, temperature, train=False),
         }
 
     def _keys(self, batch: dict[str, Array], stream: str) -> Array:
-        example_id = batch.get("example_id")
-        if example_id is None:
-            example_id = jnp.arange(batch["tokens"].shape[0])
-        return F.example_keys(self.make_rng(stream), example_id)
+        return example_keys(self, stream, batch.get("example_id"), len(batch["tokens"]))
 
     def _noise(self, encoded: _Encoded, batch: dict[str, Array]) -> Float[Array, "S B T"]:
         """Noise of every draw; draw s of an example is the same in any batch."""
         keys, size = self._keys(batch, "gate"), encoded.mask.shape[-1]
-        folded = jax.vmap(jax.random.fold_in, in_axes=(0, None))
         return jnp.stack(
             [F.example_noise(folded(keys, s), size) for s in range(self.config.test_samples)]
         )
@@ -291,17 +293,23 @@ class GANet(nn.Module):
         return self._pooled(encoded, weights, batch, gates=gates)
 
     def _relaxed(
-        self, encoded: _Encoded, noise: Float[Array, "B T"], batch: dict[str, Array], *, train: bool
+        self,
+        encoded: _Encoded,
+        noise: Float[Array, "*S B T"],
+        batch: dict[str, Array],
+        temperature: float | Array | None,
+        *,
+        train: bool,
     ) -> GANetOutput:
         config = self.config
+        tau = config.temperature if temperature is None else temperature
         if train and config.relax == "straight_through":
             gates = F.gumbel_sigmoid(
-                encoded.gate_logits, noise, temperature=config.temperature, straight_through=True
+                encoded.gate_logits, noise, temperature=tau, straight_through=True
             )
             return self._hard(encoded, gates, batch, train=True)
-        log_gates = F.log_gumbel_sigmoid(
-            _like(encoded.gate_logits, noise), noise, temperature=config.temperature
-        )
+        logits = _like(encoded.gate_logits, noise)
+        log_gates = F.log_gumbel_sigmoid(logits, noise, temperature=tau)
         weights = F.relaxed_gated_softmax(
             _like(encoded.scores, noise), log_gates, _like(encoded.mask, noise)
         )
@@ -396,10 +404,13 @@ class GANetTask:
     Attributes:
       model: the network.
       eval_seed: seed of the gates drawn in evaluation.
+      penalty, temperature: lambda and tau instead of the configuration's; they may be traced.
     """
 
     model: GANet
     eval_seed: int = 0
+    penalty: float | Array | None = None
+    temperature: float | Array | None = None
 
     sweepable = ("penalty", "temperature")
 
@@ -415,11 +426,8 @@ class GANetTask:
           ValueError: if the network cannot have that value.
         """
         if is_traced(value):
-            # the checks of the configuration need a number
-            config = copy.copy(self.model.config)
-            object.__setattr__(config, name, value)
-        else:
-            config = dataclasses.replace(self.model.config, **{name: value})
+            return dataclasses.replace(self, **{name: value})
+        config = dataclasses.replace(self.model.config, **{name: value})
         return dataclasses.replace(self, model=self.model.clone(config=config))
 
     def init(self, key: Array, batch: dict[str, Array]) -> Any:
@@ -432,7 +440,9 @@ class GANetTask:
     ) -> tuple[Array, dict[str, Ratio]]:
         """Returns the loss summed over the real rows, and metrics as sums and counts."""
         config, weight = self.model.config, batch["weight"]
-        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
+        output: Any = self.model.apply(
+            {"params": params}, batch, train=True, temperature=self.temperature, rngs=rngs
+        )
         likelihood = cross_entropy(output.logits, batch["label"])
         loss = likelihood
         metrics = {}
@@ -440,7 +450,8 @@ class GANetTask:
             mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
             open_probability = nn.sigmoid(output.gate_logits)
             penalised = output.gates if config.penalty_on == "gate" else open_probability
-            loss = loss + config.penalty * F.gate_penalty(penalised, mask)
+            strength = config.penalty if self.penalty is None else self.penalty
+            loss = loss + strength * F.gate_penalty(penalised, mask)
             metrics["density"] = Ratio.of(F.gate_penalty(output.gates, mask), weight)
         metrics["loss"] = Ratio.of(loss, weight)
         metrics["cross_entropy"] = Ratio.of(likelihood, weight)
@@ -468,7 +479,9 @@ class GANetTask:
                 attended = jnp.sum(output.attention > 0, axis=-1)
             return metrics, self._predictions(batch, output.logits, attended)
 
-        modes: Any = self.model.apply(variables, batch, rngs=rngs, method=GANet.gate_modes)
+        modes: Any = self.model.apply(
+            variables, batch, self.temperature, rngs=rngs, method=GANet.gate_modes
+        )
         metrics = {
             f"{name}_{mode}": ratio
             for mode, output in modes.items()

@@ -8,12 +8,10 @@ reader without gating and GA-- are the same network with other options.
 """
 
 import dataclasses
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool
 
@@ -21,7 +19,9 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._devices import take_rows
+from gatedjax.models._checks import check_at_least, check_choices, check_rates
 from gatedjax.models._cloze import ClozeBatch, ClozeTask
+from gatedjax.nn._keys import example_keys, folded
 from gatedjax.training import OptimizerConfig
 
 GatingName = Literal["multiply", "sum", "concat", "none"]
@@ -78,27 +78,13 @@ class GAReaderConfig:
     float64 is for checks, and needs jax_enable_x64."""
 
     def __post_init__(self) -> None:
-        """Refuses values that no run could use."""
-        sizes = ["hops", "hidden", "embedding_dim"]
-        sizes += ["char_hidden", "char_features"] if self.char_dim else []
-        for name in sizes:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.char_dim < 0:
-            raise ValueError(f"char_dim must be at least 0, got {self.char_dim}")
-        for name in ("dropout", "embed_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        for name, known in {
-            "gating": GatingName,
-            "query_vector": QueryVector,
-            "aggregation": F.Aggregation,
-            "init": InitName,
-        }.items():
-            if getattr(self, name) not in get_args(known):
-                raise ValueError(
-                    f"{name} must be one of {get_args(known)}, got {getattr(self, name)!r}"
-                )
+        check_at_least(self, 0, "char_dim")
+        check_at_least(self, 1, "hops", "hidden", "embedding_dim")
+        if self.char_dim:
+            check_at_least(self, 1, "char_hidden", "char_features")
+        check_rates(self, "dropout", "embed_dropout")
+        check_choices(self, gating=GatingName, query_vector=QueryVector, init=InitName)
+        check_choices(self, aggregation=F.Aggregation)
         if self.gating == "none" and not self.token_attention:
             raise ValueError("token_attention must be True for gating='none': nothing attends")
         if self.step_clip is not None:
@@ -234,7 +220,9 @@ class GAReader(nn.Module):
         given = ClozeBatch.of(batch, characters=c.char_dim > 0)
         document_mask, query_mask = given.document_mask, given.query_mask
         noisy = train and (c.dropout > 0 or c.embed_dropout > 0)
-        keys: Any = self._keys(batch) if noisy else None
+        keys: Any = None
+        if noisy:
+            keys = example_keys(self, "dropout", batch.get("example_id"), len(batch["document"]))
         xs, query = self._vectors(batch, keys)
         attention: list[Array] = []
         for number, hop in enumerate(self.hop[:-1]):
@@ -244,7 +232,7 @@ class GAReader(nn.Module):
                 _, _, _, xs, seen = hop(xs, query, document_mask, query_mask)
                 attention.append(seen)
             if keys is not None:
-                xs = F.example_dropout(xs, c.dropout, _folded(keys, number + 1))
+                xs = F.example_dropout(xs, c.dropout, folded(keys, number + 1))
         if c.feature:
             shared = _shared_tokens(batch, document_mask, query_mask).astype(jnp.int32)
             feature = take_rows(self.feature_table, shared).astype(xs.dtype)
@@ -272,20 +260,10 @@ class GAReader(nn.Module):
                 spelled = jnp.take_along_axis(words, rows, axis=1)
                 vectors = jnp.concatenate([vectors, spelled.astype(vectors.dtype)], axis=-1)
             if keys is not None:
-                own = _folded(keys, -1 - number)
-                vectors = F.example_dropout(vectors, self.config.embed_dropout, own)
+                rate = self.config.embed_dropout
+                vectors = F.example_dropout(vectors, rate, folded(keys, -1 - number))
             both.append(vectors)
         return both[0], both[1]
-
-    def _keys(self, batch: dict[str, Array]) -> Array:
-        example_id = batch.get("example_id")
-        if example_id is None:
-            example_id = jnp.arange(batch["document"].shape[0])
-        return F.example_keys(self.make_rng("dropout"), example_id)
-
-
-def _folded(keys: Array, number: int) -> Array:
-    return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, np.uint32(number % 2**32))
 
 
 def _shared_tokens(

@@ -7,7 +7,6 @@ the same network with another `cell`.
 """
 
 import dataclasses
-import math
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -19,7 +18,9 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax.functional._checks import check_positive
+from gatedjax.models._checks import check_at_least, check_batch, check_finite, check_rates
 from gatedjax.models._classification import ClassifierTask
+from gatedjax.nn._keys import example_keys, folded
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,16 +64,12 @@ class RAUConfig:
     """Compute dtype; parameters, softmax, carries and the loss stay float32."""
 
     def __post_init__(self) -> None:
-        """Refuses values that no run could use."""
-        for name in ("hidden", "embedding_dim", "num_layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        check_positive(**({} if self.init_scale is None else {"init_scale": self.init_scale}))
-        for name in ("embedding_dropout", "layer_dropout", "recurrent_dropout", "state_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        if self.attn_hidden < 0:
-            raise ValueError(f"attn_hidden must be at least 0, got {self.attn_hidden}")
+        check_at_least(self, 1, "hidden", "embedding_dim", "num_layers")
+        check_at_least(self, 0, "attn_hidden")
+        if self.init_scale is not None:
+            check_positive(init_scale=self.init_scale)
+        check_rates(self, "embedding_dropout", "layer_dropout")
+        check_rates(self, "recurrent_dropout", "state_dropout")
         if self.attn_hidden and self.attention in ("concat", "matrix"):
             raise ValueError(
                 f"attn_hidden must be 0 for attention={self.attention!r}, got {self.attn_hidden}"
@@ -91,8 +88,7 @@ class RAUConfig:
                 raise ValueError(f"rescale must be False for cell={self.cell!r}")
         if self.forget_bias and self.cell != "lstm":
             raise ValueError(f"forget_bias must be 0 for cell={self.cell!r}: it has no such gate")
-        if not math.isfinite(self.gate_bias):
-            raise ValueError(f"gate_bias must be finite, got {self.gate_bias}")
+        check_finite(self, "gate_bias")
         if self.gate_bias and self.cell == "lstm":
             raise ValueError("gate_bias must be 0 for cell='lstm'; it has forget_bias")
         if self.reset_after and self.cell == "lstm":
@@ -192,7 +188,9 @@ class RAUClassifier(nn.Module):
         xs = self._inputs(batch)
         mask = F.length_mask(batch["lengths"], xs.shape[1])
         weights = None
-        keys = self._keys(batch) if train and self._noisy else None
+        keys = None
+        if train and (config.embedding_dropout > 0 or config.state_dropout > 0):
+            keys = example_keys(self, "dropout", batch.get("example_id"), len(xs))
         if keys is not None and self.vocab_size is not None:
             xs = F.example_dropout(xs, config.embedding_dropout, keys)
         carries, states = self.recurrent(
@@ -206,33 +204,16 @@ class RAUClassifier(nn.Module):
         state = last if isinstance(last, jax.Array) else last.hidden
         pooled = state.astype(states.dtype)
         if keys is not None:
-            own = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)
-            pooled = F.example_dropout(pooled, config.state_dropout, own)
+            pooled = F.example_dropout(pooled, config.state_dropout, folded(keys, 1))
         logits = self.classifier(pooled).astype(jnp.float32)
         return RAUOutput(logits=logits, state=state, states=states, attention=weights)
 
-    @property
-    def _noisy(self) -> bool:
-        return self.config.embedding_dropout > 0 or self.config.state_dropout > 0
-
     def _inputs(self, batch: dict[str, Array]) -> Float[Array, "B T D"]:
-        name = "rows" if self.vocab_size is None else "tokens"
-        for needed in (name, "lengths"):
-            if needed not in batch:
-                raise ValueError(f"batch needs {needed!r}, got {sorted(batch)}")
-        values, lengths = batch[name], batch["lengths"]
-        if values.ndim != (3 if name == "rows" else 2) or lengths.shape != values.shape[:1]:
-            axes = "[B, T, D]" if name == "rows" else "[B, T]"
-            raise ValueError(
-                f"batch needs {name} {axes} and lengths [B], got {values.shape}, {lengths.shape}"
-            )
-        return values if name == "rows" else self.embed(values)
-
-    def _keys(self, batch: dict[str, Array]) -> Array:
-        example_id = batch.get("example_id")
-        if example_id is None:
-            example_id = jnp.arange(batch["lengths"].shape[0])
-        return F.example_keys(self.make_rng("dropout"), example_id)
+        if self.vocab_size is None:
+            check_batch(batch, rows="B T D", lengths="B")
+            return batch["rows"]
+        check_batch(batch, tokens="B T", lengths="B")
+        return self.embed(batch["tokens"])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,9 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax.functional._devices import rows_like, take_rows
+from gatedjax.models._checks import check_batch
 from gatedjax.models.rau import RAUConfig, recurrent_layers
+from gatedjax.nn._keys import example_keys, folded
 from gatedjax.training import Ratio
 
 
@@ -108,13 +110,8 @@ class RAULanguageModel(nn.Module):
 
     def _read(self, batch: dict[str, Array], carry: Any, train: bool) -> tuple[Array, Any]:
         config = self.config
-        if missing := sorted({"tokens", "lengths"} - set(batch)):
-            raise ValueError(f"batch needs {', '.join(missing)}, got {sorted(batch)}")
+        check_batch(batch, tokens="B T", lengths="B")
         tokens, lengths = batch["tokens"], batch["lengths"]
-        if tokens.ndim != 2 or lengths.shape != tokens.shape[:1]:
-            raise ValueError(
-                f"batch needs tokens [B, T] and lengths [B], got {tokens.shape}, {lengths.shape}"
-            )
         if not jnp.issubdtype(tokens.dtype, jnp.integer):
             raise ValueError(f"tokens must be an integer array, got dtype {tokens.dtype}")
         begin = self.recurrent.initial_carry(len(tokens))
@@ -132,8 +129,7 @@ class RAULanguageModel(nn.Module):
         xs = take_rows(table, tokens)
         keys = None
         if train and (config.embedding_dropout > 0 or config.state_dropout > 0):
-            ids = batch.get("example_id", jnp.arange(len(tokens)))
-            keys = F.example_keys(self.make_rng("dropout"), ids)
+            keys = example_keys(self, "dropout", batch.get("example_id"), len(tokens))
             xs = F.example_dropout(xs, config.embedding_dropout, keys)
         carry, states = self.recurrent(
             xs,
@@ -143,8 +139,7 @@ class RAULanguageModel(nn.Module):
             example_id=batch.get("example_id"),
         )
         if keys is not None:
-            own = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)
-            states = F.example_dropout(states, config.state_dropout, own)
+            states = F.example_dropout(states, config.state_dropout, folded(keys, 1))
         return states, carry
 
 

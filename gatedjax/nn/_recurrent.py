@@ -13,6 +13,7 @@ from gatedjax import functional as F
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._devices import rows_like
 from gatedjax.functional._rau_step import initial_state
+from gatedjax.nn._keys import example_keys, folded
 
 Initializer = Callable[..., Array]
 Dtype = Any
@@ -120,7 +121,7 @@ class _Recurrent(nn.Module):
         options: dict[str, Any] = {"initial": initial, "reverse": reverse}
         if keys is not None and self.recurrent_dropout > 0:
             # bernoulli's key is folded so that the two directions drop different units
-            own = jax.vmap(lambda k: jax.random.fold_in(k, 1 + int(reverse)))(keys)
+            own = folded(keys, 1 + int(reverse))
             ones = rows_like(jnp.ones((xs.shape[0], self.features), xs.dtype), xs)
             options["recurrent_dropout_mask"] = F.example_dropout(ones, self.recurrent_dropout, own)
         weights = jax.tree.map(lambda w: w.astype(xs.dtype), self._weights(name, xs.shape[-1]))
@@ -157,10 +158,9 @@ class _Recurrent(nn.Module):
             )
         xs = xs.astype(self.dtype or xs.dtype)
         noisy = not deterministic and (self.dropout > 0 or self.recurrent_dropout > 0)
-        ids = jnp.arange(xs.shape[0]) if example_id is None else example_id
         carries = []
         for layer in range(self.num_layers):
-            keys = F.example_keys(self.make_rng("dropout"), ids) if noisy else None
+            keys = example_keys(self, "dropout", example_id, len(xs)) if noisy else None
             if keys is not None and layer > 0:
                 xs = F.example_dropout(xs, self.dropout, keys)
             start = None if initial is None else initial[layer]

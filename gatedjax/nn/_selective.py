@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 from gatedjax import functional as F
 from gatedjax.functional._checks import check_mask
 from gatedjax.functional._selective import Empty, attention_scores, weighted_values
+from gatedjax.nn._keys import example_keys
 
 Dtype = Any
 Initializer = Callable[..., Array]
@@ -189,10 +190,8 @@ class SelectiveSelfAttention(nn.Module):
             "gate": self.selector in ("st", "soft", "reinforce"),
             "dropout": self.dropout > 0 and not drawn,
         }
-        if example_id is None:
-            example_id = jnp.arange(inputs.shape[0])
         return {
-            name: F.example_keys(self.make_rng(name), example_id)
+            name: example_keys(self, name, example_id, len(inputs))
             for name, needed in streams.items()
             if needed
         }

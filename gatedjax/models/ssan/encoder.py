@@ -7,8 +7,7 @@ Without a layer in `select_layers` it is the standard encoder (SAN), the paper's
 """
 
 import dataclasses
-import math
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -17,42 +16,30 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.models._classification import token_inputs
+from gatedjax.functional._checks import check_positive
+from gatedjax.models._checks import check_at_least, check_batch, check_choices, check_rates
+from gatedjax.models.ssan.selector import SelectorConfig
 from gatedjax.models.transformer.encoder import (
     EncoderLayer,
+    Norm,
     add_positions,
     draw_layer_bytes,
     scaled_embedding,
 )
 
-SelectorMode = Literal["st", "soft", "expect", "reinforce"]
+Positions = Literal["sinusoidal", "learned", "none"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SSANConfig:
+class SSANConfig(SelectorConfig):
     """Everything that the paper fixes or leaves open about the encoder."""
 
-    select_layers: tuple[int, ...] = (1,)
-    """Layers (from 1) whose attention has a selector; 0 or nothing is the standard encoder."""
-    selector: SelectorMode = "st"
-    """How selections are drawn in training: hard draws under the gradient of the relaxation, the
-    relaxation, probabilities without noise, or hard draws trained by their reward."""
     share_heads: bool = False
     """One selection for all heads of a layer; the authors' code has one each."""
-    empty: Literal["zero", "self", "all"] = "zero"
-    """What a token that selects nothing attends to: nothing, itself, or everything."""
-    temperature: float = 0.5
-    """tau of the relaxation."""
     final_temperature: float | None = None
     """tau after temperature-steps, reached geometrically; None keeps tau."""
     temperature_steps: int = 1
     """Steps from temperature to final-temperature."""
-    selected_weight: float = 0.0
-    """s1: weight in the loss of the keys that a token selects, summed over heads."""
-    entropy_weight: float = 0.0
-    """s2: weight in the loss of the mean negative entropy of the selection."""
-    reward_penalty: float = 0.02
-    """lambda: what selecting everything takes off the reward ("reinforce")."""
     num_layers: int = 6
     """Layers of the encoder."""
     hidden: int = 128
@@ -61,9 +48,9 @@ class SSANConfig:
     """Hidden width of the feed-forward networks."""
     num_heads: int = 4
     """Heads of every attention."""
-    norm: Literal["pre", "post"] = "pre"
+    norm: Norm = "pre"
     """Layer normalisation before every sublayer, or after its residual connection."""
-    positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
+    positions: Positions = "sinusoidal"
     """What tells the encoder the order: sinusoids for any length, a table, or nothing."""
     max_length: int = 512
     """Positions of the learned table; a longer text is refused."""
@@ -83,37 +70,17 @@ class SSANConfig:
     """Compute dtype; parameters, softmax, noise and the loss stay float32."""
 
     def __post_init__(self) -> None:
-        """Refuses values that no run could use."""
-        for name in (
-            "num_layers", "hidden", "filter_size", "num_heads", "max_length", "temperature_steps",
-        ):  # fmt: skip
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        super().__post_init__()
+        check_at_least(self, 1, "num_layers", "hidden", "filter_size", "num_heads")
+        check_at_least(self, 1, "max_length", "temperature_steps")
+        if self.block is not None:
+            check_at_least(self, 1, "block")
         if self.hidden % self.num_heads:
             raise ValueError(f"num_heads must divide hidden {self.hidden}, got {self.num_heads}")
-        for name in ("dropout", "attention_dropout", "relu_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        for name in ("temperature", "final_temperature"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {value}")
-        for name in ("selected_weight", "entropy_weight", "reward_penalty"):
-            if not math.isfinite(getattr(self, name)):
-                raise ValueError(f"{name} must be finite, got {getattr(self, name)}")
-        if self.block is not None and self.block < 1:
-            raise ValueError(f"block must be at least 1, got {self.block}")
-        known: dict[str, Any] = {
-            "selector": SelectorMode,
-            "empty": Literal["zero", "self", "all"],
-            "norm": Literal["pre", "post"],
-            "positions": Literal["sinusoidal", "learned", "none"],
-        }
-        for name, values in known.items():
-            if getattr(self, name) not in get_args(values):
-                raise ValueError(
-                    f"{name} must be one of {get_args(values)}, got {getattr(self, name)!r}"
-                )
+        check_rates(self, "dropout", "attention_dropout", "relu_dropout")
+        if self.final_temperature is not None:
+            check_positive(final_temperature=self.final_temperature)
+        check_choices(self, norm=Norm, positions=Positions)
         layers = self.select_layers
         if layers != (0,) and (
             len(set(layers)) < len(layers) or not all(1 <= x <= self.num_layers for x in layers)
@@ -122,11 +89,6 @@ class SSANConfig:
                 f"select_layers must be layers in [1, {self.num_layers}], or 0 for none, "
                 f"got {layers}"
             )
-
-    @property
-    def selective(self) -> tuple[int, ...]:
-        """The layers that have a selector, ascending."""
-        return tuple(sorted(x for x in self.select_layers if x))
 
     def attention(self, layer: int) -> dict[str, Any]:
         """The options of the attention of a layer (from 1)."""
@@ -188,8 +150,9 @@ class SSANEncoder(nn.Module):
             than the table of learned positions.
         """
         c = self.config
-        tokens, lengths = token_inputs(batch)
-        mask = F.length_mask(lengths, tokens.shape[1])
+        check_batch(batch, tokens="B N", lengths="B")
+        tokens = batch["tokens"]
+        mask = F.length_mask(batch["lengths"], tokens.shape[1])
         dtype = jnp.dtype(c.dtype)
         states = gnn.WordEmbedding(
             self.vocab_size,

@@ -8,7 +8,7 @@ The attention between tokens selects (SSAN) or does not (SAN); both sentences sh
 """
 
 import dataclasses
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -17,9 +17,14 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.functional._selective import Empty
-from gatedjax.models.ssan.encoder import SelectorMode
-from gatedjax.models.ssan.selector import SelectorClassifierTask, reward_baseline, selector_metrics
+from gatedjax.functional._checks import check_positive
+from gatedjax.models._checks import check_at_least, check_batch, check_choices, check_rates
+from gatedjax.models.ssan.selector import (
+    SelectorClassifierTask,
+    SelectorConfig,
+    reward_baseline,
+    selector_metrics,
+)
 from gatedjax.models.transformer.encoder import add_positions, dropout_rows
 from gatedjax.training import Ratio
 
@@ -27,25 +32,12 @@ TokenAttention = Literal["dot", "multi_dim"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SSANNLIConfig:
+class SSANNLIConfig(SelectorConfig):
     """Everything that the paper and the work it cites fix or leave open about the network."""
 
     select_layers: tuple[int, ...] = (1,)
     """1 for the selector in the attention between tokens, the only layer; 0 or nothing is the
     standard attention."""
-    selector: SelectorMode = "st"
-    """How selections are drawn in training: hard draws under the gradient of the relaxation, the
-    relaxation, probabilities without noise, or hard draws trained by their reward."""
-    empty: Empty = "zero"
-    """What a token that selects nothing attends to: nothing, itself, or everything."""
-    temperature: float = 0.5
-    """tau of the relaxation."""
-    selected_weight: float = 0.0
-    """s1: weight in the loss of the keys that a token selects, summed over heads."""
-    entropy_weight: float = 0.0
-    """s2: weight in the loss of the mean negative entropy of the selection."""
-    reward_penalty: float = 0.02
-    """lambda: what selecting everything takes off the reward ("reinforce")."""
     t2t: TokenAttention = "dot"
     """Attention between tokens: scaled dot products of heads, or DiSAN's additive scores with a
     softmax for every feature."""
@@ -71,34 +63,19 @@ class SSANNLIConfig:
     """Compute dtype; parameters, softmax, noise and the loss stay float32."""
 
     def __post_init__(self) -> None:
-        """Refuses values that no run could use."""
-        for name in ("num_heads", "hidden", "embedding_dim"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        super().__post_init__()
+        check_at_least(self, 1, "num_heads", "hidden", "embedding_dim")
         if self.hidden % self.num_heads:
             raise ValueError(f"num_heads must divide hidden {self.hidden}, got {self.num_heads}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
-        for name in ("temperature", "score_scale"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
+        check_rates(self, "dropout")
+        check_positive(score_scale=self.score_scale)
+        check_choices(self, t2t=TokenAttention)
         if self.select_layers not in ((), (0,), (1,)):
             raise ValueError(f"select_layers must be 1, or 0 for none, got {self.select_layers}")
         if self.t2t == "dot" and self.exclude_self:
             raise ValueError("exclude_self needs t2t='multi_dim'")
         if self.t2t == "multi_dim" and self.num_heads != 1:
             raise ValueError(f"num_heads must be 1 for t2t='multi_dim', got {self.num_heads}")
-        known: dict[str, Any] = {"selector": SelectorMode, "empty": Empty, "t2t": TokenAttention}
-        for name, values in known.items():
-            if getattr(self, name) not in get_args(values):
-                raise ValueError(
-                    f"{name} must be one of {get_args(values)}, got {getattr(self, name)!r}"
-                )
-
-    @property
-    def selective(self) -> tuple[int, ...]:
-        """The layers that have a selector: the first and only one, or none."""
-        return tuple(layer for layer in self.select_layers if layer)
 
 
 @struct.dataclass
@@ -256,8 +233,7 @@ class SSANNLI(nn.Module):
         self.pool = gnn.SourceToToken(**types)
         self.compare = nn.Dense(c.hidden, **types)
         self.classifier = nn.Dense(self.num_classes, **types)
-        learned = c.selector == "reinforce" and c.selective
-        self.baseline = reward_baseline(self) if learned else None
+        self.baseline = reward_baseline(self, c)
 
     def __call__(self, batch: dict[str, Array], *, train: bool = False) -> SSANNLIOutput:
         """Runs the network.
@@ -269,16 +245,7 @@ class SSANNLI(nn.Module):
         Raises:
           ValueError: if the batch lacks something or its shapes do not fit.
         """
-        needed = ("tokens", "lengths", "hypothesis", "hypothesis_lengths")
-        if missing := [name for name in needed if name not in batch]:
-            raise ValueError(f"batch needs {', '.join(missing)}, got {sorted(batch)}")
-        for first, second in (needed[:2], needed[2:]):
-            tokens, lengths = batch[first], batch[second]
-            if tokens.ndim != 2 or lengths.shape != batch["tokens"].shape[:1]:
-                raise ValueError(
-                    f"batch needs {first} [B, N] and {second} [B], got "
-                    f"{tokens.shape}, {lengths.shape}"
-                )
+        check_batch(batch, tokens="B N", lengths="B", hypothesis="B N'", hypothesis_lengths="B")
         ids = batch.get("example_id")
         premise, left = self._encode(batch["tokens"], batch["lengths"], ids, train)
         hypothesis, right = self._encode(

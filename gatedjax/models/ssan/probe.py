@@ -6,7 +6,7 @@ Trained end to end on the probing data.
 """
 
 import dataclasses
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax.models._checks import check_choices
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
 from gatedjax.models.ssan.selector import SelectorClassifierTask, reward_baseline
 from gatedjax.models.transformer.encoder import dropout_rows
@@ -33,10 +34,8 @@ class SSANProbeConfig(SSANConfig):
     """Widths of the rectified layers before the class layer."""
 
     def __post_init__(self) -> None:
-        """Refuses values that no run could use."""
         super().__post_init__()
-        if self.pool not in get_args(Pool):
-            raise ValueError(f"pool must be one of {get_args(Pool)}, got {self.pool!r}")
+        check_choices(self, pool=Pool)
         if any(width < 1 for width in self.head_hidden):
             raise ValueError(f"head_hidden must be widths of at least 1, got {self.head_hidden}")
 
@@ -97,12 +96,11 @@ class SSANProbe(nn.Module):
             features = nn.relu(nn.Dense(width, name=f"head_{number}", **types)(features))
             features = dropout_rows(self, features, c.dropout, batch.get("example_id"), not train)
         logits = nn.Dense(self.num_classes, name="classifier", **types)(features)
-        learned = c.selector == "reinforce" and c.selective
         return SSANOutput(
             logits=logits.astype(jnp.float32),
             states=encoded.states,
             selections=encoded.selections,
-            baseline=reward_baseline(self) if learned else None,
+            baseline=reward_baseline(self, c),
         )
 
     def _pooled(

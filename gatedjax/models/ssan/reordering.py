@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax.models._checks import check_batch
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
 from gatedjax.models.ssan.selector import SelectorTask, reward_baseline
 from gatedjax.training import Ratio
@@ -96,12 +97,11 @@ class WordReorderingDetector(nn.Module):
         context = F.attention_pool(jnp.where(mask[..., None], value, 0), weights)
         original = jnp.einsum("bnd,bd->bn", key, context, preferred_element_type=jnp.float32)
         logits = jnp.stack([insert, original * c.hidden**-0.5], axis=1)
-        learned = c.selector == "reinforce" and c.selective
         return WordReorderingOutput(
             logits=jnp.where(mask[:, None, :], logits, -jnp.inf),
             states=encoded.states,
             selections=encoded.selections,
-            baseline=reward_baseline(self) if learned else None,
+            baseline=reward_baseline(self, c),
         )
 
 
@@ -150,9 +150,7 @@ class WordReorderingTask(SelectorTask):
 
 
 def _positions(batch: dict[str, Array]) -> Array:
-    for needed in ("insert", "original"):
-        if needed not in batch:
-            raise ValueError(f"batch needs {needed!r}, got {sorted(batch)}")
+    check_batch(batch, insert="B", original="B")
     return jnp.stack([batch["insert"], batch["original"]], axis=1)
 
 

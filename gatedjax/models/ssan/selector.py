@@ -1,7 +1,7 @@
 """What networks with a selector share: its options, its part of the loss, and their tasks."""
 
 import dataclasses
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -10,6 +10,9 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax.functional._checks import check_positive
+from gatedjax.functional._selective import Empty
+from gatedjax.models._checks import check_choices, check_finite
 from gatedjax.models._classification import (
     class_metrics,
     class_predictions,
@@ -18,34 +21,49 @@ from gatedjax.models._classification import (
 )
 from gatedjax.training import Ratio
 
+SelectorMode = Literal["st", "soft", "expect", "reinforce"]
 
-class HasSelector(Protocol):
-    """The part of a configuration that is about the selector."""
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SelectorConfig:
+    """The options of a selector, and of what it adds to the loss."""
+
+    select_layers: tuple[int, ...] = (1,)
+    """Layers (from 1) whose attention has a selector; 0 or nothing is the standard encoder."""
+    selector: SelectorMode = "st"
+    """How selections are drawn in training: hard draws under the gradient of the relaxation, the
+    relaxation, probabilities without noise, or hard draws trained by their reward."""
+    empty: Empty = "zero"
+    """What a token that selects nothing attends to: nothing, itself, or everything."""
+    temperature: float = 0.5
+    """tau of the relaxation."""
+    selected_weight: float = 0.0
+    """s1: weight in the loss of the keys that a token selects, summed over heads."""
+    entropy_weight: float = 0.0
+    """s2: weight in the loss of the mean negative entropy of the selection."""
+    reward_penalty: float = 0.02
+    """lambda: what selecting everything takes off the reward ("reinforce")."""
+
+    def __post_init__(self) -> None:
+        check_choices(self, selector=SelectorMode, empty=Empty)
+        check_positive(temperature=self.temperature)
+        check_finite(self, "selected_weight", "entropy_weight", "reward_penalty")
 
     @property
-    def selector(self) -> Any:
-        """How selections are drawn, see `nn.SelectiveSelfAttention`."""
-
-    @property
-    def selected_weight(self) -> float:
-        """s_1."""
-
-    @property
-    def entropy_weight(self) -> float:
-        """s_2."""
-
-    @property
-    def reward_penalty(self) -> float:
-        """lambda."""
+    def selective(self) -> tuple[int, ...]:
+        """The layers that have a selector, ascending."""
+        return tuple(sorted(layer for layer in self.select_layers if layer))
 
 
-def reward_baseline(module: nn.Module) -> Float[Array, ""]:
-    """A scalar parameter of the module that the loss below fits to the mean reward."""
+def reward_baseline(module: nn.Module, config: SelectorConfig) -> Float[Array, ""] | None:
+    """A scalar parameter that the loss below fits to the mean reward, where there is one."""
+    if config.selector != "reinforce" or not config.selective:
+        return None
     return module.param("reward_baseline", nn.initializers.zeros, ())
 
 
 def selector_terms(
-    config: HasSelector,
+    config: SelectorConfig,
     selections: tuple[gnn.Selection, ...],
     cost: Float[Array, " B"],
     baseline: Float[Array, ""] | None = None,

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax.functional._devices import take_rows
+from gatedjax.models._checks import check_batch, check_rates
 from gatedjax.models.ssan.encoder import SSANConfig, run_layers
 from gatedjax.models.ssan.selector import SelectorTask, reward_baseline
 from gatedjax.models.transformer.decoder import smoothed_cross_entropy
@@ -47,14 +48,12 @@ class SSANTaggerConfig(SSANConfig):
     """Share of the target's mass that training gives to all labels alike."""
 
     def __post_init__(self) -> None:
-        """Refuses values that no run could use."""
         super().__post_init__()
         if self.hidden != 2 * self.embedding_dim:
             raise ValueError(
                 f"hidden must be twice embedding_dim {self.embedding_dim}, got {self.hidden}"
             )
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing must be in [0, 1), got {self.label_smoothing}")
+        check_rates(self, "label_smoothing")
         if self.positions == "learned":
             raise ValueError("positions must be 'sinusoidal' or 'none', got 'learned'")
 
@@ -107,13 +106,8 @@ class SSANTagger(nn.Module):
           ValueError: if the batch lacks something or its shapes do not fit.
         """
         c = self.config
-        if missing := sorted({"tokens", "lengths", "is_predicate"} - set(batch)):
-            raise ValueError(f"batch needs {', '.join(missing)}, got {sorted(batch)}")
+        check_batch(batch, tokens="B N", is_predicate="B N", lengths="B")
         tokens, marks = batch["tokens"], batch["is_predicate"]
-        if tokens.ndim != 2 or marks.shape != tokens.shape:
-            raise ValueError(
-                f"batch needs tokens and is_predicate [B, N], got {tokens.shape}, {marks.shape}"
-            )
         mask = F.length_mask(batch["lengths"], tokens.shape[1])
         dtype = jnp.dtype(c.dtype)
         words = gnn.WordEmbedding(
@@ -140,11 +134,10 @@ class SSANTagger(nn.Module):
             states
         ).astype(jnp.float32)
         logits = jnp.where(mask[..., None], logits, jnp.zeros_like(logits))
-        learned = c.selector == "reinforce" and c.selective
         return SSANTaggerOutput(
             logits=logits,
             selections=selections,
-            baseline=reward_baseline(self) if learned else None,
+            baseline=reward_baseline(self, c),
         )
 
 

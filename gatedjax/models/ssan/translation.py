@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax.functional._devices import take_rows
+from gatedjax.models._checks import check_at_least, check_batch, check_rates
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder, SSANEncoderOutput
 from gatedjax.models.ssan.selector import SelectorTask, reward_baseline
 from gatedjax.models.transformer.decoder import (
@@ -59,12 +60,9 @@ class SSANTranslatorConfig(SSANConfig):
     """Share of the target's mass that training gives to all words alike."""
 
     def __post_init__(self) -> None:
-        """Refuses values that no run could use."""
         super().__post_init__()
-        if self.decoder_layers < 1:
-            raise ValueError(f"decoder_layers must be at least 1, got {self.decoder_layers}")
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing must be in [0, 1), got {self.label_smoothing}")
+        check_at_least(self, 1, "decoder_layers")
+        check_rates(self, "label_smoothing")
 
 
 @struct.dataclass
@@ -138,8 +136,7 @@ class SSANTranslator(nn.Module):
         if c.positions == "learned":
             positions = nn.initializers.normal(c.hidden**-0.5)
             self.positions = self.param("positions", positions, (c.max_length, c.hidden))
-        learned = c.selector == "reinforce" and c.selective
-        self.baseline = reward_baseline(self) if learned else None
+        self.baseline = reward_baseline(self, c)
 
     def __call__(self, batch: dict[str, Array], *, train: bool = False) -> SSANTranslatorOutput:
         """Scores every target word after those before it.
@@ -152,14 +149,8 @@ class SSANTranslator(nn.Module):
           ValueError: if the batch lacks something or its shapes do not fit, or a text is longer
             than the table of learned positions.
         """
-        if missing := sorted({"targets", "target_lengths"} - set(batch)):
-            raise ValueError(f"batch needs {', '.join(missing)}, got {sorted(batch)}")
+        check_batch(batch, targets="B T", target_lengths="B")
         targets, lengths = batch["targets"], batch["target_lengths"]
-        if targets.ndim != 2 or lengths.shape != targets.shape[:1]:
-            raise ValueError(
-                "batch needs targets [B, T] and target_lengths [B], got "
-                f"{targets.shape}, {lengths.shape}"
-            )
         if targets.shape[0] != batch["tokens"].shape[0]:
             raise ValueError(
                 "batch needs as many targets as tokens, got "

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
 from gatedjax.models.transformer.encoder import FeedForward, Norm
+from gatedjax.nn._keys import example_keys
 from gatedjax.nn._selective import unit_scaling
 
 KeyValue = tuple[Float[Array, "B M N H"], Float[Array, "B M N H"]]
@@ -53,8 +54,7 @@ def draw_decoder_bytes(
       Those of the embedded targets, and of every layer.
     """
     rows, size, source = shape
-    ids = jnp.arange(rows) if example_id is None else example_id
-    keys = [F.example_keys(module.make_rng("dropout"), ids) for _ in range(3)]
+    keys = [example_keys(module, "dropout", example_id, rows) for _ in range(3)]
     own = 3 * features + hidden
     draws = (
         F.feature_bytes(keys[0], size, features + layers * own),

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax.nn._attention import _sinusoids
+from gatedjax.nn._keys import example_keys
 from gatedjax.nn._selective import unit_scaling
 
 Norm = Literal["pre", "post"]
@@ -21,9 +22,7 @@ def dropout_rows(
     """Dropout with bits per example from the module's stream "dropout"."""
     if deterministic or rate == 0.0:
         return inputs
-    if example_id is None:
-        example_id = jnp.arange(inputs.shape[0])
-    keys = F.example_keys(module.make_rng("dropout"), example_id)
+    keys = example_keys(module, "dropout", example_id, len(inputs))
     return F.example_dropout(inputs, rate, keys)
 
 
@@ -87,14 +86,12 @@ def draw_layer_bytes(
       Those of the inputs of the stack [B, N, D], and of every layer.
     """
     rows, size = shape
-    if example_id is None:
-        example_id = jnp.arange(rows)
-    keys = F.example_keys(module.make_rng("dropout"), example_id)
+    keys = example_keys(module, "dropout", example_id, rows)
     own = 2 * features + hidden
     draws = F.feature_bytes(keys, size, features + layers * own)
     attention = None
     if pairs:
-        keys = F.example_keys(module.make_rng("dropout"), example_id)
+        keys = example_keys(module, "dropout", example_id, rows)
         attention = F.pair_bytes(keys, layers * heads, jnp.arange(size), size)
     # drawn once, and not again for every layer that reads a part of them
     draws, attention = jax.lax.optimization_barrier((draws, attention))
