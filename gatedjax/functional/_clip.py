@@ -19,10 +19,6 @@ def clip_gradient(x: Float[Array, "..."], bound: float) -> Float[Array, "..."]:
       x: any values.
       bound: positive and finite.
 
-    Raises:
-      TypeError: if x is not floating point.
-      ValueError: if bound is not positive and finite.
-
     Reference: Graves 2013, "Generating Sequences With Recurrent Neural Networks", section 2.1.
     """
     check_floating(x=x)

@@ -69,9 +69,7 @@ def gru_step(
       h' in float32, or in float64 for float64 inputs.
 
     Raises:
-      TypeError: if an argument is not floating point, or weights are no GRUWeights.
-      ValueError: if the shapes do not fit, recurrent_bias is given without reset_after, or
-        gradient_clip is not positive and finite.
+      ValueError: also if recurrent_bias is given without reset_after.
 
     Reference: Cho et al. 2014.
     Deviation: z weighs the candidate, where some texts weigh the old state with it.
@@ -151,12 +149,6 @@ def gru(
     Returns:
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
       0 where the mask is False. A row without a real step returns its initial carry.
-
-    Raises:
-      TypeError: if mask is not bool, another array is not floating point, or weights are no
-        GRUWeights.
-      ValueError: if the shapes do not fit, recurrent_bias is given without reset_after, or
-        gradient_clip is not positive and finite.
 
     Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode
     alone (`jax.jvp`, `jax.jacfwd`) is not: scan `gru_step` for it.

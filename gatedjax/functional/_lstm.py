@@ -65,11 +65,6 @@ def lstm_step(
     Returns:
       h' and c' in float32, or in float64 for float64 inputs.
 
-    Raises:
-      TypeError: if an argument is not floating point, weights are no LSTMWeights, or carry is no
-        LSTMState.
-      ValueError: if the shapes do not fit.
-
     Reference: Hochreiter and Schmidhuber 1997; forget gate of Gers et al. 2000, no peepholes.
     """
     _, hidden = check_weights(LSTMWeights, 4, weights, x, "B D")
@@ -125,11 +120,6 @@ def lstm(
     Returns:
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
       0 where the mask is False. A row without a real step returns its initial carry.
-
-    Raises:
-      TypeError: if mask is not bool, another array is not floating point, weights are no
-        LSTMWeights, or initial is no LSTMState.
-      ValueError: if the shapes do not fit.
 
     Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode
     alone (`jax.jvp`, `jax.jacfwd`) is not: scan `lstm_step` for it.

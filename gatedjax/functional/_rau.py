@@ -73,11 +73,6 @@ def rau(
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
       0 where the mask is False. A row without a real step returns its initial carry.
 
-    Raises:
-      TypeError: if mask is not bool, another array is not floating point, or the type of weights
-        or of initial is not that of the attention.
-      ValueError: if the shapes do not fit, or as `rau_step` for its options.
-
     Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode
     alone (`jax.jvp`, `jax.jacfwd`) is not for feature_proj and sigmoid with `RAUWeights`: scan
     `rau_step` for it.
@@ -126,10 +121,6 @@ def rau_attention(
     Returns:
       The weights in float32 (float64 for float64 inputs), 0 where the mask is False: [B, T, H];
       concat [B, T, D + H]; matrix [B, T, H, D + H]; time_causal [B, T, 1].
-
-    Raises:
-      TypeError: as `rau`.
-      ValueError: as `rau`.
     """
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)

@@ -155,10 +155,8 @@ def rau_step(
       A non-finite input makes its own row non-finite and no other.
 
     Raises:
-      TypeError: if an array is not floating point, an option is not bool, or weights are not of
-        the attention's type.
-      ValueError: if the shapes do not fit, attention is unknown or is the softmax over all steps
-        as printed, recurrent_bias is given without reset_after, or sigmoid is to be rescaled.
+      ValueError: also if attention is the softmax over all steps as printed, recurrent_bias is
+        given without reset_after, or sigmoid is to be rescaled.
 
     Reference: Zhong, Yue and Ling 2018, "Recurrent Attention Unit", equations 1 to 8.
     Deviations: the printed softmax runs over all T steps, which no recurrence can compute (a_t

@@ -143,10 +143,6 @@ def check_weights(
     """Checks the kind, shapes and dtypes of weights against xs [..., D]; returns (D, H).
 
     others gives the shapes of the fields that only one recurrence has, from D and H.
-
-    Raises:
-      TypeError: if weights are not of the kind, or a weight or xs is not floating point.
-      ValueError: if xs does not have the axes of xs_axes, or a weight does not fit.
     """
     if not isinstance(weights, kind):
         raise TypeError(f"weights must be {kind.__name__}, got {type(weights).__name__}")
@@ -193,10 +189,6 @@ def real_steps(xs: Any, mask: Any) -> Array:
     """Returns xs [B, T, D] with zeros where mask [B, T] is False; None means all are real.
 
     So what stands at padding, NaN included, has no part in values and gradients.
-
-    Raises:
-      TypeError: if mask is not bool.
-      ValueError: if mask does not have the first axes of xs.
     """
     xs = jnp.asarray(xs)
     if mask is None:

@@ -1,4 +1,8 @@
-"""The networks of the papers, their baselines, and the tasks that train them."""
+"""The networks of the papers, their baselines, and the tasks that train them.
+
+A ValueError names an array that a batch lacks or whose shape does not fit, or a field of a
+configuration that no run could use; a section "Raises" tells only what is beyond that.
+"""
 
 from gatedjax.models._cloze import ClozeTask as ClozeTask
 from gatedjax.models.agt import AGT as AGT

@@ -35,8 +35,7 @@ class ClozeBatch:
         """Checks names, dtypes and shapes, and the values where they are known.
 
         Raises:
-          TypeError: if an array has the wrong dtype.
-          ValueError: if an array is missing, a shape does not fit, or a cloze is outside its query.
+          ValueError: also if a cloze that is known is outside its query.
         """
         ranks = _INTEGERS | (_CHARACTERS if characters else {})
         listed = "occurrence" not in batch

@@ -170,9 +170,6 @@ class AGT(nn.Module):
         Args:
           batch: see the class.
           train: dropout if True.
-
-        Raises:
-          ValueError: if the batch lacks tokens or lengths, or their shapes do not fit.
         """
         check_batch(batch, tokens="B N", lengths="B")
         tokens, lengths = batch["tokens"], batch["lengths"]

@@ -420,11 +420,7 @@ class GANetTask:
         return frozen_embeddings(self.model)
 
     def with_value(self, name: str, value: Any) -> "GANetTask":
-        """The task with another value of a number in `sweepable`, which may be traced.
-
-        Raises:
-          ValueError: if the network cannot have that value.
-        """
+        """The task with another value of a number in `sweepable`, which may be traced."""
         if is_traced(value):
             return dataclasses.replace(self, **{name: value})
         config = dataclasses.replace(self.model.config, **{name: value})

@@ -212,9 +212,7 @@ class GAReader(nn.Module):
           train: dropout if True.
 
         Raises:
-          TypeError: if an array of the batch has the wrong dtype.
-          ValueError: if the batch lacks an array, shapes do not fit, or (where it is known) a
-            cloze is outside its query.
+          ValueError: also if a cloze that is known is outside its query.
         """
         c = self.config
         given = ClozeBatch.of(batch, characters=c.char_dim > 0)
@@ -302,9 +300,6 @@ def ga_reader_optimizer(
       clip_norm: clip the global norm of the gradient; None does not, as with the authors' own way,
         `GAReaderConfig.step_clip`.
       reset_moments: forget Adam's moments at every halving, as the authors' program does.
-
-    Raises:
-      ValueError: if steps_per_epoch or halve_after is below 1.
 
     Reference: Dhingra et al. 2017, "Gated-Attention Readers for Text Comprehension", appendix.
     """

@@ -182,7 +182,7 @@ class RAUClassifier(nn.Module):
           attention: also return the attention weights, from a second, undropped pass.
 
         Raises:
-          ValueError: if the batch lacks the inputs, or attention is asked of a GRU or LSTM.
+          ValueError: also if attention is asked of a GRU or LSTM.
         """
         config = self.config
         xs = self._inputs(batch)

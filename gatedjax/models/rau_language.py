@@ -81,9 +81,6 @@ class RAULanguageModel(nn.Module):
           batch: see the class.
           carry: the state before it, as an output holds it; None is the beginning of a text.
           train: dropout if True.
-
-        Raises:
-          ValueError: if the batch lacks tokens or lengths, or their shapes do not fit.
         """
         states, carry = self._read(batch, carry, train)
         kernel = self.kernel.astype(states.dtype)
@@ -96,9 +93,6 @@ class RAULanguageModel(nn.Module):
         """Negative log-likelihoods of batch["targets"] in nats, and the carry; faster than logits.
 
         What stands beyond a row's length has no part in it: 0 there.
-
-        Raises:
-          ValueError: if the batch lacks tokens, lengths or targets, or their shapes do not fit.
         """
         if "targets" not in batch:
             raise ValueError(f"batch needs targets, got {sorted(batch)}")

@@ -83,12 +83,6 @@ class AttentionPool(nn.Module):
         return F.attention_pool(states, weights), weights
 
 
-def _sinusoids(size: int, width: int) -> np.ndarray:
-    rates = 10_000.0 ** (-2.0 * (np.arange(width) // 2) / width)
-    angles = np.arange(size)[:, None] * rates[None, :]
-    return np.where(np.arange(width)[None, :] % 2 == 0, np.sin(angles), np.cos(angles))
-
-
 class GatePredictor(nn.Module):
     """The auxiliary network of GA-Net: the log-odds that each gate is open.
 
@@ -136,12 +130,11 @@ class GatePredictor(nn.Module):
 
     def _self_attention(self, xs: Array, mask: Array, types: dict[str, Any]) -> Array:
         if self.positions:
-            table = jnp.asarray(_sinusoids(xs.shape[1], xs.shape[2]), xs.dtype)
-            xs = xs + table[None]
+            xs = xs + F.sinusoids(np.arange(xs.shape[1]), xs.shape[2], xs.dtype)[None]
         query = nn.Dense(self.features, name="query", **types)(xs)
         key = nn.Dense(self.features, name="key", **types)(xs)
         value = nn.Dense(self.features, name="value", **types)(xs)
-        scores = jnp.einsum("bqd,bkd->bqk", query, key) / np.sqrt(self.features)
+        scores = F.scaled_dot_product(query, key)
         weights = F.masked_softmax(scores, mask[:, None, :])
         return jnp.einsum("bqk,bkd->bqd", weights, value)
 

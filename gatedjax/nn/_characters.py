@@ -48,10 +48,6 @@ class CharacterEncoder(nn.Module):
         Args:
           characters: ids, right padded; words that are longer than L are cut.
           lengths: characters of each word.
-
-        Raises:
-          TypeError: if characters or lengths are not integers.
-          ValueError: if their shapes do not fit, or there is no character but padding.
         """
         if self.num_characters < 2:
             raise ValueError(

@@ -35,12 +35,7 @@ class WordEmbedding(nn.Module):
 
     @nn.compact
     def __call__(self, tokens: Int[Array, "*B"]) -> Float[Array, "*B E"]:
-        """Returns the vectors of tokens.
-
-        Raises:
-          TypeError: if tokens are not integers.
-          ValueError: if the initial table has another shape.
-        """
+        """Returns the vectors of tokens."""
         if not jnp.issubdtype(tokens.dtype, jnp.integer):
             raise TypeError(f"tokens must be integers, got dtype {tokens.dtype}")
         shape = (self.num_embeddings, self.features)

@@ -249,10 +249,6 @@ class RAU(_Recurrent):
         needs one, takes H). Not for concat and matrix.
       rescale: give the attention weights mean 1; the paper does not.
       reset_after, gate_bias: as for `GRU`.
-
-    Raises:
-      ValueError: if attn_hidden is negative or the attention has no such layer, or as
-        `functional.rau`.
     """
 
     attention: F.RAUAttention = "feature_proj"

@@ -120,8 +120,6 @@ class SelectiveSelfAttention(nn.Module):
             that draw those of all layers at once; None draws them here, as `block` always does.
 
         Raises:
-          TypeError: if mask is not bool.
-          ValueError: if the shapes do not fit, or an option has no such value.
           flax.errors.InvalidRngError: if a stream that is needed was not given.
         """
         features = self.features or inputs.shape[-1]

@@ -60,9 +60,6 @@ class AttentionGatedTransform(nn.Module):
         Returns:
           y of every layer, T of the layers above the first, and the attention of the S layers that
           have one: all L, or ablate_above + 1.
-
-        Raises:
-          ValueError: if ablate_above is not one of the layers, or ablate_mode is unknown.
         """
         top = self.num_layers - 1
         last = top if self.ablate_above is None else self.ablate_above

@@ -146,8 +146,7 @@ class SSANEncoder(nn.Module):
           train: dropout and drawn selections if True.
 
         Raises:
-          ValueError: if the batch lacks something or its shapes do not fit, or a text is longer
-            than the table of learned positions.
+          ValueError: also if a text is longer than the table of learned positions.
         """
         c = self.config
         check_batch(batch, tokens="B N", lengths="B")

@@ -241,9 +241,6 @@ class SSANNLI(nn.Module):
         Args:
           batch: see the class.
           train: dropout and drawn selections if True.
-
-        Raises:
-          ValueError: if the batch lacks something or its shapes do not fit.
         """
         check_batch(batch, tokens="B N", lengths="B", hypothesis="B N'", hypothesis_lengths="B")
         ids = batch.get("example_id")

@@ -95,8 +95,8 @@ class WordReorderingDetector(nn.Module):
         insert = nn.Dense(1, name="insert", **types)(jnp.tanh(query))[..., 0].astype(jnp.float32)
         weights = F.masked_softmax(insert, mask)
         context = F.attention_pool(jnp.where(mask[..., None], value, 0), weights)
-        original = jnp.einsum("bnd,bd->bn", key, context, preferred_element_type=jnp.float32)
-        logits = jnp.stack([insert, original * c.hidden**-0.5], axis=1)
+        original = F.scaled_dot_product(context[:, None], key)[:, 0]
+        logits = jnp.stack([insert, original], axis=1)
         return WordReorderingOutput(
             logits=jnp.where(mask[:, None, :], logits, -jnp.inf),
             states=encoded.states,

@@ -101,9 +101,6 @@ class SSANTagger(nn.Module):
         Args:
           batch: see the class.
           train: dropout and drawn selections if True.
-
-        Raises:
-          ValueError: if the batch lacks something or its shapes do not fit.
         """
         c = self.config
         check_batch(batch, tokens="B N", is_predicate="B N", lengths="B")

@@ -31,7 +31,6 @@ from gatedjax.models.transformer.decoder import (
 from gatedjax.models.transformer.encoder import (
     add_positions,
     scaled_embedding,
-    sinusoids,
 )
 from gatedjax.models.transformer.search import Found, beam_search, check_search, greedy_search
 from gatedjax.training import Ratio
@@ -146,8 +145,7 @@ class SSANTranslator(nn.Module):
           train: dropout and drawn selections if True.
 
         Raises:
-          ValueError: if the batch lacks something or its shapes do not fit, or a text is longer
-            than the table of learned positions.
+          ValueError: also if a text is longer than the table of learned positions.
         """
         check_batch(batch, targets="B T", target_lengths="B")
         targets, lengths = batch["targets"], batch["target_lengths"]
@@ -214,8 +212,8 @@ class SSANTranslator(nn.Module):
         """Log-probabilities of the token after the one at `position`, and the cache with it."""
         states = self._embed(tokens)
         if self.config.positions == "sinusoidal":
-            own = sinusoids(position[None], self.config.hidden)[0]
-            states = states + own.astype(states.dtype)[None, None]
+            place = F.sinusoids(position[None], self.config.hidden, states.dtype)
+            states = states + place[None]
         elif self.config.positions == "learned":
             states = states + self.positions[position].astype(states.dtype)[None, None]
         filled = []
@@ -299,9 +297,6 @@ def translate(
     Returns:
       The best targets of every source with their stop token, and their scores. What a source
       becomes depends on neither padding nor the rest of the batch.
-
-    Raises:
-      ValueError: if beam_size is below 1, or another option is out of range.
     """
     if extra < 1:
         raise ValueError(f"extra must be at least 1, got {extra}")

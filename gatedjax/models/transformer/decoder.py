@@ -114,9 +114,7 @@ class DecoderAttention(nn.Module):
         """
         key, value = known
         query = jnp.swapaxes(self.query(queries), 1, 2)
-        query = query * jnp.asarray(query.shape[-1] ** -0.5, query.dtype)
-        scores = jnp.einsum("bmqd,bmkd->bmqk", query, key, preferred_element_type=jnp.float32)
-        weights = F.masked_softmax(scores, mask)
+        weights = F.masked_softmax(F.scaled_dot_product(query, key), mask)
         if drawn is not None:
             weights = F.byte_dropout(weights, self.dropout, drawn)
         mixed = jnp.einsum("bmqk,bmkd->bmqd", weights.astype(value.dtype), value)

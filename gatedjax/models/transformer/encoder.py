@@ -5,11 +5,11 @@ from typing import Any, Literal, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.nn._attention import _sinusoids
 from gatedjax.nn._keys import example_keys
 from gatedjax.nn._selective import unit_scaling
 
@@ -26,26 +26,10 @@ def dropout_rows(
     return F.example_dropout(inputs, rate, keys)
 
 
-def add_positions(inputs: Float[Array, "B N D"], start: int | Array = 0) -> Float[Array, "B N D"]:
-    """Adds sinusoidal positions from start on, of any length.
-
-    The table of N positions is a constant of the program; with a traced start (a decoder that goes
-    on) the angles are computed.
-    """
-    size, width = inputs.shape[1], inputs.shape[2]
-    if isinstance(start, int):
-        table = jnp.asarray(_sinusoids(start + size, width)[start:], inputs.dtype)
-    else:
-        table = sinusoids(jnp.arange(size) + start, width).astype(inputs.dtype)
-    return inputs + table[None]
-
-
-def sinusoids(positions: Int[Array, " N"], width: int) -> Float[Array, "N D"]:
-    """The rows of the table of sinusoidal positions: sin in even features, cos in odd ones."""
-    feature = jnp.arange(width)
-    rates = 10_000.0 ** (-2.0 * (feature // 2) / width)
-    angles = positions.astype(jnp.float32)[:, None] * rates[None, :]
-    return jnp.where((feature % 2 == 0)[None, :], jnp.sin(angles), jnp.cos(angles))
+def add_positions(inputs: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
+    """Adds sinusoidal positions, of any length."""
+    size, width = inputs.shape[1:]
+    return inputs + F.sinusoids(np.arange(size), width, inputs.dtype)[None]
 
 
 class LayerBytes(NamedTuple):

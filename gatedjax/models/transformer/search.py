@@ -37,11 +37,7 @@ def length_penalty(length: Array | int, alpha: float) -> Array:
 
 
 def check_search(beam_size: int, alpha: float, size: int) -> None:
-    """Refuses a search that cannot find anything.
-
-    Raises:
-      ValueError: if beam_size or size is below 1, or alpha is negative or not finite.
-    """
+    """Refuses a search that cannot find anything."""
     if beam_size < 1:
         raise ValueError(f"beam_size must be at least 1, got {beam_size}")
     if not 0 <= alpha < math.inf:
@@ -81,9 +77,6 @@ def beam_search(
 
     Returns:
       The targets. Every row has at least one.
-
-    Raises:
-      ValueError: if beam_size or size is below 1, or alpha is negative.
     """
     check_search(beam_size, alpha, size)
     rows = limits.shape[0]
