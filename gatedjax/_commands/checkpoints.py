@@ -14,6 +14,7 @@ import numpy as np
 
 from gatedjax._commands import reason
 from gatedjax._terminal import clean, say
+from gatedjax._types import Tree
 from gatedjax.analysis import render_table
 from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
 from gatedjax.training.identity import describe, flatten
@@ -67,7 +68,7 @@ def _gone(store: CheckpointStore, step: int) -> bool:
     return not store.folder(step).exists()
 
 
-def _best(record: dict[str, Any]) -> str:
+def _best(record: dict[str, Tree]) -> str:
     flat = flatten(record)
     settings = (f"metadata.{group}train.best_metric" for group in ("config.", ""))
     name = next((flat[setting] for setting in settings if setting in flat), None)

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gatedjax._terminal import clean
 from gatedjax.analysis._attention_mass import DistanceCounts
@@ -14,6 +15,7 @@ from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
 # inches
@@ -23,7 +25,7 @@ _WORD_SIZE, _NAME_SIZE = 9.0, 10.0  # points
 
 def plot_attention(
     tokens: Sequence[str],
-    panels: Mapping[str, Any],
+    panels: Mapping[str, ArrayLike],
     path_stem: str | Path | None = None,
     title: str | None = None,
     *,
@@ -40,14 +42,6 @@ def plot_attention(
       path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
       title: above the figure.
       marked: places of words to set in bold, as those that were moved.
-
-    Returns:
-      The figure.
-
-    Raises:
-      ImportError: if matplotlib (the extra `plots`) is not installed.
-      ValueError: if there is no word or panel, a panel is too small, a weight is negative or not
-        finite, or a marked place is not a word.
 
     Reference: Geng et al. 2020 (SSAN), figures 3 and 5.
     """
@@ -82,9 +76,6 @@ def plot_distances(
       per_neighbour: the mean weight of a key at that distance instead.
       title: above the figure.
 
-    Returns:
-      The figure.
-
     Reference: Geng et al. 2020 (SSAN), figures 2 and 4.
     """
     lines = {}
@@ -96,7 +87,7 @@ def plot_distances(
     return plot_lines({label: lines}, path_stem, xlabel="distance of query and key", title=title)
 
 
-def _square(name: str, weights: Any, size: int) -> np.ndarray:
+def _square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
     values = np.asarray(weights).astype(np.float64)
     if values.ndim != 2 or min(values.shape) < size:
         raise ValueError(
@@ -161,7 +152,7 @@ def _maps(words: list[str], maps: dict[str, np.ndarray], title: str, marked: set
 
 
 def _cells(
-    page: "Axes", x: float, top: float, cell: float, values: np.ndarray, shades: Any
+    page: "Axes", x: float, top: float, cell: float, values: np.ndarray, shades: "ScalarMappable"
 ) -> None:
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle

@@ -3,16 +3,19 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gatedjax._terminal import clean
+from gatedjax._types import Options
 from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
 from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
 # inches
@@ -25,7 +28,7 @@ class GridPanel:
     """One hop: weights of every row over the columns."""
 
     name: str
-    weights: Any
+    weights: ArrayLike
     """[R, C], at least 0."""
 
 
@@ -33,7 +36,7 @@ def plot_attention_grid(
     rows: Sequence[str],
     columns: Sequence[str],
     panels: Sequence[GridPanel],
-    final: Any,
+    final: ArrayLike,
     path_stem: str | Path | None = None,
     title: str | None = None,
     *,
@@ -55,13 +58,6 @@ def plot_attention_grid(
       groups: [R] a number per row; rows of one group stand together.
       marked: [R] rows that are drawn in bold and orange, such as those of the answer.
       final_name: above the bars.
-
-    Returns:
-      The figure.
-
-    Raises:
-      ImportError: if matplotlib (the extra `plots`) is not installed.
-      ValueError: if there are no rows, a shape does not fit, or a weight is negative or not finite.
 
     Reference: Dhingra et al. 2017 (GA Reader), figures 3 to 7.
     """
@@ -85,7 +81,7 @@ def plot_attention_grid(
     return figure
 
 
-def _weights(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _weights(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
     weights = np.asarray(values).astype(np.float64)
     if weights.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {weights.shape}")
@@ -129,7 +125,7 @@ def _draw(
         axes.text(_MARGIN, _MARGIN + 0.22 * i + 0.1, text, fontsize=11, weight="bold",
                   va="center")  # fmt: skip
     for n, name in enumerate(names):
-        look: dict[str, Any] = {"color": INK}
+        look: Options = {"color": INK}
         if bold[n]:
             look = {"weight": "bold", "color": PALETTE[1]}
         axes.text(left - 0.07, top + (n + 0.5) * _CELL, name, fontsize=_SIZE, ha="right",
@@ -163,7 +159,9 @@ def _draw(
     return figure
 
 
-def _cells(axes: "Axes", corner: tuple[float, float], grid: np.ndarray, shades: Any) -> None:
+def _cells(
+    axes: "Axes", corner: tuple[float, float], grid: np.ndarray, shades: "ScalarMappable"
+) -> None:
     from matplotlib.patches import Rectangle
 
     x, y = corner

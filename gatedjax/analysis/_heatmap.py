@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gatedjax._terminal import clean
+from gatedjax._types import Options
 from gatedjax.analysis._figure import INK, new_figure, save, style
 from gatedjax.analysis._text import aligned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
 # inches
@@ -30,7 +33,7 @@ class _Row:
 
 
 def plot_heatmap(
-    rows: Sequence[tuple[str, Sequence[str], Any, Any]],
+    rows: Sequence[tuple[str, Sequence[str], ArrayLike, ArrayLike | None]],
     path_stem: str | Path | None = None,
     title: str | None = None,
     *,
@@ -50,14 +53,6 @@ def plot_heatmap(
       title: above the figure.
       width: of the figure, in inches.
 
-    Returns:
-      The figure.
-
-    Raises:
-      ImportError: if matplotlib (the extra `plots`) is not installed.
-      ValueError: if there are no rows or words, there are fewer weights or gates than words, a
-        number is not finite, a weight is negative, or width is too small.
-
     Reference: Xue et al. 2020 (GA-Net), figures 1 and 4.
     """
     checked = _checked(rows)
@@ -69,7 +64,7 @@ def plot_heatmap(
     return figure
 
 
-def _checked(rows: Sequence[tuple[str, Sequence[str], Any, Any]]) -> list[_Row]:
+def _checked(rows: Sequence[tuple[str, Sequence[str], ArrayLike, ArrayLike | None]]) -> list[_Row]:
     checked = []
     for i, (name, tokens, weights, gates) in enumerate(rows):
         words = tuple(clean(token) for token in tokens)
@@ -141,7 +136,11 @@ def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
 
 
 def _cell(
-    axes: "Axes", box: tuple[float, float, float, float], row: _Row, i: int, shades: Any
+    axes: "Axes",
+    box: tuple[float, float, float, float],
+    row: _Row,
+    i: int,
+    shades: Any,
 ) -> None:
     x, y, width, height = box
     weight = float(row.weights[i])
@@ -169,7 +168,7 @@ def _box(
     x, width = x + 0.015, width - 0.03
     y, height = y + 0.02, height - 0.04
     if is_open is None:
-        look: dict[str, Any] = {"edgecolor": _CELL_EDGE, "linewidth": 0.6, "zorder": 2}
+        look: Options = {"edgecolor": _CELL_EDGE, "linewidth": 0.6, "zorder": 2}
     elif is_open:
         look = {"edgecolor": _OPEN_EDGE, "linewidth": 1.5, "zorder": 3}
     else:
@@ -177,7 +176,9 @@ def _box(
     axes.add_patch(Rectangle((x, y), width, height, facecolor=shade, **look))
 
 
-def _legend(figure: "Figure", axes: "Axes", y: float, shades: Any, *, gated: bool) -> None:
+def _legend(
+    figure: "Figure", axes: "Axes", y: float, shades: "ScalarMappable", *, gated: bool
+) -> None:
     width, height = figure.get_size_inches()
     if gated:
         x = _MARGIN

@@ -30,13 +30,6 @@ def plot_images(
       path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
       per_class: images of a row; fewer where there are not as many.
       title: above the figure.
-
-    Returns:
-      The figure.
-
-    Raises:
-      ImportError: if matplotlib (the extra `plots`) is not installed.
-      ValueError: if the shapes do not fit, a label has no name, or per_class is below 1.
     """
     images, labels = np.asarray(images), np.asarray(labels)
     if images.ndim != 3 or labels.shape != images.shape[:1]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gatedjax._terminal import clean
 from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
@@ -42,13 +43,6 @@ def plot_layer_histograms(
       path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
       title: above the figure.
       layers: names, the same for all panels; None is L1, L2, ...
-
-    Returns:
-      The figure.
-
-    Raises:
-      ImportError: if matplotlib (the extra `plots`) is not installed.
-      ValueError: if there is no panel or layer, or a panel has another number of layers.
 
     Reference: Guo 2017 (AGT), figures 2 and 3.
     """
@@ -122,7 +116,7 @@ def _ridges(axes: "Axes", histogram: LayerHistogram, label: str) -> None:
 
 def plot_word_layers(
     tokens: Sequence[str],
-    r: Any,
+    r: ArrayLike,
     path_stem: str | Path | None = None,
     title: str | None = None,
     *,
@@ -141,13 +135,6 @@ def plot_word_layers(
       title: above the figure.
       threshold: words with r > threshold are outlined.
       layers: names; None is L1, L2, ...
-
-    Returns:
-      The figure.
-
-    Raises:
-      ImportError: if matplotlib (the extra `plots`) is not installed.
-      ValueError: if there is no word or layer, r has fewer words, or an r is outside [0, 1].
 
     Reference: Guo 2017 (AGT), figure 4.
     """

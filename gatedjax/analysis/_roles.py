@@ -2,9 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 Argument = tuple[str, tuple[tuple[int, int], ...]]
 """A role and its spans (first word, word after the last); several if it goes on after a break."""
@@ -100,9 +101,6 @@ def role_counts(gold: Sequence[str], predicted: Sequence[str]) -> RoleCounts:
       gold: BIO labels.
       predicted: BIO labels of the same words.
 
-    Raises:
-      ValueError: if their number differs, or one is no BIO label.
-
     Reference: Carreras and Marquez 2005, whose scorer the paper uses; libraries for BIO labels join
       no C- and score the predicate, too.
     """
@@ -120,7 +118,7 @@ def role_counts(gold: Sequence[str], predicted: Sequence[str]) -> RoleCounts:
     return RoleCounts(matched, len(ours), len(theirs))
 
 
-def constrained_labels(scores: Any, names: Sequence[str]) -> np.ndarray:
+def constrained_labels(scores: ArrayLike, names: Sequence[str]) -> np.ndarray:
     """The best sequence of labels in which I-X only stands after B-X or I-X (Viterbi).
 
     Args:
@@ -131,7 +129,7 @@ def constrained_labels(scores: Any, names: Sequence[str]) -> np.ndarray:
       int [N]. Of equal sequences the one whose last labels come first.
 
     Raises:
-      ValueError: if scores is not [N, L], or no label may stand at the beginning.
+      ValueError: also if no label may stand at the beginning.
     """
     scores = np.asarray(scores, np.float64)
     if scores.ndim != 2 or scores.shape[1] != len(names):

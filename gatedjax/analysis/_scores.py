@@ -34,9 +34,6 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
       label: class of every example.
       predicted: what was predicted.
       num_classes: C.
-
-    Raises:
-      ValueError: if the two differ in length, are empty, or a class is not in [0, C).
     """
     label, predicted = np.asarray(label), np.asarray(predicted)
     if label.shape != predicted.shape or label.ndim != 1 or not len(label):
@@ -77,7 +74,7 @@ def group_scores(
       groups: name -> classes. A class of no group is one of its own when classes are merged.
 
     Raises:
-      ValueError: as `class_scores`, or if a class is in two groups.
+      ValueError: also if a class is in two groups.
     """
     scores = class_scores(label, predicted, num_classes)
     merged = np.arange(len(groups), len(groups) + num_classes)

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gatedjax._terminal import clean
+from gatedjax._types import Options
 from gatedjax.analysis._figure import PALETTE, new_figure, save, style
 from gatedjax.analysis._heatmap import Ruler, _cut, _fold, _ruler
 from gatedjax.analysis._trees import Span, SpanTree
@@ -36,13 +37,6 @@ def plot_trees(
       title: above the figure.
       gold: nodes that this tree has, too, are blue with a dot; the others are grey. None draws all
         in one colour.
-
-    Returns:
-      The figure.
-
-    Raises:
-      ImportError: if matplotlib (the extra `plots`) is not installed.
-      ValueError: if there is no word or tree, or a tree has another number of words.
 
     Reference: Geng et al. 2020 (SSAN), figure 6.
     """
@@ -145,7 +139,7 @@ def _branches(
         color = PALETTE[0] if gold is None or node in known else _PLAIN
         # a bar over all parts and a line down to each: lines from one point to many parts cross
         # those of deeper nodes
-        look: dict[str, Any] = {
+        look: Options = {
             "color": color,
             "linewidth": 1.2,
             "solid_capstyle": "round",

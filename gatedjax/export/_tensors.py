@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gatedjax._types import Params, Tree
 from gatedjax._write import beside
 from gatedjax.export._names import (
     Leaf,
@@ -49,7 +50,7 @@ class BadFile(ValueError):
     """A file is damaged, or is not what its name says."""
 
 
-def save_params(path: str | Path, params: Any) -> Path:
+def save_params(path: str | Path, params: Params) -> Path:
     """Writes parameters to a `safetensors` file, which appears whole or not at all.
 
     Args:
@@ -85,7 +86,7 @@ def save_params(path: str | Path, params: Any) -> Path:
     return path
 
 
-def load_params(path: str | Path, like: Any = None) -> dict[str, Any]:
+def load_params(path: str | Path, like: Tree = None) -> dict[str, Tree]:
     """Reads parameters from a `safetensors` file.
 
     Args:
@@ -174,8 +175,8 @@ def _other_format(start: bytes) -> str:
     return ""
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Tree]:
+    found: dict[str, Tree] = {}
     for name, value in pairs:
         if name in found:
             raise ValueError(f"the name {_short(name)} comes twice")
@@ -183,17 +184,17 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _short(value: Any) -> str:
+def _short(value: Tree) -> str:
     """For messages: what a file says may be as long as its header."""
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def _natural(value: Any) -> bool:
+def _natural(value: Tree) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
-def _check_entries(entries: Mapping[str, Any], data_size: int) -> dict[str, Leaf]:
+def _check_entries(entries: Mapping[str, Tree], data_size: int) -> dict[str, Leaf]:
     """Raises ValueError unless the arrays cover the data, one after the other."""
     found: dict[str, Leaf] = {}
     places = []

@@ -1,15 +1,13 @@
 """Checks made while tracing: they see shapes and dtypes, never values under `jit`."""
 
 import math
-from typing import Any, TypeAlias, get_args
+from typing import Any, get_args
 
 import jax.numpy as jnp
 import numpy as np
 
 from gatedjax.functional._tracing import is_traced, known
-
-ArrayLike: TypeAlias = Any
-"""What JAX takes for an array. A check must not rely on what it is there to find out."""
+from gatedjax.functional._types import ArrayLike
 
 
 def check_floating(**arrays: ArrayLike) -> None:

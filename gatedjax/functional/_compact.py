@@ -13,7 +13,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._attention import attention_pool
 from gatedjax.functional._checks import (
-    ArrayLike,
     check_choice,
     check_floating,
     check_mask,
@@ -24,6 +23,7 @@ from gatedjax.functional._devices import on_rows
 from gatedjax.functional._export import exportable
 from gatedjax.functional._softmax import masked_softmax
 from gatedjax.functional._tracing import is_traced
+from gatedjax.functional._types import ArrayLike
 
 ScoreFunction = Callable[[Float[Array, "*B K D"]], Float[Array, "*B K"]]
 

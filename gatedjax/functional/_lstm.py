@@ -1,7 +1,7 @@
 """The long short-term memory: one step, and the masked scan with its own backward pass."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from gatedjax.functional._recurrence import (
     as_outputs,
     check_state,
     check_weights,
+    dropout_mask,
     form_for,
     matmul,
     real_steps,
@@ -25,6 +26,7 @@ from gatedjax.functional._recurrence import (
     weight_gradient,
     wide_of,
 )
+from gatedjax.functional._types import Carry, Tree
 
 
 @exportable
@@ -86,7 +88,7 @@ def lstm_step(
     return LSTMState(jax.nn.sigmoid(o) * jnp.tanh(c), c)
 
 
-def _check_carry(name: str, carry: Any, shape: tuple[int, int]) -> None:
+def _check_carry(name: str, carry: Carry, shape: tuple[int, int]) -> None:
     if not isinstance(carry, LSTMState):
         raise TypeError(f"{name} must be a LSTMState, got {type(carry).__name__}")
     check_state(f"{name}.hidden", carry.hidden, shape)
@@ -133,10 +135,7 @@ def lstm(
         initial = LSTMState(jnp.zeros(shape, wide), jnp.zeros(shape, wide))
     _check_carry("initial", initial, shape)
     initial = LSTMState(*(jnp.asarray(value, wide) for value in initial))
-    dropout = recurrent_dropout_mask
-    if dropout is not None:
-        check_state("recurrent_dropout_mask", dropout, shape)
-        dropout = jnp.asarray(dropout, wide)
+    dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = LSTMWeights(*map(jnp.asarray, weights))
     mask = None if mask is None else jnp.asarray(mask)
     arguments = (weights, xs, mask, initial, dropout)
@@ -154,7 +153,7 @@ def _forward(
     mask: Array | None,
     initial: LSTMState,
     dropout: Array | None,
-) -> tuple[tuple[LSTMState, Array], tuple[Array, Any]]:
+) -> tuple[tuple[LSTMState, Array], tuple[Array, Tree]]:
     """Returns (final carry, outputs) and what the backward pass needs besides the arguments."""
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.hidden.dtype
     # sigmoid(a) = (1 + tanh(a / 2)) / 2: with halved columns one tanh serves all four gates.
@@ -166,7 +165,7 @@ def _forward(
     sums = GateSums(form, kernel, recurrent, weights.bias.astype(wide) * half)
     drop = form.turn(dropout)
 
-    def body(carry: tuple[Array, Array], step: Any) -> Any:
+    def body(carry: tuple[Array, Array], step: Tree) -> Tree:
         h, c = carry
         x, keep = step
         fed = apply_dropout(h, drop).astype(dtype)
@@ -190,24 +189,24 @@ def _forward(
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _lstm(form: Form, reverse: bool, *arguments: Any) -> tuple[LSTMState, Array]:
+def _lstm(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array]:
     return _forward(form, reverse, *arguments)[0]
 
 
-def _lstm_fwd(form: Form, reverse: bool, *arguments: Any) -> Any:
+def _lstm_fwd(form: Form, reverse: bool, *arguments: Tree) -> Tree:
     result, saved = _forward(form, reverse, *arguments)
     return result, (arguments, saved)
 
 
 @compiled(*range(2))
-def _lstm_bwd(form: Form, reverse: bool, residuals: Any, cotangents: Any) -> Any:
+def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> Tree:
     (weights, xs, mask, initial, dropout), (states, saved) = residuals
     final, outputs = cotangents
     dtype, wide = xs.dtype, initial.hidden.dtype
     recurrent = weights.recurrent.astype(dtype)
     kernel, drop = form.turn(recurrent.T), form.turn(dropout)
 
-    def body(carry: tuple[Array, Array], step: Any) -> Any:
+    def body(carry: tuple[Array, Array], step: Tree) -> Tree:
         dh, dc = carry
         dy, keep, (c, i, f, g, o) = step
         tanh_c = jnp.tanh(f * c + i * g)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
+from gatedjax._types import Output, Params, Tree
 from gatedjax.training import Ratio
 
 
@@ -63,24 +64,24 @@ class ClassifierTask:
         """Parameters that the optimiser leaves alone: the word vectors, if they are to stay."""
         return frozen_embeddings(self.model)
 
-    def init(self, key: Array, batch: dict[str, Array]) -> Any:
+    def init(self, key: Array, batch: dict[str, Array]) -> Tree:
         """Returns parameters for batches with the widths of this one."""
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
 
     def loss(
-        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
+        self, params: Params, batch: dict[str, Array], rngs: dict[str, Array]
     ) -> tuple[Array, dict[str, Ratio]]:
         """Returns the loss summed over the real rows, and metrics as sums and counts."""
-        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
+        output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         label, weight = batch["label"], batch["weight"]
         metrics = class_metrics(output.logits, label, weight)
         return jnp.sum(cross_entropy(output.logits, label) * weight), metrics
 
     def evaluate(
-        self, params: Any, batch: dict[str, Array]
+        self, params: Params, batch: dict[str, Array]
     ) -> tuple[dict[str, Ratio], dict[str, Array]]:
         """Returns "loss" and "accuracy", and per example what was predicted."""
-        output: Any = self.model.apply({"params": params}, batch)
+        output: Output = self.model.apply({"params": params}, batch)
         metrics = class_metrics(output.logits, batch["label"], batch["weight"])
         return metrics, class_predictions(output.logits, batch)

@@ -1,13 +1,13 @@
 """What a question with a gap is made of, and the task of networks that answer it."""
 
 import dataclasses
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from gatedjax import functional as F
+from gatedjax._types import Output, Params
 from gatedjax.functional._tracing import known
 from gatedjax.models._classification import ClassifierTask
 from gatedjax.training import Ratio
@@ -150,23 +150,23 @@ class ClozeTask(ClassifierTask):
     """
 
     def loss(
-        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
+        self, params: Params, batch: dict[str, Array], rngs: dict[str, Array]
     ) -> tuple[Array, dict[str, Ratio]]:
         """Returns the loss summed over the examples that have an answer, and metrics."""
-        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
+        output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         each, _ = _answers(output.logits, batch["label"])
         weight = batch["weight"]
         return jnp.sum(jnp.where(weight > 0, each, 0) * weight), _scored(output.logits, batch)[0]
 
     def evaluate(
-        self, params: Any, batch: dict[str, Array]
+        self, params: Params, batch: dict[str, Array]
     ) -> tuple[dict[str, Ratio], dict[str, Array]]:
         """Returns metrics, and per example what was predicted.
 
         "loss" is over the examples that have an answer, "accuracy" over all, "unanswerable" the
         share of the others.
         """
-        output: Any = self.model.apply({"params": params}, batch)
+        output: Output = self.model.apply({"params": params}, batch)
         return _scored(output.logits, batch)
 
 

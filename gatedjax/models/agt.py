@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._types import Options
 from gatedjax.models._checks import (
     check_at_least,
     check_batch,
@@ -27,6 +28,7 @@ from gatedjax.models._checks import (
 )
 from gatedjax.models._classification import ClassifierTask
 from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._types import Table
 
 System = Literal["agt", "highway", "average"]
 AblateMode = Literal["highway", "reuse_last_s", "zero"]
@@ -135,13 +137,13 @@ class AGT(nn.Module):
     config: AGTConfig
     vocab_size: int
     num_classes: int
-    embeddings: Any = None
+    embeddings: Table | None = None
 
     def setup(self) -> None:
         """Creates the layers."""
         c = self.config
-        types: dict[str, Any] = {"dtype": jnp.dtype(c.dtype)}
-        dense: dict[str, Any] = types | {"kernel_init": nn.initializers.glorot_uniform()}
+        types: Options = {"dtype": jnp.dtype(c.dtype)}
+        dense: Options = types | {"kernel_init": nn.initializers.glorot_uniform()}
         self.embed = gnn.WordEmbedding(
             self.vocab_size,
             c.embedding_dim,

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._types import Options, Output, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._devices import on_rows
 from gatedjax.functional._tracing import is_traced
@@ -30,6 +31,7 @@ from gatedjax.models._classification import (
     frozen_embeddings,
 )
 from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._types import Table
 from gatedjax.training import Ratio
 
 GATE_MODES = ("sample", "threshold", "expected", "relaxed")
@@ -153,12 +155,12 @@ class GANet(nn.Module):
     config: GANetConfig
     vocab_size: int
     num_classes: int
-    embeddings: Any = None
+    embeddings: Table | None = None
 
     def setup(self) -> None:
         """Creates the layers that the system needs."""
         c = self.config
-        types: dict[str, Any] = {"dtype": jnp.dtype(c.dtype)}
+        types: Options = {"dtype": jnp.dtype(c.dtype)}
         self.embed = gnn.WordEmbedding(
             self.vocab_size,
             c.embedding_dim,
@@ -382,7 +384,7 @@ def _draw(encoded: _Encoded, noise: Float[Array, "*S B T"]) -> Float[Array, "*S 
     return (_like(encoded.gate_logits, noise) + noise > 0).astype(jnp.float32)
 
 
-def _first_draw(output: Any) -> Any:
+def _first_draw(output: Output) -> Tree:
     first = {
         name: None if (value := getattr(output, name)) is None else value[0]
         for name in ("logits", "attention", "gates", "closed")
@@ -419,24 +421,24 @@ class GANetTask:
         """Parameters that the optimiser leaves alone: the word vectors, if they are to stay."""
         return frozen_embeddings(self.model)
 
-    def with_value(self, name: str, value: Any) -> "GANetTask":
+    def with_value(self, name: str, value: Tree) -> "GANetTask":
         """The task with another value of a number in `sweepable`, which may be traced."""
         if is_traced(value):
             return dataclasses.replace(self, **{name: value})
         config = dataclasses.replace(self.model.config, **{name: value})
         return dataclasses.replace(self, model=self.model.clone(config=config))
 
-    def init(self, key: Array, batch: dict[str, Array]) -> Any:
+    def init(self, key: Array, batch: dict[str, Array]) -> Tree:
         """Returns parameters for batches with the widths of this one."""
         streams = dict(zip(("params", "dropout", "gate"), jax.random.split(key, 3), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
 
     def loss(
-        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
+        self, params: Params, batch: dict[str, Array], rngs: dict[str, Array]
     ) -> tuple[Array, dict[str, Ratio]]:
         """Returns the loss summed over the real rows, and metrics as sums and counts."""
         config, weight = self.model.config, batch["weight"]
-        output: Any = self.model.apply(
+        output: Output = self.model.apply(
             {"params": params}, batch, train=True, temperature=self.temperature, rngs=rngs
         )
         likelihood = cross_entropy(output.logits, batch["label"])
@@ -455,7 +457,7 @@ class GANetTask:
         return jnp.sum(loss * weight), metrics
 
     def evaluate(
-        self, params: Any, batch: dict[str, Array]
+        self, params: Params, batch: dict[str, Array]
     ) -> tuple[dict[str, Ratio], dict[str, Array]]:
         """Returns metrics and per-example predictions; for GA-Net under every gate mode.
 
@@ -468,7 +470,7 @@ class GANetTask:
         rngs = {"gate": jax.random.key(self.eval_seed)}
         variables = {"params": params}
         if config.system != "ganet":
-            output: Any = self.model.apply(variables, batch)
+            output: Output = self.model.apply(variables, batch)
             metrics = class_metrics(output.logits, label, weight)
             attended = batch["lengths"]
             if config.system == "local":
@@ -499,7 +501,7 @@ class GANetTask:
             attended = jnp.where(chosen.closed, batch["lengths"], attended)
         return metrics, self._predictions(batch, logits, attended)
 
-    def _gate_metrics(self, output: Any, batch: dict[str, Array]) -> dict[str, Ratio]:
+    def _gate_metrics(self, output: Output, batch: dict[str, Array]) -> dict[str, Ratio]:
         """Means over examples and draws: every draw counts every example once."""
         draws = output.logits.shape[0]
         repeat = lambda values: jnp.tile(values, draws)  # noqa: E731

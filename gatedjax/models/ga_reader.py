@@ -17,11 +17,13 @@ from jaxtyping import Array, Bool
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._devices import take_rows
 from gatedjax.models._checks import check_at_least, check_choices, check_rates
 from gatedjax.models._cloze import ClozeBatch, ClozeTask
 from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._types import Table
 from gatedjax.training import OptimizerConfig
 
 GatingName = Literal["multiply", "sum", "concat", "none"]
@@ -90,9 +92,9 @@ class GAReaderConfig:
         if self.step_clip is not None:
             check_positive(step_clip=self.step_clip)
 
-    def gru_options(self) -> dict[str, Any]:
+    def gru_options(self) -> dict[str, Tree]:
         """Options of every `nn.GRU` of the network."""
-        own: dict[str, Any] = {
+        own: Options = {
             "reset_after": self.reset_after,
             "recurrent_bias": False,
             "gradient_clip": self.step_clip,
@@ -156,12 +158,12 @@ class GAReader(nn.Module):
     config: GAReaderConfig
     vocab_size: int
     num_characters: int = 0
-    embeddings: Any = None
+    embeddings: Table | None = None
 
     def setup(self) -> None:
         """Creates the layers."""
         c = self.config
-        types: dict[str, Any] = {"dtype": jnp.dtype(c.dtype)}
+        types: Options = {"dtype": jnp.dtype(c.dtype)}
         gru = c.gru_options()
         if bool(c.char_dim) != bool(self.num_characters):
             raise ValueError(

@@ -7,7 +7,7 @@ the same network with another `cell`.
 """
 
 import dataclasses
-from typing import Any, Literal
+from typing import Literal
 
 import flax.linen as nn
 import jax
@@ -17,10 +17,12 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.models._checks import check_at_least, check_batch, check_finite, check_rates
 from gatedjax.models._classification import ClassifierTask
 from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._types import Table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -112,9 +114,9 @@ class RAUOutput:
     attention: Array | None = None
 
 
-def recurrent_layers(config: RAUConfig) -> Any:
+def recurrent_layers(config: RAUConfig) -> Tree:
     """The recurrent layers that a configuration asks for, from the first step to the last."""
-    options: dict[str, Any] = {
+    options: Options = {
         "num_layers": config.num_layers,
         "dropout": config.layer_dropout,
         "recurrent_dropout": config.recurrent_dropout,
@@ -154,12 +156,12 @@ class RAUClassifier(nn.Module):
     config: RAUConfig
     num_classes: int
     vocab_size: int | None = None
-    embeddings: Any = None
+    embeddings: Table | None = None
 
     def setup(self) -> None:
         """Creates the layers."""
         c = self.config
-        types: dict[str, Any] = {"dtype": jnp.dtype(c.dtype)}
+        types: Options = {"dtype": jnp.dtype(c.dtype)}
         if self.vocab_size is not None:
             self.embed = gnn.WordEmbedding(
                 self.vocab_size,

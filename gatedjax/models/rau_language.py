@@ -16,7 +16,9 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
+from gatedjax._types import Params, Tree
 from gatedjax.functional._devices import rows_like, take_rows
+from gatedjax.functional._types import Carry, Dtype
 from gatedjax.models._checks import check_batch
 from gatedjax.models.rau import RAUConfig, recurrent_layers
 from gatedjax.nn._keys import example_keys, folded
@@ -35,7 +37,7 @@ class RAULanguageOutput:
 
     logits: Array
     states: Array
-    carry: Any
+    carry: Carry
 
 
 class RAULanguageModel(nn.Module):
@@ -62,7 +64,7 @@ class RAULanguageModel(nn.Module):
         c = self.config
         scale = 0.1 if c.init_scale is None else c.init_scale
 
-        def uniform(key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
+        def uniform(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
             return jax.random.uniform(key, shape, dtype, -scale, scale)
 
         self.embed = nn.Embed(
@@ -73,7 +75,7 @@ class RAULanguageModel(nn.Module):
         self.bias = self.param("bias", nn.initializers.zeros_init(), (self.vocab_size,))
 
     def __call__(
-        self, batch: dict[str, Array], carry: Any = None, *, train: bool = False
+        self, batch: dict[str, Array], carry: Carry = None, *, train: bool = False
     ) -> RAULanguageOutput:
         """Reads a window.
 
@@ -88,7 +90,7 @@ class RAULanguageModel(nn.Module):
         return RAULanguageOutput(logits + self.bias[None, None], states, carry)
 
     def score(
-        self, batch: dict[str, Array], carry: Any = None, *, train: bool = False
+        self, batch: dict[str, Array], carry: Carry = None, *, train: bool = False
     ) -> tuple[Float[Array, "B T"], Any]:
         """Negative log-likelihoods of batch["targets"] in nats, and the carry; faster than logits.
 
@@ -102,7 +104,7 @@ class RAULanguageModel(nn.Module):
         mask = F.length_mask(batch["lengths"], targets.shape[1])
         return F.linear_cross_entropy(states, kernel, self.bias, targets, mask=mask), carry
 
-    def _read(self, batch: dict[str, Array], carry: Any, train: bool) -> tuple[Array, Any]:
+    def _read(self, batch: dict[str, Array], carry: Carry, train: bool) -> tuple[Array, Tree]:
         config = self.config
         check_batch(batch, tokens="B T", lengths="B")
         tokens, lengths = batch["tokens"], batch["lengths"]
@@ -150,17 +152,17 @@ class RAULanguageTask:
 
     model: RAULanguageModel
 
-    def init(self, key: Array, batch: dict[str, Array]) -> Any:
+    def init(self, key: Array, batch: dict[str, Array]) -> Tree:
         """Returns parameters."""
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
 
-    def init_carry(self, batch: dict[str, Array]) -> Any:
+    def init_carry(self, batch: dict[str, Array]) -> Tree:
         """Returns the state at the beginning of a text."""
         return recurrent_layers(self.model.config).initial_carry(len(batch["tokens"]))
 
     def loss(
-        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array], carry: Any
+        self, params: Params, batch: dict[str, Array], rngs: dict[str, Array], carry: Carry
     ) -> tuple[Array, tuple[dict[str, Ratio], Any]]:
         """Returns T times the summed likelihood of the real tokens, metrics, and the carry."""
         nll, carry = self._score(params, batch, carry, train=True, rngs=rngs)
@@ -168,7 +170,7 @@ class RAULanguageTask:
         return metrics["loss"].total * nll.shape[1], (metrics, carry)
 
     def evaluate(
-        self, params: Any, batch: dict[str, Array], carry: Any
+        self, params: Params, batch: dict[str, Array], carry: Carry
     ) -> tuple[dict[str, Ratio], dict[str, Array], Any]:
         """Returns "loss" (nats per token) and "perplexity", per row what it cost, and the carry."""
         nll, carry = self._score(params, batch, carry)
@@ -180,7 +182,7 @@ class RAULanguageTask:
         }
         return _metrics(nll, batch["token_weight"]), predictions, carry
 
-    def _score(self, params: Any, batch: Any, carry: Any, **options: Any) -> Any:
+    def _score(self, params: Params, batch: Any, carry: Carry, **options: Any) -> Tree:
         return self.model.apply(
             {"params": params}, batch, carry, method=RAULanguageModel.score, **options
         )

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float, Int
 
 from gatedjax import functional as F
 from gatedjax.functional._devices import take_rows
+from gatedjax.functional._types import Dtype
 from gatedjax.nn._recurrent import GRU
 
 
@@ -36,8 +37,8 @@ class CharacterEncoder(nn.Module):
     hidden: int = 25
     char_features: int = 25
     gru: Any = None
-    dtype: Any = None
-    param_dtype: Any = jnp.float32
+    dtype: Dtype = None
+    param_dtype: Dtype = jnp.float32
 
     @nn.compact
     def __call__(

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
+from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._devices import rows_like
 from gatedjax.functional._rau_step import initial_state
+from gatedjax.functional._types import Carry, Dtype
 from gatedjax.nn._keys import example_keys, folded
-
-Initializer = Callable[..., Array]
-Dtype = Any
+from gatedjax.nn._types import Initializer
 
 
 def _per_gate(init: Initializer, gates: int) -> Initializer:
@@ -78,18 +78,18 @@ class _Recurrent(nn.Module):
     dtype: Dtype | None = None
     param_dtype: Dtype = jnp.float32
 
-    def _weights(self, name: str, width: int) -> Any:
+    def _weights(self, name: str, width: int) -> Tree:
         raise NotImplementedError
 
-    def _unroll(self) -> Callable[..., Any]:
+    def _unroll(self) -> Callable[..., Tree]:
         raise NotImplementedError
 
-    def _zeros(self, rows: int) -> Any:
+    def _zeros(self, rows: int) -> Tree:
         return jnp.zeros((rows, self.features))
 
     def _initializers(self) -> tuple[Initializer, Initializer]:
         """Of input kernels and of recurrent kernels, for one gate."""
-        known: dict[str, Any] = {"uniform": _uniform, "normal": nn.initializers.normal}
+        known: Options = {"uniform": _uniform, "normal": nn.initializers.normal}
         if self.init_distribution not in known:
             raise ValueError(
                 f"init_distribution must be one of {tuple(known)}, got {self.init_distribution!r}"
@@ -103,7 +103,7 @@ class _Recurrent(nn.Module):
         return draw, draw
 
     @nn.nowrap
-    def initial_carry(self, rows: int) -> Any:
+    def initial_carry(self, rows: int) -> Tree:
         """The carries before the first step, float32, as `initial` takes them: of no step yet."""
         ways = 2 if self.bidirectional else 1
         each = [tuple(self._zeros(rows) for _ in range(ways)) for _ in range(self.num_layers)]
@@ -114,11 +114,11 @@ class _Recurrent(nn.Module):
         name: str,
         xs: Array,
         mask: Array | None,
-        initial: Any,
+        initial: Carry,
         reverse: bool,
         keys: Array | None,
-    ) -> tuple[Any, Array]:
-        options: dict[str, Any] = {"initial": initial, "reverse": reverse}
+    ) -> tuple[Tree, Array]:
+        options: Options = {"initial": initial, "reverse": reverse}
         if keys is not None and self.recurrent_dropout > 0:
             # bernoulli's key is folded so that the two directions drop different units
             own = folded(keys, 1 + int(reverse))
@@ -133,7 +133,7 @@ class _Recurrent(nn.Module):
         xs: Float[Array, "B T D"],
         mask: Bool[Array, "B T"] | None = None,
         *,
-        initial: Any = None,
+        initial: Carry = None,
         deterministic: bool = True,
         example_id: Int[Array, " B"] | None = None,
     ) -> tuple[Any, Float[Array, "B T F"]]:
@@ -197,7 +197,7 @@ class LSTM(_Recurrent):
     def _zeros(self, rows: int) -> F.LSTMState:
         return F.LSTMState(super()._zeros(rows), super()._zeros(rows))
 
-    def _unroll(self) -> Callable[..., Any]:
+    def _unroll(self) -> Callable[..., Tree]:
         return F.lstm
 
 
@@ -231,7 +231,7 @@ class GRU(_Recurrent):
             else None,
         )
 
-    def _unroll(self) -> Callable[..., Any]:
+    def _unroll(self) -> Callable[..., Tree]:
         return functools.partial(
             F.gru, reset_after=self.reset_after, gradient_clip=self.gradient_clip
         )
@@ -257,12 +257,12 @@ class RAU(_Recurrent):
     reset_after: bool = False
     gate_bias: float = 0.0
 
-    def _kind(self) -> Any:
+    def _kind(self) -> Tree:
         hidden = self.attn_hidden or self.attention == "time_causal"
         own = {"concat": F.RAUConcatWeights, "matrix": F.RAUMatrixWeights}
         return own.get(self.attention, F.RAUHiddenWeights if hidden else F.RAUWeights)
 
-    def _weights(self, name: str, width: int) -> Any:
+    def _weights(self, name: str, width: int) -> Tree:
         h, joined = self.features, width + self.features
         glorot, orthogonal = self._initializers()
         if self.attn_hidden < 0:
@@ -302,10 +302,10 @@ class RAU(_Recurrent):
             recurrent_bias=param("recurrent_bias", glorot, (h,)) if self.reset_after else None,
         )
 
-    def _zeros(self, rows: int) -> Any:
+    def _zeros(self, rows: int) -> Tree:
         return initial_state(self.attention, rows, self.features, jnp.float32)
 
-    def _unroll(self) -> Callable[..., Any]:
+    def _unroll(self) -> Callable[..., Tree]:
         return functools.partial(
             F.rau, attention=self.attention, rescale=self.rescale, reset_after=self.reset_after
         )
@@ -322,7 +322,7 @@ class RAU(_Recurrent):
             raise ValueError("attention_weights needs one layer and one direction")
         xs = xs.astype(self.dtype or xs.dtype)
         kind = self._kind()
-        found: dict[str, Any] = {
+        found: dict[str, Tree] = {
             f: self.get_variable("params", f"layer_0_{f}") for f in kind._fields
         }
         weights = jax.tree.map(lambda w: w.astype(xs.dtype), kind(**found))

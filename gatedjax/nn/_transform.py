@@ -1,7 +1,6 @@
 """The attention gated transformation: selection vectors and the gated layers that compose them."""
 
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import flax.linen as nn
 import jax
@@ -10,9 +9,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
-
-Dtype = Any
-Initializer = Callable[..., Array]
+from gatedjax.functional._types import Dtype
+from gatedjax.nn._types import Initializer
 
 
 class AttentionGatedTransform(nn.Module):

@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._types import Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.models._checks import check_at_least, check_batch, check_choices, check_rates
 from gatedjax.models.ssan.selector import SelectorConfig
@@ -26,6 +27,7 @@ from gatedjax.models.transformer.encoder import (
     draw_layer_bytes,
     scaled_embedding,
 )
+from gatedjax.nn._types import Table
 
 Positions = Literal["sinusoidal", "learned", "none"]
 
@@ -90,7 +92,7 @@ class SSANConfig(SelectorConfig):
                 f"got {layers}"
             )
 
-    def attention(self, layer: int) -> dict[str, Any]:
+    def attention(self, layer: int) -> dict[str, Tree]:
         """The options of the attention of a layer (from 1)."""
         return {
             "num_heads": self.num_heads,
@@ -135,7 +137,7 @@ class SSANEncoder(nn.Module):
 
     config: SSANConfig
     vocab_size: int
-    embeddings: Any = None
+    embeddings: Table | None = None
 
     @nn.compact
     def __call__(self, batch: dict[str, Array], *, train: bool = False) -> SSANEncoderOutput:

@@ -13,10 +13,11 @@ from typing import Any, ClassVar, Literal
 import flax.linen as nn
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._types import Options
 from gatedjax.functional._checks import check_positive
 from gatedjax.models._checks import check_at_least, check_batch, check_choices, check_rates
 from gatedjax.models.ssan.selector import (
@@ -26,6 +27,8 @@ from gatedjax.models.ssan.selector import (
     selector_metrics,
 )
 from gatedjax.models.transformer.encoder import add_positions, dropout_rows
+from gatedjax.nn._multi_dimensional import MultiDimensionalAttention
+from gatedjax.nn._types import Table
 from gatedjax.training import Ratio
 
 TokenAttention = Literal["dot", "multi_dim"]
@@ -95,88 +98,6 @@ class SSANNLIOutput:
     baseline: Array | None = None
 
 
-class MultiDimensionalAttention(gnn.SelectiveSelfAttention):
-    """Self-attention with additive scores and a softmax of its own for every feature.
-
-        e_ij = c tanh((W_q h_i + W_k h_j + b) / c) in R^D,  W_ijd = A_ij exp(e_ijd) / sum_k ..
-        o_id = sum_j W_ijd h_jd
-
-    One selection A holds for all features. There is no head but one; "value" is a projection of
-    the states, and the output has one, where DiSAN has neither.
-
-    Attributes:
-      score_scale: c.
-      exclude_self: keep tokens from attending to themselves.
-
-    Reference: Shen et al. 2018 (DiSAN), token2token attention.
-    """
-
-    score_scale: float = 5.0
-    exclude_self: bool = False
-
-    def _attend(
-        self,
-        heads: dict[str, Array],
-        positions: Int[Array, " Q"],
-        dropout_bytes: Array | None = None,
-        *,
-        mask: Bool[Array, "B N"] | None,
-        keys: dict[str, Array],
-        temperature: float | Array,
-        deterministic: bool,
-    ) -> tuple[Float[Array, "B 1 Q D"], dict[str, Array]]:
-        del dropout_bytes  # its weights have no dropout
-        query, key, value = (heads[name][:, 0] for name in ("query", "key", "value"))
-        summed = query[:, :, None] + key[:, None]
-        wide = jnp.promote_types(summed.dtype, jnp.float32)
-        scores = self.score_scale * jnp.tanh(summed.astype(wide) / self.score_scale)
-        scores = jnp.moveaxis(scores, -1, 1)  # features where heads are
-        size = scores.shape[-1]
-        real = jnp.ones((1, size), bool) if mask is None else mask
-        allowed = real[:, None, None]
-        if self.exclude_self:
-            allowed = allowed & (positions[:, None] != jnp.arange(size)[None])[None, None]
-        found: dict[str, Array] = {}
-        if self.selector == "none":
-            weights = F.masked_softmax(scores, allowed)
-        else:
-            logits = jnp.einsum(
-                "bmqd,bmkd->bmqk",
-                heads["selector_query"],
-                heads["selector_key"],
-                preferred_element_type=wide,
-            )
-            if deterministic:
-                gates, log_gates = F.threshold_gates(logits), None
-            else:
-                gates, log_gates = self._gates(logits, positions, keys, temperature)
-            if log_gates is not None:
-                spread = jnp.broadcast_to(log_gates, scores.shape)
-                weights = F.relaxed_gated_softmax(scores, spread, allowed)
-            else:
-                weights = F.selective_weights(
-                    scores,
-                    gates,
-                    allowed,
-                    hard=True,
-                    empty=self.empty,
-                    cap=self.cap,
-                    renormalise=self.renormalise,
-                    positions=positions,
-                )
-            found = {
-                "gates": gates,
-                "logits": logits,
-                "counts": F.selection_counts(gates, mask),
-                "entropies": F.selection_entropy(logits, mask),
-                "log_probs": F.selection_log_prob(logits, gates, mask),
-            }
-        found["weights"] = jnp.mean(weights, axis=1, keepdims=True)
-        value = value if mask is None else jnp.where(mask[..., None], value, 0)
-        mixed = jnp.einsum("bdqn,bnd->bqd", weights, value.astype(wide))
-        return mixed.astype(value.dtype)[:, None], found
-
-
 class SSANNLI(nn.Module):
     """Attention between tokens, pooling, and a comparison of two sentences.
 
@@ -196,12 +117,12 @@ class SSANNLI(nn.Module):
     config: SSANNLIConfig
     vocab_size: int
     num_classes: int = 3
-    embeddings: Any = None
+    embeddings: Table | None = None
 
     def setup(self) -> None:
         """Creates the layers, which both sentences share."""
         c = self.config
-        types: dict[str, Any] = {
+        types: Options = {
             "dtype": jnp.dtype(c.dtype),
             "kernel_init": nn.initializers.glorot_uniform(),
         }
@@ -213,7 +134,7 @@ class SSANNLI(nn.Module):
             dtype=types["dtype"],
         )
         self.projection = nn.Dense(c.hidden, **types)
-        options: dict[str, Any] = {
+        options: Options = {
             "num_heads": c.num_heads,
             "features": c.hidden,
             "selector": c.selector if c.selective else "none",

@@ -6,7 +6,7 @@ Trained end to end on the probing data.
 """
 
 import dataclasses
-from typing import Any, Literal
+from typing import Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -15,10 +15,12 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._types import Options
 from gatedjax.models._checks import check_choices
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
 from gatedjax.models.ssan.selector import SelectorClassifierTask, reward_baseline
 from gatedjax.models.transformer.encoder import dropout_rows
+from gatedjax.nn._types import Table
 
 Pool = Literal["mean", "max", "first", "s2t"]
 
@@ -75,7 +77,7 @@ class SSANProbe(nn.Module):
     config: SSANProbeConfig
     vocab_size: int
     num_classes: int
-    embeddings: Any = None
+    embeddings: Table | None = None
 
     @nn.compact
     def __call__(self, batch: dict[str, Array], *, train: bool = False) -> SSANOutput:
@@ -86,7 +88,7 @@ class SSANProbe(nn.Module):
           train: dropout and drawn selections if True.
         """
         c = self.config
-        types: dict[str, Any] = {"dtype": jnp.dtype(c.dtype)}
+        types: Options = {"dtype": jnp.dtype(c.dtype)}
         encoded = SSANEncoder(c, self.vocab_size, self.embeddings, name="encoder")(
             batch, train=train
         )
@@ -104,7 +106,7 @@ class SSANProbe(nn.Module):
         )
 
     def _pooled(
-        self, states: Float[Array, "B N D"], mask: Array, types: dict[str, Any]
+        self, states: Float[Array, "B N D"], mask: Array, types: Options
     ) -> Float[Array, "B D"]:
         """One vector per sentence; 0 for a sentence without words."""
         pool = self.config.pool

@@ -7,7 +7,6 @@ P_I is where the word that was moved now stands, P_O the word that followed it b
 """
 
 import dataclasses
-from typing import Any
 
 import flax.linen as nn
 import jax
@@ -18,9 +17,11 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._types import Options
 from gatedjax.models._checks import check_batch
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
 from gatedjax.models.ssan.selector import SelectorTask, reward_baseline
+from gatedjax.nn._types import Table
 from gatedjax.training import Ratio
 
 
@@ -71,7 +72,7 @@ class WordReorderingDetector(nn.Module):
 
     config: WordReorderingConfig
     vocab_size: int
-    embeddings: Any = None
+    embeddings: Table | None = None
 
     @nn.compact
     def __call__(self, batch: dict[str, Array], *, train: bool = False) -> WordReorderingOutput:
@@ -82,7 +83,7 @@ class WordReorderingDetector(nn.Module):
           train: dropout and drawn selections if True.
         """
         c = self.config
-        types: dict[str, Any] = {"dtype": jnp.dtype(c.dtype)}
+        types: Options = {"dtype": jnp.dtype(c.dtype)}
         encoded = SSANEncoder(c, self.vocab_size, self.embeddings, name="encoder")(
             batch, train=train
         )

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._types import Output, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._selective import Empty
 from gatedjax.models._checks import check_choices, check_finite
@@ -161,12 +162,12 @@ class SelectorTask:
         """Parameters that the optimiser leaves alone: the word vectors, if they are to stay."""
         return frozen_embeddings(self.model, self.table)
 
-    def init(self, key: Array, batch: dict[str, Array]) -> Any:
+    def init(self, key: Array, batch: dict[str, Array]) -> Tree:
         """Returns parameters for batches with the widths of this one, by a pass without draws."""
         return self.model.init({"params": key}, batch)["params"]
 
     def loss(
-        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
+        self, params: Params, batch: dict[str, Array], rngs: dict[str, Array]
     ) -> tuple[Array, dict[str, Ratio]]:
         """Returns the loss summed over the real rows, and metrics as sums and counts.
 
@@ -174,7 +175,7 @@ class SelectorTask:
         What the selector adds to the loss of an example counts as often as the example has units
         (one, or its words).
         """
-        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
+        output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         weight = batch["weight"]
         summed, units = self._cost(output, batch)
         cost = summed / jnp.maximum(units, 1)
@@ -187,29 +188,29 @@ class SelectorTask:
         return jnp.sum(jnp.where(weight > 0, total * weight, 0)), metrics
 
     def evaluate(
-        self, params: Any, batch: dict[str, Array]
+        self, params: Params, batch: dict[str, Array]
     ) -> tuple[dict[str, Ratio], dict[str, Array]]:
         """Returns the metrics of the task with "selected_L" and "empty_L", and its predictions.
 
         Predictions also have "selected_heads" and "empty_heads", if a layer has a selector.
         """
-        output: Any = self.model.apply({"params": params}, batch)
+        output: Output = self.model.apply({"params": params}, batch)
         metrics = self._metrics(output, batch)
         metrics |= self._selector_metrics(output, batch["weight"])
         predictions = self._predictions(output, batch)
         return metrics, predictions | selector_predictions(self._shown(output))
 
     def _cost(
-        self, output: Any, batch: dict[str, Array]
+        self, output: Output, batch: dict[str, Array]
     ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         """(what every example costs, summed over its units; number of units)."""
         raise NotImplementedError
 
-    def _metrics(self, output: Any, batch: dict[str, Array]) -> dict[str, Ratio]:
+    def _metrics(self, output: Output, batch: dict[str, Array]) -> dict[str, Ratio]:
         """What is measured in training and in evaluation."""
         raise NotImplementedError
 
-    def _predictions(self, output: Any, batch: dict[str, Array]) -> dict[str, Array]:
+    def _predictions(self, output: Output, batch: dict[str, Array]) -> dict[str, Array]:
         """What is told of every example of a batch."""
         raise NotImplementedError
 
@@ -217,15 +218,15 @@ class SelectorTask:
         """Metrics of training alone: the cost with the penalties, as "loss"."""
         return {"loss": Ratio.of(cost, weight)}
 
-    def _selections(self, output: Any) -> tuple[gnn.Selection, ...]:
+    def _selections(self, output: Output) -> tuple[gnn.Selection, ...]:
         """All selections, which the loss may penalise."""
         return output.selections
 
-    def _shown(self, output: Any) -> tuple[gnn.Selection, ...]:
+    def _shown(self, output: Output) -> tuple[gnn.Selection, ...]:
         """Those of which predictions tell, one per layer."""
         return self._selections(output)
 
-    def _selector_metrics(self, output: Any, weight: Float[Array, " B"]) -> dict[str, Ratio]:
+    def _selector_metrics(self, output: Output, weight: Float[Array, " B"]) -> dict[str, Ratio]:
         return selector_metrics(output.selections, weight)
 
 
@@ -234,13 +235,13 @@ class SelectorClassifierTask(SelectorTask):
     """Cross-entropy of the class of every example."""
 
     def _cost(
-        self, output: Any, batch: dict[str, Array]
+        self, output: Output, batch: dict[str, Array]
     ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         cost = cross_entropy(output.logits, batch["label"])
         return cost, jnp.ones_like(cost)
 
-    def _metrics(self, output: Any, batch: dict[str, Array]) -> dict[str, Ratio]:
+    def _metrics(self, output: Output, batch: dict[str, Array]) -> dict[str, Ratio]:
         return class_metrics(output.logits, batch["label"], batch["weight"])
 
-    def _predictions(self, output: Any, batch: dict[str, Array]) -> dict[str, Array]:
+    def _predictions(self, output: Output, batch: dict[str, Array]) -> dict[str, Array]:
         return class_predictions(output.logits, batch)

@@ -7,7 +7,7 @@ This is DeepAtt-FFN (Tan et al. 2018) with a selector in the attention of a laye
 """
 
 import dataclasses
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -23,6 +23,7 @@ from gatedjax.models.ssan.encoder import SSANConfig, run_layers
 from gatedjax.models.ssan.selector import SelectorTask, reward_baseline
 from gatedjax.models.transformer.decoder import smoothed_cross_entropy
 from gatedjax.models.transformer.encoder import add_positions, scaled_embedding
+from gatedjax.nn._types import Table
 from gatedjax.training import Ratio
 
 
@@ -92,7 +93,7 @@ class SSANTagger(nn.Module):
     config: SSANTaggerConfig
     vocab_size: int
     num_labels: int
-    embeddings: Any = None
+    embeddings: Table | None = None
 
     @nn.compact
     def __call__(self, batch: dict[str, Array], *, train: bool = False) -> SSANTaggerOutput:

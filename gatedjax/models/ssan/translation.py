@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._types import Options, Output, Params, Tree
 from gatedjax.functional._devices import take_rows
 from gatedjax.models._checks import check_at_least, check_batch, check_rates
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder, SSANEncoderOutput
@@ -178,7 +179,7 @@ class SSANTranslator(nn.Module):
         """Encodes the sources."""
         return self.encoder(batch, train=train)
 
-    def start(self, batch: dict[str, Array], beams: int, size: int) -> dict[str, Any]:
+    def start(self, batch: dict[str, Array], beams: int, size: int) -> dict[str, Tree]:
         """Everything that `step` needs to write K targets of at most `size` tokens per source.
 
         Returns:
@@ -276,7 +277,7 @@ class SSANTranslator(nn.Module):
 
 def translate(
     model: SSANTranslator,
-    params: Any,
+    params: Params,
     batch: dict[str, Array],
     *,
     beam_size: int = 4,
@@ -306,7 +307,7 @@ def translate(
     begun = model.apply(variables, batch, beam_size, size, method=SSANTranslator.start)
     begun_: Any = begun
 
-    def step(tokens: Array, cache: Any, position: Array) -> tuple[Array, Any]:
+    def step(tokens: Array, cache: Tree, position: Array) -> tuple[Array, Tree]:
         log_probs, cache = model.apply(
             variables,
             tokens,
@@ -318,7 +319,7 @@ def translate(
         )
         return log_probs.at[..., jnp.array(NEVER)].set(-jnp.inf), cache
 
-    options: dict[str, Any] = {"size": size, "start": START, "stop": STOP}
+    options: Options = {"size": size, "start": START, "stop": STOP}
     limits = batch["lengths"].astype(jnp.int32) + extra
     if beam_size == 1:
         return greedy_search(step, begun_["cache"], limits, **options)
@@ -341,7 +342,7 @@ class SSANTranslationTask(SelectorTask):
     model: SSANTranslator
 
     def _cost(
-        self, output: Any, batch: dict[str, Array]
+        self, output: Output, batch: dict[str, Array]
     ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         words = batch["target_lengths"].astype(jnp.float32)
         real = F.length_mask(batch["target_lengths"], batch["targets"].shape[1])
@@ -352,13 +353,13 @@ class SSANTranslationTask(SelectorTask):
     def _trained(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> dict[str, Ratio]:
         return {}  # "loss" is per word, as in evaluation
 
-    def _metrics(self, output: Any, batch: dict[str, Array]) -> dict[str, Ratio]:
+    def _metrics(self, output: Output, batch: dict[str, Array]) -> dict[str, Ratio]:
         nll, right, real = (value.reshape(-1) for value in _scores(output.logits, batch))
         weight = real.astype(jnp.float32)
         loss = Ratio.of(nll, weight)
         return {"loss": loss, "perplexity": loss, "accuracy": Ratio.of(right, weight)}
 
-    def _predictions(self, output: Any, batch: dict[str, Array]) -> dict[str, Array]:
+    def _predictions(self, output: Output, batch: dict[str, Array]) -> dict[str, Array]:
         nll, _, real = _scores(output.logits, batch)
         return {
             "example_id": batch["example_id"],

@@ -9,9 +9,12 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
+from gatedjax._types import Options
+from gatedjax.functional._types import Dtype
 from gatedjax.models.transformer.encoder import FeedForward, Norm
 from gatedjax.nn._keys import example_keys
 from gatedjax.nn._selective import unit_scaling
+from gatedjax.nn._types import Initializer
 
 KeyValue = tuple[Float[Array, "B M N H"], Float[Array, "B M N H"]]
 
@@ -85,12 +88,12 @@ class DecoderAttention(nn.Module):
     num_heads: int
     features: int
     dropout: float = 0.0
-    kernel_init: Any = unit_scaling
-    dtype: Any = None
+    kernel_init: Initializer = unit_scaling
+    dtype: Dtype = None
 
     def setup(self) -> None:
         """Creates the projections, with the names and shapes of `nn.SelectiveSelfAttention`."""
-        types: dict[str, Any] = {"kernel_init": self.kernel_init, "dtype": self.dtype}
+        types: Options = {"kernel_init": self.kernel_init, "dtype": self.dtype}
         own = (self.num_heads, self.features // self.num_heads)
         self.query = nn.DenseGeneral(own, **types)
         self.key = nn.DenseGeneral(own, **types)
@@ -144,11 +147,11 @@ class DecoderLayer(nn.Module):
     dropout: float = 0.0
     attention_dropout: float = 0.0
     relu_dropout: float = 0.0
-    dtype: Any = None
+    dtype: Dtype = None
 
     def setup(self) -> None:
         """Creates the sublayers."""
-        attention: dict[str, Any] = {"dropout": self.attention_dropout, "dtype": self.dtype}
+        attention: Options = {"dropout": self.attention_dropout, "dtype": self.dtype}
         self.self_attention = DecoderAttention(self.num_heads, self.features, **attention)
         self.source_attention = DecoderAttention(self.num_heads, self.features, **attention)
         self.feed_forward = FeedForward(self.filter_size, self.relu_dropout, dtype=self.dtype)

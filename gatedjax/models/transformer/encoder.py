@@ -10,8 +10,11 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._types import Options, Tree
+from gatedjax.functional._types import Dtype
 from gatedjax.nn._keys import example_keys
 from gatedjax.nn._selective import unit_scaling
+from gatedjax.nn._types import Initializer
 
 Norm = Literal["pre", "post"]
 
@@ -102,8 +105,8 @@ class FeedForward(nn.Module):
 
     hidden: int
     dropout: float = 0.0
-    kernel_init: Any = unit_scaling
-    dtype: Any = None
+    kernel_init: Initializer = unit_scaling
+    dtype: Dtype = None
 
     @nn.compact
     def __call__(
@@ -115,7 +118,7 @@ class FeedForward(nn.Module):
         dropout_bytes: UInt[Array, "B N F"] | None = None,
     ) -> Float[Array, "B N D"]:
         """Returns the output, of the width of the inputs; draws the bytes of dropout if needed."""
-        types: dict[str, Any] = {"kernel_init": self.kernel_init, "dtype": self.dtype}
+        types: Options = {"kernel_init": self.kernel_init, "dtype": self.dtype}
         hidden = nn.relu(nn.Dense(self.hidden, name="wide", **types)(inputs))
         if deterministic or dropout_bytes is None:
             hidden = dropout_rows(self, hidden, self.dropout, example_id, deterministic)
@@ -144,8 +147,8 @@ class EncoderLayer(nn.Module):
     feed_forward_first: bool = False
     dropout: float = 0.0
     relu_dropout: float = 0.0
-    kernel_init: Any = unit_scaling
-    dtype: Any = None
+    kernel_init: Initializer = unit_scaling
+    dtype: Dtype = None
 
     @nn.compact
     def __call__(
@@ -160,7 +163,7 @@ class EncoderLayer(nn.Module):
     ) -> tuple[Float[Array, "B N D"], gnn.Selection]:
         """Returns (states, what the attention did); draws the bytes of dropout if needed."""
         drawn = None if deterministic else dropout_bytes
-        options: dict[str, Any] = {"deterministic": deterministic, "example_id": example_id}
+        options: Options = {"deterministic": deterministic, "example_id": example_id}
         attend = gnn.SelectiveSelfAttention(
             **dict(self.attention),
             kernel_init=self.kernel_init,
@@ -198,10 +201,10 @@ class EncoderLayer(nn.Module):
         return inputs, selection
 
 
-def scaled_embedding(width: int) -> Any:
+def scaled_embedding(width: int) -> Tree:
     """Initialises word vectors that are multiplied by sqrt(width) when they are looked up."""
 
-    def normal(key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
+    def normal(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         return jax.random.normal(key, shape, dtype) * width**-0.5
 
     return normal

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from gatedjax._types import Tree
 from gatedjax.functional._export import exportable
 
 Step = Callable[[Int[Array, "B K"], Any, Int[Array, ""]], tuple[Float[Array, "B K V"], Any]]
@@ -48,7 +49,7 @@ def check_search(beam_size: int, alpha: float, size: int) -> None:
 
 def beam_search(
     step: Step,
-    cache: Any,
+    cache: Tree,
     limits: Int[Array, " B"],
     *,
     size: int,
@@ -93,7 +94,7 @@ def beam_search(
         "cache": cache,
     }
 
-    def body(s: dict[str, Any]) -> dict[str, Any]:
+    def body(s: dict[str, Tree]) -> dict[str, Tree]:
         at = s["position"]
         log_probs, cache = step(s["last"], s["cache"], at)
         classes = log_probs.shape[-1]
@@ -125,7 +126,7 @@ def beam_search(
             "cache": _gather(cache, jnp.take_along_axis(parents, going, axis=1)),
         }
 
-    def more(s: dict[str, Any]) -> Array:
+    def more(s: dict[str, Tree]) -> Array:
         return (s["position"] < size) & ~jnp.all(s["done"])
 
     state = lax.while_loop(more, body, state)
@@ -133,7 +134,7 @@ def beam_search(
 
 
 def greedy_search(
-    step: Step, cache: Any, limits: Int[Array, " B"], *, size: int, start: int, stop: int
+    step: Step, cache: Tree, limits: Int[Array, " B"], *, size: int, start: int, stop: int
 ) -> Found:
     """Takes the most probable token at every step; of equal ones the first.
 
@@ -153,7 +154,7 @@ def greedy_search(
         "cache": cache,
     }
 
-    def body(s: dict[str, Any]) -> dict[str, Any]:
+    def body(s: dict[str, Tree]) -> dict[str, Tree]:
         at = s["position"]
         log_probs, cache = step(s["last"], s["cache"], at)
         log_probs = _only_stop(log_probs, at + 1 >= limits, stop)[:, 0]
@@ -169,7 +170,7 @@ def greedy_search(
             "cache": cache,
         }
 
-    def more(s: dict[str, Any]) -> Array:
+    def more(s: dict[str, Tree]) -> Array:
         return (s["position"] < size) & ~jnp.all(s["done"])
 
     state = lax.while_loop(more, body, state)
@@ -187,5 +188,5 @@ def _pick(array: Array, index: Int[Array, "B K"]) -> Array:
     return jax.vmap(lambda row, places: row[places])(array, index)
 
 
-def _gather(cache: Any, parents: Int[Array, "B K"]) -> Any:
+def _gather(cache: Tree, parents: Int[Array, "B K"]) -> Tree:
     return jax.tree.map(lambda leaf: _pick(leaf, parents), cache)
