@@ -143,7 +143,7 @@ def _compare(a: np.ndarray | None, b: np.ndarray | None) -> tuple[str, str, str]
 def _diff(stores: list[CheckpointStore], steps: list[int] | None, part: Any) -> int:
     if steps is None:
         newest = [store.steps()[-2:] for store in stores]
-        steps = newest[0] if len(stores) == 1 else [s for found in newest for s in found[-1:]]
+        steps = newest[0] if len(stores) == 1 else [s for two in newest for s in two[-1:]]
         if len(steps) != 2:
             raise FileNotFoundError(
                 f"two checkpoints are wanted, got {steps} in "
@@ -159,9 +159,9 @@ def _diff(stores: list[CheckpointStore], steps: list[int] | None, part: Any) -> 
     old, new = (store.arrays(step, part) for store, step in pairs)
     rows = []
     for name in sorted(old.keys() | new.keys()):
-        found = _compare(old.get(name), new.get(name))
-        if found is not None:
-            rows.append((name, *found))
+        difference = _compare(old.get(name), new.get(name))
+        if difference is not None:
+            rows.append((name, *difference))
     if rows:
         _show(("array", *titles, "max abs difference"), rows)
     say(f"{len(old.keys() | new.keys()) - len(rows)} identical arrays, {len(rows)} differ")

@@ -141,11 +141,11 @@ def prepare(options: Prepare) -> int:
         tfds.disable_progress_bar()
     manual_dir = options.manual_dir if name in _prepared.OURS else None
     with _no_empty_folders(_prepared.builder(name, options.data_dir).data_path):
-        made = _prepared.prepare(
+        prepared = _prepared.prepare(
             name, data_dir=options.data_dir, where=spec.where, manual_dir=manual_dir
         )
-    say(f"{name} {'was already prepared' if there else 'is prepared'} in {made.data_path}")
-    _print_prepared(made, spec)
+    say(f"{name} {'was already prepared' if there else 'is prepared'} in {prepared.data_path}")
+    _print_prepared(prepared, spec)
     return 0
 
 
@@ -199,12 +199,12 @@ def _no_empty_folders(path: str) -> Iterator[None]:
         raise
 
 
-def _print_prepared(made: Any, spec: Any) -> None:
+def _print_prepared(prepared: Any, spec: Any) -> None:
     from gatedjax.analysis import render_table
 
-    metadata = made.info.metadata or {}
+    metadata = prepared.info.metadata or {}
     rows, total = [], 0
-    for split, info in made.info.splits.items():
+    for split, info in prepared.info.splits.items():
         account = metadata.get(split, {})
         aside = account.get("quarantine", ())
         total += len(aside)
@@ -214,7 +214,9 @@ def _print_prepared(made: Any, spec: Any) -> None:
     unit = spec.unit
     say(render_table(("split", unit, "examples", "quarantined", f"official {unit}"), rows))
     if total:
-        say(f"Quarantined {unit}, {total} in all, are listed in {made.data_path}/metadata.json.")
+        say(
+            f"Quarantined {unit}, {total} in all, are listed in {prepared.data_path}/metadata.json."
+        )
     else:
         say("Nothing was quarantined.")
 

@@ -78,12 +78,12 @@ def distance_counts(weights: ArrayLike, lengths: ArrayLike) -> DistanceCounts:
     weights, real = _checked(weights, lengths)
     n = weights.shape[-1]
     both = real[:, :, None] & real[:, None, :]
-    kept = np.where(both, weights, 0.0)
-    _refuse(kept)
+    real_weights = np.where(both, weights, 0.0)
+    _refuse(real_weights)
     apart = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :]).ravel()
-    mass = np.bincount(apart, kept.sum(axis=0).ravel(), minlength=n)
+    mass = np.bincount(apart, real_weights.sum(axis=0).ravel(), minlength=n)
     pairs = np.bincount(apart, both.sum(axis=0).ravel(), minlength=n).astype(np.int64)
-    rows = kept.sum(axis=-1)[real]
+    rows = real_weights.sum(axis=-1)[real]
     return DistanceCounts(mass[:n], pairs[:n], int(real.sum()), int(np.sum(rows == 0)))
 
 
@@ -113,10 +113,10 @@ class TagCounts:
         0 everywhere if there is no mass.
         """
         total = sum(self.mass.values())
-        found = {name: self.mass[name] / total if total else 0.0 for name in TAG_CLASSES}
-        found["Content"] = sum(found[name] for name in CONTENT)
-        found["Content-free"] = sum(found[name] for name in CONTENT_FREE)
-        return found
+        shares = {name: self.mass[name] / total if total else 0.0 for name in TAG_CLASSES}
+        shares["Content"] = sum(shares[name] for name in CONTENT)
+        shares["Content-free"] = sum(shares[name] for name in CONTENT_FREE)
+        return shares
 
 
 def tag_counts(weights: ArrayLike, tags: Sequence[str]) -> TagCounts:
@@ -129,10 +129,10 @@ def tag_counts(weights: ArrayLike, tags: Sequence[str]) -> TagCounts:
     Reference: Geng et al. 2020 (SSAN), table 7.
     """
     weights, _ = _checked(np.asarray(weights)[None], [len(tags)])
-    kept = weights[0, : len(tags), : len(tags)]
-    _refuse(kept)
+    real_weights = weights[0, : len(tags), : len(tags)]
+    _refuse(real_weights)
     mass = dict.fromkeys(TAG_CLASSES, 0.0)
-    for tag, received in zip(tags, kept.sum(axis=0), strict=True):
+    for tag, received in zip(tags, real_weights.sum(axis=0), strict=True):
         mass[tag_class(tag)] += float(received)
     return TagCounts(mass)
 

@@ -81,8 +81,8 @@ def plot_distances(
     lines = {}
     for name, one in counts.items():
         values = one.per_neighbour() if per_neighbour else one.shares()
-        kept = values[: max_distance + 1] if one.queries else values[:0]
-        lines[name] = [(float(r), 100 * float(value), 0.0) for r, value in enumerate(kept)]
+        shown = values[: max_distance + 1] if one.queries else values[:0]
+        lines[name] = [(float(r), 100 * float(value), 0.0) for r, value in enumerate(shown)]
     label = "mean weight of a key (%)" if per_neighbour else "share of attention (%)"
     return plot_lines({label: lines}, path_stem, xlabel="distance of query and key", title=title)
 

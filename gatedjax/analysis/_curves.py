@@ -107,10 +107,10 @@ def plot_learning_curves(
     Raises:
       ValueError: also if no record has any of the metrics.
     """
-    kept = {name: [dict(record) for record in records] for name, records in runs.items()}
+    records_of = {name: [dict(record) for record in records] for name, records in runs.items()}
     curves: dict[str, dict[tuple[str, str], list[tuple[float, float]]]] = {}
     for metric in metrics:
-        for name, records in kept.items():
+        for name, records in records_of.items():
             for split in ("train", "eval"):
                 points = [
                     (float(r["step"]), float(r[metric]))
@@ -121,7 +121,7 @@ def plot_learning_curves(
                     curves.setdefault(metric, {})[name, split] = points
     if not curves:
         raise ValueError(f"runs must have at least one of the metrics {list(metrics)}")
-    names = list(kept)
+    names = list(records_of)
     with style():
         figure, panels = _panels(list(curves), title, len(names), both=True)
         for axes, (metric, lines) in zip(panels, curves.items(), strict=True):

@@ -102,14 +102,14 @@ def density_ratios(gates: ArrayLike, lengths: ArrayLike) -> DensityCounts:
     gates = np.where(real, gates, 0).astype(np.float64)
     if np.any(gates < 0) or not np.all(np.isfinite(gates)):
         raise ValueError("gates must be finite and >= 0 at real tokens")
-    kept = lengths > 0
+    has_tokens = lengths > 0
     sums = gates.sum(axis=-1)
     return DensityCounts(
-        share=float((sums[kept] / lengths[kept]).sum()),
-        rows=int(kept.sum()),
+        share=float((sums[has_tokens] / lengths[has_tokens]).sum()),
+        rows=int(has_tokens.sum()),
         gates=float(sums.sum()),
         tokens=int(lengths.sum()),
-        closed=int(np.sum(kept & ~np.any(gates > 0, axis=-1))),
+        closed=int(np.sum(has_tokens & ~np.any(gates > 0, axis=-1))),
     )
 
 

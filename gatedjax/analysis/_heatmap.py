@@ -257,7 +257,7 @@ def _cut(word: str, room: float, measure: Ruler, size: float = _WORD_SIZE) -> st
     """The word, or its beginning with an ellipsis if it alone is too wide."""
     if measure(word, size) <= room:
         return word
-    kept = len(word)
-    while kept > 1 and measure(word[:kept] + "…", size) > room:
-        kept = min(kept - 1, int(kept * room / measure(word[:kept] + "…", size)) + 1)
-    return word[:kept] + "…"
+    length = len(word)
+    while length > 1 and measure(word[:length] + "…", size) > room:
+        length = min(length - 1, int(length * room / measure(word[:length] + "…", size)) + 1)
+    return word[:length] + "…"

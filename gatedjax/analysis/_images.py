@@ -47,10 +47,10 @@ def plot_images(
         figure = new_figure(0.55 * per_class + 1.3, 0.55 * rows + 0.5)
         panels = figure.subplots(rows, per_class, squeeze=False)
         for number, (name, line) in enumerate(zip(class_names, panels, strict=True)):
-            chosen = np.flatnonzero(labels == number)[:per_class]
+            of_class = np.flatnonzero(labels == number)[:per_class]
             for axes in line:
                 axes.set_axis_off()
-            for axes, index in zip(line, chosen, strict=False):
+            for axes, index in zip(line, of_class, strict=False):
                 axes.imshow(images[index], cmap="gray_r", vmin=0, interpolation="nearest")
             line[0].text(
                 -0.15,

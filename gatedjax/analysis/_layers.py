@@ -191,8 +191,8 @@ def _word_layers(
                 Rectangle((x, top + n * _CELL_HEIGHT), cell, _CELL_HEIGHT, edgecolor="#d9d9d9",
                           facecolor=shades.to_rgba(weight), linewidth=0.4, zorder=2)
             )  # fmt: skip
-    found = runs(weights > threshold)
-    for (i,), start, length in zip(*found, strict=True):
+    selected = runs(weights > threshold)
+    for (i,), start, length in zip(*selected, strict=True):
         place = left + i * cell + 0.012, top + start * _CELL_HEIGHT + 0.012
         size = cell - 0.024, length * _CELL_HEIGHT - 0.024
         # orange on blue is told apart with every colour blindness, and in grey by its lightness

@@ -91,8 +91,8 @@ def weight_histogram(
     values, real = _real(r, mask, "r")
     if np.any(real & ~((values >= 0) & (values <= 1))):
         raise ValueError("r must be in [0, 1] at real words; normalise makes it so")
-    layers, kept = _by_layer(values, layer_axis), _by_layer(real, layer_axis)
-    return _histogram(layers, kept, bins)
+    layers, real_layers = _by_layer(values, layer_axis), _by_layer(real, layer_axis)
+    return _histogram(layers, real_layers, bins)
 
 
 def weight_mass(
@@ -187,12 +187,12 @@ def gate_histogram(
     values = np.asarray(gates).astype(np.float64)
     if values.ndim != 3 or not values.shape[-1]:
         raise ValueError(f"gates must have shape [B, L, D], got {values.shape}")
-    kept = np.ones(len(values), bool) if rows is None else np.asarray(rows)
-    if kept.dtype != bool:
-        raise TypeError(f"rows must be bool, got dtype {kept.dtype}")
-    if kept.shape != values.shape[:1]:
-        raise ValueError(f"rows must have shape {values.shape[:1]}, got {kept.shape}")
-    real = np.broadcast_to(kept[:, None, None], values.shape)
+    counted = np.ones(len(values), bool) if rows is None else np.asarray(rows)
+    if counted.dtype != bool:
+        raise TypeError(f"rows must be bool, got dtype {counted.dtype}")
+    if counted.shape != values.shape[:1]:
+        raise ValueError(f"rows must have shape {values.shape[:1]}, got {counted.shape}")
+    real = np.broadcast_to(counted[:, None, None], values.shape)
     if np.any(real & ~((values >= 0) & (values <= 1))):
         raise ValueError("gates must be in [0, 1]")
     pooled = _histogram(_by_layer(values, 1), _by_layer(real, 1), bins)
@@ -200,13 +200,13 @@ def gate_histogram(
     return GateHistogram(pooled, means)
 
 
-def _histogram(layers: np.ndarray, kept: np.ndarray, bins: int) -> LayerHistogram:
+def _histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -> LayerHistogram:
     """Counts [L, R, N] values in [0, 1] per layer."""
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
     counts = [
         np.histogram(values[real], bins, (0.0, 1.0))[0]
-        for values, real in zip(layers, kept, strict=True)
+        for values, real in zip(layers, real_layers, strict=True)
     ]
     return LayerHistogram(np.array(counts).reshape(-1, bins), np.linspace(0.0, 1.0, bins + 1))
 
@@ -223,9 +223,9 @@ def _lengths(
     if min_length < 1:
         raise ValueError(f"min_length must be at least 1, got {min_length}")
     layers = _by_layer(_selected(selected), layer_axis)
-    found = runs(layers)
-    kept = found.length >= min_length
-    return found.row[kept, 0], found.length[kept], len(layers)
+    all_runs = runs(layers)
+    counted = all_runs.length >= min_length
+    return all_runs.row[counted, 0], all_runs.length[counted], len(layers)
 
 
 def _by_layer(values: np.ndarray, layer_axis: int | None) -> np.ndarray:

@@ -145,8 +145,8 @@ def runs(selected: ArrayLike) -> Runs:
 
     Reference: Guo 2017 (AGT), section 3.1.
     """
-    chosen = _selected(selected)
-    edges = np.diff(chosen.astype(np.int8), axis=-1, prepend=0, append=0)
+    flags = _selected(selected)
+    edges = np.diff(flags.astype(np.int8), axis=-1, prepend=0, append=0)
     # both in the order of rows and words, so that the k-th start belongs to the k-th end
     starts, ends = np.argwhere(edges == 1), np.argwhere(edges == -1)
     return Runs(starts[:, :-1], starts[:, -1], ends[:, -1] - starts[:, -1])
@@ -170,19 +170,19 @@ def selected_words(
 
     Reference: Guo 2017 (AGT), section 3.2: most frequent in the first layer are n't, never, not.
     """
-    chosen = _selected(selected)
-    if chosen.ndim == 2:
-        chosen = chosen[:, None]
-    if chosen.ndim != 3 or len(chosen) != len(tokens):
+    flags = _selected(selected)
+    if flags.ndim == 2:
+        flags = flags[:, None]
+    if flags.ndim != 3 or len(flags) != len(tokens):
         raise ValueError(
             f"selected must have shape [{len(tokens)}, L, N] or [{len(tokens)}, N], "
             f"got {np.shape(selected)}"
         )
-    if not -chosen.shape[1] <= layer < chosen.shape[1]:
-        raise ValueError(f"layer must be one of {chosen.shape[1]}, got {layer}")
+    if not -flags.shape[1] <= layer < flags.shape[1]:
+        raise ValueError(f"layer must be one of {flags.shape[1]}, got {layer}")
     counts: collections.Counter[str] = collections.Counter()
     for b, words in enumerate(tokens):
-        row = chosen[b, layer]
+        row = flags[b, layer]
         _fits(words, row, f"tokens[{b}]")
         counts.update(words[n].lower() for n in np.flatnonzero(row).tolist())
     return counts
@@ -219,17 +219,17 @@ def trace(tokens: Sequence[str], selected: ArrayLike) -> list[Selection]:
     Raises:
       ValueError: also if padding is selected.
     """
-    chosen = _selected(selected)
-    if chosen.ndim != 2:
-        raise ValueError(f"selected must have shape [L, N], got {chosen.shape}")
+    flags = _selected(selected)
+    if flags.ndim != 2:
+        raise ValueError(f"selected must have shape [L, N], got {flags.shape}")
     layers = []
-    for layer, row in enumerate(chosen):
+    for layer, row in enumerate(flags):
         _fits(tokens, row, "tokens")
         positions = tuple(int(n) for n in np.flatnonzero(row))
-        found = runs(row)
+        row_runs = runs(row)
         phrases = tuple(
             " ".join(tokens[start : start + length])
-            for start, length in zip(found.start, found.length, strict=True)
+            for start, length in zip(row_runs.start, row_runs.length, strict=True)
             if length > 1
         )
         layers.append(Selection(layer, positions, tuple(tokens[n] for n in positions), phrases))
@@ -244,12 +244,12 @@ def _fits(words: Sequence[str], row: np.ndarray, name: str) -> None:
 
 
 def _selected(selected: ArrayLike) -> np.ndarray:
-    chosen = np.asarray(selected)
-    if chosen.dtype != bool:
-        raise TypeError(f"selected must be bool, got dtype {chosen.dtype}")
-    if not chosen.ndim:
+    flags = np.asarray(selected)
+    if flags.dtype != bool:
+        raise TypeError(f"selected must be bool, got dtype {flags.dtype}")
+    if not flags.ndim:
         raise ValueError("selected must have at least the axis of words, got shape ()")
-    return chosen
+    return flags
 
 
 def _real(values: ArrayLike, mask: ArrayLike | None, name: str) -> tuple[np.ndarray, np.ndarray]:

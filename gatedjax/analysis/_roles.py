@@ -22,18 +22,18 @@ def chunks(labels: Sequence[str]) -> list[tuple[int, int, str]]:
     Raises:
       ValueError: for any other label.
     """
-    found: list[tuple[int, int, str]] = []
+    spans: list[tuple[int, int, str]] = []
     current, first = None, 0
     for place, label in enumerate([*labels, "O"]):
         if label != "O" and label[:2] not in ("B-", "I-"):
             raise ValueError(f"labels must be O, B-X or I-X, got {label!r}")
         role = None if label == "O" else label[2:]
         if current is not None and (role != current or label.startswith("B-")):
-            found.append((first, place, current))
+            spans.append((first, place, current))
             current = None
         if role is not None and current is None:
             current, first = role, place
-    return found
+    return spans
 
 
 def arguments(labels: Sequence[str]) -> list[Argument]:
@@ -42,15 +42,15 @@ def arguments(labels: Sequence[str]) -> list[Argument]:
     C-X goes on the last argument X before it, and the two are right or wrong as one; without an X
     before it, it is an argument C-X of its own. The predicate itself (V, C-V) is no argument.
     """
-    found: list[tuple[str, list[tuple[int, int]]]] = []
+    roles: list[tuple[str, list[tuple[int, int]]]] = []
     for first, past, role in chunks(labels):
         if role.startswith("C-"):
-            before = [spans for name, spans in found if name == role[2:]]
+            before = [spans for name, spans in roles if name == role[2:]]
             if before:
                 before[-1].append((first, past))
                 continue
-        found.append((role, [(first, past)]))
-    return [(role, tuple(spans)) for role, spans in found if role not in ("V", "C-V")]
+        roles.append((role, [(first, past)]))
+    return [(role, tuple(spans)) for role, spans in roles if role not in ("V", "C-V")]
 
 
 class RoleScores(NamedTuple):

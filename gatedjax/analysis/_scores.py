@@ -48,16 +48,16 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
             )
     hits = np.bincount(label[label == predicted], minlength=num_classes).astype(float)
     support = np.bincount(label, minlength=num_classes)
-    found = np.bincount(predicted, minlength=num_classes)
-    f1 = _ratio(2 * hits, support + found)
+    predictions = np.bincount(predicted, minlength=num_classes)
+    f1 = _ratio(2 * hits, support + predictions)
     return ClassScores(
-        precision=_ratio(hits, found),
+        precision=_ratio(hits, predictions),
         recall=_ratio(hits, support),
         f1=f1,
         support=support,
         accuracy=float(hits.sum() / len(label)),
         weighted=float(f1 @ support / len(label)),
-        macro=float(f1[support + found > 0].mean()),
+        macro=float(f1[support + predictions > 0].mean()),
     )
 
 
@@ -86,12 +86,14 @@ def group_scores(
     whole = class_scores(
         merged[np.asarray(label)], merged[np.asarray(predicted)], len(groups) + num_classes
     )
-    found = {}
+    result = {}
     for number, (name, members) in enumerate(groups.items()):
-        own = np.asarray(members, int)
-        average = _ratio(scores.f1[own] @ scores.support[own], scores.support[own].sum())
-        found[name] = (float(average), float(whole.f1[number]))
-    return found
+        classes = np.asarray(members, int)
+        average = _ratio(
+            scores.f1[classes] @ scores.support[classes], scores.support[classes].sum()
+        )
+        result[name] = (float(average), float(whole.f1[number]))
+    return result
 
 
 def _ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:

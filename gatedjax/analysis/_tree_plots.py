@@ -133,10 +133,10 @@ def _branches(
     at: dict[Span, float] = {(i, i + 1): x for i, x in enumerate(places)}
     for node in reversed(list(parts)):
         at[node] = (at[parts[node][0]] + at[parts[node][-1]]) / 2
-    known = set() if gold is None else {*gold.spans, (0, gold.size)}
+    gold_spans = set() if gold is None else {*gold.spans, (0, gold.size)}
     for node, children in parts.items():
         y = ground - level * heights[node]
-        color = PALETTE[0] if gold is None or node in known else _PLAIN
+        color = PALETTE[0] if gold is None or node in gold_spans else _PLAIN
         # a bar over all parts and a line down to each: lines from one point to many parts cross
         # those of deeper nodes
         look: Options = {
@@ -148,5 +148,5 @@ def _branches(
         axes.plot([at[children[0]], at[children[-1]]], [y, y], **look)
         for child in children:
             axes.plot([at[child]] * 2, [y, ground - level * heights.get(child, 0)], **look)
-        if gold is not None and node in known:
+        if gold is not None and node in gold_spans:
             axes.plot(at[node], y, "o", color=PALETTE[0], markersize=4.5, zorder=3)

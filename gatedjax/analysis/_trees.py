@@ -53,8 +53,8 @@ class SpanTree:
     @classmethod
     def of(cls, size: int, spans: Iterable[Span]) -> "SpanTree":
         """Makes a tree of spans in any order; repeated ones and single words are left out."""
-        kept = {(int(a), int(b)) for a, b in spans if b - a > 1}
-        return cls(size, tuple(sorted(kept, key=lambda span: (span[0], -span[1]))))
+        wider = {(int(a), int(b)) for a, b in spans if b - a > 1}
+        return cls(size, tuple(sorted(wider, key=lambda span: (span[0], -span[1]))))
 
     def children(self) -> dict[Span, tuple[Span, ...]]:
         """The parts of every node of two words or more, single words included.
@@ -100,14 +100,14 @@ class SpanTree:
 
 
 def _with_words(node: Span, parts: list[Span]) -> tuple[Span, ...]:
-    found: list[Span] = []
+    children: list[Span] = []
     place = node[0]
     for first, past in [*parts, (node[1], node[1])]:
-        found += [(i, i + 1) for i in range(place, first)]
+        children += [(i, i + 1) for i in range(place, first)]
         if past > first:
-            found.append((first, past))
+            children.append((first, past))
         place = past
-    return tuple(found)
+    return tuple(children)
 
 
 def from_attention(

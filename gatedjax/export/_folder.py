@@ -229,8 +229,8 @@ def _stated(sums: Path) -> dict[str, str]:
     stated = {}
     for number, line in enumerate(text.splitlines(), 1):
         # as sha256sum writes it: two spaces, or one and a star
-        found = re.fullmatch(r"([0-9a-f]{64}) [ *](.+)", line)
-        if not found:
+        match = re.fullmatch(r"([0-9a-f]{64}) [ *](.+)", line)
+        if not match:
             raise BadFile(f"{sums} is damaged: line {number} is no digest and name")
-        stated[found[2]] = found[1]
+        stated[match[2]] = match[1]
     return stated

@@ -115,11 +115,11 @@ class Inference:
         return self._call(unflatten(flatten(params)), unflatten(given))
 
     def _cast(self, name: str, array: Tree) -> Tree:
-        wanted = self._inputs[name].dtype
+        dtype = self._inputs[name].dtype
         # NumPy's integers are 64 bits wide unless told otherwise; other casts hide mistakes
-        if array.dtype.kind != np.dtype(wanted).kind:
-            raise ValueError(f"batch[{name!r}] must have dtype {wanted}, got {array.dtype}")
-        return array.astype(wanted)
+        if array.dtype.kind != np.dtype(dtype).kind:
+            raise ValueError(f"batch[{name!r}] must have dtype {dtype}, got {array.dtype}")
+        return array.astype(dtype)
 
 
 def load_inference(data: bytes) -> Inference:

@@ -102,15 +102,15 @@ def load_params(path: str | Path, like: Tree = None) -> dict[str, Tree]:
       BadFile: if the file is damaged, or is no `safetensors` file.
       ParamsMismatch: if it differs from like.
     """
-    wanted = None if like is None else leaves(like, "like")
+    stated = None if like is None else leaves(like, "like")
     path = Path(path)
     header = read_header(path)
     try:
         unflatten(header)
     except ValueError as error:
         raise BadFile(f"{path}: {error}") from None
-    if wanted is not None:
-        check_same(header, wanted, str(path))
+    if stated is not None:
+        check_same(header, stated, str(path))
     return unflatten(_read(path))
 
 
@@ -176,12 +176,12 @@ def _other_format(start: bytes) -> str:
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Tree]:
-    found: dict[str, Tree] = {}
+    entries: dict[str, Tree] = {}
     for name, value in pairs:
-        if name in found:
+        if name in entries:
             raise ValueError(f"the name {_short(name)} comes twice")
-        found[name] = value
-    return found
+        entries[name] = value
+    return entries
 
 
 def _short(value: Tree) -> str:
@@ -196,7 +196,7 @@ def _natural(value: Tree) -> bool:
 
 def _check_entries(entries: Mapping[str, Tree], data_size: int) -> dict[str, Leaf]:
     """Raises ValueError unless the arrays cover the data, one after the other."""
-    found: dict[str, Leaf] = {}
+    leaves_of: dict[str, Leaf] = {}
     places = []
     for name, entry in entries.items():
         shown = _short(name)
@@ -209,8 +209,8 @@ def _check_entries(entries: Mapping[str, Tree], data_size: int) -> dict[str, Lea
             )
         dtype, shape, offsets = (entry[field] for field in fields)
         if not isinstance(dtype, str) or dtype not in _DTYPES:
-            wanted = ", ".join(_DTYPES)
-            raise ValueError(f"{shown} has dtype {_short(dtype)}, wanted one of {wanted}")
+            names = ", ".join(_DTYPES)
+            raise ValueError(f"{shown} has dtype {_short(dtype)}, wanted one of {names}")
         if not isinstance(shape, list) or not all(map(_natural, shape)):
             raise ValueError(f"{shown} must have a shape of sizes, got {_short(shape)}")
         if len(shape) > MAX_RANK:
@@ -223,7 +223,7 @@ def _check_entries(entries: Mapping[str, Tree], data_size: int) -> dict[str, Lea
                 f"{shown} is {dtype}{shape}, {wanted_size} bytes, at offsets {offsets}"
             )
         places.append((*offsets, name))
-        found[name] = Leaf(_DTYPES[dtype], tuple(shape))
+        leaves_of[name] = Leaf(_DTYPES[dtype], tuple(shape))
     position = 0
     for begin, end, name in sorted(places):
         if begin != position:
@@ -234,4 +234,4 @@ def _check_entries(entries: Mapping[str, Tree], data_size: int) -> dict[str, Lea
         position = end
     if position != data_size:
         raise ValueError(f"its arrays need {position} bytes, {data_size} follow the header")
-    return found
+    return leaves_of

@@ -76,8 +76,8 @@ def gru_from_torch(
         bias = sign * block.input_bias
         # r and z add their two biases, the candidate's second one stays inside the reset
         bias[: 2 * size] += (sign * block.recurrent_bias)[: 2 * size]
-        own = block.recurrent_bias[2 * size :]
-        arrays = (block.input.T * sign, block.recurrent.T * sign, bias, own)
+        recurrent_bias = block.recurrent_bias[2 * size :]
+        arrays = (block.input.T * sign, block.recurrent.T * sign, bias, recurrent_bias)
         return GRUWeights(*map(jnp.asarray, arrays))
 
     return _convert(state_dict, prefix, 3, convert)
@@ -221,10 +221,10 @@ def _block(
         f"bias_ih_{end}": (biases[0], (rows,)),
         f"bias_hh_{end}": (biases[1], (rows,)),
     }
-    for own, (array, shape) in wanted.items():
+    for name, (array, shape) in wanted.items():
         if array.shape != shape:
             raise ValueError(
-                f"state_dict[{prefix + own!r}] must have shape {shape} for hidden width {size}, "
+                f"state_dict[{prefix + name!r}] must have shape {shape} for hidden width {size}, "
                 f"got {array.shape}"
             )
     return _Block(kernel, recurrent, *biases)

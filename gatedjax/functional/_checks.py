@@ -27,10 +27,10 @@ def _check_dtype(kind: type, what: str, arrays: dict[str, ArrayLike]) -> None:
             raise TypeError(f"{name} must be {what}, got dtype {dtype}")
 
 
-def check_that(fits: bool, wanted: str, *got: ArrayLike) -> None:
+def check_that(fits: bool, message: str, *got: ArrayLike) -> None:
     """Raises ValueError, with what is wanted and the shapes of what came, unless it fits."""
     if not fits:
-        raise ValueError(f"{wanted}, got {' and '.join(str(jnp.shape(array)) for array in got)}")
+        raise ValueError(f"{message}, got {' and '.join(str(jnp.shape(array)) for array in got)}")
 
 
 def check_shape(shape: tuple[int, ...], **arrays: ArrayLike) -> None:

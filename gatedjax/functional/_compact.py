@@ -163,8 +163,8 @@ def _pool_where(score_fn: ScoreFunction, states: Array, keep: Array) -> tuple[Ar
     States that are not kept are not zeroed: that copy of [B, T, D] took longer than the scores.
     """
     scores = score_fn(states)
-    wanted = f"score_fn must map states {states.shape} to scores {keep.shape}"
-    check_that(jnp.shape(scores) == keep.shape, wanted, scores)
+    message = f"score_fn must map states {states.shape} to scores {keep.shape}"
+    check_that(jnp.shape(scores) == keep.shape, message, scores)
     weights = masked_softmax(scores, keep)
     return attention_pool(states, weights), weights
 

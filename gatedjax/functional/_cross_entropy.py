@@ -52,8 +52,8 @@ def linear_cross_entropy(
     if kernel.shape[1] == 0:
         raise ValueError(f"kernel must have at least one class, got shape {kernel.shape}")
     check_shape(kernel.shape[1:], bias=bias)
-    wanted = f"targets must have shape {states.shape[:-1]}, the leading axes of states"
-    check_that(targets.shape == states.shape[:-1], wanted, targets)
+    message = f"targets must have shape {states.shape[:-1]}, the leading axes of states"
+    check_that(targets.shape == states.shape[:-1], message, targets)
     check_mask(mask, targets.shape)
     _check_range(targets, kernel.shape[1], mask)
     if targets.dtype.itemsize < 4:  # V need not fit in their dtype
@@ -86,6 +86,6 @@ def _nll(states: Array, kernel: Array, bias: Array, targets: Array) -> Array:
     wide = jnp.promote_types(states.dtype, jnp.float32)
     logits = jnp.matmul(states, kernel, preferred_element_type=wide) + bias.astype(wide)[None]
     valid = (targets >= 0) & (targets < kernel.shape[1])
-    chosen = jnp.take_along_axis(logits, jnp.where(valid, targets, 0)[:, None], axis=-1)[:, 0]
-    nll = jax.nn.logsumexp(logits, axis=-1) - chosen
+    of_target = jnp.take_along_axis(logits, jnp.where(valid, targets, 0)[:, None], axis=-1)[:, 0]
+    nll = jax.nn.logsumexp(logits, axis=-1) - of_target
     return jnp.where(valid, nll, jnp.nan)

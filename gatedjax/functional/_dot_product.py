@@ -25,8 +25,8 @@ def scaled_dot_product(
     check_floating(query=query, key=key)
     query, key = jnp.asarray(query), jnp.asarray(key)
     fits = key.shape[:-2] == query.shape[:-2] and key.shape[-1:] == query.shape[-1:]
-    wanted = f"key must be [..., N, H] with the other axes of query {query.shape}"
-    check_that(fits and key.ndim == query.ndim > 1, wanted, key)
+    message = f"key must be [..., N, H] with the other axes of query {query.shape}"
+    check_that(fits and key.ndim == query.ndim > 1, message, key)
     query = query * jnp.asarray(query.shape[-1] ** -0.5, query.dtype)
     wide = wide_dtype(query, key)
     return jnp.einsum("...qd,...kd->...qk", query, key, preferred_element_type=wide)

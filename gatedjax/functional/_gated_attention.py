@@ -54,8 +54,8 @@ def gated_attention(
     lead, width = document.shape[:-2], document.shape[-1]
     one_vector = query.ndim == document.ndim - 1
     fits = query.ndim in (document.ndim, document.ndim - 1) and query.shape[-1] == width
-    wanted = f"query must be {(*lead, 'Q', width)}, or {(*lead, width)} for one vector"
-    check_that(fits and query.shape[: len(lead)] == lead, wanted, query)
+    message = f"query must be {(*lead, 'Q', width)}, or {(*lead, width)} for one vector"
+    check_that(fits and query.shape[: len(lead)] == lead, message, query)
     if one_vector:
         check_that(
             query_mask is None, "query_mask must be None for a query of one vector", query_mask

@@ -81,8 +81,8 @@ def form_for(
     if reset_after_gradient and hidden <= 256:
         return _BATCH_MAJOR_HOISTED
     # jax.export may leave the batch open: one program then serves every size
-    known = isinstance(batch, int)
-    return _BATCH_MAJOR if known and batch >= hidden else _FEATURE_MAJOR
+    is_number = isinstance(batch, int)
+    return _BATCH_MAJOR if is_number and batch >= hidden else _FEATURE_MAJOR
 
 
 def wide_of(dtype: Dtype) -> np.dtype:

@@ -42,12 +42,16 @@ def selection_vectors(
     words, kernels, vectors = jnp.asarray(words), jnp.asarray(kernels), jnp.asarray(vectors)
     keys = words if keys is None else jnp.asarray(keys)
     check_that(words.ndim > 1, "words must be [..., N, D]", words)
-    wanted = f"keys must be [..., K] with the leading axes of words {words.shape}"
-    check_that(keys.shape[:-1] == words.shape[:-1], wanted, keys)
+    message = f"keys must be [..., K] with the leading axes of words {words.shape}"
+    check_that(keys.shape[:-1] == words.shape[:-1], message, keys)
     check_that(vectors.ndim == 2, "vectors must be [L, A]", vectors)
     layers, hidden = vectors.shape
-    wanted = f"kernels must have shape {(layers, keys.shape[-1], hidden)} (the first axis may be 1)"
-    check_that(kernels.shape in {(n, keys.shape[-1], hidden) for n in (1, layers)}, wanted, kernels)
+    message = (
+        f"kernels must have shape {(layers, keys.shape[-1], hidden)} (the first axis may be 1)"
+    )
+    check_that(
+        kernels.shape in {(n, keys.shape[-1], hidden) for n in (1, layers)}, message, kernels
+    )
     check_mask(mask, words.shape[:-1])
     if mask is not None:
         words, keys = (jnp.where(mask[..., None], x, jnp.zeros_like(x)) for x in (words, keys))

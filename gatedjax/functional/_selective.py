@@ -228,10 +228,10 @@ def attention_scores(
     check_floating(query=query, key=key, value=value)
     query, key, value = jnp.asarray(query), jnp.asarray(key), jnp.asarray(value)
     fits = query.ndim > 1 and query.ndim == key.ndim == value.ndim
-    wanted = "query, key and value must be [..., N, H] of one rank"
-    check_that(fits, wanted, query, key, value)
-    wanted = f"value must have the leading axes of key {key.shape[:-1]}"
-    check_that(value.shape[:-1] == key.shape[:-1], wanted, value)
+    message = "query, key and value must be [..., N, H] of one rank"
+    check_that(fits, message, query, key, value)
+    message = f"value must have the leading axes of key {key.shape[:-1]}"
+    check_that(value.shape[:-1] == key.shape[:-1], message, value)
     if mask is not None:
         mask = _key_mask(mask, key.shape)
         column = jnp.swapaxes(mask, -1, -2)

@@ -51,5 +51,5 @@ def check_batch(batch: Mapping[str, Array], **axes: str) -> None:
             alike: dict[str, list[str]] = {}
             for name, names in axes.items():
                 alike.setdefault(names.replace(" ", ", "), []).append(name)
-            wanted = " and ".join(f"{' and '.join(n)} [{a}]" for a, n in alike.items())
-            raise ValueError(f"batch needs {wanted}, got {', '.join(map(str, shapes))}")
+            needs = " and ".join(f"{' and '.join(n)} [{a}]" for a, n in alike.items())
+            raise ValueError(f"batch needs {needs}, got {', '.join(map(str, shapes))}")

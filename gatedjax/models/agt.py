@@ -26,7 +26,8 @@ from gatedjax.models._checks import (
     check_finite,
     check_rates,
 )
-from gatedjax.models._classification import ClassifierTask
+from gatedjax.models._classification import ClassifierTask, word_vectors
+from gatedjax.models._types import Batch
 from gatedjax.nn._keys import example_keys, folded
 from gatedjax.nn._types import Table
 
@@ -144,13 +145,7 @@ class AGT(nn.Module):
         c = self.config
         types: Options = {"dtype": jnp.dtype(c.dtype)}
         dense: Options = types | {"kernel_init": nn.initializers.glorot_uniform()}
-        self.embed = gnn.WordEmbedding(
-            self.vocab_size,
-            c.embedding_dim,
-            frozen=c.freeze_embeddings,
-            initial=self.embeddings,
-            **types,
-        )
+        self.embed = word_vectors(self)
         if c.system != "average":
             self.projection = nn.Dense(c.hidden, **dense)
             # the highway network is the ablation that leaves the first selection vector alone
@@ -166,7 +161,7 @@ class AGT(nn.Module):
         self.head = [nn.Dense(width, **dense) for width in c.head_hidden]
         self.classifier = nn.Dense(self.num_classes, name="classifier", **dense)
 
-    def __call__(self, batch: dict[str, Array], *, train: bool = False) -> AGTOutput:
+    def __call__(self, batch: Batch, *, train: bool = False) -> AGTOutput:
         """Runs the network.
 
         Args:

@@ -29,7 +29,9 @@ from gatedjax.models._classification import (
     class_predictions,
     cross_entropy,
     frozen_embeddings,
+    word_vectors,
 )
+from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.nn._keys import example_keys, folded
 from gatedjax.nn._types import Table
 from gatedjax.training import Ratio
@@ -161,13 +163,7 @@ class GANet(nn.Module):
         """Creates the layers that the system needs."""
         c = self.config
         types: Options = {"dtype": jnp.dtype(c.dtype)}
-        self.embed = gnn.WordEmbedding(
-            self.vocab_size,
-            c.embedding_dim,
-            frozen=c.freeze_embeddings,
-            initial=self.embeddings,
-            **types,
-        )
+        self.embed = word_vectors(self)
         self.backbone = gnn.LSTM(
             c.hidden,
             num_layers=c.num_layers,
@@ -192,7 +188,7 @@ class GANet(nn.Module):
 
     def __call__(
         self,
-        batch: dict[str, Array],
+        batch: Batch,
         *,
         train: bool = False,
         temperature: float | Array | None = None,
@@ -223,7 +219,7 @@ class GANet(nn.Module):
         hard = self._hard(encoded, draws, batch)
         return _first_draw(hard).replace(logits=_mean_log_probability(hard.logits))
 
-    def encode(self, batch: dict[str, Array], *, train: bool = False) -> _Encoded:
+    def encode(self, batch: Batch, *, train: bool = False) -> _Encoded:
         """The part that does not depend on the gates: states, scores and gate logits."""
         config = self.config
         check_batch(batch, tokens="B T", lengths="B")
@@ -251,7 +247,7 @@ class GANet(nn.Module):
         )
 
     def gate_modes(
-        self, batch: dict[str, Array], temperature: float | Array | None = None
+        self, batch: Batch, temperature: float | Array | None = None
     ) -> dict[str, GANetOutput]:
         """The same states under every kind of gate, from one pass over the sequence.
 
@@ -278,19 +274,17 @@ class GANet(nn.Module):
             "relaxed": self._relaxed(encoded, noise, batch, temperature, train=False),
         }
 
-    def _keys(self, batch: dict[str, Array], stream: str) -> Array:
+    def _keys(self, batch: Batch, stream: str) -> Array:
         return example_keys(self, stream, batch.get("example_id"), len(batch["tokens"]))
 
-    def _noise(self, encoded: _Encoded, batch: dict[str, Array]) -> Float[Array, "S B T"]:
+    def _noise(self, encoded: _Encoded, batch: Batch) -> Float[Array, "S B T"]:
         """Noise of every draw; draw s of an example is the same in any batch."""
         keys, size = self._keys(batch, "gate"), encoded.mask.shape[-1]
         return jnp.stack(
             [F.example_noise(folded(keys, s), size) for s in range(self.config.test_samples)]
         )
 
-    def _gated(
-        self, encoded: _Encoded, gates: Float[Array, "*S B T"], batch: dict[str, Array]
-    ) -> GANetOutput:
+    def _gated(self, encoded: _Encoded, gates: Float[Array, "*S B T"], batch: Batch) -> GANetOutput:
         weights = F.gated_softmax(_like(encoded.scores, gates), gates, _like(encoded.mask, gates))
         return self._pooled(encoded, weights, batch, gates=gates)
 
@@ -298,7 +292,7 @@ class GANet(nn.Module):
         self,
         encoded: _Encoded,
         noise: Float[Array, "*S B T"],
-        batch: dict[str, Array],
+        batch: Batch,
         temperature: float | Array | None,
         *,
         train: bool,
@@ -318,7 +312,7 @@ class GANet(nn.Module):
         return self._pooled(encoded, weights, batch, gates=jnp.exp(log_gates), train=train)
 
     def _hard(
-        self, encoded: _Encoded, gates: Array, batch: dict[str, Array], *, train: bool = False
+        self, encoded: _Encoded, gates: Array, batch: Batch, *, train: bool = False
     ) -> GANetOutput:
         mask, scores = _like(encoded.mask, gates), _like(encoded.scores, gates)
         opened, closed = F.ensure_open(gates, _like(encoded.gate_logits, gates), mask)
@@ -329,7 +323,7 @@ class GANet(nn.Module):
             weights = jnp.where(closed[..., None], F.masked_softmax(scores, mask), weights)
         return self._pooled(encoded, weights, batch, gates=gates, closed=closed, train=train)
 
-    def _ungated(self, encoded: _Encoded, batch: dict[str, Array], train: bool) -> GANetOutput:
+    def _ungated(self, encoded: _Encoded, batch: Batch, train: bool) -> GANetOutput:
         config = self.config
         if config.system == "bilstm":
             return GANetOutput(logits=self._classify(encoded.last, batch, train))
@@ -349,7 +343,7 @@ class GANet(nn.Module):
         self,
         encoded: _Encoded,
         weights: Float[Array, "B T"],
-        batch: dict[str, Array],
+        batch: Batch,
         *,
         gates: Array | None = None,
         closed: Bool[Array, " B"] | None = None,
@@ -368,7 +362,7 @@ class GANet(nn.Module):
             closed=closed,
         )
 
-    def _classify(self, pooled: Array, batch: dict[str, Array], train: bool) -> Array:
+    def _classify(self, pooled: Array, batch: Batch, train: bool) -> Array:
         if train and self.config.pool_dropout > 0:
             keys = self._keys(batch, "dropout")
             pooled = F.example_dropout(pooled, self.config.pool_dropout, keys)
@@ -428,14 +422,12 @@ class GANetTask:
         config = dataclasses.replace(self.model.config, **{name: value})
         return dataclasses.replace(self, model=self.model.clone(config=config))
 
-    def init(self, key: Array, batch: dict[str, Array]) -> Tree:
+    def init(self, key: Array, batch: Batch) -> Tree:
         """Returns parameters for batches with the widths of this one."""
         streams = dict(zip(("params", "dropout", "gate"), jax.random.split(key, 3), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
 
-    def loss(
-        self, params: Params, batch: dict[str, Array], rngs: dict[str, Array]
-    ) -> tuple[Array, dict[str, Ratio]]:
+    def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
         """Returns the loss summed over the real rows, and metrics as sums and counts."""
         config, weight = self.model.config, batch["weight"]
         output: Output = self.model.apply(
@@ -456,9 +448,7 @@ class GANetTask:
         metrics["accuracy"] = Ratio.of(accuracy(output.logits, batch["label"]), weight)
         return jnp.sum(loss * weight), metrics
 
-    def evaluate(
-        self, params: Params, batch: dict[str, Array]
-    ) -> tuple[dict[str, Ratio], dict[str, Array]]:
+    def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
         """Returns metrics and per-example predictions; for GA-Net under every gate mode.
 
         Metrics: "loss" (cross-entropy) and "accuracy" under `config.test_gate`; for GA-Net also
@@ -486,8 +476,8 @@ class GANetTask:
             for name, ratio in on_rows(self._gate_metrics, output, batch, rows=()).items()
         }
         hard = modes["threshold" if config.test_gate == "threshold" else "sample"]
-        chosen = _first_draw(hard)
-        logits = chosen.logits
+        draw = _first_draw(hard)
+        logits = draw.logits
         source = config.test_gate
         if config.test_gate == "multi_sample":
             logits, source = _mean_log_probability(hard.logits), "sample"
@@ -496,12 +486,12 @@ class GANetTask:
             metrics["accuracy"] = metrics[f"accuracy_{source}"]
             metrics["loss"] = metrics[f"loss_{source}"]
         metrics["density"] = metrics[f"density_{source}"]
-        attended = jnp.sum(chosen.gates > 0, axis=-1)
+        attended = jnp.sum(draw.gates > 0, axis=-1)
         if config.empty == "soft":
-            attended = jnp.where(chosen.closed, batch["lengths"], attended)
+            attended = jnp.where(draw.closed, batch["lengths"], attended)
         return metrics, self._predictions(batch, logits, attended)
 
-    def _gate_metrics(self, output: Output, batch: dict[str, Array]) -> dict[str, Ratio]:
+    def _gate_metrics(self, output: Output, batch: Batch) -> Metrics:
         """Means over examples and draws: every draw counts every example once."""
         draws = output.logits.shape[0]
         repeat = lambda values: jnp.tile(values, draws)  # noqa: E731
@@ -522,8 +512,6 @@ class GANetTask:
             metrics["closed"] = Ratio.of(output.closed.reshape(-1).astype(jnp.float32), weight)
         return metrics
 
-    def _predictions(
-        self, batch: dict[str, Array], logits: Array, attended: Array
-    ) -> dict[str, Array]:
+    def _predictions(self, batch: Batch, logits: Array, attended: Array) -> Predictions:
         more = {"attended": attended, "length": batch["lengths"]}
         return class_predictions(logits, batch) | more

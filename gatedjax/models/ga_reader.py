@@ -21,7 +21,9 @@ from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._devices import take_rows
 from gatedjax.models._checks import check_at_least, check_choices, check_rates
+from gatedjax.models._classification import word_vectors
 from gatedjax.models._cloze import ClozeBatch, ClozeTask
+from gatedjax.models._types import Batch
 from gatedjax.nn._keys import example_keys, folded
 from gatedjax.nn._types import Table
 from gatedjax.training import OptimizerConfig
@@ -94,14 +96,14 @@ class GAReaderConfig:
 
     def gru_options(self) -> dict[str, Tree]:
         """Options of every `nn.GRU` of the network."""
-        own: Options = {
+        options: Options = {
             "reset_after": self.reset_after,
             "recurrent_bias": False,
             "gradient_clip": self.step_clip,
         }
         if self.init == "lasagne":
-            own |= {"init_scale": 0.1, "init_distribution": "normal"}
-        return own
+            options |= {"init_scale": 0.1, "init_distribution": "normal"}
+        return options
 
 
 @struct.dataclass
@@ -170,13 +172,7 @@ class GAReader(nn.Module):
                 "num_characters must be 0 without characters and at least 2 with them, got "
                 f"{self.num_characters} for char_dim {c.char_dim}"
             )
-        self.embed = gnn.WordEmbedding(
-            self.vocab_size,
-            c.embedding_dim,
-            frozen=c.freeze_embeddings,
-            initial=self.embeddings,
-            **types,
-        )
+        self.embed = word_vectors(self)
         if c.char_dim:
             self.characters = gnn.CharacterEncoder(
                 self.num_characters,
@@ -206,7 +202,7 @@ class GAReader(nn.Module):
             ]
         self.hop = [*below, gnn.GatedAttentionHop(c.hidden, gating=None, gru=gru, **types)]
 
-    def __call__(self, batch: dict[str, Array], *, train: bool = False) -> GAReaderOutput:
+    def __call__(self, batch: Batch, *, train: bool = False) -> GAReaderOutput:
         """Runs the network.
 
         Args:
@@ -247,7 +243,7 @@ class GAReader(nn.Module):
             document_attention=F.masked_softmax(logits, document_mask),
         )
 
-    def _vectors(self, batch: dict[str, Array], keys: Any) -> tuple[Array, Array]:
+    def _vectors(self, batch: Batch, keys: Any) -> tuple[Array, Array]:
         """X_0 and Y."""
         words = None
         if self.config.char_dim:
@@ -266,9 +262,7 @@ class GAReader(nn.Module):
         return both[0], both[1]
 
 
-def _shared_tokens(
-    batch: dict[str, Array], document_mask: Array, query_mask: Array
-) -> Bool[Array, "B N"]:
+def _shared_tokens(batch: Batch, document_mask: Array, query_mask: Array) -> Bool[Array, "B N"]:
     """True at document tokens that are also tokens of the query."""
     same = batch["document"][:, :, None] == batch["query"][:, None, :]
     return jnp.any(same & query_mask[:, None, :], axis=-1) & document_mask

@@ -20,7 +20,8 @@ from gatedjax import nn as gnn
 from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.models._checks import check_at_least, check_batch, check_finite, check_rates
-from gatedjax.models._classification import ClassifierTask
+from gatedjax.models._classification import ClassifierTask, word_vectors
+from gatedjax.models._types import Batch
 from gatedjax.nn._keys import example_keys, folded
 from gatedjax.nn._types import Table
 
@@ -163,19 +164,11 @@ class RAUClassifier(nn.Module):
         c = self.config
         types: Options = {"dtype": jnp.dtype(c.dtype)}
         if self.vocab_size is not None:
-            self.embed = gnn.WordEmbedding(
-                self.vocab_size,
-                c.embedding_dim,
-                frozen=c.freeze_embeddings,
-                initial=self.embeddings,
-                **types,
-            )
+            self.embed = word_vectors(self)
         self.recurrent = recurrent_layers(c)
         self.classifier = nn.Dense(self.num_classes, name="classifier", **types)
 
-    def __call__(
-        self, batch: dict[str, Array], *, train: bool = False, attention: bool = False
-    ) -> RAUOutput:
+    def __call__(self, batch: Batch, *, train: bool = False, attention: bool = False) -> RAUOutput:
         """Runs the network.
 
         Args:
@@ -210,7 +203,7 @@ class RAUClassifier(nn.Module):
         logits = self.classifier(pooled).astype(jnp.float32)
         return RAUOutput(logits=logits, state=state, states=states, attention=weights)
 
-    def _inputs(self, batch: dict[str, Array]) -> Float[Array, "B T D"]:
+    def _inputs(self, batch: Batch) -> Float[Array, "B T D"]:
         if self.vocab_size is None:
             check_batch(batch, rows="B T D", lengths="B")
             return batch["rows"]

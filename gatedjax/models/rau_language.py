@@ -20,6 +20,7 @@ from gatedjax._types import Params, Tree
 from gatedjax.functional._devices import rows_like, take_rows
 from gatedjax.functional._types import Carry, Dtype
 from gatedjax.models._checks import check_batch
+from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.rau import RAUConfig, recurrent_layers
 from gatedjax.nn._keys import example_keys, folded
 from gatedjax.training import Ratio
@@ -75,7 +76,7 @@ class RAULanguageModel(nn.Module):
         self.bias = self.param("bias", nn.initializers.zeros_init(), (self.vocab_size,))
 
     def __call__(
-        self, batch: dict[str, Array], carry: Carry = None, *, train: bool = False
+        self, batch: Batch, carry: Carry = None, *, train: bool = False
     ) -> RAULanguageOutput:
         """Reads a window.
 
@@ -90,8 +91,8 @@ class RAULanguageModel(nn.Module):
         return RAULanguageOutput(logits + self.bias[None, None], states, carry)
 
     def score(
-        self, batch: dict[str, Array], carry: Carry = None, *, train: bool = False
-    ) -> tuple[Float[Array, "B T"], Any]:
+        self, batch: Batch, carry: Carry = None, *, train: bool = False
+    ) -> tuple[Float[Array, "B T"], Carry]:
         """Negative log-likelihoods of batch["targets"] in nats, and the carry; faster than logits.
 
         What stands beyond a row's length has no part in it: 0 there.
@@ -104,7 +105,7 @@ class RAULanguageModel(nn.Module):
         mask = F.length_mask(batch["lengths"], targets.shape[1])
         return F.linear_cross_entropy(states, kernel, self.bias, targets, mask=mask), carry
 
-    def _read(self, batch: dict[str, Array], carry: Carry, train: bool) -> tuple[Array, Tree]:
+    def _read(self, batch: Batch, carry: Carry, train: bool) -> tuple[Array, Tree]:
         config = self.config
         check_batch(batch, tokens="B T", lengths="B")
         tokens, lengths = batch["tokens"], batch["lengths"]
@@ -152,26 +153,26 @@ class RAULanguageTask:
 
     model: RAULanguageModel
 
-    def init(self, key: Array, batch: dict[str, Array]) -> Tree:
+    def init(self, key: Array, batch: Batch) -> Tree:
         """Returns parameters."""
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
 
-    def init_carry(self, batch: dict[str, Array]) -> Tree:
+    def init_carry(self, batch: Batch) -> Tree:
         """Returns the state at the beginning of a text."""
         return recurrent_layers(self.model.config).initial_carry(len(batch["tokens"]))
 
     def loss(
-        self, params: Params, batch: dict[str, Array], rngs: dict[str, Array], carry: Carry
-    ) -> tuple[Array, tuple[dict[str, Ratio], Any]]:
+        self, params: Params, batch: Batch, rngs: dict[str, Array], carry: Carry
+    ) -> tuple[Array, tuple[Metrics, Carry]]:
         """Returns T times the summed likelihood of the real tokens, metrics, and the carry."""
         nll, carry = self._score(params, batch, carry, train=True, rngs=rngs)
         metrics = _metrics(nll, batch["token_weight"])
         return metrics["loss"].total * nll.shape[1], (metrics, carry)
 
     def evaluate(
-        self, params: Params, batch: dict[str, Array], carry: Carry
-    ) -> tuple[dict[str, Ratio], dict[str, Array], Any]:
+        self, params: Params, batch: Batch, carry: Carry
+    ) -> tuple[Metrics, Predictions, Carry]:
         """Returns "loss" (nats per token) and "perplexity", per row what it cost, and the carry."""
         nll, carry = self._score(params, batch, carry)
         real = batch["token_weight"] > 0
@@ -182,12 +183,12 @@ class RAULanguageTask:
         }
         return _metrics(nll, batch["token_weight"]), predictions, carry
 
-    def _score(self, params: Params, batch: Any, carry: Carry, **options: Any) -> Tree:
+    def _score(self, params: Params, batch: Batch, carry: Carry, **options: Any) -> Tree:
         return self.model.apply(
             {"params": params}, batch, carry, method=RAULanguageModel.score, **options
         )
 
 
-def _metrics(nll: Float[Array, "B T"], weight: Float[Array, "B T"]) -> dict[str, Ratio]:
+def _metrics(nll: Float[Array, "B T"], weight: Float[Array, "B T"]) -> Metrics:
     tokens = Ratio.of(nll.reshape(-1), weight.reshape(-1))
     return {"loss": tokens, "perplexity": tokens}

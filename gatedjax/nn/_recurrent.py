@@ -89,17 +89,18 @@ class _Recurrent(nn.Module):
 
     def _initializers(self) -> tuple[Initializer, Initializer]:
         """Of input kernels and of recurrent kernels, for one gate."""
-        known: Options = {"uniform": _uniform, "normal": nn.initializers.normal}
-        if self.init_distribution not in known:
+        distributions: Options = {"uniform": _uniform, "normal": nn.initializers.normal}
+        if self.init_distribution not in distributions:
+            names = tuple(distributions)
             raise ValueError(
-                f"init_distribution must be one of {tuple(known)}, got {self.init_distribution!r}"
+                f"init_distribution must be one of {names}, got {self.init_distribution!r}"
             )
         if self.init_scale is None:
             if self.init_distribution != "uniform":
                 raise ValueError(f"init_distribution {self.init_distribution!r} needs init_scale")
             return nn.initializers.glorot_uniform(), nn.initializers.orthogonal()
         check_positive(init_scale=self.init_scale)
-        draw = known[self.init_distribution](self.init_scale)
+        draw = distributions[self.init_distribution](self.init_scale)
         return draw, draw
 
     @nn.nowrap
@@ -121,9 +122,11 @@ class _Recurrent(nn.Module):
         options: Options = {"initial": initial, "reverse": reverse}
         if keys is not None and self.recurrent_dropout > 0:
             # bernoulli's key is folded so that the two directions drop different units
-            own = folded(keys, 1 + int(reverse))
+            its_keys = folded(keys, 1 + int(reverse))
             ones = rows_like(jnp.ones((xs.shape[0], self.features), xs.dtype), xs)
-            options["recurrent_dropout_mask"] = F.example_dropout(ones, self.recurrent_dropout, own)
+            options["recurrent_dropout_mask"] = F.example_dropout(
+                ones, self.recurrent_dropout, its_keys
+            )
         weights = jax.tree.map(lambda w: w.astype(xs.dtype), self._weights(name, xs.shape[-1]))
         return self._unroll()(weights, xs, mask, **options)
 
@@ -259,8 +262,8 @@ class RAU(_Recurrent):
 
     def _kind(self) -> Tree:
         hidden = self.attn_hidden or self.attention == "time_causal"
-        own = {"concat": F.RAUConcatWeights, "matrix": F.RAUMatrixWeights}
-        return own.get(self.attention, F.RAUHiddenWeights if hidden else F.RAUWeights)
+        kinds = {"concat": F.RAUConcatWeights, "matrix": F.RAUMatrixWeights}
+        return kinds.get(self.attention, F.RAUHiddenWeights if hidden else F.RAUWeights)
 
     def _weights(self, name: str, width: int) -> Tree:
         h, joined = self.features, width + self.features
@@ -275,17 +278,17 @@ class RAU(_Recurrent):
         inner = self.attn_hidden or (h if timed else 0)
         kind = self._kind()
         blocks = {F.RAUWeights: 5, F.RAUHiddenWeights: 4}.get(kind, 3)
-        own: dict[str, tuple[int, ...]] = {}
+        shapes: dict[str, tuple[int, ...]] = {}
         if inner:
             scores = 1 if timed else h
-            own = {"hidden": (joined, inner), "hidden_bias": (inner,), "score": (inner, scores)}
-            own |= {} if timed else {"score_bias": (scores,)}
+            shapes = {"hidden": (joined, inner), "hidden_bias": (inner,), "score": (inner, scores)}
+            shapes |= {} if timed else {"score_bias": (scores,)}
         elif kind is not F.RAUWeights:
-            own = {"score": (joined, joined), "score_bias": (joined,)}
+            shapes = {"score": (joined, joined), "score_bias": (joined,)}
             if kind is F.RAUConcatWeights:
-                own |= {"value": (joined, h), "value_bias": (h,)}
+                shapes |= {"value": (joined, h), "value_bias": (h,)}
             else:
-                own |= {"affinity": (h, joined)}
+                shapes |= {"affinity": (h, joined)}
 
         gates = _bias(self.gate_bias, -self.gate_bias, *[0] * (blocks - 2))
 
@@ -298,7 +301,7 @@ class RAU(_Recurrent):
             input=param("input", _per_gate(glorot, blocks), (width, blocks * h)),
             recurrent=param("recurrent", _per_gate(orthogonal, blocks), (h, blocks * h)),
             bias=param("bias", glorot, (blocks * h,)),
-            **{field: param(field, glorot, shape) for field, shape in own.items()},
+            **{field: param(field, glorot, shape) for field, shape in shapes.items()},
             recurrent_bias=param("recurrent_bias", glorot, (h,)) if self.reset_after else None,
         )
 
@@ -322,10 +325,10 @@ class RAU(_Recurrent):
             raise ValueError("attention_weights needs one layer and one direction")
         xs = xs.astype(self.dtype or xs.dtype)
         kind = self._kind()
-        found: dict[str, Tree] = {
+        fields: dict[str, Tree] = {
             f: self.get_variable("params", f"layer_0_{f}") for f in kind._fields
         }
-        weights = jax.tree.map(lambda w: w.astype(xs.dtype), kind(**found))
+        weights = jax.tree.map(lambda w: w.astype(xs.dtype), kind(**fields))
         return F.rau_attention(
             weights,
             xs,

@@ -128,10 +128,10 @@ class SelectiveSelfAttention(nn.Module):
         (inputs,) = nn.dtypes.promote_dtype(inputs, dtype=self.dtype)
         if mask is not None:
             inputs = jnp.where(mask[..., None], inputs, jnp.zeros_like(inputs))
-        own = (self.num_heads, features // self.num_heads)
-        shapes = dict.fromkeys(("query", "key", "value"), own)
+        head_shape = (self.num_heads, features // self.num_heads)
+        shapes = dict.fromkeys(("query", "key", "value"), head_shape)
         if self.selector != "none":
-            shared = (1, features) if self.share_heads else own
+            shared = (1, features) if self.share_heads else head_shape
             shapes |= {"selector_query": shared, "selector_key": shared}
         heads = {name: self._project(name, inputs, shape) for name, shape in shapes.items()}
         drawn = dropout_bytes is not None and self.block is None
@@ -141,10 +141,10 @@ class SelectiveSelfAttention(nn.Module):
             self._attend, mask=mask, keys=keys, temperature=tau, deterministic=deterministic
         )
         if self.block is not None:
-            mixed, found = _in_blocks(attend, heads, self.block)
+            mixed, record = _in_blocks(attend, heads, self.block)
         else:
             attend = jax.checkpoint(attend) if self.remat else attend
-            mixed, found = attend(heads, jnp.arange(inputs.shape[1]), dropout_bytes)
+            mixed, record = attend(heads, jnp.arange(inputs.shape[1]), dropout_bytes)
         output = nn.DenseGeneral(
             features,
             axis=(-2, -1),
@@ -155,7 +155,7 @@ class SelectiveSelfAttention(nn.Module):
         )(jnp.swapaxes(mixed, 1, 2))
         if mask is not None:
             output = jnp.where(mask[..., None], output, jnp.zeros_like(output))
-        return output, self._selection(found, mask)
+        return output, self._selection(record, mask)
 
     def _check(self, inputs: Array, features: int, mask: Array | None) -> None:
         check_that(inputs.ndim == 3, "inputs must be [B, N, D]", inputs)
@@ -207,7 +207,7 @@ class SelectiveSelfAttention(nn.Module):
         """Attention of the queries at some positions, and what it was made of."""
         scores, allowed, value = self._scores(heads, positions, mask)
         if self.selector == "none":
-            weights, found = F.masked_softmax(scores, allowed), {}
+            weights, record = F.masked_softmax(scores, allowed), {}
         else:
             logits = jnp.einsum(
                 "bmqd,bmkd->bmqk",
@@ -219,20 +219,20 @@ class SelectiveSelfAttention(nn.Module):
             if not deterministic:
                 gates, log_gates = self._gates(logits, positions, keys, temperature)
             weights = self._weights(scores, gates, log_gates, allowed, positions)
-            found = {
+            record = {
                 "gates": gates,
                 "logits": logits,
                 "counts": F.selection_counts(gates, mask),
                 "entropies": F.selection_entropy(logits, mask),
                 "log_probs": F.selection_log_prob(logits, gates, mask),
             }
-        found["weights"] = self._shown(weights)
+        record["weights"] = self._shown(weights)
         if "dropout" in keys:
             heads_of, size = weights.shape[1], weights.shape[-1]
             dropout_bytes = F.pair_bytes(keys["dropout"], heads_of, positions, size)
         if dropout_bytes is not None and not deterministic:
             weights = F.byte_dropout(weights, self.dropout, dropout_bytes)
-        return self._mixed(weights, value), found
+        return self._mixed(weights, value), record
 
     def _scores(
         self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Array | None
@@ -289,17 +289,17 @@ class SelectiveSelfAttention(nn.Module):
             logits, uniform, temperature=temperature, straight_through=True
         ), None
 
-    def _selection(self, found: dict[str, Array], mask: Array | None) -> Selection:
+    def _selection(self, record: dict[str, Array], mask: Array | None) -> Selection:
         if self.selector == "none":
-            return Selection(weights=found.get("weights"))
-        statistics = F.selection_statistics(found["counts"], mask)
+            return Selection(weights=record.get("weights"))
+        statistics = F.selection_statistics(record["counts"], mask)
         return Selection(
-            weights=found.get("weights"),
-            gates=found.get("gates"),
-            logits=found.get("logits"),
+            weights=record.get("weights"),
+            gates=record.get("gates"),
+            logits=record.get("logits"),
             **statistics._asdict(),
-            entropy=F.mean_over_pairs(found["entropies"], mask),
-            log_prob=F.mean_over_pairs(found["log_probs"], mask),
+            entropy=F.mean_over_pairs(record["entropies"], mask),
+            log_prob=F.mean_over_pairs(record["log_probs"], mask),
         )
 
 
@@ -323,13 +323,13 @@ def _in_blocks(
 
     @jax.checkpoint
     def one(inputs: tuple[dict[str, Array], Array]) -> tuple[Array, dict[str, Array]]:
-        own, positions = inputs
-        mixed, found = attend(heads | own, positions)
-        return mixed, {k: v for k, v in found.items() if v.ndim == 3}
+        block_heads, positions = inputs
+        mixed, record = attend(heads | block_heads, positions)
+        return mixed, {k: v for k, v in record.items() if v.ndim == 3}
 
     positions = jnp.arange(blocks * block).reshape(blocks, block)
-    mixed, found = jax.lax.map(one, ({name: split(heads[name]) for name in queries}, positions))
-    return join(mixed), {name: join(value) for name, value in found.items()}
+    mixed, record = jax.lax.map(one, ({name: split(heads[name]) for name in queries}, positions))
+    return join(mixed), {name: join(value) for name, value in record.items()}
 
 
 class SourceToToken(nn.Module):

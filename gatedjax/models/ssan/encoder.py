@@ -7,6 +7,7 @@ Without a layer in `select_layers` it is the standard encoder (SAN), the paper's
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -19,9 +20,12 @@ from gatedjax import nn as gnn
 from gatedjax._types import Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.models._checks import check_at_least, check_batch, check_choices, check_rates
+from gatedjax.models._classification import word_vectors
+from gatedjax.models._types import Batch
 from gatedjax.models.ssan.selector import SelectorConfig
 from gatedjax.models.transformer.encoder import (
     EncoderLayer,
+    LayerBytes,
     Norm,
     add_positions,
     draw_layer_bytes,
@@ -140,7 +144,7 @@ class SSANEncoder(nn.Module):
     embeddings: Table | None = None
 
     @nn.compact
-    def __call__(self, batch: dict[str, Array], *, train: bool = False) -> SSANEncoderOutput:
+    def __call__(self, batch: Batch, *, train: bool = False) -> SSANEncoderOutput:
         """Encodes the texts.
 
         Args:
@@ -155,15 +159,8 @@ class SSANEncoder(nn.Module):
         tokens = batch["tokens"]
         mask = F.length_mask(batch["lengths"], tokens.shape[1])
         dtype = jnp.dtype(c.dtype)
-        states = gnn.WordEmbedding(
-            self.vocab_size,
-            c.hidden,
-            frozen=c.freeze_embeddings,
-            initial=self.embeddings,
-            table_init=scaled_embedding(c.hidden),
-            dtype=dtype,
-            name="embed",
-        )(tokens)
+        init = scaled_embedding(c.hidden)
+        states = word_vectors(self, c.hidden, table_init=init, name="embed")(tokens)
         if self.embeddings is None:
             states = states * jnp.asarray(c.hidden**0.5, dtype)
         states, selections = run_layers(self, self._placed(states), mask, batch, train)
@@ -187,7 +184,7 @@ def run_layers(
     module: Any,
     states: Float[Array, "B N D"],
     mask: Bool[Array, "B N"],
-    batch: dict[str, Array],
+    batch: Batch,
     train: bool,
     **options: Any,
 ) -> tuple[Float[Array, "B N D"], tuple[gnn.Selection, ...]]:
@@ -206,17 +203,18 @@ def run_layers(
     """
     c: SSANConfig = module.config
     ids, dtype = batch.get("example_id"), jnp.dtype(c.dtype)
-    drawn: Any = [None] * c.num_layers
+    drawn: Sequence[LayerBytes | None] = [None] * c.num_layers
     if train and max(c.dropout, c.attention_dropout, c.relu_dropout) > 0:
         first, drawn = draw_layer_bytes(
             module,
             ids,
             states.shape[:2],
             layers=c.num_layers,
+            sublayers=2,
+            keys=states.shape[1:2] if c.block is None else (),
             heads=c.num_heads,
             features=c.hidden,
             hidden=c.filter_size,
-            pairs=c.block is None,
         )
         states = F.byte_dropout(states, c.dropout, first)
     temperature = schedule(c, batch.get("step")) if train else None

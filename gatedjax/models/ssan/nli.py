@@ -20,6 +20,8 @@ from gatedjax import nn as gnn
 from gatedjax._types import Options
 from gatedjax.functional._checks import check_positive
 from gatedjax.models._checks import check_at_least, check_batch, check_choices, check_rates
+from gatedjax.models._classification import word_vectors
+from gatedjax.models._types import Batch, Metrics
 from gatedjax.models.ssan.selector import (
     SelectorClassifierTask,
     SelectorConfig,
@@ -29,7 +31,6 @@ from gatedjax.models.ssan.selector import (
 from gatedjax.models.transformer.encoder import add_positions, dropout_rows
 from gatedjax.nn._multi_dimensional import MultiDimensionalAttention
 from gatedjax.nn._types import Table
-from gatedjax.training import Ratio
 
 TokenAttention = Literal["dot", "multi_dim"]
 
@@ -126,13 +127,8 @@ class SSANNLI(nn.Module):
             "dtype": jnp.dtype(c.dtype),
             "kernel_init": nn.initializers.glorot_uniform(),
         }
-        self.embed = gnn.WordEmbedding(
-            self.vocab_size,
-            c.embedding_dim,
-            frozen=c.freeze_embeddings and self.embeddings is not None,
-            initial=self.embeddings,
-            dtype=types["dtype"],
-        )
+        frozen = c.freeze_embeddings and self.embeddings is not None
+        self.embed = word_vectors(self, frozen=frozen)
         self.projection = nn.Dense(c.hidden, **types)
         options: Options = {
             "num_heads": c.num_heads,
@@ -156,7 +152,7 @@ class SSANNLI(nn.Module):
         self.classifier = nn.Dense(self.num_classes, **types)
         self.baseline = reward_baseline(self, c)
 
-    def __call__(self, batch: dict[str, Array], *, train: bool = False) -> SSANNLIOutput:
+    def __call__(self, batch: Batch, *, train: bool = False) -> SSANNLIOutput:
         """Runs the network.
 
         Args:
@@ -225,9 +221,9 @@ class SSANNLITask(SelectorClassifierTask):
     def _shown(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
         return (output.premise,)
 
-    def _selector_metrics(
-        self, output: SSANNLIOutput, weight: Float[Array, " B"]
-    ) -> dict[str, Ratio]:
+    def _selector_metrics(self, output: SSANNLIOutput, weight: Float[Array, " B"]) -> Metrics:
         """What the selector did in the two sentences, which are one layer."""
-        first, second = (selector_metrics((found,), weight) for found in self._selections(output))
+        first, second = (
+            selector_metrics((selection,), weight) for selection in self._selections(output)
+        )
         return {name: ratio + second[name] for name, ratio in first.items()}

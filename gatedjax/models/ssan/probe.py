@@ -17,6 +17,7 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._types import Options
 from gatedjax.models._checks import check_choices
+from gatedjax.models._types import Batch
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
 from gatedjax.models.ssan.selector import SelectorClassifierTask, reward_baseline
 from gatedjax.models.transformer.encoder import dropout_rows
@@ -80,7 +81,7 @@ class SSANProbe(nn.Module):
     embeddings: Table | None = None
 
     @nn.compact
-    def __call__(self, batch: dict[str, Array], *, train: bool = False) -> SSANOutput:
+    def __call__(self, batch: Batch, *, train: bool = False) -> SSANOutput:
         """Runs the network.
 
         Args:

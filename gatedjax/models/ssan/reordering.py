@@ -19,6 +19,7 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._types import Options
 from gatedjax.models._checks import check_batch
+from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
 from gatedjax.models.ssan.selector import SelectorTask, reward_baseline
 from gatedjax.nn._types import Table
@@ -75,7 +76,7 @@ class WordReorderingDetector(nn.Module):
     embeddings: Table | None = None
 
     @nn.compact
-    def __call__(self, batch: dict[str, Array], *, train: bool = False) -> WordReorderingOutput:
+    def __call__(self, batch: Batch, *, train: bool = False) -> WordReorderingOutput:
         """Runs the network.
 
         Args:
@@ -127,17 +128,15 @@ class WordReorderingTask(SelectorTask):
         return ("encoder",) if self.model.config.freeze_encoder else super().frozen
 
     def _cost(
-        self, output: WordReorderingOutput, batch: dict[str, Array]
+        self, output: WordReorderingOutput, batch: Batch
     ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         cost = position_cost(output.logits, batch)
         return cost, jnp.ones_like(cost)
 
-    def _metrics(self, output: WordReorderingOutput, batch: dict[str, Array]) -> dict[str, Ratio]:
+    def _metrics(self, output: WordReorderingOutput, batch: Batch) -> Metrics:
         return position_metrics(output.logits, batch)
 
-    def _predictions(
-        self, output: WordReorderingOutput, batch: dict[str, Array]
-    ) -> dict[str, Array]:
+    def _predictions(self, output: WordReorderingOutput, batch: Batch) -> Predictions:
         predicted = jnp.argmax(output.logits, axis=-1)
         right = predicted == _positions(batch)
         return {
@@ -150,12 +149,12 @@ class WordReorderingTask(SelectorTask):
         }
 
 
-def _positions(batch: dict[str, Array]) -> Array:
+def _positions(batch: Batch) -> Array:
     check_batch(batch, insert="B", original="B")
     return jnp.stack([batch["insert"], batch["original"]], axis=1)
 
 
-def position_cost(logits: Float[Array, "B 2 N"], batch: dict[str, Array]) -> Float[Array, " B"]:
+def position_cost(logits: Float[Array, "B 2 N"], batch: Batch) -> Float[Array, " B"]:
     """Sum of the cross-entropies of both positions, in nats; 0 for a text without words."""
     # -inf at padding would make 0 * inf of a row of padding
     real = F.length_mask(batch["lengths"], logits.shape[-1])[:, None, :]
@@ -164,7 +163,7 @@ def position_cost(logits: Float[Array, "B 2 N"], batch: dict[str, Array]) -> Flo
     return jnp.where(batch["lengths"] > 0, jnp.sum(both, axis=1), 0)
 
 
-def position_metrics(logits: Float[Array, "B 2 N"], batch: dict[str, Array]) -> dict[str, Ratio]:
+def position_metrics(logits: Float[Array, "B 2 N"], batch: Batch) -> Metrics:
     """ "loss", "insert", "original" and "accuracy" (both) as sums and counts."""
     right = (jnp.argmax(logits, axis=-1) == _positions(batch)).astype(jnp.float32)
     return {

@@ -20,6 +20,7 @@ from gatedjax.models._classification import (
     cross_entropy,
     frozen_embeddings,
 )
+from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.training import Ratio
 
 SelectorMode = Literal["st", "soft", "expect", "reinforce"]
@@ -111,9 +112,7 @@ def selector_terms(
     return penalty, surrogate
 
 
-def selector_metrics(
-    selections: tuple[gnn.Selection, ...], weight: Float[Array, " B"]
-) -> dict[str, Ratio]:
+def selector_metrics(selections: tuple[gnn.Selection, ...], weight: Float[Array, " B"]) -> Metrics:
     """ "selected_L", the share of pairs that layer L selects, and "empty_L", of tokens without any.
 
     Examples count alike; heads are averaged.
@@ -126,14 +125,14 @@ def selector_metrics(
     return metrics
 
 
-def selector_predictions(selections: tuple[gnn.Selection, ...]) -> dict[str, Array]:
+def selector_predictions(selections: tuple[gnn.Selection, ...]) -> Predictions:
     """ "selected_heads" and "empty_heads" [B, S, M] of the S layers with a selector, if any."""
-    found: list[Any] = _with_selector(selections)
-    if not found:
+    layers: list[Any] = _with_selector(selections)
+    if not layers:
         return {}
     return {
-        "selected_heads": jnp.stack([selection.rate for selection in found], axis=1),
-        "empty_heads": jnp.stack([selection.empty for selection in found], axis=1),
+        "selected_heads": jnp.stack([selection.rate for selection in layers], axis=1),
+        "empty_heads": jnp.stack([selection.empty for selection in layers], axis=1),
     }
 
 
@@ -162,13 +161,11 @@ class SelectorTask:
         """Parameters that the optimiser leaves alone: the word vectors, if they are to stay."""
         return frozen_embeddings(self.model, self.table)
 
-    def init(self, key: Array, batch: dict[str, Array]) -> Tree:
+    def init(self, key: Array, batch: Batch) -> Tree:
         """Returns parameters for batches with the widths of this one, by a pass without draws."""
         return self.model.init({"params": key}, batch)["params"]
 
-    def loss(
-        self, params: Params, batch: dict[str, Array], rngs: dict[str, Array]
-    ) -> tuple[Array, dict[str, Ratio]]:
+    def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
         """Returns the loss summed over the real rows, and metrics as sums and counts.
 
         Of the selections drawn in this step, "selected_L" and "empty_L" per layer with a selector.
@@ -187,9 +184,7 @@ class SelectorTask:
         total = summed + (penalty + surrogate) * units
         return jnp.sum(jnp.where(weight > 0, total * weight, 0)), metrics
 
-    def evaluate(
-        self, params: Params, batch: dict[str, Array]
-    ) -> tuple[dict[str, Ratio], dict[str, Array]]:
+    def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
         """Returns the metrics of the task with "selected_L" and "empty_L", and its predictions.
 
         Predictions also have "selected_heads" and "empty_heads", if a layer has a selector.
@@ -200,21 +195,19 @@ class SelectorTask:
         predictions = self._predictions(output, batch)
         return metrics, predictions | selector_predictions(self._shown(output))
 
-    def _cost(
-        self, output: Output, batch: dict[str, Array]
-    ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+    def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         """(what every example costs, summed over its units; number of units)."""
         raise NotImplementedError
 
-    def _metrics(self, output: Output, batch: dict[str, Array]) -> dict[str, Ratio]:
+    def _metrics(self, output: Output, batch: Batch) -> Metrics:
         """What is measured in training and in evaluation."""
         raise NotImplementedError
 
-    def _predictions(self, output: Output, batch: dict[str, Array]) -> dict[str, Array]:
+    def _predictions(self, output: Output, batch: Batch) -> Predictions:
         """What is told of every example of a batch."""
         raise NotImplementedError
 
-    def _trained(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> dict[str, Ratio]:
+    def _trained(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
         """Metrics of training alone: the cost with the penalties, as "loss"."""
         return {"loss": Ratio.of(cost, weight)}
 
@@ -226,7 +219,7 @@ class SelectorTask:
         """Those of which predictions tell, one per layer."""
         return self._selections(output)
 
-    def _selector_metrics(self, output: Output, weight: Float[Array, " B"]) -> dict[str, Ratio]:
+    def _selector_metrics(self, output: Output, weight: Float[Array, " B"]) -> Metrics:
         return selector_metrics(output.selections, weight)
 
 
@@ -234,14 +227,12 @@ class SelectorTask:
 class SelectorClassifierTask(SelectorTask):
     """Cross-entropy of the class of every example."""
 
-    def _cost(
-        self, output: Output, batch: dict[str, Array]
-    ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+    def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         cost = cross_entropy(output.logits, batch["label"])
         return cost, jnp.ones_like(cost)
 
-    def _metrics(self, output: Output, batch: dict[str, Array]) -> dict[str, Ratio]:
+    def _metrics(self, output: Output, batch: Batch) -> Metrics:
         return class_metrics(output.logits, batch["label"], batch["weight"])
 
-    def _predictions(self, output: Output, batch: dict[str, Array]) -> dict[str, Array]:
+    def _predictions(self, output: Output, batch: Batch) -> Predictions:
         return class_predictions(output.logits, batch)

@@ -19,6 +19,8 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax.functional._devices import take_rows
 from gatedjax.models._checks import check_batch, check_rates
+from gatedjax.models._classification import word_vectors
+from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ssan.encoder import SSANConfig, run_layers
 from gatedjax.models.ssan.selector import SelectorTask, reward_baseline
 from gatedjax.models.transformer.decoder import smoothed_cross_entropy
@@ -96,7 +98,7 @@ class SSANTagger(nn.Module):
     embeddings: Table | None = None
 
     @nn.compact
-    def __call__(self, batch: dict[str, Array], *, train: bool = False) -> SSANTaggerOutput:
+    def __call__(self, batch: Batch, *, train: bool = False) -> SSANTaggerOutput:
         """Runs the network.
 
         Args:
@@ -108,15 +110,8 @@ class SSANTagger(nn.Module):
         tokens, marks = batch["tokens"], batch["is_predicate"]
         mask = F.length_mask(batch["lengths"], tokens.shape[1])
         dtype = jnp.dtype(c.dtype)
-        words = gnn.WordEmbedding(
-            self.vocab_size,
-            c.embedding_dim,
-            frozen=c.freeze_embeddings,
-            initial=self.embeddings,
-            table_init=scaled_embedding(c.embedding_dim),
-            dtype=dtype,
-            name="embed",
-        )(tokens)
+        init = scaled_embedding(c.embedding_dim)
+        words = word_vectors(self, table_init=init, name="embed")(tokens)
         table = self.param("predicate", scaled_embedding(c.embedding_dim), (2, c.embedding_dim))
         marked = take_rows(table, jnp.clip(marks, 0, 1)).astype(dtype)
         states = jnp.concatenate([words, marked], axis=-1) * jnp.asarray(c.hidden**0.5, dtype)
@@ -159,17 +154,17 @@ class SSANTaggingTask(SelectorTask):
     table: ClassVar[str] = "embed/table"
 
     def _cost(
-        self, output: SSANTaggerOutput, batch: dict[str, Array]
+        self, output: SSANTaggerOutput, batch: Batch
     ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-        labels, known, _ = self._labels(batch)
+        labels, labelled, _ = self._labels(batch)
         smoothed = smoothed_cross_entropy(output.logits, labels, self.model.config.label_smoothing)
-        words = jnp.sum(known, axis=1).astype(jnp.float32)
-        return jnp.sum(jnp.where(known, smoothed, 0), axis=1), words
+        words = jnp.sum(labelled, axis=1).astype(jnp.float32)
+        return jnp.sum(jnp.where(labelled, smoothed, 0), axis=1), words
 
-    def _trained(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> dict[str, Ratio]:
+    def _trained(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
         return {}  # "loss" is per word, as in evaluation
 
-    def _predictions(self, output: SSANTaggerOutput, batch: dict[str, Array]) -> dict[str, Array]:
+    def _predictions(self, output: SSANTaggerOutput, batch: Batch) -> Predictions:
         real = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
         predicted = jnp.where(real, jnp.argmax(output.logits, axis=-1), -1)
         spare = self.width - predicted.shape[1]
@@ -180,17 +175,19 @@ class SSANTaggingTask(SelectorTask):
             "predicted": jnp.pad(predicted, ((0, 0), (0, spare)), constant_values=-1),
         }
 
-    def _labels(self, batch: dict[str, Array]) -> tuple[Array, Array, Array]:
+    def _labels(self, batch: Batch) -> tuple[Array, Array, Array]:
         """(labels, where there is one to learn, where there is a word)."""
         labels = batch["labels"]
         real = F.length_mask(batch["lengths"], labels.shape[1])
-        known = real & (labels >= 0) & (labels < self.model.num_labels)
-        return jnp.where(known, labels, 0), known, real
+        labelled = real & (labels >= 0) & (labels < self.model.num_labels)
+        return jnp.where(labelled, labels, 0), labelled, real
 
-    def _metrics(self, output: SSANTaggerOutput, batch: dict[str, Array]) -> dict[str, Ratio]:
+    def _metrics(self, output: SSANTaggerOutput, batch: Batch) -> Metrics:
         logits = output.logits
-        labels, known, real = self._labels(batch)
+        labels, labelled, real = self._labels(batch)
         nll = smoothed_cross_entropy(logits, labels, 0.0)
-        right = known & (jnp.argmax(logits, axis=-1) == labels)
-        flat = jax.tree.map(lambda x: x.reshape(-1).astype(jnp.float32), (nll, known, right, real))
+        right = labelled & (jnp.argmax(logits, axis=-1) == labels)
+        flat = jax.tree.map(
+            lambda x: x.reshape(-1).astype(jnp.float32), (nll, labelled, right, real)
+        )
         return {"loss": Ratio.of(flat[0], flat[1]), "accuracy": Ratio.of(flat[2], flat[3])}

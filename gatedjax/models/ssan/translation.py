@@ -7,7 +7,7 @@ Transformer, the paper's baseline.
 """
 
 import dataclasses
-from typing import Any
+from collections.abc import Sequence
 
 import flax.linen as nn
 import jax
@@ -20,17 +20,20 @@ from gatedjax import nn as gnn
 from gatedjax._types import Options, Output, Params, Tree
 from gatedjax.functional._devices import take_rows
 from gatedjax.models._checks import check_at_least, check_batch, check_rates
+from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder, SSANEncoderOutput
 from gatedjax.models.ssan.selector import SelectorTask, reward_baseline
 from gatedjax.models.transformer.decoder import (
     DecoderLayer,
+    KeyValue,
     causal_mask,
-    draw_decoder_bytes,
     empty_cache,
     smoothed_cross_entropy,
 )
 from gatedjax.models.transformer.encoder import (
+    LayerBytes,
     add_positions,
+    draw_layer_bytes,
     scaled_embedding,
 )
 from gatedjax.models.transformer.search import Found, beam_search, check_search, greedy_search
@@ -138,7 +141,7 @@ class SSANTranslator(nn.Module):
             self.positions = self.param("positions", positions, (c.max_length, c.hidden))
         self.baseline = reward_baseline(self, c)
 
-    def __call__(self, batch: dict[str, Array], *, train: bool = False) -> SSANTranslatorOutput:
+    def __call__(self, batch: Batch, *, train: bool = False) -> SSANTranslatorOutput:
         """Scores every target word after those before it.
 
         Args:
@@ -158,16 +161,15 @@ class SSANTranslator(nn.Module):
         encoded = self.encode(batch, train=train)
         before = jnp.pad(targets, ((0, 0), (1, 0)), constant_values=START)[:, :-1]
         states = self._placed(self._embed(before))
-        drawn: list[Any] = [None] * self.config.decoder_layers
-        if train and max(
-            self.config.dropout, self.config.attention_dropout, self.config.relu_dropout
-        ):
+        c = self.config
+        drawn: Sequence[LayerBytes | None] = [None] * c.decoder_layers
+        if train and max(c.dropout, c.attention_dropout, c.relu_dropout) > 0:
             first, drawn = self._draw(batch)
-            states = F.byte_dropout(states, self.config.dropout, first)
+            states = F.byte_dropout(states, c.dropout, first)
         mask = causal_mask(F.length_mask(lengths, targets.shape[1]))
         source_mask = self._source_mask(batch)
-        for layer, own in zip(self.decoder, drawn, strict=True):
-            states = layer(states, mask, layer.source(encoded.states), source_mask, own)
+        for layer, layer_bytes in zip(self.decoder, drawn, strict=True):
+            states = layer(states, mask, layer.source(encoded.states), source_mask, layer_bytes)
         return SSANTranslatorOutput(
             logits=self._logits(states),
             encoded=encoded.states,
@@ -175,11 +177,11 @@ class SSANTranslator(nn.Module):
             baseline=self.baseline,
         )
 
-    def encode(self, batch: dict[str, Array], *, train: bool = False) -> SSANEncoderOutput:
+    def encode(self, batch: Batch, *, train: bool = False) -> SSANEncoderOutput:
         """Encodes the sources."""
         return self.encoder(batch, train=train)
 
-    def start(self, batch: dict[str, Array], beams: int, size: int) -> dict[str, Tree]:
+    def start(self, batch: Batch, beams: int, size: int) -> dict[str, Tree]:
         """Everything that `step` needs to write K targets of at most `size` tokens per source.
 
         Returns:
@@ -207,7 +209,7 @@ class SSANTranslator(nn.Module):
         tokens: Int[Array, "B K"],
         cache: list[tuple[Array, Array]],
         position: Int[Array, ""],
-        source: list[Any],
+        source: list[KeyValue],
         mask: Bool[Array, "B 1 1 N"],
     ) -> tuple[Float[Array, "B K V"], list[tuple[Array, Array]]]:
         """Log-probabilities of the token after the one at `position`, and the cache with it."""
@@ -218,21 +220,22 @@ class SSANTranslator(nn.Module):
         elif self.config.positions == "learned":
             states = states + self.positions[position].astype(states.dtype)[None, None]
         filled = []
-        for layer, known, memory in zip(self.decoder, cache, source, strict=True):
-            states, one = layer.step(states, known, position, memory, mask)
+        for layer, before, memory in zip(self.decoder, cache, source, strict=True):
+            states, one = layer.step(states, before, position, memory, mask)
             filled.append(one)
         log_probs = jax.nn.log_softmax(self._logits(states), axis=-1)
         return log_probs, filled
 
-    def _draw(self, batch: dict[str, Array]) -> tuple[Array, list[Any]]:
+    def _draw(self, batch: Batch) -> tuple[Array, list[LayerBytes]]:
         """The random bytes of the decoder's dropout."""
         c = self.config
-        (rows, size), source = batch["targets"].shape, batch["tokens"].shape[1]
-        return draw_decoder_bytes(
+        return draw_layer_bytes(
             self,
             batch.get("example_id"),
-            (rows, size, source),
+            batch["targets"].shape,
             layers=c.decoder_layers,
+            sublayers=3,
+            keys=(batch["targets"].shape[1], batch["tokens"].shape[1]),
             heads=c.num_heads,
             features=c.hidden,
             hidden=c.filter_size,
@@ -263,7 +266,7 @@ class SSANTranslator(nn.Module):
         if self.config.positions == "learned" and size > longest:
             raise ValueError(f"{name} must be at most {longest} positions long, got {size}")
 
-    def _source_mask(self, batch: dict[str, Array]) -> Bool[Array, "B 1 1 N"]:
+    def _source_mask(self, batch: Batch) -> Bool[Array, "B 1 1 N"]:
         return F.length_mask(batch["lengths"], batch["tokens"].shape[1])[:, None, None]
 
     def _logits(self, states: Float[Array, "*B D"]) -> Float[Array, "*B V"]:
@@ -278,7 +281,7 @@ class SSANTranslator(nn.Module):
 def translate(
     model: SSANTranslator,
     params: Params,
-    batch: dict[str, Array],
+    batch: Batch,
     *,
     beam_size: int = 4,
     length_penalty: float = 0.6,
@@ -304,8 +307,7 @@ def translate(
     size = batch["tokens"].shape[1] + extra
     check_search(beam_size, length_penalty, size)
     variables = {"params": params}
-    begun = model.apply(variables, batch, beam_size, size, method=SSANTranslator.start)
-    begun_: Any = begun
+    begun: Tree = model.apply(variables, batch, beam_size, size, method=SSANTranslator.start)
 
     def step(tokens: Array, cache: Tree, position: Array) -> tuple[Array, Tree]:
         log_probs, cache = model.apply(
@@ -313,8 +315,8 @@ def translate(
             tokens,
             cache,
             position,
-            begun_["source"],
-            begun_["mask"],
+            begun["source"],
+            begun["mask"],
             method=SSANTranslator.step,
         )
         return log_probs.at[..., jnp.array(NEVER)].set(-jnp.inf), cache
@@ -322,9 +324,9 @@ def translate(
     options: Options = {"size": size, "start": START, "stop": STOP}
     limits = batch["lengths"].astype(jnp.int32) + extra
     if beam_size == 1:
-        return greedy_search(step, begun_["cache"], limits, **options)
+        return greedy_search(step, begun["cache"], limits, **options)
     return beam_search(
-        step, begun_["cache"], limits, beam_size=beam_size, alpha=length_penalty, **options
+        step, begun["cache"], limits, beam_size=beam_size, alpha=length_penalty, **options
     )
 
 
@@ -341,25 +343,23 @@ class SSANTranslationTask(SelectorTask):
 
     model: SSANTranslator
 
-    def _cost(
-        self, output: Output, batch: dict[str, Array]
-    ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+    def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         words = batch["target_lengths"].astype(jnp.float32)
         real = F.length_mask(batch["target_lengths"], batch["targets"].shape[1])
         smoothing = self.model.config.label_smoothing
         smoothed = smoothed_cross_entropy(output.logits, batch["targets"], smoothing)
         return jnp.sum(jnp.where(real, smoothed, 0), axis=1), words
 
-    def _trained(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> dict[str, Ratio]:
+    def _trained(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
         return {}  # "loss" is per word, as in evaluation
 
-    def _metrics(self, output: Output, batch: dict[str, Array]) -> dict[str, Ratio]:
+    def _metrics(self, output: Output, batch: Batch) -> Metrics:
         nll, right, real = (value.reshape(-1) for value in _scores(output.logits, batch))
         weight = real.astype(jnp.float32)
         loss = Ratio.of(nll, weight)
         return {"loss": loss, "perplexity": loss, "accuracy": Ratio.of(right, weight)}
 
-    def _predictions(self, output: Output, batch: dict[str, Array]) -> dict[str, Array]:
+    def _predictions(self, output: Output, batch: Batch) -> Predictions:
         nll, _, real = _scores(output.logits, batch)
         return {
             "example_id": batch["example_id"],
@@ -368,7 +368,7 @@ class SSANTranslationTask(SelectorTask):
         }
 
 
-def _scores(logits: Array, batch: dict[str, Array]) -> tuple[Array, Array, Array]:
+def _scores(logits: Array, batch: Batch) -> tuple[Array, Array, Array]:
     """(negative log-likelihood, whether it was guessed, whether it is real) of every word."""
     targets = batch["targets"]
     right = (jnp.argmax(logits, axis=-1) == targets).astype(jnp.float32)

@@ -1,6 +1,6 @@
 """Layers of a Transformer encoder, with selective self-attention where it is wanted."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -39,13 +39,13 @@ class LayerBytes(NamedTuple):
     """Random bytes of a layer's dropout, drawn with those of all other layers.
 
     Attributes:
-      attention: for the attention weights [B, M, N, N]; None where the layer draws them.
-      results: for the results of attention and feed-forward network [B, N, 2 D].
-      hidden: for the hidden layer of the latter [B, N, F].
+      attention: for the weights of every attention [B, M, N, N']; none where the layer draws them.
+      results: for the result of every sublayer [B, N, D].
+      hidden: for the hidden layer of the feed-forward network [B, N, F].
     """
 
-    attention: Array | None
-    results: Array
+    attention: tuple[Array, ...]
+    results: list[Array]
     hidden: Array
 
 
@@ -55,44 +55,41 @@ def draw_layer_bytes(
     shape: tuple[int, ...],
     *,
     layers: int,
+    sublayers: int,
+    keys: tuple[int, ...],
     heads: int,
     features: int,
     hidden: int,
-    pairs: bool = True,
 ) -> tuple[Array, list[LayerBytes]]:
-    """Random bytes of all layers, from two draws: programs compile faster and run faster.
+    """Random bytes of all layers, from a few draws: programs compile faster and run faster.
 
     Args:
       module: whose stream "dropout" is used.
       example_id: what the bits of a row are keyed to; None takes row numbers.
       shape: B and N.
-      layers, heads, features, hidden: of the stack.
-      pairs: draw those of the attention weights as well.
+      layers, sublayers, heads, features, hidden: of the stack.
+      keys: of every attention whose bytes are drawn, how many keys a query has.
 
     Returns:
       Those of the inputs of the stack [B, N, D], and of every layer.
     """
     rows, size = shape
-    keys = example_keys(module, "dropout", example_id, rows)
-    own = 2 * features + hidden
-    draws = F.feature_bytes(keys, size, features + layers * own)
-    attention = None
-    if pairs:
-        keys = example_keys(module, "dropout", example_id, rows)
-        attention = F.pair_bytes(keys, layers * heads, jnp.arange(size), size)
+    streams = [example_keys(module, "dropout", example_id, rows) for _ in range(1 + len(keys))]
+    width = sublayers * features + hidden
+    flat = F.feature_bytes(streams[0], size, features + layers * width)
+    pairs = [
+        F.pair_bytes(stream, layers * heads, jnp.arange(size), count)
+        for stream, count in zip(streams[1:], keys, strict=True)
+    ]
     # drawn once, and not again for every layer that reads a part of them
-    draws, attention = jax.lax.optimization_barrier((draws, attention))
-    made = []
+    flat, pairs = jax.lax.optimization_barrier((flat, pairs))
+    drawn = []
     for layer in range(layers):
-        start = features + layer * own
-        made.append(
-            LayerBytes(
-                None if attention is None else attention[:, layer * heads : (layer + 1) * heads],
-                draws[..., start : start + 2 * features],
-                draws[..., start + 2 * features : start + own],
-            )
-        )
-    return draws[..., :features], made
+        part = slice(layer * heads, (layer + 1) * heads)
+        block = flat[..., features + layer * width :][..., :width]
+        *results, inner = jnp.split(block, np.arange(1, sublayers + 1) * features, axis=-1)
+        drawn.append(LayerBytes(tuple(pair[:, part] for pair in pairs), results, inner))
+    return flat[..., :features], drawn
 
 
 class FeedForward(nn.Module):
@@ -141,7 +138,7 @@ class EncoderLayer(nn.Module):
       relu_dropout: inside the feed-forward network.
     """
 
-    attention: Any
+    attention: Options
     filter_size: int
     norm: Norm = "pre"
     feed_forward_first: bool = False
@@ -183,7 +180,7 @@ class EncoderLayer(nn.Module):
             norm = nn.LayerNorm(dtype=self.dtype, name=f"{name}_norm")
             before = norm(inputs) if self.norm == "pre" else inputs
             if name == "attention":
-                pairs = None if drawn is None else drawn.attention
+                pairs = drawn.attention[0] if drawn and drawn.attention else None
                 change, selection = attend(
                     before, mask, temperature=temperature, dropout_bytes=pairs, **options
                 )
@@ -193,8 +190,7 @@ class EncoderLayer(nn.Module):
             if drawn is None:
                 change = dropout_rows(self, change, self.dropout, example_id, deterministic)
             else:
-                own = jnp.split(drawn.results, 2, axis=-1)[name == "attention"]
-                change = F.byte_dropout(change, self.dropout, own)
+                change = F.byte_dropout(change, self.dropout, drawn.results[name == "attention"])
             inputs = inputs + change
             if self.norm == "post":
                 inputs = norm(inputs)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 from gatedjax._types import Tree
 from gatedjax.functional._export import exportable
 
-Step = Callable[[Int[Array, "B K"], Any, Int[Array, ""]], tuple[Float[Array, "B K V"], Any]]
+Step = Callable[[Int[Array, "B K"], Tree, Int[Array, ""]], tuple[Float[Array, "B K V"], Tree]]
 """(last token of every target, cache, its position) -> (log-probabilities of the next, cache)."""
 
 
@@ -109,8 +109,8 @@ def beam_search(
         ending = ends & first & (best > -jnp.inf) & ~s["done"][:, None]
         scores = jnp.where(ending, best / length_penalty(at + 1, alpha), -jnp.inf)
         scores = jnp.concatenate([s["ended_scores"], scores], axis=1)
-        kept_scores, kept = lax.top_k(scores, beam_size)
-        ended = _pick(jnp.concatenate([s["ended"], longer], axis=1), kept)
+        kept_scores, best_ended = lax.top_k(scores, beam_size)
+        ended = _pick(jnp.concatenate([s["ended"], longer], axis=1), best_ended)
 
         alive_scores, going = lax.top_k(jnp.where(ends, -jnp.inf, best), beam_size)
         count = s["count"] + jnp.sum(ending, axis=1)
