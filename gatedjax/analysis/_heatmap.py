@@ -136,11 +136,7 @@ def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
 
 
 def _cell(
-    axes: "Axes",
-    box: tuple[float, float, float, float],
-    row: _Row,
-    i: int,
-    shades: Any,
+    axes: "Axes", box: tuple[float, float, float, float], row: _Row, i: int, shades: Any
 ) -> None:
     x, y, width, height = box
     weight = float(row.weights[i])

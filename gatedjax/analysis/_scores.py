@@ -62,10 +62,7 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
 
 
 def group_scores(
-    label: np.ndarray,
-    predicted: np.ndarray,
-    groups: Mapping[str, Sequence[int]],
-    num_classes: int,
+    label: np.ndarray, predicted: np.ndarray, groups: Mapping[str, Sequence[int]], num_classes: int
 ) -> dict[str, tuple[float, float]]:
     """F1 of groups of classes: (averaged by support, after merging the classes of every group).
 

@@ -139,12 +139,7 @@ def _branches(
         color = PALETTE[0] if gold is None or node in gold_spans else _PLAIN
         # a bar over all parts and a line down to each: lines from one point to many parts cross
         # those of deeper nodes
-        look: Options = {
-            "color": color,
-            "linewidth": 1.2,
-            "solid_capstyle": "round",
-            "zorder": 2,
-        }
+        look: Options = {"color": color, "linewidth": 1.2, "solid_capstyle": "round", "zorder": 2}
         axes.plot([at[children[0]], at[children[-1]]], [y, y], **look)
         for child in children:
             axes.plot([at[child]] * 2, [y, ground - level * heights.get(child, 0)], **look)

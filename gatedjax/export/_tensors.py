@@ -12,14 +12,7 @@ import numpy as np
 
 from gatedjax._types import Params, Tree
 from gatedjax._write import beside
-from gatedjax.export._names import (
-    Leaf,
-    check_same,
-    host_arrays,
-    leaves,
-    name_fault,
-    unflatten,
-)
+from gatedjax.export._names import Leaf, check_same, host_arrays, leaves, name_fault, unflatten
 
 # What the format itself allows; a header this long would describe a million arrays.
 HEADER_LIMIT = 100_000_000

@@ -92,11 +92,7 @@ def gru_step(
 
 
 def gru_gates(
-    weights: GRUWeights,
-    fed: Array,
-    x: Array,
-    reset_after: bool,
-    gradient_clip: float | None = None,
+    weights: GRUWeights, fed: Array, x: Array, reset_after: bool, gradient_clip: float | None = None
 ) -> tuple[Array, Array]:
     """Returns the update gate and the candidate of `gru_step`; fed is m h. Checks no shapes."""
 

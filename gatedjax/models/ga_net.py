@@ -187,11 +187,7 @@ class GANet(nn.Module):
         self.classifier = nn.Dense(self.num_classes, name="classifier", **types)
 
     def __call__(
-        self,
-        batch: Batch,
-        *,
-        train: bool = False,
-        temperature: float | Array | None = None,
+        self, batch: Batch, *, train: bool = False, temperature: float | Array | None = None
     ) -> GANetOutput:
         """Runs the network with the gates of training or of `config.test_gate`.
 

@@ -192,11 +192,7 @@ class GAReader(nn.Module):
         else:
             below = [
                 gnn.GatedAttentionHop(
-                    c.hidden,
-                    gating=c.gating,
-                    token_attention=c.token_attention,
-                    gru=gru,
-                    **types,
+                    c.hidden, gating=c.gating, token_attention=c.token_attention, gru=gru, **types
                 )
                 for _ in range(c.hops - 1)
             ]

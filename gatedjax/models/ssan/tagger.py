@@ -128,9 +128,7 @@ class SSANTagger(nn.Module):
         ).astype(jnp.float32)
         logits = jnp.where(mask[..., None], logits, jnp.zeros_like(logits))
         return SSANTaggerOutput(
-            logits=logits,
-            selections=selections,
-            baseline=reward_baseline(self, c),
+            logits=logits, selections=selections, baseline=reward_baseline(self, c)
         )
 
 

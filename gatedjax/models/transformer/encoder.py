@@ -162,10 +162,7 @@ class EncoderLayer(nn.Module):
         drawn = None if deterministic else dropout_bytes
         options: Options = {"deterministic": deterministic, "example_id": example_id}
         attend = gnn.SelectiveSelfAttention(
-            **dict(self.attention),
-            kernel_init=self.kernel_init,
-            dtype=self.dtype,
-            name="attention",
+            **dict(self.attention), kernel_init=self.kernel_init, dtype=self.dtype, name="attention"
         )
         feed_forward = FeedForward(
             self.filter_size,
