@@ -11,7 +11,7 @@ from gatedjax._terminal import clean
 from gatedjax.analysis._attention_mass import DistanceCounts
 from gatedjax.analysis._curves import plot_lines
 from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
-from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _ticks
+from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _shade_bar, _sheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,13 +117,7 @@ def _maps(words: list[str], maps: dict[str, np.ndarray], title: str, marked: set
     above = _MARGIN + (0.22 * len(heading) + 0.06 if heading else 0.0)
     top = above + 0.17 * name_rows + 0.06 + longest
     height = top + side + _FOOT
-    figure.set_size_inches(width, height)
-    page = figure.add_axes((0, 0, 1, 1))
-    page.set(xlim=(0, width), ylim=(height, 0))
-    page.axis("off")
-    for i, text in enumerate(heading):
-        page.text(_MARGIN, _MARGIN + 0.22 * i + 0.1, text, fontsize=11, weight="bold",
-                  va="center")  # fmt: skip
+    page = _sheet(figure, (width, height), _MARGIN, heading)
     highest = max(max(values.max() for values in maps.values()), 1e-6)
     shades = cm.ScalarMappable(colors.Normalize(0, highest), "Blues")
     cell = side / len(words)
@@ -141,12 +135,7 @@ def _maps(words: list[str], maps: dict[str, np.ndarray], title: str, marked: set
         _cells(page, x, top, cell, values, shades)
     wide = min(2.4, width - 2.2)
     place = ((width - _MARGIN - 0.1 - wide) / width, 0.42 / height, wide / width, 0.12 / height)
-    bar = figure.colorbar(shades, cax=figure.add_axes(place), orientation="horizontal")
-    bar.set_label("attention weight", fontsize=8.5, labelpad=1)
-    bar.ax.tick_params(labelsize=8, length=2)
-    bar.locator = _ticks()
-    bar.outline.set_linewidth(0.5)
-    bar.update_ticks()
+    _shade_bar(figure, shades, place, "attention weight", 8.5)
     _legend(page, height)
     return figure
 

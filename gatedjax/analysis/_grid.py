@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from gatedjax._terminal import clean
 from gatedjax._types import Options
 from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
-from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _ticks
+from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _shade_bar, _sheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,13 +117,7 @@ def _draw(
         top += max(measure(word, _SIZE) for word in words) + 0.08
     bottom = top + _CELL * len(names)
     height = bottom + (0.74 if grids else 0.15)
-    figure.set_size_inches(width, height)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(height, 0))
-    axes.axis("off")
-    for i, text in enumerate(heading):
-        axes.text(_MARGIN, _MARGIN + 0.22 * i + 0.1, text, fontsize=11, weight="bold",
-                  va="center")  # fmt: skip
+    axes = _sheet(figure, (width, height), _MARGIN, heading)
     for n, name in enumerate(names):
         look: Options = {"color": INK}
         if bold[n]:
@@ -150,12 +144,7 @@ def _draw(
     if grids:
         wide = min(1.9, width - 2 * _MARGIN)
         place = (left / width, 1 - (bottom + 0.3) / height, wide / width, 0.12 / height)
-        bar = figure.colorbar(shades, cax=figure.add_axes(place), orientation="horizontal")
-        bar.set_label("attention to the words of the query", fontsize=_SIZE, labelpad=1)
-        bar.ax.tick_params(labelsize=8, length=2)
-        bar.locator = _ticks()
-        bar.outline.set_linewidth(0.5)
-        bar.update_ticks()
+        _shade_bar(figure, shades, place, "attention to the words of the query", _SIZE)
     return figure
 
 

@@ -105,13 +105,7 @@ def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
     height = top + sum(_LINE + 0.03 + height_of_row * len(group) + _GAP for group, *_ in lines)
     footer = height + 0.02
     height = footer + 0.62
-    figure.set_size_inches(width, height)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(height, 0))
-    axes.axis("off")
-    for i, text in enumerate(heading):
-        axes.text(_MARGIN, _MARGIN + 0.22 * i + 0.1, text, fontsize=11, weight="bold",
-                  va="center")  # fmt: skip
+    axes = _sheet(figure, (width, height), _MARGIN, heading)
 
     scale = colors.Normalize(0, max(max(row.weights.max() for row in rows), 1e-6))
     shades = cm.ScalarMappable(scale, "Blues")
@@ -185,18 +179,39 @@ def _legend(
             axes.text(x + 0.42, y + 0.13, label, fontsize=9, va="center")
             x += 1.4
     place = ((width - _MARGIN - 2.6) / width, 1 - (y + 0.17) / height, 2.4 / width, 0.12 / height)
-    bar = figure.colorbar(shades, cax=figure.add_axes(place), orientation="horizontal")
-    bar.set_label("attention weight", fontsize=9, labelpad=1)
-    bar.ax.tick_params(labelsize=8, length=2)
-    bar.locator = _ticks()
-    bar.outline.set_linewidth(0.5)
-    bar.update_ticks()
+    _shade_bar(figure, shades, place, "attention weight", 9)
 
 
-def _ticks() -> Any:
+def _sheet(
+    figure: "Figure", size: tuple[float, float], margin: float, heading: list[str]
+) -> "Axes":
+    """Axes over the whole figure in inches, from the upper left corner, with the heading."""
+    figure.set_size_inches(*size)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, size[0]), ylim=(size[1], 0))
+    axes.axis("off")
+    for i, text in enumerate(heading):
+        place = margin, margin + 0.22 * i + 0.1
+        axes.text(*place, text, fontsize=11, weight="bold", va="center")
+    return axes
+
+
+def _shade_bar(
+    figure: "Figure",
+    shades: "ScalarMappable",
+    place: tuple[float, float, float, float],
+    label: str,
+    size: float,
+) -> None:
+    """The legend of the shades."""
     from matplotlib.ticker import MaxNLocator
 
-    return MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
+    bar = figure.colorbar(shades, cax=figure.add_axes(place), orientation="horizontal")
+    bar.set_label(label, fontsize=size, labelpad=1)
+    bar.ax.tick_params(labelsize=8, length=2)
+    bar.locator = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
+    bar.outline.set_linewidth(0.5)
+    bar.update_ticks()
 
 
 Ruler = Callable[[str, float], float]

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from gatedjax._terminal import clean
 from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
-from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _ticks
+from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _shade_bar, _sheet
 from gatedjax.analysis._phrase_statistics import LayerHistogram, _of_lengths
 from gatedjax.analysis._phrases import THRESHOLD
 
@@ -172,13 +172,7 @@ def _word_layers(
     top = _MARGIN + (0.22 * len(heading) + 0.06 if heading else 0.0) + 0.2
     bottom = top + _CELL_HEIGHT * len(words)
     height = bottom + 0.68
-    figure.set_size_inches(width, height)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(height, 0))
-    axes.axis("off")
-    for i, text in enumerate(heading):
-        axes.text(_MARGIN, _MARGIN + 0.22 * i + 0.1, text, fontsize=11, weight="bold",
-                  va="center")  # fmt: skip
+    axes = _sheet(figure, (width, height), _MARGIN, heading)
     shades = cm.ScalarMappable(colors.Normalize(0, 1), "Blues")
     for n, word in enumerate(words):
         axes.text(left - 0.08, top + (n + 0.5) * _CELL_HEIGHT, word, fontsize=_WORD_SIZE,
@@ -217,14 +211,7 @@ def _word_layers_legend(
     axes.text(_MARGIN + _CELL_WIDTH + 0.07, y + 0.255, text, fontsize=8.5, va="center")
     wide = min(1.9, width - 2.1)
     place = ((width - _MARGIN - 0.1 - wide) / width, 1 - (y + 0.29) / height, wide / width)
-    bar = figure.colorbar(
-        shades, cax=figure.add_axes((*place, 0.12 / height)), orientation="horizontal"
-    )
-    bar.set_label("rescaled attention", fontsize=8.5, labelpad=1)
-    bar.ax.tick_params(labelsize=8, length=2)
-    bar.locator = _ticks()
-    bar.outline.set_linewidth(0.5)
-    bar.update_ticks()
+    _shade_bar(figure, shades, (*place, 0.12 / height), "rescaled attention", 8.5)
 
 
 def _names(layers: Sequence[str] | None, count: int) -> list[str]:

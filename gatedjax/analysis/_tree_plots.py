@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gatedjax._terminal import clean
 from gatedjax._types import Options
 from gatedjax.analysis._figure import PALETTE, new_figure, save, style
-from gatedjax.analysis._heatmap import Ruler, _cut, _fold, _ruler
+from gatedjax.analysis._heatmap import Ruler, _cut, _fold, _ruler, _sheet
 from gatedjax.analysis._trees import Span, SpanTree
 
 if TYPE_CHECKING:
@@ -75,13 +75,7 @@ def _draw(
         deepest = max(shapes[name].values(), default=0)
         y += _NAME * len(names[name]) + level[name] * deepest + _LINE + _PANEL_GAP
     height = y + (0.3 if gold is not None else 0.0)
-    figure.set_size_inches(width, height)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(height, 0))
-    axes.axis("off")
-    for i, text in enumerate(heading):
-        axes.text(_MARGIN, _MARGIN + 0.22 * i + 0.1, text, fontsize=11, weight="bold",
-                  va="center")  # fmt: skip
+    axes = _sheet(figure, (width, height), _MARGIN, heading)
     for name, tree in trees.items():
         top = tops[name]
         for i, text in enumerate(names[name]):
