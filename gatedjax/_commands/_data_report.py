@@ -41,8 +41,8 @@ def _print_files(report: Report) -> None:
         say("\n".join(notes) + "\n")
     for file in report.files:
         if file.notes:
-            found = ", ".join(f"{what}: {count:,}" for what, count in file.notes.items())
-            say(f"Among the used of {file.part}: {found}\n")
+            text = ", ".join(f"{what}: {count:,}" for what, count in file.notes.items())
+            say(f"Among the used of {file.part}: {text}\n")
         if file.spans is not None:
             left = [f"{count:,} {reason}" for reason, count in file.spans.skipped.items()]
             parts = ", ".join([f"{file.spans.used:,} used", *left])

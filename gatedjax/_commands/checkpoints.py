@@ -14,6 +14,7 @@ import numpy as np
 
 from gatedjax._commands import reason
 from gatedjax._terminal import clean, say
+from gatedjax._types import Tree
 from gatedjax.analysis import render_table
 from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
 from gatedjax.training.identity import describe, flatten
@@ -67,7 +68,7 @@ def _gone(store: CheckpointStore, step: int) -> bool:
     return not store.folder(step).exists()
 
 
-def _best(record: dict[str, Any]) -> str:
+def _best(record: dict[str, Tree]) -> str:
     flat = flatten(record)
     settings = (f"metadata.{group}train.best_metric" for group in ("config.", ""))
     name = next((flat[setting] for setting in settings if setting in flat), None)
@@ -142,7 +143,7 @@ def _compare(a: np.ndarray | None, b: np.ndarray | None) -> tuple[str, str, str]
 def _diff(stores: list[CheckpointStore], steps: list[int] | None, part: Any) -> int:
     if steps is None:
         newest = [store.steps()[-2:] for store in stores]
-        steps = newest[0] if len(stores) == 1 else [s for found in newest for s in found[-1:]]
+        steps = newest[0] if len(stores) == 1 else [s for two in newest for s in two[-1:]]
         if len(steps) != 2:
             raise FileNotFoundError(
                 f"two checkpoints are wanted, got {steps} in "
@@ -158,9 +159,9 @@ def _diff(stores: list[CheckpointStore], steps: list[int] | None, part: Any) -> 
     old, new = (store.arrays(step, part) for store, step in pairs)
     rows = []
     for name in sorted(old.keys() | new.keys()):
-        found = _compare(old.get(name), new.get(name))
-        if found is not None:
-            rows.append((name, *found))
+        difference = _compare(old.get(name), new.get(name))
+        if difference is not None:
+            rows.append((name, *difference))
     if rows:
         _show(("array", *titles, "max abs difference"), rows)
     say(f"{len(old.keys() | new.keys()) - len(rows)} identical arrays, {len(rows)} differ")

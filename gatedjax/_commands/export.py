@@ -7,12 +7,12 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import jax
 
 from gatedjax._commands import reason
 from gatedjax._terminal import say
+from gatedjax._types import Tree
 from gatedjax.export import ModelCard, save
 from gatedjax.export._folder import check_target
 from gatedjax.export._names import unflatten
@@ -34,7 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _results(workdir: Path, best_step: int) -> dict[str, Any]:
+def _results(workdir: Path, best_step: int) -> dict[str, Tree]:
     """results.json, if it belongs to the parameters of this step."""
     path = workdir / "results.json"
     if not path.is_file():
@@ -46,7 +46,7 @@ def _results(workdir: Path, best_step: int) -> dict[str, Any]:
     return results if isinstance(results, dict) and results.get("best_step") == best_step else {}
 
 
-def _card(options: argparse.Namespace, record: dict[str, Any], step: int) -> ModelCard:
+def _card(options: argparse.Namespace, record: dict[str, Tree], step: int) -> ModelCard:
     run = record.get("run", {})
     best_step = run.get("best_step") if run.get("best_metrics") else step
     results = _results(options.workdir, best_step)

@@ -15,6 +15,7 @@ from typing import Any
 
 from gatedjax._commands import reason
 from gatedjax._terminal import say
+from gatedjax._types import Tree
 from gatedjax.training._verify import DIGESTS, KILL_AT, RESUMES
 
 DESCRIPTION = """Runs COMMAND once unbroken, and once more with SIGKILL at random steps, half of
@@ -86,13 +87,13 @@ def _differences(one: Any, other: Any, name: str = "") -> list[str]:
     return [] if one == other or both_nan else [name or "value"]
 
 
-def _leaves(value: Any) -> int:
+def _leaves(value: Tree) -> int:
     if isinstance(value, dict | list):
         return sum(_leaves(v) for v in (value.values() if isinstance(value, dict) else value))
     return 1
 
 
-def _digests(path: Path) -> list[dict[str, Any]]:
+def _digests(path: Path) -> list[dict[str, Tree]]:
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -1,8 +1,12 @@
 """What gates and attention did: density, operations, truth scores, tests, plots, marked text,
 `phrases`: words that attention selects, and their runs, and `trees`: constituents out of attention.
 
-NumPy in, NumPy out; nothing here runs on a device. Plots need the extra `plots` (matplotlib is
-imported when a plot is drawn, not before).
+NumPy in, NumPy out; nothing here runs on a device. Plots need the extra `plots`: matplotlib is
+imported when a plot is drawn, and an ImportError tells how to get it.
+
+What does not fit is refused: TypeError for a wrong dtype, ValueError for a shape, for a number that
+is out of range or not finite, and for an option without such a value. The message names the
+argument, what is wanted and what came. A section "Raises" tells only what a function adds to that.
 """
 
 from gatedjax.analysis import phrases as phrases

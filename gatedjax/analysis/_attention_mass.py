@@ -2,9 +2,9 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gatedjax.analysis._brackets import PUNCTUATION
 
@@ -61,7 +61,7 @@ class DistanceCounts:
         return self.empty / self.queries if self.queries else float("nan")
 
 
-def distance_counts(weights: Any, lengths: Any) -> DistanceCounts:
+def distance_counts(weights: ArrayLike, lengths: ArrayLike) -> DistanceCounts:
     """Sums attention by distance.
 
         share(r) = mean over queries i of the sum over j with |i - j| = r of W_ij
@@ -73,21 +73,17 @@ def distance_counts(weights: Any, lengths: Any) -> DistanceCounts:
     Returns:
       The counts, from distance 0 (the word itself) to N - 1.
 
-    Raises:
-      ValueError: if the shapes do not fit, a length is out of range, or a real weight is negative
-        or not finite.
-
     Reference: Geng et al. 2020 (SSAN), figures 2 and 4.
     """
     weights, real = _checked(weights, lengths)
     n = weights.shape[-1]
     both = real[:, :, None] & real[:, None, :]
-    kept = np.where(both, weights, 0.0)
-    _refuse(kept)
+    real_weights = np.where(both, weights, 0.0)
+    _refuse(real_weights)
     apart = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :]).ravel()
-    mass = np.bincount(apart, kept.sum(axis=0).ravel(), minlength=n)
+    mass = np.bincount(apart, real_weights.sum(axis=0).ravel(), minlength=n)
     pairs = np.bincount(apart, both.sum(axis=0).ravel(), minlength=n).astype(np.int64)
-    rows = kept.sum(axis=-1)[real]
+    rows = real_weights.sum(axis=-1)[real]
     return DistanceCounts(mass[:n], pairs[:n], int(real.sum()), int(np.sum(rows == 0)))
 
 
@@ -117,29 +113,26 @@ class TagCounts:
         0 everywhere if there is no mass.
         """
         total = sum(self.mass.values())
-        found = {name: self.mass[name] / total if total else 0.0 for name in TAG_CLASSES}
-        found["Content"] = sum(found[name] for name in CONTENT)
-        found["Content-free"] = sum(found[name] for name in CONTENT_FREE)
-        return found
+        shares = {name: self.mass[name] / total if total else 0.0 for name in TAG_CLASSES}
+        shares["Content"] = sum(shares[name] for name in CONTENT)
+        shares["Content-free"] = sum(shares[name] for name in CONTENT_FREE)
+        return shares
 
 
-def tag_counts(weights: Any, tags: Sequence[str]) -> TagCounts:
+def tag_counts(weights: ArrayLike, tags: Sequence[str]) -> TagCounts:
     """Sums the attention of a sentence by the tag of the key.
 
     Args:
       weights: W [N', N'] of one sentence; what follows the last word is padding and ignored.
       tags: Penn tags of its words.
 
-    Raises:
-      ValueError: if there are more tags than keys, or a weight is negative or not finite.
-
     Reference: Geng et al. 2020 (SSAN), table 7.
     """
     weights, _ = _checked(np.asarray(weights)[None], [len(tags)])
-    kept = weights[0, : len(tags), : len(tags)]
-    _refuse(kept)
+    real_weights = weights[0, : len(tags), : len(tags)]
+    _refuse(real_weights)
     mass = dict.fromkeys(TAG_CLASSES, 0.0)
-    for tag, received in zip(tags, kept.sum(axis=0), strict=True):
+    for tag, received in zip(tags, real_weights.sum(axis=0), strict=True):
         mass[tag_class(tag)] += float(received)
     return TagCounts(mass)
 
@@ -158,7 +151,7 @@ def word_of_piece(pieces: Sequence[str], *, continued: str = "@@") -> np.ndarray
     return np.concatenate([[0], np.cumsum(ends)[:-1]]) if len(pieces) else np.zeros(0, int)
 
 
-def merge_pieces(weights: Any, word: Any) -> np.ndarray:
+def merge_pieces(weights: ArrayLike, word: ArrayLike) -> np.ndarray:
     """Attention between words out of attention between pieces.
 
     A word attends with the mean of its pieces and receives the sum of what its pieces receive, so
@@ -170,9 +163,6 @@ def merge_pieces(weights: Any, word: Any) -> np.ndarray:
 
     Returns:
       W [..., N, N] over words.
-
-    Raises:
-      ValueError: if the shapes do not fit or word is not such a numbering.
 
     Reference: spec of SSAN; the paper does not say how it goes from pieces to words.
     """
@@ -189,7 +179,7 @@ def merge_pieces(weights: Any, word: Any) -> np.ndarray:
     return mean @ weights @ member.T
 
 
-def _checked(weights: Any, lengths: Any) -> tuple[np.ndarray, np.ndarray]:
+def _checked(weights: ArrayLike, lengths: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     weights, lengths = np.asarray(weights, np.float64), np.asarray(lengths)
     if weights.ndim != 3 or weights.shape[1] != weights.shape[2]:
         raise ValueError(f"weights must be [B, N, N], got {weights.shape}")

@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gatedjax._terminal import clean
 from gatedjax.analysis._attention_mass import DistanceCounts
 from gatedjax.analysis._curves import plot_lines
 from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
-from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _ticks
+from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _shade_bar, _sheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
 # inches
@@ -23,7 +25,7 @@ _WORD_SIZE, _NAME_SIZE = 9.0, 10.0  # points
 
 def plot_attention(
     tokens: Sequence[str],
-    panels: Mapping[str, Any],
+    panels: Mapping[str, ArrayLike],
     path_stem: str | Path | None = None,
     title: str | None = None,
     *,
@@ -40,14 +42,6 @@ def plot_attention(
       path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
       title: above the figure.
       marked: places of words to set in bold, as those that were moved.
-
-    Returns:
-      The figure.
-
-    Raises:
-      ImportError: if matplotlib (the extra `plots`) is not installed.
-      ValueError: if there is no word or panel, a panel is too small, a weight is negative or not
-        finite, or a marked place is not a word.
 
     Reference: Geng et al. 2020 (SSAN), figures 3 and 5.
     """
@@ -82,21 +76,18 @@ def plot_distances(
       per_neighbour: the mean weight of a key at that distance instead.
       title: above the figure.
 
-    Returns:
-      The figure.
-
     Reference: Geng et al. 2020 (SSAN), figures 2 and 4.
     """
     lines = {}
     for name, one in counts.items():
         values = one.per_neighbour() if per_neighbour else one.shares()
-        kept = values[: max_distance + 1] if one.queries else values[:0]
-        lines[name] = [(float(r), 100 * float(value), 0.0) for r, value in enumerate(kept)]
+        shown = values[: max_distance + 1] if one.queries else values[:0]
+        lines[name] = [(float(r), 100 * float(value), 0.0) for r, value in enumerate(shown)]
     label = "mean weight of a key (%)" if per_neighbour else "share of attention (%)"
     return plot_lines({label: lines}, path_stem, xlabel="distance of query and key", title=title)
 
 
-def _square(name: str, weights: Any, size: int) -> np.ndarray:
+def _square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
     values = np.asarray(weights).astype(np.float64)
     if values.ndim != 2 or min(values.shape) < size:
         raise ValueError(
@@ -126,13 +117,7 @@ def _maps(words: list[str], maps: dict[str, np.ndarray], title: str, marked: set
     above = _MARGIN + (0.22 * len(heading) + 0.06 if heading else 0.0)
     top = above + 0.17 * name_rows + 0.06 + longest
     height = top + side + _FOOT
-    figure.set_size_inches(width, height)
-    page = figure.add_axes((0, 0, 1, 1))
-    page.set(xlim=(0, width), ylim=(height, 0))
-    page.axis("off")
-    for i, text in enumerate(heading):
-        page.text(_MARGIN, _MARGIN + 0.22 * i + 0.1, text, fontsize=11, weight="bold",
-                  va="center")  # fmt: skip
+    page = _sheet(figure, (width, height), _MARGIN, heading)
     highest = max(max(values.max() for values in maps.values()), 1e-6)
     shades = cm.ScalarMappable(colors.Normalize(0, highest), "Blues")
     cell = side / len(words)
@@ -150,18 +135,13 @@ def _maps(words: list[str], maps: dict[str, np.ndarray], title: str, marked: set
         _cells(page, x, top, cell, values, shades)
     wide = min(2.4, width - 2.2)
     place = ((width - _MARGIN - 0.1 - wide) / width, 0.42 / height, wide / width, 0.12 / height)
-    bar = figure.colorbar(shades, cax=figure.add_axes(place), orientation="horizontal")
-    bar.set_label("attention weight", fontsize=8.5, labelpad=1)
-    bar.ax.tick_params(labelsize=8, length=2)
-    bar.locator = _ticks()
-    bar.outline.set_linewidth(0.5)
-    bar.update_ticks()
+    _shade_bar(figure, shades, place, "attention weight", 8.5)
     _legend(page, height)
     return figure
 
 
 def _cells(
-    page: "Axes", x: float, top: float, cell: float, values: np.ndarray, shades: Any
+    page: "Axes", x: float, top: float, cell: float, values: np.ndarray, shades: "ScalarMappable"
 ) -> None:
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle

@@ -2,7 +2,9 @@
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from numpy.typing import ArrayLike
 
 from gatedjax.analysis._trees import SpanTree
 
@@ -52,7 +54,7 @@ class BracketCounts:
 
 
 def bracket_counts(
-    gold: SpanTree, predicted: SpanTree, *, drop: Any = None, count_root: bool = True
+    gold: SpanTree, predicted: SpanTree, *, drop: ArrayLike | None = None, count_root: bool = True
 ) -> BracketCounts:
     """Counts the spans of a sentence that a tree shares with the gold tree, labels aside.
 
@@ -68,9 +70,6 @@ def bracket_counts(
 
     Returns:
       The counts; all 0 for a sentence of which fewer than two words are left.
-
-    Raises:
-      ValueError: if the trees are over different numbers of words.
 
     Reference: Geng et al. 2020 (SSAN), table 6; Collins and Sekine's EVALB.
     """

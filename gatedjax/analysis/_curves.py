@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gatedjax._terminal import clean
+from gatedjax._types import Options
 from gatedjax.analysis._figure import DASHES, MARKERS, PALETTE, new_figure, save, style
 
 if TYPE_CHECKING:
@@ -35,13 +36,6 @@ def plot_lines(
       path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
       xlabel: below every panel.
       title: above the figure.
-
-    Returns:
-      The figure.
-
-    Raises:
-      ImportError: if matplotlib (the extra `plots`) is not installed.
-      ValueError: if there is no measure, a point is not a triple, or a deviation is negative.
 
     Reference: Xue et al. 2020 (GA-Net), figure 5.
     """
@@ -82,9 +76,6 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
 
     Returns:
       The records, in their order.
-
-    Raises:
-      FileNotFoundError: if there is no such file.
     """
     records = []
     for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
@@ -113,17 +104,13 @@ def plot_learning_curves(
       metrics: the panels; one that no record has is left out.
       title: above the figure.
 
-    Returns:
-      The figure.
-
     Raises:
-      ImportError: if matplotlib (the extra `plots`) is not installed.
-      ValueError: if no record has any of the metrics.
+      ValueError: also if no record has any of the metrics.
     """
-    kept = {name: [dict(record) for record in records] for name, records in runs.items()}
+    records_of = {name: [dict(record) for record in records] for name, records in runs.items()}
     curves: dict[str, dict[tuple[str, str], list[tuple[float, float]]]] = {}
     for metric in metrics:
-        for name, records in kept.items():
+        for name, records in records_of.items():
             for split in ("train", "eval"):
                 points = [
                     (float(r["step"]), float(r[metric]))
@@ -134,14 +121,14 @@ def plot_learning_curves(
                     curves.setdefault(metric, {})[name, split] = points
     if not curves:
         raise ValueError(f"runs must have at least one of the metrics {list(metrics)}")
-    names = list(kept)
+    names = list(records_of)
     with style():
         figure, panels = _panels(list(curves), title, len(names), both=True)
         for axes, (metric, lines) in zip(panels, curves.items(), strict=True):
             axes.set(xlabel="step", ylabel=clean(metric))
             for (name, split), points in lines.items():
                 i = names.index(name)
-                look: dict[str, Any] = {"color": PALETTE[i % len(PALETTE)]}
+                look: Options = {"color": PALETTE[i % len(PALETTE)]}
                 if split == "train":
                     look |= {"linewidth": 0.9, "alpha": 0.55}
                 else:
@@ -161,7 +148,7 @@ def _line_with_bars(axes: "Axes", i: int, points: Points) -> None:
     axes.errorbar(xs, means, yerr=bars, capsize=3, elinewidth=1.0, capthick=1.0, **_look(i))
 
 
-def _look(i: int) -> dict[str, Any]:
+def _look(i: int) -> Options:
     return {
         "color": PALETTE[i % len(PALETTE)],
         "marker": MARKERS[i % len(MARKERS)],

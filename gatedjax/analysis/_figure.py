@@ -52,11 +52,7 @@ _FALLBACK_FONTS = ("Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans JP", "Aria
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Draws with our settings and leaves those of the caller alone.
-
-    Raises:
-      ImportError: if matplotlib is missing; the message says how to get it.
-    """
+    """Draws with our settings and leaves those of the caller alone."""
     try:
         import matplotlib
         from matplotlib import font_manager

@@ -4,9 +4,10 @@ All counts are Python integers: a test set of IMDB is beyond 32 bits.
 """
 
 import operator
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, SupportsIndex
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 Count = Literal["flops", "macs"]
 Score = Literal["zhou", "mlp1"]
@@ -60,10 +61,6 @@ def attention_flops(
     Returns:
       The count.
 
-    Raises:
-      TypeError: if attended or width is not an integer.
-      ValueError: if attended is negative, width is not positive, or a name is unknown.
-
     Reference: Xue et al. 2020 (GA-Net), table 3. The paper gives no formula; this one is inferred
       from its figures, about 400 per token.
     """
@@ -79,7 +76,7 @@ def attention_flops(
 
 
 def attention_flops_total(
-    counts: Any,
+    counts: ArrayLike,
     width: int,
     *,
     count: Count = "flops",
@@ -95,9 +92,6 @@ def attention_flops_total(
 
     Returns:
       The total.
-
-    Raises:
-      ValueError: if counts is not a one-dimensional array of integers >= 0.
     """
     total = int(_counts("counts", counts).sum())
     return attention_flops(total, width, count=count, include_tanh=include_tanh, score=score)
@@ -113,10 +107,6 @@ def bilstm_flops(length: int, input_dim: int, hidden: int) -> int:
 
     Returns:
       The count; activations and elementwise products are not in it.
-
-    Raises:
-      TypeError: if an argument is not an integer.
-      ValueError: if length is negative or a width is not positive.
     """
     length = _integer("length", length, 0)
     input_dim, hidden = _integer("input_dim", input_dim, 1), _integer("hidden", hidden, 1)
@@ -148,10 +138,6 @@ def auxiliary_flops(
 
     Returns:
       The count.
-
-    Raises:
-      TypeError: if an argument is not an integer.
-      ValueError: if kind is unknown or a number is out of range.
     """
     _known("kind", kind, ("lstm", "fnn", "att"))
     tokens, examples = _integer("tokens", tokens, 0), _integer("examples", examples, 0)
@@ -169,8 +155,8 @@ def auxiliary_flops(
 
 
 def flops_report(
-    lengths: Any,
-    attended: Any,
+    lengths: ArrayLike,
+    attended: ArrayLike,
     width: int,
     *,
     auxiliary: Auxiliary = "lstm",
@@ -193,7 +179,7 @@ def flops_report(
       The report.
 
     Raises:
-      ValueError: if the shapes differ, or a sentence attends to more tokens than it has.
+      ValueError: also if a sentence attends to more tokens than it has.
     """
     lengths, attended = _counts("lengths", lengths), _counts("attended", attended)
     if lengths.shape != attended.shape:
@@ -225,7 +211,7 @@ def flops_report(
     )
 
 
-def _integer(name: str, value: Any, least: int) -> int:
+def _integer(name: str, value: SupportsIndex, least: int) -> int:
     try:
         number = operator.index(value)
     except TypeError:
@@ -235,7 +221,7 @@ def _integer(name: str, value: Any, least: int) -> int:
     return number
 
 
-def _counts(name: str, values: Any) -> np.ndarray:
+def _counts(name: str, values: ArrayLike) -> np.ndarray:
     values = np.asarray(values)
     if values.ndim != 1 or (values.size and not np.issubdtype(values.dtype, np.integer)):
         raise ValueError(

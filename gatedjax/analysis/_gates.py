@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
 class Density(NamedTuple):
@@ -75,9 +76,6 @@ def pad(rows: Sequence[Any], value: float = 0) -> np.ndarray:
 
     Returns:
       An array of the common dtype of the rows; T is the longest length.
-
-    Raises:
-      ValueError: if a row is not one-dimensional.
     """
     arrays = [np.asarray(row) for row in rows]
     for i, array in enumerate(arrays):
@@ -92,33 +90,30 @@ def pad(rows: Sequence[Any], value: float = 0) -> np.ndarray:
     return out
 
 
-def density_ratios(gates: Any, lengths: Any) -> DensityCounts:
+def density_ratios(gates: ArrayLike, lengths: ArrayLike) -> DensityCounts:
     """Counts open gates, for data that come in parts: add the counts, then take `.value()`.
 
     Args: as of `density`.
 
     Returns:
       The counts of these rows.
-
-    Raises:
-      ValueError: as `density`.
     """
     gates, real, lengths = _rows(gates, lengths, "gates")
     gates = np.where(real, gates, 0).astype(np.float64)
     if np.any(gates < 0) or not np.all(np.isfinite(gates)):
         raise ValueError("gates must be finite and >= 0 at real tokens")
-    kept = lengths > 0
+    has_tokens = lengths > 0
     sums = gates.sum(axis=-1)
     return DensityCounts(
-        share=float((sums[kept] / lengths[kept]).sum()),
-        rows=int(kept.sum()),
+        share=float((sums[has_tokens] / lengths[has_tokens]).sum()),
+        rows=int(has_tokens.sum()),
         gates=float(sums.sum()),
         tokens=int(lengths.sum()),
-        closed=int(np.sum(kept & ~np.any(gates > 0, axis=-1))),
+        closed=int(np.sum(has_tokens & ~np.any(gates > 0, axis=-1))),
     )
 
 
-def density(gates: Any, lengths: Any) -> Density:
+def density(gates: ArrayLike, lengths: ArrayLike) -> Density:
     """The share of open gates.
 
     sentence = mean_b (sum_t g_bt / len_b);  token = sum g / sum len.
@@ -129,15 +124,11 @@ def density(gates: Any, lengths: Any) -> Density:
 
     Returns:
       The densities and the rate of rows without an open gate.
-
-    Raises:
-      ValueError: if the shapes do not fit, a length is out of range, or a gate is negative or not
-        finite.
     """
     return density_ratios(gates, lengths).value()
 
 
-def gate_truth(gates: Any, truth: Any, lengths: Any) -> TruthScores:
+def gate_truth(gates: ArrayLike, truth: ArrayLike, lengths: ArrayLike) -> TruthScores:
     """Compares the open gates with the tokens that truly matter, all tokens pooled (micro).
 
     Args:
@@ -147,9 +138,6 @@ def gate_truth(gates: Any, truth: Any, lengths: Any) -> TruthScores:
 
     Returns:
       Precision, recall, F1 and the number of true tokens.
-
-    Raises:
-      ValueError: if the shapes do not fit or a length is out of range.
     """
     gates, real, lengths = _rows(gates, lengths, "gates")
     truth, true_real, _ = _rows(truth, lengths, "truth")
@@ -166,7 +154,9 @@ def gate_truth(gates: Any, truth: Any, lengths: Any) -> TruthScores:
     )
 
 
-def _rows(values: Any, lengths: Any, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _rows(
+    values: ArrayLike, lengths: ArrayLike, name: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     values, lengths = np.asarray(values), np.asarray(lengths)
     if values.ndim != 2:
         raise ValueError(f"{name} must have shape [N, T], got {values.shape}")

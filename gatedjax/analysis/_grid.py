@@ -3,16 +3,19 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gatedjax._terminal import clean
+from gatedjax._types import Options
 from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
-from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _ticks
+from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _shade_bar, _sheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
 # inches
@@ -25,7 +28,7 @@ class GridPanel:
     """One hop: weights of every row over the columns."""
 
     name: str
-    weights: Any
+    weights: ArrayLike
     """[R, C], at least 0."""
 
 
@@ -33,7 +36,7 @@ def plot_attention_grid(
     rows: Sequence[str],
     columns: Sequence[str],
     panels: Sequence[GridPanel],
-    final: Any,
+    final: ArrayLike,
     path_stem: str | Path | None = None,
     title: str | None = None,
     *,
@@ -55,13 +58,6 @@ def plot_attention_grid(
       groups: [R] a number per row; rows of one group stand together.
       marked: [R] rows that are drawn in bold and orange, such as those of the answer.
       final_name: above the bars.
-
-    Returns:
-      The figure.
-
-    Raises:
-      ImportError: if matplotlib (the extra `plots`) is not installed.
-      ValueError: if there are no rows, a shape does not fit, or a weight is negative or not finite.
 
     Reference: Dhingra et al. 2017 (GA Reader), figures 3 to 7.
     """
@@ -85,7 +81,7 @@ def plot_attention_grid(
     return figure
 
 
-def _weights(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _weights(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
     weights = np.asarray(values).astype(np.float64)
     if weights.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {weights.shape}")
@@ -121,15 +117,9 @@ def _draw(
         top += max(measure(word, _SIZE) for word in words) + 0.08
     bottom = top + _CELL * len(names)
     height = bottom + (0.74 if grids else 0.15)
-    figure.set_size_inches(width, height)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(height, 0))
-    axes.axis("off")
-    for i, text in enumerate(heading):
-        axes.text(_MARGIN, _MARGIN + 0.22 * i + 0.1, text, fontsize=11, weight="bold",
-                  va="center")  # fmt: skip
+    axes = _sheet(figure, (width, height), _MARGIN, heading)
     for n, name in enumerate(names):
-        look: dict[str, Any] = {"color": INK}
+        look: Options = {"color": INK}
         if bold[n]:
             look = {"weight": "bold", "color": PALETTE[1]}
         axes.text(left - 0.07, top + (n + 0.5) * _CELL, name, fontsize=_SIZE, ha="right",
@@ -154,16 +144,13 @@ def _draw(
     if grids:
         wide = min(1.9, width - 2 * _MARGIN)
         place = (left / width, 1 - (bottom + 0.3) / height, wide / width, 0.12 / height)
-        bar = figure.colorbar(shades, cax=figure.add_axes(place), orientation="horizontal")
-        bar.set_label("attention to the words of the query", fontsize=_SIZE, labelpad=1)
-        bar.ax.tick_params(labelsize=8, length=2)
-        bar.locator = _ticks()
-        bar.outline.set_linewidth(0.5)
-        bar.update_ticks()
+        _shade_bar(figure, shades, place, "attention to the words of the query", _SIZE)
     return figure
 
 
-def _cells(axes: "Axes", corner: tuple[float, float], grid: np.ndarray, shades: Any) -> None:
+def _cells(
+    axes: "Axes", corner: tuple[float, float], grid: np.ndarray, shades: "ScalarMappable"
+) -> None:
     from matplotlib.patches import Rectangle
 
     x, y = corner

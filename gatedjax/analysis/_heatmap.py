@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gatedjax._terminal import clean
+from gatedjax._types import Options
 from gatedjax.analysis._figure import INK, new_figure, save, style
 from gatedjax.analysis._text import aligned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
 # inches
@@ -30,7 +33,7 @@ class _Row:
 
 
 def plot_heatmap(
-    rows: Sequence[tuple[str, Sequence[str], Any, Any]],
+    rows: Sequence[tuple[str, Sequence[str], ArrayLike, ArrayLike | None]],
     path_stem: str | Path | None = None,
     title: str | None = None,
     *,
@@ -50,14 +53,6 @@ def plot_heatmap(
       title: above the figure.
       width: of the figure, in inches.
 
-    Returns:
-      The figure.
-
-    Raises:
-      ImportError: if matplotlib (the extra `plots`) is not installed.
-      ValueError: if there are no rows or words, there are fewer weights or gates than words, a
-        number is not finite, a weight is negative, or width is too small.
-
     Reference: Xue et al. 2020 (GA-Net), figures 1 and 4.
     """
     checked = _checked(rows)
@@ -69,7 +64,7 @@ def plot_heatmap(
     return figure
 
 
-def _checked(rows: Sequence[tuple[str, Sequence[str], Any, Any]]) -> list[_Row]:
+def _checked(rows: Sequence[tuple[str, Sequence[str], ArrayLike, ArrayLike | None]]) -> list[_Row]:
     checked = []
     for i, (name, tokens, weights, gates) in enumerate(rows):
         words = tuple(clean(token) for token in tokens)
@@ -110,13 +105,7 @@ def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
     height = top + sum(_LINE + 0.03 + height_of_row * len(group) + _GAP for group, *_ in lines)
     footer = height + 0.02
     height = footer + 0.62
-    figure.set_size_inches(width, height)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(height, 0))
-    axes.axis("off")
-    for i, text in enumerate(heading):
-        axes.text(_MARGIN, _MARGIN + 0.22 * i + 0.1, text, fontsize=11, weight="bold",
-                  va="center")  # fmt: skip
+    axes = _sheet(figure, (width, height), _MARGIN, heading)
 
     scale = colors.Normalize(0, max(max(row.weights.max() for row in rows), 1e-6))
     shades = cm.ScalarMappable(scale, "Blues")
@@ -169,7 +158,7 @@ def _box(
     x, width = x + 0.015, width - 0.03
     y, height = y + 0.02, height - 0.04
     if is_open is None:
-        look: dict[str, Any] = {"edgecolor": _CELL_EDGE, "linewidth": 0.6, "zorder": 2}
+        look: Options = {"edgecolor": _CELL_EDGE, "linewidth": 0.6, "zorder": 2}
     elif is_open:
         look = {"edgecolor": _OPEN_EDGE, "linewidth": 1.5, "zorder": 3}
     else:
@@ -177,7 +166,9 @@ def _box(
     axes.add_patch(Rectangle((x, y), width, height, facecolor=shade, **look))
 
 
-def _legend(figure: "Figure", axes: "Axes", y: float, shades: Any, *, gated: bool) -> None:
+def _legend(
+    figure: "Figure", axes: "Axes", y: float, shades: "ScalarMappable", *, gated: bool
+) -> None:
     width, height = figure.get_size_inches()
     if gated:
         x = _MARGIN
@@ -188,18 +179,39 @@ def _legend(figure: "Figure", axes: "Axes", y: float, shades: Any, *, gated: boo
             axes.text(x + 0.42, y + 0.13, label, fontsize=9, va="center")
             x += 1.4
     place = ((width - _MARGIN - 2.6) / width, 1 - (y + 0.17) / height, 2.4 / width, 0.12 / height)
-    bar = figure.colorbar(shades, cax=figure.add_axes(place), orientation="horizontal")
-    bar.set_label("attention weight", fontsize=9, labelpad=1)
-    bar.ax.tick_params(labelsize=8, length=2)
-    bar.locator = _ticks()
-    bar.outline.set_linewidth(0.5)
-    bar.update_ticks()
+    _shade_bar(figure, shades, place, "attention weight", 9)
 
 
-def _ticks() -> Any:
+def _sheet(
+    figure: "Figure", size: tuple[float, float], margin: float, heading: list[str]
+) -> "Axes":
+    """Axes over the whole figure in inches, from the upper left corner, with the heading."""
+    figure.set_size_inches(*size)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, size[0]), ylim=(size[1], 0))
+    axes.axis("off")
+    for i, text in enumerate(heading):
+        place = margin, margin + 0.22 * i + 0.1
+        axes.text(*place, text, fontsize=11, weight="bold", va="center")
+    return axes
+
+
+def _shade_bar(
+    figure: "Figure",
+    shades: "ScalarMappable",
+    place: tuple[float, float, float, float],
+    label: str,
+    size: float,
+) -> None:
+    """The legend of the shades."""
     from matplotlib.ticker import MaxNLocator
 
-    return MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
+    bar = figure.colorbar(shades, cax=figure.add_axes(place), orientation="horizontal")
+    bar.set_label(label, fontsize=size, labelpad=1)
+    bar.ax.tick_params(labelsize=8, length=2)
+    bar.locator = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
+    bar.outline.set_linewidth(0.5)
+    bar.update_ticks()
 
 
 Ruler = Callable[[str, float], float]
@@ -256,7 +268,7 @@ def _cut(word: str, room: float, measure: Ruler, size: float = _WORD_SIZE) -> st
     """The word, or its beginning with an ellipsis if it alone is too wide."""
     if measure(word, size) <= room:
         return word
-    kept = len(word)
-    while kept > 1 and measure(word[:kept] + "…", size) > room:
-        kept = min(kept - 1, int(kept * room / measure(word[:kept] + "…", size)) + 1)
-    return word[:kept] + "…"
+    length = len(word)
+    while length > 1 and measure(word[:length] + "…", size) > room:
+        length = min(length - 1, int(length * room / measure(word[:length] + "…", size)) + 1)
+    return word[:length] + "…"

@@ -30,13 +30,6 @@ def plot_images(
       path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
       per_class: images of a row; fewer where there are not as many.
       title: above the figure.
-
-    Returns:
-      The figure.
-
-    Raises:
-      ImportError: if matplotlib (the extra `plots`) is not installed.
-      ValueError: if the shapes do not fit, a label has no name, or per_class is below 1.
     """
     images, labels = np.asarray(images), np.asarray(labels)
     if images.ndim != 3 or labels.shape != images.shape[:1]:
@@ -54,10 +47,10 @@ def plot_images(
         figure = new_figure(0.55 * per_class + 1.3, 0.55 * rows + 0.5)
         panels = figure.subplots(rows, per_class, squeeze=False)
         for number, (name, line) in enumerate(zip(class_names, panels, strict=True)):
-            chosen = np.flatnonzero(labels == number)[:per_class]
+            of_class = np.flatnonzero(labels == number)[:per_class]
             for axes in line:
                 axes.set_axis_off()
-            for axes, index in zip(line, chosen, strict=False):
+            for axes, index in zip(line, of_class, strict=False):
                 axes.imshow(images[index], cmap="gray_r", vmin=0, interpolation="nearest")
             line[0].text(
                 -0.15,

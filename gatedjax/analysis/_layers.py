@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gatedjax._terminal import clean
 from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
-from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _ticks
+from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _shade_bar, _sheet
 from gatedjax.analysis._phrase_statistics import LayerHistogram, _of_lengths
 from gatedjax.analysis._phrases import THRESHOLD
 
@@ -42,13 +43,6 @@ def plot_layer_histograms(
       path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
       title: above the figure.
       layers: names, the same for all panels; None is L1, L2, ...
-
-    Returns:
-      The figure.
-
-    Raises:
-      ImportError: if matplotlib (the extra `plots`) is not installed.
-      ValueError: if there is no panel or layer, or a panel has another number of layers.
 
     Reference: Guo 2017 (AGT), figures 2 and 3.
     """
@@ -122,7 +116,7 @@ def _ridges(axes: "Axes", histogram: LayerHistogram, label: str) -> None:
 
 def plot_word_layers(
     tokens: Sequence[str],
-    r: Any,
+    r: ArrayLike,
     path_stem: str | Path | None = None,
     title: str | None = None,
     *,
@@ -141,13 +135,6 @@ def plot_word_layers(
       title: above the figure.
       threshold: words with r > threshold are outlined.
       layers: names; None is L1, L2, ...
-
-    Returns:
-      The figure.
-
-    Raises:
-      ImportError: if matplotlib (the extra `plots`) is not installed.
-      ValueError: if there is no word or layer, r has fewer words, or an r is outside [0, 1].
 
     Reference: Guo 2017 (AGT), figure 4.
     """
@@ -185,13 +172,7 @@ def _word_layers(
     top = _MARGIN + (0.22 * len(heading) + 0.06 if heading else 0.0) + 0.2
     bottom = top + _CELL_HEIGHT * len(words)
     height = bottom + 0.68
-    figure.set_size_inches(width, height)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(height, 0))
-    axes.axis("off")
-    for i, text in enumerate(heading):
-        axes.text(_MARGIN, _MARGIN + 0.22 * i + 0.1, text, fontsize=11, weight="bold",
-                  va="center")  # fmt: skip
+    axes = _sheet(figure, (width, height), _MARGIN, heading)
     shades = cm.ScalarMappable(colors.Normalize(0, 1), "Blues")
     for n, word in enumerate(words):
         axes.text(left - 0.08, top + (n + 0.5) * _CELL_HEIGHT, word, fontsize=_WORD_SIZE,
@@ -204,8 +185,8 @@ def _word_layers(
                 Rectangle((x, top + n * _CELL_HEIGHT), cell, _CELL_HEIGHT, edgecolor="#d9d9d9",
                           facecolor=shades.to_rgba(weight), linewidth=0.4, zorder=2)
             )  # fmt: skip
-    found = runs(weights > threshold)
-    for (i,), start, length in zip(*found, strict=True):
+    selected = runs(weights > threshold)
+    for (i,), start, length in zip(*selected, strict=True):
         place = left + i * cell + 0.012, top + start * _CELL_HEIGHT + 0.012
         size = cell - 0.024, length * _CELL_HEIGHT - 0.024
         # orange on blue is told apart with every colour blindness, and in grey by its lightness
@@ -230,14 +211,7 @@ def _word_layers_legend(
     axes.text(_MARGIN + _CELL_WIDTH + 0.07, y + 0.255, text, fontsize=8.5, va="center")
     wide = min(1.9, width - 2.1)
     place = ((width - _MARGIN - 0.1 - wide) / width, 1 - (y + 0.29) / height, wide / width)
-    bar = figure.colorbar(
-        shades, cax=figure.add_axes((*place, 0.12 / height)), orientation="horizontal"
-    )
-    bar.set_label("rescaled attention", fontsize=8.5, labelpad=1)
-    bar.ax.tick_params(labelsize=8, length=2)
-    bar.locator = _ticks()
-    bar.outline.set_linewidth(0.5)
-    bar.update_ticks()
+    _shade_bar(figure, shades, (*place, 0.12 / height), "rescaled attention", 8.5)
 
 
 def _names(layers: Sequence[str] | None, count: int) -> list[str]:

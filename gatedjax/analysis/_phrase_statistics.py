@@ -1,9 +1,10 @@
 """Distributions over layers: rescaled attention, lengths of phrases, values of gates."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gatedjax.analysis._phrases import _real, _selected, runs
 
@@ -71,7 +72,7 @@ class GateHistogram(NamedTuple):
 
 
 def weight_histogram(
-    r: Any, mask: Any = None, *, bins: int = 20, layer_axis: int | None = 1
+    r: ArrayLike, mask: ArrayLike | None = None, *, bins: int = 20, layer_axis: int | None = 1
 ) -> LayerHistogram:
     """The distribution of r over all real words, per layer.
 
@@ -85,22 +86,22 @@ def weight_histogram(
     Returns:
       The counts.
 
-    Raises:
-      ValueError: if shapes do not fit, an r is outside [0, 1], bins < 1, or the layer axis is the
-        last one or not there.
-      TypeError: if the mask is not bool.
-
     Reference: Guo 2017 (AGT), figure 2 (top): spikes at 0 and 1.
     """
     values, real = _real(r, mask, "r")
     if np.any(real & ~((values >= 0) & (values <= 1))):
         raise ValueError("r must be in [0, 1] at real words; normalise makes it so")
-    layers, kept = _by_layer(values, layer_axis), _by_layer(real, layer_axis)
-    return _histogram(layers, kept, bins)
+    layers, real_layers = _by_layer(values, layer_axis), _by_layer(real, layer_axis)
+    return _histogram(layers, real_layers, bins)
 
 
 def weight_mass(
-    r: Any, mask: Any = None, *, low: float, high: float, layer_axis: int | None = 1
+    r: ArrayLike,
+    mask: ArrayLike | None = None,
+    *,
+    low: float,
+    high: float,
+    layer_axis: int | None = 1,
 ) -> np.ndarray:
     """The share of real words with low <= r <= high, per layer: of [0, 0.05] or [0.95, 1], say.
 
@@ -113,10 +114,6 @@ def weight_mass(
 
     Returns:
       float [L]; NaN without a real word.
-
-    Raises:
-      ValueError: if shapes do not fit, or the layer axis is the last one or not there.
-      TypeError: if the mask is not bool.
     """
     values, real = _real(r, mask, "r")
     inside = _by_layer((values >= low) & (values <= high) & real, layer_axis).sum((1, 2))
@@ -125,7 +122,7 @@ def weight_mass(
 
 
 def phrase_length_histogram(
-    selected: Any,
+    selected: ArrayLike,
     *,
     min_length: int = 1,
     max_length: int | None = None,
@@ -143,11 +140,6 @@ def phrase_length_histogram(
       The counts of the lengths 1, 2, ...; those below min_length are 0. On phrases see the caveat
       of `runs`.
 
-    Raises:
-      TypeError: if selected is not bool.
-      ValueError: if min_length < 1, max_length < min_length, or the layer axis is the last one or
-        not there.
-
     Reference: Guo 2017 (AGT), figure 2 (bottom).
     """
     layer, length, num_layers = _lengths(selected, min_length, layer_axis)
@@ -162,7 +154,7 @@ def phrase_length_histogram(
 
 
 def mean_phrase_length(
-    selected: Any, *, min_length: int = 1, layer_axis: int | None = 1
+    selected: ArrayLike, *, min_length: int = 1, layer_axis: int | None = 1
 ) -> np.ndarray:
     """The mean length of runs, per layer.
 
@@ -170,10 +162,6 @@ def mean_phrase_length(
 
     Returns:
       float [L]; NaN for a layer without a run that counts.
-
-    Raises:
-      TypeError: if selected is not bool.
-      ValueError: as `phrase_length_histogram`.
     """
     layer, length, num_layers = _lengths(selected, min_length, layer_axis)
     count = np.bincount(layer, minlength=num_layers)
@@ -181,7 +169,9 @@ def mean_phrase_length(
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def gate_histogram(gates: Any, rows: Any = None, *, bins: int = 20) -> GateHistogram:
+def gate_histogram(
+    gates: ArrayLike, rows: ArrayLike | None = None, *, bins: int = 20
+) -> GateHistogram:
     """The distribution of gate values per layer, and the mean gate of every sentence.
 
     Args:
@@ -192,22 +182,17 @@ def gate_histogram(gates: Any, rows: Any = None, *, bins: int = 20) -> GateHisto
     Returns:
       All components of all rows pooled, and the means over the components.
 
-    Raises:
-      ValueError: if gates is not [B, L, D], rows does not fit, a gate is outside [0, 1], or
-        bins < 1.
-      TypeError: if rows is not bool.
-
     Reference: Guo 2017 (AGT), figure 3: near 0 (carry) in the middle layers.
     """
     values = np.asarray(gates).astype(np.float64)
     if values.ndim != 3 or not values.shape[-1]:
         raise ValueError(f"gates must have shape [B, L, D], got {values.shape}")
-    kept = np.ones(len(values), bool) if rows is None else np.asarray(rows)
-    if kept.dtype != bool:
-        raise TypeError(f"rows must be bool, got dtype {kept.dtype}")
-    if kept.shape != values.shape[:1]:
-        raise ValueError(f"rows must have shape {values.shape[:1]}, got {kept.shape}")
-    real = np.broadcast_to(kept[:, None, None], values.shape)
+    counted = np.ones(len(values), bool) if rows is None else np.asarray(rows)
+    if counted.dtype != bool:
+        raise TypeError(f"rows must be bool, got dtype {counted.dtype}")
+    if counted.shape != values.shape[:1]:
+        raise ValueError(f"rows must have shape {values.shape[:1]}, got {counted.shape}")
+    real = np.broadcast_to(counted[:, None, None], values.shape)
     if np.any(real & ~((values >= 0) & (values <= 1))):
         raise ValueError("gates must be in [0, 1]")
     pooled = _histogram(_by_layer(values, 1), _by_layer(real, 1), bins)
@@ -215,13 +200,13 @@ def gate_histogram(gates: Any, rows: Any = None, *, bins: int = 20) -> GateHisto
     return GateHistogram(pooled, means)
 
 
-def _histogram(layers: np.ndarray, kept: np.ndarray, bins: int) -> LayerHistogram:
+def _histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -> LayerHistogram:
     """Counts [L, R, N] values in [0, 1] per layer."""
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
     counts = [
         np.histogram(values[real], bins, (0.0, 1.0))[0]
-        for values, real in zip(layers, kept, strict=True)
+        for values, real in zip(layers, real_layers, strict=True)
     ]
     return LayerHistogram(np.array(counts).reshape(-1, bins), np.linspace(0.0, 1.0, bins + 1))
 
@@ -232,15 +217,15 @@ def _of_lengths(edges: np.ndarray) -> bool:
 
 
 def _lengths(
-    selected: Any, min_length: int, layer_axis: int | None
+    selected: ArrayLike, min_length: int, layer_axis: int | None
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """(layer of every run, its length, number of layers)."""
     if min_length < 1:
         raise ValueError(f"min_length must be at least 1, got {min_length}")
     layers = _by_layer(_selected(selected), layer_axis)
-    found = runs(layers)
-    kept = found.length >= min_length
-    return found.row[kept, 0], found.length[kept], len(layers)
+    all_runs = runs(layers)
+    counted = all_runs.length >= min_length
+    return all_runs.row[counted, 0], all_runs.length[counted], len(layers)
 
 
 def _by_layer(values: np.ndarray, layer_axis: int | None) -> np.ndarray:

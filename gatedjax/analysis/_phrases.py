@@ -3,9 +3,10 @@
 import collections
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 THRESHOLD = 0.95
 
@@ -42,8 +43,8 @@ class Selection:
 
 
 def normalise(
-    attention: Any,
-    mask: Any = None,
+    attention: ArrayLike,
+    mask: ArrayLike | None = None,
     *,
     how: Literal["minmax", "max"] = "minmax",
     rtol: float = 1e-6,
@@ -64,11 +65,6 @@ def normalise(
 
     Returns:
       r as float64 [*B, N]; 0 at padding, whatever stands there. A row without a real word is 0.
-
-    Raises:
-      ValueError: for another `how`, shapes that do not fit, a real weight that is not finite, or a
-        negative one under "max".
-      TypeError: if the mask is not bool.
 
     Reference: Guo 2017 (AGT), section 3.1. Deviation: the paper does not say how it rescales;
       min-max puts both 0 and 1 in every row, as its figure 2 has them.
@@ -94,8 +90,8 @@ def normalise(
 
 
 def select(
-    r: Any,
-    mask: Any = None,
+    r: ArrayLike,
+    mask: ArrayLike | None = None,
     *,
     threshold: float = THRESHOLD,
     rule: Literal["threshold", "median_of_sentence"] = "threshold",
@@ -116,10 +112,6 @@ def select(
     Returns:
       bool [*B, N], False at padding.
 
-    Raises:
-      ValueError: for another rule, or shapes that do not fit.
-      TypeError: if the mask is not bool.
-
     Reference: Guo 2017 (AGT), section 3.1.
     """
     if rule not in ("threshold", "median_of_sentence"):
@@ -137,7 +129,7 @@ def select(
     return (values > (middle[0] + middle[1]) / 2) & real
 
 
-def runs(selected: Any) -> Runs:
+def runs(selected: ArrayLike) -> Runs:
     """Finds the maximal runs of selected words: those of two or more are phrases.
 
     A run is words that stand side by side in the text. A model that reads a bag of words (AGT: a
@@ -151,21 +143,17 @@ def runs(selected: Any) -> Runs:
     Returns:
       Row, start and length of every run.
 
-    Raises:
-      TypeError: if selected is not bool.
-      ValueError: if it has no axis.
-
     Reference: Guo 2017 (AGT), section 3.1.
     """
-    chosen = _selected(selected)
-    edges = np.diff(chosen.astype(np.int8), axis=-1, prepend=0, append=0)
+    flags = _selected(selected)
+    edges = np.diff(flags.astype(np.int8), axis=-1, prepend=0, append=0)
     # both in the order of rows and words, so that the k-th start belongs to the k-th end
     starts, ends = np.argwhere(edges == 1), np.argwhere(edges == -1)
     return Runs(starts[:, :-1], starts[:, -1], ends[:, -1] - starts[:, -1])
 
 
 def selected_words(
-    tokens: Sequence[Sequence[str]], selected: Any, layer: int = 0
+    tokens: Sequence[Sequence[str]], selected: ArrayLike, layer: int = 0
 ) -> collections.Counter[str]:
     """Counts the words that a layer selects, lower-cased.
 
@@ -178,31 +166,30 @@ def selected_words(
       Word -> how often it is selected, every occurrence counted.
 
     Raises:
-      ValueError: if the shapes do not fit, there is no such layer, or padding is selected.
-      TypeError: if selected is not bool.
+      ValueError: also if padding is selected.
 
     Reference: Guo 2017 (AGT), section 3.2: most frequent in the first layer are n't, never, not.
     """
-    chosen = _selected(selected)
-    if chosen.ndim == 2:
-        chosen = chosen[:, None]
-    if chosen.ndim != 3 or len(chosen) != len(tokens):
+    flags = _selected(selected)
+    if flags.ndim == 2:
+        flags = flags[:, None]
+    if flags.ndim != 3 or len(flags) != len(tokens):
         raise ValueError(
             f"selected must have shape [{len(tokens)}, L, N] or [{len(tokens)}, N], "
             f"got {np.shape(selected)}"
         )
-    if not -chosen.shape[1] <= layer < chosen.shape[1]:
-        raise ValueError(f"layer must be one of {chosen.shape[1]}, got {layer}")
+    if not -flags.shape[1] <= layer < flags.shape[1]:
+        raise ValueError(f"layer must be one of {flags.shape[1]}, got {layer}")
     counts: collections.Counter[str] = collections.Counter()
     for b, words in enumerate(tokens):
-        row = chosen[b, layer]
+        row = flags[b, layer]
         _fits(words, row, f"tokens[{b}]")
         counts.update(words[n].lower() for n in np.flatnonzero(row).tolist())
     return counts
 
 
 def first_words(
-    tokens: Sequence[Sequence[str]], r: Any, *, threshold: float = THRESHOLD
+    tokens: Sequence[Sequence[str]], r: ArrayLike, *, threshold: float = THRESHOLD
 ) -> collections.Counter[str]:
     """Counts the words whose r in the first layer is above the threshold, lower-cased.
 
@@ -213,16 +200,13 @@ def first_words(
 
     Returns:
       Word -> count, as of `selected_words` with layer 0.
-
-    Raises:
-      ValueError: if the shapes do not fit or the threshold is negative.
     """
     if threshold < 0:
         raise ValueError(f"threshold must be at least 0, got {threshold}")
     return selected_words(tokens, select(r, threshold=threshold), 0)
 
 
-def trace(tokens: Sequence[str], selected: Any) -> list[Selection]:
+def trace(tokens: Sequence[str], selected: ArrayLike) -> list[Selection]:
     """Tells layer by layer what is selected of one sentence.
 
     Args:
@@ -233,20 +217,19 @@ def trace(tokens: Sequence[str], selected: Any) -> list[Selection]:
       One entry per layer. On phrases see the caveat of `runs`.
 
     Raises:
-      ValueError: if selected is not [L, N], or padding is selected.
-      TypeError: if selected is not bool.
+      ValueError: also if padding is selected.
     """
-    chosen = _selected(selected)
-    if chosen.ndim != 2:
-        raise ValueError(f"selected must have shape [L, N], got {chosen.shape}")
+    flags = _selected(selected)
+    if flags.ndim != 2:
+        raise ValueError(f"selected must have shape [L, N], got {flags.shape}")
     layers = []
-    for layer, row in enumerate(chosen):
+    for layer, row in enumerate(flags):
         _fits(tokens, row, "tokens")
         positions = tuple(int(n) for n in np.flatnonzero(row))
-        found = runs(row)
+        row_runs = runs(row)
         phrases = tuple(
             " ".join(tokens[start : start + length])
-            for start, length in zip(found.start, found.length, strict=True)
+            for start, length in zip(row_runs.start, row_runs.length, strict=True)
             if length > 1
         )
         layers.append(Selection(layer, positions, tuple(tokens[n] for n in positions), phrases))
@@ -260,16 +243,16 @@ def _fits(words: Sequence[str], row: np.ndarray, name: str) -> None:
         raise ValueError(f"selected must be False after the {len(words)} words of {name}")
 
 
-def _selected(selected: Any) -> np.ndarray:
-    chosen = np.asarray(selected)
-    if chosen.dtype != bool:
-        raise TypeError(f"selected must be bool, got dtype {chosen.dtype}")
-    if not chosen.ndim:
+def _selected(selected: ArrayLike) -> np.ndarray:
+    flags = np.asarray(selected)
+    if flags.dtype != bool:
+        raise TypeError(f"selected must be bool, got dtype {flags.dtype}")
+    if not flags.ndim:
         raise ValueError("selected must have at least the axis of words, got shape ()")
-    return chosen
+    return flags
 
 
-def _real(values: Any, mask: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _real(values: ArrayLike, mask: ArrayLike | None, name: str) -> tuple[np.ndarray, np.ndarray]:
     """The values as float64 [*B, N], and where they are those of real words, bool [*B, N]."""
     values = np.asarray(values).astype(np.float64)
     shape = values.shape

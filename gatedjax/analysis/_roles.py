@@ -2,9 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 Argument = tuple[str, tuple[tuple[int, int], ...]]
 """A role and its spans (first word, word after the last); several if it goes on after a break."""
@@ -21,18 +22,18 @@ def chunks(labels: Sequence[str]) -> list[tuple[int, int, str]]:
     Raises:
       ValueError: for any other label.
     """
-    found: list[tuple[int, int, str]] = []
+    spans: list[tuple[int, int, str]] = []
     current, first = None, 0
     for place, label in enumerate([*labels, "O"]):
         if label != "O" and label[:2] not in ("B-", "I-"):
             raise ValueError(f"labels must be O, B-X or I-X, got {label!r}")
         role = None if label == "O" else label[2:]
         if current is not None and (role != current or label.startswith("B-")):
-            found.append((first, place, current))
+            spans.append((first, place, current))
             current = None
         if role is not None and current is None:
             current, first = role, place
-    return found
+    return spans
 
 
 def arguments(labels: Sequence[str]) -> list[Argument]:
@@ -41,15 +42,15 @@ def arguments(labels: Sequence[str]) -> list[Argument]:
     C-X goes on the last argument X before it, and the two are right or wrong as one; without an X
     before it, it is an argument C-X of its own. The predicate itself (V, C-V) is no argument.
     """
-    found: list[tuple[str, list[tuple[int, int]]]] = []
+    roles: list[tuple[str, list[tuple[int, int]]]] = []
     for first, past, role in chunks(labels):
         if role.startswith("C-"):
-            before = [spans for name, spans in found if name == role[2:]]
+            before = [spans for name, spans in roles if name == role[2:]]
             if before:
                 before[-1].append((first, past))
                 continue
-        found.append((role, [(first, past)]))
-    return [(role, tuple(spans)) for role, spans in found if role not in ("V", "C-V")]
+        roles.append((role, [(first, past)]))
+    return [(role, tuple(spans)) for role, spans in roles if role not in ("V", "C-V")]
 
 
 class RoleScores(NamedTuple):
@@ -100,9 +101,6 @@ def role_counts(gold: Sequence[str], predicted: Sequence[str]) -> RoleCounts:
       gold: BIO labels.
       predicted: BIO labels of the same words.
 
-    Raises:
-      ValueError: if their number differs, or one is no BIO label.
-
     Reference: Carreras and Marquez 2005, whose scorer the paper uses; libraries for BIO labels join
       no C- and score the predicate, too.
     """
@@ -120,7 +118,7 @@ def role_counts(gold: Sequence[str], predicted: Sequence[str]) -> RoleCounts:
     return RoleCounts(matched, len(ours), len(theirs))
 
 
-def constrained_labels(scores: Any, names: Sequence[str]) -> np.ndarray:
+def constrained_labels(scores: ArrayLike, names: Sequence[str]) -> np.ndarray:
     """The best sequence of labels in which I-X only stands after B-X or I-X (Viterbi).
 
     Args:
@@ -131,7 +129,7 @@ def constrained_labels(scores: Any, names: Sequence[str]) -> np.ndarray:
       int [N]. Of equal sequences the one whose last labels come first.
 
     Raises:
-      ValueError: if scores is not [N, L], or no label may stand at the beginning.
+      ValueError: also if no label may stand at the beginning.
     """
     scores = np.asarray(scores, np.float64)
     if scores.ndim != 2 or scores.shape[1] != len(names):

@@ -34,9 +34,6 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
       label: class of every example.
       predicted: what was predicted.
       num_classes: C.
-
-    Raises:
-      ValueError: if the two differ in length, are empty, or a class is not in [0, C).
     """
     label, predicted = np.asarray(label), np.asarray(predicted)
     if label.shape != predicted.shape or label.ndim != 1 or not len(label):
@@ -51,24 +48,21 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
             )
     hits = np.bincount(label[label == predicted], minlength=num_classes).astype(float)
     support = np.bincount(label, minlength=num_classes)
-    found = np.bincount(predicted, minlength=num_classes)
-    f1 = _ratio(2 * hits, support + found)
+    predictions = np.bincount(predicted, minlength=num_classes)
+    f1 = _ratio(2 * hits, support + predictions)
     return ClassScores(
-        precision=_ratio(hits, found),
+        precision=_ratio(hits, predictions),
         recall=_ratio(hits, support),
         f1=f1,
         support=support,
         accuracy=float(hits.sum() / len(label)),
         weighted=float(f1 @ support / len(label)),
-        macro=float(f1[support + found > 0].mean()),
+        macro=float(f1[support + predictions > 0].mean()),
     )
 
 
 def group_scores(
-    label: np.ndarray,
-    predicted: np.ndarray,
-    groups: Mapping[str, Sequence[int]],
-    num_classes: int,
+    label: np.ndarray, predicted: np.ndarray, groups: Mapping[str, Sequence[int]], num_classes: int
 ) -> dict[str, tuple[float, float]]:
     """F1 of groups of classes: (averaged by support, after merging the classes of every group).
 
@@ -77,7 +71,7 @@ def group_scores(
       groups: name -> classes. A class of no group is one of its own when classes are merged.
 
     Raises:
-      ValueError: as `class_scores`, or if a class is in two groups.
+      ValueError: also if a class is in two groups.
     """
     scores = class_scores(label, predicted, num_classes)
     merged = np.arange(len(groups), len(groups) + num_classes)
@@ -89,12 +83,14 @@ def group_scores(
     whole = class_scores(
         merged[np.asarray(label)], merged[np.asarray(predicted)], len(groups) + num_classes
     )
-    found = {}
+    result = {}
     for number, (name, members) in enumerate(groups.items()):
-        own = np.asarray(members, int)
-        average = _ratio(scores.f1[own] @ scores.support[own], scores.support[own].sum())
-        found[name] = (float(average), float(whole.f1[number]))
-    return found
+        classes = np.asarray(members, int)
+        average = _ratio(
+            scores.f1[classes] @ scores.support[classes], scores.support[classes].sum()
+        )
+        result[name] = (float(average), float(whole.f1[number]))
+    return result
 
 
 def _ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:

@@ -1,9 +1,10 @@
 """Paired tests of two systems on the same examples, and mean with standard deviation."""
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 # draws held in memory at once
 _CHUNK = 2_000_000
@@ -65,7 +66,7 @@ class Summary(NamedTuple):
     n: int
 
 
-def summary(values: Any) -> Summary:
+def summary(values: ArrayLike) -> Summary:
     """Mean, sample standard deviation and number of values.
 
     Args:
@@ -73,9 +74,6 @@ def summary(values: Any) -> Summary:
 
     Returns:
       The summary; std is None for n = 1, where nothing is known about the spread.
-
-    Raises:
-      ValueError: if there are no values.
     """
     values = np.asarray(values, np.float64).ravel()
     if values.size == 0:
@@ -85,8 +83,8 @@ def summary(values: Any) -> Summary:
 
 
 def mcnemar(
-    correct_a: Any,
-    correct_b: Any,
+    correct_a: ArrayLike,
+    correct_b: ArrayLike,
     *,
     alternative: Literal["two-sided", "greater"] = "two-sided",
 ) -> McNemar:
@@ -102,9 +100,6 @@ def mcnemar(
 
     Returns:
       The discordant counts and the p-value; 1 if the systems never differ.
-
-    Raises:
-      ValueError: if the shapes differ, a value is neither 0 nor 1, or alternative is unknown.
     """
     if alternative not in ("two-sided", "greater"):
         raise ValueError(f"alternative must be 'two-sided' or 'greater', got {alternative!r}")
@@ -137,9 +132,6 @@ def proportion_test(accuracy: float, known: float, n: int) -> Proportion:
       accuracy: p1, in [0, 1].
       known: p0, inside (0, 1).
       n: examples.
-
-    Raises:
-      ValueError: if a number is out of range.
     """
     if not 0 <= accuracy <= 1:
         raise ValueError(f"accuracy must be in [0, 1], got {accuracy}")
@@ -151,7 +143,7 @@ def proportion_test(accuracy: float, known: float, n: int) -> Proportion:
     return Proportion(z, math.erfc(z / math.sqrt(2)) / 2)
 
 
-def holm(p_values: Any) -> np.ndarray:
+def holm(p_values: ArrayLike) -> np.ndarray:
     """Corrects the p-values of tests that are read together (Holm's step-down method).
 
     With p_(1) <= ... <= p_(m):  corrected p_(i) = max over j <= i of min(1, (m - j + 1) p_(j)).
@@ -164,9 +156,6 @@ def holm(p_values: Any) -> np.ndarray:
 
     Returns:
       [m] corrected p-values, in the order given; empty for none.
-
-    Raises:
-      ValueError: if the p-values are not a vector, or one is not in [0, 1].
 
     Reference: Holm 1979.
     """
@@ -183,8 +172,8 @@ def holm(p_values: Any) -> np.ndarray:
 
 
 def paired_bootstrap(
-    correct_a: Any,
-    correct_b: Any,
+    correct_a: ArrayLike,
+    correct_b: ArrayLike,
     *,
     samples: int = 10_000,
     seed: int = 0,
@@ -206,10 +195,6 @@ def paired_bootstrap(
 
     Returns:
       The difference A - B, its interval and the p-value.
-
-    Raises:
-      ValueError: if the shapes differ, there are no examples, a value is not finite, samples is
-        not positive, or level is not inside (0, 1).
 
     Reference: Efron and Tibshirani 1993, algorithm 16.2 (one sample, shifted).
     """
@@ -239,7 +224,7 @@ def paired_bootstrap(
     return Bootstrap(observed, float(low), float(high), p_value)
 
 
-def _pair(correct_a: Any, correct_b: Any) -> tuple[np.ndarray, np.ndarray]:
+def _pair(correct_a: ArrayLike, correct_b: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     a, b = np.asarray(correct_a, np.float64), np.asarray(correct_b, np.float64)
     if a.ndim != 1 or a.shape != b.shape:
         raise ValueError(

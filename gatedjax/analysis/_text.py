@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gatedjax._terminal import clean
 from gatedjax._write import write_atomic
@@ -27,7 +28,11 @@ _NUMBER = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?\s*[%kMG]?(\s*±.*)?(\s*\(n=.*
 
 
 def highlight_terminal(
-    tokens: Sequence[str], weights: Any, gates: Any = None, *, plain: bool = False
+    tokens: Sequence[str],
+    weights: ArrayLike,
+    gates: ArrayLike | None = None,
+    *,
+    plain: bool = False,
 ) -> "Text":
     """Marks the words that attention sees, for a rich console.
 
@@ -41,9 +46,6 @@ def highlight_terminal(
 
     Returns:
       A `rich.text.Text`; control characters in words are replaced.
-
-    Raises:
-      ValueError: if there are fewer weights or gates than words, or one is not finite.
     """
     from rich.text import Text
 
@@ -104,7 +106,10 @@ strong.w {{ border-bottom: 2px solid var(--line); }}
 
 
 def highlight_html(
-    examples: Iterable[tuple[str, Sequence[str], Any, Any]], title: str, *, lang: str = "en"
+    examples: Iterable[tuple[str, Sequence[str], ArrayLike, ArrayLike | None]],
+    title: str,
+    *,
+    lang: str = "en",
 ) -> str:
     """A complete HTML page of texts with the words that attention sees.
 
@@ -118,9 +123,6 @@ def highlight_html(
 
     Returns:
       The page; all text is escaped.
-
-    Raises:
-      ValueError: if an example has fewer weights or gates than words, or one is not finite.
     """
     figures, gated = [], False
     for caption, tokens, weights, gates in examples:
@@ -142,7 +144,9 @@ def highlight_html(
     )
 
 
-def _html_words(tokens: Sequence[str], weights: Any, gates: Any) -> Iterable[str]:
+def _html_words(
+    tokens: Sequence[str], weights: ArrayLike, gates: ArrayLike | None
+) -> Iterable[str]:
     words, weights, marked = _words(tokens, weights, gates)
     top = weights.max(initial=0)
     for word, weight, mark in zip(words, weights.tolist(), marked, strict=True):
@@ -173,7 +177,7 @@ def write_html(path: str | Path, page: str) -> Path:
     return path
 
 
-def render_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def render_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A Markdown table whose columns are aligned in the source, too.
 
     Columns of numbers are set to the right, others to the left; `None` is an empty cell, and a
@@ -185,9 +189,6 @@ def render_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
     Returns:
       The table, ending in a line break.
-
-    Raises:
-      ValueError: if a row has another number of cells, or there are no headers.
     """
     head = [_cell(name) for name in headers]
     if not head:
@@ -212,7 +213,7 @@ def render_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return "\n".join(rendered) + "\n"
 
 
-def aligned(name: str, values: Any, size: int) -> np.ndarray:
+def aligned(name: str, values: ArrayLike, size: int) -> np.ndarray:
     """One finite number per word; raises ValueError naming the argument."""
     array = np.asarray(values, np.float64)
     if array.ndim != 1 or array.size < size:
@@ -223,7 +224,9 @@ def aligned(name: str, values: Any, size: int) -> np.ndarray:
     return array
 
 
-def _words(tokens: Sequence[str], weights: Any, gates: Any) -> tuple[list[str], np.ndarray, Any]:
+def _words(
+    tokens: Sequence[str], weights: ArrayLike, gates: ArrayLike | None
+) -> tuple[list[str], np.ndarray, Any]:
     words = [clean(token) for token in tokens]
     weights = aligned("weights", weights, len(words))
     if gates is None:
@@ -235,7 +238,7 @@ def _escape(text: str) -> str:
     return html.escape(clean(text), quote=True)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     text = "" if value is None else clean(str(value))
     return text.replace("\\", "\\\\").replace("|", "\\|")
 

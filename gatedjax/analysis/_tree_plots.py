@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gatedjax._terminal import clean
+from gatedjax._types import Options
 from gatedjax.analysis._figure import PALETTE, new_figure, save, style
-from gatedjax.analysis._heatmap import Ruler, _cut, _fold, _ruler
+from gatedjax.analysis._heatmap import Ruler, _cut, _fold, _ruler, _sheet
 from gatedjax.analysis._trees import Span, SpanTree
 
 if TYPE_CHECKING:
@@ -36,13 +37,6 @@ def plot_trees(
       title: above the figure.
       gold: nodes that this tree has, too, are blue with a dot; the others are grey. None draws all
         in one colour.
-
-    Returns:
-      The figure.
-
-    Raises:
-      ImportError: if matplotlib (the extra `plots`) is not installed.
-      ValueError: if there is no word or tree, or a tree has another number of words.
 
     Reference: Geng et al. 2020 (SSAN), figure 6.
     """
@@ -81,13 +75,7 @@ def _draw(
         deepest = max(shapes[name].values(), default=0)
         y += _NAME * len(names[name]) + level[name] * deepest + _LINE + _PANEL_GAP
     height = y + (0.3 if gold is not None else 0.0)
-    figure.set_size_inches(width, height)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(height, 0))
-    axes.axis("off")
-    for i, text in enumerate(heading):
-        axes.text(_MARGIN, _MARGIN + 0.22 * i + 0.1, text, fontsize=11, weight="bold",
-                  va="center")  # fmt: skip
+    axes = _sheet(figure, (width, height), _MARGIN, heading)
     for name, tree in trees.items():
         top = tops[name]
         for i, text in enumerate(names[name]):
@@ -139,20 +127,15 @@ def _branches(
     at: dict[Span, float] = {(i, i + 1): x for i, x in enumerate(places)}
     for node in reversed(list(parts)):
         at[node] = (at[parts[node][0]] + at[parts[node][-1]]) / 2
-    known = set() if gold is None else {*gold.spans, (0, gold.size)}
+    gold_spans = set() if gold is None else {*gold.spans, (0, gold.size)}
     for node, children in parts.items():
         y = ground - level * heights[node]
-        color = PALETTE[0] if gold is None or node in known else _PLAIN
+        color = PALETTE[0] if gold is None or node in gold_spans else _PLAIN
         # a bar over all parts and a line down to each: lines from one point to many parts cross
         # those of deeper nodes
-        look: dict[str, Any] = {
-            "color": color,
-            "linewidth": 1.2,
-            "solid_capstyle": "round",
-            "zorder": 2,
-        }
+        look: Options = {"color": color, "linewidth": 1.2, "solid_capstyle": "round", "zorder": 2}
         axes.plot([at[children[0]], at[children[-1]]], [y, y], **look)
         for child in children:
             axes.plot([at[child]] * 2, [y, ground - level * heights.get(child, 0)], **look)
-        if gold is not None and node in known:
+        if gold is not None and node in gold_spans:
             axes.plot(at[node], y, "o", color=PALETTE[0], markersize=4.5, zorder=3)

@@ -1,10 +1,11 @@
 """Constituency trees: as spans, out of attention, and the branching baselines."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 Norm = Literal["rows", "area", "none"]
 Single = Literal["mass", "one"]
@@ -52,8 +53,8 @@ class SpanTree:
     @classmethod
     def of(cls, size: int, spans: Iterable[Span]) -> "SpanTree":
         """Makes a tree of spans in any order; repeated ones and single words are left out."""
-        kept = {(int(a), int(b)) for a, b in spans if b - a > 1}
-        return cls(size, tuple(sorted(kept, key=lambda span: (span[0], -span[1]))))
+        wider = {(int(a), int(b)) for a, b in spans if b - a > 1}
+        return cls(size, tuple(sorted(wider, key=lambda span: (span[0], -span[1]))))
 
     def children(self) -> dict[Span, tuple[Span, ...]]:
         """The parts of every node of two words or more, single words included.
@@ -75,11 +76,7 @@ class SpanTree:
         return {node: _with_words(node, parts) for node, parts in inner.items()}
 
     def bracketed(self, words: Sequence[str]) -> str:
-        """The tree as text, "((the film) (is good))", without labels.
-
-        Raises:
-          ValueError: if there is not one word for each place.
-        """
+        """The tree as text, "((the film) (is good))", without labels."""
         if len(words) != self.size:
             raise ValueError(f"words must have length {self.size}, got {len(words)}")
         opened, closed = np.zeros(self.size + 1, int), np.zeros(self.size + 1, int)
@@ -89,14 +86,11 @@ class SpanTree:
         parts = [f"{'(' * opened[i]}{word}{')' * closed[i]}" for i, word in enumerate(words)]
         return " ".join(parts)
 
-    def without(self, drop: Any) -> "SpanTree":
+    def without(self, drop: ArrayLike) -> "SpanTree":
         """The tree over the words that are left; nodes of fewer than two of them are gone.
 
         Args:
           drop: bool [size], True at words to leave out, as punctuation.
-
-        Raises:
-          ValueError: if drop has another length.
         """
         drop = np.asarray(drop, bool)
         if drop.shape != (self.size,):
@@ -106,18 +100,18 @@ class SpanTree:
 
 
 def _with_words(node: Span, parts: list[Span]) -> tuple[Span, ...]:
-    found: list[Span] = []
+    children: list[Span] = []
     place = node[0]
     for first, past in [*parts, (node[1], node[1])]:
-        found += [(i, i + 1) for i in range(place, first)]
+        children += [(i, i + 1) for i in range(place, first)]
         if past > first:
-            found.append((first, past))
+            children.append((first, past))
         place = past
-    return tuple(found)
+    return tuple(children)
 
 
 def from_attention(
-    weights: Any, *, norm: Norm = "rows", single: Single = "mass", floor: float = 1e-12
+    weights: ArrayLike, *, norm: Norm = "rows", single: Single = "mass", floor: float = 1e-12
 ) -> SpanTree:
     """The binary tree whose spans keep their attention to themselves, split from the top down.
 
@@ -139,9 +133,6 @@ def from_attention(
 
     Returns:
       The tree, with N - 1 spans (none for one word or none).
-
-    Raises:
-      ValueError: if weights is not square, is negative or not finite, or an option is unknown.
 
     Reference: Geng et al. 2020 (SSAN), section 5.2, after Marecek and Rosa 2018.
     Deviation: the paper does not say what it divides by, and prints k for both parts.
@@ -202,7 +193,7 @@ def random_binary(size: int, generator: np.random.Generator) -> SpanTree:
     return _top_down(size, lambda first, past: int(generator.integers(first + 1, past)))
 
 
-def _top_down(size: int, split: Any) -> SpanTree:
+def _top_down(size: int, split: Callable[[int, int], int]) -> SpanTree:
     if size < 0:
         raise ValueError(f"size must be at least 0, got {size}")
     spans: list[Span] = []

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from gatedjax._types import Tree
 from gatedjax._version import __version__
 from gatedjax.analysis import render_table
 
@@ -46,7 +47,7 @@ class ModelCard:
 def render_card(
     card: ModelCard,
     config: Any,
-    leaves: Mapping[str, Any],
+    leaves: Mapping[str, Tree],
     digests: Mapping[str, str],
     folder: str,
 ) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gatedjax._types import Params, Tree
 from gatedjax.export._card import ModelCard, render_card
 from gatedjax.export._inference import load_inference
 from gatedjax.export._tensors import BadFile, load_params, read_header, save_params
@@ -22,9 +23,9 @@ _FILES = {PARAMS, CONFIG, INFERENCE, CARD, DIGESTS}
 
 def save(
     folder: str | Path,
-    params: Any,
+    params: Params,
     *,
-    config: Mapping[str, Any],
+    config: Mapping[str, Tree],
     card: ModelCard | None = None,
     inference: bytes | None = None,
     overwrite: bool = False,
@@ -78,7 +79,7 @@ def save(
     return folder
 
 
-def load(folder: str | Path, like: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+def load(folder: str | Path, like: Tree = None) -> tuple[dict[str, Tree], dict[str, Tree]]:
     """Reads what `save` wrote.
 
     Args:
@@ -108,7 +109,7 @@ def load(folder: str | Path, like: Any = None) -> tuple[dict[str, Any], dict[str
     return load_params(folder / PARAMS, like), config
 
 
-def load_predictor(folder: str | Path) -> Callable[[Mapping[str, Any]], Any]:
+def load_predictor(folder: str | Path) -> Callable[[Mapping[str, Tree]], Any]:
     """Reads the inference function of a folder with its parameters; needs no model code.
 
     Args:
@@ -146,7 +147,7 @@ def _config_text(config: Any) -> str:
     if not isinstance(config, Mapping):
         raise TypeError(f"config must be a dict, got {type(config).__name__}")
 
-    def other(value: Any) -> Any:
+    def other(value: Tree) -> Tree:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return dataclasses.asdict(value)
         raise TypeError(f"config must be what JSON can hold, got {type(value).__name__}")
@@ -228,8 +229,8 @@ def _stated(sums: Path) -> dict[str, str]:
     stated = {}
     for number, line in enumerate(text.splitlines(), 1):
         # as sha256sum writes it: two spaces, or one and a star
-        found = re.fullmatch(r"([0-9a-f]{64}) [ *](.+)", line)
-        if not found:
+        match = re.fullmatch(r"([0-9a-f]{64}) [ *](.+)", line)
+        if not match:
             raise BadFile(f"{sums} is damaged: line {number} is no digest and name")
-        stated[found[2]] = found[1]
+        stated[match[2]] = match[1]
     return stated

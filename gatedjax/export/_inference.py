@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jax import export
 
+from gatedjax._types import Output, Params, Tree
 from gatedjax.export._names import check_same, flatten, leaves, unflatten
 from gatedjax.export._tensors import BadFile
 
@@ -19,9 +20,9 @@ PLATFORMS = ("cpu", "cuda", "tpu")
 
 
 def export_inference(
-    apply: Callable[[Any, dict[str, Any]], Any],
-    params: Any,
-    example_batch: Mapping[str, Any],
+    apply: Callable[[Any, dict[str, Tree]], Any],
+    params: Params,
+    example_batch: Mapping[str, Tree],
     *,
     batch: str | None = "b",
     shapes: Mapping[str, str] | None = None,
@@ -64,7 +65,7 @@ def export_inference(
         shape = export.symbolic_shape(text, scope=scope) if text else ()
         inputs[name] = jax.ShapeDtypeStruct(shape, _spec(array).dtype)
 
-    def plain(params: Any, batch: Any) -> Any:
+    def plain(params: Params, batch: Any) -> Tree:
         return _plain(apply(params, batch))
 
     exported = export.export(jax.jit(plain), platforms=tuple(platforms))(specs, unflatten(inputs))
@@ -91,7 +92,7 @@ class Inference:
         self._wanted = leaves(self.params_like, "params")
         self._inputs = flatten(self.batch_like, "batch")
 
-    def __call__(self, params: Any, batch: Mapping[str, Any]) -> Any:
+    def __call__(self, params: Params, batch: Mapping[str, Tree]) -> Tree:
         """Runs the function.
 
         Args:
@@ -113,12 +114,12 @@ class Inference:
         given = {name: self._cast(name, array) for name, array in arrays.items()}
         return self._call(unflatten(flatten(params)), unflatten(given))
 
-    def _cast(self, name: str, array: Any) -> Any:
-        wanted = self._inputs[name].dtype
+    def _cast(self, name: str, array: Tree) -> Tree:
+        dtype = self._inputs[name].dtype
         # NumPy's integers are 64 bits wide unless told otherwise; other casts hide mistakes
-        if array.dtype.kind != np.dtype(wanted).kind:
-            raise ValueError(f"batch[{name!r}] must have dtype {wanted}, got {array.dtype}")
-        return array.astype(wanted)
+        if array.dtype.kind != np.dtype(dtype).kind:
+            raise ValueError(f"batch[{name!r}] must have dtype {dtype}, got {array.dtype}")
+        return array.astype(dtype)
 
 
 def load_inference(data: bytes) -> Inference:
@@ -145,11 +146,11 @@ def load_inference(data: bytes) -> Inference:
         raise BadFile(f"data is no exported inference function: {error!r}") from error
 
 
-def _spec(array: Any) -> jax.ShapeDtypeStruct:
+def _spec(array: Tree) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype))
 
 
-def _plain(output: Any) -> Any:
+def _plain(output: Output) -> Tree:
     """Containers that any reader of the file knows."""
     if dataclasses.is_dataclass(output) and not isinstance(output, type):
         fields = {field.name: getattr(output, field.name) for field in dataclasses.fields(output)}

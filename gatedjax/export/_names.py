@@ -1,10 +1,12 @@
 """Nested parameters under flat dotted names, and how two sets of parameters differ."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
+
+from gatedjax._types import Params, Tree
 
 # Deeper trees end in a RecursionError somewhere, or worse.
 MAX_DEPTH = 100
@@ -41,7 +43,7 @@ def name_fault(name: str) -> str | None:
     return None
 
 
-def flatten(params: Any, what: str = "params") -> dict[str, Any]:
+def flatten(params: Params, what: str = "params") -> dict[str, Tree]:
     """Leaves of nested mappings by dotted name.
 
     Args:
@@ -54,12 +56,12 @@ def flatten(params: Any, what: str = "params") -> dict[str, Any]:
     """
     if not isinstance(params, Mapping):
         raise TypeError(f"{what} must be nested dicts of arrays, got {type(params).__name__}")
-    flat: dict[str, Any] = {}
+    flat: dict[str, Tree] = {}
     _collect(params, "", flat, what)
     return flat
 
 
-def _collect(tree: Mapping[str, Any], prefix: str, flat: dict[str, Any], what: str) -> None:
+def _collect(tree: Mapping[str, Tree], prefix: str, flat: dict[str, Tree], what: str) -> None:
     if not tree:
         where = f"{what}[{prefix!r}]" if prefix else what
         raise ValueError(f"{where} must hold at least one array, got an empty dict")
@@ -81,13 +83,13 @@ def _collect(tree: Mapping[str, Any], prefix: str, flat: dict[str, Any], what: s
             flat[name] = value
 
 
-def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
+def unflatten(flat: Mapping[str, Tree]) -> dict[str, Tree]:
     """The inverse of `flatten`.
 
     Raises:
       ValueError: if a name is both an array and a prefix of another.
     """
-    tree: dict[str, Any] = {}
+    tree: dict[str, Tree] = {}
     for name, value in flat.items():
         *path, last = name.split(".")
         node = tree
@@ -101,7 +103,7 @@ def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def host_arrays(params: Any, what: str = "params") -> dict[str, np.ndarray]:
+def host_arrays(params: Params, what: str = "params") -> dict[str, np.ndarray]:
     """Flat NumPy arrays, each contiguous: `safetensors` writes memory and ignores strides.
 
     Raises:
@@ -115,7 +117,7 @@ def host_arrays(params: Any, what: str = "params") -> dict[str, np.ndarray]:
     return {name: np.require(value, requirements="C") for name, value in values.items()}
 
 
-def leaves(params: Any, what: str) -> dict[str, Leaf]:
+def leaves(params: Params, what: str) -> dict[str, Leaf]:
     """Dtype and shape of every leaf; arrays and `jax.ShapeDtypeStruct` alike."""
     flat = flatten(params, what)
     return {name: Leaf(str(x.dtype), tuple(x.shape)) for name, x in flat.items()}

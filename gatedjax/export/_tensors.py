@@ -10,15 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from gatedjax._types import Params, Tree
 from gatedjax._write import beside
-from gatedjax.export._names import (
-    Leaf,
-    check_same,
-    host_arrays,
-    leaves,
-    name_fault,
-    unflatten,
-)
+from gatedjax.export._names import Leaf, check_same, host_arrays, leaves, name_fault, unflatten
 
 # What the format itself allows; a header this long would describe a million arrays.
 HEADER_LIMIT = 100_000_000
@@ -49,7 +43,7 @@ class BadFile(ValueError):
     """A file is damaged, or is not what its name says."""
 
 
-def save_params(path: str | Path, params: Any) -> Path:
+def save_params(path: str | Path, params: Params) -> Path:
     """Writes parameters to a `safetensors` file, which appears whole or not at all.
 
     Args:
@@ -85,7 +79,7 @@ def save_params(path: str | Path, params: Any) -> Path:
     return path
 
 
-def load_params(path: str | Path, like: Any = None) -> dict[str, Any]:
+def load_params(path: str | Path, like: Tree = None) -> dict[str, Tree]:
     """Reads parameters from a `safetensors` file.
 
     Args:
@@ -101,15 +95,15 @@ def load_params(path: str | Path, like: Any = None) -> dict[str, Any]:
       BadFile: if the file is damaged, or is no `safetensors` file.
       ParamsMismatch: if it differs from like.
     """
-    wanted = None if like is None else leaves(like, "like")
+    stated = None if like is None else leaves(like, "like")
     path = Path(path)
     header = read_header(path)
     try:
         unflatten(header)
     except ValueError as error:
         raise BadFile(f"{path}: {error}") from None
-    if wanted is not None:
-        check_same(header, wanted, str(path))
+    if stated is not None:
+        check_same(header, stated, str(path))
     return unflatten(_read(path))
 
 
@@ -174,28 +168,28 @@ def _other_format(start: bytes) -> str:
     return ""
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Tree]:
+    entries: dict[str, Tree] = {}
     for name, value in pairs:
-        if name in found:
+        if name in entries:
             raise ValueError(f"the name {_short(name)} comes twice")
-        found[name] = value
-    return found
+        entries[name] = value
+    return entries
 
 
-def _short(value: Any) -> str:
+def _short(value: Tree) -> str:
     """For messages: what a file says may be as long as its header."""
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def _natural(value: Any) -> bool:
+def _natural(value: Tree) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
-def _check_entries(entries: Mapping[str, Any], data_size: int) -> dict[str, Leaf]:
+def _check_entries(entries: Mapping[str, Tree], data_size: int) -> dict[str, Leaf]:
     """Raises ValueError unless the arrays cover the data, one after the other."""
-    found: dict[str, Leaf] = {}
+    leaves_of: dict[str, Leaf] = {}
     places = []
     for name, entry in entries.items():
         shown = _short(name)
@@ -208,8 +202,8 @@ def _check_entries(entries: Mapping[str, Any], data_size: int) -> dict[str, Leaf
             )
         dtype, shape, offsets = (entry[field] for field in fields)
         if not isinstance(dtype, str) or dtype not in _DTYPES:
-            wanted = ", ".join(_DTYPES)
-            raise ValueError(f"{shown} has dtype {_short(dtype)}, wanted one of {wanted}")
+            names = ", ".join(_DTYPES)
+            raise ValueError(f"{shown} has dtype {_short(dtype)}, wanted one of {names}")
         if not isinstance(shape, list) or not all(map(_natural, shape)):
             raise ValueError(f"{shown} must have a shape of sizes, got {_short(shape)}")
         if len(shape) > MAX_RANK:
@@ -222,7 +216,7 @@ def _check_entries(entries: Mapping[str, Any], data_size: int) -> dict[str, Leaf
                 f"{shown} is {dtype}{shape}, {wanted_size} bytes, at offsets {offsets}"
             )
         places.append((*offsets, name))
-        found[name] = Leaf(_DTYPES[dtype], tuple(shape))
+        leaves_of[name] = Leaf(_DTYPES[dtype], tuple(shape))
     position = 0
     for begin, end, name in sorted(places):
         if begin != position:
@@ -233,4 +227,4 @@ def _check_entries(entries: Mapping[str, Any], data_size: int) -> dict[str, Leaf
         position = end
     if position != data_size:
         raise ValueError(f"its arrays need {position} bytes, {data_size} follow the header")
-    return found
+    return leaves_of

@@ -12,11 +12,12 @@ changes its sign.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
 
+from gatedjax._types import Tree
 from gatedjax.export._names import check_same, flatten, leaves, unflatten
 from gatedjax.export._tensors import load_flat
 from gatedjax.functional import GRUWeights, LSTMWeights
@@ -36,7 +37,7 @@ class _Block(NamedTuple):
 
 
 def lstm_from_torch(
-    state_dict: Mapping[str, Any] | str | Path, prefix: str = ""
+    state_dict: Mapping[str, Tree] | str | Path, prefix: str = ""
 ) -> tuple[LSTMWeights | tuple[LSTMWeights, LSTMWeights], ...]:
     """Converts the state dict of a `torch.nn.LSTM`.
 
@@ -61,7 +62,7 @@ def lstm_from_torch(
 
 
 def gru_from_torch(
-    state_dict: Mapping[str, Any] | str | Path, prefix: str = ""
+    state_dict: Mapping[str, Tree] | str | Path, prefix: str = ""
 ) -> tuple[GRUWeights | tuple[GRUWeights, GRUWeights], ...]:
     """Converts the state dict of a `torch.nn.GRU`, for use with reset_after=True.
 
@@ -75,22 +76,22 @@ def gru_from_torch(
         bias = sign * block.input_bias
         # r and z add their two biases, the candidate's second one stays inside the reset
         bias[: 2 * size] += (sign * block.recurrent_bias)[: 2 * size]
-        own = block.recurrent_bias[2 * size :]
-        arrays = (block.input.T * sign, block.recurrent.T * sign, bias, own)
+        recurrent_bias = block.recurrent_bias[2 * size :]
+        arrays = (block.input.T * sign, block.recurrent.T * sign, bias, recurrent_bias)
         return GRUWeights(*map(jnp.asarray, arrays))
 
     return _convert(state_dict, prefix, 3, convert)
 
 
 def recurrent_params(
-    layers: Sequence[LSTMWeights | GRUWeights | tuple[Any, Any]],
-) -> dict[str, Any]:
+    layers: Sequence[LSTMWeights | GRUWeights | tuple[Tree, Tree]],
+) -> dict[str, Tree]:
     """The parameters of `gatedjax.nn.LSTM` or `gatedjax.nn.GRU` that hold these weights.
 
     Args:
       layers: what `lstm_from_torch` or `gru_from_torch` returned. The GRU needs reset_after=True.
     """
-    params: dict[str, Any] = {}
+    params: dict[str, Tree] = {}
     for number, layer in enumerate(layers):
         both = not hasattr(layer, "_asdict")
         names = ("_forward", "_backward") if both else ("",)
@@ -100,7 +101,9 @@ def recurrent_params(
     return params
 
 
-def replace_params(params: Mapping[str, Any], path: str, new: Mapping[str, Any]) -> dict[str, Any]:
+def replace_params(
+    params: Mapping[str, Tree], path: str, new: Mapping[str, Tree]
+) -> dict[str, Tree]:
     """Parameters with one module's replaced.
 
     Args:
@@ -127,11 +130,11 @@ def replace_params(params: Mapping[str, Any], path: str, new: Mapping[str, Any])
 
 
 def _convert(
-    state_dict: Mapping[str, Any] | str | Path,
+    state_dict: Mapping[str, Tree] | str | Path,
     prefix: str,
     gates: int,
     convert: Callable[[_Block], Weights],
-) -> Any:
+) -> Tree:
     if isinstance(state_dict, str | Path):
         state_dict = load_flat(state_dict)
     if not isinstance(state_dict, Mapping):
@@ -170,7 +173,7 @@ def _convert(
     return tuple(layers)
 
 
-def _own_names(state_dict: Mapping[str, Any], prefix: str) -> set[str]:
+def _own_names(state_dict: Mapping[str, Tree], prefix: str) -> set[str]:
     """The names of the module itself, not of its children; raises if one has no meaning here."""
     names = {name.removeprefix(prefix) for name in state_dict if name.startswith(prefix)}
     names = {name for name in names if "." not in name}
@@ -185,7 +188,7 @@ def _own_names(state_dict: Mapping[str, Any], prefix: str) -> set[str]:
     return names
 
 
-def _array(name: str, value: Any) -> np.ndarray:
+def _array(name: str, value: Tree) -> np.ndarray:
     try:
         array = np.asarray(value)
     except Exception as error:
@@ -218,10 +221,10 @@ def _block(
         f"bias_ih_{end}": (biases[0], (rows,)),
         f"bias_hh_{end}": (biases[1], (rows,)),
     }
-    for own, (array, shape) in wanted.items():
+    for name, (array, shape) in wanted.items():
         if array.shape != shape:
             raise ValueError(
-                f"state_dict[{prefix + own!r}] must have shape {shape} for hidden width {size}, "
+                f"state_dict[{prefix + name!r}] must have shape {shape} for hidden width {size}, "
                 f"got {array.shape}"
             )
     return _Block(kernel, recurrent, *biases)

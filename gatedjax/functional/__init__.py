@@ -2,6 +2,10 @@
 
 Imports JAX only. Masks are bool with True = real, batch first, time second; rows without real
 positions give zeros and finite gradients; softmax, noise and sums are float32 or wider.
+
+Arguments are checked while tracing: TypeError for a wrong type or dtype, ValueError for a shape
+that does not fit or a value that an option cannot have. The message names the argument, what is
+wanted and what came. A section "Raises" tells only what a function adds to that.
 """
 
 from gatedjax.functional._attention import attention_pool as attention_pool
@@ -17,6 +21,7 @@ from gatedjax.functional._compact import compact_attention_pool as compact_atten
 from gatedjax.functional._compact import open_indices as open_indices
 from gatedjax.functional._compact import plan_capacity as plan_capacity
 from gatedjax.functional._cross_entropy import linear_cross_entropy as linear_cross_entropy
+from gatedjax.functional._dot_product import scaled_dot_product as scaled_dot_product
 from gatedjax.functional._gated_attention import Gating as Gating
 from gatedjax.functional._gated_attention import gated_attention as gated_attention
 from gatedjax.functional._gru import GRUWeights as GRUWeights
@@ -71,6 +76,7 @@ from gatedjax.functional._selector import selection_entropy as selection_entropy
 from gatedjax.functional._selector import selection_log_prob as selection_log_prob
 from gatedjax.functional._selector import selection_statistics as selection_statistics
 from gatedjax.functional._selector import uniform_sigmoid as uniform_sigmoid
+from gatedjax.functional._sinusoids import sinusoids as sinusoids
 from gatedjax.functional._softmax import gated_softmax as gated_softmax
 from gatedjax.functional._softmax import length_mask as length_mask
 from gatedjax.functional._softmax import masked_softmax as masked_softmax

@@ -20,10 +20,6 @@ def attention_pool(
     Returns:
       c in the dtype of states, summed in float32 or wider.
 
-    Raises:
-      TypeError: if states or weights is not floating point.
-      ValueError: if weights does not have the shape of states without its last axis.
-
     Reference: Xue et al. 2020 (GA-Net), eq. 3.
     """
     check_floating(states=states, weights=weights)
@@ -61,10 +57,6 @@ def local_attention_weights(
     Returns:
       Weights in the dtype of scores; 0 outside the window and at padding; a row of length 0 is
       all 0. Without renormalise they add up to at most 1.
-
-    Raises:
-      TypeError: if scores or position is not floating point, or lengths is not integer.
-      ValueError: if half_width is not positive, or the shapes do not fit.
 
     Reference: Luong et al. 2015, local-p; Xue et al. 2020 (GA-Net), "BiLSTM+localAtt".
     Deviation: p is 0-based; the query is the last hidden state (adapted by Xue et al.).

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, UInt
 
+from gatedjax.functional._checks import check_rate, check_shape
+
 _TINY = 1e-7
 _QUERIES = 1 << 20
 """More queries than a text has: counters are group of heads * this + query."""
@@ -20,8 +22,8 @@ def _words(keys: Key[Array, " B"], rows: Int[Array, " R"], size: int) -> tuple[A
     typed = jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
     if typed and str(jax.random.key_impl(keys)) != "threefry2x32":
         # another generator: a key per row, and twice the draws
-        own = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))(keys, rows)
-        draw = jax.vmap(jax.vmap(lambda key: jax.random.bits(key, (2, size), jnp.uint32)))(own)
+        per_row = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))(keys, rows)
+        draw = jax.vmap(jax.vmap(lambda key: jax.random.bits(key, (2, size), jnp.uint32)))(per_row)
         return draw[:, :, 0], draw[:, :, 1]
     data = jax.random.key_data(keys) if typed else keys
     first, second = (jnp.broadcast_to(data[:, i][:, None, None], shape) for i in (0, 1))
@@ -119,9 +121,6 @@ def pair_dropout(
       rate: probability of a zero, in [0, 1); 0 returns weights unchanged.
       keys: one key per example.
       queries: their positions; None is 0 .. Q-1.
-
-    Raises:
-      ValueError: if rate is outside [0, 1).
     """
     if queries is None:
         queries = jnp.arange(weights.shape[-2])
@@ -154,16 +153,9 @@ def byte_dropout(
       inputs: x.
       rate: probability of a zero, in [0, 1).
       draws: a byte for every element.
-
-    Raises:
-      ValueError: if rate is outside [0, 1), or the shapes differ.
     """
-    if not 0.0 <= rate < 1.0:
-        raise ValueError(f"rate must be in [0, 1), got {rate}")
-    if jnp.shape(draws) != jnp.shape(inputs):
-        raise ValueError(
-            f"draws must have the shape of inputs {jnp.shape(inputs)}, got {jnp.shape(draws)}"
-        )
+    check_rate(rate)
+    check_shape(jnp.shape(inputs), draws=draws)
     threshold = min(round(256 * rate), 255)
     if threshold == 0:
         return inputs

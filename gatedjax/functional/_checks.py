@@ -1,23 +1,59 @@
 """Checks made while tracing: they see shapes and dtypes, never values under `jit`."""
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import jax.numpy as jnp
 import numpy as np
 
 from gatedjax.functional._tracing import is_traced, known
+from gatedjax.functional._types import ArrayLike
 
 
-def check_floating(**arrays: Any) -> None:
+def check_floating(**arrays: ArrayLike) -> None:
     """Raises TypeError unless every array has a floating dtype."""
+    _check_dtype(jnp.floating, "floating point", arrays)
+
+
+def check_integers(**arrays: ArrayLike) -> None:
+    """Raises TypeError unless every array has an integer dtype."""
+    _check_dtype(jnp.integer, "integers", arrays)
+
+
+def _check_dtype(kind: type, what: str, arrays: dict[str, ArrayLike]) -> None:
     for name, array in arrays.items():
         dtype = jnp.result_type(array)
-        if not jnp.issubdtype(dtype, jnp.floating):
-            raise TypeError(f"{name} must be floating point, got dtype {dtype}")
+        if not jnp.issubdtype(dtype, kind):
+            raise TypeError(f"{name} must be {what}, got dtype {dtype}")
 
 
-def check_same_shape(**arrays: Any) -> None:
+def check_that(fits: bool, message: str, *got: ArrayLike) -> None:
+    """Raises ValueError, with what is wanted and the shapes of what came, unless it fits."""
+    if not fits:
+        raise ValueError(f"{message}, got {' and '.join(str(jnp.shape(array)) for array in got)}")
+
+
+def check_shape(shape: tuple[int, ...], **arrays: ArrayLike) -> None:
+    """Raises ValueError unless every array that is not None has the shape."""
+    for name, array in arrays.items():
+        fits = array is None or jnp.shape(array) == shape
+        check_that(fits, f"{name} must have shape {shape}", array)
+
+
+def check_choice(literal: Any, **values: object) -> None:
+    """Raises ValueError unless every value is one of the `Literal`."""
+    for name, value in values.items():
+        if value not in get_args(literal):
+            raise ValueError(f"{name} must be one of {get_args(literal)}, got {value!r}")
+
+
+def check_rate(rate: float) -> None:
+    """Raises ValueError unless the rate of a dropout is in [0, 1)."""
+    if not 0.0 <= rate < 1.0:
+        raise ValueError(f"rate must be in [0, 1), got {rate}")
+
+
+def check_same_shape(**arrays: ArrayLike) -> None:
     """Raises ValueError unless all arrays that are not None have one shape."""
     shapes = {name: jnp.shape(array) for name, array in arrays.items() if array is not None}
     if len(set(shapes.values())) > 1:
@@ -25,19 +61,22 @@ def check_same_shape(**arrays: Any) -> None:
         raise ValueError(f"expected one common shape, got {listed}")
 
 
-def check_mask(mask: Any, shape: tuple[int, ...], name: str = "mask") -> None:
+def check_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") -> None:
     """Raises unless mask is bool and broadcasts to shape without adding axes."""
     if mask is None:
         return
     dtype = jnp.result_type(mask)
     if dtype != jnp.bool_:
         raise TypeError(f"{name} must be bool (True = real), got dtype {dtype}")
-    got = jnp.shape(mask)
-    fits = len(got) == len(shape) and all(g in (1, s) for g, s in zip(got, shape, strict=True))
-    if not fits:
-        raise ValueError(
-            f"{name} must have shape {shape} (an axis may be 1 to broadcast), got {got}"
-        )
+    check_broadcasts(shape, **{name: mask})
+
+
+def check_broadcasts(shape: tuple[int, ...], **arrays: ArrayLike) -> None:
+    """Raises ValueError unless every array broadcasts to shape without adding axes."""
+    for name, array in arrays.items():
+        got = jnp.shape(array)
+        fits = len(got) == len(shape) and all(g in (1, s) for g, s in zip(got, shape, strict=True))
+        check_that(fits, f"{name} must have shape {shape} (an axis may be 1 to broadcast)", array)
 
 
 def check_axis(axis: int, ndim: int, name: str = "axis") -> int:
@@ -47,7 +86,7 @@ def check_axis(axis: int, ndim: int, name: str = "axis") -> int:
     return axis % ndim
 
 
-def check_positive(**numbers: Any) -> None:
+def check_positive(**numbers: ArrayLike) -> None:
     """Raises ValueError unless every number that is known now is positive and finite.
 
     A traced value is not known while tracing and passes.
@@ -61,7 +100,9 @@ def check_positive(**numbers: Any) -> None:
             raise ValueError(f"{name} must be positive and finite, got {number}")
 
 
-def check_not_negative(values: Any, mask: Any = None, *, name: str, hint: str = "") -> None:
+def check_not_negative(
+    values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = ""
+) -> None:
     """Raises ValueError if a value that is known now, and real by the mask, is below 0."""
     if not known(values, mask):
         return
@@ -72,6 +113,6 @@ def check_not_negative(values: Any, mask: Any = None, *, name: str, hint: str = 
         raise ValueError(f"{name} must not be negative, got {smallest}{hint}")
 
 
-def wide_dtype(*arrays: Any) -> Any:
+def wide_dtype(*arrays: ArrayLike) -> np.dtype:
     """The dtype for softmax, noise and sums: at least float32, float64 where it was given."""
     return jnp.promote_types(jnp.result_type(*arrays), jnp.float32)

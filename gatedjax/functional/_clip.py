@@ -1,13 +1,13 @@
 """Clipping gradients where they pass, instead of where they end."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gatedjax.functional._checks import check_floating, check_positive
+from gatedjax.functional._types import Tree
 
 
 def clip_gradient(x: Float[Array, "..."], bound: float) -> Float[Array, "..."]:
@@ -18,10 +18,6 @@ def clip_gradient(x: Float[Array, "..."], bound: float) -> Float[Array, "..."]:
     Args:
       x: any values.
       bound: positive and finite.
-
-    Raises:
-      TypeError: if x is not floating point.
-      ValueError: if bound is not positive and finite.
 
     Reference: Graves 2013, "Generating Sequences With Recurrent Neural Networks", section 2.1.
     """
@@ -41,7 +37,7 @@ def _clip_fwd(bound: float, x: Array) -> tuple[Array, None]:
     return x, None
 
 
-def _clip_bwd(bound: float, _: Any, change: Array) -> tuple[Array]:
+def _clip_bwd(bound: float, _: Tree, change: Array) -> tuple[Array]:
     return (jnp.clip(change, -bound, bound),)
 
 

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, SupportsIndex
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +12,18 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._attention import attention_pool
-from gatedjax.functional._checks import check_floating, check_mask
+from gatedjax.functional._checks import (
+    check_choice,
+    check_floating,
+    check_mask,
+    check_shape,
+    check_that,
+)
 from gatedjax.functional._devices import on_rows
 from gatedjax.functional._export import exportable
 from gatedjax.functional._softmax import masked_softmax
 from gatedjax.functional._tracing import is_traced
+from gatedjax.functional._types import ArrayLike
 
 ScoreFunction = Callable[[Float[Array, "*B K D"]], Float[Array, "*B K"]]
 
@@ -36,7 +43,7 @@ class CompactPool(NamedTuple):
     overflow: Int[Array, "*B"]
 
 
-def plan_capacity(open_counts: Any, quantile: float = 1.0, multiple: int = 8) -> int:
+def plan_capacity(open_counts: ArrayLike, quantile: float = 1.0, multiple: int = 8) -> int:
     """Chooses a static capacity from the numbers of open tokens seen in some data.
 
     Runs outside `jit`: the capacity sets the shape of compiled code.
@@ -49,10 +56,6 @@ def plan_capacity(open_counts: Any, quantile: float = 1.0, multiple: int = 8) ->
 
     Returns:
       The capacity, at least multiple.
-
-    Raises:
-      ValueError: if there are no counts, one is negative or not finite, or quantile or multiple
-        is out of range.
     """
     counts = np.asarray(open_counts, np.float64).ravel()
     if counts.size == 0 or not np.all(np.isfinite(counts) & (counts >= 0)):
@@ -80,10 +83,6 @@ def open_indices(
     Returns:
       indices int32 [*B, K] of the first K open tokens, ascending, then zeros; valid bool [*B, K],
       True at slots that hold an open token; overflow int32 [*B], the open tokens left out.
-
-    Raises:
-      TypeError: if gates is complex, mask is not bool, or capacity is not an int.
-      ValueError: if gates has no axis, mask does not fit, or capacity is not positive.
     """
     is_open = _open_set(gates, mask)
     size = is_open.shape[-1]
@@ -125,21 +124,11 @@ def compact_attention_pool(
       without open tokens gives zeros; call `ensure_open` first to avoid such rows. Gates get no
       gradient.
 
-    Raises:
-      TypeError: if states or the scores are not floating point, mask is not bool, or capacity is
-        not an int.
-      ValueError: if shapes do not fit, capacity is not positive, or overflow is unknown.
-
     Reference: Xue et al. 2020 (GA-Net), eq. 2 with binary gates.
     """
     check_floating(states=states)
-    if overflow not in ("dense", "truncate"):
-        raise ValueError(f"overflow must be 'dense' or 'truncate', got {overflow!r}")
-    if jnp.shape(gates) != jnp.shape(states)[:-1]:
-        raise ValueError(
-            f"gates must have shape {jnp.shape(states)[:-1]}, the leading axes of states "
-            f"{jnp.shape(states)}, got {jnp.shape(gates)}"
-        )
+    check_choice(Literal["dense", "truncate"], overflow=overflow)
+    check_shape(jnp.shape(states)[:-1], gates=gates)
     is_open = _open_set(gates, mask)
     size = is_open.shape[-1]
     capacity = _check_capacity(capacity, size)
@@ -174,11 +163,8 @@ def _pool_where(score_fn: ScoreFunction, states: Array, keep: Array) -> tuple[Ar
     States that are not kept are not zeroed: that copy of [B, T, D] took longer than the scores.
     """
     scores = score_fn(states)
-    if jnp.shape(scores) != keep.shape:
-        raise ValueError(
-            f"score_fn must map states {states.shape} to scores {keep.shape}, "
-            f"got {jnp.shape(scores)}"
-        )
+    message = f"score_fn must map states {states.shape} to scores {keep.shape}"
+    check_that(jnp.shape(scores) == keep.shape, message, scores)
     weights = masked_softmax(scores, keep)
     return attention_pool(states, weights), weights
 
@@ -198,9 +184,9 @@ def _slots(running: Array, capacity: int) -> tuple[Array, Array, Array]:
     0.4 ms, a scatter by rank 0.6, top_k 1.0, a stable sort 3.5.
     """
     *leading, size = running.shape
-    wanted = jnp.arange(1, capacity + 1, dtype=jnp.int32)
+    ranks = jnp.arange(1, capacity + 1, dtype=jnp.int32)
     flat = running.reshape(math.prod(leading), size)
-    indices = jax.vmap(lambda row: jnp.searchsorted(row, wanted, method="scan_unrolled"))(flat)
+    indices = jax.vmap(lambda row: jnp.searchsorted(row, ranks, method="scan_unrolled"))(flat)
     count = running[..., -1] if size else jnp.zeros(leading, jnp.int32)
     slots = lax.broadcasted_iota(jnp.int32, (*leading, capacity), len(leading))
     valid = slots < count[..., None]
@@ -208,9 +194,8 @@ def _slots(running: Array, capacity: int) -> tuple[Array, Array, Array]:
     return jnp.where(valid, indices, 0), valid, jnp.maximum(count - capacity, 0)
 
 
-def _open_set(gates: Any, mask: Any) -> Array:
-    if jnp.ndim(gates) < 1:
-        raise ValueError("gates must have a token axis, got a scalar")
+def _open_set(gates: ArrayLike, mask: ArrayLike) -> Array:
+    check_that(jnp.ndim(gates) > 0, "gates must have a token axis and be no scalar", gates)
     if jnp.issubdtype(jnp.result_type(gates), jnp.complexfloating):
         raise TypeError(f"gates must be bool or real, got dtype {jnp.result_type(gates)}")
     check_mask(mask, jnp.shape(gates))
@@ -219,12 +204,11 @@ def _open_set(gates: Any, mask: Any) -> Array:
     return is_open if mask is None else is_open & mask
 
 
-def _check_capacity(capacity: Any, size: int) -> int:
+def _check_capacity(capacity: SupportsIndex, size: int) -> int:
     """Returns capacity, at most size."""
-    if is_traced(capacity) or isinstance(capacity, bool) or not hasattr(capacity, "__index__"):
-        raise TypeError(
-            f"capacity must be an int known while tracing, got {type(capacity).__name__}"
-        )
+    kind = type(capacity)
+    if is_traced(capacity) or kind is bool or not hasattr(capacity, "__index__"):
+        raise TypeError(f"capacity must be an int known while tracing, got {kind.__name__}")
     capacity = capacity.__index__()
     if capacity <= 0:
         raise ValueError(f"capacity must be positive, got {capacity}")

@@ -1,13 +1,17 @@
 """Cross-entropy of a large softmax, as a language model has it, with its linear layer."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._checks import check_mask
+from gatedjax.functional._checks import (
+    check_floating,
+    check_integers,
+    check_mask,
+    check_shape,
+    check_that,
+)
 from gatedjax.functional._tracing import known
 
 
@@ -38,30 +42,18 @@ def linear_cross_entropy(
       The likelihoods in nats, in float32 (float64 for float64 states).
 
     Raises:
-      TypeError: if targets are not integers, mask is not bool, or another argument is not floating
-        point.
-      ValueError: if the shapes do not fit, there is no class, or a target that is known and counts
-        is outside [0, V).
+      ValueError: also if a target that is known and counts is outside [0, V).
     """
     states, kernel, bias, targets = map(jnp.asarray, (states, kernel, bias, targets))
-    for name, value in {"states": states, "kernel": kernel, "bias": bias}.items():
-        if not jnp.issubdtype(value.dtype, jnp.floating):
-            raise TypeError(f"{name} must be floating point, got dtype {value.dtype}")
-    if not jnp.issubdtype(targets.dtype, jnp.integer):
-        raise TypeError(f"targets must be integers, got dtype {targets.dtype}")
-    if kernel.ndim != 2 or states.ndim < 1 or states.shape[-1] != kernel.shape[0]:
-        raise ValueError(
-            f"kernel must be [H, V] for states [..., H], got {kernel.shape} and {states.shape}"
-        )
+    check_floating(states=states, kernel=kernel, bias=bias)
+    check_integers(targets=targets)
+    fits = kernel.ndim == 2 and states.ndim > 0 and states.shape[-1] == kernel.shape[0]
+    check_that(fits, "kernel must be [H, V] for states [..., H]", kernel, states)
     if kernel.shape[1] == 0:
         raise ValueError(f"kernel must have at least one class, got shape {kernel.shape}")
-    if bias.shape != kernel.shape[1:]:
-        raise ValueError(f"bias must have shape {kernel.shape[1:]}, got {bias.shape}")
-    if targets.shape != states.shape[:-1]:
-        raise ValueError(
-            f"targets must have shape {states.shape[:-1]}, the leading axes of states, got "
-            f"{targets.shape}"
-        )
+    check_shape(kernel.shape[1:], bias=bias)
+    message = f"targets must have shape {states.shape[:-1]}, the leading axes of states"
+    check_that(targets.shape == states.shape[:-1], message, targets)
     check_mask(mask, targets.shape)
     _check_range(targets, kernel.shape[1], mask)
     if targets.dtype.itemsize < 4:  # V need not fit in their dtype
@@ -74,7 +66,7 @@ def linear_cross_entropy(
     return nll if mask is None else jnp.where(mask, nll, 0)
 
 
-def _check_range(targets: Array, classes: int, mask: Any) -> None:
+def _check_range(targets: Array, classes: int, mask: Array | None) -> None:
     if not known(targets, mask):
         return
     values = np.asarray(targets)
@@ -94,6 +86,6 @@ def _nll(states: Array, kernel: Array, bias: Array, targets: Array) -> Array:
     wide = jnp.promote_types(states.dtype, jnp.float32)
     logits = jnp.matmul(states, kernel, preferred_element_type=wide) + bias.astype(wide)[None]
     valid = (targets >= 0) & (targets < kernel.shape[1])
-    chosen = jnp.take_along_axis(logits, jnp.where(valid, targets, 0)[:, None], axis=-1)[:, 0]
-    nll = jax.nn.logsumexp(logits, axis=-1) - chosen
+    of_target = jnp.take_along_axis(logits, jnp.where(valid, targets, 0)[:, None], axis=-1)[:, 0]
+    nll = jax.nn.logsumexp(logits, axis=-1) - of_target
     return jnp.where(valid, nll, jnp.nan)

@@ -14,8 +14,10 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import AxisType, PartitionSpec
 
+from gatedjax.functional._types import Tree
 
-def _varying(array: Any) -> frozenset[str]:
+
+def _varying(array: Tree) -> frozenset[str]:
     """The manual axes over which an array varies."""
     kind = jax.typeof(array)
     manual = getattr(kind, "manual_axis_type", None)
@@ -23,7 +25,7 @@ def _varying(array: Any) -> frozenset[str]:
     return frozenset(getattr(kind, "vma", ()) if manual is None else manual.varying)
 
 
-def vary_together(tree: Any) -> Any:
+def vary_together(tree: Tree) -> Tree:
     """Casts every array of a tree to vary over the manual axes over which any of them does.
 
     A loop keeps the type of its carry and a `custom_vjp` that of its arguments, so both need it.
@@ -33,7 +35,7 @@ def vary_together(tree: Any) -> Any:
     if not axes:
         return tree
 
-    def cast(leaf: Any) -> Any:
+    def cast(leaf: Tree) -> Tree:
         return lax.pcast(leaf, tuple(sorted(axes - _varying(leaf))), to="varying")
 
     return jax.tree.map(cast, tree)
@@ -53,7 +55,9 @@ def leading_spec(*arrays: Any, axes: int = 1) -> PartitionSpec:
     return PartitionSpec()
 
 
-def on_rows(function: Callable[..., Any], *arguments: Any, rows: Any = None, axes: int = 1) -> Any:
+def on_rows(
+    function: Callable[..., Tree], *arguments: Tree, rows: Tree = None, axes: int = 1
+) -> Tree:
     """function(*arguments), with explicit axes left to the compiler meanwhile.
 
     The results are sharded along their leading axes as one of rows is, and nowhere else.
@@ -69,7 +73,7 @@ def on_rows(function: Callable[..., Any], *arguments: Any, rows: Any = None, axe
     return jax.sharding.auto_axes(function, out_sharding=spec)(*arguments)
 
 
-def compiled(*static: int) -> Callable[..., Any]:
+def compiled(*static: int) -> Callable[..., Tree]:
     """Compiles a function of a module where it is called outside `jit`, once for every shape.
 
     Inside `jit` it is as if nothing had been said. Without it, the loop of every call is another
@@ -82,13 +86,13 @@ def compiled(*static: int) -> Callable[..., Any]:
 
 
 @compiled(0, 1)
-def _compiled(core: Callable[..., Any], static: tuple[Any, ...], arguments: Any) -> Any:
+def _compiled(core: Callable[..., Tree], static: tuple[Any, ...], arguments: Tree) -> Tree:
     return core(*static, *arguments)
 
 
 def run_core(
-    core: Callable[..., Any], static: tuple[Any, ...], arguments: Any, rows: Any, axes: int = 1
-) -> Any:
+    core: Callable[..., Tree], static: tuple[Any, ...], arguments: Tree, rows: Tree, axes: int = 1
+) -> Tree:
     """core(*static, *arguments) in every mode; a call outside `jit` compiles once.
 
     Args:
@@ -107,7 +111,7 @@ def take_rows(table: jax.Array, index: jax.Array) -> jax.Array:
     return on_rows(take, table, index, rows=index, axes=index.ndim)
 
 
-def rows_like(tree: Any, like: jax.Array) -> Any:
+def rows_like(tree: Tree, like: jax.Array) -> Tree:
     """The arrays of a tree, made without regard to devices, with their rows sharded as like's."""
     if not has_explicit_axes():
         return tree

@@ -1,11 +1,17 @@
 """Gated attention: a query that filters the features of every document token."""
 
-from typing import Literal, get_args
+from typing import Literal
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from gatedjax.functional._checks import check_floating, check_mask, wide_dtype
+from gatedjax.functional._checks import (
+    check_choice,
+    check_floating,
+    check_mask,
+    check_that,
+    wide_dtype,
+)
 from gatedjax.functional._softmax import masked_softmax
 
 Gating = Literal["multiply", "sum", "concat"]
@@ -35,33 +41,25 @@ def gated_attention(
       0 at padding, and 1 with Q = 1 for a query of one vector. A row whose query is all padding has
       a = 0 and v = 0, with a zero gradient.
 
-    Raises:
-      TypeError: if document or query is not floating point, or query_mask is not bool.
-      ValueError: if the shapes do not fit, gating is unknown, or query_mask comes with one vector.
-
     Memory: a, and its softmax kept for the gradient, are [*B, N, Q] float32: 16.8 MB each at
     B 32, N 2048, Q 64.
 
     Reference: Dhingra et al. 2017, "Gated-Attention Readers for Text Comprehension", eqs. 4 to 6;
     "sum" and "concat" are those of its section 4.3.
     """
-    if gating not in get_args(Gating):
-        raise ValueError(f"gating must be one of {get_args(Gating)}, got {gating!r}")
+    check_choice(Gating, gating=gating)
     check_floating(document=document, query=query)
     document, query = jnp.asarray(document), jnp.asarray(query)
-    if document.ndim < 2:
-        raise ValueError(f"document must be [..., N, D], got {document.shape}")
+    check_that(document.ndim > 1, "document must be [..., N, D]", document)
     lead, width = document.shape[:-2], document.shape[-1]
     one_vector = query.ndim == document.ndim - 1
     fits = query.ndim in (document.ndim, document.ndim - 1) and query.shape[-1] == width
-    if not fits or query.shape[: len(lead)] != lead:
-        raise ValueError(
-            f"query must be {(*lead, 'Q', width)}, or {(*lead, width)} for one vector, for "
-            f"document {document.shape}, got {query.shape}"
-        )
+    message = f"query must be {(*lead, 'Q', width)}, or {(*lead, width)} for one vector"
+    check_that(fits and query.shape[: len(lead)] == lead, message, query)
     if one_vector:
-        if query_mask is not None:
-            raise ValueError("query_mask must be None for a query of one vector")
+        check_that(
+            query_mask is None, "query_mask must be None for a query of one vector", query_mask
+        )
         view = jnp.broadcast_to(jnp.expand_dims(query, -2), document.shape)
         attention = jnp.ones((*document.shape[:-1], 1), wide_dtype(document, query))
     else:

@@ -17,8 +17,10 @@ from gatedjax.functional._recurrence import (
     GateSums,
     apply_dropout,
     as_outputs,
+    check_recurrent_bias,
     check_state,
     check_weights,
+    dropout_mask,
     form_for,
     matmul,
     real_steps,
@@ -27,6 +29,7 @@ from gatedjax.functional._recurrence import (
     weight_gradient,
     wide_of,
 )
+from gatedjax.functional._types import Tree
 
 
 @exportable
@@ -69,9 +72,7 @@ def gru_step(
       h' in float32, or in float64 for float64 inputs.
 
     Raises:
-      TypeError: if an argument is not floating point, or weights are no GRUWeights.
-      ValueError: if the shapes do not fit, recurrent_bias is given without reset_after, or
-        gradient_clip is not positive and finite.
+      ValueError: also if recurrent_bias is given without reset_after.
 
     Reference: Cho et al. 2014.
     Deviation: z weighs the candidate, where some texts weigh the old state with it.
@@ -91,11 +92,7 @@ def gru_step(
 
 
 def gru_gates(
-    weights: GRUWeights,
-    fed: Array,
-    x: Array,
-    reset_after: bool,
-    gradient_clip: float | None = None,
+    weights: GRUWeights, fed: Array, x: Array, reset_after: bool, gradient_clip: float | None = None
 ) -> tuple[Array, Array]:
     """Returns the update gate and the candidate of `gru_step`; fed is m h. Checks no shapes."""
 
@@ -152,12 +149,6 @@ def gru(
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
       0 where the mask is False. A row without a real step returns its initial carry.
 
-    Raises:
-      TypeError: if mask is not bool, another array is not floating point, or weights are no
-        GRUWeights.
-      ValueError: if the shapes do not fit, recurrent_bias is given without reset_after, or
-        gradient_clip is not positive and finite.
-
     Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode
     alone (`jax.jvp`, `jax.jacfwd`) is not: scan `gru_step` for it.
 
@@ -172,10 +163,7 @@ def gru(
     if initial is None:
         initial = jnp.zeros(shape, wide)
     check_state("initial", initial, shape)
-    dropout = recurrent_dropout_mask
-    if dropout is not None:
-        check_state("recurrent_dropout_mask", dropout, shape)
-        dropout = jnp.asarray(dropout, wide)
+    dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = jax.tree.map(jnp.asarray, weights)
     mask = None if mask is None else jnp.asarray(mask)
     initial = jnp.asarray(initial, wide)
@@ -197,11 +185,7 @@ def _check_weights(
     weights: GRUWeights, xs: Any, xs_axes: str, reset_after: bool
 ) -> tuple[int, int]:
     sizes = check_weights(GRUWeights, 3, weights, xs, xs_axes)
-    if weights.recurrent_bias is not None and not reset_after:
-        raise ValueError(
-            "recurrent_bias must be None unless reset_after=True, got shape "
-            f"{jnp.shape(weights.recurrent_bias)}"
-        )
+    check_recurrent_bias(weights.recurrent_bias, reset_after)
     return sizes
 
 
@@ -216,7 +200,7 @@ def _forward(
     mask: Array | None,
     initial: Array,
     dropout: Array | None,
-) -> tuple[tuple[Array, Array], tuple[Array, Any]]:
+) -> tuple[tuple[Array, Array], tuple[Array, Tree]]:
     """Returns (final carry, outputs) and what the backward pass needs besides the arguments."""
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
@@ -230,7 +214,7 @@ def _forward(
     extra = jnp.zeros((), wide) if extra is None else form.spread(extra.astype(wide))
     drop = form.turn(dropout)
 
-    def body(h: Array, step: Any) -> Any:
+    def body(h: Array, step: Tree) -> Tree:
         x, keep = sums.read(step[0]), step[1]
         fed = apply_dropout(h, drop)
         both = sums.of_both(x, fed.astype(dtype), 0, 2 * size)
@@ -257,17 +241,17 @@ def _forward(
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _gru(forms: tuple[Form, Form], kind: _Kind, *arguments: Any) -> tuple[Array, Array]:
+def _gru(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array, Array]:
     return _forward(forms[0], kind, *arguments)[0]
 
 
-def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Any) -> Any:
+def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> Tree:
     result, saved = _forward(forms[1], kind, *arguments)
     return result, (arguments, saved)
 
 
 @compiled(*range(2))
-def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Any, cotangents: Any) -> Any:
+def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Tree, cotangents: Tree) -> Tree:
     form = forms[1]
     (weights, xs, mask, initial, dropout), (states, (r, z, candidate, inner)) = residuals
     final, outputs = cotangents
@@ -282,7 +266,7 @@ def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Any, cotangents: 
 
     before = shifted(states, initial, kind.reverse)
 
-    def body(dh: Array, step: Any) -> Any:
+    def body(dh: Array, step: Tree) -> Tree:
         dy, keep, h, r, z, candidate, inner = step
         h = form.turn(h)
         new = form.held(keep, dh + form.turn(dy).astype(wide), 0.0)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from gatedjax.functional._checks import check_floating, wide_dtype
+from gatedjax.functional._checks import check_floating, check_shape, check_that, wide_dtype
 from gatedjax.functional._devices import run_core
 from gatedjax.functional._export import exportable
 
@@ -21,9 +21,6 @@ def highway_mix(
       candidate: f, chosen where the gate is 1.
       carry: y, kept where the gate is 0.
       gate: T in [0, 1]. The three broadcast.
-
-    Raises:
-      TypeError: if an array is not floating point.
 
     Reference: Srivastava, Greff and Schmidhuber 2015, "Highway Networks", eq. 3.
     """
@@ -77,23 +74,16 @@ def gated_stack(
     Returns:
       (states, gates): y of every layer and T of the layers 1 .. L-1, in float32 or wider.
 
-    Raises:
-      TypeError: if an array is not floating point.
-      ValueError: if the shapes do not fit.
-
     Reference: Guo 2017, "A Deep Network with Visual Text Composition Behavior", eqs. 2 to 4 and 8.
     """
     check_floating(selected=selected, **weights._asdict())
     selected = jnp.asarray(selected)
-    if selected.ndim < 2 or selected.shape[-2] < 1:
-        raise ValueError(f"selected must be [..., L, D] with L at least 1, got {selected.shape}")
+    fits = selected.ndim > 1 and selected.shape[-2] > 0
+    check_that(fits, "selected must be [..., L, D] with L at least 1", selected)
     layers, width = selected.shape[-2] - 1, selected.shape[-1]
-    _check_shapes(
-        weights,
-        input=(layers, width, 2 * width),
-        recurrent=(layers, width, width),
-        bias=(layers, 2 * width),
-    )
+    check_shape((layers, width, 2 * width), input=weights.input)
+    check_shape((layers, width, width), recurrent=weights.recurrent)
+    check_shape((layers, 2 * width), bias=weights.bias)
     weights = jax.tree.map(jnp.asarray, weights)
     return run_core(_gated_stack, (), (selected, weights), selected, axes=selected.ndim - 2)
 
@@ -136,18 +126,14 @@ def highway_stack(
     Returns:
       (states, gates): y and T of every layer, in float32 or wider.
 
-    Raises:
-      TypeError: if an array is not floating point.
-      ValueError: if the shapes do not fit.
-
     Reference: Srivastava, Greff and Schmidhuber 2015, "Highway Networks".
     """
     check_floating(inputs=inputs, **weights._asdict())
     inputs = jnp.asarray(inputs)
-    if inputs.ndim < 1:
-        raise ValueError(f"inputs must be [..., D], got {inputs.shape}")
+    check_that(inputs.ndim > 0, "inputs must be [..., D]", inputs)
     layers, width = jnp.shape(weights.recurrent)[:1], inputs.shape[-1]
-    _check_shapes(weights, recurrent=(*layers, width, 2 * width), bias=(*layers, 2 * width))
+    check_shape((*layers, width, 2 * width), recurrent=weights.recurrent)
+    check_shape((*layers, 2 * width), bias=weights.bias)
     weights = jax.tree.map(jnp.asarray, weights)
     return run_core(_highway_stack, (), (inputs, weights), inputs, axes=inputs.ndim - 1)
 
@@ -155,9 +141,9 @@ def highway_stack(
 def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array]:
     dtype, wide, width = inputs.dtype, wide_dtype(inputs), inputs.shape[-1]
 
-    def layer(carry: Array, own: HighwayWeights) -> tuple[Array, tuple[Array, Array]]:
-        both = _product(carry, own.recurrent, dtype)
-        both = both + own.bias.astype(wide).reshape((1,) * (both.ndim - 1) + (-1,))
+    def layer(carry: Array, weights: HighwayWeights) -> tuple[Array, tuple[Array, Array]]:
+        both = _product(carry, weights.recurrent, dtype)
+        both = both + weights.bias.astype(wide).reshape((1,) * (both.ndim - 1) + (-1,))
         gate = jax.nn.sigmoid(both[..., :width])
         state = highway_mix(jnp.tanh(both[..., width:]), carry, gate)
         return state, (state, gate)
@@ -180,10 +166,3 @@ def _per_layer(values: Array, like: Array) -> Array:
     """[L, D] as [L, 1 .., D] in the dtype of the other."""
     shape = (values.shape[0], *(1,) * (like.ndim - 2), values.shape[1])
     return values.astype(like.dtype).reshape(shape)
-
-
-def _check_shapes(weights: tuple[Array, ...], **expected: tuple[int, ...]) -> None:
-    for name, shape in expected.items():
-        got = jnp.shape(getattr(weights, name))
-        if got != shape:
-            raise ValueError(f"{name} must have shape {shape}, got {got}")

@@ -1,7 +1,7 @@
 """The long short-term memory: one step, and the masked scan with its own backward pass."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from gatedjax.functional._recurrence import (
     as_outputs,
     check_state,
     check_weights,
+    dropout_mask,
     form_for,
     matmul,
     real_steps,
@@ -25,6 +26,7 @@ from gatedjax.functional._recurrence import (
     weight_gradient,
     wide_of,
 )
+from gatedjax.functional._types import Carry, Tree
 
 
 @exportable
@@ -65,11 +67,6 @@ def lstm_step(
     Returns:
       h' and c' in float32, or in float64 for float64 inputs.
 
-    Raises:
-      TypeError: if an argument is not floating point, weights are no LSTMWeights, or carry is no
-        LSTMState.
-      ValueError: if the shapes do not fit.
-
     Reference: Hochreiter and Schmidhuber 1997; forget gate of Gers et al. 2000, no peepholes.
     """
     _, hidden = check_weights(LSTMWeights, 4, weights, x, "B D")
@@ -91,7 +88,7 @@ def lstm_step(
     return LSTMState(jax.nn.sigmoid(o) * jnp.tanh(c), c)
 
 
-def _check_carry(name: str, carry: Any, shape: tuple[int, int]) -> None:
+def _check_carry(name: str, carry: Carry, shape: tuple[int, int]) -> None:
     if not isinstance(carry, LSTMState):
         raise TypeError(f"{name} must be a LSTMState, got {type(carry).__name__}")
     check_state(f"{name}.hidden", carry.hidden, shape)
@@ -126,11 +123,6 @@ def lstm(
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
       0 where the mask is False. A row without a real step returns its initial carry.
 
-    Raises:
-      TypeError: if mask is not bool, another array is not floating point, weights are no
-        LSTMWeights, or initial is no LSTMState.
-      ValueError: if the shapes do not fit.
-
     Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode
     alone (`jax.jvp`, `jax.jacfwd`) is not: scan `lstm_step` for it.
 
@@ -143,10 +135,7 @@ def lstm(
         initial = LSTMState(jnp.zeros(shape, wide), jnp.zeros(shape, wide))
     _check_carry("initial", initial, shape)
     initial = LSTMState(*(jnp.asarray(value, wide) for value in initial))
-    dropout = recurrent_dropout_mask
-    if dropout is not None:
-        check_state("recurrent_dropout_mask", dropout, shape)
-        dropout = jnp.asarray(dropout, wide)
+    dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = LSTMWeights(*map(jnp.asarray, weights))
     mask = None if mask is None else jnp.asarray(mask)
     arguments = (weights, xs, mask, initial, dropout)
@@ -164,7 +153,7 @@ def _forward(
     mask: Array | None,
     initial: LSTMState,
     dropout: Array | None,
-) -> tuple[tuple[LSTMState, Array], tuple[Array, Any]]:
+) -> tuple[tuple[LSTMState, Array], tuple[Array, Tree]]:
     """Returns (final carry, outputs) and what the backward pass needs besides the arguments."""
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.hidden.dtype
     # sigmoid(a) = (1 + tanh(a / 2)) / 2: with halved columns one tanh serves all four gates.
@@ -176,7 +165,7 @@ def _forward(
     sums = GateSums(form, kernel, recurrent, weights.bias.astype(wide) * half)
     drop = form.turn(dropout)
 
-    def body(carry: tuple[Array, Array], step: Any) -> Any:
+    def body(carry: tuple[Array, Array], step: Tree) -> Tree:
         h, c = carry
         x, keep = step
         fed = apply_dropout(h, drop).astype(dtype)
@@ -200,24 +189,24 @@ def _forward(
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _lstm(form: Form, reverse: bool, *arguments: Any) -> tuple[LSTMState, Array]:
+def _lstm(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array]:
     return _forward(form, reverse, *arguments)[0]
 
 
-def _lstm_fwd(form: Form, reverse: bool, *arguments: Any) -> Any:
+def _lstm_fwd(form: Form, reverse: bool, *arguments: Tree) -> Tree:
     result, saved = _forward(form, reverse, *arguments)
     return result, (arguments, saved)
 
 
 @compiled(*range(2))
-def _lstm_bwd(form: Form, reverse: bool, residuals: Any, cotangents: Any) -> Any:
+def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> Tree:
     (weights, xs, mask, initial, dropout), (states, saved) = residuals
     final, outputs = cotangents
     dtype, wide = xs.dtype, initial.hidden.dtype
     recurrent = weights.recurrent.astype(dtype)
     kernel, drop = form.turn(recurrent.T), form.turn(dropout)
 
-    def body(carry: tuple[Array, Array], step: Any) -> Any:
+    def body(carry: tuple[Array, Array], step: Tree) -> Tree:
         dh, dc = carry
         dy, keep, (c, i, f, g, o) = step
         tanh_c = jnp.tanh(f * c + i * g)

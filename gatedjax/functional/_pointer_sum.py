@@ -2,13 +2,20 @@
 
 import functools
 import math
-from typing import Any, Literal, get_args
+from typing import Literal
 
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._checks import check_floating, check_mask, wide_dtype
+from gatedjax.functional._checks import (
+    check_choice,
+    check_floating,
+    check_integers,
+    check_mask,
+    check_that,
+    wide_dtype,
+)
 from gatedjax.functional._devices import on_rows
 
 Aggregation = Literal["paper", "code"]
@@ -43,10 +50,6 @@ def pointer_sum(
       log Pr(c) in float32 or wider. A candidate that is masked or does not occur has -inf, with a
       zero gradient; if none occurs, all have.
 
-    Raises:
-      TypeError: if logits is not floating point, or an array of flags is not bool.
-      ValueError: if the shapes do not fit, or aggregation is unknown.
-
     Memory: [*B, N, K] floats, twice with gradients; `pointer_sum_indexed` takes lists instead.
 
     Reference: Dhingra et al. 2017, "Gated-Attention Readers for Text Comprehension", eqs. 7 to 9,
@@ -54,8 +57,8 @@ def pointer_sum(
     """
     logits = _checked(logits, aggregation)
     shape = jnp.shape(occurrence)
-    if len(shape) != logits.ndim + 1 or shape[:-1] != logits.shape:
-        raise ValueError(f"occurrence must be {(*logits.shape, 'K')}, got {shape}")
+    fits = len(shape) == logits.ndim + 1 and shape[:-1] == logits.shape
+    check_that(fits, f"occurrence must be {(*logits.shape, 'K')}", occurrence)
     check_mask(occurrence, shape, "occurrence")
     check_mask(document_mask, logits.shape, "document_mask")
     check_mask(candidate_mask, (*shape[:-2], shape[-1]), "candidate_mask")
@@ -92,19 +95,14 @@ def pointer_sum_indexed(
     Returns:
       As `pointer_sum`.
 
-    Raises:
-      TypeError: if logits is not floating point, positions are not integers, or a mask is not bool.
-      ValueError: if the shapes do not fit, or aggregation is unknown.
-
     Memory: [*B, K, P] floats, twice with gradients.
     """
     logits = _checked(logits, aggregation)
     positions = jnp.asarray(positions)
-    if not jnp.issubdtype(positions.dtype, jnp.integer):
-        raise TypeError(f"positions must be integers, got dtype {positions.dtype}")
+    check_integers(positions=positions)
     lead, size = logits.shape[:-1], logits.shape[-1]
-    if positions.ndim != logits.ndim + 1 or positions.shape[:-2] != lead:
-        raise ValueError(f"positions must be {(*lead, 'K', 'P')}, got {positions.shape}")
+    fits = positions.ndim == logits.ndim + 1 and positions.shape[:-2] == lead
+    check_that(fits, f"positions must be {(*lead, 'K', 'P')}", positions)
     check_mask(document_mask, logits.shape, "document_mask")
     check_mask(candidate_mask, positions.shape[:-1], "candidate_mask")
     member = (positions >= 0) & (positions < size)
@@ -127,15 +125,12 @@ def pointer_sum_indexed(
     return _over_tokens(scores, logits, used, top)
 
 
-def _checked(logits: Any, aggregation: str) -> Array:
+def _checked(logits: Array, aggregation: str) -> Array:
     """The logits in float32 or wider."""
-    if aggregation not in get_args(Aggregation):
-        raise ValueError(f"aggregation must be one of {get_args(Aggregation)}, got {aggregation!r}")
+    check_choice(Aggregation, aggregation=aggregation)
     check_floating(logits=logits)
-    logits = jnp.asarray(logits, wide_dtype(logits))
-    if logits.ndim < 1:
-        raise ValueError(f"logits must be [..., N], got {logits.shape}")
-    return logits
+    check_that(jnp.ndim(logits) > 0, "logits must be [..., N]", logits)
+    return jnp.asarray(logits, wide_dtype(logits))
 
 
 def _scores(

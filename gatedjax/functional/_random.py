@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from gatedjax.functional._checks import check_rate
 from gatedjax.functional._relaxations import logistic_noise
 
 
@@ -47,12 +48,8 @@ def example_dropout(
 
     Returns:
       Dropped-out activations in the dtype of inputs.
-
-    Raises:
-      ValueError: if rate is outside [0, 1).
     """
-    if not 0.0 <= rate < 1.0:
-        raise ValueError(f"rate must be in [0, 1), got {rate}")
+    check_rate(rate)
     if rate == 0.0:
         return inputs
     shape = jnp.shape(inputs)[1:]

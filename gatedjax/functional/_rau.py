@@ -1,7 +1,6 @@
 """The recurrent attention unit over time: the masked scan with its own backward pass."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +26,7 @@ from gatedjax.functional._recurrence import (
     GateSums,
     apply_dropout,
     as_outputs,
-    check_state,
+    dropout_mask,
     form_for,
     matmul,
     real_steps,
@@ -36,6 +35,7 @@ from gatedjax.functional._recurrence import (
     weight_gradient,
     wide_of,
 )
+from gatedjax.functional._types import Carry, Tree, Weights
 
 
 def rau(
@@ -73,11 +73,6 @@ def rau(
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
       0 where the mask is False. A row without a real step returns its initial carry.
 
-    Raises:
-      TypeError: if mask is not bool, another array is not floating point, or the type of weights
-        or of initial is not that of the attention.
-      ValueError: if the shapes do not fit, or as `rau_step` for its options.
-
     Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode
     alone (`jax.jvp`, `jax.jacfwd`) is not for feature_proj and sigmoid with `RAUWeights`: scan
     `rau_step` for it.
@@ -92,10 +87,7 @@ def rau(
         initial = initial_state(attention, *shape, wide)
     check_carry("initial", initial, shape, options)
     initial = jax.tree.map(lambda value: jnp.asarray(value, wide), initial)
-    dropout = recurrent_dropout_mask
-    if dropout is not None:
-        check_state("recurrent_dropout_mask", dropout, shape)
-        dropout = jnp.asarray(dropout, wide)
+    dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = jax.tree.map(jnp.asarray, weights)
     mask = None if mask is None else jnp.asarray(mask)
     arguments = (weights, xs, mask, initial, dropout)
@@ -126,10 +118,6 @@ def rau_attention(
     Returns:
       The weights in float32 (float64 for float64 inputs), 0 where the mask is False: [B, T, H];
       concat [B, T, D + H]; matrix [B, T, H, D + H]; time_causal [B, T, 1].
-
-    Raises:
-      TypeError: as `rau`.
-      ValueError: as `rau`.
     """
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)
@@ -141,9 +129,9 @@ def rau_attention(
 
 
 def _attention(
-    options: Options, weights: Any, xs: Array, mask: Array | None, initial: Any
+    options: Options, weights: Weights, xs: Array, mask: Array | None, initial: Carry
 ) -> Array:
-    def body(carry: Any, step: Any) -> Any:
+    def body(carry: Carry, step: Tree) -> Tree:
         x, keep = step
         new, p = advance_and_attend(options, weights, carry, x, None)
         if keep is not None:
@@ -151,22 +139,22 @@ def _attention(
             p = jnp.where(keep.reshape(-1, *[1] * (p.ndim - 1)), p, 0)
         return new, p
 
-    _, found = lax.scan(body, initial, (time_major(xs), time_major(mask)))
-    return time_major(found)
+    _, weights_of_steps = lax.scan(body, initial, (time_major(xs), time_major(mask)))
+    return time_major(weights_of_steps)
 
 
 def _plain(
     reverse: bool,
     options: Options,
-    weights: Any,
+    weights: Weights,
     xs: Array,
     mask: Array | None,
-    initial: Any,
+    initial: Carry,
     dropout: Array | None,
-) -> tuple[Any, Array]:
+) -> tuple[Tree, Array]:
     """The scanned step, differentiated by JAX."""
 
-    def body(carry: Any, step: Any) -> Any:
+    def body(carry: Carry, step: Tree) -> Tree:
         x, keep = step
         new = advance(options, weights, carry, x, dropout)
         if keep is not None:
@@ -179,23 +167,8 @@ def _plain(
 
 # Below, the state is [H, B] or [B, H] inside the loops (see `form_for`), [B, H] outside. The blocks
 # that act on h itself, r, z, a and u, are kept side by side and the candidate's apart, in both
-# directions.
-#
-# Measured like the forms in `_recurrence`, with lengths, time / `gru` of the same width, forward +
-# backward, on cores that others used too (load 5 to 7); the arithmetic alone is 5 / 3 of a GRU's.
-# The feature-major form in four runs of 15 or 21 turns, the plain scan in one of them; B, T, H:
-#                                    (32,231,100)            (32,400,128)          (128,28,128)
-#   this form, medians               1.44 1.80 1.80 1.86     1.57 1.59 1.38        1.55 1.62 1.55
-#   this form, fastest turns         1.81 1.80 1.78 1.68     1.65 1.56 1.40        1.53 1.53 1.53
-#   plain scan, autodiff, medians    2.26                    2.17                  1.67
-# Against the first version (one gradient block, sliced after the loop), fastest turns of one run:
-#   one block                        1.90                    1.57                  1.81
-#   the candidate's apart (chosen)   1.67                    1.55                  1.72
-#   one product per block            2.21                    1.68                  1.75
-#   x W hoisted                      2.10                    1.64                  1.82
-#   one product of [x, h]            1.93                    1.56                  1.76
-# Not different from the chosen one: products in pairs of blocks, d_xs in one product, weight
-# gradients of flattened inputs, tanh(p v) stored, softmax without its maximum or its sums.
+# directions: 1.67 times a GRU of the same width where one block, sliced after the loop, takes 1.90.
+# Figures: docs/recurrence.md, "How the forms were chosen".
 
 
 def _apart(blocks: Array, size: int) -> tuple[Array, Array]:
@@ -219,7 +192,7 @@ def _forward(
     mask: Array | None,
     initial: Array,
     dropout: Array | None,
-) -> tuple[tuple[Array, Array], tuple[Array, Any]]:
+) -> tuple[tuple[Array, Array], tuple[Array, Tree]]:
     """Returns (final carry, outputs) and what the backward pass needs besides the arguments."""
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     scale = size if options.rescale else 1
@@ -243,7 +216,7 @@ def _forward(
     extra = jnp.zeros((), wide) if extra is None else form.spread(extra.astype(wide))
     drop = form.turn(dropout)
 
-    def body(h: Array, step: Any) -> Any:
+    def body(h: Array, step: Tree) -> Tree:
         x, keep = sums.read(step[0]), step[1]
         fed = apply_dropout(h, drop)
         early = sums.of_both(x, fed.astype(dtype), 0, 4 * size)
@@ -278,17 +251,19 @@ def _forward(
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def _rau(form: Form, reverse: bool, options: Options, *arguments: Any) -> tuple[Array, Array]:
+def _rau(form: Form, reverse: bool, options: Options, *arguments: Tree) -> tuple[Array, Array]:
     return _forward(form, reverse, options, *arguments)[0]
 
 
-def _rau_fwd(form: Form, reverse: bool, options: Options, *arguments: Any) -> Any:
+def _rau_fwd(form: Form, reverse: bool, options: Options, *arguments: Tree) -> Tree:
     result, saved = _forward(form, reverse, options, *arguments)
     return result, (arguments, saved)
 
 
 @compiled(*range(3))
-def _rau_bwd(form: Form, reverse: bool, options: Options, residuals: Any, cotangents: Any) -> Any:
+def _rau_bwd(
+    form: Form, reverse: bool, options: Options, residuals: Tree, cotangents: Tree
+) -> Tree:
     (weights, xs, mask, initial, dropout), (states, saved) = residuals
     (*stored, inner), r = saved, saved[0]
     final, outputs = cotangents
@@ -299,7 +274,7 @@ def _rau_bwd(form: Form, reverse: bool, options: Options, residuals: Any, cotang
     drop = form.turn(dropout)
     before = shifted(states, initial, reverse)
 
-    def body(dh: Array, step: Any) -> Any:
+    def body(dh: Array, step: Tree) -> Tree:
         dy, keep, h, (r, z, candidate, p, value), inner = step
         h = form.turn(h)
         second = jnp.tanh(p * value)

@@ -1,21 +1,24 @@
 """The recurrent attention unit: weights, checks and one step of each form of its attention."""
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from gatedjax.functional._checks import check_choice
 from gatedjax.functional._export import exportable
 from gatedjax.functional._gru import GRUWeights, gru_gates
 from gatedjax.functional._recurrence import (
     apply_dropout,
+    check_recurrent_bias,
     check_state,
     check_weights,
     matmul,
     wide_of,
 )
+from gatedjax.functional._types import Carry, Dtype, Tree, Weights
 
 RAUAttention = Literal[
     "feature_proj", "concat", "matrix", "time_causal", "sigmoid", "additive_relu"
@@ -96,7 +99,7 @@ class RAUTimeState(NamedTuple):
     steps: Float[Array, "B 1"]
 
 
-def initial_state(attention: str, rows: int, size: int, dtype: Any) -> Any:
+def initial_state(attention: str, rows: int, size: int, dtype: Dtype) -> Tree:
     """The carry of a form of the attention before the first step."""
     hidden = jnp.zeros((rows, size), dtype)
     if attention != "time_causal":
@@ -155,10 +158,8 @@ def rau_step(
       A non-finite input makes its own row non-finite and no other.
 
     Raises:
-      TypeError: if an array is not floating point, an option is not bool, or weights are not of
-        the attention's type.
-      ValueError: if the shapes do not fit, attention is unknown or is the softmax over all steps
-        as printed, recurrent_bias is given without reset_after, or sigmoid is to be rescaled.
+      ValueError: also if attention is the softmax over all steps as printed, recurrent_bias is
+        given without reset_after, or sigmoid is to be rescaled.
 
     Reference: Zhong, Yue and Ling 2018, "Recurrent Attention Unit", equations 1 to 8.
     Deviations: the printed softmax runs over all T steps, which no recurrence can compute (a_t
@@ -177,63 +178,114 @@ def rau_step(
     return advance(options, weights, carry, x, recurrent_dropout_mask)
 
 
-def advance(options: Options, weights: Any, carry: Any, x: Array, dropout: Array | None) -> Any:
+def advance(
+    options: Options, weights: Weights, carry: Carry, x: Array, dropout: Array | None
+) -> Tree:
     """`rau_step` without its checks."""
     return advance_and_attend(options, weights, carry, x, dropout)[0]
 
 
 def advance_and_attend(
-    options: Options, weights: Any, carry: Any, x: Array, dropout: Array | None
-) -> tuple[Any, Array]:
+    options: Options, weights: Weights, carry: Carry, x: Array, dropout: Array | None
+) -> tuple[Tree, Array]:
     """`advance`, and the attention weights p of the step."""
     timed = isinstance(carry, RAUTimeState)
     h = carry.hidden if timed else carry
-    size, dtype, wide = h.shape[1], x.dtype, h.dtype
-    fed = apply_dropout(h, dropout)
-    joined = jnp.concatenate([x.astype(wide), fed], axis=1)
-
-    def affine(inputs: Array, kernel: Array, bias: Array | None) -> Array:
-        product = matmul(inputs.astype(dtype), jnp.asarray(kernel, dtype), wide)
-        return product if bias is None else product + jnp.asarray(bias, wide)[None]
-
-    def block(index: int) -> Array:
-        columns = slice(index * size, (index + 1) * size)
-        parts = [jnp.asarray(w)[:, columns] for w in (weights.input, weights.recurrent)]
-        return affine(joined, jnp.concatenate(parts), weights.bias[columns])
-
+    fed, size = apply_dropout(h, dropout), h.shape[1]
+    u = jnp.concatenate([x.astype(h.dtype), fed], axis=1)
     kernel, recurrent, bias = (jnp.asarray(value)[..., : 3 * size] for value in weights[:3])
     gates = GRUWeights(kernel, recurrent, bias, weights.recurrent_bias)
     z, candidate = gru_gates(gates, fed, x, options.reset_after)
-
-    if isinstance(weights, RAUHiddenWeights):
-        inner = jnp.tanh(affine(joined, weights.hidden, weights.hidden_bias))
-        logits, value = affine(inner, weights.score, weights.score_bias), block(3)
-    elif isinstance(weights, RAUWeights):
-        logits, value = block(3), block(4)
-    else:
-        logits, value = affine(joined, weights.score, weights.score_bias), joined
-    if options.attention == "matrix":
-        logits = logits[:, None, :] + jnp.asarray(weights.affinity, wide)[None]
-
-    norm = steps = h  # of time_causal only
-    if options.attention == "sigmoid":
-        p = jax.nn.sigmoid(logits)
-    elif timed:
-        norm, steps = jnp.logaddexp(carry.log_norm, logits), carry.steps + 1
-        p = jnp.exp(logits - norm) * (steps if options.rescale else 1)
-    else:
-        p = jax.nn.softmax(logits, axis=-1) * (logits.shape[-1] if options.rescale else 1)
-
+    inputs = _Inputs(u, size, x.dtype)
+    if timed:
+        p, second, log_norm, steps = _time_causal(weights, inputs, carry, options.rescale)
+        new = (1 - z) * h + z * (candidate + second) / 2
+        return RAUTimeState(new, log_norm, steps), p
+    p, second = _FORMS[options.attention](weights, inputs, options.rescale)
     if options.attention == "additive_relu":
-        return (1 - z) * h + z * candidate + p * jax.nn.relu(value), p
-    if options.attention == "matrix":
-        second = jnp.tanh(jnp.sum(p * joined[:, None, :], axis=-1))
-    elif options.attention == "concat":
-        second = jnp.tanh(affine(p * joined, weights.value, weights.value_bias))
-    else:
-        second = jnp.tanh(p * value)
-    new = (1 - z) * h + z * (candidate + second) / 2
-    return (RAUTimeState(new, norm, steps) if timed else new), p
+        return (1 - z) * h + z * candidate + second, p
+    return (1 - z) * h + z * (candidate + second) / 2, p
+
+
+class _Inputs(NamedTuple):
+    """u = [x, m h] of a step, the width of h, and the dtype of products."""
+
+    u: Array
+    size: int
+    dtype: jnp.dtype
+
+    def affine(self, inputs: Array, kernel: Array, bias: Array | None) -> Array:
+        """inputs W + b."""
+        wide = self.u.dtype
+        product = matmul(inputs.astype(self.dtype), jnp.asarray(kernel, self.dtype), wide)
+        return product if bias is None else product + jnp.asarray(bias, wide)[None]
+
+    def block(self, weights: Weights, index: int) -> Array:
+        """u W + b with a block of H columns."""
+        columns = slice(index * self.size, (index + 1) * self.size)
+        parts = [jnp.asarray(w)[:, columns] for w in (weights.input, weights.recurrent)]
+        return self.affine(self.u, jnp.concatenate(parts), weights.bias[columns])
+
+    def logits_and_value(self, weights: Weights) -> tuple[Array, Array]:
+        """A(u) and V(u) of the forms with a value per feature."""
+        if isinstance(weights, RAUWeights):
+            return self.block(weights, 3), self.block(weights, 4)
+        inner = jnp.tanh(self.affine(self.u, weights.hidden, weights.hidden_bias))
+        return self.affine(inner, weights.score, weights.score_bias), self.block(weights, 3)
+
+
+def _softmax(logits: Array, rescale: bool) -> Array:
+    return jax.nn.softmax(logits, axis=-1) * (logits.shape[-1] if rescale else 1)
+
+
+# One function per form of the attention: (p, s), see `rau_step`.
+
+
+def _feature_proj(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
+    logits, value = inputs.logits_and_value(weights)
+    p = _softmax(logits, rescale)
+    return p, jnp.tanh(p * value)
+
+
+def _sigmoid(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
+    logits, value = inputs.logits_and_value(weights)
+    p = jax.nn.sigmoid(logits)
+    return p, jnp.tanh(p * value)
+
+
+def _additive_relu(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
+    logits, value = inputs.logits_and_value(weights)
+    p = _softmax(logits, rescale)
+    return p, p * jax.nn.relu(value)
+
+
+def _concat(weights: RAUConcatWeights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
+    p = _softmax(inputs.affine(inputs.u, weights.score, weights.score_bias), rescale)
+    return p, jnp.tanh(inputs.affine(p * inputs.u, weights.value, weights.value_bias))
+
+
+def _matrix(weights: RAUMatrixWeights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
+    logits = inputs.affine(inputs.u, weights.score, weights.score_bias)[:, None, :]
+    p = _softmax(logits + jnp.asarray(weights.affinity, logits.dtype)[None], rescale)
+    return p, jnp.tanh(jnp.sum(p * inputs.u[:, None, :], axis=-1))
+
+
+def _time_causal(
+    weights: RAUHiddenWeights, inputs: _Inputs, carry: RAUTimeState, rescale: bool
+) -> tuple[Array, Array, Array, Array]:
+    logits, value = inputs.logits_and_value(weights)
+    log_norm, steps = jnp.logaddexp(carry.log_norm, logits), carry.steps + 1
+    p = jnp.exp(logits - log_norm) * (steps if rescale else 1)
+    return p, jnp.tanh(p * value), log_norm, steps
+
+
+_FORMS: dict[str, Callable[[Any, _Inputs, bool], tuple[Array, Array]]] = {
+    "feature_proj": _feature_proj,
+    "sigmoid": _sigmoid,
+    "additive_relu": _additive_relu,
+    "concat": _concat,
+    "matrix": _matrix,
+}
 
 
 def check_options(attention: Any, rescale: Any, reset_after: Any) -> Options:
@@ -244,8 +296,7 @@ def check_options(attention: Any, rescale: Any, reset_after: Any) -> Options:
             "be computed: a_t needs the state before it, which needs the attention weights before "
             "it, whose denominators need a_t. Use 'time_causal' (a softmax over the steps so far)"
         )
-    if attention not in get_args(RAUAttention):
-        raise ValueError(f"attention must be one of {get_args(RAUAttention)}, got {attention!r}")
+    check_choice(RAUAttention, attention=attention)
     for name, value in {"rescale": rescale, "reset_after": reset_after}.items():
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False, got {value!r}")
@@ -263,11 +314,12 @@ def check_rau_weights(
         "matrix": (RAUMatrixWeights,),
         "time_causal": (RAUHiddenWeights,),
     }
-    wanted = kinds.get(options.attention, (RAUWeights, RAUHiddenWeights))
-    if not isinstance(weights, wanted):
+    fitting = kinds.get(options.attention, (RAUWeights, RAUHiddenWeights))
+    if not isinstance(weights, fitting):
+        names = " or ".join(kind.__name__ for kind in fitting)
         raise TypeError(
-            f"weights must be {' or '.join(kind.__name__ for kind in wanted)} for "
-            f"attention={options.attention!r}, got {type(weights).__name__}"
+            f"weights must be {names} for attention={options.attention!r}, got "
+            f"{type(weights).__name__}"
         )
     num_blocks = {RAUWeights: 5, RAUHiddenWeights: 4}.get(type(weights), 3)
     sizes = check_weights(
@@ -275,15 +327,13 @@ def check_rau_weights(
     )
     if sizes[1] < 1:
         raise ValueError("recurrent must have a hidden width of at least 1, got 0")
-    if weights.recurrent_bias is not None and not options.reset_after:
-        raise ValueError(
-            "recurrent_bias must be None unless reset_after=True, got shape "
-            f"{jnp.shape(weights.recurrent_bias)}"
-        )
+    check_recurrent_bias(weights.recurrent_bias, options.reset_after)
     return sizes
 
 
-def _shapes_of(weights: Any, options: Options) -> Callable[[int, int], dict[str, tuple[int, ...]]]:
+def _shapes_of(
+    weights: Weights, options: Options
+) -> Callable[[int, int], dict[str, tuple[int, ...]]]:
     def shapes(features: int, hidden: int) -> dict[str, tuple[int, ...]]:
         both = features + hidden
         if isinstance(weights, RAUConcatWeights):
@@ -301,19 +351,16 @@ def _shapes_of(weights: Any, options: Options) -> Callable[[int, int], dict[str,
     return shapes
 
 
-def check_carry(name: str, carry: Any, shape: tuple[int, int], options: Options) -> None:
+def check_carry(name: str, carry: Carry, shape: tuple[int, int], options: Options) -> None:
     """Raises unless carry is what the attention form carries, of shape [B, H]."""
-    if options.attention != "time_causal":
-        if isinstance(carry, RAUTimeState):
-            raise TypeError(
-                f"{name} must be an array for attention={options.attention!r}, got RAUTimeState"
-            )
-        check_state(name, carry, shape)
-        return
-    if not isinstance(carry, RAUTimeState):
+    timed = options.attention == "time_causal"
+    if timed != isinstance(carry, RAUTimeState):
+        kind = "a RAUTimeState" if timed else "an array"
         raise TypeError(
-            f"{name} must be a RAUTimeState for attention='time_causal', got {type(carry).__name__}"
+            f"{name} must be {kind} for attention={options.attention!r}, got {type(carry).__name__}"
         )
+    if not timed:
+        return check_state(name, carry, shape)
     check_state(f"{name}.hidden", carry.hidden, shape)
     check_state(f"{name}.log_norm", carry.log_norm, (shape[0], 1))
     check_state(f"{name}.steps", carry.steps, (shape[0], 1))

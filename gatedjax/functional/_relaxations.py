@@ -107,10 +107,6 @@ def gumbel_sigmoid(
     Returns:
       Gates in [0, 1], in the dtype of logits; computed in float32 or wider.
 
-    Raises:
-      ValueError: if the shapes differ, or temperature is not positive and finite.
-      TypeError: if logits or noise is not floating point.
-
     Reference: Xue et al. 2020 (GA-Net), eq. 8; Jang et al. 2017; Maddison et al. 2017.
     """
     check_floating(logits=logits, noise=noise)
@@ -145,10 +141,6 @@ def log_gumbel_sigmoid(
     Returns:
       log g <= 0, in float32 or wider.
 
-    Raises:
-      ValueError: if the shapes differ, or temperature is not positive and finite.
-      TypeError: if logits or noise is not floating point.
-
     Reference: Xue et al. 2020 (GA-Net), eqs. 8-9.
     """
     check_floating(logits=logits, noise=noise)
@@ -182,10 +174,6 @@ def gumbel_softmax(
     Returns:
       Weights that sum to 1 along axis, in the dtype of logits.
 
-    Raises:
-      ValueError: if the shapes differ, axis does not exist, or temperature is not positive.
-      TypeError: if logits or noise is not floating point.
-
     Reference: Jang et al. 2017; Xue et al. 2020 (GA-Net), eq. 8.
     """
     check_floating(logits=logits, noise=noise)
@@ -213,9 +201,6 @@ def sample_gates(logits: Float[Array, "..."], key: Key[Array, ""]) -> Float[Arra
     Returns:
       Gates in {0, 1}, in the dtype of logits; no gradient.
 
-    Raises:
-      TypeError: if logits is not floating point.
-
     Reference: Xue et al. 2020 (GA-Net), eq. 5.
     """
     check_floating(logits=logits)
@@ -231,9 +216,6 @@ def threshold_gates(logits: Float[Array, "..."]) -> Float[Array, "..."]:
 
     Returns:
       Gates in {0, 1}, in the dtype of logits; no gradient.
-
-    Raises:
-      TypeError: if logits is not floating point.
 
     Reference: Xue et al. 2020 (GA-Net), eq. 6 without noise.
     """
@@ -256,10 +238,6 @@ def ensure_open(
     Returns:
       The gates, 0 at padding, and a bool per row: was it closed. A row without real positions
       stays closed and does not count as closed.
-
-    Raises:
-      ValueError: if the shapes differ.
-      TypeError: if mask is not bool.
 
     Reference: decision of this library (the paper's eq. 2 is 0/0 there).
     """
@@ -288,10 +266,6 @@ def gate_penalty(
     Returns:
       Mean gate per row, float32 or wider; 0 for a row without real positions. The gradient at
       padding is 0.
-
-    Raises:
-      ValueError: if the shapes differ.
-      TypeError: if mask is not bool.
 
     Reference: Xue et al. 2020 (GA-Net), eq. 10, second term without lambda.
     Deviation: T is the length of the example, never that of its padded batch.
@@ -323,9 +297,6 @@ def score_function_loss(
 
     Returns:
       The surrogate per example; its value has no meaning of its own.
-
-    Raises:
-      ValueError: if log_prob, reward and a baseline that is no scalar differ in shape.
 
     Reference: Williams 1992; the policy-gradient variants compared with GA-Net and SSAN.
     """

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from gatedjax.functional._checks import check_floating, check_mask, wide_dtype
+from gatedjax.functional._checks import check_floating, check_mask, check_that, wide_dtype
 from gatedjax.functional._devices import run_core
 from gatedjax.functional._softmax import masked_softmax
 
@@ -35,30 +35,23 @@ def selection_vectors(
 
     Reverse-mode derivatives of any order are supported, forward mode alone is not.
 
-    Raises:
-      TypeError: if an array is not floating point, or mask is not bool.
-      ValueError: if the shapes do not fit.
-
     Reference: Guo 2017, "A Deep Network with Visual Text Composition Behavior", eqs. 5 to 7.
     """
     given = {} if keys is None else {"keys": keys}
     check_floating(words=words, kernels=kernels, vectors=vectors, **given)
     words, kernels, vectors = jnp.asarray(words), jnp.asarray(kernels), jnp.asarray(vectors)
     keys = words if keys is None else jnp.asarray(keys)
-    if words.ndim < 2:
-        raise ValueError(f"words must be [..., N, D], got {words.shape}")
-    if keys.shape[:-1] != words.shape[:-1]:
-        raise ValueError(
-            f"keys must be [..., K] with the leading axes of words {words.shape}, got {keys.shape}"
-        )
-    if vectors.ndim != 2:
-        raise ValueError(f"vectors must be [L, A], got {vectors.shape}")
+    check_that(words.ndim > 1, "words must be [..., N, D]", words)
+    message = f"keys must be [..., K] with the leading axes of words {words.shape}"
+    check_that(keys.shape[:-1] == words.shape[:-1], message, keys)
+    check_that(vectors.ndim == 2, "vectors must be [L, A]", vectors)
     layers, hidden = vectors.shape
-    if kernels.shape not in {(n, keys.shape[-1], hidden) for n in (1, layers)}:
-        raise ValueError(
-            f"kernels must have shape {(layers, keys.shape[-1], hidden)} (the first axis may be 1) "
-            f"for vectors {vectors.shape}, got {kernels.shape}"
-        )
+    message = (
+        f"kernels must have shape {(layers, keys.shape[-1], hidden)} (the first axis may be 1)"
+    )
+    check_that(
+        kernels.shape in {(n, keys.shape[-1], hidden) for n in (1, layers)}, message, kernels
+    )
     check_mask(mask, words.shape[:-1])
     if mask is not None:
         words, keys = (jnp.where(mask[..., None], x, jnp.zeros_like(x)) for x in (words, keys))

@@ -1,13 +1,23 @@
 """Attention whose keys a selector has chosen, for every query a subset of its own."""
 
 import functools
-from typing import Literal, get_args
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._checks import check_floating, check_mask, check_not_negative, wide_dtype
+from gatedjax.functional._checks import (
+    check_broadcasts,
+    check_choice,
+    check_floating,
+    check_mask,
+    check_not_negative,
+    check_shape,
+    check_that,
+    wide_dtype,
+)
+from gatedjax.functional._dot_product import scaled_dot_product
 from gatedjax.functional._softmax import gated_softmax, masked_softmax, relaxed_gated_softmax
 
 Empty = Literal["zero", "self", "all"]
@@ -17,9 +27,9 @@ Empty = Literal["zero", "self", "all"]
 def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
     """Weights over the last axis; a score of -inf marks a key that is no key."""
     # what has no part in the derivative: without it inference is a softmax of what is selected
-    kept = jnp.where(gates > 0, scores, -jnp.inf)
-    top = jnp.max(kept, axis=-1, keepdims=True)
-    weights = jnp.exp(kept - jnp.where(jnp.isneginf(top), 0, top))
+    among = jnp.where(gates > 0, scores, -jnp.inf)
+    top = jnp.max(among, axis=-1, keepdims=True)
+    weights = jnp.exp(among - jnp.where(jnp.isneginf(top), 0, top))
     return weights / (jnp.sum(weights, axis=-1, keepdims=True) + eps)
 
 
@@ -86,9 +96,8 @@ def selective_weights(
       real keys is 0, with zero gradients.
 
     Raises:
-      TypeError: if scores or gates is not floating point, or mask is not bool.
-      ValueError: if the shapes do not fit, empty is unknown or "self" without positions for as many
-        queries as keys, or cap or eps is negative.
+      ValueError: also if a gate that is known is negative, or empty is "self" without positions for
+        as many queries as keys.
 
     Reference: Geng et al. 2020 (SSAN), eqs. 2 to 5.
     Deviations: scores are shifted by their maximum, which the paper's form needs to be finite; the
@@ -96,21 +105,15 @@ def selective_weights(
     """
     check_floating(scores=scores, gates=gates)
     scores, gates = jnp.asarray(scores), jnp.asarray(gates)
-    if scores.ndim < 2:
-        raise ValueError(f"scores must be [..., Q, N], got {scores.shape}")
-    _check_gates(gates, scores.shape)
+    check_that(scores.ndim > 1, "scores must be [..., Q, N]", scores)
+    check_broadcasts(scores.shape, gates=gates)
     check_mask(mask, scores.shape)
-    if empty not in get_args(Empty):
-        raise ValueError(f"empty must be one of {get_args(Empty)}, got {empty!r}")
-    if positions is not None and jnp.shape(positions) != scores.shape[-2:-1]:
-        raise ValueError(
-            f"positions must have shape {scores.shape[-2:-1]}, got {jnp.shape(positions)}"
-        )
-    if empty == "self" and positions is None and scores.shape[-1] != scores.shape[-2]:
-        raise ValueError(
-            "empty='self' needs positions where there are not as many queries as keys, got "
-            f"{scores.shape}"
-        )
+    check_choice(Empty, empty=empty)
+    check_shape(scores.shape[-2:-1], positions=positions)
+    fits = empty != "self" or positions is not None or scores.shape[-1] == scores.shape[-2]
+    check_that(
+        fits, "empty='self' needs positions unless there are as many queries as keys", scores
+    )
     for name, value in {"cap": cap, "eps": eps}.items():
         if not value >= 0:
             raise ValueError(f"{name} must not be negative, got {value}")
@@ -139,8 +142,8 @@ def _filled(gates: Array, keep: Array | None, empty: Empty, positions: Array | N
     if empty == "self":
         if positions is None:
             positions = jnp.arange(gates.shape[-2])
-        own = positions[:, None] == jnp.arange(gates.shape[-1])[None, :]
-        none = none & own.reshape((1,) * (gates.ndim - 2) + own.shape)
+        itself = positions[:, None] == jnp.arange(gates.shape[-1])[None, :]
+        none = none & itself.reshape((1,) * (gates.ndim - 2) + itself.shape)
     opened = jnp.broadcast_to(none, gates.shape)
     if keep is not None:
         opened = opened & keep
@@ -178,10 +181,6 @@ def selective_attention(
       (output, weights): o in the dtype of value, W in float32 or wider. A query without real or
       selected keys (with empty="zero") has W = 0 and o = 0.
 
-    Raises:
-      TypeError: if an array is not floating point, or mask is not bool.
-      ValueError: if the shapes do not fit, or an option has no such value.
-
     Reference: Geng et al. 2020, "How Does Selective Mechanism Improve Self-Attention Networks?",
       eqs. 2 to 5.
     Deviations: the scale is the width of a head; see `selective_weights`.
@@ -212,15 +211,11 @@ def relaxed_selective_attention(
       (output, weights) as in `selective_attention`; however small the gates of a query are, its
       weights sum to 1.
 
-    Raises:
-      TypeError: if an array is not floating point, or mask is not bool.
-      ValueError: if the shapes do not fit.
-
     Reference: Geng et al. 2020 (SSAN), eq. 5.
     """
     check_floating(log_gates=log_gates)
     scores, key_mask, value = attention_scores(query, key, value, mask)
-    _check_gates(jnp.asarray(log_gates), scores.shape, "log_gates")
+    check_broadcasts(scores.shape, log_gates=log_gates)
     log_gates = jnp.broadcast_to(log_gates, scores.shape)
     weights = relaxed_gated_softmax(scores, log_gates, key_mask)
     return weighted_values(weights, value), weights
@@ -232,27 +227,16 @@ def attention_scores(
     """Scores in float32 or wider, the mask with their rank, and values that are 0 at padding."""
     check_floating(query=query, key=key, value=value)
     query, key, value = jnp.asarray(query), jnp.asarray(key), jnp.asarray(value)
-    if query.ndim < 2 or key.ndim != query.ndim or value.ndim != query.ndim:
-        raise ValueError(
-            "query, key and value must be [..., N, H] of one rank, got "
-            f"{query.shape}, {key.shape}, {value.shape}"
-        )
-    if key.shape[:-2] != query.shape[:-2] or key.shape[-1] != query.shape[-1]:
-        raise ValueError(
-            f"key must be [..., N, H] with the other axes of query {query.shape}, got {key.shape}"
-        )
-    if value.shape[:-1] != key.shape[:-1]:
-        raise ValueError(
-            f"value must have the leading axes of key {key.shape[:-1]}, got {value.shape}"
-        )
+    fits = query.ndim > 1 and query.ndim == key.ndim == value.ndim
+    message = "query, key and value must be [..., N, H] of one rank"
+    check_that(fits, message, query, key, value)
+    message = f"value must have the leading axes of key {key.shape[:-1]}"
+    check_that(value.shape[:-1] == key.shape[:-1], message, value)
     if mask is not None:
         mask = _key_mask(mask, key.shape)
         column = jnp.swapaxes(mask, -1, -2)
         key, value = (jnp.where(column, x, jnp.zeros_like(x)) for x in (key, value))
-    query = query * jnp.asarray(query.shape[-1] ** -0.5, query.dtype)
-    wide = wide_dtype(query, key)
-    scores = jnp.einsum("...qd,...kd->...qk", query, key, preferred_element_type=wide)
-    return scores, mask, value
+    return scaled_dot_product(query, key), mask, value
 
 
 def _key_mask(mask: Array, shape: tuple[int, ...]) -> Array:
@@ -262,14 +246,6 @@ def _key_mask(mask: Array, shape: tuple[int, ...]) -> Array:
         mask = mask[..., None, :]
     check_mask(mask, shape[:-1])
     return mask[..., None, :]
-
-
-def _check_gates(gates: Array, shape: tuple[int, ...], name: str = "gates") -> None:
-    fits = gates.ndim == len(shape)
-    if not fits or any(g not in (1, s) for g, s in zip(gates.shape, shape, strict=True)):
-        raise ValueError(
-            f"{name} must have shape {shape} (an axis may be 1 to broadcast), got {gates.shape}"
-        )
 
 
 def weighted_values(weights: Array, value: Array) -> Array:
@@ -298,19 +274,13 @@ def source_to_token(
     Returns:
       s in the dtype of states; 0 for a text without tokens.
 
-    Raises:
-      TypeError: if states or logits is not floating point, or mask is not bool.
-      ValueError: if the shapes do not fit.
-
     Reference: Shen et al. 2018 (DiSAN), multi-dimensional source2token attention, as used by
       Geng et al. 2020 for natural language inference.
     """
     check_floating(states=states, logits=logits)
     states, logits = jnp.asarray(states), jnp.asarray(logits)
-    if states.ndim < 2 or logits.shape != states.shape:
-        raise ValueError(
-            f"states and logits must both be [..., N, D], got {states.shape}, {logits.shape}"
-        )
+    fits = states.ndim > 1 and logits.shape == states.shape
+    check_that(fits, "states and logits must both be [..., N, D]", states, logits)
     check_mask(mask, states.shape[:-1])
     wide = wide_dtype(states, logits)
     column = None

@@ -12,6 +12,7 @@ from gatedjax.functional._checks import (
     check_mask,
     check_positive,
     check_same_shape,
+    check_that,
     wide_dtype,
 )
 from gatedjax.functional._export import exportable
@@ -39,10 +40,6 @@ def uniform_sigmoid(
 
     Returns:
       Gates in [0, 1], in the dtype of logits; computed in float32 or wider.
-
-    Raises:
-      ValueError: if the shapes differ, or temperature is not positive and finite.
-      TypeError: if logits or uniform is not floating point.
 
     Reference: Geng et al. 2020 (SSAN), eq. 4; Jang et al. 2017; Maddison et al. 2017.
     """
@@ -111,10 +108,6 @@ def selection_counts(
 
     Returns:
       The counts, in float32 or wider; gradients flow through them.
-
-    Raises:
-      TypeError: if gates is not floating point, or mask is not bool.
-      ValueError: if the shapes do not fit.
     """
     check_floating(gates=gates)
     return _sum_over_keys(jnp.asarray(gates, wide_dtype(gates)), mask)
@@ -132,10 +125,6 @@ def selection_statistics(
     Returns:
       [B, M] each, in float32 or wider; 0 for an example without real positions. Gradients flow
       through rate and selected.
-
-    Raises:
-      TypeError: if counts is not floating point, or mask is not bool.
-      ValueError: if the shapes do not fit.
     """
     check_floating(counts=counts)
     selected = _mean_over_queries(counts, mask)
@@ -153,10 +142,6 @@ def selection_entropy(
     Args:
       logits: a, log-odds of a selection.
       mask: True at real keys.
-
-    Raises:
-      TypeError: if logits is not floating point, or mask is not bool.
-      ValueError: if the shapes do not fit.
     """
     check_floating(logits=logits)
     a = jnp.asarray(logits, wide_dtype(logits))
@@ -174,16 +159,12 @@ def selection_log_prob(
       logits: a, log-odds of a selection.
       gates: A in {0, 1}, held constant.
       mask: True at real keys.
-
-    Raises:
-      TypeError: if logits or gates is not floating point, or mask is not bool.
-      ValueError: if the shapes do not fit.
     """
     check_floating(logits=logits, gates=gates)
     check_same_shape(logits=logits, gates=gates)
     a = jnp.asarray(logits, wide_dtype(logits))
-    chosen = jax.lax.stop_gradient(gates) > 0
-    return _sum_over_keys(jax.nn.log_sigmoid(jnp.where(chosen, a, -a)), mask)
+    is_open = jax.lax.stop_gradient(gates) > 0
+    return _sum_over_keys(jax.nn.log_sigmoid(jnp.where(is_open, a, -a)), mask)
 
 
 def mean_over_pairs(
@@ -195,8 +176,7 @@ def mean_over_pairs(
 
 
 def _sum_over_keys(values: Array, mask: Array | None) -> Array:
-    if values.ndim != 4:
-        raise ValueError(f"expected one value per pair [B, M, Q, N], got shape {values.shape}")
+    check_that(values.ndim == 4, "expected one value per pair [B, M, Q, N]", values)
     check_mask(mask, (values.shape[0], values.shape[-1]))
     if mask is not None:
         values = jnp.where(mask[:, None, None, :], values, 0)
@@ -204,8 +184,7 @@ def _sum_over_keys(values: Array, mask: Array | None) -> Array:
 
 
 def _mean_over_queries(values: Array, mask: Array | None) -> Array:
-    if values.ndim != 3:
-        raise ValueError(f"expected one value per query [B, M, N], got shape {values.shape}")
+    check_that(values.ndim == 3, "expected one value per query [B, M, N]", values)
     check_mask(mask, (values.shape[0], values.shape[-1]))
     values = jnp.asarray(values, wide_dtype(values))
     if mask is not None:

@@ -30,10 +30,6 @@ def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
 
     Returns:
       The bool mask.
-
-    Raises:
-      TypeError: if lengths is not an integer array, or size is not an int.
-      ValueError: if size is negative.
     """
     lengths = jnp.asarray(lengths)
     if not jnp.issubdtype(lengths.dtype, jnp.integer):
@@ -62,10 +58,6 @@ def masked_softmax(
     Returns:
       Weights in the dtype of scores, computed in float32 or wider. A row with nothing to
       attend to is all 0, with a zero gradient.
-
-    Raises:
-      TypeError: if scores is not floating point or mask is not bool.
-      ValueError: if mask does not fit scores, or axis does not exist.
     """
     check_floating(scores=scores)
     check_mask(mask, jnp.shape(scores))
@@ -139,8 +131,7 @@ def gated_softmax(
       closed, or whose mask is all False, is all 0 with a zero gradient.
 
     Raises:
-      TypeError: if scores or gates is not floating point, or mask is not bool.
-      ValueError: if shapes do not fit, axis does not exist, or a gate that is known is negative.
+      ValueError: also if a gate that is known is negative.
 
     Reference: Xue et al. 2020 (GA-Net), eqs. 2 and 9.
     """
@@ -177,10 +168,6 @@ def relaxed_gated_softmax(
     Returns:
       Weights in the dtype of scores; they sum to 1 for every row with an open gate, however
       small the gates are, because no gate is ever exponentiated on its own.
-
-    Raises:
-      TypeError: if scores or log_gates is not floating point, or mask is not bool.
-      ValueError: if shapes do not fit, or axis does not exist.
 
     Reference: Xue et al. 2020 (GA-Net), eq. 9.
     Deviation: takes log g where the paper has g, so that a gate too small for float32 still has

@@ -1,16 +1,16 @@
 """Which values are known while tracing; the only place that names JAX's tracer."""
 
-from typing import Any
-
 import jax
 
+from gatedjax.functional._types import Tree
 
-def is_traced(value: Any) -> bool:
+
+def is_traced(value: Tree) -> bool:
     """True for a value that JAX is tracing, whose numbers are not known yet."""
     return isinstance(value, jax.core.Tracer)
 
 
-def known(*values: Any) -> bool:
+def known(*values: Tree) -> bool:
     """True if the numbers of every value can be read here and now.
 
     Not those of traced arrays, nor of arrays of which another process holds a part.

@@ -1,9 +1,10 @@
-"""The networks of the papers, their baselines, and the tasks that train them."""
+"""The networks of the papers, their baselines, and the tasks that train them.
+
+A ValueError names an array that a batch lacks or whose shape does not fit, or a field of a
+configuration that no run could use; a section "Raises" tells only what is beyond that.
+"""
 
 from gatedjax.models._cloze import ClozeTask as ClozeTask
-from gatedjax.models._decoding import Found as Found
-from gatedjax.models._decoding import beam_search as beam_search
-from gatedjax.models._decoding import greedy_search as greedy_search
 from gatedjax.models.agt import AGT as AGT
 from gatedjax.models.agt import AGTConfig as AGTConfig
 from gatedjax.models.agt import AGTOutput as AGTOutput
@@ -24,27 +25,30 @@ from gatedjax.models.rau import RAUTask as RAUTask
 from gatedjax.models.rau_language import RAULanguageModel as RAULanguageModel
 from gatedjax.models.rau_language import RAULanguageOutput as RAULanguageOutput
 from gatedjax.models.rau_language import RAULanguageTask as RAULanguageTask
-from gatedjax.models.ssan import SSANConfig as SSANConfig
-from gatedjax.models.ssan import SSANEncoder as SSANEncoder
-from gatedjax.models.ssan import SSANEncoderOutput as SSANEncoderOutput
-from gatedjax.models.ssan_nli import SSANNLI as SSANNLI
-from gatedjax.models.ssan_nli import SSANNLIConfig as SSANNLIConfig
-from gatedjax.models.ssan_nli import SSANNLIOutput as SSANNLIOutput
-from gatedjax.models.ssan_nli import SSANNLITask as SSANNLITask
-from gatedjax.models.ssan_probe import SSANOutput as SSANOutput
-from gatedjax.models.ssan_probe import SSANProbe as SSANProbe
-from gatedjax.models.ssan_probe import SSANProbeConfig as SSANProbeConfig
-from gatedjax.models.ssan_probe import SSANProbeTask as SSANProbeTask
-from gatedjax.models.ssan_reordering import WordReorderingConfig as WordReorderingConfig
-from gatedjax.models.ssan_reordering import WordReorderingDetector as WordReorderingDetector
-from gatedjax.models.ssan_reordering import WordReorderingOutput as WordReorderingOutput
-from gatedjax.models.ssan_reordering import WordReorderingTask as WordReorderingTask
-from gatedjax.models.ssan_tagger import SSANTagger as SSANTagger
-from gatedjax.models.ssan_tagger import SSANTaggerConfig as SSANTaggerConfig
-from gatedjax.models.ssan_tagger import SSANTaggerOutput as SSANTaggerOutput
-from gatedjax.models.ssan_tagger import SSANTaggingTask as SSANTaggingTask
-from gatedjax.models.ssan_translation import SSANTranslationTask as SSANTranslationTask
-from gatedjax.models.ssan_translation import SSANTranslator as SSANTranslator
-from gatedjax.models.ssan_translation import SSANTranslatorConfig as SSANTranslatorConfig
-from gatedjax.models.ssan_translation import SSANTranslatorOutput as SSANTranslatorOutput
-from gatedjax.models.ssan_translation import translate as translate
+from gatedjax.models.ssan.encoder import SSANConfig as SSANConfig
+from gatedjax.models.ssan.encoder import SSANEncoder as SSANEncoder
+from gatedjax.models.ssan.encoder import SSANEncoderOutput as SSANEncoderOutput
+from gatedjax.models.ssan.nli import SSANNLI as SSANNLI
+from gatedjax.models.ssan.nli import SSANNLIConfig as SSANNLIConfig
+from gatedjax.models.ssan.nli import SSANNLIOutput as SSANNLIOutput
+from gatedjax.models.ssan.nli import SSANNLITask as SSANNLITask
+from gatedjax.models.ssan.probe import SSANOutput as SSANOutput
+from gatedjax.models.ssan.probe import SSANProbe as SSANProbe
+from gatedjax.models.ssan.probe import SSANProbeConfig as SSANProbeConfig
+from gatedjax.models.ssan.probe import SSANProbeTask as SSANProbeTask
+from gatedjax.models.ssan.reordering import WordReorderingConfig as WordReorderingConfig
+from gatedjax.models.ssan.reordering import WordReorderingDetector as WordReorderingDetector
+from gatedjax.models.ssan.reordering import WordReorderingOutput as WordReorderingOutput
+from gatedjax.models.ssan.reordering import WordReorderingTask as WordReorderingTask
+from gatedjax.models.ssan.tagger import SSANTagger as SSANTagger
+from gatedjax.models.ssan.tagger import SSANTaggerConfig as SSANTaggerConfig
+from gatedjax.models.ssan.tagger import SSANTaggerOutput as SSANTaggerOutput
+from gatedjax.models.ssan.tagger import SSANTaggingTask as SSANTaggingTask
+from gatedjax.models.ssan.translation import SSANTranslationTask as SSANTranslationTask
+from gatedjax.models.ssan.translation import SSANTranslator as SSANTranslator
+from gatedjax.models.ssan.translation import SSANTranslatorConfig as SSANTranslatorConfig
+from gatedjax.models.ssan.translation import SSANTranslatorOutput as SSANTranslatorOutput
+from gatedjax.models.ssan.translation import translate as translate
+from gatedjax.models.transformer.search import Found as Found
+from gatedjax.models.transformer.search import beam_search as beam_search
+from gatedjax.models.transformer.search import greedy_search as greedy_search

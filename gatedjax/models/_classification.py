@@ -8,20 +8,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
+from gatedjax import nn as gnn
+from gatedjax._types import Output, Params, Tree
+from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.training import Ratio
-
-
-def token_inputs(batch: dict[str, Array]) -> tuple[Int[Array, "B N"], Int[Array, " B"]]:
-    """The tokens and lengths of a batch; a ValueError names what is missing or does not fit."""
-    for needed in ("tokens", "lengths"):
-        if needed not in batch:
-            raise ValueError(f"batch needs {needed!r}, got {sorted(batch)}")
-    tokens, lengths = batch["tokens"], batch["lengths"]
-    if tokens.ndim != 2 or lengths.shape != tokens.shape[:1]:
-        raise ValueError(
-            f"batch needs tokens [B, N] and lengths [B], got {tokens.shape}, {lengths.shape}"
-        )
-    return tokens, lengths
 
 
 def cross_entropy(logits: Float[Array, "B C"], label: Int[Array, " B"]) -> Float[Array, " B"]:
@@ -36,7 +26,7 @@ def accuracy(logits: Float[Array, "B C"], label: Int[Array, " B"]) -> Float[Arra
 
 def class_metrics(
     logits: Float[Array, "B C"], label: Int[Array, " B"], weight: Float[Array, " B"]
-) -> dict[str, Ratio]:
+) -> Metrics:
     """ "loss" and "accuracy" as sums and counts."""
     return {
         "loss": Ratio.of(cross_entropy(logits, label), weight),
@@ -44,7 +34,7 @@ def class_metrics(
     }
 
 
-def class_predictions(logits: Float[Array, "B C"], batch: dict[str, Array]) -> dict[str, Array]:
+def class_predictions(logits: Float[Array, "B C"], batch: Batch) -> Predictions:
     """What was predicted of every example of a batch, and whether it is right."""
     return {
         "example_id": batch["example_id"],
@@ -59,6 +49,18 @@ def frozen_embeddings(model: Any, table: str = "embed/table") -> tuple[str, ...]
     has_words = getattr(model, "vocab_size", None) is not None
     frozen = has_words and getattr(model.config, "freeze_embeddings", False)
     return (table,) if frozen else ()
+
+
+def word_vectors(model: Any, width: int | None = None, **options: Any) -> gnn.WordEmbedding:
+    """The word vectors of a network with `vocab_size` and `embeddings`, as its config has them."""
+    c = model.config
+    return gnn.WordEmbedding(
+        model.vocab_size,
+        c.embedding_dim if width is None else width,
+        initial=model.embeddings,
+        dtype=jnp.dtype(c.dtype),
+        **{"frozen": c.freeze_embeddings} | options,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,24 +78,20 @@ class ClassifierTask:
         """Parameters that the optimiser leaves alone: the word vectors, if they are to stay."""
         return frozen_embeddings(self.model)
 
-    def init(self, key: Array, batch: dict[str, Array]) -> Any:
+    def init(self, key: Array, batch: Batch) -> Tree:
         """Returns parameters for batches with the widths of this one."""
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
 
-    def loss(
-        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
-    ) -> tuple[Array, dict[str, Ratio]]:
+    def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
         """Returns the loss summed over the real rows, and metrics as sums and counts."""
-        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
+        output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         label, weight = batch["label"], batch["weight"]
         metrics = class_metrics(output.logits, label, weight)
         return jnp.sum(cross_entropy(output.logits, label) * weight), metrics
 
-    def evaluate(
-        self, params: Any, batch: dict[str, Array]
-    ) -> tuple[dict[str, Ratio], dict[str, Array]]:
+    def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
         """Returns "loss" and "accuracy", and per example what was predicted."""
-        output: Any = self.model.apply({"params": params}, batch)
+        output: Output = self.model.apply({"params": params}, batch)
         metrics = class_metrics(output.logits, batch["label"], batch["weight"])
         return metrics, class_predictions(output.logits, batch)

@@ -1,19 +1,23 @@
 """What a question with a gap is made of, and the task of networks that answer it."""
 
 import dataclasses
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from gatedjax import functional as F
+from gatedjax._types import Output, Params
+from gatedjax.functional._checks import check_shape
 from gatedjax.functional._tracing import known
 from gatedjax.models._classification import ClassifierTask
+from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.training import Ratio
 
-_INTEGERS = {"document": 2, "document_lengths": 1, "query": 2, "query_lengths": 1, "cloze": 1}
-_CHARACTERS = {"word_characters": 3, "word_lengths": 2, "document_words": 2, "query_words": 2}
+_TEXTS = {"document": "B N", "document_lengths": "B", "query": "B Q", "query_lengths": "B"}
+_TEXTS |= {"cloze": "B"}
+_WORDS = {"word_characters": "B W L", "word_lengths": "B W"}
+_WORDS |= {"document_words": "B N", "query_words": "B Q"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,60 +30,40 @@ class ClozeBatch:
       query_mask: True at real tokens of the query [B, Q].
     """
 
-    batch: dict[str, Array]
+    batch: Batch
     document_mask: Array
     query_mask: Array
 
     @classmethod
-    def of(cls, batch: dict[str, Array], *, characters: bool) -> "ClozeBatch":
+    def of(cls, batch: Batch, *, characters: bool) -> "ClozeBatch":
         """Checks names, dtypes and shapes, and the values where they are known.
 
         Raises:
-          TypeError: if an array has the wrong dtype.
-          ValueError: if an array is missing, a shape does not fit, or a cloze is outside its query.
+          ValueError: also if a cloze that is known is outside its query.
         """
-        ranks = _INTEGERS | (_CHARACTERS if characters else {})
-        listed = "occurrence" not in batch
-        needed = [*ranks, "candidate_positions" if listed else "occurrence", "candidate_mask"]
-        if missing := [name for name in needed if name not in batch]:
+        axes = _TEXTS | (_WORDS if characters else {})
+        flags = {"candidate_mask": "B C"}
+        if "occurrence" in batch:
+            flags |= {"occurrence": "B N C"}
+        else:
+            axes = axes | {"candidate_positions": "B C P"}
+        if missing := [name for name in axes | flags if name not in batch]:
             raise ValueError(f"batch needs {missing}, got {sorted(batch)}")
-        if listed:
-            ranks = ranks | {"candidate_positions": 3}
-        for name, rank in ranks.items():
+        for name in axes:
             if not jnp.issubdtype(batch[name].dtype, jnp.integer):
                 raise TypeError(f"{name} must be integers, got dtype {batch[name].dtype}")
-            if batch[name].ndim != rank:
-                raise ValueError(f"{name} must have {rank} axes, got shape {batch[name].shape}")
-        rows, size = batch["document"].shape
-        asked, candidates = batch["query"].shape[1], batch["candidate_mask"].shape[-1:]
-        shapes: dict[str, tuple[int, ...]] = {
-            "document_lengths": (rows,),
-            "query": (rows, asked),
-            "query_lengths": (rows,),
-            "cloze": (rows,),
-            "candidate_mask": (rows, *candidates),
-        }
-        if listed:
-            last = batch["candidate_positions"].shape[-1:]
-            shapes["candidate_positions"] = (rows, *candidates, *last)
-        else:
-            shapes["occurrence"] = (rows, size, *candidates)
-        if characters:
-            _, words, letters = batch["word_characters"].shape
-            shapes["word_characters"] = (rows, words, letters)
-            shapes["word_lengths"] = (rows, words)
-            shapes |= {"document_words": (rows, size), "query_words": (rows, asked)}
-        for name, shape in shapes.items():
-            if batch[name].shape != shape:
-                raise ValueError(
-                    f"{name} must have shape {shape} for document {(rows, size)}, got "
-                    f"{batch[name].shape}"
-                )
+        sizes: dict[str, int] = {}
+        for name, letters in (axes | flags).items():
+            shape, rank = batch[name].shape, len(letters.split())
+            if len(shape) != rank:
+                raise ValueError(f"{name} must have {rank} axes, got shape {shape}")
+            pairs = zip(letters.split(), shape, strict=True)
+            check_shape(tuple(sizes.setdefault(*pair) for pair in pairs), **{name: batch[name]})
         _check_cloze(batch)
         return cls(
             batch=batch,
-            document_mask=F.length_mask(batch["document_lengths"], size),
-            query_mask=F.length_mask(batch["query_lengths"], asked),
+            document_mask=F.length_mask(batch["document_lengths"], sizes["N"]),
+            query_mask=F.length_mask(batch["query_lengths"], sizes["Q"]),
         )
 
     def at_cloze(self, states: Float[Array, "B Q D"]) -> Float[Array, "B D"]:
@@ -89,8 +73,8 @@ class ClozeBatch:
         if not states.shape[1]:
             return jnp.zeros((states.shape[0], states.shape[2]), states.dtype)
         place = jnp.where(inside, cloze, 0)[:, None, None]
-        found = jnp.take_along_axis(states, place, axis=1)[:, 0]
-        return jnp.where(inside[:, None], found, 0)
+        gap = jnp.take_along_axis(states, place, axis=1)[:, 0]
+        return jnp.where(inside[:, None], gap, 0)
 
     def log_probabilities(
         self, logits: Float[Array, "B N"], aggregation: F.Aggregation
@@ -104,7 +88,7 @@ class ClozeBatch:
         return F.pointer_sum_indexed(logits, places, *masks, aggregation=aggregation)
 
 
-def _check_cloze(batch: dict[str, Array]) -> None:
+def _check_cloze(batch: Batch) -> None:
     """Raises ValueError for a gap outside of its query, where values are known."""
     needed = [batch[name] for name in ("cloze", "query_lengths")]
     weight = batch.get("weight")
@@ -126,10 +110,10 @@ def _answers(
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
     """-log Pr(answer), 0 where there is none, and whether there is one."""
     place = jnp.clip(label, 0, log_probs.shape[1] - 1)[:, None]
-    found = jnp.take_along_axis(log_probs, place, axis=1)[:, 0]
-    answerable = (label >= 0) & (label < log_probs.shape[1]) & ~jnp.isneginf(found)
+    answer = jnp.take_along_axis(log_probs, place, axis=1)[:, 0]
+    answerable = (label >= 0) & (label < log_probs.shape[1]) & ~jnp.isneginf(answer)
     # the first `where` is for the derivative
-    return jnp.where(answerable, -jnp.where(answerable, found, 0), 0), answerable
+    return jnp.where(answerable, -jnp.where(answerable, answer, 0), 0), answerable
 
 
 def predicted_candidates(log_probs: Float[Array, "B C"], mask: Array) -> Int[Array, " B"]:
@@ -150,30 +134,24 @@ class ClozeTask(ClassifierTask):
       model: the network.
     """
 
-    def loss(
-        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
-    ) -> tuple[Array, dict[str, Ratio]]:
+    def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
         """Returns the loss summed over the examples that have an answer, and metrics."""
-        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
+        output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         each, _ = _answers(output.logits, batch["label"])
         weight = batch["weight"]
         return jnp.sum(jnp.where(weight > 0, each, 0) * weight), _scored(output.logits, batch)[0]
 
-    def evaluate(
-        self, params: Any, batch: dict[str, Array]
-    ) -> tuple[dict[str, Ratio], dict[str, Array]]:
+    def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
         """Returns metrics, and per example what was predicted.
 
         "loss" is over the examples that have an answer, "accuracy" over all, "unanswerable" the
         share of the others.
         """
-        output: Any = self.model.apply({"params": params}, batch)
+        output: Output = self.model.apply({"params": params}, batch)
         return _scored(output.logits, batch)
 
 
-def _scored(
-    log_probs: Float[Array, "B C"], batch: dict[str, Array]
-) -> tuple[dict[str, Ratio], dict[str, Array]]:
+def _scored(log_probs: Float[Array, "B C"], batch: Batch) -> tuple[Metrics, Predictions]:
     label, weight = batch["label"], batch["weight"]
     each, answerable = _answers(log_probs, label)
     predicted = predicted_candidates(log_probs, batch["candidate_mask"])

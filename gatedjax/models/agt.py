@@ -9,18 +9,27 @@ The baselines, a highway network on s_0 and the mean word vector, are the same h
 """
 
 import dataclasses
-import math
 from typing import Any, Literal, get_args
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.models._classification import ClassifierTask, token_inputs
+from gatedjax._types import Options
+from gatedjax.models._checks import (
+    check_at_least,
+    check_batch,
+    check_choices,
+    check_finite,
+    check_rates,
+)
+from gatedjax.models._classification import ClassifierTask, word_vectors
+from gatedjax.models._types import Batch
+from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._types import Table
 
 System = Literal["agt", "highway", "average"]
 AblateMode = Literal["highway", "reuse_last_s", "zero"]
@@ -64,28 +73,16 @@ class AGTConfig:
     """Compute dtype; parameters, softmax, gates, states and the loss stay float32."""
 
     def __post_init__(self) -> None:
-        """Refuses values that no run could use."""
-        for name in ("num_layers", "hidden", "attention_hidden", "embedding_dim"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        check_at_least(self, 1, "num_layers", "hidden", "attention_hidden", "embedding_dim")
         if any(width < 1 for width in self.head_hidden):
             raise ValueError(f"head_hidden must be widths of at least 1, got {self.head_hidden}")
-        if not math.isfinite(self.gate_bias):
-            raise ValueError(f"gate_bias must be finite, got {self.gate_bias}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
+        check_finite(self, "gate_bias")
+        check_rates(self, "dropout")
         if unknown := set(self.dropout_sites) - set(get_args(DropoutSite)):
             raise ValueError(
                 f"dropout_sites must be among {get_args(DropoutSite)}, got {sorted(unknown)}"
             )
-        for name, known in {"system": System, "ablate_mode": AblateMode}.items():
-            if getattr(self, name) not in get_args(known):
-                raise ValueError(
-                    f"{name} must be one of {get_args(known)}, got {getattr(self, name)!r}"
-                )
-        self._check_options_of_the_system()
-
-    def _check_options_of_the_system(self) -> None:
+        check_choices(self, system=System, ablate_mode=AblateMode)
         if self.ablate_above is None:
             if self.ablate_mode != "highway":
                 raise ValueError("ablate_mode must be 'highway' without ablate_above")
@@ -141,20 +138,14 @@ class AGT(nn.Module):
     config: AGTConfig
     vocab_size: int
     num_classes: int
-    embeddings: Any = None
+    embeddings: Table | None = None
 
     def setup(self) -> None:
         """Creates the layers."""
         c = self.config
-        types: dict[str, Any] = {"dtype": jnp.dtype(c.dtype)}
-        dense: dict[str, Any] = types | {"kernel_init": nn.initializers.glorot_uniform()}
-        self.embed = gnn.WordEmbedding(
-            self.vocab_size,
-            c.embedding_dim,
-            frozen=c.freeze_embeddings,
-            initial=self.embeddings,
-            **types,
-        )
+        types: Options = {"dtype": jnp.dtype(c.dtype)}
+        dense: Options = types | {"kernel_init": nn.initializers.glorot_uniform()}
+        self.embed = word_vectors(self)
         if c.system != "average":
             self.projection = nn.Dense(c.hidden, **dense)
             # the highway network is the ablation that leaves the first selection vector alone
@@ -170,22 +161,22 @@ class AGT(nn.Module):
         self.head = [nn.Dense(width, **dense) for width in c.head_hidden]
         self.classifier = nn.Dense(self.num_classes, name="classifier", **dense)
 
-    def __call__(self, batch: dict[str, Array], *, train: bool = False) -> AGTOutput:
+    def __call__(self, batch: Batch, *, train: bool = False) -> AGTOutput:
         """Runs the network.
 
         Args:
           batch: see the class.
           train: dropout if True.
-
-        Raises:
-          ValueError: if the batch lacks tokens or lengths, or their shapes do not fit.
         """
-        tokens, lengths = token_inputs(batch)
+        check_batch(batch, tokens="B N", lengths="B")
+        tokens, lengths = batch["tokens"], batch["lengths"]
         mask = F.length_mask(lengths, tokens.shape[1])
         vectors = self.embed(tokens)
         rate = self.config.dropout
         sites = self.config.dropout_sites if train and rate > 0 else ()
-        keys: Any = self._keys(batch) if sites else None
+        keys: Any = None
+        if sites:
+            keys = example_keys(self, "dropout", batch.get("example_id"), len(tokens))
         if self.config.system == "average":
             if "words" in sites:
                 vectors = F.example_dropout(vectors, rate, keys)
@@ -204,18 +195,12 @@ class AGT(nn.Module):
         """The head, with dropout on the input of each layer where keys are given."""
         for number, layer in enumerate((*self.head, self.classifier)):
             if keys is not None:
-                own = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number + 1)
-                features = F.example_dropout(features, self.config.dropout, own)
+                rate = self.config.dropout
+                features = F.example_dropout(features, rate, folded(keys, number + 1))
             features = layer(features)
             if layer is not self.classifier:
                 features = jnp.tanh(features)
         return features.astype(jnp.float32)
-
-    def _keys(self, batch: dict[str, Array]) -> Array:
-        example_id = batch.get("example_id")
-        if example_id is None:
-            example_id = jnp.arange(batch["tokens"].shape[0])
-        return F.example_keys(self.make_rng("dropout"), example_id)
 
 
 @dataclasses.dataclass(frozen=True)

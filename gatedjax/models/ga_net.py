@@ -7,7 +7,6 @@
 The three baselines of the paper are the same backbone with another `system`.
 """
 
-import copy
 import dataclasses
 from typing import Any, Literal
 
@@ -19,15 +18,22 @@ from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._types import Options, Output, Params, Tree
+from gatedjax.functional._checks import check_positive
 from gatedjax.functional._devices import on_rows
 from gatedjax.functional._tracing import is_traced
+from gatedjax.models._checks import check_at_least, check_batch, check_rates
 from gatedjax.models._classification import (
     accuracy,
     class_metrics,
     class_predictions,
     cross_entropy,
     frozen_embeddings,
+    word_vectors,
 )
+from gatedjax.models._types import Batch, Metrics, Predictions
+from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._types import Table
 from gatedjax.training import Ratio
 
 GATE_MODES = ("sample", "threshold", "expected", "relaxed")
@@ -92,18 +98,13 @@ class GANetConfig:
     """Compute dtype; parameters, softmax, noise, carries and the loss stay float32."""
 
     def __post_init__(self) -> None:
-        """Refuses values that no run could use."""
-        for name in ("embedding_dim", "hidden", "num_layers", "aux_hidden", "test_samples"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("temperature", "local_half_width"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
+        check_at_least(self, 1, "embedding_dim", "hidden", "num_layers", "aux_hidden")
+        check_at_least(self, 1, "test_samples")
+        check_positive(temperature=self.temperature, local_half_width=self.local_half_width)
         if not 0 <= self.penalty < float("inf"):
             raise ValueError(f"penalty must be at least 0 and finite, got {self.penalty}")
-        for name in ("embedding_dropout", "layer_dropout", "recurrent_dropout", "pool_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+        check_rates(self, "embedding_dropout", "layer_dropout")
+        check_rates(self, "recurrent_dropout", "pool_dropout")
 
 
 @struct.dataclass
@@ -156,19 +157,13 @@ class GANet(nn.Module):
     config: GANetConfig
     vocab_size: int
     num_classes: int
-    embeddings: Any = None
+    embeddings: Table | None = None
 
     def setup(self) -> None:
         """Creates the layers that the system needs."""
         c = self.config
-        types: dict[str, Any] = {"dtype": jnp.dtype(c.dtype)}
-        self.embed = gnn.WordEmbedding(
-            self.vocab_size,
-            c.embedding_dim,
-            frozen=c.freeze_embeddings,
-            initial=self.embeddings,
-            **types,
-        )
+        types: Options = {"dtype": jnp.dtype(c.dtype)}
+        self.embed = word_vectors(self)
         self.backbone = gnn.LSTM(
             c.hidden,
             num_layers=c.num_layers,
@@ -191,12 +186,15 @@ class GANet(nn.Module):
             self.position = gnn.LocalPosition(**types)
         self.classifier = nn.Dense(self.num_classes, name="classifier", **types)
 
-    def __call__(self, batch: dict[str, Array], *, train: bool = False) -> GANetOutput:
+    def __call__(
+        self, batch: Batch, *, train: bool = False, temperature: float | Array | None = None
+    ) -> GANetOutput:
         """Runs the network with the gates of training or of `config.test_gate`.
 
         Args:
           batch: "tokens" [B, T], "lengths" [B], "example_id" [B] (row numbers if absent).
           train: relaxed gates and dropout if True.
+          temperature: tau instead of the configuration's; it may be traced.
 
         Returns:
           The output; for `test_gate="multi_sample"` it holds the first draw's gates, and the log
@@ -208,7 +206,7 @@ class GANet(nn.Module):
             return self._ungated(encoded, batch, train)
         if train:
             noise = F.example_noise(self._keys(batch, "gate"), encoded.mask.shape[-1])
-            return self._relaxed(encoded, noise, batch, train=True)
+            return self._relaxed(encoded, noise, batch, temperature, train=True)
         if config.test_gate == "threshold":
             return self._hard(encoded, F.threshold_gates(encoded.gate_logits), batch)
         draws = _draw(encoded, self._noise(encoded, batch))
@@ -217,15 +215,12 @@ class GANet(nn.Module):
         hard = self._hard(encoded, draws, batch)
         return _first_draw(hard).replace(logits=_mean_log_probability(hard.logits))
 
-    def encode(self, batch: dict[str, Array], *, train: bool = False) -> _Encoded:
+    def encode(self, batch: Batch, *, train: bool = False) -> _Encoded:
         """The part that does not depend on the gates: states, scores and gate logits."""
         config = self.config
-        tokens, lengths = batch["tokens"], batch["lengths"]
-        if tokens.ndim != 2 or lengths.shape != tokens.shape[:1]:
-            raise ValueError(
-                f"batch needs tokens [B, T] and lengths [B], got {tokens.shape}, {lengths.shape}"
-            )
-        mask = F.length_mask(lengths, tokens.shape[1])
+        check_batch(batch, tokens="B T", lengths="B")
+        tokens = batch["tokens"]
+        mask = F.length_mask(batch["lengths"], tokens.shape[1])
         xs = self.embed(tokens)
         if train and config.embedding_dropout > 0:
             xs = F.example_dropout(xs, config.embedding_dropout, self._keys(batch, "dropout"))
@@ -247,8 +242,13 @@ class GANet(nn.Module):
             gate_logits=self.auxiliary(xs, mask) if config.system == "ganet" else None,
         )
 
-    def gate_modes(self, batch: dict[str, Array]) -> dict[str, GANetOutput]:
+    def gate_modes(
+        self, batch: Batch, temperature: float | Array | None = None
+    ) -> dict[str, GANetOutput]:
         """The same states under every kind of gate, from one pass over the sequence.
+
+        Args:
+          batch, temperature: as of a call.
 
         Returns:
           "sample" and "relaxed" (`config.test_samples` draws with the same noise), "threshold" and
@@ -267,48 +267,48 @@ class GANet(nn.Module):
             "sample": self._hard(encoded, _draw(encoded, noise), batch),
             "threshold": self._hard(encoded, F.threshold_gates(logits), batch),
             "expected": self._gated(encoded, nn.sigmoid(logits), batch),
-            "relaxed": self._relaxed(encoded, noise, batch, train=False),
+            "relaxed": self._relaxed(encoded, noise, batch, temperature, train=False),
         }
 
-    def _keys(self, batch: dict[str, Array], stream: str) -> Array:
-        example_id = batch.get("example_id")
-        if example_id is None:
-            example_id = jnp.arange(batch["tokens"].shape[0])
-        return F.example_keys(self.make_rng(stream), example_id)
+    def _keys(self, batch: Batch, stream: str) -> Array:
+        return example_keys(self, stream, batch.get("example_id"), len(batch["tokens"]))
 
-    def _noise(self, encoded: _Encoded, batch: dict[str, Array]) -> Float[Array, "S B T"]:
+    def _noise(self, encoded: _Encoded, batch: Batch) -> Float[Array, "S B T"]:
         """Noise of every draw; draw s of an example is the same in any batch."""
         keys, size = self._keys(batch, "gate"), encoded.mask.shape[-1]
-        folded = jax.vmap(jax.random.fold_in, in_axes=(0, None))
         return jnp.stack(
             [F.example_noise(folded(keys, s), size) for s in range(self.config.test_samples)]
         )
 
-    def _gated(
-        self, encoded: _Encoded, gates: Float[Array, "*S B T"], batch: dict[str, Array]
-    ) -> GANetOutput:
+    def _gated(self, encoded: _Encoded, gates: Float[Array, "*S B T"], batch: Batch) -> GANetOutput:
         weights = F.gated_softmax(_like(encoded.scores, gates), gates, _like(encoded.mask, gates))
         return self._pooled(encoded, weights, batch, gates=gates)
 
     def _relaxed(
-        self, encoded: _Encoded, noise: Float[Array, "B T"], batch: dict[str, Array], *, train: bool
+        self,
+        encoded: _Encoded,
+        noise: Float[Array, "*S B T"],
+        batch: Batch,
+        temperature: float | Array | None,
+        *,
+        train: bool,
     ) -> GANetOutput:
         config = self.config
+        tau = config.temperature if temperature is None else temperature
         if train and config.relax == "straight_through":
             gates = F.gumbel_sigmoid(
-                encoded.gate_logits, noise, temperature=config.temperature, straight_through=True
+                encoded.gate_logits, noise, temperature=tau, straight_through=True
             )
             return self._hard(encoded, gates, batch, train=True)
-        log_gates = F.log_gumbel_sigmoid(
-            _like(encoded.gate_logits, noise), noise, temperature=config.temperature
-        )
+        logits = _like(encoded.gate_logits, noise)
+        log_gates = F.log_gumbel_sigmoid(logits, noise, temperature=tau)
         weights = F.relaxed_gated_softmax(
             _like(encoded.scores, noise), log_gates, _like(encoded.mask, noise)
         )
         return self._pooled(encoded, weights, batch, gates=jnp.exp(log_gates), train=train)
 
     def _hard(
-        self, encoded: _Encoded, gates: Array, batch: dict[str, Array], *, train: bool = False
+        self, encoded: _Encoded, gates: Array, batch: Batch, *, train: bool = False
     ) -> GANetOutput:
         mask, scores = _like(encoded.mask, gates), _like(encoded.scores, gates)
         opened, closed = F.ensure_open(gates, _like(encoded.gate_logits, gates), mask)
@@ -319,7 +319,7 @@ class GANet(nn.Module):
             weights = jnp.where(closed[..., None], F.masked_softmax(scores, mask), weights)
         return self._pooled(encoded, weights, batch, gates=gates, closed=closed, train=train)
 
-    def _ungated(self, encoded: _Encoded, batch: dict[str, Array], train: bool) -> GANetOutput:
+    def _ungated(self, encoded: _Encoded, batch: Batch, train: bool) -> GANetOutput:
         config = self.config
         if config.system == "bilstm":
             return GANetOutput(logits=self._classify(encoded.last, batch, train))
@@ -339,7 +339,7 @@ class GANet(nn.Module):
         self,
         encoded: _Encoded,
         weights: Float[Array, "B T"],
-        batch: dict[str, Array],
+        batch: Batch,
         *,
         gates: Array | None = None,
         closed: Bool[Array, " B"] | None = None,
@@ -358,7 +358,7 @@ class GANet(nn.Module):
             closed=closed,
         )
 
-    def _classify(self, pooled: Array, batch: dict[str, Array], train: bool) -> Array:
+    def _classify(self, pooled: Array, batch: Batch, train: bool) -> Array:
         if train and self.config.pool_dropout > 0:
             keys = self._keys(batch, "dropout")
             pooled = F.example_dropout(pooled, self.config.pool_dropout, keys)
@@ -374,7 +374,7 @@ def _draw(encoded: _Encoded, noise: Float[Array, "*S B T"]) -> Float[Array, "*S 
     return (_like(encoded.gate_logits, noise) + noise > 0).astype(jnp.float32)
 
 
-def _first_draw(output: Any) -> Any:
+def _first_draw(output: Output) -> Tree:
     first = {
         name: None if (value := getattr(output, name)) is None else value[0]
         for name in ("logits", "attention", "gates", "closed")
@@ -396,10 +396,13 @@ class GANetTask:
     Attributes:
       model: the network.
       eval_seed: seed of the gates drawn in evaluation.
+      penalty, temperature: lambda and tau instead of the configuration's; they may be traced.
     """
 
     model: GANet
     eval_seed: int = 0
+    penalty: float | Array | None = None
+    temperature: float | Array | None = None
 
     sweepable = ("penalty", "temperature")
 
@@ -408,31 +411,24 @@ class GANetTask:
         """Parameters that the optimiser leaves alone: the word vectors, if they are to stay."""
         return frozen_embeddings(self.model)
 
-    def with_value(self, name: str, value: Any) -> "GANetTask":
-        """The task with another value of a number in `sweepable`, which may be traced.
-
-        Raises:
-          ValueError: if the network cannot have that value.
-        """
+    def with_value(self, name: str, value: Tree) -> "GANetTask":
+        """The task with another value of a number in `sweepable`, which may be traced."""
         if is_traced(value):
-            # the checks of the configuration need a number
-            config = copy.copy(self.model.config)
-            object.__setattr__(config, name, value)
-        else:
-            config = dataclasses.replace(self.model.config, **{name: value})
+            return dataclasses.replace(self, **{name: value})
+        config = dataclasses.replace(self.model.config, **{name: value})
         return dataclasses.replace(self, model=self.model.clone(config=config))
 
-    def init(self, key: Array, batch: dict[str, Array]) -> Any:
+    def init(self, key: Array, batch: Batch) -> Tree:
         """Returns parameters for batches with the widths of this one."""
         streams = dict(zip(("params", "dropout", "gate"), jax.random.split(key, 3), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
 
-    def loss(
-        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array]
-    ) -> tuple[Array, dict[str, Ratio]]:
+    def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
         """Returns the loss summed over the real rows, and metrics as sums and counts."""
         config, weight = self.model.config, batch["weight"]
-        output: Any = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
+        output: Output = self.model.apply(
+            {"params": params}, batch, train=True, temperature=self.temperature, rngs=rngs
+        )
         likelihood = cross_entropy(output.logits, batch["label"])
         loss = likelihood
         metrics = {}
@@ -440,16 +436,15 @@ class GANetTask:
             mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
             open_probability = nn.sigmoid(output.gate_logits)
             penalised = output.gates if config.penalty_on == "gate" else open_probability
-            loss = loss + config.penalty * F.gate_penalty(penalised, mask)
+            strength = config.penalty if self.penalty is None else self.penalty
+            loss = loss + strength * F.gate_penalty(penalised, mask)
             metrics["density"] = Ratio.of(F.gate_penalty(output.gates, mask), weight)
         metrics["loss"] = Ratio.of(loss, weight)
         metrics["cross_entropy"] = Ratio.of(likelihood, weight)
         metrics["accuracy"] = Ratio.of(accuracy(output.logits, batch["label"]), weight)
         return jnp.sum(loss * weight), metrics
 
-    def evaluate(
-        self, params: Any, batch: dict[str, Array]
-    ) -> tuple[dict[str, Ratio], dict[str, Array]]:
+    def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
         """Returns metrics and per-example predictions; for GA-Net under every gate mode.
 
         Metrics: "loss" (cross-entropy) and "accuracy" under `config.test_gate`; for GA-Net also
@@ -461,22 +456,24 @@ class GANetTask:
         rngs = {"gate": jax.random.key(self.eval_seed)}
         variables = {"params": params}
         if config.system != "ganet":
-            output: Any = self.model.apply(variables, batch)
+            output: Output = self.model.apply(variables, batch)
             metrics = class_metrics(output.logits, label, weight)
             attended = batch["lengths"]
             if config.system == "local":
                 attended = jnp.sum(output.attention > 0, axis=-1)
             return metrics, self._predictions(batch, output.logits, attended)
 
-        modes: Any = self.model.apply(variables, batch, rngs=rngs, method=GANet.gate_modes)
+        modes: Any = self.model.apply(
+            variables, batch, self.temperature, rngs=rngs, method=GANet.gate_modes
+        )
         metrics = {
             f"{name}_{mode}": ratio
             for mode, output in modes.items()
             for name, ratio in on_rows(self._gate_metrics, output, batch, rows=()).items()
         }
         hard = modes["threshold" if config.test_gate == "threshold" else "sample"]
-        chosen = _first_draw(hard)
-        logits = chosen.logits
+        draw = _first_draw(hard)
+        logits = draw.logits
         source = config.test_gate
         if config.test_gate == "multi_sample":
             logits, source = _mean_log_probability(hard.logits), "sample"
@@ -485,12 +482,12 @@ class GANetTask:
             metrics["accuracy"] = metrics[f"accuracy_{source}"]
             metrics["loss"] = metrics[f"loss_{source}"]
         metrics["density"] = metrics[f"density_{source}"]
-        attended = jnp.sum(chosen.gates > 0, axis=-1)
+        attended = jnp.sum(draw.gates > 0, axis=-1)
         if config.empty == "soft":
-            attended = jnp.where(chosen.closed, batch["lengths"], attended)
+            attended = jnp.where(draw.closed, batch["lengths"], attended)
         return metrics, self._predictions(batch, logits, attended)
 
-    def _gate_metrics(self, output: Any, batch: dict[str, Array]) -> dict[str, Ratio]:
+    def _gate_metrics(self, output: Output, batch: Batch) -> Metrics:
         """Means over examples and draws: every draw counts every example once."""
         draws = output.logits.shape[0]
         repeat = lambda values: jnp.tile(values, draws)  # noqa: E731
@@ -511,8 +508,6 @@ class GANetTask:
             metrics["closed"] = Ratio.of(output.closed.reshape(-1).astype(jnp.float32), weight)
         return metrics
 
-    def _predictions(
-        self, batch: dict[str, Array], logits: Array, attended: Array
-    ) -> dict[str, Array]:
+    def _predictions(self, batch: Batch, logits: Array, attended: Array) -> Predictions:
         more = {"attended": attended, "length": batch["lengths"]}
         return class_predictions(logits, batch) | more

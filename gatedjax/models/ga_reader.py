@@ -8,20 +8,24 @@ reader without gating and GA-- are the same network with other options.
 """
 
 import dataclasses
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._devices import take_rows
+from gatedjax.models._checks import check_at_least, check_choices, check_rates
+from gatedjax.models._classification import word_vectors
 from gatedjax.models._cloze import ClozeBatch, ClozeTask
+from gatedjax.models._types import Batch
+from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._types import Table
 from gatedjax.training import OptimizerConfig
 
 GatingName = Literal["multiply", "sum", "concat", "none"]
@@ -78,42 +82,28 @@ class GAReaderConfig:
     float64 is for checks, and needs jax_enable_x64."""
 
     def __post_init__(self) -> None:
-        """Refuses values that no run could use."""
-        sizes = ["hops", "hidden", "embedding_dim"]
-        sizes += ["char_hidden", "char_features"] if self.char_dim else []
-        for name in sizes:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.char_dim < 0:
-            raise ValueError(f"char_dim must be at least 0, got {self.char_dim}")
-        for name in ("dropout", "embed_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        for name, known in {
-            "gating": GatingName,
-            "query_vector": QueryVector,
-            "aggregation": F.Aggregation,
-            "init": InitName,
-        }.items():
-            if getattr(self, name) not in get_args(known):
-                raise ValueError(
-                    f"{name} must be one of {get_args(known)}, got {getattr(self, name)!r}"
-                )
+        check_at_least(self, 0, "char_dim")
+        check_at_least(self, 1, "hops", "hidden", "embedding_dim")
+        if self.char_dim:
+            check_at_least(self, 1, "char_hidden", "char_features")
+        check_rates(self, "dropout", "embed_dropout")
+        check_choices(self, gating=GatingName, query_vector=QueryVector, init=InitName)
+        check_choices(self, aggregation=F.Aggregation)
         if self.gating == "none" and not self.token_attention:
             raise ValueError("token_attention must be True for gating='none': nothing attends")
         if self.step_clip is not None:
             check_positive(step_clip=self.step_clip)
 
-    def gru_options(self) -> dict[str, Any]:
+    def gru_options(self) -> dict[str, Tree]:
         """Options of every `nn.GRU` of the network."""
-        own: dict[str, Any] = {
+        options: Options = {
             "reset_after": self.reset_after,
             "recurrent_bias": False,
             "gradient_clip": self.step_clip,
         }
         if self.init == "lasagne":
-            own |= {"init_scale": 0.1, "init_distribution": "normal"}
-        return own
+            options |= {"init_scale": 0.1, "init_distribution": "normal"}
+        return options
 
 
 @struct.dataclass
@@ -170,25 +160,19 @@ class GAReader(nn.Module):
     config: GAReaderConfig
     vocab_size: int
     num_characters: int = 0
-    embeddings: Any = None
+    embeddings: Table | None = None
 
     def setup(self) -> None:
         """Creates the layers."""
         c = self.config
-        types: dict[str, Any] = {"dtype": jnp.dtype(c.dtype)}
+        types: Options = {"dtype": jnp.dtype(c.dtype)}
         gru = c.gru_options()
         if bool(c.char_dim) != bool(self.num_characters):
             raise ValueError(
                 "num_characters must be 0 without characters and at least 2 with them, got "
                 f"{self.num_characters} for char_dim {c.char_dim}"
             )
-        self.embed = gnn.WordEmbedding(
-            self.vocab_size,
-            c.embedding_dim,
-            frozen=c.freeze_embeddings,
-            initial=self.embeddings,
-            **types,
-        )
+        self.embed = word_vectors(self)
         if c.char_dim:
             self.characters = gnn.CharacterEncoder(
                 self.num_characters,
@@ -208,17 +192,13 @@ class GAReader(nn.Module):
         else:
             below = [
                 gnn.GatedAttentionHop(
-                    c.hidden,
-                    gating=c.gating,
-                    token_attention=c.token_attention,
-                    gru=gru,
-                    **types,
+                    c.hidden, gating=c.gating, token_attention=c.token_attention, gru=gru, **types
                 )
                 for _ in range(c.hops - 1)
             ]
         self.hop = [*below, gnn.GatedAttentionHop(c.hidden, gating=None, gru=gru, **types)]
 
-    def __call__(self, batch: dict[str, Array], *, train: bool = False) -> GAReaderOutput:
+    def __call__(self, batch: Batch, *, train: bool = False) -> GAReaderOutput:
         """Runs the network.
 
         Args:
@@ -226,15 +206,15 @@ class GAReader(nn.Module):
           train: dropout if True.
 
         Raises:
-          TypeError: if an array of the batch has the wrong dtype.
-          ValueError: if the batch lacks an array, shapes do not fit, or (where it is known) a
-            cloze is outside its query.
+          ValueError: also if a cloze that is known is outside its query.
         """
         c = self.config
         given = ClozeBatch.of(batch, characters=c.char_dim > 0)
         document_mask, query_mask = given.document_mask, given.query_mask
         noisy = train and (c.dropout > 0 or c.embed_dropout > 0)
-        keys: Any = self._keys(batch) if noisy else None
+        keys: Any = None
+        if noisy:
+            keys = example_keys(self, "dropout", batch.get("example_id"), len(batch["document"]))
         xs, query = self._vectors(batch, keys)
         attention: list[Array] = []
         for number, hop in enumerate(self.hop[:-1]):
@@ -244,7 +224,7 @@ class GAReader(nn.Module):
                 _, _, _, xs, seen = hop(xs, query, document_mask, query_mask)
                 attention.append(seen)
             if keys is not None:
-                xs = F.example_dropout(xs, c.dropout, _folded(keys, number + 1))
+                xs = F.example_dropout(xs, c.dropout, folded(keys, number + 1))
         if c.feature:
             shared = _shared_tokens(batch, document_mask, query_mask).astype(jnp.int32)
             feature = take_rows(self.feature_table, shared).astype(xs.dtype)
@@ -259,7 +239,7 @@ class GAReader(nn.Module):
             document_attention=F.masked_softmax(logits, document_mask),
         )
 
-    def _vectors(self, batch: dict[str, Array], keys: Any) -> tuple[Array, Array]:
+    def _vectors(self, batch: Batch, keys: Any) -> tuple[Array, Array]:
         """X_0 and Y."""
         words = None
         if self.config.char_dim:
@@ -272,25 +252,13 @@ class GAReader(nn.Module):
                 spelled = jnp.take_along_axis(words, rows, axis=1)
                 vectors = jnp.concatenate([vectors, spelled.astype(vectors.dtype)], axis=-1)
             if keys is not None:
-                own = _folded(keys, -1 - number)
-                vectors = F.example_dropout(vectors, self.config.embed_dropout, own)
+                rate = self.config.embed_dropout
+                vectors = F.example_dropout(vectors, rate, folded(keys, -1 - number))
             both.append(vectors)
         return both[0], both[1]
 
-    def _keys(self, batch: dict[str, Array]) -> Array:
-        example_id = batch.get("example_id")
-        if example_id is None:
-            example_id = jnp.arange(batch["document"].shape[0])
-        return F.example_keys(self.make_rng("dropout"), example_id)
 
-
-def _folded(keys: Array, number: int) -> Array:
-    return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, np.uint32(number % 2**32))
-
-
-def _shared_tokens(
-    batch: dict[str, Array], document_mask: Array, query_mask: Array
-) -> Bool[Array, "B N"]:
+def _shared_tokens(batch: Batch, document_mask: Array, query_mask: Array) -> Bool[Array, "B N"]:
     """True at document tokens that are also tokens of the query."""
     same = batch["document"][:, :, None] == batch["query"][:, None, :]
     return jnp.any(same & query_mask[:, None, :], axis=-1) & document_mask
@@ -324,9 +292,6 @@ def ga_reader_optimizer(
       clip_norm: clip the global norm of the gradient; None does not, as with the authors' own way,
         `GAReaderConfig.step_clip`.
       reset_moments: forget Adam's moments at every halving, as the authors' program does.
-
-    Raises:
-      ValueError: if steps_per_epoch or halve_after is below 1.
 
     Reference: Dhingra et al. 2017, "Gated-Attention Readers for Text Comprehension", appendix.
     """

@@ -7,8 +7,7 @@ the same network with another `cell`.
 """
 
 import dataclasses
-import math
-from typing import Any, Literal
+from typing import Literal
 
 import flax.linen as nn
 import jax
@@ -18,8 +17,13 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_positive
-from gatedjax.models._classification import ClassifierTask
+from gatedjax.models._checks import check_at_least, check_batch, check_finite, check_rates
+from gatedjax.models._classification import ClassifierTask, word_vectors
+from gatedjax.models._types import Batch
+from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._types import Table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,16 +67,12 @@ class RAUConfig:
     """Compute dtype; parameters, softmax, carries and the loss stay float32."""
 
     def __post_init__(self) -> None:
-        """Refuses values that no run could use."""
-        for name in ("hidden", "embedding_dim", "num_layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        check_positive(**({} if self.init_scale is None else {"init_scale": self.init_scale}))
-        for name in ("embedding_dropout", "layer_dropout", "recurrent_dropout", "state_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        if self.attn_hidden < 0:
-            raise ValueError(f"attn_hidden must be at least 0, got {self.attn_hidden}")
+        check_at_least(self, 1, "hidden", "embedding_dim", "num_layers")
+        check_at_least(self, 0, "attn_hidden")
+        if self.init_scale is not None:
+            check_positive(init_scale=self.init_scale)
+        check_rates(self, "embedding_dropout", "layer_dropout")
+        check_rates(self, "recurrent_dropout", "state_dropout")
         if self.attn_hidden and self.attention in ("concat", "matrix"):
             raise ValueError(
                 f"attn_hidden must be 0 for attention={self.attention!r}, got {self.attn_hidden}"
@@ -91,8 +91,7 @@ class RAUConfig:
                 raise ValueError(f"rescale must be False for cell={self.cell!r}")
         if self.forget_bias and self.cell != "lstm":
             raise ValueError(f"forget_bias must be 0 for cell={self.cell!r}: it has no such gate")
-        if not math.isfinite(self.gate_bias):
-            raise ValueError(f"gate_bias must be finite, got {self.gate_bias}")
+        check_finite(self, "gate_bias")
         if self.gate_bias and self.cell == "lstm":
             raise ValueError("gate_bias must be 0 for cell='lstm'; it has forget_bias")
         if self.reset_after and self.cell == "lstm":
@@ -116,9 +115,9 @@ class RAUOutput:
     attention: Array | None = None
 
 
-def recurrent_layers(config: RAUConfig) -> Any:
+def recurrent_layers(config: RAUConfig) -> Tree:
     """The recurrent layers that a configuration asks for, from the first step to the last."""
-    options: dict[str, Any] = {
+    options: Options = {
         "num_layers": config.num_layers,
         "dropout": config.layer_dropout,
         "recurrent_dropout": config.recurrent_dropout,
@@ -158,26 +157,18 @@ class RAUClassifier(nn.Module):
     config: RAUConfig
     num_classes: int
     vocab_size: int | None = None
-    embeddings: Any = None
+    embeddings: Table | None = None
 
     def setup(self) -> None:
         """Creates the layers."""
         c = self.config
-        types: dict[str, Any] = {"dtype": jnp.dtype(c.dtype)}
+        types: Options = {"dtype": jnp.dtype(c.dtype)}
         if self.vocab_size is not None:
-            self.embed = gnn.WordEmbedding(
-                self.vocab_size,
-                c.embedding_dim,
-                frozen=c.freeze_embeddings,
-                initial=self.embeddings,
-                **types,
-            )
+            self.embed = word_vectors(self)
         self.recurrent = recurrent_layers(c)
         self.classifier = nn.Dense(self.num_classes, name="classifier", **types)
 
-    def __call__(
-        self, batch: dict[str, Array], *, train: bool = False, attention: bool = False
-    ) -> RAUOutput:
+    def __call__(self, batch: Batch, *, train: bool = False, attention: bool = False) -> RAUOutput:
         """Runs the network.
 
         Args:
@@ -186,13 +177,15 @@ class RAUClassifier(nn.Module):
           attention: also return the attention weights, from a second, undropped pass.
 
         Raises:
-          ValueError: if the batch lacks the inputs, or attention is asked of a GRU or LSTM.
+          ValueError: also if attention is asked of a GRU or LSTM.
         """
         config = self.config
         xs = self._inputs(batch)
         mask = F.length_mask(batch["lengths"], xs.shape[1])
         weights = None
-        keys = self._keys(batch) if train and self._noisy else None
+        keys = None
+        if train and (config.embedding_dropout > 0 or config.state_dropout > 0):
+            keys = example_keys(self, "dropout", batch.get("example_id"), len(xs))
         if keys is not None and self.vocab_size is not None:
             xs = F.example_dropout(xs, config.embedding_dropout, keys)
         carries, states = self.recurrent(
@@ -206,33 +199,16 @@ class RAUClassifier(nn.Module):
         state = last if isinstance(last, jax.Array) else last.hidden
         pooled = state.astype(states.dtype)
         if keys is not None:
-            own = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)
-            pooled = F.example_dropout(pooled, config.state_dropout, own)
+            pooled = F.example_dropout(pooled, config.state_dropout, folded(keys, 1))
         logits = self.classifier(pooled).astype(jnp.float32)
         return RAUOutput(logits=logits, state=state, states=states, attention=weights)
 
-    @property
-    def _noisy(self) -> bool:
-        return self.config.embedding_dropout > 0 or self.config.state_dropout > 0
-
-    def _inputs(self, batch: dict[str, Array]) -> Float[Array, "B T D"]:
-        name = "rows" if self.vocab_size is None else "tokens"
-        for needed in (name, "lengths"):
-            if needed not in batch:
-                raise ValueError(f"batch needs {needed!r}, got {sorted(batch)}")
-        values, lengths = batch[name], batch["lengths"]
-        if values.ndim != (3 if name == "rows" else 2) or lengths.shape != values.shape[:1]:
-            axes = "[B, T, D]" if name == "rows" else "[B, T]"
-            raise ValueError(
-                f"batch needs {name} {axes} and lengths [B], got {values.shape}, {lengths.shape}"
-            )
-        return values if name == "rows" else self.embed(values)
-
-    def _keys(self, batch: dict[str, Array]) -> Array:
-        example_id = batch.get("example_id")
-        if example_id is None:
-            example_id = jnp.arange(batch["lengths"].shape[0])
-        return F.example_keys(self.make_rng("dropout"), example_id)
+    def _inputs(self, batch: Batch) -> Float[Array, "B T D"]:
+        if self.vocab_size is None:
+            check_batch(batch, rows="B T D", lengths="B")
+            return batch["rows"]
+        check_batch(batch, tokens="B T", lengths="B")
+        return self.embed(batch["tokens"])
 
 
 @dataclasses.dataclass(frozen=True)

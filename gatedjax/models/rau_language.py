@@ -16,8 +16,13 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
+from gatedjax._types import Params, Tree
 from gatedjax.functional._devices import rows_like, take_rows
+from gatedjax.functional._types import Carry, Dtype
+from gatedjax.models._checks import check_batch
+from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.rau import RAUConfig, recurrent_layers
+from gatedjax.nn._keys import example_keys, folded
 from gatedjax.training import Ratio
 
 
@@ -33,7 +38,7 @@ class RAULanguageOutput:
 
     logits: Array
     states: Array
-    carry: Any
+    carry: Carry
 
 
 class RAULanguageModel(nn.Module):
@@ -60,7 +65,7 @@ class RAULanguageModel(nn.Module):
         c = self.config
         scale = 0.1 if c.init_scale is None else c.init_scale
 
-        def uniform(key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
+        def uniform(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
             return jax.random.uniform(key, shape, dtype, -scale, scale)
 
         self.embed = nn.Embed(
@@ -71,7 +76,7 @@ class RAULanguageModel(nn.Module):
         self.bias = self.param("bias", nn.initializers.zeros_init(), (self.vocab_size,))
 
     def __call__(
-        self, batch: dict[str, Array], carry: Any = None, *, train: bool = False
+        self, batch: Batch, carry: Carry = None, *, train: bool = False
     ) -> RAULanguageOutput:
         """Reads a window.
 
@@ -79,9 +84,6 @@ class RAULanguageModel(nn.Module):
           batch: see the class.
           carry: the state before it, as an output holds it; None is the beginning of a text.
           train: dropout if True.
-
-        Raises:
-          ValueError: if the batch lacks tokens or lengths, or their shapes do not fit.
         """
         states, carry = self._read(batch, carry, train)
         kernel = self.kernel.astype(states.dtype)
@@ -89,14 +91,11 @@ class RAULanguageModel(nn.Module):
         return RAULanguageOutput(logits + self.bias[None, None], states, carry)
 
     def score(
-        self, batch: dict[str, Array], carry: Any = None, *, train: bool = False
-    ) -> tuple[Float[Array, "B T"], Any]:
+        self, batch: Batch, carry: Carry = None, *, train: bool = False
+    ) -> tuple[Float[Array, "B T"], Carry]:
         """Negative log-likelihoods of batch["targets"] in nats, and the carry; faster than logits.
 
         What stands beyond a row's length has no part in it: 0 there.
-
-        Raises:
-          ValueError: if the batch lacks tokens, lengths or targets, or their shapes do not fit.
         """
         if "targets" not in batch:
             raise ValueError(f"batch needs targets, got {sorted(batch)}")
@@ -106,15 +105,10 @@ class RAULanguageModel(nn.Module):
         mask = F.length_mask(batch["lengths"], targets.shape[1])
         return F.linear_cross_entropy(states, kernel, self.bias, targets, mask=mask), carry
 
-    def _read(self, batch: dict[str, Array], carry: Any, train: bool) -> tuple[Array, Any]:
+    def _read(self, batch: Batch, carry: Carry, train: bool) -> tuple[Array, Tree]:
         config = self.config
-        if missing := sorted({"tokens", "lengths"} - set(batch)):
-            raise ValueError(f"batch needs {', '.join(missing)}, got {sorted(batch)}")
+        check_batch(batch, tokens="B T", lengths="B")
         tokens, lengths = batch["tokens"], batch["lengths"]
-        if tokens.ndim != 2 or lengths.shape != tokens.shape[:1]:
-            raise ValueError(
-                f"batch needs tokens [B, T] and lengths [B], got {tokens.shape}, {lengths.shape}"
-            )
         if not jnp.issubdtype(tokens.dtype, jnp.integer):
             raise ValueError(f"tokens must be an integer array, got dtype {tokens.dtype}")
         begin = self.recurrent.initial_carry(len(tokens))
@@ -132,8 +126,7 @@ class RAULanguageModel(nn.Module):
         xs = take_rows(table, tokens)
         keys = None
         if train and (config.embedding_dropout > 0 or config.state_dropout > 0):
-            ids = batch.get("example_id", jnp.arange(len(tokens)))
-            keys = F.example_keys(self.make_rng("dropout"), ids)
+            keys = example_keys(self, "dropout", batch.get("example_id"), len(tokens))
             xs = F.example_dropout(xs, config.embedding_dropout, keys)
         carry, states = self.recurrent(
             xs,
@@ -143,8 +136,7 @@ class RAULanguageModel(nn.Module):
             example_id=batch.get("example_id"),
         )
         if keys is not None:
-            own = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)
-            states = F.example_dropout(states, config.state_dropout, own)
+            states = F.example_dropout(states, config.state_dropout, folded(keys, 1))
         return states, carry
 
 
@@ -161,26 +153,26 @@ class RAULanguageTask:
 
     model: RAULanguageModel
 
-    def init(self, key: Array, batch: dict[str, Array]) -> Any:
+    def init(self, key: Array, batch: Batch) -> Tree:
         """Returns parameters."""
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
 
-    def init_carry(self, batch: dict[str, Array]) -> Any:
+    def init_carry(self, batch: Batch) -> Tree:
         """Returns the state at the beginning of a text."""
         return recurrent_layers(self.model.config).initial_carry(len(batch["tokens"]))
 
     def loss(
-        self, params: Any, batch: dict[str, Array], rngs: dict[str, Array], carry: Any
-    ) -> tuple[Array, tuple[dict[str, Ratio], Any]]:
+        self, params: Params, batch: Batch, rngs: dict[str, Array], carry: Carry
+    ) -> tuple[Array, tuple[Metrics, Carry]]:
         """Returns T times the summed likelihood of the real tokens, metrics, and the carry."""
         nll, carry = self._score(params, batch, carry, train=True, rngs=rngs)
         metrics = _metrics(nll, batch["token_weight"])
         return metrics["loss"].total * nll.shape[1], (metrics, carry)
 
     def evaluate(
-        self, params: Any, batch: dict[str, Array], carry: Any
-    ) -> tuple[dict[str, Ratio], dict[str, Array], Any]:
+        self, params: Params, batch: Batch, carry: Carry
+    ) -> tuple[Metrics, Predictions, Carry]:
         """Returns "loss" (nats per token) and "perplexity", per row what it cost, and the carry."""
         nll, carry = self._score(params, batch, carry)
         real = batch["token_weight"] > 0
@@ -191,12 +183,12 @@ class RAULanguageTask:
         }
         return _metrics(nll, batch["token_weight"]), predictions, carry
 
-    def _score(self, params: Any, batch: Any, carry: Any, **options: Any) -> Any:
+    def _score(self, params: Params, batch: Batch, carry: Carry, **options: Any) -> Tree:
         return self.model.apply(
             {"params": params}, batch, carry, method=RAULanguageModel.score, **options
         )
 
 
-def _metrics(nll: Float[Array, "B T"], weight: Float[Array, "B T"]) -> dict[str, Ratio]:
+def _metrics(nll: Float[Array, "B T"], weight: Float[Array, "B T"]) -> Metrics:
     tokens = Ratio.of(nll.reshape(-1), weight.reshape(-1))
     return {"loss": tokens, "perplexity": tokens}

@@ -1,4 +1,7 @@
-"""Thin Flax Linen modules: they own parameters and call `gatedjax.functional`."""
+"""Thin Flax Linen modules: they own parameters and call `gatedjax.functional`.
+
+Errors are those of `gatedjax.functional`: a section "Raises" tells only what a module adds.
+"""
 
 from gatedjax.nn._attention import AttentionPool as AttentionPool
 from gatedjax.nn._attention import GatePredictor as GatePredictor

@@ -1,6 +1,6 @@
 """Scores, gates and pooling over a sequence."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
+from gatedjax._types import Options
+from gatedjax.functional._types import Dtype
 from gatedjax.nn._recurrent import LSTM
-
-Dtype = Any
 
 
 class TokenScore(nn.Module):
@@ -83,12 +83,6 @@ class AttentionPool(nn.Module):
         return F.attention_pool(states, weights), weights
 
 
-def _sinusoids(size: int, width: int) -> np.ndarray:
-    rates = 10_000.0 ** (-2.0 * (np.arange(width) // 2) / width)
-    angles = np.arange(size)[:, None] * rates[None, :]
-    return np.where(np.arange(width)[None, :] % 2 == 0, np.sin(angles), np.cos(angles))
-
-
 class GatePredictor(nn.Module):
     """The auxiliary network of GA-Net: the log-odds that each gate is open.
 
@@ -115,7 +109,7 @@ class GatePredictor(nn.Module):
     @nn.compact
     def __call__(self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"]) -> Float[Array, "B T"]:
         """Returns gate logits in float32 or wider; -inf (closed) at padding."""
-        types: dict[str, Any] = {"dtype": self.dtype, "param_dtype": self.param_dtype}
+        types: Options = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         if self.kind == "lstm":
             _, hidden = LSTM(self.features, bidirectional=True, **types)(xs, mask)
         elif self.kind == "fnn":
@@ -134,14 +128,13 @@ class GatePredictor(nn.Module):
         logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
         return jnp.where(mask, logits, -jnp.inf)
 
-    def _self_attention(self, xs: Array, mask: Array, types: dict[str, Any]) -> Array:
+    def _self_attention(self, xs: Array, mask: Array, types: Options) -> Array:
         if self.positions:
-            table = jnp.asarray(_sinusoids(xs.shape[1], xs.shape[2]), xs.dtype)
-            xs = xs + table[None]
+            xs = xs + F.sinusoids(np.arange(xs.shape[1]), xs.shape[2], xs.dtype)[None]
         query = nn.Dense(self.features, name="query", **types)(xs)
         key = nn.Dense(self.features, name="key", **types)(xs)
         value = nn.Dense(self.features, name="value", **types)(xs)
-        scores = jnp.einsum("bqd,bkd->bqk", query, key) / np.sqrt(self.features)
+        scores = F.scaled_dot_product(query, key)
         weights = F.masked_softmax(scores, mask[:, None, :])
         return jnp.einsum("bqk,bkd->bqd", weights, value)
 
@@ -158,7 +151,7 @@ class LocalPosition(nn.Module):
     @nn.compact
     def __call__(self, last: Float[Array, "*B D"], lengths: Int[Array, "*B"]) -> Float[Array, "*B"]:
         """Returns a real-valued position inside the sequence, float32 or wider."""
-        types: dict[str, Any] = {"dtype": self.dtype, "param_dtype": self.param_dtype}
+        types: Options = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         hidden = jnp.tanh(nn.Dense(last.shape[-1], use_bias=False, **types)(last))
         share = nn.Dense(1, use_bias=False, **types)(hidden)[..., 0]
         share = share.astype(jnp.promote_types(share.dtype, jnp.float32))

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float, Int
 
 from gatedjax import functional as F
 from gatedjax.functional._devices import take_rows
+from gatedjax.functional._types import Dtype
 from gatedjax.nn._recurrent import GRU
 
 
@@ -36,8 +37,8 @@ class CharacterEncoder(nn.Module):
     hidden: int = 25
     char_features: int = 25
     gru: Any = None
-    dtype: Any = None
-    param_dtype: Any = jnp.float32
+    dtype: Dtype = None
+    param_dtype: Dtype = jnp.float32
 
     @nn.compact
     def __call__(
@@ -48,10 +49,6 @@ class CharacterEncoder(nn.Module):
         Args:
           characters: ids, right padded; words that are longer than L are cut.
           lengths: characters of each word.
-
-        Raises:
-          TypeError: if characters or lengths are not integers.
-          ValueError: if their shapes do not fit, or there is no character but padding.
         """
         if self.num_characters < 2:
             raise ValueError(

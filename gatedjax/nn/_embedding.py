@@ -1,7 +1,5 @@
 """Word vectors."""
 
-from typing import Any
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -9,6 +7,8 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from gatedjax.functional._devices import take_rows
+from gatedjax.functional._types import Carry, Dtype
+from gatedjax.nn._types import Initializer
 
 
 class WordEmbedding(nn.Module):
@@ -28,19 +28,14 @@ class WordEmbedding(nn.Module):
     num_embeddings: int
     features: int
     frozen: bool = False
-    initial: Any = None
-    table_init: Any = None
-    dtype: Any = None
-    param_dtype: Any = jnp.float32
+    initial: Carry = None
+    table_init: Initializer | None = None
+    dtype: Dtype = None
+    param_dtype: Dtype = jnp.float32
 
     @nn.compact
     def __call__(self, tokens: Int[Array, "*B"]) -> Float[Array, "*B E"]:
-        """Returns the vectors of tokens.
-
-        Raises:
-          TypeError: if tokens are not integers.
-          ValueError: if the initial table has another shape.
-        """
+        """Returns the vectors of tokens."""
         if not jnp.issubdtype(tokens.dtype, jnp.integer):
             raise TypeError(f"tokens must be integers, got dtype {tokens.dtype}")
         shape = (self.num_embeddings, self.features)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
+from gatedjax.functional._types import Dtype
 from gatedjax.nn._recurrent import GRU
 
 
@@ -46,8 +47,8 @@ class GatedAttentionHop(nn.Module):
     gating: F.Gating | None = "multiply"
     token_attention: bool = True
     gru: Any = None
-    dtype: Any = None
-    param_dtype: Any = jnp.float32
+    dtype: Dtype = None
+    param_dtype: Dtype = jnp.float32
 
     @nn.compact
     def __call__(

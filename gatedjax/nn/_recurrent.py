@@ -10,12 +10,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
+from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._devices import rows_like
 from gatedjax.functional._rau_step import initial_state
-
-Initializer = Callable[..., Array]
-Dtype = Any
+from gatedjax.functional._types import Carry, Dtype
+from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._types import Initializer
 
 
 def _per_gate(init: Initializer, gates: int) -> Initializer:
@@ -77,32 +78,33 @@ class _Recurrent(nn.Module):
     dtype: Dtype | None = None
     param_dtype: Dtype = jnp.float32
 
-    def _weights(self, name: str, width: int) -> Any:
+    def _weights(self, name: str, width: int) -> Tree:
         raise NotImplementedError
 
-    def _unroll(self) -> Callable[..., Any]:
+    def _unroll(self) -> Callable[..., Tree]:
         raise NotImplementedError
 
-    def _zeros(self, rows: int) -> Any:
+    def _zeros(self, rows: int) -> Tree:
         return jnp.zeros((rows, self.features))
 
     def _initializers(self) -> tuple[Initializer, Initializer]:
         """Of input kernels and of recurrent kernels, for one gate."""
-        known: dict[str, Any] = {"uniform": _uniform, "normal": nn.initializers.normal}
-        if self.init_distribution not in known:
+        distributions: Options = {"uniform": _uniform, "normal": nn.initializers.normal}
+        if self.init_distribution not in distributions:
+            names = tuple(distributions)
             raise ValueError(
-                f"init_distribution must be one of {tuple(known)}, got {self.init_distribution!r}"
+                f"init_distribution must be one of {names}, got {self.init_distribution!r}"
             )
         if self.init_scale is None:
             if self.init_distribution != "uniform":
                 raise ValueError(f"init_distribution {self.init_distribution!r} needs init_scale")
             return nn.initializers.glorot_uniform(), nn.initializers.orthogonal()
         check_positive(init_scale=self.init_scale)
-        draw = known[self.init_distribution](self.init_scale)
+        draw = distributions[self.init_distribution](self.init_scale)
         return draw, draw
 
     @nn.nowrap
-    def initial_carry(self, rows: int) -> Any:
+    def initial_carry(self, rows: int) -> Tree:
         """The carries before the first step, float32, as `initial` takes them: of no step yet."""
         ways = 2 if self.bidirectional else 1
         each = [tuple(self._zeros(rows) for _ in range(ways)) for _ in range(self.num_layers)]
@@ -113,16 +115,18 @@ class _Recurrent(nn.Module):
         name: str,
         xs: Array,
         mask: Array | None,
-        initial: Any,
+        initial: Carry,
         reverse: bool,
         keys: Array | None,
-    ) -> tuple[Any, Array]:
-        options: dict[str, Any] = {"initial": initial, "reverse": reverse}
+    ) -> tuple[Tree, Array]:
+        options: Options = {"initial": initial, "reverse": reverse}
         if keys is not None and self.recurrent_dropout > 0:
             # bernoulli's key is folded so that the two directions drop different units
-            own = jax.vmap(lambda k: jax.random.fold_in(k, 1 + int(reverse)))(keys)
+            its_keys = folded(keys, 1 + int(reverse))
             ones = rows_like(jnp.ones((xs.shape[0], self.features), xs.dtype), xs)
-            options["recurrent_dropout_mask"] = F.example_dropout(ones, self.recurrent_dropout, own)
+            options["recurrent_dropout_mask"] = F.example_dropout(
+                ones, self.recurrent_dropout, its_keys
+            )
         weights = jax.tree.map(lambda w: w.astype(xs.dtype), self._weights(name, xs.shape[-1]))
         return self._unroll()(weights, xs, mask, **options)
 
@@ -132,7 +136,7 @@ class _Recurrent(nn.Module):
         xs: Float[Array, "B T D"],
         mask: Bool[Array, "B T"] | None = None,
         *,
-        initial: Any = None,
+        initial: Carry = None,
         deterministic: bool = True,
         example_id: Int[Array, " B"] | None = None,
     ) -> tuple[Any, Float[Array, "B T F"]]:
@@ -157,10 +161,9 @@ class _Recurrent(nn.Module):
             )
         xs = xs.astype(self.dtype or xs.dtype)
         noisy = not deterministic and (self.dropout > 0 or self.recurrent_dropout > 0)
-        ids = jnp.arange(xs.shape[0]) if example_id is None else example_id
         carries = []
         for layer in range(self.num_layers):
-            keys = F.example_keys(self.make_rng("dropout"), ids) if noisy else None
+            keys = example_keys(self, "dropout", example_id, len(xs)) if noisy else None
             if keys is not None and layer > 0:
                 xs = F.example_dropout(xs, self.dropout, keys)
             start = None if initial is None else initial[layer]
@@ -197,7 +200,7 @@ class LSTM(_Recurrent):
     def _zeros(self, rows: int) -> F.LSTMState:
         return F.LSTMState(super()._zeros(rows), super()._zeros(rows))
 
-    def _unroll(self) -> Callable[..., Any]:
+    def _unroll(self) -> Callable[..., Tree]:
         return F.lstm
 
 
@@ -231,7 +234,7 @@ class GRU(_Recurrent):
             else None,
         )
 
-    def _unroll(self) -> Callable[..., Any]:
+    def _unroll(self) -> Callable[..., Tree]:
         return functools.partial(
             F.gru, reset_after=self.reset_after, gradient_clip=self.gradient_clip
         )
@@ -249,10 +252,6 @@ class RAU(_Recurrent):
         needs one, takes H). Not for concat and matrix.
       rescale: give the attention weights mean 1; the paper does not.
       reset_after, gate_bias: as for `GRU`.
-
-    Raises:
-      ValueError: if attn_hidden is negative or the attention has no such layer, or as
-        `functional.rau`.
     """
 
     attention: F.RAUAttention = "feature_proj"
@@ -261,12 +260,12 @@ class RAU(_Recurrent):
     reset_after: bool = False
     gate_bias: float = 0.0
 
-    def _kind(self) -> Any:
+    def _kind(self) -> Tree:
         hidden = self.attn_hidden or self.attention == "time_causal"
-        own = {"concat": F.RAUConcatWeights, "matrix": F.RAUMatrixWeights}
-        return own.get(self.attention, F.RAUHiddenWeights if hidden else F.RAUWeights)
+        kinds = {"concat": F.RAUConcatWeights, "matrix": F.RAUMatrixWeights}
+        return kinds.get(self.attention, F.RAUHiddenWeights if hidden else F.RAUWeights)
 
-    def _weights(self, name: str, width: int) -> Any:
+    def _weights(self, name: str, width: int) -> Tree:
         h, joined = self.features, width + self.features
         glorot, orthogonal = self._initializers()
         if self.attn_hidden < 0:
@@ -279,17 +278,17 @@ class RAU(_Recurrent):
         inner = self.attn_hidden or (h if timed else 0)
         kind = self._kind()
         blocks = {F.RAUWeights: 5, F.RAUHiddenWeights: 4}.get(kind, 3)
-        own: dict[str, tuple[int, ...]] = {}
+        shapes: dict[str, tuple[int, ...]] = {}
         if inner:
             scores = 1 if timed else h
-            own = {"hidden": (joined, inner), "hidden_bias": (inner,), "score": (inner, scores)}
-            own |= {} if timed else {"score_bias": (scores,)}
+            shapes = {"hidden": (joined, inner), "hidden_bias": (inner,), "score": (inner, scores)}
+            shapes |= {} if timed else {"score_bias": (scores,)}
         elif kind is not F.RAUWeights:
-            own = {"score": (joined, joined), "score_bias": (joined,)}
+            shapes = {"score": (joined, joined), "score_bias": (joined,)}
             if kind is F.RAUConcatWeights:
-                own |= {"value": (joined, h), "value_bias": (h,)}
+                shapes |= {"value": (joined, h), "value_bias": (h,)}
             else:
-                own |= {"affinity": (h, joined)}
+                shapes |= {"affinity": (h, joined)}
 
         gates = _bias(self.gate_bias, -self.gate_bias, *[0] * (blocks - 2))
 
@@ -302,14 +301,14 @@ class RAU(_Recurrent):
             input=param("input", _per_gate(glorot, blocks), (width, blocks * h)),
             recurrent=param("recurrent", _per_gate(orthogonal, blocks), (h, blocks * h)),
             bias=param("bias", glorot, (blocks * h,)),
-            **{field: param(field, glorot, shape) for field, shape in own.items()},
+            **{field: param(field, glorot, shape) for field, shape in shapes.items()},
             recurrent_bias=param("recurrent_bias", glorot, (h,)) if self.reset_after else None,
         )
 
-    def _zeros(self, rows: int) -> Any:
+    def _zeros(self, rows: int) -> Tree:
         return initial_state(self.attention, rows, self.features, jnp.float32)
 
-    def _unroll(self) -> Callable[..., Any]:
+    def _unroll(self) -> Callable[..., Tree]:
         return functools.partial(
             F.rau, attention=self.attention, rescale=self.rescale, reset_after=self.reset_after
         )
@@ -326,10 +325,10 @@ class RAU(_Recurrent):
             raise ValueError("attention_weights needs one layer and one direction")
         xs = xs.astype(self.dtype or xs.dtype)
         kind = self._kind()
-        found: dict[str, Any] = {
+        fields: dict[str, Tree] = {
             f: self.get_variable("params", f"layer_0_{f}") for f in kind._fields
         }
-        weights = jax.tree.map(lambda w: w.astype(xs.dtype), kind(**found))
+        weights = jax.tree.map(lambda w: w.astype(xs.dtype), kind(**fields))
         return F.rau_attention(
             weights,
             xs,

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Literal
 
 import flax.linen as nn
 import jax
@@ -11,11 +11,13 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
-from gatedjax.functional._checks import check_mask
+from gatedjax._types import Options, Tree
+from gatedjax.functional._checks import check_choice, check_mask, check_that
 from gatedjax.functional._selective import Empty, attention_scores, weighted_values
+from gatedjax.functional._types import Dtype
+from gatedjax.nn._keys import example_keys
+from gatedjax.nn._types import Initializer
 
-Dtype = Any
-Initializer = Callable[..., Array]
 Selector = Literal["none", "st", "soft", "expect", "reinforce"]
 
 # "uniform unit scaling" of the authors' code
@@ -119,8 +121,6 @@ class SelectiveSelfAttention(nn.Module):
             that draw those of all layers at once; None draws them here, as `block` always does.
 
         Raises:
-          TypeError: if mask is not bool.
-          ValueError: if the shapes do not fit, or an option has no such value.
           flax.errors.InvalidRngError: if a stream that is needed was not given.
         """
         features = self.features or inputs.shape[-1]
@@ -128,23 +128,23 @@ class SelectiveSelfAttention(nn.Module):
         (inputs,) = nn.dtypes.promote_dtype(inputs, dtype=self.dtype)
         if mask is not None:
             inputs = jnp.where(mask[..., None], inputs, jnp.zeros_like(inputs))
-        own = (self.num_heads, features // self.num_heads)
-        shapes = dict.fromkeys(("query", "key", "value"), own)
+        head_shape = (self.num_heads, features // self.num_heads)
+        shapes = dict.fromkeys(("query", "key", "value"), head_shape)
         if self.selector != "none":
-            shared = (1, features) if self.share_heads else own
+            shared = (1, features) if self.share_heads else head_shape
             shapes |= {"selector_query": shared, "selector_key": shared}
         heads = {name: self._project(name, inputs, shape) for name, shape in shapes.items()}
         drawn = dropout_bytes is not None and self.block is None
         keys = self._keys(inputs, example_id, deterministic, drawn)
         tau = self.temperature if temperature is None else temperature
-        attend: Callable[..., Any] = functools.partial(
+        attend: Callable[..., Tree] = functools.partial(
             self._attend, mask=mask, keys=keys, temperature=tau, deterministic=deterministic
         )
         if self.block is not None:
-            mixed, found = _in_blocks(attend, heads, self.block)
+            mixed, record = _in_blocks(attend, heads, self.block)
         else:
             attend = jax.checkpoint(attend) if self.remat else attend
-            mixed, found = attend(heads, jnp.arange(inputs.shape[1]), dropout_bytes)
+            mixed, record = attend(heads, jnp.arange(inputs.shape[1]), dropout_bytes)
         output = nn.DenseGeneral(
             features,
             axis=(-2, -1),
@@ -155,16 +155,14 @@ class SelectiveSelfAttention(nn.Module):
         )(jnp.swapaxes(mixed, 1, 2))
         if mask is not None:
             output = jnp.where(mask[..., None], output, jnp.zeros_like(output))
-        return output, self._selection(found, mask)
+        return output, self._selection(record, mask)
 
     def _check(self, inputs: Array, features: int, mask: Array | None) -> None:
-        if inputs.ndim != 3:
-            raise ValueError(f"inputs must be [B, N, D], got {inputs.shape}")
+        check_that(inputs.ndim == 3, "inputs must be [B, N, D]", inputs)
         check_mask(mask, inputs.shape[:2])
         if self.num_heads < 1 or features % self.num_heads:
             raise ValueError(f"num_heads must divide {features} features, got {self.num_heads}")
-        if self.selector not in get_args(Selector):
-            raise ValueError(f"selector must be one of {get_args(Selector)}, got {self.selector!r}")
+        check_choice(Selector, selector=self.selector)
         if self.block is not None and self.block < 1:
             raise ValueError(f"block must be at least 1, got {self.block}")
 
@@ -189,10 +187,8 @@ class SelectiveSelfAttention(nn.Module):
             "gate": self.selector in ("st", "soft", "reinforce"),
             "dropout": self.dropout > 0 and not drawn,
         }
-        if example_id is None:
-            example_id = jnp.arange(inputs.shape[0])
         return {
-            name: F.example_keys(self.make_rng(name), example_id)
+            name: example_keys(self, name, example_id, len(inputs))
             for name, needed in streams.items()
             if needed
         }
@@ -209,12 +205,9 @@ class SelectiveSelfAttention(nn.Module):
         deterministic: bool,
     ) -> tuple[Float[Array, "B M Q H"], dict[str, Array]]:
         """Attention of the queries at some positions, and what it was made of."""
-        scores, key_mask, value = attention_scores(
-            heads["query"], heads["key"], heads["value"], mask
-        )
-        found: dict[str, Array] = {}
+        scores, allowed, value = self._scores(heads, positions, mask)
         if self.selector == "none":
-            weights = F.masked_softmax(scores, key_mask)
+            weights, record = F.masked_softmax(scores, allowed), {}
         else:
             logits = jnp.einsum(
                 "bmqd,bmkd->bmqk",
@@ -222,37 +215,62 @@ class SelectiveSelfAttention(nn.Module):
                 heads["selector_key"],
                 preferred_element_type=scores.dtype,
             )
-            if deterministic:
-                gates, log_gates = F.threshold_gates(logits), None
-            else:
+            gates, log_gates = F.threshold_gates(logits), None
+            if not deterministic:
                 gates, log_gates = self._gates(logits, positions, keys, temperature)
-            found = {"gates": gates, "logits": logits}
-            if log_gates is not None:
-                log_gates = jnp.broadcast_to(log_gates, scores.shape)
-                weights = F.relaxed_gated_softmax(scores, log_gates, key_mask)
-            else:
-                weights = F.selective_weights(
-                    scores,
-                    gates,
-                    key_mask,
-                    hard=True,
-                    empty=self.empty,
-                    cap=self.cap,
-                    renormalise=self.renormalise,
-                    positions=positions,
-                )
-        found["weights"] = weights
+            weights = self._weights(scores, gates, log_gates, allowed, positions)
+            record = {
+                "gates": gates,
+                "logits": logits,
+                "counts": F.selection_counts(gates, mask),
+                "entropies": F.selection_entropy(logits, mask),
+                "log_probs": F.selection_log_prob(logits, gates, mask),
+            }
+        record["weights"] = self._shown(weights)
         if "dropout" in keys:
-            dropout_bytes = F.pair_bytes(
-                keys["dropout"], self.num_heads, positions, weights.shape[-1]
-            )
+            heads_of, size = weights.shape[1], weights.shape[-1]
+            dropout_bytes = F.pair_bytes(keys["dropout"], heads_of, positions, size)
         if dropout_bytes is not None and not deterministic:
             weights = F.byte_dropout(weights, self.dropout, dropout_bytes)
-        if self.selector != "none":
-            found["counts"] = F.selection_counts(found["gates"], mask)
-            found["entropies"] = F.selection_entropy(found["logits"], mask)
-            found["log_probs"] = F.selection_log_prob(found["logits"], found["gates"], mask)
-        return weighted_values(weights, value), found
+        return self._mixed(weights, value), record
+
+    def _scores(
+        self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Array | None
+    ) -> tuple[Array, Array | None, Array]:
+        """Scores of the queries at some positions, which keys they may see, and the values."""
+        del positions
+        return attention_scores(heads["query"], heads["key"], heads["value"], mask)
+
+    def _mixed(self, weights: Array, value: Array) -> Array:
+        """What the queries gather [B, M, Q, H]."""
+        return weighted_values(weights, value)
+
+    def _shown(self, weights: Array) -> Array:
+        """The weights as `Selection` has them."""
+        return weights
+
+    def _weights(
+        self,
+        scores: Array,
+        gates: Array,
+        log_gates: Array | None,
+        allowed: Array | None,
+        positions: Int[Array, " Q"],
+    ) -> Array:
+        """Attention weights under gates, soft where there are their logarithms."""
+        if log_gates is not None:
+            log_gates = jnp.broadcast_to(log_gates, scores.shape)
+            return F.relaxed_gated_softmax(scores, log_gates, allowed)
+        return F.selective_weights(
+            scores,
+            gates,
+            allowed,
+            hard=True,
+            empty=self.empty,
+            cap=self.cap,
+            renormalise=self.renormalise,
+            positions=positions,
+        )
 
     def _gates(
         self, logits: Array, positions: Array, keys: dict[str, Array], temperature: float | Array
@@ -271,17 +289,17 @@ class SelectiveSelfAttention(nn.Module):
             logits, uniform, temperature=temperature, straight_through=True
         ), None
 
-    def _selection(self, found: dict[str, Array], mask: Array | None) -> Selection:
+    def _selection(self, record: dict[str, Array], mask: Array | None) -> Selection:
         if self.selector == "none":
-            return Selection(weights=found.get("weights"))
-        statistics = F.selection_statistics(found["counts"], mask)
+            return Selection(weights=record.get("weights"))
+        statistics = F.selection_statistics(record["counts"], mask)
         return Selection(
-            weights=found.get("weights"),
-            gates=found.get("gates"),
-            logits=found.get("logits"),
+            weights=record.get("weights"),
+            gates=record.get("gates"),
+            logits=record.get("logits"),
             **statistics._asdict(),
-            entropy=F.mean_over_pairs(found["entropies"], mask),
-            log_prob=F.mean_over_pairs(found["log_probs"], mask),
+            entropy=F.mean_over_pairs(record["entropies"], mask),
+            log_prob=F.mean_over_pairs(record["log_probs"], mask),
         )
 
 
@@ -305,13 +323,13 @@ def _in_blocks(
 
     @jax.checkpoint
     def one(inputs: tuple[dict[str, Array], Array]) -> tuple[Array, dict[str, Array]]:
-        own, positions = inputs
-        mixed, found = attend(heads | own, positions)
-        return mixed, {k: v for k, v in found.items() if v.ndim == 3}
+        block_heads, positions = inputs
+        mixed, record = attend(heads | block_heads, positions)
+        return mixed, {k: v for k, v in record.items() if v.ndim == 3}
 
     positions = jnp.arange(blocks * block).reshape(blocks, block)
-    mixed, found = jax.lax.map(one, ({name: split(heads[name]) for name in queries}, positions))
-    return join(mixed), {name: join(value) for name, value in found.items()}
+    mixed, record = jax.lax.map(one, ({name: split(heads[name]) for name in queries}, positions))
+    return join(mixed), {name: join(value) for name, value in record.items()}
 
 
 class SourceToToken(nn.Module):
@@ -335,7 +353,7 @@ class SourceToToken(nn.Module):
         self, states: Float[Array, "*B N D"], mask: Bool[Array, "*B N"] | None = None
     ) -> Float[Array, "*B D"]:
         """Returns s; 0 for a text without tokens."""
-        types: dict[str, Any] = {
+        types: Options = {
             "kernel_init": self.kernel_init,
             "dtype": self.dtype,
             "param_dtype": self.param_dtype,

@@ -1,7 +1,6 @@
 """The attention gated transformation: selection vectors and the gated layers that compose them."""
 
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import flax.linen as nn
 import jax
@@ -10,9 +9,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
-
-Dtype = Any
-Initializer = Callable[..., Array]
+from gatedjax.functional._types import Dtype
+from gatedjax.nn._types import Initializer
 
 
 class AttentionGatedTransform(nn.Module):
@@ -60,9 +58,6 @@ class AttentionGatedTransform(nn.Module):
         Returns:
           y of every layer, T of the layers above the first, and the attention of the S layers that
           have one: all L, or ablate_above + 1.
-
-        Raises:
-          ValueError: if ablate_above is not one of the layers, or ablate_mode is unknown.
         """
         top = self.num_layers - 1
         last = top if self.ablate_above is None else self.ablate_above

@@ -125,6 +125,12 @@ def calls() -> dict[str, Call]:
             plainly(F.local_attention_weights, half_width=1.5),
             {"scores": scores, "position": uniform(ROWS), "lengths": lengths},
         ),
+        "scaled_dot_product": Call(
+            plainly(F.scaled_dot_product), {name: heads[name] for name in ("query", "key")}
+        ),
+        "sinusoids": Call(
+            lambda _, rows: F.sinusoids(rows["ids"], WIDTH), {"ids": ids}, differentiated=False
+        ),
         "byte_dropout": Call(
             plainly(F.byte_dropout, rate=0.5),
             {"inputs": scores, "draws": rng.integers(0, 256, scores.shape, np.uint8)},

@@ -388,8 +388,8 @@ def test_impossible_configurations_are_refused(options, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"tokens": None}, "batch needs 'tokens', got"),
-        ({"lengths": None}, "batch needs 'lengths', got"),
+        ({"tokens": None}, "batch needs tokens, got"),
+        ({"lengths": None}, "batch needs lengths, got"),
         ({"tokens": np.ones(3, np.int32)}, r"tokens \[B, N\] and .* got \(3,\), \(3,\)"),
         ({"lengths": np.ones(2, np.int32)}, r"lengths \[B\], got \(3, 8\), \(2,\)"),
     ],

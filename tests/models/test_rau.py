@@ -285,8 +285,8 @@ def test_impossible_configurations_are_refused(options, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rows": None}, "batch needs 'rows', got"),
-        ({"lengths": None}, "batch needs 'lengths', got"),
+        ({"rows": None}, "batch needs rows, got"),
+        ({"lengths": None}, "batch needs lengths, got"),
         ({"rows": np.ones((3, 8), np.float32)}, r"rows \[B, T, D\] and .* got \(3, 8\), \(3,\)"),
         ({"lengths": np.ones(2, np.int32)}, r"lengths \[B\], got \(3, 8, 4\), \(2,\)"),
     ],

@@ -9,8 +9,8 @@ import optax
 import pytest
 
 from gatedjax import models
-from gatedjax.models._selector_terms import selector_terms
-from gatedjax.models.ssan import schedule
+from gatedjax.models.ssan.encoder import schedule
+from gatedjax.models.ssan.selector import selector_terms
 from tests._slow import slow_but
 from tests.models._passes import apply, evaluate, in_numpy
 from tests.models.learning import learn

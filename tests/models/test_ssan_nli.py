@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gatedjax.models import SSANNLI, SSANNLIConfig, SSANNLITask
-from gatedjax.models.ssan_nli import MultiDimensionalAttention
+from gatedjax.models.ssan.nli import MultiDimensionalAttention
 from gatedjax.training import OptimizerConfig, make_optimizer
 from tests._slow import slow_but
 from tests.models._passes import apply, evaluate, loss

@@ -13,7 +13,7 @@ from gatedjax.models import (
     SSANTranslatorConfig,
     translate,
 )
-from gatedjax.models._decoder import smoothed_cross_entropy
+from gatedjax.models.transformer.decoder import smoothed_cross_entropy
 from gatedjax.training import OptimizerConfig, make_optimizer
 from tests._slow import slow_but
 from tests.models._passes import apply, in_numpy, loss

@@ -7,8 +7,8 @@ Without a layer in `select_layers` it is the standard encoder (SAN), the paper's
 """
 
 import dataclasses
-import math
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -17,42 +17,35 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.models._classification import token_inputs
-from gatedjax.models._transformer import (
+from gatedjax._types import Tree
+from gatedjax.functional._checks import check_positive
+from gatedjax.models._checks import check_at_least, check_batch, check_choices, check_rates
+from gatedjax.models._classification import word_vectors
+from gatedjax.models._types import Batch
+from gatedjax.models.ssan.selector import SelectorConfig
+from gatedjax.models.transformer.encoder import (
     EncoderLayer,
+    LayerBytes,
+    Norm,
     add_positions,
     draw_layer_bytes,
     scaled_embedding,
 )
+from gatedjax.nn._types import Table
 
-SelectorMode = Literal["st", "soft", "expect", "reinforce"]
+Positions = Literal["sinusoidal", "learned", "none"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SSANConfig:
+class SSANConfig(SelectorConfig):
     """Everything that the paper fixes or leaves open about the encoder."""
 
-    select_layers: tuple[int, ...] = (1,)
-    """Layers (from 1) whose attention has a selector; 0 or nothing is the standard encoder."""
-    selector: SelectorMode = "st"
-    """How selections are drawn in training: hard draws under the gradient of the relaxation, the
-    relaxation, probabilities without noise, or hard draws trained by their reward."""
     share_heads: bool = False
     """One selection for all heads of a layer; the authors' code has one each."""
-    empty: Literal["zero", "self", "all"] = "zero"
-    """What a token that selects nothing attends to: nothing, itself, or everything."""
-    temperature: float = 0.5
-    """tau of the relaxation."""
     final_temperature: float | None = None
     """tau after temperature-steps, reached geometrically; None keeps tau."""
     temperature_steps: int = 1
     """Steps from temperature to final-temperature."""
-    selected_weight: float = 0.0
-    """s1: weight in the loss of the keys that a token selects, summed over heads."""
-    entropy_weight: float = 0.0
-    """s2: weight in the loss of the mean negative entropy of the selection."""
-    reward_penalty: float = 0.02
-    """lambda: what selecting everything takes off the reward ("reinforce")."""
     num_layers: int = 6
     """Layers of the encoder."""
     hidden: int = 128
@@ -61,9 +54,9 @@ class SSANConfig:
     """Hidden width of the feed-forward networks."""
     num_heads: int = 4
     """Heads of every attention."""
-    norm: Literal["pre", "post"] = "pre"
+    norm: Norm = "pre"
     """Layer normalisation before every sublayer, or after its residual connection."""
-    positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
+    positions: Positions = "sinusoidal"
     """What tells the encoder the order: sinusoids for any length, a table, or nothing."""
     max_length: int = 512
     """Positions of the learned table; a longer text is refused."""
@@ -83,37 +76,17 @@ class SSANConfig:
     """Compute dtype; parameters, softmax, noise and the loss stay float32."""
 
     def __post_init__(self) -> None:
-        """Refuses values that no run could use."""
-        for name in (
-            "num_layers", "hidden", "filter_size", "num_heads", "max_length", "temperature_steps",
-        ):  # fmt: skip
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        super().__post_init__()
+        check_at_least(self, 1, "num_layers", "hidden", "filter_size", "num_heads")
+        check_at_least(self, 1, "max_length", "temperature_steps")
+        if self.block is not None:
+            check_at_least(self, 1, "block")
         if self.hidden % self.num_heads:
             raise ValueError(f"num_heads must divide hidden {self.hidden}, got {self.num_heads}")
-        for name in ("dropout", "attention_dropout", "relu_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        for name in ("temperature", "final_temperature"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {value}")
-        for name in ("selected_weight", "entropy_weight", "reward_penalty"):
-            if not math.isfinite(getattr(self, name)):
-                raise ValueError(f"{name} must be finite, got {getattr(self, name)}")
-        if self.block is not None and self.block < 1:
-            raise ValueError(f"block must be at least 1, got {self.block}")
-        known: dict[str, Any] = {
-            "selector": SelectorMode,
-            "empty": Literal["zero", "self", "all"],
-            "norm": Literal["pre", "post"],
-            "positions": Literal["sinusoidal", "learned", "none"],
-        }
-        for name, values in known.items():
-            if getattr(self, name) not in get_args(values):
-                raise ValueError(
-                    f"{name} must be one of {get_args(values)}, got {getattr(self, name)!r}"
-                )
+        check_rates(self, "dropout", "attention_dropout", "relu_dropout")
+        if self.final_temperature is not None:
+            check_positive(final_temperature=self.final_temperature)
+        check_choices(self, norm=Norm, positions=Positions)
         layers = self.select_layers
         if layers != (0,) and (
             len(set(layers)) < len(layers) or not all(1 <= x <= self.num_layers for x in layers)
@@ -123,12 +96,7 @@ class SSANConfig:
                 f"got {layers}"
             )
 
-    @property
-    def selective(self) -> tuple[int, ...]:
-        """The layers that have a selector, ascending."""
-        return tuple(sorted(x for x in self.select_layers if x))
-
-    def attention(self, layer: int) -> dict[str, Any]:
+    def attention(self, layer: int) -> dict[str, Tree]:
         """The options of the attention of a layer (from 1)."""
         return {
             "num_heads": self.num_heads,
@@ -173,10 +141,10 @@ class SSANEncoder(nn.Module):
 
     config: SSANConfig
     vocab_size: int
-    embeddings: Any = None
+    embeddings: Table | None = None
 
     @nn.compact
-    def __call__(self, batch: dict[str, Array], *, train: bool = False) -> SSANEncoderOutput:
+    def __call__(self, batch: Batch, *, train: bool = False) -> SSANEncoderOutput:
         """Encodes the texts.
 
         Args:
@@ -184,22 +152,15 @@ class SSANEncoder(nn.Module):
           train: dropout and drawn selections if True.
 
         Raises:
-          ValueError: if the batch lacks something or its shapes do not fit, or a text is longer
-            than the table of learned positions.
+          ValueError: also if a text is longer than the table of learned positions.
         """
         c = self.config
-        tokens, lengths = token_inputs(batch)
-        mask = F.length_mask(lengths, tokens.shape[1])
+        check_batch(batch, tokens="B N", lengths="B")
+        tokens = batch["tokens"]
+        mask = F.length_mask(batch["lengths"], tokens.shape[1])
         dtype = jnp.dtype(c.dtype)
-        states = gnn.WordEmbedding(
-            self.vocab_size,
-            c.hidden,
-            frozen=c.freeze_embeddings,
-            initial=self.embeddings,
-            table_init=scaled_embedding(c.hidden),
-            dtype=dtype,
-            name="embed",
-        )(tokens)
+        init = scaled_embedding(c.hidden)
+        states = word_vectors(self, c.hidden, table_init=init, name="embed")(tokens)
         if self.embeddings is None:
             states = states * jnp.asarray(c.hidden**0.5, dtype)
         states, selections = run_layers(self, self._placed(states), mask, batch, train)
@@ -223,7 +184,7 @@ def run_layers(
     module: Any,
     states: Float[Array, "B N D"],
     mask: Bool[Array, "B N"],
-    batch: dict[str, Array],
+    batch: Batch,
     train: bool,
     **options: Any,
 ) -> tuple[Float[Array, "B N D"], tuple[gnn.Selection, ...]]:
@@ -242,17 +203,18 @@ def run_layers(
     """
     c: SSANConfig = module.config
     ids, dtype = batch.get("example_id"), jnp.dtype(c.dtype)
-    drawn: Any = [None] * c.num_layers
+    drawn: Sequence[LayerBytes | None] = [None] * c.num_layers
     if train and max(c.dropout, c.attention_dropout, c.relu_dropout) > 0:
         first, drawn = draw_layer_bytes(
             module,
             ids,
             states.shape[:2],
             layers=c.num_layers,
+            sublayers=2,
+            keys=states.shape[1:2] if c.block is None else (),
             heads=c.num_heads,
             features=c.hidden,
             hidden=c.filter_size,
-            pairs=c.block is None,
         )
         states = F.byte_dropout(states, c.dropout, first)
     temperature = schedule(c, batch.get("step")) if train else None

@@ -1,16 +1,20 @@
 """Layers of a Transformer encoder, with selective self-attention where it is wanted."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.nn._attention import _sinusoids
+from gatedjax._types import Options, Tree
+from gatedjax.functional._types import Dtype
+from gatedjax.nn._keys import example_keys
 from gatedjax.nn._selective import unit_scaling
+from gatedjax.nn._types import Initializer
 
 Norm = Literal["pre", "post"]
 
@@ -21,45 +25,27 @@ def dropout_rows(
     """Dropout with bits per example from the module's stream "dropout"."""
     if deterministic or rate == 0.0:
         return inputs
-    if example_id is None:
-        example_id = jnp.arange(inputs.shape[0])
-    keys = F.example_keys(module.make_rng("dropout"), example_id)
+    keys = example_keys(module, "dropout", example_id, len(inputs))
     return F.example_dropout(inputs, rate, keys)
 
 
-def add_positions(inputs: Float[Array, "B N D"], start: int | Array = 0) -> Float[Array, "B N D"]:
-    """Adds sinusoidal positions from start on, of any length.
-
-    The table of N positions is a constant of the program; with a traced start (a decoder that goes
-    on) the angles are computed.
-    """
-    size, width = inputs.shape[1], inputs.shape[2]
-    if isinstance(start, int):
-        table = jnp.asarray(_sinusoids(start + size, width)[start:], inputs.dtype)
-    else:
-        table = sinusoids(jnp.arange(size) + start, width).astype(inputs.dtype)
-    return inputs + table[None]
-
-
-def sinusoids(positions: Int[Array, " N"], width: int) -> Float[Array, "N D"]:
-    """The rows of the table of sinusoidal positions: sin in even features, cos in odd ones."""
-    feature = jnp.arange(width)
-    rates = 10_000.0 ** (-2.0 * (feature // 2) / width)
-    angles = positions.astype(jnp.float32)[:, None] * rates[None, :]
-    return jnp.where((feature % 2 == 0)[None, :], jnp.sin(angles), jnp.cos(angles))
+def add_positions(inputs: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
+    """Adds sinusoidal positions, of any length."""
+    size, width = inputs.shape[1:]
+    return inputs + F.sinusoids(np.arange(size), width, inputs.dtype)[None]
 
 
 class LayerBytes(NamedTuple):
     """Random bytes of a layer's dropout, drawn with those of all other layers.
 
     Attributes:
-      attention: for the attention weights [B, M, N, N]; None where the layer draws them.
-      results: for the results of attention and feed-forward network [B, N, 2 D].
-      hidden: for the hidden layer of the latter [B, N, F].
+      attention: for the weights of every attention [B, M, N, N']; none where the layer draws them.
+      results: for the result of every sublayer [B, N, D].
+      hidden: for the hidden layer of the feed-forward network [B, N, F].
     """
 
-    attention: Array | None
-    results: Array
+    attention: tuple[Array, ...]
+    results: list[Array]
     hidden: Array
 
 
@@ -69,46 +55,41 @@ def draw_layer_bytes(
     shape: tuple[int, ...],
     *,
     layers: int,
+    sublayers: int,
+    keys: tuple[int, ...],
     heads: int,
     features: int,
     hidden: int,
-    pairs: bool = True,
 ) -> tuple[Array, list[LayerBytes]]:
-    """Random bytes of all layers, from two draws: programs compile faster and run faster.
+    """Random bytes of all layers, from a few draws: programs compile faster and run faster.
 
     Args:
       module: whose stream "dropout" is used.
       example_id: what the bits of a row are keyed to; None takes row numbers.
       shape: B and N.
-      layers, heads, features, hidden: of the stack.
-      pairs: draw those of the attention weights as well.
+      layers, sublayers, heads, features, hidden: of the stack.
+      keys: of every attention whose bytes are drawn, how many keys a query has.
 
     Returns:
       Those of the inputs of the stack [B, N, D], and of every layer.
     """
     rows, size = shape
-    if example_id is None:
-        example_id = jnp.arange(rows)
-    keys = F.example_keys(module.make_rng("dropout"), example_id)
-    own = 2 * features + hidden
-    draws = F.feature_bytes(keys, size, features + layers * own)
-    attention = None
-    if pairs:
-        keys = F.example_keys(module.make_rng("dropout"), example_id)
-        attention = F.pair_bytes(keys, layers * heads, jnp.arange(size), size)
+    streams = [example_keys(module, "dropout", example_id, rows) for _ in range(1 + len(keys))]
+    width = sublayers * features + hidden
+    flat = F.feature_bytes(streams[0], size, features + layers * width)
+    pairs = [
+        F.pair_bytes(stream, layers * heads, jnp.arange(size), count)
+        for stream, count in zip(streams[1:], keys, strict=True)
+    ]
     # drawn once, and not again for every layer that reads a part of them
-    draws, attention = jax.lax.optimization_barrier((draws, attention))
-    made = []
+    flat, pairs = jax.lax.optimization_barrier((flat, pairs))
+    drawn = []
     for layer in range(layers):
-        start = features + layer * own
-        made.append(
-            LayerBytes(
-                None if attention is None else attention[:, layer * heads : (layer + 1) * heads],
-                draws[..., start : start + 2 * features],
-                draws[..., start + 2 * features : start + own],
-            )
-        )
-    return draws[..., :features], made
+        part = slice(layer * heads, (layer + 1) * heads)
+        block = flat[..., features + layer * width :][..., :width]
+        *results, inner = jnp.split(block, np.arange(1, sublayers + 1) * features, axis=-1)
+        drawn.append(LayerBytes(tuple(pair[:, part] for pair in pairs), results, inner))
+    return flat[..., :features], drawn
 
 
 class FeedForward(nn.Module):
@@ -121,8 +102,8 @@ class FeedForward(nn.Module):
 
     hidden: int
     dropout: float = 0.0
-    kernel_init: Any = unit_scaling
-    dtype: Any = None
+    kernel_init: Initializer = unit_scaling
+    dtype: Dtype = None
 
     @nn.compact
     def __call__(
@@ -134,7 +115,7 @@ class FeedForward(nn.Module):
         dropout_bytes: UInt[Array, "B N F"] | None = None,
     ) -> Float[Array, "B N D"]:
         """Returns the output, of the width of the inputs; draws the bytes of dropout if needed."""
-        types: dict[str, Any] = {"kernel_init": self.kernel_init, "dtype": self.dtype}
+        types: Options = {"kernel_init": self.kernel_init, "dtype": self.dtype}
         hidden = nn.relu(nn.Dense(self.hidden, name="wide", **types)(inputs))
         if deterministic or dropout_bytes is None:
             hidden = dropout_rows(self, hidden, self.dropout, example_id, deterministic)
@@ -157,14 +138,14 @@ class EncoderLayer(nn.Module):
       relu_dropout: inside the feed-forward network.
     """
 
-    attention: Any
+    attention: Options
     filter_size: int
     norm: Norm = "pre"
     feed_forward_first: bool = False
     dropout: float = 0.0
     relu_dropout: float = 0.0
-    kernel_init: Any = unit_scaling
-    dtype: Any = None
+    kernel_init: Initializer = unit_scaling
+    dtype: Dtype = None
 
     @nn.compact
     def __call__(
@@ -179,12 +160,9 @@ class EncoderLayer(nn.Module):
     ) -> tuple[Float[Array, "B N D"], gnn.Selection]:
         """Returns (states, what the attention did); draws the bytes of dropout if needed."""
         drawn = None if deterministic else dropout_bytes
-        options: dict[str, Any] = {"deterministic": deterministic, "example_id": example_id}
+        options: Options = {"deterministic": deterministic, "example_id": example_id}
         attend = gnn.SelectiveSelfAttention(
-            **dict(self.attention),
-            kernel_init=self.kernel_init,
-            dtype=self.dtype,
-            name="attention",
+            **dict(self.attention), kernel_init=self.kernel_init, dtype=self.dtype, name="attention"
         )
         feed_forward = FeedForward(
             self.filter_size,
@@ -199,7 +177,7 @@ class EncoderLayer(nn.Module):
             norm = nn.LayerNorm(dtype=self.dtype, name=f"{name}_norm")
             before = norm(inputs) if self.norm == "pre" else inputs
             if name == "attention":
-                pairs = None if drawn is None else drawn.attention
+                pairs = drawn.attention[0] if drawn and drawn.attention else None
                 change, selection = attend(
                     before, mask, temperature=temperature, dropout_bytes=pairs, **options
                 )
@@ -209,18 +187,17 @@ class EncoderLayer(nn.Module):
             if drawn is None:
                 change = dropout_rows(self, change, self.dropout, example_id, deterministic)
             else:
-                own = jnp.split(drawn.results, 2, axis=-1)[name == "attention"]
-                change = F.byte_dropout(change, self.dropout, own)
+                change = F.byte_dropout(change, self.dropout, drawn.results[name == "attention"])
             inputs = inputs + change
             if self.norm == "post":
                 inputs = norm(inputs)
         return inputs, selection
 
 
-def scaled_embedding(width: int) -> Any:
+def scaled_embedding(width: int) -> Tree:
     """Initialises word vectors that are multiplied by sqrt(width) when they are looked up."""
 
-    def normal(key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
+    def normal(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         return jax.random.normal(key, shape, dtype) * width**-0.5
 
     return normal

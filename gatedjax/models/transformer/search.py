@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from gatedjax._types import Tree
 from gatedjax.functional._export import exportable
 
-Step = Callable[[Int[Array, "B K"], Any, Int[Array, ""]], tuple[Float[Array, "B K V"], Any]]
+Step = Callable[[Int[Array, "B K"], Tree, Int[Array, ""]], tuple[Float[Array, "B K V"], Tree]]
 """(last token of every target, cache, its position) -> (log-probabilities of the next, cache)."""
 
 
@@ -37,11 +38,7 @@ def length_penalty(length: Array | int, alpha: float) -> Array:
 
 
 def check_search(beam_size: int, alpha: float, size: int) -> None:
-    """Refuses a search that cannot find anything.
-
-    Raises:
-      ValueError: if beam_size or size is below 1, or alpha is negative or not finite.
-    """
+    """Refuses a search that cannot find anything."""
     if beam_size < 1:
         raise ValueError(f"beam_size must be at least 1, got {beam_size}")
     if not 0 <= alpha < math.inf:
@@ -52,7 +49,7 @@ def check_search(beam_size: int, alpha: float, size: int) -> None:
 
 def beam_search(
     step: Step,
-    cache: Any,
+    cache: Tree,
     limits: Int[Array, " B"],
     *,
     size: int,
@@ -81,9 +78,6 @@ def beam_search(
 
     Returns:
       The targets. Every row has at least one.
-
-    Raises:
-      ValueError: if beam_size or size is below 1, or alpha is negative.
     """
     check_search(beam_size, alpha, size)
     rows = limits.shape[0]
@@ -100,7 +94,7 @@ def beam_search(
         "cache": cache,
     }
 
-    def body(s: dict[str, Any]) -> dict[str, Any]:
+    def body(s: dict[str, Tree]) -> dict[str, Tree]:
         at = s["position"]
         log_probs, cache = step(s["last"], s["cache"], at)
         classes = log_probs.shape[-1]
@@ -115,8 +109,8 @@ def beam_search(
         ending = ends & first & (best > -jnp.inf) & ~s["done"][:, None]
         scores = jnp.where(ending, best / length_penalty(at + 1, alpha), -jnp.inf)
         scores = jnp.concatenate([s["ended_scores"], scores], axis=1)
-        kept_scores, kept = lax.top_k(scores, beam_size)
-        ended = _pick(jnp.concatenate([s["ended"], longer], axis=1), kept)
+        kept_scores, best_ended = lax.top_k(scores, beam_size)
+        ended = _pick(jnp.concatenate([s["ended"], longer], axis=1), best_ended)
 
         alive_scores, going = lax.top_k(jnp.where(ends, -jnp.inf, best), beam_size)
         count = s["count"] + jnp.sum(ending, axis=1)
@@ -132,7 +126,7 @@ def beam_search(
             "cache": _gather(cache, jnp.take_along_axis(parents, going, axis=1)),
         }
 
-    def more(s: dict[str, Any]) -> Array:
+    def more(s: dict[str, Tree]) -> Array:
         return (s["position"] < size) & ~jnp.all(s["done"])
 
     state = lax.while_loop(more, body, state)
@@ -140,7 +134,7 @@ def beam_search(
 
 
 def greedy_search(
-    step: Step, cache: Any, limits: Int[Array, " B"], *, size: int, start: int, stop: int
+    step: Step, cache: Tree, limits: Int[Array, " B"], *, size: int, start: int, stop: int
 ) -> Found:
     """Takes the most probable token at every step; of equal ones the first.
 
@@ -160,7 +154,7 @@ def greedy_search(
         "cache": cache,
     }
 
-    def body(s: dict[str, Any]) -> dict[str, Any]:
+    def body(s: dict[str, Tree]) -> dict[str, Tree]:
         at = s["position"]
         log_probs, cache = step(s["last"], s["cache"], at)
         log_probs = _only_stop(log_probs, at + 1 >= limits, stop)[:, 0]
@@ -176,7 +170,7 @@ def greedy_search(
             "cache": cache,
         }
 
-    def more(s: dict[str, Any]) -> Array:
+    def more(s: dict[str, Tree]) -> Array:
         return (s["position"] < size) & ~jnp.all(s["done"])
 
     state = lax.while_loop(more, body, state)
@@ -194,5 +188,5 @@ def _pick(array: Array, index: Int[Array, "B K"]) -> Array:
     return jax.vmap(lambda row, places: row[places])(array, index)
 
 
-def _gather(cache: Any, parents: Int[Array, "B K"]) -> Any:
+def _gather(cache: Tree, parents: Int[Array, "B K"]) -> Tree:
     return jax.tree.map(lambda leaf: _pick(leaf, parents), cache)

@@ -1,6 +1,6 @@
 """Layers of a Transformer decoder, for whole targets and token by token with a cache."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -9,68 +9,14 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
-from gatedjax.models._transformer import FeedForward, Norm
+from gatedjax._types import Options
+from gatedjax.functional._types import Dtype
+from gatedjax.models.transformer.encoder import FeedForward, LayerBytes, Norm
 from gatedjax.nn._selective import unit_scaling
+from gatedjax.nn._types import Initializer
 
+_NOTHING_DRAWN: Any = ((None, None), (None, None, None), None)
 KeyValue = tuple[Float[Array, "B M N H"], Float[Array, "B M N H"]]
-
-
-class DecoderBytes(NamedTuple):
-    """Random bytes of a layer's dropout, drawn with those of all other layers.
-
-    Attributes:
-      own: for the attention to the target [B, M, T, T].
-      source: for the attention to the source [B, M, T, N].
-      results: for the results of the three sublayers [B, T, 3 D].
-      hidden: for the hidden layer of the feed-forward network [B, T, F].
-    """
-
-    own: Array
-    source: Array
-    results: Array
-    hidden: Array
-
-
-def draw_decoder_bytes(
-    module: nn.Module,
-    example_id: Int[Array, " B"] | None,
-    shape: tuple[int, ...],
-    *,
-    layers: int,
-    heads: int,
-    features: int,
-    hidden: int,
-) -> tuple[UInt[Array, "B T D"], list[DecoderBytes]]:
-    """Random bytes of all layers, from three draws (see `draw_layer_bytes` of the encoder).
-
-    Args:
-      module: whose stream "dropout" is used.
-      example_id: what the bits of a row are keyed to; None takes row numbers.
-      shape: B, T and N.
-      layers, heads, features, hidden: of the decoder.
-
-    Returns:
-      Those of the embedded targets, and of every layer.
-    """
-    rows, size, source = shape
-    ids = jnp.arange(rows) if example_id is None else example_id
-    keys = [F.example_keys(module.make_rng("dropout"), ids) for _ in range(3)]
-    own = 3 * features + hidden
-    draws = (
-        F.feature_bytes(keys[0], size, features + layers * own),
-        F.pair_bytes(keys[1], layers * heads, jnp.arange(size), size),
-        F.pair_bytes(keys[2], layers * heads, jnp.arange(size), source),
-    )
-    # drawn once, and not again for every layer that reads a part of them
-    flat, to_target, to_source = lax.optimization_barrier(draws)
-    made = []
-    for layer in range(layers):
-        start = features + layer * own
-        part = slice(layer * heads, (layer + 1) * heads)
-        results = flat[..., start : start + 3 * features]
-        inner = flat[..., start + 3 * features : start + own]
-        made.append(DecoderBytes(to_target[:, part], to_source[:, part], results, inner))
-    return flat[..., :features], made
 
 
 class DecoderAttention(nn.Module):
@@ -85,16 +31,16 @@ class DecoderAttention(nn.Module):
     num_heads: int
     features: int
     dropout: float = 0.0
-    kernel_init: Any = unit_scaling
-    dtype: Any = None
+    kernel_init: Initializer = unit_scaling
+    dtype: Dtype = None
 
     def setup(self) -> None:
         """Creates the projections, with the names and shapes of `nn.SelectiveSelfAttention`."""
-        types: dict[str, Any] = {"kernel_init": self.kernel_init, "dtype": self.dtype}
-        own = (self.num_heads, self.features // self.num_heads)
-        self.query = nn.DenseGeneral(own, **types)
-        self.key = nn.DenseGeneral(own, **types)
-        self.value = nn.DenseGeneral(own, **types)
+        types: Options = {"kernel_init": self.kernel_init, "dtype": self.dtype}
+        heads = (self.num_heads, self.features // self.num_heads)
+        self.query = nn.DenseGeneral(heads, **types)
+        self.key = nn.DenseGeneral(heads, **types)
+        self.value = nn.DenseGeneral(heads, **types)
         self.out = nn.DenseGeneral(self.features, axis=(-2, -1), **types)
 
     def project(self, states: Float[Array, "B N D"]) -> KeyValue:
@@ -104,7 +50,7 @@ class DecoderAttention(nn.Module):
     def __call__(
         self,
         queries: Float[Array, "B Q D"],
-        known: KeyValue,
+        keys_and_values: KeyValue,
         mask: Bool[Array, "B 1 Q N"],
         drawn: UInt[Array, "B M Q N"] | None = None,
     ) -> Float[Array, "B Q D"]:
@@ -112,11 +58,9 @@ class DecoderAttention(nn.Module):
 
         Training gives the bytes of dropout as drawn.
         """
-        key, value = known
+        key, value = keys_and_values
         query = jnp.swapaxes(self.query(queries), 1, 2)
-        query = query * jnp.asarray(query.shape[-1] ** -0.5, query.dtype)
-        scores = jnp.einsum("bmqd,bmkd->bmqk", query, key, preferred_element_type=jnp.float32)
-        weights = F.masked_softmax(scores, mask)
+        weights = F.masked_softmax(F.scaled_dot_product(query, key), mask)
         if drawn is not None:
             weights = F.byte_dropout(weights, self.dropout, drawn)
         mixed = jnp.einsum("bmqk,bmkd->bmqd", weights.astype(value.dtype), value)
@@ -146,11 +90,11 @@ class DecoderLayer(nn.Module):
     dropout: float = 0.0
     attention_dropout: float = 0.0
     relu_dropout: float = 0.0
-    dtype: Any = None
+    dtype: Dtype = None
 
     def setup(self) -> None:
         """Creates the sublayers."""
-        attention: dict[str, Any] = {"dropout": self.attention_dropout, "dtype": self.dtype}
+        attention: Options = {"dropout": self.attention_dropout, "dtype": self.dtype}
         self.self_attention = DecoderAttention(self.num_heads, self.features, **attention)
         self.source_attention = DecoderAttention(self.num_heads, self.features, **attention)
         self.feed_forward = FeedForward(self.filter_size, self.relu_dropout, dtype=self.dtype)
@@ -168,26 +112,25 @@ class DecoderLayer(nn.Module):
         mask: Bool[Array, "B 1 T T"],
         source: KeyValue,
         source_mask: Bool[Array, "B 1 1 N"],
-        drawn: DecoderBytes | None = None,
+        drawn: LayerBytes | None = None,
     ) -> Float[Array, "B T D"]:
         """Returns the states of a whole target; training gives the bytes of dropout as drawn."""
-        to_target, to_source, results, hidden = (None, None, None, None) if drawn is None else drawn
-        parts = [None] * 3 if results is None else jnp.split(results, 3, axis=-1)
+        (to_target, to_source), results, hidden = drawn or _NOTHING_DRAWN
 
-        def own(states: Array) -> Array:
-            known = self.self_attention.project(states)
-            return self.self_attention(states, known, mask, to_target)
+        def to_itself(states: Array) -> Array:
+            keys_and_values = self.self_attention.project(states)
+            return self.self_attention(states, keys_and_values, mask, to_target)
 
-        def other(states: Array) -> Array:
+        def to_the_source(states: Array) -> Array:
             return self.source_attention(states, source, source_mask, to_source)
 
         def feed_forward(states: Array) -> Array:
             training = hidden is not None
             return self.feed_forward(states, deterministic=not training, dropout_bytes=hidden)
 
-        inputs = self._around(inputs, self.self_norm, own, parts[0])
-        inputs = self._around(inputs, self.source_norm, other, parts[1])
-        return self._around(inputs, self.feed_forward_norm, feed_forward, parts[2])
+        inputs = self._around(inputs, self.self_norm, to_itself, results[0])
+        inputs = self._around(inputs, self.source_norm, to_the_source, results[1])
+        return self._around(inputs, self.feed_forward_norm, feed_forward, results[2])
 
     def step(
         self,
@@ -207,24 +150,24 @@ class DecoderLayer(nn.Module):
           source_mask: True at real tokens of the source.
         """
         rows, beams, _ = inputs.shape
-        known: list[Array] = []
+        keys_and_values: list[Array] = []
 
-        def own(states: Array) -> Array:
+        def to_itself(states: Array) -> Array:
             flat = states.reshape(rows * beams, 1, -1)
             for old, new in zip(cache, self.self_attention.project(flat), strict=True):
                 new = new.reshape(rows, beams, *new.shape[1:]).astype(old.dtype)
-                known.append(lax.dynamic_update_slice_in_dim(old, new, position, axis=3))
-            key, value = (x.reshape(rows * beams, *x.shape[2:]) for x in known)
+                keys_and_values.append(lax.dynamic_update_slice_in_dim(old, new, position, axis=3))
+            key, value = (x.reshape(rows * beams, *x.shape[2:]) for x in keys_and_values)
             so_far = (jnp.arange(key.shape[2]) <= position)[None, None, None]
             return self.self_attention(flat, (key, value), so_far).reshape(states.shape)
 
-        def other(states: Array) -> Array:
+        def to_the_source(states: Array) -> Array:
             return self.source_attention(states, source, source_mask)
 
-        inputs = self._around(inputs, self.self_norm, own)
-        inputs = self._around(inputs, self.source_norm, other)
+        inputs = self._around(inputs, self.self_norm, to_itself)
+        inputs = self._around(inputs, self.source_norm, to_the_source)
         inputs = self._around(inputs, self.feed_forward_norm, self.feed_forward)
-        return inputs, (known[0], known[1])
+        return inputs, (keys_and_values[0], keys_and_values[1])
 
     def _around(
         self, inputs: Array, norm: nn.LayerNorm, sublayer: Any, drawn: Array | None = None
@@ -270,5 +213,5 @@ def smoothed_cross_entropy(
     """
     logits = logits.astype(jnp.float32)
     total = jax.nn.logsumexp(logits, axis=-1)
-    chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
-    return total - (1 - smoothing) * chosen - smoothing * jnp.mean(logits, axis=-1)
+    of_target = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+    return total - (1 - smoothing) * of_target - smoothing * jnp.mean(logits, axis=-1)

@@ -1,0 +1,32 @@
+"""The scores of dot-product attention."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from gatedjax.functional._checks import check_floating, check_that, wide_dtype
+
+
+def scaled_dot_product(
+    query: Float[Array, "*B Q H"], key: Float[Array, "*B N H"]
+) -> Float[Array, "*B Q N"]:
+    """Scores of attention: e_ij = q_i . k_j / sqrt(H).
+
+    The query is scaled, not the product, so that no half-precision sum grows with H.
+
+    Args:
+      query: q, one vector per query of every head.
+      key: k, with the leading axes and the width of the queries.
+
+    Returns:
+      e in nats, in float32 or wider.
+
+    Reference: Vaswani et al. 2017, "Attention Is All You Need", eq. 1.
+    """
+    check_floating(query=query, key=key)
+    query, key = jnp.asarray(query), jnp.asarray(key)
+    fits = key.shape[:-2] == query.shape[:-2] and key.shape[-1:] == query.shape[-1:]
+    message = f"key must be [..., N, H] with the other axes of query {query.shape}"
+    check_that(fits and key.ndim == query.ndim > 1, message, key)
+    query = query * jnp.asarray(query.shape[-1] ** -0.5, query.dtype)
+    wide = wide_dtype(query, key)
+    return jnp.einsum("...qd,...kd->...qk", query, key, preferred_element_type=wide)

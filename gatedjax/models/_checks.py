@@ -1,0 +1,55 @@
+"""Checks of configurations and batches, the same for all networks; ValueErrors name the field."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from jaxtyping import Array
+
+
+def check_at_least(config: object, least: int, *names: str) -> None:
+    """Raises unless the fields are at least that."""
+    for name in names:
+        if getattr(config, name) < least:
+            raise ValueError(f"{name} must be at least {least}, got {getattr(config, name)}")
+
+
+def check_rates(config: object, *names: str) -> None:
+    """Raises unless the fields are in [0, 1)."""
+    for name in names:
+        if not 0 <= getattr(config, name) < 1:
+            raise ValueError(f"{name} must be in [0, 1), got {getattr(config, name)}")
+
+
+def check_finite(config: object, *names: str) -> None:
+    """Raises unless the fields are finite."""
+    for name in names:
+        if not math.isfinite(getattr(config, name)):
+            raise ValueError(f"{name} must be finite, got {getattr(config, name)}")
+
+
+def check_choices(config: object, **literals: Any) -> None:
+    """Raises unless the fields have a value of their `Literal`."""
+    for name, literal in literals.items():
+        value, choices = getattr(config, name), get_args(literal)
+        if value not in choices:
+            raise ValueError(f"{name} must be one of {choices}, got {value!r}")
+
+
+def check_batch(batch: Mapping[str, Array], **axes: str) -> None:
+    """Raises unless the batch has arrays with these axes, such as tokens="B N", lengths="B".
+
+    Axes of one name are of one size.
+    """
+    if missing := sorted(axes.keys() - batch.keys()):
+        raise ValueError(f"batch needs {', '.join(missing)}, got {sorted(batch)}")
+    sizes: dict[str, int] = {}
+    shapes = [batch[name].shape for name in axes]
+    for letters, shape in zip(map(str.split, axes.values()), shapes, strict=True):
+        pairs = list(zip(letters, shape, strict=False))
+        if len(letters) != len(shape) or any(sizes.setdefault(*one) != one[1] for one in pairs):
+            alike: dict[str, list[str]] = {}
+            for name, names in axes.items():
+                alike.setdefault(names.replace(" ", ", "), []).append(name)
+            needs = " and ".join(f"{' and '.join(n)} [{a}]" for a, n in alike.items())
+            raise ValueError(f"batch needs {needs}, got {', '.join(map(str, shapes))}")

@@ -1,0 +1,9 @@
+"""SSAN (Geng et al. 2020): an encoder whose tokens select whom they attend to, and its tasks."""
+
+from gatedjax.models.ssan.encoder import SSANConfig as SSANConfig
+from gatedjax.models.ssan.encoder import SSANEncoder as SSANEncoder
+from gatedjax.models.ssan.encoder import SSANEncoderOutput as SSANEncoderOutput
+from gatedjax.models.ssan.encoder import run_layers as run_layers
+from gatedjax.models.ssan.encoder import schedule as schedule
+from gatedjax.models.ssan.selector import SelectorConfig as SelectorConfig
+from gatedjax.models.ssan.selector import SelectorMode as SelectorMode

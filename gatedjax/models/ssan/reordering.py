@@ -1,0 +1,174 @@
+"""Word reordering detection (Yang et al. 2019) with the encoder of SSAN (Geng et al. 2020).
+
+    x = SSANEncoder(tokens),  [q, k, v] = x W
+    P_I = softmax_i(w . tanh(q_i) + b),  c = sum_i P_I(i) v_i,  P_O = softmax_i(k_i . c / sqrt(d))
+
+P_I is where the word that was moved now stands, P_O the word that followed it before.
+"""
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+from jaxtyping import Array, Float
+
+from gatedjax import functional as F
+from gatedjax import nn as gnn
+from gatedjax._types import Options
+from gatedjax.models._checks import check_batch
+from gatedjax.models._types import Batch, Metrics, Predictions
+from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
+from gatedjax.models.ssan.selector import SelectorTask, reward_baseline
+from gatedjax.nn._types import Table
+from gatedjax.training import Ratio
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WordReorderingConfig(SSANConfig):
+    """The encoder, with the sizes of the paper's experiment."""
+
+    hidden: int = 512
+    """Width d of words, layers and head."""
+    filter_size: int = 2048
+    """Hidden width of the feed-forward networks."""
+    num_heads: int = 8
+    """Heads of every attention."""
+    freeze_encoder: bool = False
+    """Train the head alone, on an encoder that is kept as it is."""
+
+
+@struct.dataclass
+class WordReorderingOutput:
+    """What one pass computed.
+
+    Attributes:
+      logits: of both positions [B, 2, N], insert first; -inf at padding, float32.
+      states: of the encoder [B, N, d].
+      selections: what the attention of every layer did (see `nn.Selection`).
+      baseline: expected reward of selector="reinforce", else None.
+    """
+
+    logits: Array
+    states: Array
+    selections: tuple[gnn.Selection, ...]
+    baseline: Array | None = None
+
+
+class WordReorderingDetector(nn.Module):
+    """Points to a word that was moved and to where it came from.
+
+    Attributes:
+      config: the encoder.
+      vocab_size: rows of the embedding table, padding included.
+      embeddings: a pretrained table to start from, or None.
+
+    Call with the batch of `SSANEncoder`.
+
+    Reference: Yang et al. 2019, "Assessing the Ability of Self-Attention Networks to Learn Word
+      Order"; Geng et al. 2020, section 4.2.
+    """
+
+    config: WordReorderingConfig
+    vocab_size: int
+    embeddings: Table | None = None
+
+    @nn.compact
+    def __call__(self, batch: Batch, *, train: bool = False) -> WordReorderingOutput:
+        """Runs the network.
+
+        Args:
+          batch: see `SSANEncoder`.
+          train: dropout and drawn selections if True.
+        """
+        c = self.config
+        types: Options = {"dtype": jnp.dtype(c.dtype)}
+        encoded = SSANEncoder(c, self.vocab_size, self.embeddings, name="encoder")(
+            batch, train=train
+        )
+        states = encoded.states
+        if c.freeze_encoder:
+            states = jax.lax.stop_gradient(states)
+        mask = F.length_mask(batch["lengths"], states.shape[1])
+        parts = nn.Dense(3 * c.hidden, name="parts", **types)(states)
+        query, key, value = jnp.split(parts, 3, axis=-1)
+        insert = nn.Dense(1, name="insert", **types)(jnp.tanh(query))[..., 0].astype(jnp.float32)
+        weights = F.masked_softmax(insert, mask)
+        context = F.attention_pool(jnp.where(mask[..., None], value, 0), weights)
+        original = F.scaled_dot_product(context[:, None], key)[:, 0]
+        logits = jnp.stack([insert, original], axis=1)
+        return WordReorderingOutput(
+            logits=jnp.where(mask[:, None, :], logits, -jnp.inf),
+            states=encoded.states,
+            selections=encoded.selections,
+            baseline=reward_baseline(self, c),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class WordReorderingTask(SelectorTask):
+    """How a `WordReorderingDetector` is trained and evaluated.
+
+    The loss of an example is the sum of the cross-entropies of both positions, which a batch has as
+    "insert" and "original" [B]. Metrics: "loss"; "insert" and "original", the share of each
+    position that is right; "accuracy", of both; "selected_L" and "empty_L". Predictions: both
+    positions, and "correct" (both).
+
+    Attributes:
+      model: the network.
+    """
+
+    model: WordReorderingDetector
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """The encoder or its word vectors, if they are to stay."""
+        return ("encoder",) if self.model.config.freeze_encoder else super().frozen
+
+    def _cost(
+        self, output: WordReorderingOutput, batch: Batch
+    ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+        cost = position_cost(output.logits, batch)
+        return cost, jnp.ones_like(cost)
+
+    def _metrics(self, output: WordReorderingOutput, batch: Batch) -> Metrics:
+        return position_metrics(output.logits, batch)
+
+    def _predictions(self, output: WordReorderingOutput, batch: Batch) -> Predictions:
+        predicted = jnp.argmax(output.logits, axis=-1)
+        right = predicted == _positions(batch)
+        return {
+            "example_id": batch["example_id"],
+            "insert": predicted[:, 0],
+            "original": predicted[:, 1],
+            "insert_correct": right[:, 0].astype(jnp.float32),
+            "original_correct": right[:, 1].astype(jnp.float32),
+            "correct": jnp.all(right, axis=1).astype(jnp.float32),
+        }
+
+
+def _positions(batch: Batch) -> Array:
+    check_batch(batch, insert="B", original="B")
+    return jnp.stack([batch["insert"], batch["original"]], axis=1)
+
+
+def position_cost(logits: Float[Array, "B 2 N"], batch: Batch) -> Float[Array, " B"]:
+    """Sum of the cross-entropies of both positions, in nats; 0 for a text without words."""
+    # -inf at padding would make 0 * inf of a row of padding
+    real = F.length_mask(batch["lengths"], logits.shape[-1])[:, None, :]
+    filled = jnp.where(real, logits, jnp.finfo(logits.dtype).min / 2)
+    both = optax.softmax_cross_entropy_with_integer_labels(filled, _positions(batch))
+    return jnp.where(batch["lengths"] > 0, jnp.sum(both, axis=1), 0)
+
+
+def position_metrics(logits: Float[Array, "B 2 N"], batch: Batch) -> Metrics:
+    """ "loss", "insert", "original" and "accuracy" (both) as sums and counts."""
+    right = (jnp.argmax(logits, axis=-1) == _positions(batch)).astype(jnp.float32)
+    return {
+        "loss": Ratio.of(position_cost(logits, batch), batch["weight"]),
+        "insert": Ratio.of(right[:, 0], batch["weight"]),
+        "original": Ratio.of(right[:, 1], batch["weight"]),
+        "accuracy": Ratio.of(right[:, 0] * right[:, 1], batch["weight"]),
+    }

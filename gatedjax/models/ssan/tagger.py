@@ -1,0 +1,191 @@
+"""SSAN (Geng et al. 2020), semantic roles: who did what to whom, for one predicate at a time.
+
+    x = sqrt(d) [word; is it the predicate] + b + positions
+    per layer: x = norm(x + ffn(x)),  x = norm(x + attention(x));  p = softmax(W x)
+
+This is DeepAtt-FFN (Tan et al. 2018) with a selector in the attention of a layer.
+"""
+
+import dataclasses
+from typing import ClassVar, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Float
+
+from gatedjax import functional as F
+from gatedjax import nn as gnn
+from gatedjax.functional._devices import take_rows
+from gatedjax.models._checks import check_batch, check_rates
+from gatedjax.models._classification import word_vectors
+from gatedjax.models._types import Batch, Metrics, Predictions
+from gatedjax.models.ssan.encoder import SSANConfig, run_layers
+from gatedjax.models.ssan.selector import SelectorTask, reward_baseline
+from gatedjax.models.transformer.decoder import smoothed_cross_entropy
+from gatedjax.models.transformer.encoder import add_positions, scaled_embedding
+from gatedjax.nn._types import Table
+from gatedjax.training import Ratio
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SSANTaggerConfig(SSANConfig):
+    """The network of the paper's semantic role labelling."""
+
+    num_layers: int = 10
+    """Layers, each a feed-forward network and then an attention."""
+    embedding_dim: int = 100
+    """Width of word vectors and of those that mark the predicate; a layer has twice that."""
+    hidden: int = 200
+    """Width of the layers: twice embedding-dim."""
+    filter_size: int = 800
+    """Hidden width of the feed-forward networks."""
+    num_heads: int = 8
+    """Heads of every attention."""
+    norm: Literal["pre", "post"] = "post"
+    """Layer normalisation before every sublayer, or after its residual connection."""
+    dropout: float = 0.2
+    """On the result of every sublayer and on the embedded words."""
+    label_smoothing: float = 0.1
+    """Share of the target's mass that training gives to all labels alike."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hidden != 2 * self.embedding_dim:
+            raise ValueError(
+                f"hidden must be twice embedding_dim {self.embedding_dim}, got {self.hidden}"
+            )
+        check_rates(self, "label_smoothing")
+        if self.positions == "learned":
+            raise ValueError("positions must be 'sinusoidal' or 'none', got 'learned'")
+
+
+@struct.dataclass
+class SSANTaggerOutput:
+    """What one pass computed.
+
+    Attributes:
+      logits: label scores of every word [B, N, L], float32.
+      selections: what the attention of every layer did (see `nn.Selection`).
+      baseline: expected reward of selector="reinforce", else None.
+    """
+
+    logits: Array
+    selections: tuple[gnn.Selection, ...]
+    baseline: Array | None = None
+
+
+class SSANTagger(nn.Module):
+    """A label for every word of a sentence, given one of its predicates.
+
+    Attributes:
+      config: the network.
+      vocab_size: rows of the embedding table, padding included.
+      num_labels: L.
+      embeddings: a pretrained table to start from, or None.
+
+    Call with a batch {"tokens": int [B, N], "lengths": int [B], "is_predicate": int [B, N]}, 1 at
+    the words of the predicate; training draws from the streams "dropout" and "gate", keyed to
+    "example_id": int [B] (row numbers if absent).
+
+    Reference: Geng et al. 2020 (SSAN), section 3.3; Tan et al. 2018 (DeepAtt) and its code.
+    """
+
+    config: SSANTaggerConfig
+    vocab_size: int
+    num_labels: int
+    embeddings: Table | None = None
+
+    @nn.compact
+    def __call__(self, batch: Batch, *, train: bool = False) -> SSANTaggerOutput:
+        """Runs the network.
+
+        Args:
+          batch: see the class.
+          train: dropout and drawn selections if True.
+        """
+        c = self.config
+        check_batch(batch, tokens="B N", is_predicate="B N", lengths="B")
+        tokens, marks = batch["tokens"], batch["is_predicate"]
+        mask = F.length_mask(batch["lengths"], tokens.shape[1])
+        dtype = jnp.dtype(c.dtype)
+        init = scaled_embedding(c.embedding_dim)
+        words = word_vectors(self, table_init=init, name="embed")(tokens)
+        table = self.param("predicate", scaled_embedding(c.embedding_dim), (2, c.embedding_dim))
+        marked = take_rows(table, jnp.clip(marks, 0, 1)).astype(dtype)
+        states = jnp.concatenate([words, marked], axis=-1) * jnp.asarray(c.hidden**0.5, dtype)
+        bias = self.param("bias", nn.initializers.zeros_init(), (c.hidden,))
+        states = states + bias.astype(dtype)[None, None]
+        if c.positions == "sinusoidal":
+            states = add_positions(states)
+        orthogonal = nn.initializers.orthogonal()
+        states, selections = run_layers(
+            self, states, mask, batch, train, feed_forward_first=True, kernel_init=orthogonal
+        )
+        logits = nn.Dense(self.num_labels, kernel_init=orthogonal, dtype=dtype, name="classifier")(
+            states
+        ).astype(jnp.float32)
+        logits = jnp.where(mask[..., None], logits, jnp.zeros_like(logits))
+        return SSANTaggerOutput(
+            logits=logits, selections=selections, baseline=reward_baseline(self, c)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class SSANTaggingTask(SelectorTask):
+    """How an `SSANTagger` is trained and evaluated: smoothed cross-entropy of the labels.
+
+    A batch also has "labels": int [B, N]. A label outside [0, L), as -1 for one that the training
+    text does not have, is refused by nobody: it counts as a wrong guess, and costs nothing.
+    Metrics: "loss" (not smoothed) and "accuracy" per word, "selected_L" and "empty_L". Predictions:
+    the best label of every word as "predicted" [B, width], -1 beyond the end.
+
+    Attributes:
+      model: the network.
+      width: words of the longest sentence: what the rows of predictions are filled up to.
+    """
+
+    model: SSANTagger
+    width: int
+
+    table: ClassVar[str] = "embed/table"
+
+    def _cost(
+        self, output: SSANTaggerOutput, batch: Batch
+    ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+        labels, labelled, _ = self._labels(batch)
+        smoothed = smoothed_cross_entropy(output.logits, labels, self.model.config.label_smoothing)
+        words = jnp.sum(labelled, axis=1).astype(jnp.float32)
+        return jnp.sum(jnp.where(labelled, smoothed, 0), axis=1), words
+
+    def _trained(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
+        return {}  # "loss" is per word, as in evaluation
+
+    def _predictions(self, output: SSANTaggerOutput, batch: Batch) -> Predictions:
+        real = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
+        predicted = jnp.where(real, jnp.argmax(output.logits, axis=-1), -1)
+        spare = self.width - predicted.shape[1]
+        if spare < 0:
+            raise ValueError(f"width must be at least {predicted.shape[1]}, got {self.width}")
+        return {
+            "example_id": batch["example_id"],
+            "predicted": jnp.pad(predicted, ((0, 0), (0, spare)), constant_values=-1),
+        }
+
+    def _labels(self, batch: Batch) -> tuple[Array, Array, Array]:
+        """(labels, where there is one to learn, where there is a word)."""
+        labels = batch["labels"]
+        real = F.length_mask(batch["lengths"], labels.shape[1])
+        labelled = real & (labels >= 0) & (labels < self.model.num_labels)
+        return jnp.where(labelled, labels, 0), labelled, real
+
+    def _metrics(self, output: SSANTaggerOutput, batch: Batch) -> Metrics:
+        logits = output.logits
+        labels, labelled, real = self._labels(batch)
+        nll = smoothed_cross_entropy(logits, labels, 0.0)
+        right = labelled & (jnp.argmax(logits, axis=-1) == labels)
+        flat = jax.tree.map(
+            lambda x: x.reshape(-1).astype(jnp.float32), (nll, labelled, right, real)
+        )
+        return {"loss": Ratio.of(flat[0], flat[1]), "accuracy": Ratio.of(flat[2], flat[3])}

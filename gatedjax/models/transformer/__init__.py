@@ -1,0 +1,1 @@
+"""The Transformer: layers of an encoder and of a decoder, and the search for a target."""

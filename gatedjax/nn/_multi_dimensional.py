@@ -1,0 +1,47 @@
+"""Self-attention with a softmax of its own for every feature."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from gatedjax.functional._multi_dimensional import (
+    multi_dimensional_scores,
+    multi_dimensional_values,
+)
+from gatedjax.nn._selective import SelectiveSelfAttention
+
+
+class MultiDimensionalAttention(SelectiveSelfAttention):
+    """Self-attention with additive scores and a softmax of its own for every feature.
+
+        e_ij = c tanh((W_q h_i + W_k h_j + b) / c) in R^D,  W_ijd = A_ij exp(e_ijd) / sum_k ..
+        o_id = sum_j W_ijd h_jd
+
+    One selection A holds for all features. There is no head but one; "value" is a projection of
+    the states, and the output has one, where DiSAN has neither.
+
+    Attributes:
+      score_scale: c.
+      exclude_self: keep tokens from attending to themselves.
+
+    Reference: Shen et al. 2018 (DiSAN), token2token attention.
+    """
+
+    score_scale: float = 5.0
+    exclude_self: bool = False
+
+    def _scores(
+        self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Bool[Array, "B N"] | None
+    ) -> tuple[Array, Array, Array]:
+        query, key, value = (heads[name][:, 0] for name in ("query", "key", "value"))
+        scores = multi_dimensional_scores(query, key, self.score_scale)
+        size = key.shape[1]
+        allowed = (jnp.ones((1, size), bool) if mask is None else mask)[:, None, None]
+        if self.exclude_self:
+            allowed = allowed & (positions[:, None] != jnp.arange(size)[None])[None, None]
+        return scores, allowed, value if mask is None else jnp.where(mask[..., None], value, 0)
+
+    def _mixed(self, weights: Array, value: Array) -> Array:
+        return multi_dimensional_values(weights, value)[:, None]
+
+    def _shown(self, weights: Array) -> Array:
+        return jnp.mean(weights, axis=1, keepdims=True)
