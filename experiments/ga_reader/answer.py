@@ -7,7 +7,12 @@ from pathlib import Path
 import tyro
 
 from experiments.core.cli import refusals, show_version
+from experiments.ga_reader.figures import draw
+from experiments.ga_reader.reading import Reader
+from experiments.ga_reader.text import tokens_of
+from gatedjax import data as gdata
 from gatedjax._terminal import new_console
+from gatedjax.data import _cloze
 
 AROUND = 6
 """Words of context on each side of a place."""
@@ -53,11 +58,6 @@ def answer(options: AnswerConfig, console) -> None:
     Raises:
       ValueError: if nothing can be asked; the rules are those of the files of questions.
     """
-    from experiments.ga_reader.reading import Reader
-    from experiments.ga_reader.text import tokens_of
-    from gatedjax import data as gdata
-    from gatedjax.data import _cloze
-
     raw = sys.stdin.buffer.read() if str(options.document) == "-" else options.document.read_bytes()
     try:
         text = raw.decode("utf-8")
@@ -102,8 +102,6 @@ def answer(options: AnswerConfig, console) -> None:
             seen = ", ".join(f"{reading.query[q]} {hop[q]:.2f}" for q in most)
             console.print(f"         hop {number} attends to: {seen}", highlight=False)
     if options.figure is not None:
-        from experiments.ga_reader.figures import draw
-
         best = reading.candidates[reading.predicted]
         draw(reading, options.figure, f"{best} ({reading.probabilities[reading.predicted]:.2f})")
         console.print(f"\nwrote {options.figure}.png and .svg")

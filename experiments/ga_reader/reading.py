@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from experiments.core.records import read_json
-from experiments.ga_reader.data import load_words
+from experiments.ga_reader.experiment import load_words
 from gatedjax import data as gdata
 from gatedjax.data._encode_cloze import wrapped
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
