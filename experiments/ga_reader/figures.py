@@ -1,17 +1,16 @@
 """Figure 2 from the records, figure 3 from the parameters of a run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Job
-from experiments.core.records import Store, alive, averaged, best, read_json
+from experiments.core.records import Store, alive, best, read_json
 from experiments.ga_reader import reported
 from experiments.ga_reader.config import PRESETS, base_of, feature_of
 from experiments.ga_reader.experiment import source_of
 from experiments.ga_reader.reading import Place, Reader, Reading
-from experiments.ga_reader.statistics import one_sided_texts
+from experiments.ga_reader.statistics import one_sided_texts, reached
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._terminal import say
@@ -57,9 +56,7 @@ def by_share(store: Store, data: str) -> str:
         sizes = sorted({record["train_n"] for record in (*gated, *bare)})
         row = ["yes" if feature else "no", str(share)]
         row.append(", ".join(f"{size:,}" for size in sizes) or "-")
-        for records in (bare, gated):
-            row.append(averaged(records, lambda record: 100 * record["test"]["accuracy"], 2))
-        row.append(p_values[feature, share])
+        row += [reached(bare), reached(gated), p_values[feature, share]]
         rows.append([*row, reported.FIGURE2_P.get((data, feature), {}).get(share, "-")])
     return analysis.render_table(headings, rows)
 
@@ -75,8 +72,8 @@ def bars(job: Job) -> None:
                 for share in reported.FRACTIONS:
                     records = alive(job.store.all(data, with_share(variant, share)))
                     if records:
-                        reached = analysis.summary([r["test"]["accuracy"] for r in records])
-                        lines[label].append((float(share), reached.mean, reached.std or 0.0))
+                        mean = analysis.summary([r["test"]["accuracy"] for r in records])
+                        lines[label].append((float(share), mean.mean, mean.std or 0.0))
         stem = job.options.results / f"figure2_{data}"
         title = f"GA Reader on {reported.NAMES[data]}"
         analysis.plot_lines(series, stem, xlabel="training questions (%)", title=title)
@@ -85,20 +82,16 @@ def bars(job: Job) -> None:
 
 def drawn(store: Store) -> str:
     """The figures that were drawn."""
-    return "\n".join(_drawn(store))
-
-
-def _drawn(store: Store) -> Iterator[str]:
+    lines = []
     for data, name in reported.NAMES.items():
-        bars_of = f"figure2_{data}"
         maps = sorted(path.stem for path in store.folder.glob(f"figure3_{data}_[0-9]*.png"))
-        there = (store.folder / f"{bars_of}.png").exists()
-        for stem in (*[bars_of] * there, *maps):
-            yield f"- {name}: [{stem}.png]({stem}.png)"
+        bars_of = [path.stem for path in store.folder.glob(f"figure2_{data}.png")]
+        lines += [f"- {name}: [{stem}.png]({stem}.png)" for stem in (*bars_of, *maps)]
         if data == "wdw" and not maps:
-            yield f"- {name}, figure 3: {NOT_RUN}"
-        if data in reported.FIGURE2 and not there:
-            yield f"- {name}, figure 2: {NOT_RUN}"
+            lines.append(f"- {name}, figure 3: {NOT_RUN}")
+        if data in reported.FIGURE2 and not bars_of:
+            lines.append(f"- {name}, figure 2: {NOT_RUN}")
+    return "\n".join(lines)
 
 
 def workdir_of(job: Job, data: str) -> Path | None:
@@ -106,16 +99,14 @@ def workdir_of(job: Job, data: str) -> Path | None:
 
     Only readers whose gating hops attend to words are asked for: GA with and without the feature.
     """
-    records: list[dict[str, Any]] = []
-    places: dict[int, Path] = {}
+    here = []
     for variant in (base_of(data), feature_of(data)):
         for record in job.store.all(data, variant):
-            place = job.options.runs / f"{data}-{variant}-seed{record['seed']}"
-            if (place / "vocabulary.json").is_file():
-                places[id(record)] = place
-                records.append(record)
-    chosen = best(records)
-    return None if chosen is None else places[id(chosen)]
+            folder = job.options.runs / f"{data}-{variant}-seed{record['seed']}"
+            if (folder / "vocabulary.json").is_file():
+                here.append(record | {"folder": folder})
+    shown = best(here)
+    return None if shown is None else shown["folder"]
 
 
 def chosen_readings(readings: Sequence[Reading]) -> list[Reading]:

@@ -2,42 +2,18 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from experiments.core import columns
 from experiments.core.cli import fail
-from experiments.core.columns import (
-    data,
-    each,
-    first,
-    hardware,
-    milliseconds,
-    paired,
-    parameters,
-    percent,
-    quoted,
-    record_name,
-    seconds,
-    seeds,
-    substitute,
-)
 from experiments.core.comparison import LEVEL, paragraphs, sentence
 from experiments.core.config import Changes, public_config
 from experiments.core.origins import NOT_RUN, origin_of, other_data
-from experiments.core.paper import (
-    Column,
-    Figure,
-    Job,
-    Options,
-    Paper,
-    Row,
-    Table,
-    Variant,
-    variants,
-)
+from experiments.core.paper import Column, Job, Options, Paper, Row, Table, Variant, variants
 from experiments.core.records import Record, Records, Store
 from experiments.core.report import print_metrics, print_parameters, print_time
 from experiments.ga_reader import figures, reported, statistics
@@ -126,7 +102,7 @@ def check(options: Any) -> None:
         fail("--fraction is not an option of figure2, which trains on its own shares")
 
 
-def readers(table: Table | Figure, data: str) -> tuple[str, ...]:
+def readers(table: Any, data: str) -> tuple[str, ...]:
     """The readers of a table; BASE and FEATURE are those of the data set."""
     names = {"BASE": base_of(data), "FEATURE": feature_of(data)}
     return tuple(names.get(name, name) for name in table.variants)
@@ -140,107 +116,96 @@ def asked(job: Job, data: str) -> Iterator[Variant]:
             fail(f"{what} on {data} has no reader {name!r}; it has {', '.join(there)}")
     for name in options.variants or there:
         for share in reported.FRACTIONS if what == "figure2" else (100,):
-            one, own = figures.with_share(name, share), dict(VARIANTS[name].changes)
+            one, changes = figures.with_share(name, share), dict(VARIANTS[name].changes)
             if share < 100:
-                own["data.fraction"] = share / 100
+                changes["data.fraction"] = share / 100
+            if name in FROM_CORPUS:
+                changes["data.embeddings"] = options.corpus_vectors
             if name in FROM_CORPUS and options.corpus_vectors is None:
                 say(f"{data}, {one}: left out, it needs --corpus-vectors", flush=True)
-                continue
-            if name in FROM_CORPUS:
-                own["data.embeddings"] = options.corpus_vectors
-            yield Variant(one, VARIANTS[name].title, own)
+            else:
+                yield Variant(one, VARIANTS[name].title, changes)
 
 
 def unless_here(job: Job, data: str) -> tuple[str, ...]:
-    """What figure 3 trains where no run is left whose attention can be drawn."""
+    """What figure 3 trains: nothing where a run is left whose attention can be drawn."""
     here = not job.options.rerun and figures.workdir_of(job, data) is not None
     return () if here else (base_of(data),)
 
 
-QUOTED = "quoted in the paper, not trained here"
-
-
-def published(data: Iterable[str], values: Mapping[str, reported.Pair]) -> list[str]:
-    """The paper's validation and test accuracy on every data set."""
-    numbers = (number for name in data for number in values.get(name, (None, None)))
-    return ["-" if number is None else f"{number:.1f}" for number in numbers]
-
-
 def accuracies(
-    store: Store, table: Table, others: Mapping[str, Mapping[str, reported.Pair]]
+    data: Iterable[str], others: Mapping[str, Mapping[str, reported.Pair]], store: Store
 ) -> str:
     """Tables 1 and 3: quoted rows, then the paper's own and ours, one below the other.
 
     Args:
-      store: the records.
-      table: has data sets, the columns, and readers.
+      data: the data sets of the columns.
       others: rows of other papers.
+      store: the records.
     """
-    headings, rows, on_others = ["model"], [], []
-    for name in table.data:
+
+    def published(values: Mapping[str, reported.Pair]) -> list[str]:
+        numbers = (number for name in data for number in values.get(name, (None, None)))
+        return ["-" if number is None else f"{number:.1f}" for number in numbers]
+
+    headings, elsewhere = ["model"], []
+    rows = [[model, *published(values), QUOTED] for model, values in others.items()]
+    for name in data:
         headings += [f"{reported.NAMES[name]}: validation", "test"]
-    for model, values in others.items():
-        rows.append([model, *published(table.data, values), QUOTED])
-    parts = [percent("", f"{part}.accuracy") for part in ("validation", "test")]
-    for variant in table.variants:
-        title = VARIANTS[variant].title
-        own = published(table.data, reported.OWN.get(variant, {}))
-        rows.append([title, *own, "the paper's own"])
-        ours = []
-        for name in table.data:
-            label, records = reported.NAMES[name], store.all(name, variant)
-            row = Row(data=name, label=label, variant=variant, title=title, records=records)
-            cells = [part.text(row) for part in parts]
+    for variant in READERS:
+        title, ours = VARIANTS[variant].title, [VARIANTS[variant].title]
+        rows.append([title, *published(reported.OWN[variant]), "the paper's own"])
+        for name in data:
+            records = store.all(name, variant)
+            cells = [statistics.reached(records, part) for part in ("validation", "test")]
             if other_data(records):
                 # another test set: not in the paper's column
-                on_others.append([label, title, *cells, origin_of(records[0])])
+                elsewhere.append([reported.NAMES[name], title, *cells, origin_of(records[0])])
                 cells = [NOT_RUN, NOT_RUN]
             ours += cells
-        rows.append([title, *ours, "ours"])
+        rows.append([*ours, "ours"])
     text = analysis.render_table([*headings, "source"], rows)
-    if not on_others:
+    if not elsewhere:
         return text
     headings = ["questions in the form of", "model", "validation", "test", "questions of ours"]
     return paragraphs(
         text,
         "Ours on other questions than the published ones, which no number above is of:",
-        analysis.render_table(headings, on_others),
+        analysis.render_table(headings, elsewhere),
     )
 
 
-def compared(store: Store, table: Table, data: str, *, quotes: Iterable[str] = ()) -> Table:
-    """The readers of a table on a data set beside their base, with tests, also in sentences.
+def own(part: int) -> Callable[[Row], float | None]:
+    """The paper's accuracy of its own reader: 0 in validation, 1 in the test."""
+    return lambda row: reported.OWN.get(row.variant, {}).get(row.data, (None, None))[part]
 
-    Args:
-      store: the records.
-      table: the readers.
-      data: the data set.
-      quotes: what the paper says about the readers.
-    """
+
+def compared(store: Store, table: Table, data: str) -> Table:
+    """The readers of a table on a data set beside their base, with tests, also in sentences."""
     base, feature, names = base_of(data), feature_of(data), readers(table, data)
     records = {name: store.all(data, name) for name in names}
     pairs = {name: (records[base], records[name]) for name in names if name != base}
     if feature in names:
-        pairs["the feature"] = records[feature], records[base]
+        pairs["helps"] = records[feature], records[base]
     single = statistics.one_sided_texts(pairs)
 
-    def published_as(part: int) -> Callable[[Row], float | None]:
-        return lambda row: reported.OWN.get(row.variant, {}).get(data, (None, None))[part]
+    def one_sided(row: Row) -> str:
+        return "-" if row.comparison is None else single[row.variant]
 
-    def below(rows: Iterable[Row]) -> Iterator[str]:
+    def below(rows: Sequence[Row]) -> Iterator[str]:
         lines = [
             sentence(row.label, VARIANTS[base].title, row.title, row.comparison)
             for row in rows
             if row.variant != base
         ]
-        if feature in names:
-            helps = single["the feature"]
-            lines.append(f"The feature helps: McNemar p, one-sided, of each seed: {helps}.")
-        lines += quotes if data in table.data else ()
-        ours = [record for of in records.values() for record in of]
+        if "helps" in single:
+            lines.append(f"{HELPS}: {single['helps']}.")
+        lines += table.below(rows)
+        ours = [record for row in rows for record in row.records]
         if other_data(ours):
-            origins = sorted({origin_of(record) for record in ours})
-            lines += [f"{reported.NAMES[data]}: ours are {origin}." for origin in origins]
+            lines += [
+                f"{rows[0].label}: ours are {one}." for one in sorted({*map(origin_of, ours)})
+            ]
         yield "\n".join(f"- {line}" for line in lines)
 
     return dataclasses.replace(
@@ -248,17 +213,14 @@ def compared(store: Store, table: Table, data: str, *, quotes: Iterable[str] = (
         shown=lambda store: [(data, name) for name in names],
         pair=lambda data, name: None if name == base else (base, name),
         columns=(
-            Column("reader", lambda row: row.title + " (base)" * (row.variant == base), "both"),
-            quoted("{theirs}: validation", published_as(0), ".1f"),
-            quoted("test", published_as(1), ".1f"),
-            percent("{mine}: validation (%)", "validation.accuracy"),
-            percent("test (%)", "test.accuracy"),
-            *paired(("base minus reader", "95 % interval", "bootstrap p")),
-            Column(
-                "McNemar p, one-sided, each seed (only base right : only reader)",
-                lambda row: "-" if row.comparison is None else single[row.variant],
-            ),
-            parameters(),
+            Column("reader", lambda row: row.title + " (base)" * (row.variant == base)),
+            columns.quoted("{theirs}: validation", own(0), ".1f"),
+            columns.quoted("test", own(1), ".1f"),
+            columns.percent("{mine}: validation (%)", "validation.accuracy"),
+            columns.percent("test (%)", "test.accuracy"),
+            *columns.paired(("base minus reader", "95 % interval", "bootstrap p")),
+            Column("McNemar p, one-sided, each seed (only base right : only reader)", one_sided),
+            columns.parameters(),
         ),
         below=below,
     )
@@ -270,26 +232,31 @@ def shares(store: Store, table: Table, data: str) -> Table:
 
 
 def on_each(
-    make: Callable[[Store, Table, str], Table], table: Table, usual: tuple[str, ...], *only: str
+    make: Callable[[Store, Table, str], Table], table: Table, *only: str, more: tuple[str, ...] = ()
 ) -> Callable[[Store], Iterator[Table]]:
-    """A section per data set: the usual ones, and others with a run of a reader that only it has.
+    """A section per data set: those of the table, and others with a run that only it has.
 
     Args:
       make: makes the section of (store, table, data set).
       table: the title has a place for the data set.
-      usual: data sets.
-      *only: names of records that no other table has.
+      *only: readers that no other table has.
+      more: data sets that are always shown, too.
     """
 
     def sections(store: Store) -> Iterator[Table]:
         for name, label in reported.NAMES.items():
-            if name in usual or any(store.all(name, variant) for variant in only):
+            if name in (*table.data, *more) or any(store.all(name, one) for one in only):
                 title = table.title.format(data=label)
                 yield dataclasses.replace(make(store, table, name), title=title)
 
     return sections
 
 
+QUOTED = "quoted in the paper, not trained here"
+HELPS = "The feature helps: McNemar p, one-sided, of each seed"
+ONE_HOP = f"K = 1 in the paper is {reported.K1_QUOTED:.0f} on the test set: {QUOTED}."
+READERS = ("minus", "update", "fix", "feature_update", "feature_fix")
+"""Of tables 1 and 3."""
 OTHERS = "Rows of other papers are quoted; nobody trained them here."
 TESTS = (
     "Mean ± sample standard deviation over seeds, parameters of the best validation accuracy. "
@@ -305,9 +272,9 @@ TABLE1 = Table(
     note=OTHERS,
     about="WDW with fixed or trained word vectors, with and without the feature",
     data=reported.WDW,
-    variants=("minus", "update", "fix", "feature_update", "feature_fix"),
+    variants=READERS,
     trained=asked,
-    body=lambda store: accuracies(store, TABLE1, reported.QUOTED_WDW),
+    body=functools.partial(accuracies, reported.WDW, reported.QUOTED_WDW),
 )
 TABLE2 = Table(
     title="Table 2: gating and hops, {data}",
@@ -316,13 +283,14 @@ TABLE2 = Table(
     data=("wdw",),
     variants=("sum", "concat", "BASE", "hops_1", "hops_2", "hops_4"),
     trained=asked,
+    below=lambda rows: [ONE_HOP] * (rows[0].data == "wdw"),
 )
 TABLE3 = dataclasses.replace(
     TABLE1,
     title="Table 3: CNN, Daily Mail and CBT, accuracy (%)",
     about="the same readers as table1 on CNN, Daily Mail and CBT",
     data=reported.CLOZE,
-    body=lambda store: accuracies(store, TABLE3, reported.QUOTED_CLOZE),
+    body=functools.partial(accuracies, reported.CLOZE, reported.QUOTED_CLOZE),
 )
 TABLE4 = Table(
     title="Table 4: ablations, {data}",
@@ -358,11 +326,14 @@ FIGURE2 = Table(
     trained=asked,
     after=figures.bars,
 )
-FIGURE3 = Figure(
+FIGURE3 = Table(
+    title="Figures",
+    note="Drawn by `tables figure2` and `tables figure3`.",
     about="heat maps of attention on validation questions, trained only if there is no run",
     data=("wdw",),
     trained=unless_here,
-    draw=figures.heat_maps,
+    body=figures.drawn,
+    after=figures.heat_maps,
 )
 PROPORTIONS = Table(
     title="Proportion tests against the second best",
@@ -382,9 +353,6 @@ TABLE5 = Table(
 TABLE6 = Table(
     title="Table 6: tuned values", note="GRU width per direction.", body=statistics.table6
 )
-DRAWN = Table(
-    title="Figures", note="Drawn by `tables figure2` and `tables figure3`.", body=figures.drawn
-)
 
 
 def word_vectors(record: Record) -> str:
@@ -399,22 +367,22 @@ RUNS = Table(
     note="Records in runs/; seconds are wall time per run.",
     shown=lambda store: [(name, one) for name in reported.NAMES for one in store.variants(name)],
     columns=(
-        data(),
-        record_name("reader"),
-        seeds(),
-        first("training questions", "train_n", ","),
-        first("batch", "config.data.batch_size"),
-        first("H", "config.model.hidden"),
-        first("K", "config.model.hops"),
-        first("lr", "config.train.optimizer.learning_rate", "g"),
-        first("word vectors (found)", word_vectors),
-        each("steps", "steps"),
-        each("best steps", "best_step"),
-        first("per epoch", "steps_per_epoch", ","),
-        seconds(),
-        milliseconds(),
-        hardware(),
-        substitute(),
+        columns.data(),
+        columns.record_name("reader"),
+        columns.seeds(),
+        columns.first("training questions", "train_n", ","),
+        columns.first("batch", "config.data.batch_size"),
+        columns.first("H", "config.model.hidden"),
+        columns.first("K", "config.model.hops"),
+        columns.first("lr", "config.train.optimizer.learning_rate", "g"),
+        columns.first("word vectors (found)", word_vectors),
+        columns.each("steps", "steps"),
+        columns.each("best steps", "best_step"),
+        columns.first("per epoch", "steps_per_epoch", ","),
+        columns.seconds(),
+        columns.milliseconds(),
+        columns.hardware(),
+        columns.substitute(),
     ),
 )
 
@@ -466,27 +434,16 @@ books.""",
     },
     page=(
         TABLE1,
-        on_each(
-            functools.partial(
-                compared,
-                quotes=(
-                    f"K = 1 in the paper is {reported.K1_QUOTED:.0f} on the test set: {QUOTED}.",
-                ),
-            ),
-            TABLE2,
-            TABLE2.data,
-            "hops_2",
-            "hops_4",
-        ),
+        on_each(compared, TABLE2, "hops_2", "hops_4"),
         TABLE3,
-        on_each(compared, TABLE4, TABLE4.data),
-        on_each(compared, CBT, ("cbt_ne", "cbt_cn"), "no_gating"),
-        on_each(compared, TOY, TOY.data),
-        on_each(shares, FIGURE2, FIGURE2.data, "no_gating_50", "no_gating_75"),
+        on_each(compared, TABLE4),
+        on_each(compared, CBT, "no_gating", more=("cbt_cn",)),
+        on_each(compared, TOY),
+        on_each(shares, FIGURE2, "no_gating_50", "no_gating_75"),
         PROPORTIONS,
         TABLE5,
         TABLE6,
-        DRAWN,
+        FIGURE3,
         RUNS,
     ),
     experiment=experiment,

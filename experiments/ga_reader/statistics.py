@@ -24,6 +24,11 @@ from gatedjax import analysis
 from gatedjax._terminal import say
 
 
+def reached(records: Records, part: str = "test", digits: int = 2) -> str:
+    """Mean and deviation over the seeds of the accuracy of a part, in percent."""
+    return averaged(records, lambda record: 100 * record[part]["accuracy"], digits)
+
+
 def one_sided(first: Records, second: Records) -> list[tuple[int, analysis.McNemar]]:
     """Exact McNemar tests, by seed, of the hypothesis that the first reader is not better.
 
@@ -74,7 +79,9 @@ def count(job: Job) -> None:
     counts = read_json(path) if path.exists() else {}
     for name in job.data:
         counted: dict[str, Any] = {}
-        differ, words, longest = [], set(), 0
+        differ: list[str | None] = []
+        words: set[str] = set()
+        longest = 0
         try:
             for split in SPLITS:
                 source = source_of(PRESETS[name].data.name, split, job.options)
@@ -107,24 +114,22 @@ def table5(store: Store) -> str:
     headings += ["set aside", "out of the ordinary"]
     rows, origins = [], []
     for data, name in reported.NAMES.items():
-        quoted = reported.STATISTICS.get(data)
+        quoted, counted = reported.STATISTICS.get(data), counts.get(data)
         if quoted is not None:
             rows.append([name, "paper", *(f"{number:,}" for number in quoted), "-", "-"])
-        if data in counts:
-            counted = counts[data]
-            splits = {split: counted[split] for split in SPLITS}
-            numbers = [part["questions"] for part in splits.values()]
+        if counted is not None:
+            parts = {split: counted[split] for split in SPLITS}
+            numbers = [*(part["questions"] for part in parts.values())]
             numbers += [counted["words"], counted["max"]]
-            numbers.append(sum(part["set_aside"] for part in splits.values()))
+            numbers.append(sum(part["set_aside"] for part in parts.values()))
             notes = sorted(
                 f"{split}, {what}: {n:,}"
-                for split, part in splits.items()
+                for split, part in parts.items()
                 for what, n in part["notes"].items()
             )
-            whose = "counted"
-            if other_data([counted]):
-                whose = "counted, other data"
-                origins.append(f"- {name}: {origin_of(counted)}.")
+            other = other_data([counted])
+            whose = "counted, other data" if other else "counted"
+            origins += [f"- {name}: {origin_of(counted)}."] * other
             rows.append([name, whose, *(f"{n:,}" for n in numbers), "; ".join(notes) or "none"])
         elif quoted is not None:
             rows.append([name, "counted", *[NOT_RUN] * 5, "-", "-"])
@@ -148,31 +153,27 @@ def proportions(store: Store) -> str:
     """One-sample proportion tests of section 4.2, on the paper's accuracies and on ours."""
     headings = ["data", "second best (quoted)", "its test (%)", "GA test (%)", "whose", "questions"]
     headings += ["z", "p, one-sided", "p in the paper"]
-    rows, ours = [], {}
+    rows, tests = [], {}
     records = {data: store.all(data, feature_of(data)) for data in reported.PROPORTIONS}
     for data, (_, second, *_) in reported.PROPORTIONS.items():
         living = alive(records[data])
         if len(living) > 1 and not other_data(living):
             mean = analysis.summary([record["test"]["accuracy"] for record in living]).mean
-            ours[data] = analysis.proportion_test(mean, second / 100, living[0]["test_n"])
-    corrected = dict(zip(ours, analysis.holm([t.p_value for t in ours.values()]), strict=True))
+            tests[data] = analysis.proportion_test(mean, second / 100, living[0]["test_n"])
+    corrected = dict(zip(tests, analysis.holm([t.p_value for t in tests.values()]), strict=True))
     for data, (name, second, accuracy, n, p) in reported.PROPORTIONS.items():
         test = analysis.proportion_test(accuracy / 100, second / 100, n)
         row = [reported.NAMES[data], name, f"{second:.1f}"]
         rows.append([*row, f"{accuracy:.1f}", "paper", f"{n:,}", *_shown(test), p])
-        if not records[data]:
-            rows.append([*row, NOT_RUN, "ours", "-", "-", "-", "-"])
-            continue
-        reached = averaged(records[data], lambda record: 100 * record["test"]["accuracy"], 1)
-        size = f"{records[data][0]['test_n']:,}"
-        if other_data(records[data]):
-            rows.append([row[0], "-", "-", reached, "ours, other data", size, "-", "-", "-"])
-        elif data in ours:
-            test = ours[data]._replace(p_value=float(corrected[data]))
-            rows.append([*row, reached, "ours", size, *_shown(test), "-"])
-        else:
-            why = ONE_SEED if alive(records[data]) else COLLAPSED
-            rows.append([*row, reached, "ours", size, "-", why, "-"])
+        ours, whose, found = records[data], "ours", ("-", "-")
+        if other_data(ours):
+            row, whose = [row[0], "-", "-"], "ours, other data"
+        elif data in tests:
+            found = _shown(tests[data]._replace(p_value=float(corrected[data])))
+        elif ours:
+            found = "-", ONE_SEED if alive(ours) else COLLAPSED
+        size = f"{ours[0]['test_n']:,}" if ours else "-"
+        rows.append([*row, reached(ours, digits=1), whose, size, *found, "-"])
     return analysis.render_table(headings, rows)
 
 
