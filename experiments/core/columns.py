@@ -1,13 +1,13 @@
 """Columns that tables of several papers have."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from experiments.core.config import value_at
 from experiments.core.origins import substitute_of
-from experiments.core.paper import Column, Row
+from experiments.core.paper import Column, Row, Table
 from experiments.core.records import Record, Records, averaged
 
 Numbers = Mapping[str, Any] | Callable[[Row], Any]
@@ -197,3 +197,19 @@ def substitute(heading: str = "substitute") -> Column:
 def seeds(heading: str = "seeds") -> Column:
     """The seeds of the records."""
     return each(heading, "seed")
+
+
+def runs(names: Iterable[str], *settings: Column, heading: str = "variant") -> Table:
+    """The section of a page that says how everything that has a record was made.
+
+    Args:
+      names: data sets in the order of tables.
+      *settings: columns between the seeds and what they ran on.
+      heading: of the names of records.
+    """
+    return Table(
+        title="Runs",
+        note="Records in runs/; seconds are wall time per run.",
+        shown=lambda store: [(one, name) for one in names for name in store.variants(one)],
+        columns=(data(), record_name(heading), seeds(), *settings, hardware(), substitute()),
+    )
