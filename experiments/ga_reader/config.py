@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import Any, Literal
 
-from experiments.core.config import changed
+from experiments.core.config import Files, RunConfig, changed
 from gatedjax.models import GAReaderConfig, ga_reader_optimizer
 from gatedjax.training import OptimizerConfig, TrainConfig
 
@@ -15,15 +15,11 @@ MAX_STEPS = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DataConfig:
+class DataConfig(Files):
     """Which questions, and how they become batches."""
 
     name: DataName = "two_facts"
     """Data set. "two_facts" is made here; the others are read from manual-dir or data-dir."""
-    data_dir: str | None = None
-    """Where prepared TFDS data sets are (default: TFDS's own folder)."""
-    manual_dir: str | None = None
-    """Folder with the raw files as they are downloaded, to work without a network."""
     embeddings: str = "none"
     """GloVe text file (plain or .gz) of the width of the word vectors, looked up here and in
     manual-dir; "none" draws all of them."""
@@ -53,17 +49,12 @@ class DataConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(RunConfig):
     """One training run: data, network, training."""
 
     preset: str = "toy"
     """Starting point that the other options change: toy, cbt_ne, cbt_cn, cnn, daily_mail, wdw,
     wdw_relaxed."""
-    workdir: str | None = None
-    """Where metrics, checkpoints and results go (default: runs/ga_reader/PRESET). A workdir that
-    holds a checkpoint of the same configuration is resumed."""
-    cpu_devices: int | None = None
-    """CPU devices to split a batch over (default: one per core); no effect on GPU or TPU."""
     epochs: int | None = 10
     """Passes over the training questions, unless train.num-steps ends the run before; None: only
     train.num-steps does."""

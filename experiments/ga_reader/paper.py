@@ -267,22 +267,21 @@ TESTS = (
     "The tests say nothing about other seeds. A question whose answer "
     "cannot be found counts as wrong."
 )
-TABLE1 = Table(
+_Table = functools.partial(Table, trained=asked)
+TABLE1 = _Table(
     title="Table 1: Who-did-What, accuracy (%)",
     note=OTHERS,
     about="WDW with fixed or trained word vectors, with and without the feature",
     data=reported.WDW,
     variants=READERS,
-    trained=asked,
     body=functools.partial(accuracies, reported.WDW, reported.QUOTED_WDW),
 )
-TABLE2 = Table(
+TABLE2 = _Table(
     title="Table 2: gating and hops, {data}",
     note=TESTS,
     about="gating functions and hops",
     data=("wdw",),
     variants=("sum", "concat", "BASE", "hops_1", "hops_2", "hops_4"),
-    trained=asked,
     below=lambda rows: [ONE_HOP] * (rows[0].data == "wdw"),
 )
 TABLE3 = dataclasses.replace(
@@ -292,38 +291,34 @@ TABLE3 = dataclasses.replace(
     data=reported.CLOZE,
     body=functools.partial(accuracies, reported.CLOZE, reported.QUOTED_CLOZE),
 )
-TABLE4 = Table(
+TABLE4 = _Table(
     title="Table 4: ablations, {data}",
     note="Corpus vectors are not trained here: `--corpus-vectors FILE` takes them.",
     about="ablations",
     data=("wdw",),
     variants=("BASE", "no_characters", "no_token_attention", "corpus", "minus"),
-    trained=asked,
 )
-CBT = Table(
+CBT = _Table(
     title="One budget: {data}",
     note="`tables cbt`; the readers of tables 2 and 4 with the same number of steps. " + TESTS,
     about="the readers of tables 2 and 4 at one budget on CBT",
     data=("cbt_ne",),
     variants=("BASE", "hops_1", "no_gating", "sum", "concat", "no_characters", "FEATURE"),
-    trained=asked,
 )
-TOY = Table(
+TOY = _Table(
     title="Two facts",
     note="`tables toy`: questions made here, each of which takes two facts.",
     about="two hops and one on the two facts",
     data=("toy",),
     variants=("BASE", "hops_1"),
-    trained=asked,
 )
-FIGURE2 = Table(
+FIGURE2 = _Table(
     title="Figure 2: gating by training size, {data}",
     note="Shares are nested: 50 % is part of 75 %. One test question set for all. The p of "
     "ours are corrected together (Holm).",
     about="with and without gating on shares of the training questions",
     data=reported.FIGURE2,
     variants=("BASE", "no_gating", "FEATURE", "feature_no_gating"),
-    trained=asked,
     after=figures.bars,
 )
 FIGURE3 = Table(
@@ -362,28 +357,20 @@ def word_vectors(record: Record) -> str:
     return f"{record['config']['data']['embeddings']}{found}"
 
 
-RUNS = Table(
-    title="Runs",
-    note="Records in runs/; seconds are wall time per run.",
-    shown=lambda store: [(name, one) for name in reported.NAMES for one in store.variants(name)],
-    columns=(
-        columns.data(),
-        columns.record_name("reader"),
-        columns.seeds(),
-        columns.first("training questions", "train_n", ","),
-        columns.first("batch", "config.data.batch_size"),
-        columns.first("H", "config.model.hidden"),
-        columns.first("K", "config.model.hops"),
-        columns.first("lr", "config.train.optimizer.learning_rate", "g"),
-        columns.first("word vectors (found)", word_vectors),
-        columns.each("steps", "steps"),
-        columns.each("best steps", "best_step"),
-        columns.first("per epoch", "steps_per_epoch", ","),
-        columns.seconds(),
-        columns.milliseconds(),
-        columns.hardware(),
-        columns.substitute(),
-    ),
+RUNS = columns.runs(
+    reported.NAMES,
+    columns.first("training questions", "train_n", ","),
+    columns.first("batch", "config.data.batch_size"),
+    columns.first("H", "config.model.hidden"),
+    columns.first("K", "config.model.hops"),
+    columns.first("lr", "config.train.optimizer.learning_rate", "g"),
+    columns.first("word vectors (found)", word_vectors),
+    columns.each("steps", "steps"),
+    columns.each("best steps", "best_step"),
+    columns.first("per epoch", "steps_per_epoch", ","),
+    columns.seconds(),
+    columns.milliseconds(),
+    heading="reader",
 )
 
 
@@ -448,7 +435,6 @@ books.""",
     ),
     experiment=experiment,
     report=report,
-    workdir=lambda config: config.preset,
     settings=lambda config: public_config(config, "epochs", "halve_after", "patience_epochs"),
     keys=("config", "seed", "data", "validation", "test", "test_n", "correct"),
     options=ReaderOptions,
