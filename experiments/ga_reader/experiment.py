@@ -59,10 +59,6 @@ def read_questions(config: DataConfig, dim: int) -> Questions:
     The vocabulary has the words of all splits: a word without a pretrained vector has a random one
     of its own, as it would in any new text (the paper's OOV vectors at test time).
     The data set of the last call is kept, so that consecutive runs share it.
-
-    Args:
-      config: which data.
-      dim: width of the word vectors.
     """
     path = find_embeddings(config.embeddings, config.manual_dir)
     check_embeddings(path, dim)
@@ -82,15 +78,14 @@ def read_questions(config: DataConfig, dim: int) -> Questions:
     return Questions(texts, gdata.Characters.build(vocabulary))
 
 
-NO_BATCHES = {"batch_size": 1, "eval_batch_size": 1, "max_shapes": 1}
-ALL = {"fraction": 1.0, "fraction_seed": 0}
+UNREAD = {"batch_size": 1, "eval_batch_size": 1, "max_shapes": 1, "fraction": 1, "fraction_seed": 0}
+"""How many questions are trained on, and in which batches, changes nothing in what is read."""
 
 
 def experiment(config: Config) -> Experiment:
     """The run of a configuration."""
     data, spelt = config.data, config.model.char_dim > 0
-    # how many questions are trained on, and in which batches, changes nothing in what is read
-    questions = read_questions(changed(data, NO_BATCHES | ALL), config.model.embedding_dim)
+    questions = read_questions(changed(data, UNREAD), config.model.embedding_dim)
     texts, letters = questions.texts, questions.characters
     train, *held = (texts.splits[split] for split in SPLITS)
     if data.fraction < 1:

@@ -1,11 +1,12 @@
 """Figure 2 from the records, figure 3 from the parameters of a run."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.core.origins import NOT_RUN
-from experiments.core.paper import Job
-from experiments.core.records import Store, alive, best, read_json
+from experiments.core.paper import Job, Table
+from experiments.core.records import Records, Store, alive, best, read_json
 from experiments.ga_reader import reported
 from experiments.ga_reader.config import PRESETS, base_of, feature_of
 from experiments.ga_reader.experiment import source_of
@@ -28,52 +29,47 @@ def with_share(variant: str, share: int) -> str:
     return variant if share == 100 else f"{variant}_{share}"
 
 
-def gated_and_not(data: str) -> dict[bool, tuple[str, str]]:
-    """Without and with the feature: the readers with and without gating."""
+def by_share(store: Store, data: str) -> dict[tuple[bool, int], tuple[Records, Records]]:
+    """(with the feature, share of the questions) -> runs with gating, and those without."""
+    names = {False: (base_of(data), "no_gating"), True: (feature_of(data), "feature_no_gating")}
+
+    def pair(feature: bool, share: int) -> tuple[Records, Records]:
+        gated, bare = (store.all(data, with_share(name, share)) for name in names[feature])
+        return gated, bare
+
     return {
-        False: (base_of(data), "no_gating"),
-        True: (feature_of(data), "feature_no_gating"),
+        (feature, share): pair(feature, share) for feature in names for share in reported.FRACTIONS
     }
 
 
-def by_share(store: Store, data: str) -> str:
+def shares(store: Store, table: Table, data: str) -> Table:
     """Figure 2 as a table: with and without gating on shares of the training questions."""
     headings = ["feature", "training share (%)", "training questions", "no gating: test (%)"]
-    headings += ["gating: test (%)"]
-    headings += ["McNemar p, one-sided, each seed (only gating right : only none)"]
-    headings += ["p in the paper"]
-    pairs = {
-        (feature, share): (
-            store.all(data, with_share(gated, share)),
-            store.all(data, with_share(bare, share)),
-        )
-        for feature, (gated, bare) in gated_and_not(data).items()
-        for share in reported.FRACTIONS
-    }
+    test = "McNemar p, one-sided, each seed (only gating right : only none)"
+    headings += ["gating: test (%)", test, "p in the paper"]
+    pairs, rows = by_share(store, data), []
     p_values = one_sided_texts(pairs)
-    rows = []
     for (feature, share), (gated, bare) in pairs.items():
         sizes = sorted({record["train_n"] for record in (*gated, *bare)})
         row = ["yes" if feature else "no", str(share)]
         row.append(", ".join(f"{size:,}" for size in sizes) or "-")
         row += [reached(bare), reached(gated), p_values[feature, share]]
         rows.append([*row, reported.FIGURE2_P.get((data, feature), {}).get(share, "-")])
-    return analysis.render_table(headings, rows)
+    text = analysis.render_table(headings, rows)
+    return dataclasses.replace(table, body=lambda store: text)
 
 
 def bars(job: Job) -> None:
     """Draws test accuracy with and without gating against the share of the training questions."""
     for data in job.data:
         series: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
-        for feature, names in gated_and_not(data).items():
-            lines = series[f"test accuracy, {'with' if feature else 'without'} the feature"] = {}
-            for label, variant in zip(("gating", "no gating"), names, strict=True):
-                lines[label] = []
-                for share in reported.FRACTIONS:
-                    records = alive(job.store.all(data, with_share(variant, share)))
-                    if records:
-                        mean = analysis.summary([r["test"]["accuracy"] for r in records])
-                        lines[label].append((float(share), mean.mean, mean.std or 0.0))
+        for (feature, share), both in by_share(job.store, data).items():
+            panel = f"test accuracy, {'with' if feature else 'without'} the feature"
+            lines = series.setdefault(panel, {"gating": [], "no gating": []})
+            for points, records in zip(lines.values(), both, strict=True):
+                if living := alive(records):
+                    mean, std, _ = analysis.summary([r["test"]["accuracy"] for r in living])
+                    points.append((float(share), mean, std or 0.0))
         stem = job.options.results / f"figure2_{data}"
         title = f"GA Reader on {reported.NAMES[data]}"
         analysis.plot_lines(series, stem, xlabel="training questions (%)", title=title)

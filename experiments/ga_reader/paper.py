@@ -136,13 +136,7 @@ def unless_here(job: Job, data: str) -> tuple[str, ...]:
 def accuracies(
     data: Iterable[str], others: Mapping[str, Mapping[str, reported.Pair]], store: Store
 ) -> str:
-    """Tables 1 and 3: quoted rows, then the paper's own and ours, one below the other.
-
-    Args:
-      data: the data sets of the columns.
-      others: rows of other papers.
-      store: the records.
-    """
+    """Tables 1 and 3: rows of others, then the paper's own and ours, one below the other."""
 
     def published(values: Mapping[str, reported.Pair]) -> list[str]:
         numbers = (number for name in data for number in values.get(name, (None, None)))
@@ -203,9 +197,8 @@ def compared(store: Store, table: Table, data: str) -> Table:
         lines += table.below(rows)
         ours = [record for row in rows for record in row.records]
         if other_data(ours):
-            lines += [
-                f"{rows[0].label}: ours are {one}." for one in sorted({*map(origin_of, ours)})
-            ]
+            origins = sorted({origin_of(record) for record in ours})
+            lines += [f"{rows[0].label}: ours are {origin}." for origin in origins]
         yield "\n".join(f"- {line}" for line in lines)
 
     return dataclasses.replace(
@@ -226,22 +219,10 @@ def compared(store: Store, table: Table, data: str) -> Table:
     )
 
 
-def shares(store: Store, table: Table, data: str) -> Table:
-    """The table of figure 2 on a data set."""
-    return dataclasses.replace(table, body=lambda store: figures.by_share(store, data))
-
-
 def on_each(
     make: Callable[[Store, Table, str], Table], table: Table, *only: str, more: tuple[str, ...] = ()
 ) -> Callable[[Store], Iterator[Table]]:
-    """A section per data set: those of the table, and others with a run that only it has.
-
-    Args:
-      make: makes the section of (store, table, data set).
-      table: the title has a place for the data set.
-      *only: readers that no other table has.
-      more: data sets that are always shown, too.
-    """
+    """A section per data set: of the table, of `more`, or with a reader that `only` it has."""
 
     def sections(store: Store) -> Iterator[Table]:
         for name, label in reported.NAMES.items():
@@ -426,7 +407,7 @@ books.""",
         on_each(compared, TABLE4),
         on_each(compared, CBT, "no_gating", more=("cbt_cn",)),
         on_each(compared, TOY),
-        on_each(shares, FIGURE2, "no_gating_50", "no_gating_75"),
+        on_each(figures.shares, FIGURE2, "no_gating_50", "no_gating_75"),
         PROPORTIONS,
         TABLE5,
         TABLE6,

@@ -29,8 +29,8 @@ def reached(records: Records, part: str = "test", digits: int = 2) -> str:
     return averaged(records, lambda record: 100 * record[part]["accuracy"], digits)
 
 
-def one_sided(first: Records, second: Records) -> list[tuple[int, analysis.McNemar]]:
-    """Exact McNemar tests, by seed, of the hypothesis that the first reader is not better.
+def one_sided(first: Records, second: Records) -> list[analysis.McNemar]:
+    """Exact McNemar tests of each seed that both have: is the first reader better?
 
     Raises:
       ValueError: if the runs were tested on different questions.
@@ -44,20 +44,17 @@ def one_sided(first: Records, second: Records) -> list[tuple[int, analysis.McNem
                 "them again with --rerun"
             )
         right, other = correctness([a[seed], b[seed]])
-        tests.append((seed, analysis.mcnemar(right, other, alternative="greater")))
+        tests.append(analysis.mcnemar(right, other, alternative="greater"))
     return tests
 
 
 def one_sided_texts(pairs: Mapping[K, tuple[Records, Records]]) -> dict[K, str]:
     """One-sided p-values by seed with the counts that they rest on, corrected together.
 
-    Args:
-      pairs: (reader, the one that it may be better than) of every cell of a table's column.
-
-    Returns:
-      The cells: without a p where the two have one seed in common, or a run collapsed.
+    There is no p where a pair (reader, the one that it may be better than) has one seed in common,
+    or a run collapsed.
     """
-    tests = {key: [test for _, test in one_sided(*pair)] for key, pair in pairs.items()}
+    tests = {key: one_sided(*pair) for key, pair in pairs.items()}
     lost = {key for key, pair in pairs.items() if any(map(collapsed, (*pair[0], *pair[1])))}
     tested = {key: of for key, of in tests.items() if len(of) > 1 and key not in lost}
     p_values = iter(analysis.holm([test.p_value for of in tested.values() for test in of]))
