@@ -95,7 +95,7 @@ class Config(RunConfig):
         return changed(self.train, changes)
 
 
-def _preset(name: Any, *, dropout: float, released: bool) -> Config:
+def _preset(name: DataName, *, dropout: float, released: bool) -> Config:
     """A data set of the paper.
 
     Adam at 5e-4, clipped at 10, batches of 32. As in the authors' program: an evaluation every 100

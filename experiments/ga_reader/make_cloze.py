@@ -111,8 +111,8 @@ def make_cloze(options: MakeClozeConfig) -> dict:
         write_text(options.out / name, text)
     write_json(options.out / "make_cloze.json", report)
     for kind in ("NE", "CN"):
-        made = ", ".join(f"{part} {counts['written']:,}" for part, counts in report[kind].items())
-        say(f"{kind}: {made} questions", flush=True)
+        parts = ", ".join(f"{part} {counts['written']:,}" for part, counts in report[kind].items())
+        say(f"{kind}: {parts} questions", flush=True)
     say(f"wrote {options.out}; train on it with --preset cbt_ne --data.manual-dir {options.out}")
     return report
 
@@ -125,8 +125,8 @@ def split(
     if len(names) >= 3:
         order = [names[i] for i in np.random.default_rng(seed).permutation(len(names))]
         n = max(1, math.floor(held_out * len(names)))
-        chosen = {"valid": order[:n], "test": order[n : 2 * n], "train": order[2 * n :]}
-        return {part: {name: texts[name] for name in chosen[part]} for part in PARTS}
+        books_of = {"valid": order[:n], "test": order[n : 2 * n], "train": order[2 * n :]}
+        return {part: {name: texts[name] for name in books_of[part]} for part in PARTS}
     pieces: dict[str, dict[str, books.Sentences]] = {part: {} for part in PARTS}
     for name, sentences in texts.items():
         n = math.floor(held_out * len(sentences))
@@ -154,16 +154,16 @@ def question(
       draw: of answers and candidates.
     """
     names, nouns = words
-    wanted = names if kind == "NE" else nouns
+    of_class = names if kind == "NE" else nouns
     if not SHORTEST <= len(query) <= LONGEST:
         return "query_too_short_or_long", []
     seen = {token for sentence in context for token in sentence}
-    askable = [i for i, token in enumerate(query) if token in wanted and token in seen]
+    askable = [i for i, token in enumerate(query) if token in of_class and token in seen]
     if not askable:
         return "nothing_to_ask", []
     asked = askable[int(draw.integers(len(askable)))]
     answer = query[asked]
-    candidates = [answer, *_drawn(seen & wanted - {answer}, CANDIDATES - 1, draw)]
+    candidates = [answer, *_drawn(seen & of_class - {answer}, CANDIDATES - 1, draw)]
     if kind == "NE" and len(candidates) < CANDIDATES:
         candidates += _drawn(seen & nouns, CANDIDATES - len(candidates), draw)
     if len(candidates) < CANDIDATES:

@@ -78,7 +78,7 @@ class ReaderOptions(Options):
     """Steps between evaluations, and between checkpoints."""
 
 
-def given(options: Any, preset: Config) -> Changes:
+def given(options: ReaderOptions, preset: Config) -> Changes:
     """What the options of this paper change in a run."""
     every = options.eval_every
     changes = {
@@ -94,7 +94,7 @@ def given(options: Any, preset: Config) -> Changes:
     return {name: value for name, value in changes.items() if value is not None}
 
 
-def check(options: Any) -> None:
+def check(options: ReaderOptions) -> None:
     """Refuses options that a table does not have."""
     if options.variants and options.what in ("figure3", "statistics", "render"):
         fail(f"--variants is not an option of {options.what}")
@@ -102,29 +102,35 @@ def check(options: Any) -> None:
         fail("--fraction is not an option of figure2, which trains on its own shares")
 
 
-def readers(table: Any, data: str) -> tuple[str, ...]:
+def readers(names: Iterable[str], data: str) -> tuple[str, ...]:
     """The readers of a table; BASE and FEATURE are those of the data set."""
-    names = {"BASE": base_of(data), "FEATURE": feature_of(data)}
-    return tuple(names.get(name, name) for name in table.variants)
+    of_data = {"BASE": base_of(data), "FEATURE": feature_of(data)}
+    return tuple(of_data.get(name, name) for name in names)
 
 
 def asked(job: Job, data: str) -> Iterator[Variant]:
-    """The readers of a table that --variants names, on every share that the table has."""
-    what, options, there = job.options.what, job.options, readers(job.table, data)
-    for name in options.variants:
+    """The readers of a table that --variants names."""
+    there, vectors = readers(job.table.variants, data), job.options.corpus_vectors
+    for name in job.options.variants:
         if name not in there:
-            fail(f"{what} on {data} has no reader {name!r}; it has {', '.join(there)}")
-    for name in options.variants or there:
-        for share in reported.FRACTIONS if what == "figure2" else (100,):
-            one, changes = figures.with_share(name, share), dict(VARIANTS[name].changes)
-            if share < 100:
-                changes["data.fraction"] = share / 100
-            if name in FROM_CORPUS:
-                changes["data.embeddings"] = options.corpus_vectors
-            if name in FROM_CORPUS and options.corpus_vectors is None:
-                say(f"{data}, {one}: left out, it needs --corpus-vectors", flush=True)
-            else:
-                yield Variant(one, VARIANTS[name].title, changes)
+            names = ", ".join(there)
+            fail(f"{job.options.what} on {data} has no reader {name!r}; it has {names}")
+    for name in job.options.variants or there:
+        one = VARIANTS[name]
+        if name not in FROM_CORPUS:
+            yield one
+        elif vectors is None:
+            say(f"{data}, {name}: left out, it needs --corpus-vectors", flush=True)
+        else:
+            yield dataclasses.replace(one, changes={**one.changes, "data.embeddings": vectors})
+
+
+def on_shares(job: Job, data: str) -> Iterator[Variant]:
+    """The readers of figure 2, each on every share of the training questions."""
+    for one in asked(job, data):
+        for share in reported.FRACTIONS:
+            changes = {**one.changes, "data.fraction": share / 100}
+            yield Variant(figures.with_share(one.name, share), one.title, changes)
 
 
 def unless_here(job: Job, data: str) -> tuple[str, ...]:
@@ -138,17 +144,17 @@ def accuracies(
 ) -> str:
     """Tables 1 and 3: rows of others, then the paper's own and ours, one below the other."""
 
-    def published(values: Mapping[str, reported.Pair]) -> list[str]:
+    def quoted(values: Mapping[str, reported.Pair]) -> list[str]:
         numbers = (number for name in data for number in values.get(name, (None, None)))
         return ["-" if number is None else f"{number:.1f}" for number in numbers]
 
     headings, elsewhere = ["model"], []
-    rows = [[model, *published(values), QUOTED] for model, values in others.items()]
+    rows = [[model, *quoted(values), QUOTED] for model, values in others.items()]
     for name in data:
         headings += [f"{reported.NAMES[name]}: validation", "test"]
     for variant in READERS:
         title, ours = VARIANTS[variant].title, [VARIANTS[variant].title]
-        rows.append([title, *published(reported.OWN[variant]), "the paper's own"])
+        rows.append([title, *quoted(reported.OWN[variant]), "the paper's own"])
         for name in data:
             records = store.all(name, variant)
             cells = [statistics.reached(records, part) for part in ("validation", "test")]
@@ -169,14 +175,14 @@ def accuracies(
     )
 
 
-def own(part: int) -> Callable[[Row], float | None]:
+def published(part: int) -> Callable[[Row], float | None]:
     """The paper's accuracy of its own reader: 0 in validation, 1 in the test."""
     return lambda row: reported.OWN.get(row.variant, {}).get(row.data, (None, None))[part]
 
 
 def compared(store: Store, table: Table, data: str) -> Table:
     """The readers of a table on a data set beside their base, with tests, also in sentences."""
-    base, feature, names = base_of(data), feature_of(data), readers(table, data)
+    base, feature, names = base_of(data), feature_of(data), readers(table.variants, data)
     records = {name: store.all(data, name) for name in names}
     pairs = {name: (records[base], records[name]) for name in names if name != base}
     if feature in names:
@@ -207,8 +213,8 @@ def compared(store: Store, table: Table, data: str) -> Table:
         pair=lambda data, name: None if name == base else (base, name),
         columns=(
             Column("reader", lambda row: row.title + " (base)" * (row.variant == base)),
-            columns.quoted("{theirs}: validation", own(0), ".1f"),
-            columns.quoted("test", own(1), ".1f"),
+            columns.quoted("{theirs}: validation", published(0), ".1f"),
+            columns.quoted("test", published(1), ".1f"),
             columns.percent("{mine}: validation (%)", "validation.accuracy"),
             columns.percent("test (%)", "test.accuracy"),
             *columns.paired(("base minus reader", "95 % interval", "bootstrap p")),
@@ -300,6 +306,7 @@ FIGURE2 = _Table(
     about="with and without gating on shares of the training questions",
     data=reported.FIGURE2,
     variants=("BASE", "no_gating", "FEATURE", "feature_no_gating"),
+    trained=on_shares,
     after=figures.bars,
 )
 FIGURE3 = Table(
@@ -334,8 +341,8 @@ TABLE6 = Table(
 def word_vectors(record: Record) -> str:
     """The file of word vectors, and the share of words that it has."""
     coverage = record.get("embedding_coverage")
-    found = "" if coverage is None else f" ({100 * coverage:.1f} %)"
-    return f"{record['config']['data']['embeddings']}{found}"
+    share = "" if coverage is None else f" ({100 * coverage:.1f} %)"
+    return f"{record['config']['data']['embeddings']}{share}"
 
 
 RUNS = columns.runs(

@@ -162,15 +162,15 @@ def proportions(store: Store) -> str:
         test = analysis.proportion_test(accuracy / 100, second / 100, n)
         row = [reported.NAMES[data], name, f"{second:.1f}"]
         rows.append([*row, f"{accuracy:.1f}", "paper", f"{n:,}", *_shown(test), p])
-        ours, whose, found = records[data], "ours", ("-", "-")
+        ours, whose, cells = records[data], "ours", ("-", "-")
         if other_data(ours):
             row, whose = [row[0], "-", "-"], "ours, other data"
         elif data in tests:
-            found = _shown(tests[data]._replace(p_value=float(corrected[data])))
+            cells = _shown(tests[data]._replace(p_value=float(corrected[data])))
         elif ours:
-            found = "-", ONE_SEED if alive(ours) else COLLAPSED
+            cells = "-", ONE_SEED if alive(ours) else COLLAPSED
         size = f"{ours[0]['test_n']:,}" if ours else "-"
-        rows.append([*row, reached(ours, digits=1), whose, size, *found, "-"])
+        rows.append([*row, reached(ours, digits=1), whose, size, *cells, "-"])
     return analysis.render_table(headings, rows)
 
 

@@ -139,7 +139,7 @@ def test_every_reader_of_a_table_is_another_one():
     for name, table in PAPER.tables.items():
         for data in table.data:
             made = []
-            for reader in readers(table, data):
+            for reader in readers(table.variants, data):
                 network = changed(PRESETS[data], PAPER.variants[reader].changes).model
                 made.append((network, reader in FROM_CORPUS))
             assert all(one not in made[:i] for i, one in enumerate(made)), (name, data)
