@@ -140,7 +140,7 @@ def unless_here(job: Job, data: str) -> tuple[str, ...]:
 
 
 def accuracies(
-    data: Iterable[str], others: Mapping[str, Mapping[str, reported.Pair]], store: Store
+    data: Sequence[str], others: Mapping[str, Mapping[str, reported.Pair]], store: Store
 ) -> str:
     """Tables 1 and 3: rows of others, then the paper's own and ours, one below the other."""
 
