@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,8 +22,22 @@ import jax
 import numpy as np
 import pytest
 
-from tests._programs import ROOT, Plugin, budgets, file_of, give_memory_back, over_budget
+from tests._programs import (
+    ROOT,
+    Plugin,
+    budgets,
+    cache_folder,
+    file_of,
+    give_memory_back,
+    over_budget,
+)
 
+# to compile the text of the tests takes every process 3 s: where the tree is to stay without
+# bytecode, it is kept beside the compiled programs
+if sys.dont_write_bytecode and (folder := cache_folder()) is not None:
+    sys.dont_write_bytecode, sys.pycache_prefix = False, str(folder.with_name("bytecode"))
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 

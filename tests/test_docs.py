@@ -11,8 +11,8 @@ PAGES = [
     ("recurrence", 1),
     ("ga_reader", 1),
     ("agt", 1),
-    ("ssan", 1),
-    ("parallel", 1),
+    pytest.param("ssan", 1, marks=pytest.mark.slow),
+    pytest.param("parallel", 1, marks=pytest.mark.slow),
     pytest.param("export", 3, marks=pytest.mark.slow),
 ]
 

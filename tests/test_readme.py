@@ -22,6 +22,7 @@ def test_example_runs_as_pasted_and_prints_what_the_readme_says(capsys):
     assert capsys.readouterr().out.strip() == "(2, 8) (2, 5)"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:flax")
 def test_nnx_example_runs_after_the_first_one():
     scope: dict = {}

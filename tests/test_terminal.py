@@ -11,7 +11,7 @@ from experiments.core import cli
 from experiments.core.report import print_time
 from gatedjax import data
 from gatedjax._terminal import new_console, printable, say
-from gatedjax.data import _source
+from gatedjax.data.files import _source
 from gatedjax.training import CheckpointDamaged, CheckpointMismatch
 from gatedjax.training.progress import ProgressView
 

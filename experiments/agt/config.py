@@ -1,8 +1,11 @@
 """What a run is made of, and the presets of the data sets."""
 
 import dataclasses
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Literal
 
+from experiments.core.cli import option_value, preset_named
+from experiments.core.config import Changes, Files, RunConfig, changed
 from gatedjax.models import AGTConfig
 from gatedjax.training import OptimizerConfig, TrainConfig
 
@@ -15,7 +18,7 @@ GLOVE = "glove.6B.300d.txt"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DataConfig:
+class DataConfig(Files):
     """Which text, and how it becomes batches."""
 
     name: DataName = "polarity"
@@ -23,10 +26,6 @@ class DataConfig:
     train_on: Literal["phrases", "sentences"] = "sentences"
     """sst1, sst2: train on every labelled span of the training trees, sentences included and each
     text and label once, or on sentences. Validation and test are sentences in any case."""
-    data_dir: str | None = None
-    """Where prepared TFDS data sets are (default: TFDS's own folder)."""
-    manual_dir: str | None = None
-    """Folder with the raw files as they are downloaded, to work without a network."""
     embeddings: str = "none"
     """GloVe text file (plain or .gz), looked up here and in manual-dir; "none" starts random. The
     width of the vectors is that of the file, unless model.embedding-dim asks for another one than
@@ -47,7 +46,7 @@ class DataConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(RunConfig):
     """One training run: data, network, training."""
 
     preset: str = "sst1"
@@ -56,11 +55,6 @@ class Config:
     optimizer_preset: str | None = None
     """Starting point of train.optimizer: paper (Adadelta, learning rate 5e-4), adadelta_lr1 or
     adam_5e-4 (default: that of the preset)."""
-    workdir: str | None = None
-    """Where metrics, checkpoints and results go (default: runs/agt/PRESET-SYSTEM). A workdir that
-    holds a checkpoint of the same configuration is resumed."""
-    cpu_devices: int | None = None
-    """CPU devices to split a batch over (default: one per core); no effect on GPU or TPU."""
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: AGTConfig = dataclasses.field(default_factory=AGTConfig)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
@@ -83,65 +77,66 @@ OPTIMIZERS: dict[str, OptimizerConfig] = {
 }
 
 
-def with_optimizer(config: Config, name: str) -> Config:
-    """The configuration with the update rule of an optimiser preset."""
-    train = dataclasses.replace(config.train, optimizer=OPTIMIZERS[name])
-    return dataclasses.replace(config, optimizer_preset=name, train=train)
+def changes_of(optimizer: str) -> Changes:
+    """What an optimiser preset changes in a configuration."""
+    return {"optimizer_preset": optimizer, "train.optimizer": OPTIMIZERS[optimizer]}
+
+
+def presets_for(args: list[str], presets: Mapping[str, Config]) -> Mapping[str, Config]:
+    """The presets with the update rule of --optimizer-preset, before other options change it."""
+    name = option_value(args, "--optimizer-preset")
+    if name is None:
+        return presets
+    preset_named(name, OPTIMIZERS)
+    return {preset: changed(config, changes_of(name)) for preset, config in presets.items()}
 
 
 def _preset(
     preset: PresetName,
     name: DataName,
-    *,
     num_steps: int,
     eval_every: int,
-    patience: int | None = 10,
-    embeddings: str = GLOVE,
-    optimizer: OptimizerConfig = OPTIMIZERS["adam_5e-4"],
-    data: dict[str, Any] | None = None,
-    model: dict[str, Any] | None = None,
+    changes: Changes | None = None,
 ) -> Config:
-    return Config(
+    config = Config(
         preset=preset,
-        data=DataConfig(name=name, embeddings=embeddings, **(data or {})),
-        model=AGTConfig(**(model or {})),
+        data=DataConfig(name=name, embeddings=GLOVE),
         train=TrainConfig(
             num_steps=num_steps,
             eval_every=eval_every,
             checkpoint_every=eval_every,
             log_every=min(50, eval_every),
-            early_stop_patience=patience,
-            optimizer=optimizer,
+            early_stop_patience=10,
+            optimizer=OPTIMIZERS["adam_5e-4"],
         ),
     )
+    return changed(config, changes or {})
 
 
 # Batches of 50. With phrases (about 3,200 steps an epoch) evaluation is every 1,000 steps, else
 # once per epoch, 30 of them at most; training stops after ten evaluations without a gain. The
 # paper says neither. Adam is the default because of the note above; `tables optimizers` compares.
 PRESETS: dict[str, Config] = {
-    "sst1": _preset(
-        "sst1", "sst1", num_steps=30_000, eval_every=1_000, data={"train_on": "phrases"}
-    ),
-    "sst1_sentences": _preset("sst1_sentences", "sst1", num_steps=5_130, eval_every=171),
-    "sst2": _preset("sst2", "sst2", num_steps=4_170, eval_every=139),
-    "trec": _preset("trec", "trec", num_steps=2_970, eval_every=99),
+    "sst1": _preset("sst1", "sst1", 30_000, 1_000, {"data.train_on": "phrases"}),
+    "sst1_sentences": _preset("sst1_sentences", "sst1", 5_130, 171),
+    "sst2": _preset("sst2", "sst2", 4_170, 139),
+    "trec": _preset("trec", "trec", 2_970, 99),
     "polarity": _preset(
         "polarity",
         "polarity",
-        num_steps=800,
-        eval_every=80,
-        patience=None,
-        embeddings="none",
-        optimizer=OptimizerConfig(learning_rate=4e-3),
-        data={"max_buckets": 1},
-        model={
-            "embedding_dim": 50,
-            "hidden": 32,
-            "attention_hidden": 32,
-            "head_hidden": (32,),
-            "num_layers": 8,
-            "dropout": 0.1,
+        800,
+        80,
+        {
+            "data.embeddings": "none",
+            "data.max_buckets": 1,
+            "model.embedding_dim": 50,
+            "model.hidden": 32,
+            "model.attention_hidden": 32,
+            "model.head_hidden": (32,),
+            "model.num_layers": 8,
+            "model.dropout": 0.1,
+            "train.early_stop_patience": None,
+            "train.optimizer": OptimizerConfig(learning_rate=4e-3),
         },
     ),
 }

@@ -1,68 +1,88 @@
 """Figures 2 to 4 and the validation curves of the optimisers, drawn from the records."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from experiments.agt import paper
-from experiments.agt.cells import NAMES
-from experiments.agt.layer_sections import chosen
+from experiments.agt import layer_tables, reported
 from experiments.agt.layers import in_unit, of_lengths, without_words
-from experiments.agt.results import Store
+from experiments.agt.reported import NAMES
 from experiments.core.curves import points
+from experiments.core.paper import Job
+from experiments.core.records import NOT_RUN, Record, Store
 from gatedjax import analysis
 from gatedjax._terminal import say
 
-if TYPE_CHECKING:
-    from experiments.agt.tables import TablesConfig
-
 LONGEST = 20
 """Runs that are longer share the last bar."""
+TITLES = {
+    "figure2": "Figure 2: attention and lengths of phrases per layer",
+    "figure3": "Figure 3: gates per layer",
+    "figure4_1": "Figure 4, sentence 1",
+    "figure4_2": "Figure 4, sentence 2",
+    "figure4_3": "Figure 4, sentence 3",
+    "optimizers": "Validation curves of the optimisers",
+}
 
 
 def stem_of(folder: Path, what: str, data: str) -> Path:
     """Where a figure is, without its suffix; the paper's data set goes without saying."""
-    return folder / (what if data == paper.DATA else f"{what}_{data}")
+    return folder / (what if data == reported.DATA else f"{what}_{data}")
 
 
-def draw(options: TablesConfig, data: str) -> list[Path]:
-    """Draws the figure that a command asked for; returns the PNGs.
+def drawn(store: Store) -> str:
+    """The figures that there are, as a list."""
+    lines = []
+    for data, label in NAMES.items():
+        for what, title in TITLES.items():
+            kind, _, number = what.partition("_")
+            stem = stem_of(store.folder, kind, data).name
+            name = f"{stem}_{number}.png" if number else f"{stem}.png"
+            where = "" if data == reported.DATA else f" ({label})"
+            if (store.folder / name).exists():
+                lines.append(f"- {title}{where}: [{name}]({name})")
+            elif data == reported.DATA:
+                lines.append(f"- {title}: {NOT_RUN}")
+    return "\n".join(lines)
+
+
+def draw(job: Job) -> None:
+    """Draws the figure that a command asked for, of every data set.
 
     Raises:
-      ValueError: if the record does not have what the figure shows.
+      ValueError: if a record does not have what the figure shows.
     """
-    store = Store(options.results)
-    stem = stem_of(options.results, options.what, data)
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    if options.what == "optimizers":
-        stems = _optimizers(store, data, stem)
-    else:
-        record = _record(store, data)
-        title = f"AGT on {NAMES[data]}, seed {record['seed']}"
-        drawn = {"figure2": _figure2, "figure3": _figure3, "figure4": _figure4}
-        stems = drawn[options.what](record, stem, title)
-    for one in stems:
-        say(f"wrote {one}.png and .svg", flush=True)
-    return [one.with_name(f"{one.name}.png") for one in stems]
+    what, folder = job.options.what, job.options.results
+    folder.mkdir(parents=True, exist_ok=True)
+    for data in job.data:
+        stem = stem_of(folder, what, data)
+        if what == "optimizers":
+            stems = _optimizers(job, data, stem)
+        else:
+            record = _record(job.store, data)
+            title = f"AGT on {NAMES[data]}, seed {record['seed']}"
+            stems = {"figure2": _figure2, "figure3": _figure3, "figure4": _figure4}[what](
+                record, stem, title
+            )
+        for one in stems:
+            say(f"wrote {one}.png and .svg", flush=True)
 
 
-def _record(store: Store, data: str) -> dict[str, Any]:
-    record = chosen(store, data)
+def _record(store: Store, data: str) -> Record:
+    record = layer_tables.best_run(store, data)
     if record is None or not record.get("layers"):
         raise ValueError(f"{store.folder} has no record of AGT on {data} with its layers")
     return record
 
 
-def _examples(record: dict[str, Any], data: str) -> list[dict[str, Any]]:
+def _examples(record: Record, data: str) -> list[dict[str, Any]]:
     if not record.get("examples"):
         raise ValueError(f"the test set of {data} has none of the paper's three sentences")
     return record["examples"]
 
 
-def _figure2(record: dict[str, Any], stem: Path, title: str) -> list[Path]:
+def _figure2(record: Record, stem: Path, title: str) -> list[Path]:
     layers = record["layers"]
     runs = of_lengths(layers["runs"], LONGEST)
     analysis.plot_layer_histograms(
@@ -77,7 +97,7 @@ def _figure2(record: dict[str, Any], stem: Path, title: str) -> list[Path]:
     return [stem]
 
 
-def _figure3(record: dict[str, Any], stem: Path, title: str) -> list[Path]:
+def _figure3(record: Record, stem: Path, title: str) -> list[Path]:
     gates = in_unit(record["layers"]["gates"])
     panels = {"gate, all test sentences": gates}
     if record.get("examples"):
@@ -88,56 +108,59 @@ def _figure3(record: dict[str, Any], stem: Path, title: str) -> list[Path]:
     return [stem]
 
 
-def _figure4(record: dict[str, Any], stem: Path, title: str) -> list[Path]:
+def _figure4(record: Record, stem: Path, title: str) -> list[Path]:
     stems = []
     for example in _examples(record, record["data"]):
-        one = stem.with_name(f"{stem.name}_{example['number']}")
+        stems.append(stem.with_name(f"{stem.name}_{example['number']}"))
         analysis.plot_word_layers(
             example["tokens"],
             np.asarray(example["attention"]),
-            one,
+            stems[-1],
             title=f"{title}: label {example['label']}, predicted {example['predicted']}",
         )
-        stems.append(one)
     return stems
 
 
-def _optimizers(store: Store, data: str, stem: Path) -> list[Path]:
-    from experiments.agt.config import OPTIMIZERS
-    from experiments.agt.variants import optimizer_variant
-
-    panels = {"validation accuracy": 2, "validation loss": 1}
+def _optimizers(job: Job, data: str, stem: Path) -> list[Path]:
+    records = {
+        job.paper.variants[name].title: job.store.all(data, job.paper.record_name(data, name))
+        for name in job.paper.tables["optimizers"].variants
+    }
     series = {
-        measure: {
-            name: points(store.all(data, optimizer_variant(data, name)), "curve", column)
-            for name in OPTIMIZERS
-        }
-        for measure, column in panels.items()
+        measure: {name: points(runs, "curve", column) for name, runs in records.items()}
+        for measure, column in {"validation accuracy": 2, "validation loss": 1}.items()
     }
     analysis.plot_lines(series, stem, xlabel="step", title=f"AGT on {NAMES[data]}")
     return [stem]
 
 
-def page(options: TablesConfig, data: str) -> Path:
-    """Writes the example sentences with the words of the paper's layer marked, as HTML.
+def selected(job: Job) -> None:
+    """Prints the words of the paper's layer, and writes a page that marks them in the sentences.
 
     The texts belong to the data set: the page stays beside the runs, outside the results.
     """
-    record = _record(Store(options.results), data)
-    examples = []
-    for example in _examples(record, data):
-        attention = np.asarray(example["attention"])
-        layer = min(paper.SELECTION_LAYER, len(attention))
-        r = attention[layer - 1]
-        caption = (
-            f"sentence {example['number']}, layer {layer}: label {example['label']}, predicted "
-            f"{example['predicted']}"
-        )
-        marked = (r > paper.THRESHOLD).astype(np.float64)
-        examples.append((caption, example["tokens"], r, marked))
-    path = stem_of(options.runs, "selected", data).with_suffix(".html")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    title = f"Words that AGT selects: {NAMES[data]} test sentences"
-    analysis.write_html(path, analysis.highlight_html(examples, title))
-    say(f"wrote {path}", flush=True)
-    return path
+    for data in job.data:
+        examples = []
+        for example in _examples(_record(job.store, data), data):
+            attention = np.asarray(example["attention"])
+            layer = min(reported.SELECTION_LAYER, len(attention))
+            r = attention[layer - 1]
+            caption = (
+                f"sentence {example['number']}, layer {layer}: label {example['label']}, predicted "
+                f"{example['predicted']}"
+            )
+            marked = (r > reported.THRESHOLD).astype(np.float64)
+            examples.append((caption, example["tokens"], r, marked))
+        path = stem_of(job.options.runs, "selected", data).with_suffix(".html")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        title = f"Words that AGT selects: {NAMES[data]} test sentences"
+        analysis.write_html(path, analysis.highlight_html(examples, title))
+        say(f"wrote {path}", flush=True)
+        say(layer_tables.selected(data, job.store))
+        say(layer_tables.trace(data, job.store))
+
+
+def first_words(job: Job) -> None:
+    """Prints the most frequent words of the first layer."""
+    for data in job.data:
+        say(layer_tables.first_words(data, job.store))

@@ -2,12 +2,13 @@
 
 import collections
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
-from experiments.agt import paper
+from experiments.agt import reported
 from gatedjax import data as gdata
 from gatedjax.analysis import phrases
 from gatedjax.models import AGT
@@ -30,6 +31,16 @@ def shuffled(selected: np.ndarray, mask: np.ndarray, rng: np.random.Generator) -
     return np.take_along_axis(selected, np.broadcast_to(order[:, None], selected.shape), -1)
 
 
+def facts(model: AGT, params: Any, test: gdata.Batches) -> dict[str, Any]:
+    """What a record has of the layers: `statistics` and "examples"."""
+    return {**statistics(model, params, test), "examples": examples(model, params, test.encoded)}
+
+
+def _forward(model: AGT) -> Callable[..., Any]:
+    run = jax.jit(lambda params, batch: model.apply({"params": params}, batch))
+    return lambda params, batch: jax.device_get(run(params, batch))
+
+
 def statistics(model: AGT, params: Any, test: gdata.Batches) -> dict[str, Any]:
     """Distributions per layer over a test set, and the words of the first layer.
 
@@ -41,19 +52,17 @@ def statistics(model: AGT, params: Any, test: gdata.Batches) -> dict[str, Any]:
     """
     if model.config.system == "average":
         return {"layers": None, "first_words": None, "paper_words": None}
-    forward = jax.jit(lambda params, batch: model.apply({"params": params}, batch))
-    rng = np.random.default_rng(0)
-    found: dict[str, phrases.LayerHistogram] = {}
+    forward, rng = _forward(model), np.random.default_rng(0)
+    histograms: dict[str, phrases.LayerHistogram] = {}
     words: collections.Counter[str] = collections.Counter()
     gate_sum, gate_count = np.zeros(()), 0
     for step in range(len(test)):
-        rows, whole = test.rows(step), test[step]
-        batch = {name: whole[name] for name in ("tokens", "lengths")}
-        output: Any = jax.device_get(forward(params, batch))
+        rows, batch = test.rows(step), test[step]
+        output = forward(params, {name: batch[name] for name in ("tokens", "lengths")})
         n = len(rows)
         mask = np.arange(batch["tokens"].shape[1]) < np.asarray(batch["lengths"])[:n, None]
         r = phrases.normalise(output.attention[:n], mask)
-        selected = phrases.select(r, mask, threshold=paper.THRESHOLD)
+        selected = phrases.select(r, mask, threshold=reported.THRESHOLD)
         gates = output.gates[:n].astype(np.float64)
         parts = {
             "attention": phrases.weight_histogram(r, mask, bins=BINS),
@@ -61,16 +70,17 @@ def statistics(model: AGT, params: Any, test: gdata.Batches) -> dict[str, Any]:
             "shuffled_runs": phrases.phrase_length_histogram(shuffled(selected, mask, rng)),
             "gates": phrases.gate_histogram(gates, bins=BINS).pooled,
         }
-        found = {name: found[name] + part if found else part for name, part in parts.items()}
+        for name, part in parts.items():
+            histograms[name] = histograms[name] + part if name in histograms else part
         words.update(phrases.selected_words([test.encoded.tokens(i) for i in rows], selected))
         gate_sum = gate_sum + gates.sum((0, 2))
         gate_count += n * gates.shape[2]
     ranked = sorted(words.items(), key=lambda pair: (-pair[1], pair[0]))
     ranks = {word: rank for rank, (word, _) in enumerate(ranked, start=1)}
     return {
-        "layers": summary(found, gate_sum / max(gate_count, 1)),
+        "layers": summary(histograms, gate_sum / max(gate_count, 1)),
         "first_words": [list(pair) for pair in ranked[:MOST_FREQUENT]],
-        "paper_words": {word: [ranks.get(word), words[word]] for word in paper.FIRST_WORDS},
+        "paper_words": {word: [ranks.get(word), words[word]] for word in reported.FIRST_WORDS},
     }
 
 
@@ -87,7 +97,7 @@ def summary(histograms: dict[str, phrases.LayerHistogram], mean_gate: np.ndarray
         "mean_gate": mean_gate,
     }
     return {
-        "threshold": paper.THRESHOLD,
+        "threshold": reported.THRESHOLD,
         **{name: histogram.counts.tolist() for name, histogram in histograms.items()},
         **{
             name: [None if math.isnan(v) else round(v, 6) for v in values.tolist()]
@@ -122,10 +132,9 @@ def of_lengths(counts: Any, longest: int | None = None) -> phrases.LayerHistogra
 
 def find(encoded: gdata.Encoded, beginning: str) -> int | None:
     """The index of the first text that begins with these words, case aside."""
-    wanted = beginning.split()
+    first = beginning.split()
     for index in range(len(encoded)):
-        words = encoded.tokens(index)[: len(wanted)]
-        if [word.lower() for word in words] == wanted:
+        if [word.lower() for word in encoded.tokens(index)[: len(first)]] == first:
             return index
     return None
 
@@ -140,24 +149,22 @@ def examples(model: AGT, params: Any, encoded: gdata.Encoded) -> list[dict[str, 
     if encoded.info.name == "polarity":
         indices = dict(enumerate(range(3), start=1))
     else:
-        places = {number: find(encoded, text) for number, text in enumerate(paper.EXAMPLES, 1)}
+        places = {number: find(encoded, text) for number, text in enumerate(reported.EXAMPLES, 1)}
         indices = {number: index for number, index in places.items() if index is not None}
-    names = encoded.info.class_names
-    forward = jax.jit(lambda params, batch: model.apply({"params": params}, batch))
-    found = []
+    forward, names = _forward(model), encoded.info.class_names
+    sentences = []
     for number, index in indices.items():
         ids = np.asarray(encoded.ids[index])
         batch = {"tokens": ids[None], "lengths": np.array([len(ids)], np.int32)}
-        output: Any = jax.device_get(forward(params, batch))
-        gates = phrases.gate_histogram(output.gates, bins=BINS).pooled
-        found.append(
+        output = forward(params, batch)
+        sentences.append(
             {
                 "number": number,
                 "tokens": list(encoded.tokens(index)),
                 "label": names[int(encoded.labels[index])],
                 "predicted": names[int(np.argmax(output.logits[0]))],
                 "attention": np.round(phrases.normalise(output.attention[0]), 4).tolist(),
-                "gates": gates.counts.tolist(),
+                "gates": phrases.gate_histogram(output.gates, bins=BINS).pooled.counts.tolist(),
             }
         )
-    return found
+    return sentences

@@ -1,7 +1,6 @@
 """What `recurrence` times: cases, and calls compiled alike for every contestant on JAX."""
 
 import dataclasses
-import time
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -11,6 +10,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from experiments.benchmarks._harness import compiled, memory_of
 from gatedjax.functional import length_mask
 
 Cell = Literal["lstm", "gru", "rau"]
@@ -50,7 +50,7 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Runs:
-    """A contestant ready to run: calls that return when their result is there."""
+    """A contestant ready to run."""
 
     forward: Callable[[], object]
     train: Callable[[], object]
@@ -98,14 +98,9 @@ def jax_runs(case: Case, apply: Callable[..., Any], params: Any, xs: Any, length
     arguments = (params, xs, lengths)
     forward = jax.jit(apply, out_shardings=split).lower(*arguments).compile()
     gradients = jax.value_and_grad(loss, argnums=(0, 1))
-    start = time.perf_counter()
-    train = jax.jit(gradients, out_shardings=(whole, (whole, split))).lower(*arguments).compile()
-    compile_s = time.perf_counter() - start
-    used = train.memory_analysis()
-    memory = None
-    if used is not None:
-        memory = used.temp_size_in_bytes + used.argument_size_in_bytes + used.output_size_in_bytes
-        memory *= case.devices
+    trained = jax.jit(gradients, out_shardings=(whole, (whole, split)))
+    train, compile_s = compiled(trained.lower(*arguments))
+    memory = memory_of(train, "temp", "argument", "output")
     value, found = train(*arguments)
     wanted = jax.tree.leaves((params, xs))
     leaves = jax.tree.leaves(found)
@@ -114,10 +109,10 @@ def jax_runs(case: Case, apply: Callable[..., Any], params: Any, xs: Any, length
     if not all(bool(jnp.isfinite(leaf).all()) for leaf in [value, *leaves]):
         raise NotAvailable("gradients not finite")
     return Runs(
-        lambda: jax.block_until_ready(forward(*arguments)),
-        lambda: jax.block_until_ready(train(*arguments)),
+        lambda: forward(*arguments),
+        lambda: train(*arguments),
         compile_s,
-        memory,
+        None if memory is None else case.devices * memory,
     )
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import importlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +11,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 
 from experiments.benchmarks._recurrence_cases import (
     BLOCKS,
     Case,
+    Cell,
     NotAvailable,
     Runs,
     held_scan,
@@ -74,17 +77,8 @@ def run_gatedjax(case: Case, xs: Any, lengths: Any, **options: Any) -> Runs:
     return jax_runs(case, functools.partial(_stack, unroll), _make_weights(case), xs, lengths)
 
 
-def run_reset_after(case: Case, xs: Any, lengths: Any) -> Runs:
-    """Our fast scan of the unit that Flax and PyTorch have."""
-    if case.cell != "gru":
-        raise NotAvailable(NO_CELL)
-    return run_gatedjax(case, xs, lengths, reset_after=True)
-
-
 def run_our_gru(case: Case, xs: Any, lengths: Any) -> Runs:
     """Our GRU of the same width, which an RAU is measured against."""
-    if case.cell != "rau":
-        raise NotAvailable(NO_CELL)
     return run_gatedjax(dataclasses.replace(case, cell="gru"), xs, lengths)
 
 
@@ -98,6 +92,13 @@ def run_scanned_step(case: Case, xs: Any, lengths: Any) -> Runs:
         return held_scan(functools.partial(step, weights), initial, xs, mask, reverse)
 
     return jax_runs(case, functools.partial(_stack, unroll), _make_weights(case), xs, lengths)
+
+
+def _import(library: str) -> Any:
+    try:
+        return importlib.import_module(library)
+    except ImportError as error:
+        raise NotAvailable("not installed") from error
 
 
 class _LinenStack(nn.Module):
@@ -114,29 +115,20 @@ class _LinenStack(nn.Module):
         return xs
 
 
-def run_linen(case: Case, xs: Any, lengths: Any, *, cells: dict[str, Any]) -> Runs:
+def run_linen(case: Case, xs: Any, lengths: Any, *, kind: str = "") -> Runs:
     """Flax Linen."""
-    if case.cell not in cells:
-        raise NotAvailable(NO_CELL)
-    module = _LinenStack(cells[case.cell], case)
+    module = _LinenStack(getattr(nn, f"{kind}{case.cell.upper()}Cell"), case)
     params = jax.jit(module.init)(jax.random.key(0), jnp.asarray(xs), jnp.asarray(lengths))
     return jax_runs(case, module.apply, params, xs, lengths)
 
 
-def run_nnx(case: Case, xs: Any, lengths: Any, *, cells: dict[str, str]) -> Runs:
+def run_nnx(case: Case, xs: Any, lengths: Any, *, kind: str = "") -> Runs:
     """Flax NNX."""
-    if case.cell not in cells:
-        raise NotAvailable(NO_CELL)
-    from flax import nnx
-
-    rngs = nnx.Rngs(0)
+    make, rngs = getattr(nnx, f"{kind}{case.cell.upper()}Cell"), nnx.Rngs(0)
 
     def layer(features: int) -> Any:
-        cell = getattr(nnx, cells[case.cell])
-        ways = [
-            nnx.RNN(cell(features, case.hidden, rngs=rngs), rngs=rngs)
-            for _ in range(1 + case.bidirectional)
-        ]
+        cells = [make(features, case.hidden, rngs=rngs) for _ in range(1 + case.bidirectional)]
+        ways = [nnx.RNN(cell, rngs=rngs) for cell in cells]
         return nnx.Bidirectional(*ways, rngs=rngs) if case.bidirectional else ways[0]
 
     network = nnx.List([layer(features) for features in case.widths])
@@ -152,13 +144,8 @@ def run_nnx(case: Case, xs: Any, lengths: Any, *, cells: dict[str, str]) -> Runs
 
 def run_haiku(case: Case, xs: Any, lengths: Any) -> Runs:
     """Haiku's cores under its own unroll, with the state held at padding (it has no lengths)."""
-    if case.cell == "rau":
-        raise NotAvailable(NO_CELL)
-    try:
-        import haiku as hk
-    except ImportError as error:
-        raise NotAvailable("not installed") from error
-    make = hk.LSTM if case.cell == "lstm" else hk.GRU
+    hk = _import("haiku")
+    make = getattr(hk, case.cell.upper())
 
     def way(xs: jax.Array, mask: jax.Array, reverse: bool) -> jax.Array:
         core = make(case.hidden)
@@ -186,13 +173,8 @@ def run_haiku(case: Case, xs: Any, lengths: Any) -> Runs:
 
 def run_equinox(case: Case, xs: Any, lengths: Any) -> Runs:
     """Equinox's cells under a scan, with the state held at padding (it has no layer)."""
-    if case.cell == "rau":
-        raise NotAvailable(NO_CELL)
-    try:
-        import equinox as eqx
-    except ImportError as error:
-        raise NotAvailable("not installed") from error
-    make = eqx.nn.LSTMCell if case.cell == "lstm" else eqx.nn.GRUCell
+    eqx = _import("equinox")
+    make = getattr(eqx.nn, f"{case.cell.upper()}Cell")
     keys = iter(jax.random.split(jax.random.key(0), 2 * case.layers))
     ways = range(1 + case.bidirectional)
     cells = [[make(d, case.hidden, key=next(keys)) for _ in ways] for d in case.widths]
@@ -211,19 +193,13 @@ def run_equinox(case: Case, xs: Any, lengths: Any) -> Runs:
 
 def run_keras(case: Case, xs: Any, lengths: Any) -> Runs:
     """Keras on JAX; its GRU resets after the product, as Flax's and PyTorch's do."""
-    if case.cell == "rau":
-        raise NotAvailable(NO_CELL)
     os.environ["KERAS_BACKEND"] = "jax"
-    try:
-        import keras
-    except ImportError as error:
-        raise NotAvailable("not installed") from error
+    keras = _import("keras")
     if keras.backend.backend() != "jax":
         raise NotAvailable("loaded with another backend")
     layers = []
     for features in case.widths:
-        make = keras.layers.LSTM if case.cell == "lstm" else keras.layers.GRU
-        layer = make(case.hidden, return_sequences=True)
+        layer = getattr(keras.layers, case.cell.upper())(case.hidden, return_sequences=True)
         layer = keras.layers.Bidirectional(layer) if case.bidirectional else layer
         layer.build((case.batch, case.steps, features))
         layers.append(layer)
@@ -241,19 +217,10 @@ def run_keras(case: Case, xs: Any, lengths: Any) -> Runs:
 
 def run_torch(case: Case, xs: Any, lengths: Any, *, packed: bool) -> Runs:
     """PyTorch on the CPU; without packing, padding is computed and in the loss like any step."""
-    if case.cell == "rau":
-        raise NotAvailable(NO_CELL)
-    try:
-        import torch
-    except ImportError as error:
-        raise NotAvailable("not installed") from error
-    network = (torch.nn.LSTM if case.cell == "lstm" else torch.nn.GRU)(
-        case.hidden,
-        case.hidden,
-        case.layers,
-        batch_first=True,
-        bidirectional=case.bidirectional,
-    )
+    torch = _import("torch")
+    make = getattr(torch.nn, case.cell.upper())
+    ways = {"batch_first": True, "bidirectional": case.bidirectional}
+    network = make(case.hidden, case.hidden, case.layers, **ways)
     inputs = torch.from_numpy(xs.copy()).requires_grad_()
     sizes = torch.from_numpy(lengths)
 
@@ -277,21 +244,32 @@ def run_torch(case: Case, xs: Any, lengths: Any, *, packed: bool) -> Runs:
     return Runs(evaluate, train)
 
 
-# A contestant: (case, xs, lengths) -> Runs, or NotAvailable. The first is compared with the others.
+def _of(make: Callable[..., Runs], *cells: Cell, **options: Any) -> Callable[..., Runs]:
+    """A contestant that has these cells: (case, xs, lengths) -> Runs, or NotAvailable."""
+
+    def run(case: Case, xs: Any, lengths: Any) -> Runs:
+        if case.cell not in cells:
+            raise NotAvailable(NO_CELL)
+        return make(case, xs, lengths, **options)
+
+    return run
+
+
+# The first is compared with the others.
 CONTESTANTS: dict[str, Callable[..., Runs]] = {
     OURS: run_gatedjax,
-    RESET_AFTER: run_reset_after,
-    OUR_GRU: run_our_gru,
+    RESET_AFTER: _of(run_gatedjax, "gru", reset_after=True),
+    OUR_GRU: _of(run_our_gru, "rau"),
     "scanned step": run_scanned_step,
-    "flax": functools.partial(run_linen, cells={"lstm": nn.LSTMCell, "gru": nn.GRUCell}),
-    "flax optimised": functools.partial(run_linen, cells={"lstm": nn.OptimizedLSTMCell}),
-    "flax nnx": functools.partial(run_nnx, cells={"lstm": "LSTMCell", "gru": "GRUCell"}),
-    "flax nnx optimised": functools.partial(run_nnx, cells={"lstm": "OptimizedLSTMCell"}),
-    "haiku": run_haiku,
-    "equinox": run_equinox,
-    "keras": run_keras,
-    "torch packed": functools.partial(run_torch, packed=True),
-    "torch unpacked": functools.partial(run_torch, packed=False),
+    "flax": _of(run_linen, "lstm", "gru"),
+    "flax optimised": _of(run_linen, "lstm", kind="Optimized"),
+    "flax nnx": _of(run_nnx, "lstm", "gru"),
+    "flax nnx optimised": _of(run_nnx, "lstm", kind="Optimized"),
+    "haiku": _of(run_haiku, "lstm", "gru"),
+    "equinox": _of(run_equinox, "lstm", "gru"),
+    "keras": _of(run_keras, "lstm", "gru"),
+    "torch packed": _of(run_torch, "lstm", "gru", packed=True),
+    "torch unpacked": _of(run_torch, "lstm", "gru", packed=False),
 }
 FLAX = tuple(name for name in CONTESTANTS if name.startswith("flax"))
 JAX_PEERS = (*FLAX, "haiku", "equinox", "keras")

@@ -1,15 +1,11 @@
 """The tables of `recurrence`, on the terminal and in the documentation."""
 
-import importlib.metadata
-import os
-import platform
 from pathlib import Path
 from typing import Any
 
-import jax
 from rich.table import Table
 
-from experiments.benchmarks._docs import markdown_table, replace_section
+from experiments.benchmarks._harness import markdown_table, replace_section, screen_table
 from experiments.benchmarks._recurrence_cases import Case
 from experiments.benchmarks._recurrence_peers import (
     FLAX,
@@ -21,7 +17,6 @@ from experiments.benchmarks._recurrence_peers import (
 )
 
 COMMAND = "python -m experiments.benchmarks.recurrence --docs"
-PACKAGES = ("jax", "jaxlib", "flax", "dm-haiku", "equinox", "keras", "torch")
 # A median above this many times the fastest turn says more about the machine than the contestant.
 UNSTABLE = 1.5
 KINDS = ("forward", "train")
@@ -30,32 +25,6 @@ NOT_RUN = "not run"
 _EXTRA: list[dict[str, Any]] = [
     {"cell": "lstm", "batch": 32, "steps": 231, "hidden": 100, "layers": 2, "bidirectional": True}
 ]
-
-
-def machine() -> dict[str, Any]:
-    """Returns what the figures depend on."""
-    versions: dict[str, str | None] = {}
-    for name in PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = None
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "backend": jax.default_backend(),
-        "python": platform.python_version(),
-        "versions": versions,
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def is_stable(row: dict[str, Any], kind: str) -> bool:
@@ -117,12 +86,7 @@ def _title(result: dict[str, Any]) -> str:
 
 def console_table(result: dict[str, Any]) -> Table:
     """Returns the table of one case for the terminal."""
-    table = Table(title=_title(result), title_justify="left")
-    for head in _HEADS:
-        table.add_column(head, justify="left" if head == "contestant" else "right", no_wrap=True)
-    for line in _rows(result):
-        table.add_row(*line)
-    return table
+    return screen_table(_title(result), _HEADS, _rows(result), wrap=False)
 
 
 def _pair(result: dict[str, Any], names: tuple[str, ...], ours: str = OURS) -> str:
@@ -180,6 +144,15 @@ def _key(case: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(sorted(case.items()))
 
 
+def _about(file: dict[str, Any]) -> str:
+    about = file["machine"]
+    versions = ", ".join(f"{k} {v or 'not installed'}" for k, v in about["versions"].items())
+    return (
+        f"Machine: {about['processor']}, {about['cores']} cores, backend {about['backend']}. "
+        f"Python {about['python']}, {versions}."
+    )
+
+
 def docs_section(files: list[dict[str, Any]], sizes: tuple[str, ...]) -> str:
     """Returns the tables in Markdown, from the contents of files written with --json.
 
@@ -190,14 +163,7 @@ def docs_section(files: list[dict[str, Any]], sizes: tuple[str, ...]) -> str:
     found = {_key(result["case"]): result for file in files for result in file["results"]}
     cores = max(file["machine"]["cores"] for file in files)
     counts = sorted({1, cores} | {result["case"]["devices"] for result in found.values()})
-    blocks = []
-    for file in {str(file["machine"]): file for file in files}.values():
-        about = file["machine"]
-        versions = ", ".join(f"{k} {v or 'not installed'}" for k, v in about["versions"].items())
-        blocks.append(
-            f"Machine: {about['processor']}, {about['cores']} cores, backend {about['backend']}. "
-            f"Python {about['python']}, {versions}."
-        )
+    blocks = list(dict.fromkeys(map(_about, files)))
     loads = [load for result in found.values() for load in result["load"]]
     turns = {
         len(row["train_all_ms"])
@@ -212,15 +178,13 @@ def docs_section(files: list[dict[str, Any]], sizes: tuple[str, ...]) -> str:
         )
     details = []
     for count in counts:
-        wanted: list[dict[str, Any]] = []
-        for text in sizes:
-            batch, steps, hidden = map(int, text.split(","))
-            wanted += [
-                {"cell": cell, "batch": batch, "steps": steps, "hidden": hidden}
-                for cell in ("lstm", "gru", "rau")
-            ]
         full = {"layers": 1, "bidirectional": False, "devices": count}
-        keys = {_key(full | case): full | case for case in wanted + _EXTRA}
+        named = [
+            {"cell": cell, **dict(zip(("batch", "steps", "hidden"), size, strict=True))}
+            for size in (tuple(map(int, text.split(","))) for text in sizes)
+            for cell in ("lstm", "gru", "rau")
+        ]
+        keys = {_key(full | case): full | case for case in named + _EXTRA}
         more = {k: r["case"] for k, r in found.items() if r["case"]["devices"] == count}
         results = [
             found.get(key, {"case": case, "rows": {}}) for key, case in (keys | more).items()

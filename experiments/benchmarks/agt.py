@@ -1,17 +1,15 @@
 """Times a training step of AGT against its matrix products alone.
 
 `python -m experiments.benchmarks.agt`. The products are those of the step and of its gradients, of
-the same shapes and without anything between them: no step could be faster. All contestants take
-turns in this process; the figures are medians, a ratio is that of the medians.
+the same shapes and without anything between them: no step could be faster. The figures are medians,
+a ratio is that of the medians.
 """
 
 import dataclasses
 import functools
 import itertools
-import json
 import math
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,11 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import tyro
 from rich.table import Table
 
-from experiments.benchmarks._recurrence_report import machine
-from experiments.benchmarks.recurrence import no_compilation_cache, times_ms
+from experiments.benchmarks import _harness
 from gatedjax._terminal import new_console
 from gatedjax.models import AGT, AGTConfig, AGTTask
 
@@ -118,24 +114,21 @@ def measure(options: Options, vocabulary: int, classes: int = 5) -> dict[str, An
         return optax.apply_updates(params, updates), moments
 
     state = [jax.tree.map(jnp.copy, params), tx.init(params)]
-    with no_compilation_cache():
-        start = time.perf_counter()
-        compiled = step.lower(*state).compile()
-        compile_s = time.perf_counter() - start
+    with _harness.no_compilation_cache():
+        program, compile_s = _harness.compiled(step.lower(*state))
 
-    def train() -> None:
-        state[:] = jax.block_until_ready(compiled(*state))
+    def train() -> list[Any]:
+        state[:] = program(*state)
+        return state
 
     sizes = shapes(config, options.batch, options.words, classes)
     run, arrays = products(sizes)
-    taken = times_ms(
-        {
-            "products": lambda: jax.block_until_ready(run(arrays)),
-            "gradients": lambda: jax.block_until_ready(gradients(params)),
-            "step": train,
-        },
-        options.repeats,
-    )
+    calls: dict[str, Callable[[], Any]] = {
+        "products": lambda: run(arrays),
+        "gradients": lambda: gradients(params),
+        "step": train,
+    }
+    taken = _harness.times_ms(calls, options.repeats)
     medians = {name: statistics.median(times) for name, times in taken.items()}
     return {
         "vocabulary": vocabulary,
@@ -150,39 +143,31 @@ def measure(options: Options, vocabulary: int, classes: int = 5) -> dict[str, An
 def render(options: Options, rows: list[dict[str, Any]]) -> Table:
     """Returns the table."""
     title = f"AGT, B {options.batch}, N {options.words}, {options.layers} layers, float32"
-    table = Table(title=title, title_justify="left")
     heads = ("vocabulary", "products ms", "GFLOP/s", "gradients", "step", "compile s")
-    for head in heads:
-        table.add_column(head, justify="right")
-    for row in rows:
-        table.add_row(
+    lines = [
+        [
             f"{row['vocabulary']:,}",
             f"{row['products_ms']:.1f}",
             f"{1e3 * row['products_gflop'] / row['products_ms']:.0f}",
             f"{row['gradients_ms']:.1f} ({row['gradients_ratio']:.2f})",
             f"{row['step_ms']:.1f} ({row['step_ratio']:.2f})",
             f"{row['compile_s']:.1f}",
-        )
-    return table
+        ]
+        for row in rows
+    ]
+    return _harness.screen_table(title, heads, lines, texts=0)
 
 
 def main(options: Options) -> list[dict[str, Any]]:
     """Measures, prints and returns one row per vocabulary."""
-    for name in ("repeats", "batch", "words", "layers"):
-        if getattr(options, name) < 1:
-            raise ValueError(f"{name} must be at least 1, got {getattr(options, name)}")
+    _harness.check_counts(options, "repeats", "batch", "words", "layers")
     if not options.vocabulary or min(options.vocabulary) < 3:
         raise ValueError(f"vocabulary must be at least 3, got {options.vocabulary}")
     rows = [measure(options, vocabulary) for vocabulary in options.vocabulary]
     new_console().print(render(options, rows))
-    if options.json is not None:
-        text = json.dumps({"machine": machine(), "rows": rows}, indent=2)
-        options.json.write_text(text + "\n", encoding="utf-8")
+    _harness.write_figures(options.json, {"machine": _harness.machine(), "rows": rows})
     return rows
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Options))
-    except ValueError as error:
-        raise SystemExit(f"error: {error}") from None
+    _harness.command(main, Options)

@@ -1,17 +1,14 @@
 """Times attention over the open tokens alone against attention that scores all of them.
 
-`python -m experiments.benchmarks.compact_attention`. Both run in this process on the same states,
-gates and lengths and take turns, so that a busy machine slows them alike. The ratio is the median
-over the turns of compact / dense within a turn; below 1 the compact form pays.
+`python -m experiments.benchmarks.compact_attention`. Both have the same states, gates and lengths.
+The ratio is the median over the turns of compact / dense within a turn; below 1 the compact form
+pays.
 """
 
 import dataclasses
 import functools
-import json
-import os
-import platform
+import itertools
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -19,9 +16,9 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tyro
 from rich.table import Table
 
+from experiments.benchmarks import _harness
 from gatedjax import functional as F
 from gatedjax._terminal import new_console
 
@@ -39,6 +36,7 @@ class Case:
     density: float
 
 
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Inputs:
     """What both forms read, and the capacity planned for it."""
@@ -47,7 +45,7 @@ class Inputs:
     gates: jax.Array
     mask: jax.Array
     params: dict[str, jax.Array]
-    capacity: int
+    capacity: int = dataclasses.field(metadata={"static": True})
 
 
 def make_inputs(case: Case, seed: int = 0) -> Inputs:
@@ -87,26 +85,22 @@ def score_zhou(params: dict[str, jax.Array], states: jax.Array) -> jax.Array:
 SCORES: dict[str, Callable[..., jax.Array]] = {"mlp1": score_mlp1, "zhou": score_zhou}
 
 
-def dense(
-    params: Any, states: jax.Array, gates: jax.Array, mask: jax.Array, *, score: Score
-) -> tuple[jax.Array, jax.Array]:
+def dense(case: Case, inputs: Inputs) -> tuple[jax.Array, jax.Array]:
     """Scores every token and masks the closed ones."""
-    weights = F.gated_softmax(SCORES[score](params, states), gates, mask)
-    return F.attention_pool(states, weights), weights
+    scores = SCORES[case.score](inputs.params, inputs.states)
+    weights = F.gated_softmax(scores, inputs.gates, inputs.mask)
+    return F.attention_pool(inputs.states, weights), weights
 
 
-def compact(
-    params: Any,
-    states: jax.Array,
-    gates: jax.Array,
-    mask: jax.Array,
-    *,
-    score: Score,
-    capacity: int,
-) -> tuple[jax.Array, jax.Array]:
+def compact(case: Case, inputs: Inputs) -> tuple[jax.Array, jax.Array]:
     """Scores the open tokens; the whole batch densely if a row does not fit."""
-    score_fn = functools.partial(SCORES[score], params)
-    pool = F.compact_attention_pool(score_fn, states, gates, capacity=capacity, mask=mask)
+    pool = F.compact_attention_pool(
+        functools.partial(SCORES[case.score], inputs.params),
+        inputs.states,
+        inputs.gates,
+        capacity=inputs.capacity,
+        mask=inputs.mask,
+    )
     return pool.pooled, pool.weights
 
 
@@ -118,51 +112,39 @@ def measure(case: Case, repeats: int, seed: int = 0) -> dict[str, Any]:
       (median over turns of compact / dense), and difference (largest, of weights and sums).
     """
     inputs = make_inputs(case, seed)
-    arguments = inputs.params, inputs.states, inputs.gates, inputs.mask
     forms = {
-        "dense": jax.jit(functools.partial(dense, score=case.score)),
-        "compact": jax.jit(functools.partial(compact, score=case.score, capacity=inputs.capacity)),
+        form.__name__: functools.partial(jax.jit(functools.partial(form, case)), inputs)
+        for form in (dense, compact)
     }
-    # the first call compiles; its results are compared
-    results = [form(*arguments) for form in forms.values()]
+    results = [form() for form in forms.values()]
     difference = max(float(jnp.max(jnp.abs(a - b))) for a, b in zip(*results, strict=True))
-    taken: dict[str, list[float]] = {name: [] for name in forms}
-    for _ in range(repeats):
-        for name, form in forms.items():
-            start = time.perf_counter()
-            jax.block_until_ready(form(*arguments))
-            taken[name].append(1e3 * (time.perf_counter() - start))
-    ratios = [c / d for c, d in zip(taken["compact"], taken["dense"], strict=True)]
+    taken = _harness.times_ms(forms, repeats)
     return {
         **dataclasses.asdict(case),
         "real_density": float(inputs.gates[inputs.mask].mean()),
         "capacity": inputs.capacity,
         "dense_ms": statistics.median(taken["dense"]),
         "compact_ms": statistics.median(taken["compact"]),
-        "ratio": statistics.median(ratios),
+        "ratio": _harness.ratio(taken, "compact", "dense"),
         "difference": difference,
     }
 
 
 def render(rows: list[dict[str, Any]]) -> Table:
     """Returns the table; a ratio below 1 means that scoring only open tokens is faster."""
-    table = Table(title="attention over open tokens, forward pass", title_justify="left")
-    for name in ("score", "B", "T", "D", "density", "capacity"):
-        table.add_column(name, justify="left" if name == "score" else "right")
-    for name in ("dense ms", "compact ms", "compact / dense", "pays"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(
-            row["score"],
-            *(str(row[name]) for name in ("batch", "steps", "width")),
+    sizes = ("score", "B", "T", "D", "density", "capacity")
+    heads = (*sizes, "dense ms", "compact ms", "compact / dense", "pays")
+    lines = [
+        [
+            *(str(row[name]) for name in ("score", "batch", "steps", "width")),
             f"{row['real_density']:.2f}",
             str(row["capacity"]),
-            f"{row['dense_ms']:.2f}",
-            f"{row['compact_ms']:.2f}",
-            f"{row['ratio']:.2f}",
+            *(f"{row[name]:.2f}" for name in ("dense_ms", "compact_ms", "ratio")),
             verdict(row["ratio"]),
-        )
-    return table
+        ]
+        for row in rows
+    ]
+    return _harness.screen_table("attention over open tokens, forward pass", heads, lines)
 
 
 def verdict(ratio: float) -> str:
@@ -196,46 +178,19 @@ class Options:
 
 def main(options: Options) -> list[dict[str, Any]]:
     """Measures, prints and returns one row per case."""
-    for name in ("repeats", "batch", "width"):
-        if getattr(options, name) < 1:
-            raise ValueError(f"{name} must be at least 1, got {getattr(options, name)}")
+    _harness.check_counts(options, "repeats", "batch", "width")
     if not all(steps >= 1 for steps in options.steps):
         raise ValueError(f"steps must be at least 1, got {options.steps}")
     if not all(0 <= density <= 1 for density in options.densities):
         raise ValueError(f"densities must be in [0, 1], got {options.densities}")
-    rows = [
-        measure(
-            Case(
-                score=score,
-                batch=options.batch,
-                steps=steps,
-                width=options.width,
-                density=density,
-            ),
-            options.repeats,
-            options.seed,
-        )
-        for score in options.scores
-        for steps in options.steps
-        for density in options.densities
-    ]
+    sizes = {"batch": options.batch, "width": options.width}
+    grid = itertools.product(options.scores, options.steps, options.densities)
+    cases = [Case(score=one, steps=steps, density=share, **sizes) for one, steps, share in grid]
+    rows = [measure(case, options.repeats, options.seed) for case in cases]
     new_console().print(render(rows))
-    if options.json is not None:
-        machine = {
-            "jax": jax.__version__,
-            "backend": jax.default_backend(),
-            "device": jax.devices()[0].device_kind,
-            "machine": platform.machine(),
-            "cores": os.cpu_count(),
-            "load": os.getloadavg()[0],
-        }
-        text = json.dumps({"machine": machine, "rows": rows}, indent=2)
-        options.json.write_text(text + "\n", encoding="utf-8")
+    _harness.write_figures(options.json, {"machine": _harness.machine(), "rows": rows})
     return rows
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Options))
-    except ValueError as error:
-        raise SystemExit(f"error: {error}") from None
+    _harness.command(main, Options)

@@ -1,28 +1,21 @@
 """Times a training step of the GA Reader against the same network on Flax's `nn.RNN(GRUCell)`.
 
-Both run in this process and take turns, so that a busy machine slows them alike: the ratio, the
-median over the turns of Flax / ours within a turn, means more than the milliseconds. A step is the
-loss, its gradients, clipping and Adam, compiled whole.
+The ratio is the median over the turns of Flax / ours within a turn. A step is the loss, its
+gradients, clipping and Adam, compiled whole.
 """
 
 import dataclasses
-import json
 import os
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-import tyro
-from rich.table import Table
 
-from experiments.benchmarks._docs import markdown_table, replace_section
+from experiments.benchmarks import _harness
 from experiments.benchmarks._ga_reader_peer import FlaxGAReader
-from experiments.benchmarks._recurrence_report import machine
-from experiments.benchmarks.recurrence import no_compilation_cache
 from gatedjax._terminal import new_console
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask, ga_reader_optimizer
 from gatedjax.training import init_state, make_optimizer, make_train_step
@@ -30,6 +23,7 @@ from gatedjax.training import init_state, make_optimizer, make_train_step
 COMMAND = "python -m experiments.benchmarks.ga_reader --docs"
 OURS, CLIPPED, FLAX = "gatedjax", "gatedjax, clipped in every step", "flax nn.RNN(GRUCell)"
 VOCABULARY = 2000
+SIZES = ("batch", "document", "query", "hidden", "hops", "embedding_dim", "repeats")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -118,10 +112,10 @@ class Contestant:
     compile_s: float
     memory_bytes: int | None
 
-    def __call__(self) -> None:
+    def __call__(self) -> Any:
         """Makes one step."""
         self.state, metrics = self.step(self.state, self.batch, jax.random.key(0))
-        jax.block_until_ready((self.state, metrics))
+        return self.state, metrics
 
 
 def compile_step(task: GAReaderTask, batch: dict[str, np.ndarray]) -> Contestant:
@@ -130,47 +124,33 @@ def compile_step(task: GAReaderTask, batch: dict[str, np.ndarray]) -> Contestant
     state = jax.jit(lambda key: init_state(task, tx, key, batch))(jax.random.key(0))
     step = jax.jit(make_train_step(task, tx), donate_argnums=0)
     device_batch = jax.device_put(batch)
-    start = time.perf_counter()
-    compiled = step.lower(state, device_batch, jax.random.key(0)).compile()
-    compile_s = time.perf_counter() - start
-    used = compiled.memory_analysis()
-    memory = None
-    if used is not None:
-        # the state is donated: its results take its place
-        memory = used.temp_size_in_bytes + used.argument_size_in_bytes
-    return Contestant(compiled, state, device_batch, compile_s, memory)
+    program, seconds = _harness.compiled(step.lower(state, device_batch, jax.random.key(0)))
+    # the state is donated: its results take its place
+    memory = _harness.memory_of(program, "temp", "argument")
+    return Contestant(program, state, device_batch, seconds, memory)
 
 
 def measure(options: Options) -> dict[str, Any]:
     """Times the contestants in turns; {"options", "machine", "load", "rows": {name: row}}."""
     load = os.getloadavg()[0]
     batch = make_batch(options)
-    with no_compilation_cache():
+    with _harness.no_compilation_cache():
         ready = {name: compile_step(task, batch) for name, task in make_tasks(options).items()}
-    taken: dict[str, list[float]] = {name: [] for name in ready}
-    for turn in range(options.repeats + 1):
-        for name, contestant in ready.items():
-            start = time.perf_counter()
-            contestant()
-            if turn:  # the first warms up
-                taken[name].append(1e3 * (time.perf_counter() - start))
+    taken = _harness.times_ms(ready, options.repeats)
     rows = {
         name: {
             "step_ms": statistics.median(taken[name]),
             "fastest_ms": min(taken[name]),
             "all_ms": taken[name],
-            "ratio": statistics.median(
-                other / ours for other, ours in zip(taken[name], taken[OURS], strict=True)
-            ),
+            "ratio": _harness.ratio(taken, name, OURS),
             "compile_s": contestant.compile_s,
             "memory_bytes": contestant.memory_bytes,
         }
         for name, contestant in ready.items()
     }
-    sizes = ("batch", "document", "query", "hidden", "hops", "embedding_dim", "repeats", "seed")
     return {
-        "options": {name: getattr(options, name) for name in sizes},
-        "machine": machine(),
+        "options": {name: getattr(options, name) for name in (*SIZES, "seed")},
+        "machine": _harness.machine(),
         "load": [load, os.getloadavg()[0]],
         "rows": rows,
     }
@@ -211,35 +191,24 @@ def docs_section(result: dict[str, Any]) -> str:
         f"{about['backend']}, Python {about['python']}, {versions}; load average (this process "
         f"included) {low:.1f} before and {high:.1f} after."
     )
-    return "\n".join([notes, "", *markdown_table(_HEADS, _lines(result))])
+    return "\n".join([notes, "", *_harness.markdown_table(_HEADS, _lines(result))])
 
 
 def main(options: Options) -> dict[str, Any]:
     """Measures, prints and returns the figures; or only writes the docs."""
-    for name in ("repeats", "batch", "document", "query", "hidden", "hops", "embedding_dim"):
-        if getattr(options, name) < 1:
-            raise ValueError(f"{name} must be at least 1, got {getattr(options, name)}")
+    _harness.check_counts(options, *SIZES)
     if options.figures is not None:
         if options.docs is None:
             raise ValueError("figures are for --docs, got none")
-        result = json.loads(options.figures.read_text(encoding="utf-8"))
+        result = _harness.read_figures(options.figures)
     else:
         result = measure(options)
-        table = Table(title=_title(result), title_justify="left")
-        for head in _HEADS:
-            table.add_column(head, justify="left" if head == _HEADS[0] else "right")
-        for line in _lines(result):
-            table.add_row(*line)
-        new_console().print(table)
-        if options.json is not None:
-            options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        new_console().print(_harness.screen_table(_title(result), _HEADS, _lines(result)))
+        _harness.write_figures(options.json, result)
     if options.docs is not None:
-        replace_section(options.docs, COMMAND, docs_section(result))
+        _harness.replace_section(options.docs, COMMAND, docs_section(result))
     return result
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Options))
-    except ValueError as error:
-        raise SystemExit(f"error: {error}") from None
+    _harness.command(main, Options)

@@ -1,28 +1,23 @@
 """Times the recurrences against those of Flax, Haiku, Equinox, Keras and PyTorch.
 
-All contestants run in this process and take turns, so that a busy machine slows them alike; the
-figures are medians over the turns, and the ratios between them mean more than the milliseconds.
-
-A busy machine does not slow them quite alike: where other work takes a core, a two-threaded torch
-call may wait for its preempted thread at every step and take 5 to 100 times as long. So the
-fastest turn is kept beside the median, a median far above it is marked, and no ratio is given.
+A busy machine does not slow the contestants quite alike: where other work takes a core, a
+two-threaded torch call may wait for its preempted thread at every step and take 5 to 100 times as
+long. So the fastest turn is kept beside the median, a median far above it is marked, and no ratio
+is given.
 """
 
-import contextlib
 import dataclasses
-import json
 import os
 import statistics
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import tyro
-from jax.experimental.compilation_cache import compilation_cache
 
+from experiments.benchmarks import _harness
 from experiments.benchmarks._recurrence_cases import (
     Case,
     Cell,
@@ -32,7 +27,7 @@ from experiments.benchmarks._recurrence_cases import (
     shardings,
 )
 from experiments.benchmarks._recurrence_peers import CONTESTANTS, OUR_GRU
-from experiments.benchmarks._recurrence_report import console_table, machine, write_docs
+from experiments.benchmarks._recurrence_report import console_table, write_docs
 from gatedjax._terminal import new_console
 
 SIZES = ("32,231,100", "32,400,128", "32,1000,256", "20,35,650", "128,28,128")
@@ -75,47 +70,13 @@ class Options:
     """Files written with --json: write --docs from them and measure nothing; later ones win."""
 
 
-def use_devices(count: int) -> None:
-    """Makes JAX have count CPU devices, unless XLA_FLAGS has decided how many."""
-    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-        jax.config.update("jax_num_cpu_devices", count)
-    if jax.device_count() < count:
-        raise ValueError(f"devices must be at most {jax.device_count()}, got {count}")
-
-
-@contextlib.contextmanager
-def no_compilation_cache() -> Iterator[None]:
-    """Compiles everything afresh inside, so that the seconds are not those of reading a file."""
-    enabled = jax.config.values["jax_enable_compilation_cache"]
-    jax.config.update("jax_enable_compilation_cache", False)
-    compilation_cache.reset_cache()
-    try:
-        yield
-    finally:
-        jax.config.update("jax_enable_compilation_cache", enabled)
-        compilation_cache.reset_cache()
-
-
 def _make_gemm(devices: int, size: int = 2048) -> tuple[Callable[[], object], float]:
     """Returns a square product, its rows split over the devices, and its GFLOP."""
     whole, split = shardings(devices)
     left = jax.device_put(jnp.ones((size, size), jnp.float32), split)
     right = jax.device_put(jnp.ones((size, size), jnp.float32), whole)
     product = jax.jit(jnp.matmul, out_shardings=split)
-    return lambda: jax.block_until_ready(product(left, right)), 2e-9 * size**3
-
-
-def times_ms(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
-    """Runs every call once to warm it up, then all of them in turn."""
-    for call in calls.values():
-        call()
-    taken: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(repeats):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            taken[name].append(1e3 * (time.perf_counter() - start))
-    return taken
+    return lambda: product(left, right), 2e-9 * size**3
 
 
 def measure(case: Case, contestants: list[str], repeats: int, seed: int = 0) -> dict[str, Any]:
@@ -141,7 +102,7 @@ def measure(case: Case, contestants: list[str], repeats: int, seed: int = 0) -> 
     gemm_ms = []
     for kind, passes in (("forward", 1), ("train", 3)):
         calls = {name: getattr(runs, kind) for name, runs in ready.items()}
-        times = times_ms({"": gemm, **calls}, repeats)
+        times = _harness.times_ms({"": gemm, **calls}, repeats)
         gemm_ms += times.pop("")
         for name, taken in times.items():
             counted = dataclasses.replace(case, cell="gru") if name == OUR_GRU else case
@@ -170,9 +131,7 @@ def parse_size(text: str) -> tuple[int, int, int]:
 
 def make_cases(options: Options) -> list[Case]:
     """Returns the cases of the options; raises ValueError where an option is impossible."""
-    for name in ("repeats", "layers", "devices"):
-        if getattr(options, name) < 1:
-            raise ValueError(f"{name} must be at least 1, got {getattr(options, name)}")
+    _harness.check_counts(options, "repeats", "layers", "devices")
     unknown = sorted(set(options.contestants) - set(CONTESTANTS))
     if unknown:
         raise ValueError(f"contestants must be among {list(CONTESTANTS)}, got {unknown}")
@@ -193,27 +152,25 @@ def main(options: Options) -> list[dict[str, Any]]:
     if options.figures:
         if options.docs is None:
             raise ValueError("figures are for --docs, got none")
-        files = [json.loads(path.read_text(encoding="utf-8")) for path in options.figures]
+        files = [_harness.read_figures(path) for path in options.figures]
         write_docs(options.docs, files, SIZES)
         return [result for file in files for result in file["results"]]
-    use_devices(options.devices)
+    _harness.use_devices(options.devices)
+    if jax.device_count() < options.devices:
+        raise ValueError(f"devices must be at most {jax.device_count()}, got {options.devices}")
     console = new_console()
     console.width = max(console.width, 150)  # numbers that are cut off are worse than wrapped lines
     results: list[dict[str, Any]] = []
-    file: dict[str, Any] = {"machine": machine(), "results": results}
-    with no_compilation_cache():
+    file: dict[str, Any] = {"machine": _harness.machine(), "results": results}
+    with _harness.no_compilation_cache():
         for case in cases:
             results.append(measure(case, list(options.contestants), options.repeats, options.seed))
             console.print(console_table(results[-1]))
-            if options.json is not None:
-                options.json.write_text(json.dumps(file, indent=1) + "\n", encoding="utf-8")
+            _harness.write_figures(options.json, file)
     if options.docs is not None:
         write_docs(options.docs, [file], SIZES)
     return results
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Options))
-    except ValueError as error:
-        raise SystemExit(f"error: {error}") from None
+    _harness.command(main, Options)

@@ -1,14 +1,11 @@
 """Times a layer of selective self-attention against standard attention, and counts its memory.
 
-`python -m experiments.benchmarks.ssan`. All layers run in this process on the same inputs and take
-turns, so that a busy machine slows them alike; a ratio is the median over the turns. Memory is what
-the compiled program allots beside arguments and results, at a length that is never run.
+`python -m experiments.benchmarks.ssan`. All layers have the same inputs; a ratio is the median over
+the turns. Memory is what the compiled program allots beside arguments and results, at a length that
+is never run.
 """
 
 import dataclasses
-import json
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -18,8 +15,8 @@ from typing import Any, Literal
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import tyro
 
+from experiments.benchmarks import _harness
 from experiments.core.records import write_text
 from gatedjax import analysis
 from gatedjax import functional as F
@@ -35,13 +32,13 @@ LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
     "soft": ("selective, soft", {"selector": "soft"}),
     "expect": ("selective, expect", {"selector": "expect"}),
     "shared": ("selective, st, one selection for all heads", {"share_heads": True}),
-}
-MEMORY: dict[str, tuple[str, dict[str, Any]]] = {
-    BASE: LAYERS[BASE],
-    "st": LAYERS["st"],
     "st_block": ("selective, st, 256 queries at a time", {"selector": "st", "block": 256}),
     "block": ("standard attention, 256 queries at a time", {"selector": "none", "block": 256}),
 }
+MEMORY = (BASE, "st", "st_block", "block")
+KINDS = ("training", "inference")
+FLAX = "flax MultiHeadDotProductAttention"
+Call = Callable[..., Any]
 Name = Literal["st", "st_remat", "soft", "expect", "shared"]
 
 
@@ -71,46 +68,44 @@ class Options:
     """Also write a page with the tables to this file."""
 
 
-def flax_layer(options: Options, inputs: jax.Array, mask: jax.Array) -> tuple[Any, Callable]:
-    """Parameters and call of flax's multi-head attention, which has no selector."""
-    layer = nn.MultiHeadDotProductAttention(options.heads)
-    pairs = nn.make_attention_mask(mask, mask)
-    variables = jax.jit(lambda: layer.init(jax.random.key(1), inputs))()
-    return variables, lambda v, x, key: layer.apply(v, x, mask=pairs)
+def our_layer(name: str, heads: int, *, train: bool) -> tuple[nn.Module, Call]:
+    """Our layer, and its output (parameters, inputs, mask, key)."""
+    layer = gnn.SelectiveSelfAttention(heads, **LAYERS[name][1])
 
-
-def our_layer(
-    options: Options, inputs: jax.Array, mask: jax.Array, *, train: bool, **settings: Any
-) -> tuple[Any, Callable]:
-    """Parameters and call of our layer."""
-    layer = gnn.SelectiveSelfAttention(options.heads, **settings)
-    variables = jax.jit(lambda: layer.init(jax.random.key(1), inputs))()
-
-    def call(v: Any, x: jax.Array, key: jax.Array) -> jax.Array:
+    def call(v: Any, x: jax.Array, mask: jax.Array | None, key: jax.Array) -> jax.Array:
         rngs = {"gate": key} if train else {}
         output: Any = layer.apply(v, x, mask, deterministic=not train, rngs=rngs)
         return output[0]
 
-    return variables, call
+    return layer, call
 
 
-def programs(options: Options, *, train: bool) -> dict[str, Callable[[jax.Array], Any]]:
-    """The compiled layers: key -> result, with the gradient of all parameters in training."""
+def flax_layer(heads: int) -> tuple[nn.Module, Call]:
+    """Flax's multi-head attention, which has no selector."""
+    layer = nn.MultiHeadDotProductAttention(heads)
+    return layer, lambda v, x, mask, key: layer.apply(v, x, mask=nn.make_attention_mask(mask, mask))
+
+
+def loss_of(call: Call) -> Call:
+    """The sum of the squares of an output."""
+    return lambda *arguments: jnp.sum(call(*arguments) ** 2)
+
+
+def programs(options: Options, *, train: bool) -> dict[str, Callable[[], Any]]:
+    """The compiled layers, with the gradient of all parameters in training."""
     shape = (options.batch, options.size, options.width)
     inputs = jax.random.normal(jax.random.key(0), shape)
     mask = F.length_mask(jnp.full(options.batch, options.size), options.size)
-    made = {"flax": flax_layer(options, inputs, mask)}
-    for name in (BASE, *options.layers):
-        made[name] = our_layer(options, inputs, mask, train=train, **LAYERS[name][1])
+    key = jax.random.key(0)
 
-    def program(variables: Any, call: Callable) -> Callable[[jax.Array], Any]:
-        def loss(v: Any, x: jax.Array, key: jax.Array) -> jax.Array:
-            return jnp.sum(call(v, x, key) ** 2)
+    def program(layer: nn.Module, call: Call) -> Callable[[], Any]:
+        variables = jax.jit(lambda: layer.init(jax.random.key(1), inputs))()
+        compiled = jax.jit(jax.grad(loss_of(call), argnums=(0, 1)) if train else call)
+        return lambda: compiled(variables, inputs, mask, key)
 
-        compiled = jax.jit(jax.grad(loss, argnums=(0, 1)) if train else call)
-        return lambda key: compiled(variables, inputs, key)
-
-    return {name: program(*layer) for name, layer in made.items()}
+    ours = {name: our_layer(name, options.heads, train=train) for name in (BASE, *options.layers)}
+    layers = {"flax": flax_layer(options.heads), **ours}
+    return {name: program(*layer) for name, layer in layers.items()}
 
 
 def measure(options: Options, *, train: bool) -> list[dict[str, Any]]:
@@ -120,26 +115,13 @@ def measure(options: Options, *, train: bool) -> list[dict[str, Any]]:
       A row per layer: name, ms (median), and its ratios to standard attention and to flax's.
     """
     clock = time.perf_counter if options.clock == "wall" else time.process_time
-    taken: dict[str, list[float]] = {}
-    running = programs(options, train=train)
-    for program in running.values():
-        jax.block_until_ready(program(jax.random.key(0)))
-    for turn in range(options.repeats):
-        for name, program in running.items():
-            key = jax.random.key(turn)
-            start = clock()
-            jax.block_until_ready(program(key))
-            taken.setdefault(name, []).append(1e3 * (clock() - start))
-
-    def ratio(name: str, base: str) -> float:
-        return statistics.median(a / b for a, b in zip(taken[name], taken[base], strict=True))
-
+    taken = _harness.times_ms(programs(options, train=train), options.repeats, clock)
     return [
         {
             "layer": name,
             "ms": statistics.median(times),
-            "to_standard": ratio(name, BASE),
-            "to_flax": ratio(name, "flax"),
+            "to_standard": _harness.ratio(taken, name, BASE),
+            "to_flax": _harness.ratio(taken, name, "flax"),
         }
         for name, times in taken.items()
     ]
@@ -151,21 +133,15 @@ def memory(options: Options) -> list[dict[str, Any]]:
     inputs = jax.ShapeDtypeStruct(shape, jnp.float32)
     pairs = options.heads * options.memory_size**2 * 4
     rows = []
-    for name, (_, settings) in MEMORY.items():
+    for name in MEMORY:
         row: dict[str, Any] = {"layer": name}
-        for train in (True, False):
-            layer = gnn.SelectiveSelfAttention(options.heads, **settings)
-
-            def loss(v: Any, x: jax.Array, layer: Any = layer, train: bool = train) -> jax.Array:
-                rngs = {"gate": jax.random.key(0)} if train else {}
-                return jnp.sum(layer.apply(v, x, deterministic=not train, rngs=rngs)[0] ** 2)
-
+        for kind, train in zip(KINDS, (True, False), strict=True):
+            layer, call = our_layer(name, options.heads, train=train)
             variables = jax.eval_shape(layer.init, jax.random.key(0), inputs)
+            loss = loss_of(call)
             program = jax.jit(jax.grad(loss, argnums=(0, 1)) if train else loss)
-            compiled = program.lower(variables, inputs).compile()
-            found: Any = compiled.memory_analysis()
-            size = found.temp_size_in_bytes
-            kind = "training" if train else "inference"
+            lowered = program.lower(variables, inputs, None, jax.random.key(0))
+            size = _harness.memory_of(lowered.compile(), "temp") or 0
             row |= {f"{kind}_mib": size / 2**20, f"{kind}_arrays": size / pairs}
         rows.append(row)
     return rows
@@ -173,8 +149,7 @@ def memory(options: Options) -> list[dict[str, Any]]:
 
 def title_of(name: str) -> str:
     """What tables call a layer."""
-    known = {"flax": "flax MultiHeadDotProductAttention"}
-    return known.get(name) or {**MEMORY, **LAYERS}[name][0]
+    return FLAX if name == "flax" else LAYERS[name][0]
 
 
 def time_table(rows: list[dict[str, Any]], limit: float) -> str:
@@ -185,7 +160,7 @@ def time_table(rows: list[dict[str, Any]], limit: float) -> str:
             f"{row['ms']:.1f}",
             f"{row['to_standard']:.2f}",
             f"{row['to_flax']:.2f}",
-            (f"{limit}" if row["layer"] == "st" else "-"),
+            f"{limit}" if row["layer"] == "st" else "-",
         ]
         for row in rows
     ]
@@ -196,18 +171,15 @@ def memory_table(rows: list[dict[str, Any]]) -> str:
     """MiB, and as how many float32 arrays [B, M, N, N] that is."""
     cells = [
         [title_of(row["layer"])]
-        + [
-            f"{row[f'{kind}_mib']:.0f} ({row[f'{kind}_arrays']:.1f})"
-            for kind in ("training", "inference")
-        ]
+        + [f"{row[f'{one}_mib']:.0f} ({row[f'{one}_arrays']:.1f})" for one in KINDS]
         for row in rows
     ]
     return analysis.render_table(["layer", "training, MiB", "inference, MiB"], cells)
 
 
-def page(options: Options, found: dict[str, Any]) -> str:
+def page(options: Options, figures: dict[str, Any]) -> str:
     """The tables as a page."""
-    machine = found["machine"]
+    machine = figures["machine"]
     clock = "time on the wall" if options.clock == "wall" else "time of the processor"
     parts = [
         "# Selective self-attention: time and memory",
@@ -221,16 +193,16 @@ def page(options: Options, found: dict[str, Any]) -> str:
         "A selector adds two of the four projections and one of the two products over pairs: "
         f"{flops_ratio(options):.2f} times the multiplications of standard attention.",
         "## Training: the layer and the gradients of parameters and inputs",
-        time_table(found["training"], TRAINING_LIMIT).rstrip(),
+        time_table(figures["training"], TRAINING_LIMIT).rstrip(),
         "## Inference",
-        time_table(found["inference"], INFERENCE_LIMIT).rstrip(),
+        time_table(figures["inference"], INFERENCE_LIMIT).rstrip(),
     ]
-    if found["memory"]:
+    if figures["memory"]:
         parts += [
             f"## Memory of one row of {options.memory_size:,} tokens",
             "What the compiled program allots beside arguments and results; in brackets, as how "
             "many float32 arrays [B, M, N, N].",
-            memory_table(found["memory"]).rstrip(),
+            memory_table(figures["memory"]).rstrip(),
             "`block` computes weights for so many queries at a time, and again for the gradient: "
             "nothing over pairs is stored. `remat` computes them again all at once, which saves "
             "what the layers above would otherwise find allotted, not the peak of one layer.",
@@ -247,38 +219,23 @@ def flops_ratio(options: Options) -> float:
 
 def main(options: Options) -> dict[str, Any]:
     """Measures, prints and returns the figures."""
-    for name in ("repeats", "batch", "heads", "size", "width"):
-        if getattr(options, name) < 1:
-            raise ValueError(f"{name} must be at least 1, got {getattr(options, name)}")
+    _harness.check_counts(options, "repeats", "batch", "heads", "size", "width")
     if options.memory_size < 0:
         raise ValueError(f"memory_size must be at least 0, got {options.memory_size}")
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "training": measure(options, train=True),
         "inference": measure(options, train=False),
         "memory": memory(options) if options.memory_size else [],
-        "machine": {
-            "jax": jax.__version__,
-            "backend": jax.default_backend(),
-            "device": jax.devices()[0].device_kind,
-            "devices": jax.device_count(),
-            "machine": platform.machine(),
-            "cores": os.cpu_count(),
-            "load": os.getloadavg()[0],
-        },
+        "machine": _harness.machine(),
     }
-    text = page(options, found)
+    text = page(options, figures)
     new_console().print(text)
     if options.docs is not None:
         write_text(options.docs, text)
-    if options.json is not None:
-        shown = dataclasses.asdict(options) | {"json": None, "docs": None}
-        saved = json.dumps({"options": shown, **found}, indent=2)
-        options.json.write_text(saved + "\n", encoding="utf-8")
-    return found
+    shown = dataclasses.asdict(options) | {"json": None, "docs": None}
+    _harness.write_figures(options.json, {"options": shown, **figures})
+    return figures
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Options))
-    except ValueError as error:
-        raise SystemExit(f"error: {error}") from None
+    _harness.command(main, Options)

@@ -6,10 +6,8 @@ trains a single seed, on GA-Net at the size of TREC. Both sides take turns in on
 """
 
 import dataclasses
-import json
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,9 +16,8 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
-import tyro
-from rich.table import Table
 
+from experiments.benchmarks import _harness
 from gatedjax import data as gdata
 from gatedjax._terminal import new_console
 from gatedjax.models import GANet, GANetConfig, GANetTask
@@ -34,6 +31,10 @@ from gatedjax.training import (
     make_optimizer,
     make_parallel,
 )
+
+Parallel = Literal["sharding", "single"]
+Pair = dict[str, list[float]]
+"""Seconds of "first" and "second", turn by turn."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,8 +95,21 @@ class Rows:
         return {"x": self.x.copy(), "example_id": ids, "weight": np.ones(rows, np.float32)}
 
 
-def overhead(options: Options) -> tuple[list[float], list[float]]:
-    """Seconds per step of the bare loop and of `fit`, turn by turn."""
+def seconds_between(first: int, last: int, run: Callable[..., Any]) -> float:
+    """Seconds from one step to another of run(folder, on_event)."""
+    times = {}
+
+    def note(name: str, number: int) -> None:
+        if name == "step":
+            times[number] = time.perf_counter()
+
+    with tempfile.TemporaryDirectory() as folder:
+        run(Path(folder), on_event=note)
+    return times[last] - times[first]
+
+
+def overhead(options: Options) -> Pair:
+    """Seconds per step of the bare loop and of `fit`."""
     task = Products()
     data = Rows(task)
     parallel = make_parallel("single")
@@ -121,29 +135,21 @@ def overhead(options: Options) -> tuple[list[float], list[float]]:
         jax.block_until_ready((state, metrics))
         return (time.perf_counter() - began) / (options.steps - 1)
 
+    def run(folder: Path, **events: Any) -> None:
+        result = fit(task, data, None, config, folder, parallel=parallel, **events)
+        assert result.steps == options.steps
+
     def fitted() -> float:
-        times = {}
-
-        def note(name: str, number: int) -> None:
-            if name == "step":
-                times[number] = time.perf_counter()
-
-        with tempfile.TemporaryDirectory() as folder:
-            result = fit(task, data, None, config, Path(folder), on_event=note, parallel=parallel)
-            assert result.steps == options.steps
         # from the first step, which compiles, to the last: the checkpoints between them count
-        return (times[options.steps] - times[1]) / (options.steps - 1)
+        return seconds_between(1, options.steps, run) / (options.steps - 1)
 
-    return _turns(options.repeats, bare, fitted)
+    return _harness.in_turns({"first": bare, "second": fitted}, options.repeats)
 
 
-def lanes(
-    options: Options, parallel: Literal["sharding", "single"]
-) -> tuple[list[float], list[float]]:
-    """Seconds of a stretch of training: one seed (on all devices, or on one), and all lanes."""
+def questions() -> tuple[gdata.Encoded, int]:
+    """Texts of the size of TREC (3 to 37 words, 10 on average), and how many words they know."""
     rng = np.random.default_rng(0)
     words = [f"w{i}" for i in range(5000)]
-    # TREC: 3 to 37 words, 10 on average
     lengths = np.clip(3 + rng.gamma(3.0, 2.4, size=4907), 3, 37).astype(int)
     texts = [tuple(words[i] for i in rng.integers(0, len(words), size=n)) for n in lengths]
     examples = [
@@ -152,90 +158,75 @@ def lanes(
     ]
     source = gdata.Source(examples, gdata.SourceInfo("timing", "train", tuple("abcdef")))
     vocabulary = gdata.Vocabulary.build([source])
-    encoded = gdata.encode(source, vocabulary)
-    model = GANet(GANetConfig(), vocab_size=len(vocabulary), num_classes=6)
-    task = GANetTask(model)
-
-    def run(seeds: int, parallel: Literal["sharding", "single"]) -> Callable[[], float]:
-        def once() -> float:
-            times = {}
-
-            def note(name: str, number: int) -> None:
-                if name == "step":
-                    times[number] = time.perf_counter()
-
-            config = TrainConfig(
-                num_steps=2 * options.lane_steps,
-                log_every=10**6,
-                checkpoint_every=10**6,
-                seeds=seeds,
-                parallel=parallel,
-                progress=False,
-            )
-
-            def make(seed: int) -> gdata.Batches:
-                return gdata.Batches(encoded, batch_size=64, seed=seed)
-
-            with tempfile.TemporaryDirectory() as folder:
-                if seeds > 1:
-                    fit_lanes(task, make, None, config, folder, on_event=note)
-                else:
-                    fit(task, make(0), None, config, folder, on_event=note)
-            # the second half: every shape is compiled by then
-            return times[2 * options.lane_steps] - times[options.lane_steps]
-
-        return once
-
-    return _turns(options.repeats, run(1, parallel), run(options.seeds, "sharding"))
+    return gdata.encode(source, vocabulary), len(vocabulary)
 
 
-def _turns(
-    count: int, one: Callable[[], float], other: Callable[[], float]
-) -> tuple[list[float], list[float]]:
-    one(), other()
-    pairs = [(one(), other()) for _ in range(count)]
-    return [a for a, _ in pairs], [b for _, b in pairs]
+def lanes(options: Options, parallel: Parallel) -> Pair:
+    """Seconds of a stretch of training: one seed (on all devices, or on one), and all lanes."""
+    encoded, words = questions()
+    task = GANetTask(GANet(GANetConfig(), vocab_size=words, num_classes=6))
 
+    def batches(seed: int) -> gdata.Batches:
+        return gdata.Batches(encoded, batch_size=64, seed=seed)
 
-def main(args: list[str] | None = None) -> None:
-    """Times and prints."""
-    options = tyro.cli(Options, args=args, prog="python -m experiments.benchmarks.training")
-    for name in ("steps", "checkpoint_every", "lane_steps", "seeds", "repeats"):
-        if getattr(options, name) < 1:
-            sys.exit(f"error: {name} must be at least 1, got {getattr(options, name)}")
-    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-        jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
-    table = Table(title=f"{jax.devices()[0].device_kind}, {jax.local_device_count()} devices")
-    for column in ("comparison", "first, ms", "second, ms", "second / first, median (range)"):
-        table.add_column(column, justify="left" if column == "comparison" else "right")
-    times: dict[str, Any] = {}
-    wanted: dict[str, Any] = {
-        "overhead": ("a bare jit loop, fit (per step)", overhead),
-        "lanes": (
-            f"one seed on all devices, {options.seeds} seeds (per stretch)",
-            lambda options: lanes(options, "sharding"),
-        ),
-        "lanes, one device": (
-            f"one seed on one device, {options.seeds} seeds on all (per stretch)",
-            lambda options: lanes(options, "single"),
-        ),
+    def stretch(seeds: int, parallel: Parallel) -> float:
+        config = TrainConfig(
+            num_steps=2 * options.lane_steps,
+            log_every=10**6,
+            checkpoint_every=10**6,
+            seeds=seeds,
+            parallel=parallel,
+            progress=False,
+        )
+
+        def run(folder: Path, **events: Any) -> None:
+            if seeds > 1:
+                fit_lanes(task, batches, None, config, folder, **events)
+            else:
+                fit(task, batches(0), None, config, folder, **events)
+
+        # the second half: every shape is compiled by then
+        return seconds_between(options.lane_steps, 2 * options.lane_steps, run)
+
+    calls = {
+        "first": lambda: stretch(1, parallel),
+        "second": lambda: stretch(options.seeds, "sharding"),
     }
-    for name, (title, measure) in wanted.items():
+    return _harness.in_turns(calls, options.repeats)
+
+
+COMPARISONS: dict[str, tuple[str, Callable[[Options], Pair]]] = {
+    "overhead": ("a bare jit loop, fit (per step)", overhead),
+    "lanes": (
+        "one seed on all devices, {seeds} seeds (per stretch)",
+        lambda options: lanes(options, "sharding"),
+    ),
+    "lanes, one device": (
+        "one seed on one device, {seeds} seeds on all (per stretch)",
+        lambda options: lanes(options, "single"),
+    ),
+}
+
+
+def main(options: Options) -> None:
+    """Times and prints."""
+    _harness.check_counts(options, "steps", "checkpoint_every", "lane_steps", "seeds", "repeats")
+    _harness.use_devices(os.cpu_count() or 1)
+    times, lines = {}, []
+    for name, (title, measure) in COMPARISONS.items():
         if options.what not in ("all", name.split(",")[0]):
             continue
-        one, other = measure(options)
-        times[name] = {"first_s": one, "second_s": other}
-        ratios = [b / a for a, b in zip(one, other, strict=True)]
-        table.add_row(
-            title,
-            f"{1e3 * statistics.median(one):.1f}",
-            f"{1e3 * statistics.median(other):.1f}",
-            f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})",
-        )
-    new_console().print(table)
-    if options.json is not None:
-        options.json.write_text(json.dumps(times, indent=1) + "\n", encoding="utf-8")
+        taken = measure(options)
+        times[name] = {f"{side}_s": seconds for side, seconds in taken.items()}
+        ratios = [b / a for a, b in zip(*taken.values(), strict=True)]
+        medians = [f"{1e3 * statistics.median(seconds):.1f}" for seconds in taken.values()]
+        shown = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
+        lines.append([title.format(seeds=options.seeds), *medians, shown])
+    heads = ("comparison", "first, ms", "second, ms", "second / first, median (range)")
+    where = f"{jax.devices()[0].device_kind}, {jax.local_device_count()} devices"
+    new_console().print(_harness.screen_table(where, heads, lines))
+    _harness.write_figures(options.json, times)
 
 
 if __name__ == "__main__":
-    main()
+    _harness.command(main, Options)

@@ -103,6 +103,20 @@ def missing_runs(job: Job, cell: Cell) -> Missing:
     return missing
 
 
+def _without_twins(job: Job, cell: Cell, missing: Missing) -> Missing:
+    """Takes the records of runs that another table made under its name; returns the other runs."""
+    if job.options.rerun:
+        return missing
+    left = []
+    for seed, config in missing:
+        twin = _twin(job, cell, seed, config)
+        if twin is None:
+            left.append((seed, config))
+        else:
+            write_json(job.store.path(cell.data, cell.variant, seed), twin)
+    return left
+
+
 def _twin(job: Job, cell: Cell, seed: int, config: Config) -> Record | None:
     """The record of the same run under the name of another table, or None."""
     for other in job.store.variants(cell.data):
@@ -135,12 +149,10 @@ def run_cells(job: Job, cells: Iterable[Cell]) -> None:
     cells = list(cells)
     check_cells(job, cells)
     for cell in cells:
-        for seed, config in _run_together(job, cell, missing_runs(job, cell)):
+        # before seeds are put side by side: what is there already needs no lane
+        missing = _without_twins(job, cell, missing_runs(job, cell))
+        for seed, config in _run_together(job, cell, missing):
             path = job.store.path(cell.data, cell.variant, seed)
-            twin = None if job.options.rerun else _twin(job, cell, seed, config)
-            if twin is not None:
-                write_json(path, twin)
-                continue
             say(f"{cell.data}, {cell.variant}, seed {seed}: {config.workdir}", flush=True)
             record = run_of(job.paper, config).record
             if record["stopped"] != "signal":

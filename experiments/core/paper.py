@@ -26,7 +26,8 @@ class Variant:
       name: of its records.
       title: how tables call it.
       changes: what it changes in the configuration of a preset.
-      same_as: where its configuration is that of this variant, it has that one's records.
+      same_as: where a record has the same of its configuration and of that of this variant, it has
+        that one's records.
     """
 
     name: str
@@ -344,8 +345,8 @@ class Paper:
         if known is None or known.same_as is None or data not in self.presets:
             return variant
         preset, other = self.presets[data], self.variants[known.same_as]
-        same = changed(preset, known.changes) == changed(preset, other.changes)
-        return other.name if same else variant
+        one, two = (self.recorded(changed(preset, v.changes)) for v in (known, other))
+        return other.name if one == two else variant
 
     def sections(self, store: Store) -> Iterator[Table]:
         """The tables of RESULTS.md."""

@@ -15,14 +15,11 @@ from experiments.core.columns import (
     data,
     each,
     first,
-    hardware,
     metric,
     paired,
     quoted,
-    record_name,
+    runs,
     seconds,
-    seeds,
-    substitute,
     variant,
 )
 from experiments.core.config import value_at
@@ -278,30 +275,22 @@ def of_gates(path: str) -> Any:
     return lambda record: value_at(record, path) if record["system"] == "ganet" else None
 
 
-RUNS = Table(
-    title="Runs",
-    note="Records in runs/; seconds are wall time per run.",
-    shown=lambda store: [(name, one) for name in reported.NAMES for one in store.variants(name)],
-    columns=(
-        data(),
-        record_name("system"),
-        seeds(),
-        first("batch", "config.data.batch_size"),
-        first("lr", "config.train.optimizer.learning_rate", "g"),
-        first("tau", of_gates("config.model.temperature"), "g"),
-        first("lambda", of_gates("config.model.penalty"), "g"),
-        first(
-            "dropout",
-            lambda record: "{embedding_dropout:g}/{pool_dropout:g}".format(
-                **record["config"]["model"]
-            ),
-        ),
-        each("steps", "best_step"),
-        seconds(),
-        hardware(),
-        substitute(),
-    ),
+RUNS = runs(
+    reported.NAMES,
+    first("batch", "config.data.batch_size"),
+    first("lr", "config.train.optimizer.learning_rate", "g"),
+    first("tau", of_gates("config.model.temperature"), "g"),
+    first("lambda", of_gates("config.model.penalty"), "g"),
+    first("dropout", lambda record: dropouts(**record["config"]["model"])),
+    each("steps", "best_step"),
+    seconds(),
+    heading="system",
 )
+
+
+def dropouts(*, embedding_dropout: float, pool_dropout: float, **_: object) -> str:
+    """Both rates."""
+    return f"{embedding_dropout:g}/{pool_dropout:g}"
 
 
 def report(console: Console, records: Records, workdir: Path) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 
 from experiments.core.records import read_json
 from gatedjax import data as gdata
-from gatedjax.data import _cloze
-from gatedjax.data._encode_cloze import wrapped
+from gatedjax.data.batches._encode_cloze import wrapped
+from gatedjax.data.sets import _cloze
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
 from gatedjax.training import load_params
 

@@ -1,85 +1,88 @@
 """Figures 3 and 4, sample images; figures 5 to 7, drawn from the records of the runs."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from experiments.core.curves import MAX_POINTS as MAX_POINTS
-from experiments.core.curves import Point
-from experiments.core.curves import points as points
-from experiments.rau import paper
-from experiments.rau.cells import NAMES
-from experiments.rau.results import Store
+from experiments.core.curves import points
+from experiments.core.origins import NOT_RUN
+from experiments.core.paper import Job, Variant
+from experiments.core.records import Store
+from experiments.rau import reported
 from gatedjax import analysis
+from gatedjax import data as gdata
 from gatedjax._terminal import say
 
-if TYPE_CHECKING:
-    from experiments.rau.tables import TablesConfig
+CURVES = {
+    "figure5": ("curve", {"validation accuracy": 2}),
+    "figure6": ("curve", {"validation loss": 1}),
+    "figure7": ("train_curve", {"training loss": 1, "training accuracy": 2}),
+}
+"""The curve of a record, and the panels of a figure with the places of their values."""
+TITLES = {
+    "figure5": "Figure 5: validation while training, Fashion-MNIST",
+    "figure6": "Figure 6: validation while training, PTB",
+    "figure7": "Figure 7: training on IMDB",
+}
 
 
-def curves(
-    store: Store, data: str, variants: dict[str, str], key: str, columns: dict[str, int]
-) -> dict[str, dict[str, list[Point]]]:
-    """One panel per column, one line per variant that has records."""
-    return {
-        measure: {
-            name: points(store.all(data, variant), key, column)
-            for variant, name in variants.items()
-        }
-        for measure, column in columns.items()
-    }
-
-
-def samples(options: TablesConfig) -> Path:
-    """Draws the first test images of every class; returns the PNG.
+def samples(job: Job) -> None:
+    """Draws the first test images of every class.
 
     They belong to the data set, so the figure stays with the runs, outside the results.
     """
-    from gatedjax import data as gdata
-
-    name = {"figure3": "mnist", "figure4": "fashion_mnist"}[options.what]
-    folders: dict[str, Any] = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
+    options, (name,) = job.options, job.table.data
+    folders = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
     source: Any = gdata.load(name, "test", **folders)
     stem = options.runs / options.what
-    analysis.plot_images(
-        source.images,
-        source.labels,
-        source.info.class_names,
-        stem,
-        title=f"{NAMES[name]}: first test images",
-    )
+    title = f"{reported.NAMES[name]}: first test images"
+    analysis.plot_images(source.images, source.labels, source.info.class_names, stem, title=title)
     say(f"wrote {stem}.png and .svg", flush=True)
-    return stem.with_suffix(".png")
 
 
-def draw(options: TablesConfig) -> Path:
-    """Draws the figure that a command asked for; returns the PNG."""
-    store = Store(options.results)
-    what = options.what
-    variants = dict(paper.CELLS)
+def at(cell: str, name: str, path: str, value: float) -> Variant:
+    """A cell with another value of a setting than its preset's."""
+    return Variant(f"{cell}_{name}", reported.CELLS[cell], {"model.cell": cell, path: value})
+
+
+def at_rate(cell: str, rate: float) -> Variant:
+    """A cell at another learning rate."""
+    return at(cell, f"lr{reported.rate_name(rate)}", "train.optimizer.learning_rate", rate)
+
+
+def rate_of(job: Job) -> float:
+    """The learning rate of the runs of figure 7."""
+    return job.options.learning_rate or reported.FIGURE7_RATE
+
+
+def curves(job: Job) -> None:
+    """Draws figure 5, 6 or 7: a line per cell."""
+    what, data = job.options.what, job.data[0]
+    key, columns = CURVES[what]
+    title, names = reported.NAMES[data], {cell: cell for cell in reported.CELLS}
     if what == "figure7":
-        data = options.data[0] if options.data else "imdb"
-        rate = options.learning_rate or paper.FIGURE7_RATE
-        variants = {paper.rate_variant(cell, rate): name for cell, name in paper.CELLS.items()}
-        columns = {"training loss": 1, "training accuracy": 2}
-        series = curves(store, data, variants, "train_curve", columns)
-        title = f"{NAMES[data]}, learning rate {paper.rate_name(rate)}"
-    elif what == "figure6":
-        data = options.data[0] if options.data else "ptb_medium"
-        series = curves(store, data, variants, "curve", {"validation loss": 1})
-        series["validation perplexity"] = {
-            name: [(x, math.exp(y), math.exp(y) * sd) for x, y, sd in line]
-            for name, line in series["validation loss"].items()
+        title += f", learning rate {reported.rate_name(rate_of(job))}"
+        names = {cell: at_rate(cell, rate_of(job)).name for cell in reported.CELLS}
+    records = {reported.CELLS[cell]: job.store.all(data, name) for cell, name in names.items()}
+    panels = {
+        measure: {cell: points(one, key, column) for cell, one in records.items()}
+        for measure, column in columns.items()
+    }
+    if what == "figure6":
+        panels["validation perplexity"] = {
+            cell: [(x, math.exp(y), math.exp(y) * sd) for x, y, sd in line]
+            for cell, line in panels["validation loss"].items()
         }
-        title = NAMES[data]
-    else:
-        data = options.data[0] if options.data else "fashion_mnist"
-        series = curves(store, data, variants, "curve", {"validation accuracy": 2})
-        title = NAMES[data]
-    stem = options.results / what
+    stem: Path = job.options.results / what
     stem.parent.mkdir(parents=True, exist_ok=True)
-    analysis.plot_lines(series, stem, xlabel="step", title=title)
+    analysis.plot_lines(panels, stem, xlabel="step", title=title)
     say(f"wrote {stem}.png and .svg", flush=True)
-    return stem.with_suffix(".png")
+
+
+def listed(store: Store) -> str:
+    """The figures that were drawn."""
+    lines = []
+    for stem, title in TITLES.items():
+        drawn = (store.folder / f"{stem}.png").exists()
+        lines.append(f"- {title}: " + (f"[{stem}.png]({stem}.png)" if drawn else NOT_RUN))
+    return "\n".join(lines)

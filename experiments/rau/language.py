@@ -1,88 +1,79 @@
-"""One run of a language model: data in, trained parameters and perplexities out."""
+"""A run of a language model: what it is made of, and its perplexities."""
 
 import math
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.core.experiment import Experiment
 from experiments.core.origins import joined
-from experiments.core.records import jsonable
-from experiments.core.curves import finish, seconds_per_step
+from experiments.core.text import SPLITS
 from experiments.rau.config import Config
-from experiments.rau.data import streams as load_streams
-from experiments.rau.results import public_config
+from experiments.rau.parameters import count_parameters
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax.models import RAULanguageModel, RAULanguageTask
-from gatedjax.training import evaluate, fit, make_parallel
+from gatedjax.training import FitResult, evaluate, make_parallel
 
 
-def run_language(config: Config) -> dict[str, Any]:
-    """Trains, and measures validation and test perplexity of the best parameters; returns a record.
+def language_model(config: Config) -> Experiment:
+    """The run of a configuration.
 
     The best parameters are those of the lowest validation loss after an epoch, measured on
     `data.eval_batch_size` rows, each of which starts from the zero state. The perplexities of the
     record are measured on one row: every word is predicted after all that come before it.
     """
-    from experiments.rau.run import count_parameters, default_workdir
-
-    start = time.perf_counter()
-    streams = load_streams(config.data)
+    data = config.data
+    folders = {"data_dir": data.data_dir, "manual_dir": data.manual_dir}
+    streams = {split: gdata.load("ptb", split, **folders) for split in SPLITS}
     vocabulary = streams["train"].vocabulary
-    window, rows = config.data.window, config.data.eval_batch_size
     train = gdata.LanguageModelBatches(
-        streams["train"], batch_size=config.data.batch_size, num_steps=window
-    )
-    validation = gdata.LanguageModelBatches.eval(
-        streams["validation"], batch_size=rows, num_steps=window
+        streams["train"], batch_size=data.batch_size, num_steps=data.window
     )
     task = RAULanguageTask(RAULanguageModel(config.model, vocab_size=len(vocabulary)))
-    workdir = default_workdir(config)
-    settings = jsonable(public_config(config))
-    parallel = make_parallel(config.train.parallel, accumulate=config.train.accumulate)
-    result = fit(
-        task,
-        train,
-        validation,
-        config.train,
-        workdir,
-        metadata={"config": settings, "vocabulary": vocabulary.digest()},
-        parallel=parallel,
+
+    def one_pass(split: str, rows: int) -> gdata.LanguageModelBatches:
+        stream = streams[split]
+        return gdata.LanguageModelBatches.eval(stream, batch_size=rows, num_steps=data.window)
+
+    def tested(result: FitResult, workdir: Path) -> dict[str, Any] | None:
+        # also one that came with the last step: measuring takes minutes, the same command does it
+        if result.signal is not None:
+            return None
+        single, params = make_parallel("single"), result.best_params
+        validation, _ = evaluate(task, params, one_pass("validation", 1), single)
+        test, predictions = evaluate(task, params, one_pass("test", 1), single)
+        order = np.argsort(predictions["example_id"], kind="stable")
+        return {
+            "curve": [[one["step"], one["loss"], one["perplexity"]] for one in result.history],
+            "validation": validation,
+            "test": test,
+            "test_n": int(predictions["tokens"].sum()),
+            "test_tokens": predictions["tokens"][order].tolist(),
+            # what each window of the test text cost, in nats: for paired tests
+            "test_nll": [round(float(x), 3) for x in predictions["nll"][order]],
+            "train_last_epoch_perplexity": last_epoch_perplexity(
+                workdir, result.steps, train.steps_per_epoch
+            ),
+        }
+
+    return Experiment(
+        task=task,
+        # a text has one order, whatever the seed
+        train=lambda seed: train,
+        validation=one_pass("validation", data.eval_batch_size),
+        test=one_pass("test", 1),
+        facts={
+            "data": config.preset,
+            "cell": config.model.cell,
+            "vocabulary_size": len(vocabulary),
+        },
+        vocabulary=vocabulary.digest(),
+        substitute=joined(stream.info.substitute for stream in streams.values()),
+        count=count_parameters,
+        tested=tested,
     )
-    record = {
-        "data": config.preset,
-        "substitute": joined(stream.info.substitute for stream in streams.values()),
-        "cell": config.model.cell,
-        "seed": config.train.seed,
-        "config": settings,
-        **count_parameters(result.best_params),
-        "vocabulary_size": len(vocabulary),
-        "stopped": result.stopped,
-        "exit_code": result.exit_code,
-        "signal": result.signal,
-        "steps": result.steps,
-        "best_step": result.best_step,
-        "curve": [[one["step"], one["loss"], one["perplexity"]] for one in result.history],
-        "seconds_per_step": seconds_per_step(analysis.read_metrics(workdir / "metrics.jsonl")),
-    }
-    # also one that came with the last step: measuring takes minutes, and the same command does it
-    if result.signal is not None:
-        return record | {"stopped": "signal"}
-    single = make_parallel("single")
-    for split in ("validation", "test"):
-        data = gdata.LanguageModelBatches.eval(streams[split], batch_size=1, num_steps=window)
-        record[split], predictions = evaluate(task, result.best_params, data, single)
-    order = np.argsort(predictions["example_id"], kind="stable")
-    record["test_n"] = int(predictions["tokens"].sum())
-    record["test_tokens"] = predictions["tokens"][order].tolist()
-    # what each window of the test text cost, in nats: for paired tests
-    record["test_nll"] = [round(float(x), 3) for x in predictions["nll"][order]]
-    record["train_last_epoch_perplexity"] = last_epoch_perplexity(
-        workdir, result.steps, train.steps_per_epoch
-    )
-    return finish(record, start, workdir)
 
 
 def last_epoch_perplexity(workdir: Path, steps: int, steps_per_epoch: int) -> float | None:

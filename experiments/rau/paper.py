@@ -1,127 +1,390 @@
-"""The numbers that Zhong, Yue and Ling (2018) report; spec rows R1 to R39."""
+"""RAU: Zhong, Yue and Ling, "Recurrent Attention Unit" (2018)."""
 
-from experiments.rau.config import PresetName
-from gatedjax.functional import RAUAttention
-from gatedjax.models import RAUConfig
+import dataclasses
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, get_args
 
-CELLS = {"rau": "RAU", "gru": "GRU", "lstm": "LSTM"}
-CLASSIFICATION: tuple[PresetName, ...] = ("mnist", "fashion_mnist", "imdb")
-LANGUAGE: tuple[PresetName, ...] = ("ptb_small", "ptb_medium", "ptb_large")
+from rich.console import Console
 
-# Table 1, test accuracy.
-ACCURACY = {
-    "mnist": {"rau": 0.9880, "gru": 0.9854, "lstm": 0.9855},
-    "fashion_mnist": {"rau": 0.8960, "gru": 0.8789, "lstm": 0.8845},
-    "imdb": {"rau": 0.7952, "gru": 0.7908, "lstm": 0.7896},
-}
-# Table 1, validation accuracy; the paper prints dashes for the images.
-VALIDATION_ACCURACY = {"imdb": {"rau": 0.8042, "gru": 0.7976, "lstm": 0.7897}}
-# Table 1, perplexity of (validation, test).
-PERPLEXITY = {
-    "ptb_small": {"rau": (118.99, 113.89), "gru": (119.37, 115.06), "lstm": (120.64, 114.96)},
-    "ptb_medium": {"rau": (86.75, 82.80), "gru": (86.50, 83.01), "lstm": (87.80, 83.62)},
-    "ptb_large": {"rau": (82.63, 78.32), "gru": (83.10, 78.50), "lstm": (82.62, 78.63)},
-}
-# Text: perplexity of the training text in the last epoch.
-TRAIN_PERPLEXITY = {("ptb_small", "rau"): 45.72}
-
-# Table 3, error in percent: what the paper trained, and what it quotes from other papers.
-MNIST_ERROR = 1.20
-QUOTED_ERRORS = {
-    "fully connected, 2 layers": 1.35,
-    "1 random glimpse": 42.85,
-    "RAM, 2 glimpses": 6.27,
-    "RAM, 3 glimpses": 2.7,
-    "RAM, 4 glimpses": 1.73,
-    "RAM, 5 glimpses": 1.55,
-    "RAM, 6 glimpses": 1.29,
-    "RAM, 7 glimpses": 1.47,
-}
-
-# Table 2. Hidden width 28 for images; the text says 128 twice.
-SETTINGS = {
-    "mnist": {"hidden": 28, "batch": 128, "epochs": 213, "dropout": 0.0, "optimiser": "Adam"},
-    "fashion_mnist": {
-        "hidden": 28,
-        "batch": 128,
-        "epochs": 213,
-        "dropout": 0.0,
-        "optimiser": "Adam",
-    },
-    "imdb": {"hidden": 128, "batch": 128, "epochs": 100, "dropout": 0.5, "optimiser": "Adam"},
-}
-# Table 4 (the steps of the large network are not stated).
-PTB_SETTINGS = {
-    "ptb_small": {
-        "init scale": "0.1",
-        "layers": "2",
-        "hidden": "200",
-        "batch": "20",
-        "learning rate": "1",
-        "decay": "0.5",
-        "epochs": "13",
-        "dropout": "0",
-        "steps": "20",
-    },
-    "ptb_medium": {
-        "init scale": "0.05",
-        "layers": "2",
-        "hidden": "650",
-        "batch": "20",
-        "learning rate": "1",
-        "decay": "0.8",
-        "epochs": "35",
-        "dropout": "0.5",
-        "steps": "30",
-    },
-    "ptb_large": {
-        "init scale": "0.04",
-        "layers": "2",
-        "hidden": "1500",
-        "batch": "20",
-        "learning rate": "1",
-        "decay": "1/1.5",
-        "epochs": "55",
-        "dropout": "0.65",
-        "steps": "not stated",
-    },
-}
-
-# IMDB: the learning rates that the paper tried; figure 7 shows the last one.
-LEARNING_RATES = {"1e-3": 1e-3, "1e-4": 1e-4, "1e-5": 1e-5}
-FIGURE7_RATE = 1e-5
-
-
-def rate_name(rate: float) -> str:
-    """A learning rate as names of variants have it."""
-    known = [name for name, value in LEARNING_RATES.items() if value == rate]
-    return known[0] if known else f"{rate:g}"
-
-
-def rate_variant(cell: str, rate: float) -> str:
-    """The name of a cell that was trained at another learning rate than its preset's."""
-    return f"{cell}_lr{rate_name(rate)}"
-
-
-# The forms that the paper's equation 6 leaves open (spec section 3); the matrix form needs a
-# matrix [H, D + H] per example and step.
-FORMS: tuple[RAUAttention, ...] = (
-    "feature_proj",
-    "concat",
-    "time_causal",
-    "sigmoid",
-    "additive_relu",
-    "matrix",
+from experiments.core.cli import fail
+from experiments.core.columns import (
+    data,
+    each,
+    first,
+    metric,
+    milliseconds,
+    paired,
+    parameters,
+    quoted,
+    runs,
+    seconds,
+    variant,
 )
-HEAVY_FORMS: tuple[RAUAttention, ...] = ("matrix",)
+from experiments.core.comparison import LEVEL, WINDOW_SAMPLES, sentence
+from experiments.core.origins import NOT_RUN, origin_of, other_data
+from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.records import Records, Store, averaged
+from experiments.core.report import print_metrics, print_time
+from experiments.rau import figures, reported
+from experiments.rau.config import PRESETS, CellName
+from experiments.rau.experiment import experiment
+from experiments.rau.figures import at, at_rate, rate_of
+from experiments.rau.parameters import matched_width, table2, table4
+from gatedjax import analysis
+from gatedjax._terminal import say
+from gatedjax.functional import RAUAttention
+
+LANGUAGE = reported.LANGUAGE
+CELLS = tuple(reported.CELLS)
+SYSTEMS = [Variant(name, title, {"model.cell": name}) for name, title in reported.CELLS.items()]
+# The forms that the paper's equation 6 leaves open (spec section 3); the weights of "sigmoid" have
+# no sum to rescale.
+HEAVY: tuple[RAUAttention, ...] = ("matrix",)
+LIGHT = tuple(form for form in get_args(RAUAttention) if form not in HEAVY)
+FORMS = [
+    Variant(
+        f"attention_{form}{'_rescale' if rescale else ''}",
+        form,
+        {"model.cell": "rau", "model.attention": form, "model.rescale": rescale},
+    )
+    for form in (*LIGHT, *HEAVY)
+    for rescale in (False, True)
+    if not (rescale and form == "sigmoid")
+]
+PLAIN = FORMS[0].name
+RATES = [at_rate(cell, rate) for rate in reported.LEARNING_RATES.values() for cell in CELLS]
 
 
-def variants_of(form: RAUAttention) -> dict[str, dict]:
-    """Names of the variants of an attention form, and what they change in the network."""
-    found: dict[str, dict] = {f"attention_{form}": {"attention": form}}
-    try:
-        RAUConfig(attention=form, rescale=True)
-    except ValueError:
-        return found
-    found[f"attention_{form}_rescale"] = {"attention": form, "rescale": True}
-    return found
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RAUOptions(Options):
+    """Options of the tables of this paper."""
+
+    cells: tuple[CellName, ...] = ("rau", "gru", "lstm")
+    """Cells to train."""
+    forms: tuple[RAUAttention, ...] = LIGHT
+    """Forms of the attention that variants trains; the default leaves out matrix, whose weights
+    are a matrix [H, D + H] per example and step."""
+    hidden: int | None = None
+    """table1: another width of the state, such as 28 (the paper's Table 2), in rows of its own."""
+    learning_rate: float | None = None
+    """table1: another learning rate, in rows of its own; figure7: the runs to draw (default: 1e-5,
+    as in the paper)."""
+
+
+def check(options: Any) -> None:
+    """Refuses options that the table or figure does not have."""
+    what = options.what
+    for name, owners in (("hidden", ("table1",)), ("learning_rate", ("table1", "figure7"))):
+        if getattr(options, name) is not None and what not in owners:
+            owner = " and ".join(owners)
+            fail(f"--{name.replace('_', '-')} is an option of {owner}, not of {what}")
+    if options.hidden is not None and options.learning_rate is not None:
+        fail("--hidden and --learning-rate make rows of their own each: give one of them")
+    if what in ("learning_rates", "figure7", "variants", "matched"):
+        for name in options.data:
+            if name in LANGUAGE:
+                fail(f"{what} is for classifiers, not for --data {name}")
+
+
+def asked(job: Job, data: str) -> Iterable[Variant | str]:
+    """The cells that --cells names, at the width or the learning rate that was asked for."""
+    del data
+    hidden, rate = job.options.hidden, job.options.learning_rate
+    for cell in job.options.cells:
+        if hidden is not None:
+            yield at(cell, f"hidden{hidden}", "model.hidden", hidden)
+        else:
+            yield cell if rate is None else at_rate(cell, rate)
+
+
+def at_rates(job: Job, data: str) -> list[Variant]:
+    """The cells that --cells names at the learning rates of the table, or at that of figure 7."""
+    del data
+    rates = [rate_of(job)] if job.options.what == "figure7" else reported.LEARNING_RATES.values()
+    return [at_rate(cell, rate) for rate in rates for cell in job.options.cells]
+
+
+def forms(job: Job, data: str) -> Iterable[Variant]:
+    """The forms of the attention that --forms names."""
+    for form in HEAVY:
+        if form not in job.options.forms and data == job.data[0]:
+            say(f"{form}: left out, it is heavy on memory; --forms {form} runs it", flush=True)
+    return [one for form in job.options.forms for one in FORMS if one.title == form]
+
+
+def matched(job: Job, data: str) -> Iterable[Variant | str]:
+    """The cells that --cells names, with as many parameters as the GRU."""
+    for cell in job.options.cells:
+        width = matched_width(data, cell)
+        yield cell if cell == "gru" else at(cell, "matched", "model.hidden", width)
+
+
+def result(heading: str, part: str) -> Column:
+    """Accuracy, or perplexity, of "validation", "test" or "test_last"."""
+
+    def text(row: Row) -> str:
+        name, digits = ("perplexity", 2) if row.data in LANGUAGE else ("accuracy", 4)
+        if row.records and not any(name in record.get(part, {}) for record in row.records):
+            return "-"  # a language model has no test of its last step
+        return metric(heading, f"{part}.{name}", digits).text(row)
+
+    return Column(heading, text)
+
+
+CELL = Column("cell", lambda row: reported.CELLS[row.variant.partition("_")[0]], "both")
+RESULTS = (result("validation", "validation"), result("test", "test"))
+TABLE1 = Table(
+    title="Table 1: accuracy and perplexity",
+    note="Mean ± sample standard deviation over seeds. Test: parameters of the best validation "
+    "result; last step: those at the end. PTB: perplexity, less is better.",
+    about="test accuracy or perplexity of every cell",
+    data=reported.DATA,
+    variants=CELLS,
+    trained=asked,
+    columns=(
+        data(),
+        CELL,
+        parameters(of="both"),
+        quoted("validation: paper", reported.VALIDATION, ""),
+        result("ours", "validation"),
+        quoted("test: paper", reported.TEST, ""),
+        result("ours", "test"),
+        result("ours, last step", "test_last"),
+    ),
+)
+
+
+def better(row: Row) -> str:
+    """Who beats whom."""
+    if row.comparison is None:
+        return "-"
+    unknown = row.comparison.why_not or "neither is shown"
+    return {None: unknown, True: "RAU", False: row.title}[row.comparison.better]
+
+
+def sentences(rows: Sequence[Row]) -> Iterable[str]:
+    """The tests of a table in words."""
+    lines = (f"- {sentence(row.label, 'RAU', row.title, row.comparison)}" for row in rows)
+    return ["\n".join(lines)]
+
+
+PAIRED = Table(
+    title="Table 1, paired tests",
+    note="Classifiers: bootstrap over test examples of the correctness averaged over seeds "
+    "(10,000 samples), exact McNemar test of each pair of runs with one seed. PTB: "
+    "bootstrap over windows of the test text of the negative log-likelihood averaged over "
+    f"seeds ({WINDOW_SAMPLES:,} samples), in nats per token. A difference counts as shown "
+    f"if the corrected p < {LEVEL}; the tests say nothing about other seeds.",
+    data=reported.DATA,
+    variants=("gru", "lstm"),
+    seen=CELLS,
+    pair=lambda data, baseline: ("rau", baseline),
+    columns=(
+        data(),
+        variant("baseline"),
+        *paired(
+            ("RAU minus baseline", "95 % interval", "bootstrap p", "McNemar p (each seed)"),
+            points=False,
+            digits=4,
+            missing=NOT_RUN,
+        ),
+        Column("better", better),
+    ),
+    below=sentences,
+)
+TRAINING = Table(
+    title="Text: training perplexity in the last epoch",
+    note="PTB small, RAU.",
+    data=("ptb_small",),
+    variants=("rau",),
+    seen=(),
+    columns=(
+        data(),
+        CELL,
+        quoted("paper", reported.TRAIN_PERPLEXITY, ""),
+        metric("ours", "train_last_epoch_perplexity", 2),
+    ),
+)
+TABLE2 = Table(
+    title="Table 2: settings and parameters",
+    note="Parameters of the recurrent layer, biases included; the paper's table has no such row. "
+    "Width 28 is the paper's Table 2, 128 its text.",
+    about="settings and parameter counts (trains nothing)",
+    body=lambda store: table2(),
+    after=lambda job: say(table2()),
+)
+
+
+def changed(name: str) -> str:
+    """The setting that a name of records says was changed."""
+    for mark, setting in (("_hidden", "width"), ("_lr", "learning rate")):
+        if mark in name:
+            return f"{setting} {name.partition(mark)[2]}"
+    return ""
+
+
+def others(store: Store) -> list[tuple[str, str]]:
+    """Records at other settings; those that the paper tried on IMDB have a table of their own."""
+    tried = [("imdb", one.name) for one in RATES]
+    names = [(name, one) for name in reported.NAMES for one in store.variants(name) if changed(one)]
+    return [one for one in names if one not in tried] or [("mnist", "rau_hidden28")]
+
+
+OTHERS = Table(
+    title="Other widths and learning rates",
+    note="`tables table1 --hidden 28`; `tables table1 --data ptb_small --learning-rate 0.5`.",
+    shown=others,
+    columns=(
+        *(data(), CELL, Column("changed", lambda row: changed(row.variant))),
+        *(parameters(), *RESULTS),
+    ),
+)
+
+
+def errors(store: Store) -> str:
+    """MNIST error in percent beside rows that the paper quotes."""
+    source = "quoted in the paper, not trained here"
+    rows = [[name, error, source] for name, error in reported.QUOTED_ERRORS.items()]
+    rows.append(["RAU", reported.MNIST_ERROR, "the paper's own"])
+    for cell, title in reported.CELLS.items():
+        records = store.all("mnist", cell)
+        error = averaged(records, lambda record: 100 * (1 - record["test"]["accuracy"]), 2)
+        other = f", on {origin_of(records[0])}" if other_data(records) else ""
+        rows.append([title, error, f"ours{other}"])
+    return analysis.render_table(["system", "error (%)", "source"], rows)
+
+
+TABLE3 = Table(
+    title="Table 3: MNIST error",
+    note="The quoted rows are from other papers; nobody trained them here.",
+    about="MNIST error beside quoted rows",
+    data=("mnist",),
+    trained=asked,
+    body=errors,
+)
+TABLE4 = Table(
+    title="Table 4: settings of PTB",
+    note="The decay 1/1.5 is taken as a misprint of 1/1.15.",
+    about="settings of PTB (trains nothing)",
+    body=lambda store: table4(),
+    after=lambda job: say(table4()),
+)
+LEARNING_RATES = Table(
+    title="IMDB: learning rates",
+    note="The paper gives no numbers for these.",
+    about="those that the paper tried on IMDB",
+    data=("imdb",),
+    variants=tuple(one.name for one in RATES),
+    seen=(),
+    trained=at_rates,
+    columns=(
+        Column("learning rate", lambda row: row.variant.partition("_lr")[2]),
+        CELL,
+        result("validation accuracy", "validation"),
+        result("test accuracy", "test"),
+    ),
+)
+ATTENTION = Table(
+    title="Forms of the attention",
+    note="The paper leaves the form open; feature_proj without rescaling is what table 1 has. "
+    "Rescaling gives the weights mean 1. Runs may be shorter than those of table 1.",
+    about="forms of the attention on MNIST",
+    data=("mnist",),
+    variants=tuple(one.name for one in FORMS),
+    trained=forms,
+    pair=lambda data, form: None if form == PLAIN else (form, PLAIN),
+    columns=(
+        data(),
+        variant("attention"),
+        Column("rescale", lambda row: "yes" if row.variant.endswith("_rescale") else "no"),
+        parameters(),
+        *RESULTS,
+        *paired(("minus feature_proj", "", "bootstrap p"), points=False, seeds=False),
+        milliseconds(),
+    ),
+)
+MATCHED = Table(
+    title="Equal parameter counts",
+    note="RAU and LSTM at the width that has the most nearly as many parameters as the GRU.",
+    about="RAU and LSTM as small as the GRU",
+    data=("mnist", "fashion_mnist"),
+    variants=("gru", "rau_matched", "lstm_matched"),
+    seen=("rau_matched",),
+    trained=matched,
+    pair=lambda data, name: None if name == "gru" else (name, "gru"),
+    columns=(
+        *(data(), CELL, first("width", "config.model.hidden"), parameters(), *RESULTS),
+        *paired(("minus GRU", "95 % interval", "bootstrap p"), points=False, seeds=False, digits=4),
+    ),
+)
+FIGURES = Table(title="Figures", note="Curves are drawn from the records.", body=figures.listed)
+RUNS = runs(
+    reported.NAMES,
+    first("batch", "config.data.batch_size"),
+    first("lr", "config.train.optimizer.learning_rate", "g"),
+    first("schedule", "config.train.optimizer.schedule"),
+    first("clip", "config.train.optimizer.clip_norm", "g"),
+    first("width", "config.model.hidden"),
+    each("steps", "steps"),
+    each("best steps", "best_step"),
+    seconds(),
+    milliseconds(),
+)
+
+
+def drawn(about: str, data: str, trained: Any = asked) -> Figure:
+    """Curves of the cells that --cells names."""
+    return Figure(draw=figures.curves, about=about, data=(data,), trained=trained)
+
+
+def report(console: Console, records: Records, workdir: Path) -> None:
+    """Prints the metrics of validation and test, parameters and time."""
+    (record,) = records  # seeds side by side are an option of tables
+    unit = "tokens" if record["data"] in LANGUAGE else "examples"
+    cell = reported.CELLS[record["cell"]]
+    title = f"{cell} on {record['data']} (test: {record['test_n']:,} {unit})"
+    names = [name for name in ("accuracy", "perplexity", "loss") if name in record["test"]]
+    print_metrics(console, record, title, tuple(names))
+    recurrent = f"{record['recurrent_parameters']:,} of them recurrent"
+    console.print(f"{record['parameters']:,} parameters, {recurrent}")
+    print_time(console, record, workdir)
+
+
+PAPER = Paper(
+    name="rau",
+    title="RAU",
+    source='Zhong, Yue and Ling, "Recurrent Attention Unit" (2018)',
+    about="""Train a recurrent attention unit, or a baseline with --model.cell, and evaluate it
+on the test set. Options that are not given come from --preset. Press Ctrl-C to stop: the run is
+saved, and the same command continues it.""",
+    presets=PRESETS,
+    default="digits",
+    names=reported.NAMES,
+    variants={one.name: one for one in (*SYSTEMS, *RATES, *FORMS)},
+    tables={
+        "table1": TABLE1,
+        "table2": TABLE2,
+        "table3": TABLE3,
+        "table4": TABLE4,
+        "figure3": Figure(draw=figures.samples, about="images of MNIST", data=("mnist",)),
+        "figure4": Figure(draw=figures.samples, about="of Fashion-MNIST", data=("fashion_mnist",)),
+        "figure5": drawn("validation curves of Fashion-MNIST", "fashion_mnist"),
+        "figure6": drawn("of PTB", "ptb_medium"),
+        "figure7": drawn("training curves of IMDB", "imdb", at_rates),
+        "learning_rates": LEARNING_RATES,
+        "variants": ATTENTION,
+        "matched": MATCHED,
+    },
+    page=(
+        *(TABLE1, PAIRED, TRAINING, TABLE2, OTHERS, TABLE3, TABLE4),
+        *(LEARNING_RATES, ATTENTION, MATCHED, FIGURES, RUNS),
+    ),
+    experiment=experiment,
+    report=report,
+    workdir=lambda config: f"{config.preset}-{config.model.cell}",
+    keys=("config", "seed", "cell", "validation", "test", "test_n"),
+    options=RAUOptions,
+    check=check,
+    together=lambda config: config.data.name != "ptb",  # its state is carried from step to step
+)

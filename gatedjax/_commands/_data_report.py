@@ -4,8 +4,8 @@ from pathlib import Path
 
 from gatedjax._terminal import clean, say
 from gatedjax.analysis import render_table
-from gatedjax.data._check import Report
-from gatedjax.data._compare import QUANTILES
+from gatedjax.data.account._check import Report
+from gatedjax.data.account._compare import QUANTILES
 
 
 def print_report(report: Report, limit: int) -> None:

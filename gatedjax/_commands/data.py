@@ -8,12 +8,17 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from gatedjax._commands import reason
 from gatedjax._terminal import say
+
+if TYPE_CHECKING:
+    from tensorflow_datasets.core import DatasetBuilder
+
+    from gatedjax.data.sets._declaration import DataSet
 
 PROG = "python -m gatedjax data"
 
@@ -105,7 +110,7 @@ def main(args: list[str]) -> int:
 
 @contextlib.contextmanager
 def _unpack_limit(size: str | None) -> Iterator[None]:
-    from gatedjax.data import _unpack
+    from gatedjax.data.files import _unpack
 
     try:
         limit = None if size is None else _unpack.parse_size(size)
@@ -120,36 +125,35 @@ def _unpack_limit(size: str | None) -> Iterator[None]:
 
 def prepare(options: Prepare) -> int:
     """Prepares a set unless it is there already, and says what it holds."""
-    from gatedjax.data import _load, _prepared
+    from gatedjax.data.sets._all import resolve
+    from gatedjax.data.sets._declaration import Embedded
+    from gatedjax.data.tfds import _prepared
 
-    _load.one_of("data set", options.name, _load.names())
-    name, _ = _load.member(options.name, {})
-    name, _ = _load.ALIASES.get(name, (name, {}))
-    if name in _load.EMBEDDED:
-        say(f"{name} is {_load.EMBEDDED[name].origin}: there is nothing to prepare.")
+    declared, _ = resolve(options.name)
+    name = declared.name
+    if isinstance(declared, Embedded):
+        say(f"{name} is {declared.origin}: there is nothing to prepare.")
         return 0
-    spec = _load.SETS[name]
     there = _prepared.is_prepared(name, options.data_dir)
     if not there:
-        if name not in _prepared.OURS:
-            _need_tensorflow(name, spec, options)
+        if declared.tfds is None:
+            _need_tensorflow(declared, options)
         elif options.manual_dir is not None:
-            _read_first(name, spec, Path(options.manual_dir).expanduser())
+            _read_first(declared, Path(options.manual_dir).expanduser())
     if not sys.stderr.isatty():
         import tensorflow_datasets as tfds
 
         tfds.disable_progress_bar()
-    manual_dir = options.manual_dir if name in _prepared.OURS else None
-    with _no_empty_folders(_prepared.builder(name, options.data_dir).data_path):
-        made = _prepared.prepare(
-            name, data_dir=options.data_dir, where=spec.where, manual_dir=manual_dir
-        )
-    say(f"{name} {'was already prepared' if there else 'is prepared'} in {made.data_path}")
-    _print_prepared(made, spec)
+    manual_dir = options.manual_dir if declared.tfds is not None else None
+    with _no_empty_folders(_prepared.builder_of(name, options.data_dir).data_path):
+        builder = _prepared.prepare(name, data_dir=options.data_dir, manual_dir=manual_dir)
+    say(f"{name} {'was already prepared' if there else 'is prepared'} in {builder.data_path}")
+    _print_prepared(builder, declared)
     return 0
 
 
-def _need_tensorflow(name: str, spec: Any, options: Prepare) -> None:
+def _need_tensorflow(declared: "DataSet", options: Prepare) -> None:
+    name = declared.name
     if importlib.util.find_spec("tensorflow") is not None:
         if options.manual_dir is not None:
             say(f"note: TFDS prepares {name} from its own download; --manual-dir is not used.")
@@ -159,28 +163,26 @@ def _need_tensorflow(name: str, spec: Any, options: Prepare) -> None:
         "pip install 'gatedjax[prepare]' (tensorflow-cpu; needed once, not for reading). "
         f"Without it: gatedjax.data.load({name!r}, split, manual_dir=...) and "
         f"{PROG} check {name} --manual-dir DIR read the raw files as they are. "
-        f"They are at {spec.where}."
+        f"They are at {declared.where}."
     )
 
 
-def _read_first(name: str, spec: Any, folder: Path) -> None:
+def _read_first(declared: "DataSet", folder: Path) -> None:
     """Refuses raw files that are missing or broken before anything is written."""
-    if not folder.is_dir():
-        raise FileNotFoundError(f"manual_dir {folder}: there is no such folder")
-    for part in spec.official:
-        path, wanted = spec.files(folder, part)
+    from gatedjax.data.sets._all import not_there
+
+    again = f". Get it again from {declared.where}."
+    for part in declared.official:
+        path, looked_for = declared.files.find(folder, part)
         if path is None:
-            raise FileNotFoundError(
-                f"data set {name!r}, {part}: no {wanted} in manual_dir {folder} or in its folder "
-                f"of the set. The files are at {spec.where}."
-            )
+            raise not_there(declared, part, folder, looked_for)
         try:
-            rows = spec.read(path, part)
+            rows = declared.read(path, part)
         except ValueError as error:
-            raise ValueError(f"{error}. Get it again from {spec.where}.") from error
+            raise ValueError(f"{error}{again}") from error
         if not rows.rows:
             first = f"; first {rows.quarantine[0]}" if rows.quarantine else ""
-            raise ValueError(f"{path}: no usable line{first}. Get it again from {spec.where}.")
+            raise ValueError(f"{path}: no usable line{first}{again}")
 
 
 @contextlib.contextmanager
@@ -199,22 +201,22 @@ def _no_empty_folders(path: str) -> Iterator[None]:
         raise
 
 
-def _print_prepared(made: Any, spec: Any) -> None:
+def _print_prepared(builder: "DatasetBuilder", declared: "DataSet") -> None:
     from gatedjax.analysis import render_table
 
-    metadata = made.info.metadata or {}
+    metadata = builder.info.metadata or {}
     rows, total = [], 0
-    for split, info in made.info.splits.items():
+    for split, info in builder.info.splits.items():
         account = metadata.get(split, {})
         aside = account.get("quarantine", ())
         total += len(aside)
         lines = account.get("lines", info.num_examples)
-        rows.append((split, lines, info.num_examples, len(aside), spec.official.get(split)))
+        rows.append((split, lines, info.num_examples, len(aside), declared.official.get(split)))
     say()
-    unit = spec.unit
+    unit = declared.unit
     say(render_table(("split", unit, "examples", "quarantined", f"official {unit}"), rows))
     if total:
-        say(f"Quarantined {unit}, {total} in all, are listed in {made.data_path}/metadata.json.")
+        say(f"Quarantined {unit}, {total} in all, are listed in {builder.data_path}/metadata.json.")
     else:
         say("Nothing was quarantined.")
 
@@ -225,7 +227,7 @@ def _print_prepared(made: Any, spec: Any) -> None:
 def check(options: Check) -> int:
     """Prints the report of a set; fails where a line is not accounted for."""
     from gatedjax._commands._data_report import print_report
-    from gatedjax.data import _check
+    from gatedjax.data.account import _check
 
     if options.limit < 0:
         raise ValueError(f"--limit must be at least 0, got {options.limit}")
@@ -245,20 +247,20 @@ def check(options: Check) -> int:
 def list_sets() -> int:
     """Prints the names that `load` knows."""
     from gatedjax.analysis import render_table
-    from gatedjax.data import _load, _prepared
+    from gatedjax.data.sets._all import ALIASES, EMBEDDED, FAMILIES, SETS
 
     aliases: dict[str, list[str]] = {}
-    for family, (option, known) in _load.FAMILIES.items():
+    for family, (option, known) in FAMILIES.items():
         for value, name in known.items():
             aliases.setdefault(name, []).append(f"{family} ({option}={value})")
-    for alias, (name, preset) in _load.ALIASES.items():
+    for alias, (name, preset) in ALIASES.items():
         note = f" ({', '.join(preset.values())})" if preset else ""
         aliases.setdefault(name, []).append(alias + note)
-    rows = [(name, "", "nothing", spec.origin) for name, spec in _load.EMBEDDED.items()]
-    for name, spec in _load.SETS.items():
+    rows = [(name, "", "nothing", spec.origin) for name, spec in EMBEDDED.items()]
+    for name, declared in SETS.items():
         needs = "raw files or prepared; preparing needs [prepare]"
-        if name in _prepared.OURS:
+        if declared.tfds is not None:
             needs = "raw files, or a network; no TensorFlow"
-        rows.append((name, ", ".join(aliases.get(name, ())), needs, spec.where))
+        rows.append((name, ", ".join(aliases.get(name, ())), needs, declared.where))
     say(render_table(("name", "also", "needs", "source"), rows))
     return 0

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from gatedjax import data
-from gatedjax.data import _cbt, _cloze, _question_files
-from gatedjax.data._files import LineError
+from gatedjax.data.files._lines import LineError
+from gatedjax.data.sets import _cbt, _cloze, _question_files
 
 CANDIDATES = "cat|dog|hen"
 QUESTION = "\n\n".join(

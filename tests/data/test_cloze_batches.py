@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from gatedjax import data
-from gatedjax.data import _cloze
-from gatedjax.data._encode_cloze import occurrences
+from gatedjax.data.batches._encode_cloze import occurrences
+from gatedjax.data.sets import _cloze
 
 INFO = data.SourceInfo("toy", "train", _cloze.CLASSES)
 WORDS = [f"w{i}" for i in range(30)]

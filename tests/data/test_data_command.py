@@ -1,5 +1,6 @@
 """`python -m gatedjax data`: every raw line is used or named, splits compared, sets prepared."""
 
+import dataclasses
 import gzip
 import io
 import re
@@ -10,7 +11,10 @@ import pytest
 
 from gatedjax import data
 from gatedjax.__main__ import main
-from gatedjax.data import _check, _files, _sst, _trec
+from gatedjax.data.account import _check
+from gatedjax.data.files import _lines as _files
+from gatedjax.data.sets import _sst, _trec
+from gatedjax.data.sets._all import SETS
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -170,13 +174,13 @@ def test_a_missing_part_fails_and_no_file_at_all_is_refused(trees, tmp_path, cap
 
 
 def test_the_check_fails_where_the_loader_loses_a_line(questions, capsys, monkeypatch):
-    whole = _trec.read
+    whole = SETS["trec"].read
 
-    def lossy(path):
-        rows = whole(path)
+    def lossy(path, part):
+        rows = whole(path, part)
         return _files.Rows(rows.rows[:-1], rows.quarantine, rows.counted)
 
-    monkeypatch.setattr(_trec, "read", lossy)
+    monkeypatch.setitem(SETS, "trec", dataclasses.replace(SETS["trec"], read=lossy))
     status, out, _ = run(capsys, "check", "trec", "--manual-dir", questions)
     assert status == 1
     assert "train_5500.label: 20 lines were read, 19 are accounted for" in out
@@ -294,21 +298,21 @@ def test_prepare_from_broken_or_missing_files_writes_nothing(trees, tmp_path, ca
 
 def test_a_preparation_that_fails_half_way_leaves_nothing(trees, tmp_path, capsys, monkeypatch):
     target = tmp_path / "tfds"
-    real, calls = _sst.read, []
+    sst, calls = SETS["sst"], []
 
-    def failing(path):
+    def failing(path, part):
         calls.append(path)
         if len(calls) > 4:  # three files are read before; this is the second that is written
             raise OSError("No space left on device")
-        return real(path)
+        return sst.read(path, part)
 
-    monkeypatch.setattr(_sst, "read", failing)
+    monkeypatch.setitem(SETS, "sst", dataclasses.replace(sst, read=failing))
     args = ("prepare", "sst", "--manual-dir", trees, "--data-dir", target)
     status, _, err = run(capsys, *args)
     assert status == 2
     assert "No space left on device" in err
     assert not target.exists()
-    monkeypatch.setattr(_sst, "read", real)
+    monkeypatch.setitem(SETS, "sst", sst)
     assert run(capsys, *args)[0] == 0
 
 
@@ -356,6 +360,7 @@ def test_check_without_files_and_without_a_prepared_set_says_so(capsys, tmp_path
 # The real sets. ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "used"),
     [
@@ -399,6 +404,7 @@ def test_every_real_review_is_used(shared_data):
     assert report.problems == ()
 
 
+@pytest.mark.slow
 def test_cloze_questions_are_checked_with_what_becomes_of_their_answers(tmp_path, capsys):
     lines = [f"{i} a cat and a dog ." for i in range(1, 21)]
     block = "\n".join([*lines, "21 the XXXXX sat\t{}\t\tcat|hen"])

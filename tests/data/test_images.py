@@ -11,7 +11,9 @@ import pytest
 
 from gatedjax import data
 from gatedjax._commands.data import main as data_command
-from gatedjax.data import _images, _prepared
+from gatedjax.data.sets import _images
+from gatedjax.data.sets._all import SETS
+from gatedjax.data.tfds import _prepared
 
 
 def idx(array):
@@ -262,11 +264,11 @@ def test_images_that_tfds_has_shuffled_go_back_to_their_places(monkeypatch, np_r
     order = sorted(range(30), key=hashing.Hasher("test").hash_key)
     assert order != sorted(order)
     records = [{"image": images[i], "label": int(labels[i])} for i in order]
-    read = _prepared._READERS["mnist"]
+    read = SETS["mnist"].tfds_rows
     with pytest.raises(ValueError, match=r"'mnist', test: the prepared set .*manual_dir"):
-        read(records, {"part": "test"})
+        read(records, "test")
     monkeypatch.setitem(_images.CHECKSUMS, ("mnist", "test"), zlib.crc32(labels.tobytes()))
-    rows = read(records, {"part": "test"})
+    rows = read(records, "test")
     assert [row.label for row in rows.rows] == labels.tolist()
     assert all(np.array_equal(row.content, images[row.index, ..., 0]) for row in rows.rows)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gatedjax import data
-from gatedjax.data import _ag_news, _load, _sst
+from gatedjax.data.sets import _ag_news, _split, _sst
 
 TREE = "(3 (2 (2 A) (3 good)) (2 (2 film) (2 .)))"
 NEUTRAL = "(2 (2 A) (2 film))"
@@ -324,6 +324,7 @@ def stsa_labels(folder, name):
     return collections.Counter(int(line.split(" ", 1)[0]) for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("split", "stsa", "fine", "binary"),
     [
@@ -350,7 +351,7 @@ def test_sst_phrases_are_the_nodes_of_the_trees(shared_data):
 
 
 def test_trec_has_the_published_counts(shared_data):
-    sizes = {s: len(data.load("trec", s, manual_dir=shared_data)) for s in _load.SPLITS}
+    sizes = {s: len(data.load("trec", s, manual_dir=shared_data)) for s in _split.SPLITS}
     assert sizes == {"train": 4907, "validation": 545, "test": 500, "train_full": 5452}
     classes = data.dataset_statistics(data.load("trec", "test", manual_dir=shared_data))
     # ABBR, DESC, ENTY, HUM, LOC, NUM

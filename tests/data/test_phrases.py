@@ -1,13 +1,16 @@
 """SST phrases: every labelled span of the training trees is an example, a repeat, or neutral."""
 
 import collections
+import dataclasses
 import re
 
 import pytest
 
 from gatedjax import data
 from gatedjax.__main__ import main
-from gatedjax.data import _check, _load, _sst
+from gatedjax.data.account import _check
+from gatedjax.data.sets import _sst
+from gatedjax.data.sets._all import SETS
 
 GOOD = "(3 (2 (2 A) (3 good)) (2 (2 film) (2 .)))"
 TWICE = "(1 (2 A) (1 (2 film) (1 (2 not) (3 good))))"
@@ -138,8 +141,9 @@ def test_a_broken_tree_gives_no_phrase_and_is_named(trees):
 
 
 def test_an_account_that_lost_a_span_is_refused(trees, monkeypatch):
-    whole = _sst.examples
-    monkeypatch.setattr(_sst, "examples", lambda rows, **options: whole(rows, **options)[:-1])
+    whole = SETS["sst"].examples
+    lossy = dataclasses.replace(SETS["sst"], examples=lambda *args: whole(*args)[:-1])
+    monkeypatch.setitem(SETS, "sst", lossy)
     with pytest.raises(ValueError, match="not everything is accounted for"):
         data.load("sst1_phrases", "train", manual_dir=trees)
     (problem,) = _check.check("sst1_phrases", manual_dir=trees).problems
@@ -180,7 +184,7 @@ def test_the_commands_know_the_phrases(trees, capsys):
     assert main(["data", "list"]) == 0
     out = capsys.readouterr().out
     assert "sst1_phrases (fine, train_phrase)" in out
-    assert {"sst1_phrases", "sst2_phrases"} <= set(_load.names())
+    assert {"sst1_phrases", "sst2_phrases"} <= set(data.names())
 
 
 # The real files. -----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gatedjax import data
-from gatedjax.data import _polarity
+from gatedjax.data.sets import _polarity
 
 SPLITS = ("train", "validation", "test")
 

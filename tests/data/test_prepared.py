@@ -1,5 +1,6 @@
 """The TFDS form: our builders without TensorFlow, and the official sets where they are prepared."""
 
+import dataclasses
 import functools
 import http.server
 import os
@@ -12,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from gatedjax import data
-from gatedjax.data import _prepared, _sst, _trec
+from gatedjax.data.sets import _trec
+from gatedjax.data.sets._all import SETS
+from gatedjax.data.tfds import _prepared
 
 TREES = "(3 (2 A) (3 hit))\n(2 A (2 B))\n(1 (2 A) (1 bore))\n(2 (2 A) (2 film))\n"
 QUESTIONS = "NUM:dist How far ?\nBAD:x Why ?\nLOC:city Where ?\n" * 10
@@ -34,6 +37,13 @@ def raw(tmp_path):
     return folder
 
 
+def move(monkeypatch, name, url):
+    """Gives a set another address."""
+    declared = SETS[name]
+    files = dataclasses.replace(declared.files, url=url)
+    monkeypatch.setitem(SETS, name, dataclasses.replace(declared, files=files))
+
+
 @pytest.fixture
 def site(raw, monkeypatch):
     """The official addresses, on this machine."""
@@ -46,9 +56,8 @@ def site(raw, monkeypatch):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         root = f"http://127.0.0.1:{server.server_address[1]}/"
-        monkeypatch.setattr(_sst, "URL", f"{root}trainDevTestTrees_PTB.zip")
-        monkeypatch.setattr(_trec, "URL", root)
-        monkeypatch.setattr(_prepared, "_HOSTS", dict.fromkeys(_prepared._HOSTS, root))
+        for name in ("sst", "trec"):
+            move(monkeypatch, name, root)
         yield root
         server.shutdown()
 
@@ -72,7 +81,7 @@ def test_a_downloaded_set_equals_the_raw_files(site, raw, tmp_path, name, split)
 
 def test_a_prepared_set_is_read_without_a_network(site, tmp_path, monkeypatch):
     first = data.load("trec", "test", data_dir=tmp_path / "tfds")
-    monkeypatch.setattr(_trec, "URL", "http://127.0.0.1:9/")
+    move(monkeypatch, "trec", "http://127.0.0.1:9/")
     assert list(data.load("trec", "test", data_dir=tmp_path / "tfds")) == list(first)
     # and it serves where manual_dir lacks the files
     empty = tmp_path / "empty"
@@ -97,8 +106,7 @@ def test_builders_take_a_manual_dir(raw, tmp_path):
 
 
 def test_no_network_and_no_files_says_where_to_get_them(tmp_path, monkeypatch):
-    nowhere = dict.fromkeys(_prepared._HOSTS, "http://127.0.0.1:9/")
-    monkeypatch.setattr(_prepared, "_HOSTS", nowhere)
+    move(monkeypatch, "sst", "http://127.0.0.1:9/")
     with pytest.raises(FileNotFoundError, match=r"trainDevTestTrees_PTB.zip.*manual_dir"):
         data.load("sst", "train", data_dir=tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gatedjax import data
-from gatedjax.data import _prepared
-from gatedjax.data._probing import classes_of
+from gatedjax.data.sets._probing import classes_of
+from gatedjax.data.tfds import _prepared
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -88,7 +88,7 @@ def test_unknown_tasks_and_missing_files_are_named(raw):
 @pytest.mark.parametrize("name", ["senteval_tree_depth", "word_reordering"])
 def test_prepared_sets_are_the_raw_ones(name, raw, tmp_path):
     prepared = tmp_path / "tfds"
-    _prepared.prepare(name, data_dir=prepared, where="", manual_dir=raw)
+    _prepared.prepare(name, data_dir=prepared, manual_dir=raw)
     for split in ("validation", "test"):
         wanted = data.load(name, split, manual_dir=raw)
         got = data.load(name, split, data_dir=prepared)
@@ -194,6 +194,7 @@ def test_inverted_bigrams_differ_in_two_neighbours_that_may_be_swapped():
     assert all(e["label"] == 1 for e in short)
 
 
+@pytest.mark.slow
 def test_the_raw_sets_of_this_machine(shared_data):
     for task, sizes in {"bigram_shift": (100_000, 10_000), "tree_depth": (2_508, 349)}.items():
         for split, size in zip(("train", "test"), sizes, strict=True):

@@ -10,7 +10,7 @@ import pytest
 
 from gatedjax import data
 from gatedjax.__main__ import main
-from gatedjax.data import _parallel, _srl, _treebank
+from gatedjax.data.sets import _parallel, _srl, _treebank
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

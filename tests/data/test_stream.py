@@ -9,7 +9,8 @@ import pytest
 
 from gatedjax import data
 from gatedjax._commands.data import main as data_command
-from gatedjax.data import _ptb, _stream
+from gatedjax.data.sets import _ptb
+from gatedjax.data.text import _stream
 
 INFO = data.SourceInfo("toy", "train", ("sentence",))
 
@@ -198,6 +199,7 @@ def test_the_prepared_set_equals_the_raw_files(ptb_dir, tmp_path_factory, capsys
     assert "quarantined" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_real_ptb_has_the_published_counts(shared_data):
     valid = data.load("ptb", "validation", manual_dir=shared_data, strict=True)
     test = data.load("ptb", "test", manual_dir=shared_data, strict=True)

@@ -5,7 +5,7 @@ import collections
 import pytest
 
 from gatedjax import data
-from gatedjax.data import _two_facts
+from gatedjax.data.sets import _two_facts
 
 
 @pytest.fixture(scope="module", params=["train", "validation", "test"])

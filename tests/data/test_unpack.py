@@ -15,7 +15,7 @@ import pytest
 
 from gatedjax import data
 from gatedjax.__main__ import main
-from gatedjax.data import _unpack, _zip
+from gatedjax.data.files import _unpack, _zip
 
 MB = 1_000_000
 BOMB = gzip.compress(bytes(50 * MB), 9)

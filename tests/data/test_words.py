@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gatedjax import data
-from gatedjax.data import _tokenize
+from gatedjax.data.text import _tokenize
 
 INFO = data.SourceInfo("toy", "train", ("a", "b"))
 
@@ -163,6 +163,7 @@ def test_words_with_spaces_in_them_are_passed_over(tmp_path, vocabulary):
     np.testing.assert_array_equal(got.matrix[4], [4, 5, 6])
 
 
+@pytest.mark.slow
 def test_real_vectors_cover_trec(shared_data):
     path = shared_data / "glove" / "glove.6B.100d.subset.txt.gz"
     vocabulary = data.Vocabulary.build([data.load("trec", "train_full", manual_dir=shared_data)])

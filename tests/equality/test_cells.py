@@ -20,6 +20,7 @@ import tyro
 from experiments.core.command import options_of
 from experiments.core.paper import Job, Paper
 from experiments.core.papers import PAPERS
+from tests._slow import slow_but
 from tests.equality._golden import as_json, golden, same
 
 # beside every name without options: the options that make or choose cells
@@ -223,7 +224,7 @@ def test_presets_and_defaults_are_what_they_were(paper, wanted):
     same(_presets(paper), wanted[paper]["presets"], paper)
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", slow_but(PAPERS, "agt", "ga_net"))
 def test_every_table_trains_the_cells_that_it_trained_in_their_order(paper, wanted):
     tables = wanted[paper]["tables"]
     assert list(tables) == _commands(paper)
@@ -234,12 +235,12 @@ def test_every_table_trains_the_cells_that_it_trained_in_their_order(paper, want
         assert list(cells) == list(tables[command]), command
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", slow_but(PAPERS, "agt", "ga_net"))
 def test_two_names_mean_one_run_only_where_that_is_stated(paper):
     assert _same(paper) == SAME.get(paper, [])
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", slow_but(PAPERS, "agt", "ga_net"))
 def test_one_name_means_one_run_whatever_table_trains_it(paper):
     for name, configs in _runs(paper).items():
         for one, other in itertools.pairwise(configs):

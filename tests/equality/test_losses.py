@@ -15,22 +15,16 @@ import numpy as np
 import pytest
 
 from gatedjax import functional as F
+from tests._slow import slow_but
 from tests.equality._golden import digest, golden, leaves, same
 from tests.models._losses import losses
+from tests.models._passes import DRAWS
 
 LOSSES = losses()
 RNGS = {"dropout": 1, "gate": 2}
 TOLERANCE = 1e-4
 # draws inside a computation that is made again for the gradient: its keys do not come out of it
 REMADE = ("probe, reinforce",)
-# every draw of random bits that belongs to examples; the keys are this argument of it
-DRAWS = {
-    "example_dropout": 2,
-    "feature_bytes": 0,
-    "pair_bytes": 0,
-    "pair_uniform": 0,
-    "example_noise": 0,
-}
 
 
 @contextlib.contextmanager
@@ -81,8 +75,8 @@ def summed(leaf: Any) -> list[float]:
 
 def described(name: str) -> dict[str, Any]:
     """What one program finds: initial parameters, loss, gradient, and the keys that were used."""
-    task, _, batch, carry = LOSSES[name]
-    task = with_dropout(task)
+    case = LOSSES[name]
+    task, batch, carry = with_dropout(case.task), case.batch, case.carry
     given = () if carry is None else (carry,)
     names: list[str] = []
     key = jax.random.key(0)
@@ -132,7 +126,9 @@ def near(found: dict[str, list[float]], wanted: dict[str, list[float]], where: s
         )
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(
+    "name", slow_but(LOSSES, "AGT", "GA-Net, local", "RAU", "language", "probe")
+)
 def test_loss_and_gradient_with_dropout_and_gates_are_what_they_were(name):
     wanted, here = golden("losses")[name], described(name)
     same(here["draws"], wanted["draws"], f"{name}, keys of random draws")

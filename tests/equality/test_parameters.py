@@ -15,9 +15,9 @@ LOSSES = losses()
 
 def described(name: str) -> dict[str, Any]:
     """What a checkpoint of a task has of its parameters, from shapes alone."""
-    task, _, batch, _ = LOSSES[name]
+    task, batch = LOSSES[name].task, LOSSES[name].batch
     found = {"task": type(task).__name__, "frozen": list(frozen_parameters(task))}
-    found["parameters"] = shapes(jax.eval_shape(task.init, jax.random.key(0), batch))
+    found["parameters"] = shapes(LOSSES[name].shapes)
     if hasattr(task, "init_carry"):
         carry = jax.tree.leaves_with_path(jax.eval_shape(task.init_carry, batch))
         found["carry"] = {

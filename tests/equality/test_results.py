@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from experiments.core.papers import PAPERS
+from tests._slow import slow_but
 from tests.conftest import ROOT
 
 RESULTS = ROOT / "experiments" / "results"
@@ -28,7 +29,7 @@ def test_every_paper_has_a_page():
     assert {"ga_reader/steps_4000", "ssan/wrd_20000"} < set(PAGES)
 
 
-@pytest.mark.parametrize("folder", PAGES)
+@pytest.mark.parametrize("folder", slow_but(PAGES, "agt", "ga_net"))
 def test_a_page_is_rendered_from_its_records_byte_for_byte(folder, tmp_path):
     wanted = (RESULTS / folder / "RESULTS.md").read_bytes()
     found = rendered(folder, tmp_path / "results")

@@ -9,6 +9,7 @@ from experiments.benchmarks import agt
 from gatedjax.models import AGT, AGTConfig
 
 
+@pytest.mark.slow
 def test_the_counted_products_are_those_of_the_compiled_network():
     """Against XLA's own count for the program, in which the element-wise work is a few percent."""
     config = AGTConfig(num_layers=4)
@@ -25,6 +26,7 @@ def test_the_counted_products_are_those_of_the_compiled_network():
     assert counted == pytest.approx(stack, rel=0.1)
 
 
+@pytest.mark.slow
 def test_one_turn_gives_every_figure(tmp_path):
     target = tmp_path / "figures.json"
     rows = agt.main(

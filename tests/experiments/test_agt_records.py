@@ -1,34 +1,39 @@
-"""Records of AGT's runs: reused, made again, damaged, and rendered with exact numbers."""
+"""Records of AGT's runs: what is shown of them, with exact numbers."""
 
 import dataclasses
 import json
 import math
 import re
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 
-from experiments.agt import figures, layer_sections, layers, paper, run, tables
+from experiments.agt import figures, layer_tables, layers, reported
 from experiments.agt.config import PRESETS
-from experiments.agt.render import write
-from experiments.agt.results import Store, best, public_config
-from experiments.core.records import jsonable
+from experiments.agt.paper import PAPER
+from experiments.core import cells
+from experiments.core.command import options_of
+from experiments.core.config import changed
+from experiments.core.paper import Job
+from experiments.core.records import best
 from gatedjax import data as gdata
 from gatedjax.analysis import phrases
 from gatedjax.models import AGT, AGTConfig, AGTTask
-from tests.experiments._results import rows_of, run_cell
+from tests.experiments._results import rows_of
 
 WORDS = ("Not", "so", "much", "bad-luck", ".")
 
 
 def config_of(preset, seed, **model):
-    config = PRESETS[preset]
-    return dataclasses.replace(
-        config,
-        model=dataclasses.replace(config.model, **model),
-        train=dataclasses.replace(config.train, seed=seed),
-    )
+    changes = {f"model.{name}": value for name, value in model.items()}
+    return changed(PRESETS[preset], {"train.seed": seed, **changes})
+
+
+def job_of(tmp_path, what, **options):
+    folders = {"results": tmp_path / "results", "runs": tmp_path / "runs"}
+    return Job(PAPER, options_of(PAPER)(what=what, **folders, **options))
 
 
 def example(number, layers=9):
@@ -70,7 +75,7 @@ def make_record(config, correct, **more):
         "substitute": None,
         "system": config.model.system,
         "seed": config.train.seed,
-        "config": jsonable(public_config(config)),
+        "config": PAPER.recorded(config),
         "embedding_dim": 300,
         "parameters": 5000,
         "parameters_without_embeddings": 1234,
@@ -103,111 +108,32 @@ def save(store, data, variant, records):
 
 
 def rendered(store):
-    write(store)
+    PAPER.write(store)
     return (store.folder / "RESULTS.md").read_text(encoding="utf-8")
 
 
-@pytest.fixture
-def options(tmp_path):
-    return tables.TablesConfig(
-        what="table1",
-        data=("polarity",),
-        seeds=2,
-        num_steps=6,
-        results=tmp_path / "results",
-        runs=tmp_path / "runs",
-    )
+def test_a_figure_takes_the_record_that_is_there(tmp_path, monkeypatch):
+    seeds = []
 
+    def fake(paper, config):
+        seeds.append(config.train.seed)
+        record = make_record(config, "1101", exit_code=0, signal=None)
+        return SimpleNamespace(record=record)
 
-@pytest.fixture
-def runs(monkeypatch):
-    """Replaces training by the record that it would leave; holds the configurations asked for."""
-    asked = []
-
-    def fake(config):
-        asked.append(config)
-        return make_record(config, "1101", exit_code=0, signal=None)
-
-    monkeypatch.setattr(run, "run", fake)
-    return asked
-
-
-def test_a_cell_runs_every_seed_once_and_a_longer_one_only_with_rerun(options, runs):
-    run_cell(tables, options, "polarity", "agt")
-    run_cell(tables, options, "polarity", "agt")
-    assert [(c.train.seed, c.train.num_steps) for c in runs] == [(0, 6), (1, 6)]
-    longer = dataclasses.replace(options, num_steps=8)
-    with pytest.raises(ValueError, match=r"train.num_steps 6, wanted 8"):
-        run_cell(tables, longer, "polarity", "agt")
-    assert len(runs) == 2
-    run_cell(tables, dataclasses.replace(longer, rerun=True), "polarity", "agt")
-    assert [c.train.num_steps for c in runs[2:]] == [8, 8]
-    record = Store(options.results).get("polarity", "agt", 1)
-    assert record["config"]["train"]["num_steps"] == 8
-    assert not {"exit_code", "signal"} & record.keys()
-
-
-def test_a_record_made_before_an_option_existed_is_that_of_the_default(options, runs):
-    run_cell(tables, options, "polarity", "agt")
-    path = Store(options.results).path("polarity", "agt", 0)
-    record = json.loads(path.read_text())
-    record["config"]["model"].pop("attend_raw")
-    record["config"]["data"].pop("train_on")
-    path.write_text(json.dumps(record))
-    run_cell(tables, options, "polarity", "agt")
-    assert len(runs) == 2
-    record["config"]["model"]["gate_bias"] = 0.5
-    path.write_text(json.dumps(record))
-    with pytest.raises(ValueError, match=r"model.gate_bias 0.5, wanted 1.0"):
-        run_cell(tables, options, "polarity", "agt")
-    assert len(runs) == 2
-
-
-def test_a_figure_takes_the_record_that_is_there(options, runs):
-    figure = dataclasses.replace(options, what="figure2")
-    for one in (figure, dataclasses.replace(figure, num_steps=8)):
-        tables.run_cells(one, tables.cells_of(one))
-        assert len(runs) == 2
-    again = dataclasses.replace(figure, rerun=True)
-    tables.run_cells(again, tables.cells_of(again))
-    assert len(runs) == 4
-
-
-@pytest.mark.parametrize(
-    ("stopped", "code", "kept"), [("signal", 130, False), ("done", 130, True), ("done", 0, True)]
-)
-def test_a_signal_stops_the_table_and_only_a_finished_run_leaves_a_record(
-    options, monkeypatch, stopped, code, kept
-):
-    def fake(config):
-        more = {"stopped": stopped, "exit_code": code, "signal": 2 if code else None}
-        return make_record(config, "10", **more)
-
-    monkeypatch.setattr(run, "run", fake)
-    if code:
-        with pytest.raises(SystemExit) as stop:
-            run_cell(tables, options, "polarity", "agt")
-        assert stop.value.code == code
-    else:
-        run_cell(tables, options, "polarity", "agt")
-    assert Store(options.results).path("polarity", "agt", 0).exists() == kept
-    assert Store(options.results).path("polarity", "agt", 1).exists() == (code == 0)
-
-
-@pytest.mark.parametrize("content", ["{", '{"config": {}}', "[]"])
-def test_a_damaged_record_is_named(tmp_path, content, capsys):
-    path = Store(tmp_path).path("sst1", "agt", 0)
-    path.parent.mkdir(parents=True)
-    path.write_text(content)
-    with pytest.raises(SystemExit):
-        tables.main(["render", "--results", str(tmp_path)])
-    assert path.name in capsys.readouterr().err.replace("\n", "")
+    monkeypatch.setattr(cells, "run_of", fake)
+    for what in ("table1", "figure2", "selected"):
+        job = job_of(tmp_path, what, data=("polarity",), seeds=2)
+        cells.run_cells(job, job.cells())
+        assert seeds == [0, 1]
+    again = job_of(tmp_path, "figure2", data=("polarity",), seeds=2, rerun=True)
+    cells.run_cells(again, again.cells())
+    assert seeds == [0, 1, 0, 1]
 
 
 def test_without_a_run_the_results_say_so(tmp_path):
-    text = rendered(Store(tmp_path))
+    text = rendered(PAPER.store(tmp_path))
     rows = rows_of(text, "Table 1: SST-1 test accuracy")
-    assert [float(row[1]) for row in rows[:-1]] == [*paper.QUOTED.values(), 50.5]
+    assert [float(row[1]) for row in rows[:-1]] == [*reported.QUOTED.values(), 50.5]
     assert {row[2] for row in rows[:-2]} == {"quoted in the paper, not trained here"}
     assert rows[-1] == ["AGT", "not run", "ours"]
     for heading in ("Layers", "First-layer words", "Selected words", "Ablation: other readings"):
@@ -215,7 +141,7 @@ def test_without_a_run_the_results_say_so(tmp_path):
 
 
 def test_table1_is_mean_and_deviation_over_seeds_in_percent(tmp_path):
-    store = Store(tmp_path)
+    store = PAPER.store(tmp_path)
     pair = [make_record(config_of("sst1", s), c) for s, c in enumerate(("1110", "1000"))]
     save(store, "sst1", "agt", pair)
     save(store, "sst1_sentences", "agt", [make_record(config_of("sst1_sentences", 0), "1100")])
@@ -226,7 +152,7 @@ def test_table1_is_mean_and_deviation_over_seeds_in_percent(tmp_path):
 
 
 def test_the_ablation_is_tested_against_agt_on_the_same_sentences(tmp_path):
-    store = Store(tmp_path)
+    store = PAPER.store(tmp_path)
     full, less = "1" * 30 + "0" * 10, "1" * 18 + "0" * 22
     for seed in (0, 1):
         save(store, "sst1", "agt", [make_record(config_of("sst1", seed), full)])
@@ -248,7 +174,7 @@ def test_the_ablation_is_tested_against_agt_on_the_same_sentences(tmp_path):
 
 
 def test_the_best_optimizer_is_named_by_validation(tmp_path):
-    store = Store(tmp_path)
+    store = PAPER.store(tmp_path)
     found = {"accuracy": 0.75, "loss": 1.0}
     for seed in (0, 1):
         save(store, "sst1", "agt", [make_record(config_of("sst1", seed), "1111")])
@@ -274,12 +200,12 @@ def test_lists_show_the_seed_that_is_best_in_validation(tmp_path):
     ]
     assert best(records)["seed"] == 1
     assert best([]) is None
-    save(Store(tmp_path), "sst1", "agt", records)
-    assert "SST-1, seed 1 (best in validation)" in rendered(Store(tmp_path))
+    save(PAPER.store(tmp_path), "sst1", "agt", records)
+    assert "SST-1, seed 1 (best in validation)" in rendered(PAPER.store(tmp_path))
 
 
 def test_the_layers_are_numbers_beside_what_the_paper_observes(tmp_path):
-    store = Store(tmp_path)
+    store = PAPER.store(tmp_path)
     save(store, "sst1", "agt", [make_record(config_of("sst1", 0), "1")])
     text = rendered(store)
     assert rows_of(text, "Layers") == [
@@ -294,14 +220,14 @@ def test_the_layers_are_numbers_beside_what_the_paper_observes(tmp_path):
 
 
 def test_selected_words_are_compared_as_bags(tmp_path):
-    store = Store(tmp_path)
+    store = PAPER.store(tmp_path)
     save(store, "sst1", "agt", [make_record(config_of("sst1", 0), "1")])
     text = rendered(store)
     rows = rows_of(text, "Selected words")
     assert [row[0] for row in rows] == ["1", "1", "3", "3"]
     strict, relaxed = rows[2:]
     # layer 8 is the second of the two kinds; 0.95 itself is not above the threshold
-    assert strict[2:] == ["0.95", paper.SELECTED[2], "not so much", "3 of 3 (paper: 7)"]
+    assert strict[2:] == ["0.95", reported.SELECTED[2], "not so much", "3 of 3 (paper: 7)"]
     assert relaxed[4:] == ["not so much bad luck", "3 of 5 (paper: 11)"]
     told = rows_of(text, "Sentence 3, layer by layer")
     assert told[0] == ["L1", "Not", "none", "only not"]
@@ -311,38 +237,38 @@ def test_selected_words_are_compared_as_bags(tmp_path):
 
 def test_words_of_a_layer_that_is_not_there_are_refused():
     with pytest.raises(ValueError, match="layer must be one of 9, got 10"):
-        layer_sections.words_of(example(1), 10, 0.5)
+        layer_tables.words_of(example(1), 10, 0.5)
 
 
 @pytest.mark.parametrize("what", ["figure2", "figure3", "figure4", "optimizers"])
 def test_a_figure_is_drawn_from_records_alone(tmp_path, what):
     pytest.importorskip("matplotlib")
-    store = Store(tmp_path)
+    job = job_of(tmp_path, what)
     sentences = [example(1, layers=2), example(3, layers=2)]
-    save(store, "sst1", "agt", [make_record(config_of("sst1", 0), "1", examples=sentences)])
-    paths = figures.draw(tables.TablesConfig(what=what, results=tmp_path), "sst1")
+    save(job.store, "sst1", "agt", [make_record(config_of("sst1", 0), "1", examples=sentences)])
+    figures.draw(job)
+    paths = sorted(job.store.folder.glob("*.png"))
     names = [path.name for path in paths]
     assert names == (["figure4_1.png", "figure4_3.png"] if what == "figure4" else [f"{what}.png"])
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
-    assert f"[{names[0]}]" in rendered(store)
+    assert f"[{names[0]}]" in rendered(job.store)
 
 
 def test_a_figure_of_what_no_record_has_is_refused(tmp_path):
-    options = tables.TablesConfig(what="figure2", results=tmp_path)
+    job = job_of(tmp_path, "figure2")
     with pytest.raises(ValueError, match="no record of AGT on sst1"):
-        figures.draw(options, "sst1")
-    save(Store(tmp_path), "trec", "agt", [make_record(config_of("trec", 0), "1", examples=[])])
+        figures.draw(job)
+    save(job.store, "trec", "agt", [make_record(config_of("trec", 0), "1", examples=[])])
     with pytest.raises(ValueError, match="none of the paper's three sentences"):
-        figures.draw(dataclasses.replace(options, what="figure4"), "trec")
+        figures.draw(job_of(tmp_path, "figure4", data=("trec",)))
 
 
 def test_the_page_of_texts_stays_beside_the_runs(tmp_path):
-    save(Store(tmp_path / "r"), "sst1", "agt", [make_record(config_of("sst1", 0), "1")])
-    options = tables.TablesConfig(what="selected", results=tmp_path / "r", runs=tmp_path / "w")
-    path = figures.page(options, "sst1")
-    assert path == tmp_path / "w" / "selected.html"
-    assert "bad-luck" in path.read_text(encoding="utf-8")
-    assert [p.name for p in (tmp_path / "r").iterdir()] == ["runs"]
+    job = job_of(tmp_path, "selected")
+    save(job.store, "sst1", "agt", [make_record(config_of("sst1", 0), "1")])
+    figures.selected(job)
+    assert "bad-luck" in (tmp_path / "runs" / "selected.html").read_text(encoding="utf-8")
+    assert [path.name for path in job.store.folder.iterdir()] == ["runs"]
 
 
 def test_lengths_beyond_the_longest_share_the_last_bar():
@@ -377,6 +303,7 @@ def polarity_batches(count=40):
     return vocabulary, part
 
 
+@pytest.mark.slow
 def test_statistics_over_batches_are_those_of_every_sentence_by_itself():
     vocabulary, encoded = polarity_batches()
     test = gdata.Batches.eval(encoded, batch_size=16, max_buckets=2)
@@ -423,7 +350,7 @@ def test_a_network_without_attention_has_no_layers():
 def test_the_example_sentences_are_found_word_by_word(shared_data):
     test = gdata.load("sst1", "test", manual_dir=shared_data / "sst")
     encoded = gdata.encode(test, gdata.Vocabulary.build([]))
-    found = [layers.find(encoded, text) for text in paper.EXAMPLES]
+    found = [layers.find(encoded, text) for text in reported.EXAMPLES]
     assert None not in found
     assert len(encoded.tokens(found[0])) == 28
     assert "bad-luck" in encoded.tokens(found[1])
@@ -431,5 +358,5 @@ def test_the_example_sentences_are_found_word_by_word(shared_data):
 
 
 def test_records_of_the_repository_hold_nothing_of_one_machine():
-    for path in sorted(Store().folder.glob("**/*.json")):
+    for path in sorted(PAPER.folder.glob("**/*.json")):
         assert not re.search(r'"(/|~|[A-Z]:\\)', path.read_text(encoding="utf-8")), path

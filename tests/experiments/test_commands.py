@@ -141,19 +141,15 @@ def test_tables_name_their_own_option_for_word_vectors(paper, data, tmp_path, ca
 
 
 def test_one_default_folder_for_two_runs_is_refused_with_the_option(tmp_path, monkeypatch, capsys):
-    from experiments.rau import config
     from gatedjax.training import CheckpointMismatch
 
     def other(*_, **__):
         raise CheckpointMismatch("w holds another run:\n  x\nUse another workdir, or the settings.")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("experiments.rau.run.fit", other)
+    monkeypatch.setattr("experiments.core.experiment.fit", other)
     message = refused(command("rau"), ["--train.seed", "1"], capsys)
     assert "Use another folder (--workdir DIR; without it" in message
-    monkeypatch.setattr("experiments.rau.data._prepare", lambda *_: None)
-    monkeypatch.setattr("experiments.rau.run.run", other)
-    assert config.PRESETS["digits"]
     message = refused(
         command("rau", "tables"), ["table1", "--data", "digits", "--results", "r"], capsys
     )

@@ -184,6 +184,10 @@ def test_the_same_run_of_another_table_is_taken_under_its_own_name(tmp_path, run
     run_cell(job, Variant("other_name", ""))
     assert len(runs) == 2
     assert job.store.get("toy", "other_name", 1) == job.store.get("toy", "noisy", 1)
+    # nor are its seeds trained side by side
+    run_cell(job_of(tmp_path, lanes=2), Variant("third_name", ""))
+    assert job.store.get("toy", "third_name", 1) == job.store.get("toy", "noisy", 1)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_rerun_starts_from_an_empty_work_folder(tmp_path, runs):

@@ -157,6 +157,7 @@ def test_figure2_has_every_share_and_is_drawn(store, tmp_path):
     assert "[figure2_cnn.png](figure2_cnn.png)" in text
 
 
+@pytest.mark.slow
 def test_statistics_count_what_is_here_and_name_what_is_not(store, tmp_path, capsys):
     job = job_of(
         what="statistics",

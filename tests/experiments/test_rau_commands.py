@@ -5,35 +5,21 @@ import json
 
 import pytest
 
-from experiments.rau import paper, tables
+from experiments.core.command import options_of, parse
+from experiments.core.paper import Job
+from experiments.rau import tables
 from experiments.rau.__main__ import main
-from experiments.rau.cli import parse
 from experiments.rau.config import PRESETS, TRAIN_EXAMPLES
+from experiments.rau.paper import HEAVY, LIGHT, PAPER
 from experiments.rau.parameters import matched_width, network
-from experiments.rau.results import public_config
 from gatedjax.models import RAUConfig
-from tests.experiments._commands import left_out_of_help, refused
+from tests.experiments._commands import refused
+
+OPTIONS = options_of(PAPER)
 
 
-@pytest.mark.parametrize(
-    ("command", "options"),
-    [
-        (main, ("--preset", "--model.cell", "--train.num-steps", "--data.manual-dir", *PRESETS)),
-        (tables.main, ("--data", "--cells", "--seeds", "--results", "learning_rates", "matched")),
-    ],
-)
-def test_help_lists_the_options(command, options, capsys):
-    assert left_out_of_help(command, options, capsys) == []
-
-
-def test_unknown_preset_is_refused_with_a_suggestion(capsys):
-    message = refused(main, ["--preset", "mnits"], capsys)
-    assert "Did you mean 'mnist'?" in message
-    assert all(name in message for name in PRESETS)
-
-
-def test_unknown_option_is_refused_with_a_suggestion(capsys):
-    assert "--model.hidden" in refused(main, ["--model.hiden", "2"], capsys)
+def cells_of(**options):
+    return list(Job(PAPER, OPTIONS(**options)).cells())
 
 
 @pytest.mark.parametrize(
@@ -88,7 +74,7 @@ def test_missing_word_vectors_are_found_missing_before_the_texts_are_read(tmp_pa
 
 def test_options_that_are_not_given_come_from_the_preset():
     preset = PRESETS["imdb"]
-    parsed = parse(["--preset", "imdb", "--model.cell", "gru"], "x", "y")
+    parsed = parse(PAPER, ["--preset", "imdb", "--model.cell", "gru"])
     model = dataclasses.replace(preset.model, cell="gru")
     assert parsed == dataclasses.replace(preset, model=model)
 
@@ -96,10 +82,12 @@ def test_options_that_are_not_given_come_from_the_preset():
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_whole_evaluations_and_as_the_command_line_shows_it(name):
     config = PRESETS[name]
-    assert parse([f"--preset={name}"], "x", "y") == config
+    assert parse(PAPER, [f"--preset={name}"]) == config
     assert config.preset == name
     assert config.train.num_steps % config.train.eval_every == 0
     assert config.train.checkpoint_every == config.train.eval_every
+    # a language model carries a state from step to step
+    assert PAPER.together(config) == (config.data.name in TRAIN_EXAMPLES)
     if config.data.name in TRAIN_EXAMPLES:
         epoch = -(-TRAIN_EXAMPLES[config.data.name] // config.data.batch_size)
         assert config.train.num_steps % epoch == 0
@@ -132,8 +120,8 @@ def test_records_hold_nothing_of_one_machine():
             embeddings="/somewhere/glove.txt.gz",
         ),
     )
-    assert "somewhere" not in json.dumps(public_config(config))
-    assert public_config(config)["data"]["embeddings"] == "glove.txt"
+    assert "somewhere" not in json.dumps(PAPER.recorded(config))
+    assert PAPER.recorded(config)["data"]["embeddings"] == "glove.txt"
 
 
 @pytest.mark.parametrize(("cell", "gates"), [("gru", 3), ("lstm", 4), ("rau", 5)])
@@ -161,15 +149,15 @@ def test_no_other_width_is_nearer_to_the_parameters_of_the_gru(cell):
 
 def test_matrix_is_left_out_unless_it_is_asked_for(capsys):
     def asked(**options):
-        cells = tables.cells_of(tables.TablesConfig(what="variants", **options))
+        cells = cells_of(what="variants", **options)
         return [(cell.variant, cell.configs[0].model) for cell in cells]
 
     plain = asked()
-    assert "matrix: left out" in capsys.readouterr().out
+    assert capsys.readouterr().out.count("matrix: left out") == 1
     assert len(plain) == 9
-    assert {model.attention for _, model in plain} == set(paper.FORMS) - {"matrix"}
+    assert {model.attention for _, model in plain} == set(LIGHT)
     assert [v for v, _ in plain if "rescale" in v] == [v for v, m in plain if m.rescale]
-    assert [(v, m.cell, m.attention, m.rescale) for v, m in asked(forms=("matrix",))] == [
+    assert [(v, m.cell, m.attention, m.rescale) for v, m in asked(forms=HEAVY)] == [
         ("attention_matrix", "rau", "matrix", False),
         ("attention_matrix_rescale", "rau", "matrix", True),
     ]
@@ -194,6 +182,6 @@ def test_matrix_is_left_out_unless_it_is_asked_for(capsys):
     ],
 )
 def test_a_table_trains_its_own_cells(args, wanted):
-    cells = list(tables.cells_of(tables.TablesConfig(cells=("rau",), **args)))
+    cells = cells_of(cells=("rau",), **args)
     assert [f"{cell.data}-{cell.variant}" for cell in cells] == wanted
     assert {cell.configs[0].model.cell for cell in cells} <= {"rau"}

@@ -11,10 +11,11 @@ import numpy as np
 import optax
 import pytest
 
-from experiments.rau import language
+from experiments.core import experiment
+from experiments.core.cells import run_of
 from experiments.rau.config import PRESETS
 from experiments.rau.language import last_epoch_perplexity
-from experiments.rau.run import run
+from experiments.rau.paper import PAPER
 from gatedjax.__main__ import main
 from gatedjax.training import fit, make_optimizer
 from tests._programs import environment
@@ -111,19 +112,19 @@ def test_a_signal_with_the_last_step_leaves_measuring_to_the_same_command(
         return dataclasses.replace(fit(*args, **kwargs), signal=signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr(language, "fit", signalled)
-        first = run(config)
+        patch.setattr(experiment, "fit", signalled)
+        first = run_of(PAPER, config).record
     assert (first["stopped"], first["steps"], first["exit_code"]) == ("signal", 6, 0)
     assert "test" not in first
     assert not (tmp_path / "results.json").exists()
-    second = run(config)
+    second = run_of(PAPER, config).record
     assert (second["stopped"], second["test_n"]) == ("done", tokens)
 
 
 @pytest.mark.slow
 def test_a_run_on_the_treebank_counts_every_token_and_continues(tmp_path, treebank):
     folder, tokens = treebank
-    whole = run(tiny(tmp_path / "whole", folder))
+    whole = run_of(PAPER, tiny(tmp_path / "whole", folder)).record
     assert whole["vocabulary_size"] == 10_000
     assert whole["test_n"] == tokens == sum(whole["test_tokens"])
     total = sum(whole["test_nll"]) / whole["test_n"]
@@ -132,7 +133,7 @@ def test_a_run_on_the_treebank_counts_every_token_and_continues(tmp_path, treeba
     # untrained, it would be the vocabulary
     assert 500 < whole["test"]["perplexity"] < 9_900
     assert len(whole["curve"]) == 2
-    again = run(tiny(tmp_path / "whole", folder))
+    again = run_of(PAPER, tiny(tmp_path / "whole", folder)).record
     assert again["test_nll"] == whole["test_nll"]
 
 

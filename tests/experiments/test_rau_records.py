@@ -8,14 +8,14 @@ import re
 import numpy as np
 import pytest
 
-from experiments.core.records import jsonable
-from experiments.core.curves import curve, seconds_per_step
+from experiments.core.command import options_of
 from experiments.core.comparison import compare, sentence
-from experiments.rau import figures, run, tables
+from experiments.core.curves import MAX_POINTS, curve, points, seconds_per_step
+from experiments.core.paper import Job
+from experiments.rau import figures
 from experiments.rau.config import PRESETS
-from experiments.rau.render import write
-from experiments.rau.results import Store, public_config
-from tests.experiments._results import binomial_two_sided, rows_of, run_cell
+from experiments.rau.paper import PAPER
+from tests.experiments._results import binomial_two_sided, rows_of
 
 
 def config_of(preset, cell, seed, **model):
@@ -34,7 +34,7 @@ def make_record(config, correct, **more):
         "substitute": None,
         "cell": config.model.cell,
         "seed": config.train.seed,
-        "config": jsonable(public_config(config)),
+        "config": PAPER.recorded(config),
         "parameters": 1234,
         "stopped": "done",
         "steps": 9,
@@ -71,7 +71,7 @@ def save(store, data, variant, records):
 
 
 def rendered(store):
-    write(store)
+    PAPER.write(store)
     return (store.folder / "RESULTS.md").read_text(encoding="utf-8")
 
 
@@ -79,124 +79,8 @@ def p_text(p):
     return f"{p:.3f}" if p >= 0.001 else "<0.001"
 
 
-@pytest.fixture
-def options(tmp_path):
-    return tables.TablesConfig(
-        what="table1",
-        data=("digits",),
-        seeds=2,
-        num_steps=6,
-        results=tmp_path / "results",
-        runs=tmp_path / "runs",
-    )
-
-
-@pytest.fixture
-def runs(monkeypatch):
-    """Replaces training by the record that it would leave; holds the configurations asked for."""
-    asked = []
-
-    def fake(config):
-        asked.append(config)
-        return make_record(config, "1101", exit_code=0, signal=None)
-
-    monkeypatch.setattr(run, "run", fake)
-    return asked
-
-
-def test_a_cell_runs_every_seed_once_and_a_longer_one_only_with_rerun(options, runs):
-    run_cell(tables, options, "digits", "gru", cell="gru")
-    run_cell(tables, options, "digits", "gru", cell="gru")
-    assert [(c.train.seed, c.model.cell, c.train.num_steps) for c in runs] == [
-        (0, "gru", 6),
-        (1, "gru", 6),
-    ]
-    longer = dataclasses.replace(options, num_steps=8)
-    with pytest.raises(ValueError, match=r"train.num_steps 6, wanted 8"):
-        run_cell(tables, longer, "digits", "gru", cell="gru")
-    assert len(runs) == 2
-    run_cell(tables, dataclasses.replace(longer, rerun=True), "digits", "gru", cell="gru")
-    assert [c.train.num_steps for c in runs[2:]] == [8, 8]
-    record = Store(options.results).get("digits", "gru", 1)
-    assert record["config"]["train"]["num_steps"] == 8
-    assert not {"exit_code", "signal"} & record.keys()
-
-
-def test_a_record_made_before_an_option_existed_is_that_of_the_default(options, runs):
-    run_cell(tables, options, "digits", "rau", cell="rau")
-    path = Store(options.results).path("digits", "rau", 0)
-    record = json.loads(path.read_text())
-    record["config"]["model"].pop("num_layers")
-    record["config"]["data"].pop("max_buckets")
-    path.write_text(json.dumps(record))
-    run_cell(tables, options, "digits", "rau", cell="rau")
-    assert len(runs) == 2
-    record["config"]["model"].pop("hidden")
-    record["config"]["model"]["embedding_dim"] = 7
-    path.write_text(json.dumps(record))
-    with pytest.raises(ValueError, match=r"model.embedding_dim 7, wanted 100"):
-        run_cell(tables, options, "digits", "rau", cell="rau")
-    assert len(runs) == 2
-
-
-def test_the_same_run_of_another_table_is_not_repeated(options, runs):
-    run_cell(tables, options, "digits", "rau", cell="rau")
-    run_cell(tables, options, "digits", "attention_feature_proj", attention="feature_proj")
-    rate = PRESETS["digits"].train.optimizer.learning_rate
-    run_cell(tables, options, "digits", "rau_lr", rate, cell="rau")
-    assert len(runs) == 2
-    run_cell(tables, options, "digits", "rau_low", rate / 2, cell="rau")
-    assert [c.train.optimizer.learning_rate for c in runs[2:]] == [rate / 2] * 2
-
-
-def test_a_finished_work_folder_of_the_same_run_becomes_its_record(options, runs):
-    config = tables.run_config(options, "digits", 0, cell="rau")
-    folder = options.runs / "digits-rau-seed0"
-    folder.mkdir(parents=True)
-    (folder / "results.json").write_text(json.dumps(make_record(config, "0000")))
-    run_cell(tables, options, "digits", "rau", cell="rau")
-    assert [c.train.seed for c in runs] == [1]
-    assert Store(options.results).get("digits", "rau", 0)["correct"] == "0000"
-
-
-@pytest.mark.parametrize(
-    ("stopped", "code", "kept"), [("signal", 130, False), ("done", 130, True), ("done", 0, True)]
-)
-def test_a_signal_stops_the_table_and_only_a_finished_run_leaves_a_record(
-    options, monkeypatch, capsys, stopped, code, kept
-):
-    def fake(config):
-        more = {"stopped": stopped, "exit_code": code, "signal": 2 if code else 15}
-        return make_record(config, "11", **more)
-
-    monkeypatch.setattr(run, "run", fake)
-    with pytest.raises(SystemExit) as stop:
-        run_cell(tables, options, "digits", "rau", cell="rau")
-    assert stop.value.code == code
-    assert (Store(options.results).get("digits", "rau", 0) is not None) == kept
-    assert Store(options.results).get("digits", "rau", 1) is None
-    assert "the same command continues" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"), [('{"config": ', "is damaged"), ('{"seed": 0}', "no config")]
-)
-def test_a_damaged_record_is_named(tmp_path, capsys, content, reason):
-    path = Store(tmp_path).path("mnist", "gru", 0)
-    path.parent.mkdir()
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(SystemExit) as stop:
-        tables.main(["render", "--results", str(tmp_path)])
-    assert stop.value.code == 2
-    message = capsys.readouterr().err
-    assert str(path) in message
-    assert reason in message
-    assert "delete it" in message
-    assert not (tmp_path / "RESULTS.md").exists()
-
-
 def test_nothing_run_renders_the_papers_numbers_and_not_run(tmp_path):
-    text = rendered(Store(tmp_path))
+    text = rendered(PAPER.store(tmp_path))
     table = {(r[0], r[1]): r[2:] for r in rows_of(text, "Table 1: accuracy and perplexity")}
     assert len(table) == 18
     no = "not run"
@@ -217,7 +101,7 @@ def test_nothing_run_renders_the_papers_numbers_and_not_run(tmp_path):
 
 
 def test_rendered_numbers_equal_those_of_the_records(tmp_path, np_rng):
-    store = Store(tmp_path)
+    store = PAPER.store(tmp_path)
     right = {
         (cell, seed): np_rng.random(200) < share
         for cell, share in (("rau", 0.9), ("gru", 0.6), ("lstm", 0.9))
@@ -268,7 +152,7 @@ def test_rendered_numbers_equal_those_of_the_records(tmp_path, np_rng):
 
 
 def test_language_models_are_compared_window_by_window(tmp_path, np_rng):
-    store = Store(tmp_path)
+    store = PAPER.store(tmp_path)
     windows, tokens = 60, 60 * 20 - 7
     base = np_rng.normal(100.0, 20.0, windows)
     # RAU needs 2 nats less in every window but the first ten
@@ -333,7 +217,7 @@ def test_records_of_other_test_sets_are_not_paired():
 
 
 def test_tables_of_ours_show_what_was_run(tmp_path):
-    store = Store(tmp_path)
+    store = PAPER.store(tmp_path)
     save(store, "mnist", "gru", [make_record(config_of("mnist", "gru", 0), "1100")])
     small = config_of("mnist", "rau", 0, hidden=96)
     save(store, "mnist", "rau_matched", [make_record(small, "1110")])
@@ -371,17 +255,17 @@ def test_curves_are_means_over_seeds_and_thinned(tmp_path):
         {"curve": [[5, 1.0, 0.4], [10, 0.5, None]]},
         {},
     ]
-    found = figures.points(records, "curve", 2)
+    found = points(records, "curve", 2)
     assert found == [
         (5.0, pytest.approx(0.3), pytest.approx(0.1 * math.sqrt(2))),
         (10.0, pytest.approx(0.6), 0.0),
     ]
     long = [{"train_curve": [[step, float(step)] for step in range(1, 101)]}]
-    thin = figures.points(long, "train_curve", 1)
-    assert len(thin) <= figures.MAX_POINTS
+    thin = points(long, "train_curve", 1)
+    assert len(thin) <= MAX_POINTS
     assert thin[0] == (3.0, 2.0, 0.0)
     assert thin[-1] == (100.0, 100.0, 0.0)
-    assert figures.points([], "curve", 1) == []
+    assert points([], "curve", 1) == []
 
 
 def test_lines_of_a_log_become_points_of_a_curve():
@@ -407,14 +291,14 @@ def test_lines_of_a_log_become_points_of_a_curve():
 )
 def test_a_figure_is_drawn_from_records_alone(tmp_path, what, data, variant):
     pytest.importorskip("matplotlib")
-    store = Store(tmp_path)
+    store = PAPER.store(tmp_path)
     cell = re.match("[a-z]+", variant)[0]
     save(store, data, variant, [make_record(config_of(data, cell, seed), "1") for seed in (0, 1)])
-    path = figures.draw(tables.TablesConfig(what=what, results=tmp_path))
-    assert path.read_bytes().startswith(b"\x89PNG")
+    figures.curves(Job(PAPER, options_of(PAPER)(what=what, results=tmp_path)))
+    assert (tmp_path / f"{what}.png").read_bytes().startswith(b"\x89PNG")
     assert f"{what}.png" in rendered(store)
 
 
 def test_records_of_the_repository_hold_nothing_of_one_machine():
-    for path in sorted(Store().folder.glob("**/*.json")):
+    for path in sorted(PAPER.folder.glob("**/*.json")):
         assert not re.search(r'"(/|~|[A-Z]:\\)', path.read_text(encoding="utf-8")), path

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.rau import tables
 from experiments.rau.__main__ import main
-from experiments.rau.results import Store
+from experiments.rau.paper import PAPER
 from gatedjax import data as gdata
 
 pytestmark = pytest.mark.slow
@@ -53,22 +53,21 @@ def test_a_run_stopped_by_ctrl_c_continues_to_the_record_of_an_unbroken_one(
     assert str(tmp_path) not in json.dumps(whole)
 
 
-def test_a_table_trains_every_seed_once(tmp_path):
+def test_a_table_trains_its_seeds_side_by_side(tmp_path):
     args = ["table1", "--data", "digits", "--cells", "rau", "gru"]
-    args += ["--seeds", "2", "--num-steps", "6"]
+    args += ["--seeds", "2", "--lanes", "2", "--num-steps", "6"]
     args += ["--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
     assert tables.main(args) == 0
     text = (tmp_path / "r" / "RESULTS.md").read_text(encoding="utf-8")
     assert "(n=2)" in text
     assert "RAU minus GRU" in text
-    records = Store(tmp_path / "r").all("digits", "rau")
-    assert [record["seed"] for record in records] == [0, 1]
-    assert records[0]["curve"][0][0] == 6
-    paths = sorted((tmp_path / "r" / "runs").iterdir())
-    assert len(paths) == 4
-    before = [path.stat().st_mtime_ns for path in paths]
-    assert tables.main(args) == 0
-    assert [path.stat().st_mtime_ns for path in paths] == before
+    for cell, gates in (("rau", 5), ("gru", 3)):
+        records = PAPER.store(tmp_path / "r").all("digits", cell)
+        assert [(record["seed"], record["lanes"]) for record in records] == [(0, 2), (1, 2)]
+        assert len({record["correct"] for record in records}) == 2
+        # 8 rows of 8 pixels into 128 units
+        assert records[0]["recurrent_parameters"] == gates * (128 * (8 + 128) + 128)
+        assert records[0]["curve"][0][0] == 6
 
 
 def test_imdb_from_a_folder_of_texts(tmp_path):

@@ -11,7 +11,7 @@ from experiments.benchmarks import _recurrence_cases as cases
 from experiments.benchmarks import _recurrence_peers as peers
 from experiments.benchmarks import _recurrence_report as report
 from experiments.benchmarks import recurrence
-from experiments.benchmarks._docs import marks
+from experiments.benchmarks._harness import marks, no_compilation_cache
 
 B, T, H = 2, 3, 4
 PACKAGES = {"haiku": "haiku", "equinox": "equinox", "keras": "keras", "torch": "torch"}
@@ -114,6 +114,7 @@ def test_operations_are_those_of_the_products(case, expected):
     assert case.gflop == pytest.approx(1e-9 * expected)
 
 
+@pytest.mark.slow
 def test_measured_rows_agree_with_each_other(capsys, tmp_path):
     path = tmp_path / "figures.json"
     options = recurrence.Options(
@@ -136,7 +137,7 @@ def test_measured_rows_agree_with_each_other(capsys, tmp_path):
 
 def test_compilation_is_timed_without_the_cache():
     before = jax.config.values["jax_enable_compilation_cache"]
-    with recurrence.no_compilation_cache():
+    with no_compilation_cache():
         assert not jax.config.values["jax_enable_compilation_cache"]
     assert jax.config.values["jax_enable_compilation_cache"] == before
 

@@ -164,6 +164,7 @@ def texts(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_neighbours_tell_an_inverted_order_and_nothing_of_drawn_labels(tmp_path):
     rng = np.random.default_rng(0)
     lines = []

@@ -64,6 +64,7 @@ def test_every_public_function_is_called():
     assert not called & set(NOT_CALLED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_values_and_gradients_are_those_of_one_device(mode):
     assert_same(found_in(mode), found_in("one"))

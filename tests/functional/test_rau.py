@@ -10,6 +10,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from gatedjax import functional as F
+from tests._slow import slow_but
 from tests.functional.passes import check_gradients, close, draw_like, passes
 from tests.functional.rau_oracle import numpy_rau_step, sigmoid, softmax
 from tests.tolerances import BF16, F32, F64
@@ -21,8 +22,10 @@ ATTENTIONS = ("feature_proj", "concat", "matrix", "time_causal", "sigmoid", "add
 PLAIN_FORMS = [(name, name == "time_causal") for name in ATTENTIONS]
 SMALL_FORMS = [("feature_proj", False), ("matrix", False), ("time_causal", True)]
 FORMS = [*PLAIN_FORMS, ("feature_proj", True), ("sigmoid", True), ("additive_relu", True)]
-each_form = pytest.mark.parametrize(("attention", "inner"), FORMS)
-each_plain_form = pytest.mark.parametrize(("attention", "inner"), PLAIN_FORMS)
+each_form = pytest.mark.parametrize(("attention", "inner"), slow_but(FORMS, *SMALL_FORMS))
+each_plain_form = pytest.mark.parametrize(
+    ("attention", "inner"), slow_but(PLAIN_FORMS, *SMALL_FORMS)
+)
 # reverse, rescale, reset_after
 VARIANTS = [(False, False, False), (True, True, True)]
 each_variant = pytest.mark.parametrize(("reverse", "rescale", "reset_after"), VARIANTS)
@@ -356,6 +359,7 @@ def sharded():
     return jax.tree.map(np.asarray, (run(weights, xs, mask), run(weights, *parts), each))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", SHARDED)
 def test_sharded_and_pmapped_batches_give_the_same_numbers(attention):
     want, got, each = (found[attention] for found in sharded())

@@ -23,6 +23,7 @@ from gatedjax.functional import RAUWeights, _gru, _lstm, _rau, _recurrence, rau,
 from gatedjax.functional._gru import GRUWeights, gru, gru_step
 from gatedjax.functional._lstm import LSTMState, LSTMWeights, lstm, lstm_step
 from gatedjax.functional._recurrence import bidirectional
+from tests._slow import slow_but
 from tests.functional.passes import check_gradients, close, draw_like, passes
 from tests.functional.rau_oracle import numpy_rau_step
 from tests.tolerances import BF16, F32, F64
@@ -113,7 +114,7 @@ CELLS |= {
 MASK = np.array([[1, 1, 1, 1, 1, 1], [0, 1, 1, 0, 1, 0], [0, 0, 0, 0, 0, 0]], bool)
 
 
-@pytest.fixture(params=CELLS)
+@pytest.fixture(params=slow_but(CELLS, "lstm", "gru", "rau"))
 def cell(request) -> Cell:
     return CELLS[request.param]
 

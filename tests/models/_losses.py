@@ -1,6 +1,9 @@
 """The loss of every task on a batch of a few rows, with NumPy parameters."""
 
-from typing import Any, NamedTuple
+import dataclasses
+import functools
+import zlib
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,18 +14,37 @@ ROWS, STEPS, VOCABULARY = 4, 5, 12
 LENGTHS = np.array([5, 3, 0, 4], np.int32)
 
 
-class Loss(NamedTuple):
-    """A task, its parameters and a batch; carry where the task has one.
+@dataclasses.dataclass(frozen=True)
+class Loss:
+    """A task, a batch and its parameters; carry where the task has one.
 
     A variant has a comma in its name: another form of a network that is there before it.
     """
 
+    name: str
     task: Any
-    params: Any
     batch: dict[str, np.ndarray]
-    carry: Any = None
+
+    @functools.cached_property
+    def shapes(self) -> Any:
+        """Of the parameters; tracing takes time, so that no file does it for its list of names."""
+        return jax.eval_shape(self.task.init, jax.random.key(0), self.batch)
+
+    @functools.cached_property
+    def params(self) -> Any:
+        """Parameters without a zero."""
+        rng = np.random.default_rng(zlib.crc32(self.name.encode()))
+        return jax.tree.map(lambda s: rng.normal(0, 0.4, s.shape).astype(s.dtype), self.shapes)
+
+    @functools.cached_property
+    def carry(self) -> Any:
+        """The state before the first window, or None."""
+        if not hasattr(self.task, "init_carry"):
+            return None
+        return jax.tree.map(np.asarray, self.task.init_carry(self.batch))
 
 
+@functools.cache
 def losses() -> dict[str, Loss]:
     """Every task, with what is special about its network."""
     rng = np.random.default_rng(0)
@@ -165,12 +187,7 @@ def losses() -> dict[str, Loss]:
             translation,
         ),
     }
-    found = {}
-    for name, (task, batch) in tasks.items():
-        stateful = hasattr(task, "init_carry")
-        carry = jax.tree.map(np.asarray, task.init_carry(batch)) if stateful else None
-        batch = jax.tree.map(np.asarray, batch)
-        shapes = jax.eval_shape(task.init, jax.random.key(0), batch)
-        params = jax.tree.map(lambda s: rng.normal(0, 0.4, s.shape).astype(s.dtype), shapes)
-        found[name] = Loss(task, params, batch, carry)
-    return found
+    return {
+        name: Loss(name, task, jax.tree.map(np.asarray, batch))
+        for name, (task, batch) in tasks.items()
+    }

@@ -10,6 +10,7 @@ import pytest
 from gatedjax.data import load
 from gatedjax.models import AGT, AGTConfig, AGTTask
 from tests.functional.test_agt import gated_rows, highway_rows, select_rows
+from tests.models._passes import evaluate, in_numpy
 from tests.tolerances import F32
 
 SMALL = {
@@ -50,14 +51,7 @@ def draw(task, batch):
     )
 
 
-def in_numpy(function, **options):
-    """Compiled whole, and its results as NumPy arrays, whose parts are no programs."""
-    compiled = jax.jit(function, static_argnums=0, **options)
-    return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
-
-
 init = in_numpy(lambda task, key, batch: task.init(key, batch))
-evaluate = in_numpy(lambda task, params, batch: task.evaluate(params, batch))
 
 
 @functools.partial(in_numpy, static_argnames="train")

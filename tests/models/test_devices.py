@@ -8,6 +8,7 @@ import pytest
 
 from gatedjax import models
 from tests._modes import MODES, assert_same, run
+from tests._slow import slow_but
 from tests.models._losses import losses
 
 LOSSES = losses()
@@ -43,8 +44,8 @@ def test_every_task_has_a_loss_here():
     assert {type(case.task).__name__ for case in LOSSES.values()} | {"ClozeTask"} == tasks
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("mode", slow_but(MODES, "explicit"))
+@pytest.mark.parametrize("name", slow_but(LOSSES, *NETWORKS))
 def test_loss_gradient_and_evaluation_are_traced(name, mode):
     """Where the modes ask more of a program than one device does, they refuse it while tracing."""
     case = LOSSES[name]

@@ -13,16 +13,8 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import models
-
-RNGS = {"dropout": jax.random.key(1), "gate": jax.random.key(2)}
-# every draw of random bits that belongs to examples; the keys are this argument of it
-DRAWS = {
-    "example_dropout": 2,
-    "feature_bytes": 0,
-    "pair_bytes": 0,
-    "pair_uniform": 0,
-    "example_noise": 0,
-}
+from tests._slow import slow_but
+from tests.models._passes import DRAWS, RNGS
 
 
 class Case(NamedTuple):
@@ -284,7 +276,7 @@ def test_every_configuration_with_a_rate_of_dropout_is_here():
         assert all(case.sites.values()), "a rate that acts nowhere"
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", slow_but(MAKERS, "agt", "rau", "rau_language", "ssan_probe"))
 def test_every_rate_acts_at_each_of_its_sites_and_no_two_share_their_bits(name):
     case = MAKERS[name]()
     params, carry = parameters(case), carry_of(case)
@@ -339,7 +331,7 @@ def test_every_variant_has_the_sites_of_its_options(name, options):
     assert found == wanted
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", slow_but(MAKERS, "agt", "rau", "rau_language", "ssan_probe"))
 def test_evaluation_drops_nothing(name):
     case, seen = MAKERS[name](), Pass()
     shapes = shapes_of(case)

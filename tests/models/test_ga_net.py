@@ -9,6 +9,8 @@ import pytest
 
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.models.ga_net import GATE_MODES
+from tests._slow import slow_but
+from tests.models._passes import Recording, in_numpy
 from tests.tolerances import F32
 
 # One layer, three rows of eight tokens: compilation is what these tests spend their time on.
@@ -41,26 +43,6 @@ def draw(task, gate_bias=None):
     if gate_bias is not None:
         params["auxiliary"]["gate"]["bias"][:] = gate_bias
     return params
-
-
-class Recording:
-    """A model that keeps what its last pass returned."""
-
-    def __init__(self, model):
-        self.model, self.output = model, None
-
-    def __getattr__(self, name):
-        return getattr(self.model, name)
-
-    def apply(self, *args, **kwargs):
-        self.output = self.model.apply(*args, **kwargs)
-        return self.output
-
-
-def in_numpy(function, **options):
-    """Compiled whole, and its results as NumPy arrays, whose parts are no programs."""
-    compiled = jax.jit(function, static_argnums=0, **options)
-    return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
 
 
 @in_numpy
@@ -230,6 +212,7 @@ def test_all_gates_closed_follows_the_empty_rule(empty, np_rng):
         np.testing.assert_allclose(attention, ungated.attention, **F32)
 
 
+@pytest.mark.slow
 def test_all_gates_open_equals_soft_attention(np_rng):
     task = make_task(gate_bias_init=1e4, test_gate="threshold")
     batch = make_batch(np_rng)
@@ -242,7 +225,11 @@ def test_all_gates_open_equals_soft_attention(np_rng):
 
 @pytest.mark.parametrize(
     ("system", "dtype"),
-    [("ganet", "float32"), ("ganet", "bfloat16"), ("local", "float32"), ("bilstm", "float32")],
+    slow_but(
+        [("ganet", "float32"), ("ganet", "bfloat16"), ("local", "float32"), ("bilstm", "float32")],
+        ("ganet", "float32"),
+        "bilstm",
+    ),
 )
 def test_row_of_padding_gives_finite_logits_and_gradients(system, dtype, np_rng):
     task = make_task(system=system, dtype=dtype)
@@ -407,6 +394,7 @@ def test_batch_of_the_wrong_rank_is_refused(np_rng):
         jax.eval_shape(task.init, jax.random.key(0), batch | {"lengths": np.ones((3, 1), int)})
 
 
+@pytest.mark.slow
 def test_nan_in_a_word_vector_shows_in_the_loss_of_its_example_only(np_rng):
     task = make_task()
     batch = make_batch(np_rng, lengths=(4, 4, 4))

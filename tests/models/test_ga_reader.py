@@ -16,6 +16,7 @@ from gatedjax.training import (
     make_parallel,
     make_train_step,
 )
+from tests.models._passes import Recording, in_numpy
 from tests.tolerances import F32, F64
 
 SMALL = {
@@ -89,26 +90,9 @@ def begin(task, tx, batch):
     return TrainState(np.zeros((), np.int32), params, jax.jit(tx.init)(params))
 
 
-def in_numpy(function, **options):
-    """Compiled, and its results as NumPy arrays, whose parts are no programs."""
-    compiled = jax.jit(function, static_argnums=0, **options)
-    return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
-
-
 @functools.partial(in_numpy, static_argnames="train")
 def forward(model, params, batch, *, train=False):
     return model.apply({"params": params}, batch, train=train, rngs={"dropout": jax.random.key(3)})
-
-
-class Recording:
-    """A model that keeps what its last pass returned."""
-
-    def __init__(self, model):
-        self.model, self.output = model, None
-
-    def apply(self, *args, **kwargs):
-        self.output = self.model.apply(*args, **kwargs)
-        return self.output
 
 
 def pass_of_the_loss(task, params, batch):
@@ -363,6 +347,7 @@ def test_parameter_counts_are_those_of_the_equations(config, want, np_rng):
     assert count(task, make_batch(np_rng)) == want
 
 
+@pytest.mark.slow
 def test_kernels_start_as_the_program_of_the_paper_drew_them(np_rng):
     batch = make_batch(np_rng)
     task = make_task(hidden=40, embedding_dim=40, char_dim=2, feature=True)
@@ -469,6 +454,7 @@ def test_the_feature_marks_real_tokens_of_both_texts_alone(np_rng):
     np.testing.assert_array_equal(base.logits, plain.logits)
 
 
+@pytest.mark.slow
 def test_dropout_is_off_with_one_hop_and_at_evaluation(np_rng):
     batch = make_batch(np_rng)
     one, two = make_task(hops=1, dropout=0.5), make_task(dropout=0.5)
@@ -492,6 +478,7 @@ def test_without_token_attention_all_tokens_see_the_final_states(np_rng):
     assert jax.eval_shape(none.model.apply, {"params": draw(none, batch)}, batch).attention == ()
 
 
+@pytest.mark.slow
 def test_bfloat16_agrees_on_the_answers_with_a_loss_in_float32(np_rng):
     batch = make_batch(np_rng)
     task, low = make_task(char_dim=2), make_task(char_dim=2, dtype="bfloat16")
@@ -585,6 +572,7 @@ def test_devices_and_parts_train_as_one(kind):
         )
 
 
+@pytest.mark.slow
 def test_fixed_word_vectors_stay_and_take_no_optimiser_memory(np_rng):
     batch = make_batch(np_rng)
     for freeze in (False, True):
@@ -617,6 +605,7 @@ def test_a_few_examples_are_learned_by_heart(np_rng):
     assert metrics["loss"].total < 0.1 * first
 
 
+@pytest.mark.slow
 def test_the_step_clip_bounds_what_a_step_passes_on(np_rng):
     batch = make_batch(np_rng)
     loose, tight = make_task(dropout=0.0, step_clip=1e6), make_task(dropout=0.0, step_clip=1e-3)

@@ -12,6 +12,7 @@ from flax.errors import ScopeParamShapeError
 from gatedjax import functional as F
 from gatedjax.data import ImageBatches, load
 from gatedjax.models import RAUClassifier, RAUConfig, RAUTask
+from tests.models._passes import in_numpy
 from tests.tolerances import F32
 
 CELLS = ("rau", "gru", "lstm")
@@ -55,12 +56,6 @@ def draw(task, batch):
     rng = np.random.default_rng(1)
     shapes = jax.eval_shape(task.init, jax.random.key(0), batch)
     return jax.tree.map(lambda s: (rng.normal(size=s.shape) * 0.4).astype(s.dtype), shapes)
-
-
-def in_numpy(function, **options):
-    """Compiled whole, and its results as NumPy arrays, whose parts are no programs."""
-    compiled = jax.jit(function, static_argnums=0, **options)
-    return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
 
 
 loss = in_numpy(lambda task, params, batch, keys: task.loss(params, batch, keys))

@@ -11,6 +11,7 @@ from gatedjax.functional import RAUWeights
 from gatedjax.models import RAUConfig, RAULanguageModel, RAULanguageTask
 from gatedjax.training import init_state, make_train_step, merge, to_floats
 from tests.functional.rau_oracle import numpy_rau_step, sigmoid
+from tests.models._passes import in_numpy
 from tests.tolerances import F32
 
 V, H, E = 7, 4, 3
@@ -43,12 +44,6 @@ def draw(task, batch, rng):
     """Parameters without a compilation."""
     shapes = jax.eval_shape(task.init, jax.random.key(0), batch)
     return jax.tree.map(lambda s: (rng.normal(size=s.shape) * 0.6).astype(s.dtype), shapes)
-
-
-def in_numpy(function, **options):
-    """Compiled once for every task and shape, and its results as NumPy arrays."""
-    compiled = jax.jit(function, static_argnums=0, **options)
-    return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
 
 
 @functools.cache

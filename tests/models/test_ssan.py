@@ -11,6 +11,8 @@ import pytest
 from gatedjax import models
 from gatedjax.models._selector_terms import selector_terms
 from gatedjax.models.ssan import schedule
+from tests._slow import slow_but
+from tests.models._passes import apply, evaluate, in_numpy
 from tests.models.learning import learn
 from tests.tolerances import F32
 
@@ -45,12 +47,6 @@ def drawn(init, *args, std=0.3):
     )
 
 
-def in_numpy(function, **options):
-    """Compiled whole, and its results as NumPy arrays, whose parts are no programs."""
-    compiled = jax.jit(function, static_argnums=0, **options)
-    return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
-
-
 @functools.cache
 def encoder(**options):
     net = models.SSANEncoder(models.SSANConfig(**SMALL, **options), VOCAB)
@@ -62,8 +58,6 @@ def encode(net, variables, batch, *, train=False):
     return net.apply(variables, batch, train=train, rngs=RNGS if train else {})
 
 
-apply = in_numpy(lambda model, params, batch: model.apply({"params": params}, batch))
-evaluate = in_numpy(lambda task, params, batch: task.evaluate(params, batch))
 loss = in_numpy(lambda task, *args: jax.value_and_grad(task.loss, has_aux=True)(*args))
 
 
@@ -136,7 +130,7 @@ def test_an_encoder_is_the_equations_of_its_layers(norm):
         np.testing.assert_array_equal(got.states[row, length:], 0)
 
 
-@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("train", slow_but([False, True], True))
 def test_padding_and_company_change_no_text(train):
     net, variables = encoder()
     whole = encode(net, variables, batch_of(), train=train)
@@ -295,6 +289,7 @@ def test_a_detector_points_to_words_by_its_equations():
     assert predictions["selected_heads"].shape == (4, 1, 2)
 
 
+@pytest.mark.slow
 def test_a_frozen_encoder_gets_no_gradient():
     task, params = detector(freeze_encoder=True)
     _, grads = loss(task, params, batch_of(), RNGS)

@@ -6,6 +6,7 @@ import pytest
 
 from gatedjax import models
 from gatedjax.training import OptimizerConfig, init_state, make_optimizer, make_train_step
+from tests._slow import slow_but
 
 V, D = 9, 8
 DECAYING = OptimizerConfig(name="adamw", learning_rate=0.1, weight_decay=0.1)
@@ -75,7 +76,9 @@ def kept_by_the_optimiser(state, shape):
     return sum(x.shape == shape for x in jax.tree.leaves(state.opt_state))
 
 
-@pytest.mark.parametrize("name", ["probe", "reordering", "nli", "tagger", "translation"])
+@pytest.mark.parametrize(
+    "name", slow_but(["probe", "reordering", "nli", "tagger", "translation"], "tagger")
+)
 def test_frozen_words_stay_without_optimiser_state_and_others_move(name):
     first, last = trained(task_of(name, freeze=True))
     np.testing.assert_array_equal(table_of(name, first.params), table_of(name, last.params))
@@ -85,6 +88,7 @@ def test_frozen_words_stay_without_optimiser_state_and_others_move(name):
     assert kept_by_the_optimiser(last, (V, D)) == 2
 
 
+@pytest.mark.slow
 def test_inference_trains_words_that_nobody_trained_before():
     task = task_of("nli", freeze=True, table=None)
     assert task.frozen == ()
@@ -92,6 +96,7 @@ def test_inference_trains_words_that_nobody_trained_before():
     assert not np.array_equal(table_of("nli", first.params), table_of("nli", last.params))
 
 
+@pytest.mark.slow
 def test_a_frozen_encoder_is_frozen_as_a_whole():
     config = models.WordReorderingConfig(hidden=D, freeze_encoder=True, **LAYERS)
     task = models.WordReorderingTask(models.WordReorderingDetector(config, V))

@@ -9,11 +9,12 @@ import pytest
 from gatedjax.models import SSANNLI, SSANNLIConfig, SSANNLITask
 from gatedjax.models.ssan_nli import MultiDimensionalAttention
 from gatedjax.training import OptimizerConfig, make_optimizer
+from tests._slow import slow_but
+from tests.models._passes import apply, evaluate, loss
 from tests.models.learning import learn
 from tests.tolerances import F32
 
 V = 11
-RNGS = {"dropout": jax.random.key(1), "gate": jax.random.key(2)}
 
 
 def batch_of(np_rng, first=(5, 3, 1), second=(2, 4, 6)):
@@ -28,19 +29,6 @@ def batch_of(np_rng, first=(5, 3, 1), second=(2, 4, 6)):
     ids = np.arange(len(first), dtype=np.int32)
     weight = np.ones(len(first), np.float32)
     return batch | {"example_id": ids, "label": ids % 3, "weight": weight}
-
-
-def in_numpy(function, **options):
-    """Compiled whole, and its results as NumPy arrays, whose parts are no programs."""
-    compiled = jax.jit(function, static_argnums=0, **options)
-    return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
-
-
-apply = in_numpy(lambda model, params, batch: model.apply({"params": params}, batch))
-evaluate = in_numpy(lambda task, params, batch: task.evaluate(params, batch))
-loss = in_numpy(
-    lambda task, params, batch: jax.value_and_grad(task.loss, has_aux=True)(params, batch, RNGS)
-)
 
 
 @functools.cache
@@ -60,7 +48,9 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize("options", VARIANTS, ids=["dot", "san", "multi_dim", "soft"])
+@pytest.mark.parametrize(
+    "options", slow_but(VARIANTS, VARIANTS[0]), ids=["dot", "san", "multi_dim", "soft"]
+)
 def test_padding_changes_neither_loss_nor_gradient(np_rng, options):
     model, params = made(**options)
     batch = batch_of(np_rng)
@@ -199,6 +189,7 @@ def test_a_batch_without_a_hypothesis_is_refused(np_rng):
         jax.eval_shape(model.apply, {"params": params}, batch)
 
 
+@pytest.mark.slow
 def test_predictions_tell_of_the_first_sentence_and_metrics_of_both(np_rng):
     model, params = made(num_heads=2)
     batch = batch_of(np_rng)

@@ -8,10 +8,11 @@ import pytest
 
 from gatedjax.models import SSANTagger, SSANTaggerConfig, SSANTaggingTask
 from gatedjax.training import OptimizerConfig, make_optimizer
+from tests._slow import slow_but
+from tests.models._passes import apply, evaluate, loss
 from tests.models.learning import learn
 
 V, L = 11, 5
-RNGS = {"dropout": jax.random.key(1), "gate": jax.random.key(2)}
 
 
 def config(**options):
@@ -34,19 +35,6 @@ def batch_of(np_rng, lengths=(5, 3, 1)):
     }
 
 
-def in_numpy(function, **options):
-    """Compiled whole, and its results as NumPy arrays, whose parts are no programs."""
-    compiled = jax.jit(function, static_argnums=0, **options)
-    return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
-
-
-apply = in_numpy(lambda model, params, batch: model.apply({"params": params}, batch))
-evaluate = in_numpy(lambda task, params, batch: task.evaluate(params, batch))
-loss = in_numpy(
-    lambda task, params, batch: jax.value_and_grad(task.loss, has_aux=True)(params, batch, RNGS)
-)
-
-
 @functools.cache
 def made(**options):
     task = SSANTaggingTask(SSANTagger(config(**dict(options)), V, L), width=9)
@@ -55,7 +43,9 @@ def made(**options):
     return task, jax.tree.map(lambda s: (0.3 * draw(size=s.shape)).astype(s.dtype), shapes)
 
 
-@pytest.mark.parametrize("options", [{}, {"norm": "pre", "positions": "none"}], ids=["post", "pre"])
+@pytest.mark.parametrize(
+    "options", slow_but([{}, {"norm": "pre", "positions": "none"}], {}), ids=["post", "pre"]
+)
 def test_padding_changes_neither_loss_nor_gradient(np_rng, options):
     task, params = made(**options)
     batch = batch_of(np_rng)

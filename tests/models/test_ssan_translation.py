@@ -15,11 +15,12 @@ from gatedjax.models import (
 )
 from gatedjax.models._decoder import smoothed_cross_entropy
 from gatedjax.training import OptimizerConfig, make_optimizer
+from tests._slow import slow_but
+from tests.models._passes import apply, in_numpy, loss
 from tests.models.learning import learn
 from tests.tolerances import F32
 
 V = 12
-RNGS = {"dropout": jax.random.key(1), "gate": jax.random.key(2)}
 
 
 def config(**options):
@@ -45,16 +46,6 @@ def batch_of(np_rng, lengths, target_lengths, width=0):
     return batch
 
 
-def in_numpy(function, **options):
-    """Compiled whole, and its results as NumPy arrays, whose parts are no programs."""
-    compiled = jax.jit(function, static_argnums=0, **options)
-    return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
-
-
-apply = in_numpy(lambda model, params, batch: model.apply({"params": params}, batch))
-loss = in_numpy(
-    lambda task, params, batch: jax.value_and_grad(task.loss, has_aux=True)(params, batch, RNGS)
-)
 search = in_numpy(translate, static_argnames=("beam_size", "extra"))
 
 
@@ -80,7 +71,7 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize("options", VARIANTS, ids=["pre", "post", "untied"])
+@pytest.mark.parametrize("options", slow_but(VARIANTS, VARIANTS[1]), ids=["pre", "post", "untied"])
 def test_decoding_with_a_cache_equals_the_whole_target(np_rng, options):
     model, params = trained(**options)
     batch = batch_of(np_rng, [5, 3, 1, 0], [6, 2, 4, 1])

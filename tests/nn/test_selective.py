@@ -9,6 +9,7 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from tests._slow import slow_but
 from tests.tolerances import BF16, F32
 
 B, N, D, M = 3, 5, 8, 2
@@ -139,7 +140,9 @@ def test_an_example_is_the_same_in_any_batch_and_padding(inputs):
     np.testing.assert_allclose(run(module, variables, dirty)[0], whole, **F32)
 
 
-@pytest.mark.parametrize("options", [{"block": 2}, {"block": 8}, {"remat": True}])
+@pytest.mark.parametrize(
+    "options", slow_but([{"block": 2}, {"block": 8}, {"remat": True}], {"block": 2})
+)
 @pytest.mark.parametrize("empty", ["zero", "self"])
 def test_blocks_and_recomputation_change_nothing(options, empty, inputs):
     shared = {"selector": "st", "dropout": 0.2, "empty": empty}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gatedjax.training import OptimizerConfig, Ratio, TrainConfig, fit, fit_lanes, load_params
+from tests._slow import slow_but
 from tests.training._tiny import Data, Tiny
 
 CONFIG = TrainConfig(
@@ -83,7 +84,7 @@ class Peaked(Tiny):
         return {"accuracy": Ratio(total=-distance, count=np.float32(1))}, {}
 
 
-@pytest.mark.parametrize("best", [2, 4, 6])
+@pytest.mark.parametrize("best", slow_but([2, 4, 6], 4))
 def test_the_best_of_several_evaluations_is_kept_through_later_saves(best, tmp_path):
     every = dataclasses.replace(CONFIG, eval_every=2)
     # the average after some steps, which that evaluation is then best at

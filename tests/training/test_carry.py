@@ -23,6 +23,7 @@ from gatedjax.training import (
     make_train_step,
 )
 from tests._programs import environment
+from tests._slow import slow_but
 from tests.tolerances import F32
 from tests.training import _counting
 from tests.training._counting import Memory, Rows, config
@@ -59,8 +60,8 @@ def test_gradients_see_what_was_carried():
     np.testing.assert_allclose(state.params["w"], w, **F32)
 
 
-@pytest.mark.parametrize("kind", ["single", "sharding", "pmap"])
-@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("kind", slow_but(["single", "sharding", "pmap"], "sharding"))
+@pytest.mark.parametrize("accumulate", slow_but([1, 2], 2))
 def test_every_kind_of_parallelism_carries_the_same(tmp_path, kind, accumulate):
     # 6 rows on 4 devices in 1 or 2 parts: filler rows are needed
     parallel = make_parallel(kind, jax.devices()[:4], accumulate=accumulate)
@@ -73,7 +74,7 @@ def test_every_kind_of_parallelism_carries_the_same(tmp_path, kind, accumulate):
     assert result.best_metrics["loss"] == pytest.approx(alone.best_metrics["loss"], rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["single", "sharding", "pmap"])
+@pytest.mark.parametrize("kind", slow_but(["single", "sharding", "pmap"], "sharding"))
 def test_stopping_between_beginnings_and_resuming_gives_the_same_bits(tmp_path, kind):
     settings = config(parallel=kind)
     whole = fit(Memory(), Rows(), None, settings, tmp_path / "whole")

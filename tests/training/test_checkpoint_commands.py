@@ -189,6 +189,7 @@ def test_keys_with_escape_codes_are_shown_and_not_sent(tmp_path, capsys):
     assert "\x1b" not in text
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_stays_on_one_cpu_device(workdir):
     code = (
         "import sys, jax; from gatedjax.__main__ import main; status = main(sys.argv[1:]);"

@@ -60,6 +60,7 @@ def test_saved_comes_only_when_the_manifest_is_in_place(tmp_path):
     assert [step for name, step in events if name == "save"] == [5, 10, 15, 20]
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_the_run_soon_and_leaves_the_steps_before(tmp_path, whole, monkeypatch):
     real, events = manifest.write, []
 
@@ -118,6 +119,7 @@ SMALL_DISK = """
 """
 
 
+@pytest.mark.slow
 def test_a_write_that_the_system_refuses_to_orbax_is_an_error(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(SMALL_DISK), str(tmp_path / "checkpoints")],
@@ -146,6 +148,7 @@ def test_a_second_run_in_the_same_workdir_is_told_who_has_it(tmp_path):
     assert run(tmp_path, num_steps=21).steps == first.steps + 1
 
 
+@pytest.mark.slow
 def test_the_lock_is_free_after_an_error_and_after_a_kill(tmp_path):
     with pytest.raises(ValueError, match="best_metric"):
         run(tmp_path, best_metric="nothing")

@@ -22,6 +22,7 @@ from gatedjax.training import (
     load_params,
     manifest,
 )
+from tests._slow import slow_but
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def test_a_step_comes_back_bit_for_bit_with_its_record(made):
         assert made.record(step) == {"step": step}
 
 
-@pytest.mark.parametrize("way", _store.DAMAGES)
+@pytest.mark.parametrize("way", slow_but(_store.DAMAGES, "flip"))
 def test_damage_to_any_file_is_found_by_name_and_the_step_before_is_good(way, made, tmp_path):
     names = _store.files(made.folder(10))
     assert len(names) > 10

@@ -97,6 +97,7 @@ def test_a_full_disk_keeps_the_steps_and_saves_again_when_there_is_room(disk):
     assert store.steps() == [2, 3]
 
 
+@pytest.mark.slow
 def test_a_read_only_disk_can_be_read_and_refuses_a_run(disk):
     _tiny.train(disk / "run")
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True, capture_output=True)

@@ -20,6 +20,7 @@ from gatedjax.training import (
     make_parallel,
     merge,
 )
+from tests._slow import slow_but
 
 
 class Tiny:
@@ -104,7 +105,7 @@ def test_training_learns_and_writes_what_it_promises(tmp_path):
     assert result.exit_code == 0
 
 
-@pytest.mark.parametrize("stop_at", [7, 10, 13])
+@pytest.mark.parametrize("stop_at", slow_but([7, 10, 13], 10))
 def test_a_stopped_run_continues_with_the_same_bits(stop_at, tmp_path):
     data = Data()
     whole = fit(Tiny(), data, data.once(), config(), tmp_path / "whole", metadata={"a": 1})
@@ -167,7 +168,7 @@ def test_one_compilation_per_shape_and_none_for_a_second_evaluation(tmp_path):
     assert parallel.traces == before
 
 
-@pytest.mark.parametrize("kind", ["sharding", "pmap"])
+@pytest.mark.parametrize("kind", slow_but(["sharding", "pmap"], "sharding"))
 def test_every_kind_of_parallelism_gives_the_same_losses(kind, tmp_path):
     data = Data()
     alone = fit(Tiny(), data, data.once(), config(num_steps=20, log_every=1), tmp_path / "one")

@@ -69,6 +69,7 @@ def damage(workdir, step):
         file.write_bytes(file.read_bytes()[:20])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sharding", "pmap"])
 def test_a_killed_run_on_several_devices_continues_with_the_same_bits(kind, tmp_path):
     whole = run(tmp_path / "whole", parallel=kind)
@@ -80,6 +81,7 @@ def test_a_killed_run_on_several_devices_continues_with_the_same_bits(kind, tmp_
     assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_run_may_continue_with_another_kind_of_parallelism(tmp_path):
     whole = run(tmp_path / "whole")
     with pytest.raises(Killed):
@@ -170,6 +172,7 @@ def test_nan_is_never_the_best_and_metrics_stay_json(tmp_path):
     assert [e["big"] for e in lines(tmp_path) if e["split"] == "eval"] == [None, None]
 
 
+@pytest.mark.slow
 def test_best_parameters_survive_the_donation_of_the_state(tmp_path):
     seen = []
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gatedjax.training import CheckpointStore, NonFiniteError, TrainConfig, fit, make_parallel
+from tests._slow import slow_but
 from tests.training._tiny import Data, Tiny
 
 CONFIG = TrainConfig(
@@ -36,7 +37,8 @@ class Interrupted(Tiny):
 
 
 @pytest.mark.parametrize(
-    ("where", "steps"), [("compile", 1), ("step", 6), ("evaluate", 4), ("save", 6), ("saved", None)]
+    ("where", "steps"),
+    slow_but([("compile", 1), ("step", 6), ("evaluate", 4), ("save", 6), ("saved", None)], "step"),
 )
 def test_sigterm_at_any_moment_leaves_a_whole_checkpoint(where, steps, tmp_path):
     whole = fit(Tiny(), Data(), EVALUATION, CONFIG, tmp_path / "whole")
@@ -102,7 +104,9 @@ bad_gradient.defvjp(
 )
 
 
-@pytest.mark.parametrize("place", ["input", "gradient leaf", "gate logit", "loss"])
+@pytest.mark.parametrize(
+    "place", slow_but(["input", "gradient leaf", "gate logit", "loss"], "gradient leaf")
+)
 def test_what_is_not_finite_is_skipped_counted_and_named(place, tmp_path):
     result = fit(Broken(place), Data(), None, CONFIG, tmp_path / "few")
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result.state))
@@ -120,7 +124,7 @@ def test_what_is_not_finite_is_skipped_counted_and_named(place, tmp_path):
     assert all(np.isfinite(array).all() for array in state.values())
 
 
-@pytest.mark.parametrize("kind", ["sharding", "pmap", "single"])
+@pytest.mark.parametrize("kind", slow_but(["sharding", "pmap", "single"], "single"))
 def test_parts_of_a_batch_give_the_losses_of_the_whole(kind, tmp_path):
     options = dataclasses.replace(CONFIG, log_every=1, parallel=kind)
     losses = {}
@@ -139,6 +143,7 @@ def test_parts_of_a_batch_give_the_losses_of_the_whole(kind, tmp_path):
     assert losses[2] == pytest.approx(losses[1], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_average_is_what_is_evaluated_kept_and_resumed(tmp_path):
     optimizer = dataclasses.replace(CONFIG.optimizer, ema_decay=0.9, learning_rate=0.1)
     config = dataclasses.replace(CONFIG, optimizer=optimizer)

@@ -209,6 +209,7 @@ def test_what_is_no_configuration_is_refused_by_name(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_any_optax_transformation_trains_and_a_checkpoint_knows_it_by_its_program(tmp_path):
     def go(name, optimizer, num_steps=4, **options):
         settings = config(num_steps=num_steps)

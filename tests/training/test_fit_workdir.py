@@ -94,6 +94,7 @@ def test_a_workdir_that_goes_during_the_last_save_is_no_success(tmp_path, monkey
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_second_run_at_the_same_path_keeps_its_own_checkpoints(tmp_path):
     expected = run(tmp_path / "expected", seed=1)
     found = []
@@ -228,6 +229,7 @@ def test_forged_records_of_all_steps_end_the_run_by_name(name, two_lanes, tmp_pa
     assert contents(tmp_path / "run") == before
 
 
+@pytest.mark.slow
 def test_arrays_of_another_step_are_refused(whole, tmp_path):
     shutil.copytree(whole[0], tmp_path / "run")
     store = CheckpointStore(tmp_path / "run" / "checkpoints", keep=3)

@@ -88,6 +88,7 @@ def test_a_lane_is_the_run_of_its_seed(tmp_path):
     assert results[0].compilations == 1
 
 
+@pytest.mark.slow
 def test_the_log_names_the_seed_and_ends_with_its_lane(tmp_path):
     results = fit_lanes(Tiny(), Shifted, EVALUATION, CONFIG, tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
@@ -98,6 +99,7 @@ def test_the_log_names_the_seed_and_ends_with_its_lane(tmp_path):
         assert max(line["step"] for line in own) == result.steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "task"), [("learning_rate", Tiny()), ("scale", Scaled())], ids=lambda x: str(x)[:8]
 )
@@ -126,6 +128,7 @@ def test_lanes_continue_with_the_same_bits(tmp_path):
         assert one.best_params["w"].tolist() == other.best_params["w"].tolist()
 
 
+@pytest.mark.slow
 def test_the_checkpoint_of_one_run_is_not_continued_by_three(tmp_path):
     one = dataclasses.replace(CONFIG, seeds=1)
     fit(Tiny(), Shifted(0), EVALUATION, one, tmp_path)
@@ -201,6 +204,7 @@ class Early(Shifted):
         return batch
 
 
+@pytest.mark.slow
 def test_skips_of_a_lane_that_stops_early_are_counted(tmp_path):
     config = dataclasses.replace(
         CONFIG, log_every=100, checkpoint_every=100, early_stop_patience=1, num_steps=20, seeds=2
@@ -214,6 +218,7 @@ def test_skips_of_a_lane_that_stops_early_are_counted(tmp_path):
         fit_lanes(Tiny(), Early, EVALUATION, limited, tmp_path / "limit")
 
 
+@pytest.mark.slow
 def test_lanes_continue_on_another_number_of_devices(tmp_path):
     config = dataclasses.replace(CONFIG, early_stop_patience=None)
     whole = fit_lanes(Tiny(), Shifted, EVALUATION, config, tmp_path / "whole")
@@ -230,6 +235,7 @@ def test_lanes_continue_on_another_number_of_devices(tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_fewer_steps_than_a_workdir_has_are_refused(tmp_path):
     config = dataclasses.replace(CONFIG, early_stop_patience=None, num_steps=10)
     fewer = dataclasses.replace(config, num_steps=7)

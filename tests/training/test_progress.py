@@ -39,6 +39,7 @@ def test_compilation_is_not_part_of_the_estimate(clock, capsys):
     ]
 
 
+@pytest.mark.slow
 def test_a_run_leaves_the_time_of_its_compilations_out(tmp_path, monkeypatch):
     left_out = []
     monkeypatch.setattr(

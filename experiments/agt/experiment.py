@@ -1,0 +1,71 @@
+"""What one run of AGT or a baseline is made of."""
+
+from experiments.agt import layers
+from experiments.agt.config import PAPER_DIM, Config
+from experiments.core.config import changed
+from experiments.core.experiment import Experiment
+from experiments.core.origins import joined
+from experiments.core.text import Texts, find_embeddings, in_batches, read_texts, width_of
+from gatedjax.models import AGT, AGTTask
+
+
+def resolved(config: Config) -> Config:
+    """The configuration with the width of the file of word vectors.
+
+    A width other than the paper's 300 was asked for and stays; a file that does not have it is
+    then refused by the loader.
+    """
+    path = find_embeddings(config.data.embeddings, config.data.manual_dir)
+    if path is None or config.model.embedding_dim != PAPER_DIM or not path.is_file():
+        return config
+    width = width_of(path)
+    return config if width is None else changed(config, {"model.embedding_dim": width})
+
+
+def texts_of(config: Config) -> Texts:
+    """The texts of a run; only those of training may be phrases."""
+    data = config.data
+    train = f"{data.name}_phrases" if data.train_on == "phrases" else data.name
+    return read_texts((train, data.name, data.name), data, config.model.embedding_dim)
+
+
+def experiment(config: Config) -> Experiment:
+    """The run of a configuration."""
+    texts = texts_of(config)
+    train, validation, test = in_batches(texts.splits, config.data)
+    model = AGT(
+        config.model,
+        vocab_size=len(texts.vocabulary),
+        num_classes=len(texts.info.class_names),
+        embeddings=texts.embeddings,
+    )
+    return Experiment(
+        task=AGTTask(model),
+        train=train,
+        validation=validation,
+        test=test,
+        facts={
+            "data": config.data.name,
+            "train_on": config.data.train_on,
+            "train_n": len(texts.splits["train"]),
+            "system": config.model.system,
+            "embedding_dim": config.model.embedding_dim,
+            **texts.facts(),
+        },
+        vocabulary=texts.vocabulary.digest(),
+        labels=texts.splits["train"].labels,
+        substitute=substitute(config, texts),
+        measure=lambda params: layers.facts(model, params, test),
+    )
+
+
+def substitute(config: Config, texts: Texts) -> str | None:
+    """What differs from the paper's data and word vectors; None if nothing does."""
+    width, vectors = config.model.embedding_dim, None
+    if config.data.name == "polarity":
+        return texts.substitute
+    if config.data.embeddings == "none":
+        vectors = f"random word vectors of width {width} where the paper has GloVe 300-d"
+    elif width != PAPER_DIM:
+        vectors = f"word vectors of width {width} where the paper has 300"
+    return joined([texts.substitute, vectors])

@@ -1,0 +1,205 @@
+"""What the layers do, from the record of the seed that is best in validation."""
+
+import collections
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from experiments.agt import reported
+from experiments.agt.reported import NAMES
+from experiments.core.comparison import paragraphs
+from experiments.core.paper import Table
+from experiments.core.records import NOT_RUN, Record, Store, best
+from gatedjax import analysis
+from gatedjax.analysis import phrases
+
+FULL = "agt"
+"""The name of the records of the whole network."""
+MEASURES = {
+    "mass_low": "r in [0, 0.05) (%)",
+    "mass_high": "r in [0.95, 1] (%)",
+    "mean_run": "mean run",
+    "mean_run_shuffled": "mean run, words shuffled",
+    "mean_phrase": "mean phrase",
+    "mean_phrase_shuffled": "mean phrase, words shuffled",
+}
+TOP = 20
+Body = Callable[[str, Store], str]
+
+
+def best_run(store: Store, data: str) -> Record | None:
+    """The record that figures and lists show."""
+    return best(store.all(data, FULL))
+
+
+def _needs(part: str) -> Callable[[Callable[[Record, str], str]], Body]:
+    """Makes of a text about a record one about a data set, which may have no such record."""
+
+    def decorate(text: Callable[[Record, str], str]) -> Body:
+        @functools.wraps(text)
+        def body(data: str, store: Store) -> str:
+            record = best_run(store, data)
+            return text(record, data) if record is not None and record.get(part) else NOT_RUN
+
+        return body
+
+    return decorate
+
+
+def _seed(record: Record, data: str) -> str:
+    return f"{NAMES[data]}, seed {record['seed']} (best in validation)."
+
+
+@_needs("layers")
+def observations(record: Record, data: str) -> str:
+    """Attention, lengths of runs and gates, per layer."""
+    layers = record["layers"]
+
+    def cell(name: str, layer: int) -> str:
+        value = layers[name][layer]
+        if value is None:
+            return "-"
+        return f"{100 * value:.1f}" if name.startswith("mass") else f"{value:.2f}"
+
+    # the first layer only selects
+    gates = ["-", *(f"{gate:.3f}" for gate in layers["mean_gate"])]
+    rows = [
+        [f"L{i + 1}", *(cell(name, i) for name in MEASURES), gates[i]]
+        for i in range(len(layers["mass_low"]))
+    ]
+    table = analysis.render_table(["layer", *MEASURES.values(), "mean gate"], rows)
+    return paragraphs(_seed(record, data), table, "\n".join(_read(layers)))
+
+
+def _read(layers: dict[str, Any]) -> Iterator[str]:
+    """What the paper observes, and where it holds here."""
+    low, high = np.mean(layers["mass_low"]), np.mean(layers["mass_high"])
+    yield (
+        f"- Spikes at 0 and 1 (paper: figure 2, top): the outer twentieths hold "
+        f"{100 * (low + high):.1f} % of the words on average over layers; even spread would be "
+        "10 %. Rescaling alone puts one word of every sentence at each end."
+    )
+    runs = [value or 0.0 for value in layers["mean_run"]]
+    order = sorted(range(len(runs)), key=lambda i: -runs[i])[:2]
+    yield (
+        f"- Longest phrases in the middle (paper: L8 and L9; figure 2, bottom): here the longest "
+        f"runs are in {' and '.join(f'L{i + 1}' for i in order)}."
+    )
+    gates = layers["mean_gate"]
+    if gates:
+        least, most = int(np.argmin(gates)), int(np.argmax(gates))
+        yield (
+            f"- Gates near 0 in the middle layers (paper: figure 3): here the mean gate is "
+            f"smallest in L{least + 2} ({gates[least]:.3f}) and largest in L{most + 2} "
+            f"({gates[most]:.3f})."
+        )
+
+
+@_needs("first_words")
+def first_words(record: Record, data: str) -> str:
+    """The words that the first layer selects most often."""
+    ranked = enumerate(record["first_words"][:TOP], start=1)
+    rows = [[str(rank), word, str(count)] for rank, (word, count) in ranked]
+    lines = []
+    for place, word in enumerate(reported.FIRST_WORDS, start=1):
+        rank, count = record["paper_words"][word]
+        here = "never selected here" if rank is None else f"rank {rank} here ({count} times)"
+        lines.append(f"- {word}: rank {place} in the paper, {here}")
+    table = analysis.render_table(["rank", "word", "times selected"], rows)
+    return paragraphs(_seed(record, data), table, "\n".join(lines))
+
+
+def words_of(example: dict[str, Any], layer: int, threshold: float) -> list[str]:
+    """The words of an example that a layer (from 1) selects, lower-cased, in their order.
+
+    Hyphens part words: one of the paper's sentences is known with and without.
+
+    Raises:
+      ValueError: if the network has no such layer.
+    """
+    attention = np.asarray(example["attention"])
+    if not 1 <= layer <= len(attention):
+        raise ValueError(f"layer must be one of {len(attention)}, got {layer}")
+    selected = np.flatnonzero(phrases.select(attention[layer - 1], threshold=threshold))
+    words = [example["tokens"][place].lower() for place in selected]
+    return [part for word in words for part in (word.split("-") if len(word) > 1 else [word])]
+
+
+@_needs("examples")
+def selected(record: Record, data: str) -> str:
+    """Words of the paper's layer at both thresholds, beside the paper's lists."""
+    layer = min(reported.SELECTION_LAYER, len(record["examples"][0]["attention"]))
+    rows = []
+    for example in record["examples"]:
+        number = example["number"] - 1
+        strict, added = reported.SELECTED[number], reported.ADDED[number]
+        # the relaxed list as a bag: the paper says only what it adds
+        lists = {
+            reported.THRESHOLD: (strict, strict),
+            reported.RELAXED: (f"and {added}", f"{strict} {added}"),
+        }
+        for threshold, (shown, words) in lists.items():
+            ours, theirs = words_of(example, layer, threshold), words.split()
+            common = (collections.Counter(ours) & collections.Counter(theirs)).total()
+            both = f"{common} of {len(ours)} (paper: {len(theirs)})"
+            if data == "polarity":  # it has none of the paper's sentences
+                shown = both = "-"
+            label = f"{example['label']}, {example['predicted']}"
+            mine = " ".join(ours) or "none"
+            rows.append([f"{number + 1}", label, f"{threshold:g}", shown, mine, both])
+    headings = ["sentence", "label, predicted", "r above", "paper", "ours", "in both"]
+    table = analysis.render_table(headings, rows)
+    return paragraphs(f"{_seed(record, data)} Layer {layer}.", table)
+
+
+@_needs("examples")
+def trace(record: Record, data: str) -> str:
+    """The third sentence, layer by layer."""
+    example = next((one for one in record["examples"] if one["number"] == 3), None)
+    if example is None:
+        return NOT_RUN
+    words = phrases.select(np.asarray(example["attention"]), threshold=reported.THRESHOLD)
+    rows = []
+    for one in phrases.trace(example["tokens"], words):
+        number = one.layer + 1
+        quoted = [text for (a, b), text in reported.TRACE.items() if a <= number <= b]
+        row = [f"L{number}", " ".join(one.words) or "none", "; ".join(one.phrases) or "none"]
+        rows.append([*row, quoted[0] if quoted and data != "polarity" else "-"])
+    table = analysis.render_table(["layer", "words", "phrases", "paper"], rows)
+    return paragraphs(_seed(record, data), table)
+
+
+# Heading, text and note of what RESULTS.md says of the layers, for every data set.
+ORDER = (
+    "The network reads a bag of words: the order changes neither prediction nor which words are "
+    "selected, so a phrase is words that are selected each by itself and stand side by side. The "
+    "shuffled columns are the same selections with the words of every sentence in random order."
+)
+SECTIONS: tuple[tuple[str, Body, str], ...] = (
+    ("Layers", observations, ORDER),
+    (
+        "First-layer words",
+        first_words,
+        "Words with r > 0.95 in the first layer over the test set, lower-cased.",
+    ),
+    ("Selected words", selected, "Compared as bags of words, a hyphen parting two words."),
+    (
+        "Sentence 3, layer by layer",
+        trace,
+        "Words with r > 0.95; phrases are two or more of them side by side.",
+    ),
+)
+
+
+def tables(store: Store) -> Iterator[Table]:
+    """The sections of the paper's data set and of every other one with a run."""
+    for data, name in NAMES.items():
+        if data != reported.DATA and not store.all(data, FULL):
+            continue
+        where = "" if data == reported.DATA else f" ({name})"
+        for title, body, note in SECTIONS:
+            if data == "trec" and body in (selected, trace):
+                continue  # questions have none of the example sentences
+            yield Table(title=title + where, body=functools.partial(body, data), note=note)

@@ -1,0 +1,1 @@
+"""What became of every line, and what the texts look like."""

@@ -1,0 +1,260 @@
+"""What became of every raw line of a data set, and what its texts look like."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gatedjax.data.account._compare import (
+    Overlap,
+    SplitTexts,
+    Text,
+    compare,
+    conflicting,
+    describe,
+    read_texts,
+)
+from gatedjax.data.files._lines import Row, Rows
+from gatedjax.data.files._paths import AnyPath
+from gatedjax.data.files._source import Quarantined, ReadReport
+from gatedjax.data.sets._all import resolve
+from gatedjax.data.sets._declaration import ID_BASE, DataSet, Embedded
+from gatedjax.data.sets._split import hold_out
+from gatedjax.data.tfds import _prepared
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileAccount(ReadReport):
+    """What became of the lines of one raw file; or of the texts of one part, as `unit` says."""
+
+    part: str
+    file: str
+    official: int | None = None
+    unit: str = "lines"
+    """What is counted."""
+    missing: bool = False
+    """Whether the file is not there (`error` says where to get it)."""
+    error: str | None = None
+    """Why the file could not be read at all."""
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the account itself; None if every line is in it."""
+        total = self.used + sum(self.skipped.values()) + len(self.quarantine)
+        if self.error is not None:
+            return self.error
+        if self.lines != total:
+            return f"{self.file}: {self.lines:,} {self.unit} were read, {total:,} are accounted for"
+        if self.spans is not None and not self.spans.reconciles:
+            return f"{self.file}: not every span is accounted for: {self.spans}"
+        if total == len(self.quarantine):
+            return f"{self.file}: no usable line; gatedjax.data.load refuses it"
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """All that `check` found."""
+
+    name: str
+    origin: str
+    files: tuple[FileAccount, ...]
+    splits: tuple[SplitTexts, ...]
+    overlaps: tuple[Overlap, ...]
+    conflicting: int
+    """Distinct texts that have more than one label anywhere in the set."""
+
+    @property
+    def quarantine(self) -> tuple[Quarantined, ...]:
+        """Every line that was set aside."""
+        return tuple(q for file in self.files for q in file.quarantine)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why the account is not complete; empty if every line is in it."""
+        return tuple(file.problem for file in self.files if file.problem is not None)
+
+
+def check(
+    name: str,
+    *,
+    manual_dir: str | Path | None = None,
+    data_dir: str | Path | None = None,
+    examples: int = 3,
+) -> Report:
+    """Reads every line of a data set and reports on it; downloads and writes nothing.
+
+    Args:
+      name: any that `load` knows.
+      manual_dir: folder with the raw files.
+      data_dir: TFDS folder, for a prepared set; used if manual_dir is not given or lacks the files.
+      examples: how many overlapping texts to name per pair of splits.
+
+    Returns:
+      The report. A file that is missing or unreadable while others are there is in `problems`.
+
+    Raises:
+      ValueError: for an unknown name.
+      FileNotFoundError: if there is nothing to read.
+    """
+    declared, options = resolve(name)
+    if isinstance(declared, Embedded):
+        return _check_embedded(declared, examples)
+    reader = _Reader(declared, manual_dir, data_dir)
+    accounts, texts = [], {}
+    for part in declared.official:
+        account, rows = reader.read(part)
+        here = declared.of_part(part, options)
+        pieces = {part: rows}
+        if "validation" not in declared.official and part == "train":
+            pieces = dict(zip(("train", "validation"), hold_out(declared, rows), strict=True))
+        first, ids_per_row = ID_BASE[part], declared.ids_per_row(here)
+        places = {row.index: reader.place(account, row) for row in rows.rows}
+        for split, piece in pieces.items():
+            part_examples = declared.examples(piece, first, here)
+            if rows.rows:
+                report = declared.report(rows, piece, part_examples, here)
+                same = {"lines": account.lines, "quarantine": account.quarantine}
+                account = dataclasses.replace(account, **vars(report) | same)
+            place = functools.partial(_of_id, places, first, ids_per_row)
+            texts[split] = list(read_texts(part_examples, place))
+        accounts.append(account)
+    classes = declared.class_names(options)
+    return _report(name, reader.origin, accounts, texts, classes, examples)
+
+
+def _of_id(places: Mapping[int, str], first: int, ids_per_row: int, example_id: int) -> str:
+    return places[(example_id - first) // ids_per_row]
+
+
+class _Reader:
+    """Raw files where manual_dir has any, else the prepared set."""
+
+    def __init__(
+        self, declared: DataSet, manual_dir: str | Path | None, data_dir: str | Path | None
+    ) -> None:
+        self._name, self._declared = declared.name, declared
+        self._data_dir = data_dir
+        self._raw = False
+        if manual_dir is not None:
+            self._folder = folder = Path(manual_dir).expanduser()
+            if not folder.is_dir():
+                raise FileNotFoundError(f"manual_dir {folder}: there is no such folder")
+            self._raw = any(self._find(part) for part in declared.official)
+            self.origin = f"raw files in {folder}"
+        if not self._raw:
+            if not _prepared.is_prepared(declared.name, data_dir):
+                self._nothing(manual_dir)
+            self.origin = (
+                f"prepared set in {_prepared.builder_of(declared.name, data_dir).data_path}"
+            )
+
+    def _find(self, part: str) -> bool:
+        try:
+            return self._declared.files.find(self._folder, part)[0] is not None
+        except ValueError:  # a damaged archive is there; reading it says what is wrong
+            return True
+
+    def _nothing(self, manual_dir: str | Path | None) -> None:
+        declared, nowhere = self._declared, ""
+        if manual_dir is not None:
+            files = [declared.files.find(self._folder, part)[1] for part in declared.official]
+            listed = ", ".join(dict.fromkeys(files))
+            nowhere = f"no {listed} below manual_dir {self._folder}, and "
+        place = _prepared.builder_of(self._name, self._data_dir).data_path
+        raise FileNotFoundError(
+            f"data set {self._name!r}: {nowhere}no prepared set in {place}. The files are at "
+            f"{declared.where}; name their folder with --manual-dir."
+        )
+
+    def read(self, part: str) -> tuple[FileAccount, Rows]:
+        """Reads a part; what cannot be read is in the account."""
+        declared, shown = self._declared, f"{self._name}, {part}"
+        rows, lines, missing, error = Rows((), ()), 0, False, None
+        if not self._raw:
+            rows = _prepared.read(self._name, part, data_dir=self._data_dir)
+            lines = rows.lines
+        else:
+            shown = str(self._folder)
+            try:
+                path, looked_for = declared.files.find(self._folder, part)
+                if path is None:
+                    missing = True
+                    error = f"{part}: no {looked_for} in {shown}; the files are at {declared.where}"
+                    shown = looked_for
+                else:
+                    shown = str(path)
+                    rows = declared.read(path, part)
+                    lines = _recount(path, rows, declared)
+            except (ValueError, OSError) as failure:
+                error = f"{part}: {failure}"
+                whole = Quarantined(shown, 0, str(failure).removeprefix(f"{shown}: "))
+                rows, lines = Rows((), (whole,)), 0
+        account = FileAccount(
+            part=part,
+            file=shown,
+            lines=lines,
+            used=len(rows.rows),
+            quarantine=rows.quarantine,
+            official=declared.official[part],
+            unit=declared.unit,
+            missing=missing,
+            error=error,
+        )
+        return account, rows if error is None else Rows((), ())
+
+    def place(self, account: FileAccount, row: Row) -> str:
+        """Where a text is, for a reader of the report."""
+        if row.file:
+            return row.file
+        name = Path(account.file).name if self._raw else account.file
+        return f"{name}:{row.index + 1}"
+
+
+def _recount(path: AnyPath, rows: Rows, declared: DataSet) -> int:
+    """Counts the lines of a raw file once more, and checks that none stands for another."""
+    if not declared.by_line:
+        return declared.count(path)
+    folder = isinstance(path, Path) and path.is_dir()
+    if folder or any(row.file for row in rows.rows):
+        return rows.lines  # no line a text: the reader counted them before it read one
+    places = [row.index + 1 for row in rows.rows] + [q.line for q in rows.quarantine]
+    lines = declared.count(path)
+    if sorted(places) != list(range(1, len(places) + 1)):
+        raise ValueError(f"{path}: {len(places) - len(set(places))} lines are accounted for twice")
+    return lines
+
+
+def _check_embedded(declared: Embedded, examples: int) -> Report:
+    accounts, texts = [], {}
+    for split, size in declared.sizes.items():
+        source = declared.source(split)
+        n, origin = len(source), declared.origin
+        accounts.append(
+            FileAccount(n, n, part=split, file=origin, official=size, unit=declared.unit)
+        )
+        texts[split] = list(read_texts(source, "id {}".format))
+    classes = source.info.class_names
+    return _report(declared.name, declared.origin, accounts, texts, classes, examples)
+
+
+def _report(
+    name: str,
+    origin: str,
+    accounts: Sequence[FileAccount],
+    texts: Mapping[str, Sequence[Text]],
+    classes: Sequence[str],
+    examples: int,
+) -> Report:
+    there = [split for split in ("train", "validation", "test") if texts.get(split)]
+    pairs = [("train", "validation"), ("train", "test"), ("validation", "test")]
+    return Report(
+        name=name,
+        origin=origin,
+        files=tuple(accounts),
+        splits=tuple(describe(split, texts[split], classes) for split in there),
+        overlaps=tuple(
+            compare(a, b, texts, examples) for a, b in pairs if a in there and b in there
+        ),
+        conflicting=conflicting([text for split in there for text in texts[split]]),
+    )

@@ -1,0 +1,123 @@
+"""The texts of a data set as numbers: lengths, labels, repeats, and the overlap of its splits."""
+
+import collections
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from gatedjax.data.files._source import Example
+
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitTexts:
+    """The texts of one split as numbers."""
+
+    split: str
+    lengths: np.ndarray
+    """int [n], tokens of every text."""
+    class_counts: dict[str, int]
+    empty: int
+    repeated: int
+    """Texts that occurred earlier in the split."""
+    conflicting: int
+    """Distinct texts of the split that have more than one label in it."""
+
+    def length_quantiles(self) -> list[int]:
+        """Lengths at QUANTILES; each is the length of some text."""
+        return [int(q) for q in np.quantile(self.lengths, QUANTILES, method="inverted_cdf")]
+
+
+@dataclasses.dataclass(frozen=True)
+class Overlap:
+    """Texts of `second` whose lower-cased tokens are those of a text of `first`."""
+
+    first: str
+    second: str
+    count: int
+    total: int
+    examples: tuple[tuple[str, str, str], ...]
+    """(where in first, where in second, the text)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """What is kept of a text."""
+
+    key: bytes
+    """Digest of the lower-cased tokens: equal for equal texts."""
+    label: int
+    length: int
+    place: str
+    """Where it is, for a reader."""
+    text: str
+    """Its start."""
+
+
+def read_texts(examples: Sequence[Example], place: Callable[[int], str]) -> Iterator[Text]:
+    """Reduces examples to what is compared; `place` says where an example id is."""
+    for index in range(len(examples)):
+        example = examples[index]
+        if "image" in example:
+            yield _image(example, place)
+            continue
+        cloze = "query" in example  # one document may have several queries
+        joined = " ".join((*example["query"], *example["tokens"]) if cloze else example["tokens"])
+        joined = joined.lower()
+        # of long texts only the start is kept: it is all that is ever shown
+        yield Text(
+            hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=16).digest(),
+            example["status"] if cloze else example["label"],
+            len(example["tokens"]),
+            place(example["example_id"]),
+            joined[:120],
+        )
+
+
+def _image(example: Example, place: Callable[[int], str]) -> Text:
+    """An image as a text: its rows are the tokens, as `ImageBatches` has them."""
+    rows, columns = example["image"].shape
+    key = hashlib.blake2b(example["image"].tobytes(), digest_size=16).digest()
+    shown = f"{rows} x {columns} pixels"
+    return Text(key, example["label"], rows, place(example["example_id"]), shown)
+
+
+def _labels(texts: Sequence[Text]) -> dict[bytes, set[int]]:
+    labels = collections.defaultdict(set)
+    for text in texts:
+        if text.length:  # texts without a word are counted as empty, not as each other's copies
+            labels[text.key].add(text.label)
+    return labels
+
+
+def conflicting(texts: Sequence[Text]) -> int:
+    """Returns how many distinct texts have more than one label."""
+    return sum(len(labels) > 1 for labels in _labels(texts).values())
+
+
+def describe(split: str, texts: Sequence[Text], classes: Sequence[str]) -> SplitTexts:
+    """Counts the texts of a split."""
+    counts = collections.Counter(text.label for text in texts)
+    full = [text for text in texts if text.length]
+    return SplitTexts(
+        split=split,
+        lengths=np.array([text.length for text in texts], int),
+        class_counts={name: counts[i] for i, name in enumerate(classes)},
+        empty=len(texts) - len(full),
+        repeated=len(full) - len(_labels(texts)),
+        conflicting=conflicting(texts),
+    )
+
+
+def compare(a: str, b: str, texts: Mapping[str, Sequence[Text]], examples: int) -> Overlap:
+    """Finds the texts of split `b` that are also in split `a`, and names the first few."""
+    first: dict[bytes, Text] = {}
+    for text in texts[a]:
+        if text.length:
+            first.setdefault(text.key, text)
+    both = [text for text in texts[b] if text.key in first]
+    named = tuple((first[t.key].place, t.place, t.text) for t in both[:examples])
+    return Overlap(a, b, len(both), len(texts[b]), named)

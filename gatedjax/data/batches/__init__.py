@@ -1,0 +1,1 @@
+"""Examples as columns, and batches of them by step."""

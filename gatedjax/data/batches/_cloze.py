@@ -1,0 +1,270 @@
+"""Batches of cloze questions, in buckets of document and query length."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from gatedjax.data.batches._buckets import plan_buckets
+from gatedjax.data.batches._encode_cloze import EncodedCloze
+from gatedjax.data.batches._plan import Batch, PlannedBatches, check_sizes, pad_rows
+from gatedjax.data.text._characters import MAX_CHARACTERS
+
+DENSE_CELLS = 2**22
+"""Above this many cells of [B, N, K], batches list positions instead."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ClozeShape:
+    """The padded sizes of a bucket."""
+
+    document: int
+    """N."""
+    query: int
+    """Q, markers included."""
+    candidates: int
+    """K."""
+    positions: int
+    """P: most places of one candidate in one document."""
+    words: int
+    """W: most distinct words of one document and its query."""
+
+
+def plan_cloze_shapes(
+    parts: Sequence[EncodedCloze], *, max_shapes: int = 8, batch_size: int = 32
+) -> tuple[ClozeShape, ...]:
+    """Chooses the shapes to compile for: few, and with little padding.
+
+    Document lengths are cut in d buckets, and the query lengths of each in q, with d q at most
+    `max_shapes`; of all d the one with the fewest padded cells N + Q (the cost of the recurrent
+    layers, last batches included) is taken. Both cuts are the best there are (`plan_buckets`).
+
+    Args:
+      parts: the questions, training first: its lengths decide. The last shapes hold the others too.
+      max_shapes: the compile budget.
+      batch_size: rows of a training batch.
+
+    Returns:
+      Shapes in the order of document, then query length; every question fits into one.
+
+    Raises:
+      ValueError: if max_shapes < 1, or there are no questions.
+    """
+    check_sizes(max_shapes=max_shapes)
+    if not parts or not len(parts[0]):
+        raise ValueError("parts: there are no questions to plan for")
+    documents, queries = parts[0].document_lengths, parts[0].query_lengths
+    longest = [
+        max(int(lengths.max()) for part in parts if len(lengths := getattr(part, name)))
+        for name in ("document_lengths", "query_lengths")
+    ]
+    best: tuple[float, list[tuple[int, int]]] = (np.inf, [])
+    for d in range(1, max_shapes + 1):
+        edges = _through(plan_buckets(documents, d), longest[0])
+        bucket = np.searchsorted(edges, documents)
+        cells, shapes = 0, []
+        for i, size in enumerate(edges):
+            lengths = queries[bucket == i]
+            inner = _through(plan_buckets(lengths, max_shapes // d), longest[1])
+            counts = np.bincount(np.searchsorted(inner, lengths), minlength=len(inner))
+            cells += int((-(-counts // batch_size) * (size + np.array(inner))).sum())
+            shapes += [(size, width) for width in inner]
+        if cells < best[0]:
+            best = cells, shapes
+    return _measured(parts, best[1])
+
+
+def _through(edges: tuple[int, ...], longest: int) -> tuple[int, ...]:
+    """The edges, the last of them long enough for the other parts too."""
+    return (*edges[:-1], max(edges[-1], longest))
+
+
+def _measured(
+    parts: Sequence[EncodedCloze], shapes: list[tuple[int, int]]
+) -> tuple[ClozeShape, ...]:
+    plain = [ClozeShape(size, width, 1, 1, 1) for size, width in shapes]
+    most = np.ones((len(shapes), 3), int)
+    for part in parts:
+        for i, bucket in enumerate(_buckets(part, plain)):
+            where = part.occurrences[i][:, 0]
+            places = int(np.bincount(where).max()) if len(where) else 1
+            words = len(np.unique(np.concatenate([part.documents[i], part.queries[i]])))
+            most[bucket] = np.maximum(most[bucket], (int(part.candidates[i]), places, words))
+    return tuple(
+        dataclasses.replace(shape, candidates=int(k), positions=int(p), words=int(w))
+        for shape, (k, p, w) in zip(plain, most, strict=True)
+    )
+
+
+def _buckets(encoded: EncodedCloze, shapes: Sequence[ClozeShape]) -> np.ndarray:
+    """The first shape that holds each question's document, and of those its query."""
+    sizes = np.array([(shape.document, shape.query) for shape in shapes])
+    edges = np.unique(sizes[:, 0])
+    documents, queries = encoded.document_lengths, encoded.query_lengths
+    outer = np.searchsorted(edges, documents)
+    bucket = np.full(len(encoded), -1)
+    for i, size in enumerate(edges):
+        inside = np.flatnonzero(outer == i)
+        of_size = np.flatnonzero(sizes[:, 0] == size)
+        place = np.searchsorted(sizes[of_size, 1], queries[inside])
+        fits = place < len(of_size)
+        bucket[inside[fits]] = of_size[place[fits]]
+    if (bucket < 0).any():
+        i = int(np.argmax(bucket < 0))
+        raise ValueError(
+            f"shapes: none holds a document of {documents[i]} and a query of {queries[i]} tokens"
+        )
+    return bucket
+
+
+class ClozeBatches(PlannedBatches):
+    """Random access to batches of questions: a pure function of (seed, step).
+
+    A batch is a dict; B rows, filler rows have weight 0, example id -1 and length 0:
+
+    - document int32 [B, N], document_lengths [B]; query int32 [B, Q], query_lengths [B], with the
+      begin and end markers; 0 is padding.
+    - cloze int32 [B]: index of the placeholder in the query.
+    - occurrence bool [B, N, K], or where B N K is above `dense_cells`, candidate_positions int32
+      [B, K, P], indices in the document padded with -1.
+    - candidate_mask bool [B, K]; label int32 [B], -1 if the answer is no candidate.
+    - weight f32 [B]; example_id int32 [B].
+    - with characters: word_characters int32 [B, W, 10] and word_lengths [B, W], the distinct words
+      of each row's document and query; document_words [B, N] and query_words [B, Q], indices in the
+      row's own list.
+
+    Memory of the large ones: B N K bytes (dense) or 4 B K P; 44 B W with characters.
+
+    Args:
+      encoded: the questions.
+      batch_size: B.
+      shapes: of the buckets; None plans them for these questions.
+      max_shapes: how many shapes to plan.
+      characters: (ids int32 [V, 10], lengths [V]) of every word; see `Characters.table`.
+      dense_cells: the largest dense array.
+      seed: of the order.
+      shuffle: False keeps the order of the questions within a bucket, in every epoch.
+      one_pass: whether the batches end after an epoch; see `eval`.
+
+    Raises:
+      ValueError: for batch_size < 1, no questions, or a question that fits in no shape.
+    """
+
+    def __init__(
+        self,
+        encoded: EncodedCloze,
+        *,
+        batch_size: int,
+        shapes: Sequence[ClozeShape] | None = None,
+        max_shapes: int = 8,
+        characters: tuple[np.ndarray, np.ndarray] | None = None,
+        dense_cells: int = DENSE_CELLS,
+        seed: int = 0,
+        shuffle: bool = True,
+        one_pass: bool = False,
+    ) -> None:
+        check_sizes(batch_size=batch_size)
+        if shapes is None:
+            shapes = plan_cloze_shapes([encoded], max_shapes=max_shapes, batch_size=batch_size)
+        if not len(encoded):
+            raise ValueError("encoded: there are no texts")
+        self.encoded, self.batch_size = encoded, batch_size
+        self.shapes = tuple(shapes)
+        self.characters, self.dense_cells = characters, dense_cells
+        super().__init__(
+            _buckets(encoded, self.shapes),
+            [batch_size] * len(self.shapes),
+            seed=seed,
+            shuffle=shuffle,
+            one_pass=one_pass,
+        )
+        documents, queries = encoded.document_lengths, encoded.query_lengths
+        self._by_row = {
+            "document_lengths": documents,
+            "query_lengths": queries,
+            "cloze": encoded.cloze,
+            "label": encoded.labels,
+            "example_id": encoded.example_ids,
+        }
+        cells = [shape.document + shape.query for shape in self.shapes]
+        self.padding_fraction = self._padding(int(documents.sum() + queries.sum()), cells)
+        """Share of the cells of documents and queries that hold no word, filler rows included."""
+
+    @classmethod
+    def eval(
+        cls,
+        encoded: EncodedCloze,
+        *,
+        batch_size: int,
+        shapes: Sequence[ClozeShape] | None = None,
+        max_shapes: int = 8,
+        characters: tuple[np.ndarray, np.ndarray] | None = None,
+        dense_cells: int = DENSE_CELLS,
+    ) -> "ClozeBatches":
+        """Makes one ordered pass: `len` steps, every question exactly once, bucket by bucket."""
+        return cls(
+            encoded,
+            batch_size=batch_size,
+            shapes=shapes,
+            max_shapes=max_shapes,
+            characters=characters,
+            dense_cells=dense_cells,
+            shuffle=False,
+            one_pass=True,
+        )
+
+    def __getitem__(self, step: int) -> Batch:
+        rows = self.rows(step)
+        encoded, size = self.encoded, self.batch_size
+        shape = self.shapes[self._bucket[rows[0]]]
+        documents = [encoded.documents[row] for row in rows]
+        queries = [encoded.queries[row] for row in rows]
+        counts = np.zeros((size, 1), int)
+        counts[: len(rows), 0] = encoded.candidates[rows]
+        batch = {
+            "document": pad_rows(documents, (size, shape.document)),
+            "query": pad_rows(queries, (size, shape.query)),
+            "candidate_mask": np.arange(shape.candidates) < counts,
+            **self._columns(rows, self._by_row),
+            **self._occurrence(rows, shape),
+        }
+        return batch | self._words(documents, queries, shape)
+
+    def _occurrence(self, rows: np.ndarray, shape: ClozeShape) -> Batch:
+        size, k = self.batch_size, shape.candidates
+        if size * shape.document * k <= self.dense_cells:
+            dense = np.zeros((size, shape.document, k), bool)
+            for line, row in zip(dense, rows, strict=False):
+                where = self.encoded.occurrences[row]
+                line[where[:, 1], where[:, 0]] = True
+            return {"occurrence": dense}
+        positions = np.full((size, k, shape.positions), -1, np.int32)
+        for line, row in zip(positions, rows, strict=False):
+            where = self.encoded.occurrences[row]
+            # sorted by candidate: the place of each within its candidate
+            counts = np.bincount(where[:, 0], minlength=k)
+            within = np.arange(len(where)) - np.repeat(np.cumsum(counts) - counts, counts)
+            line[where[:, 0], within] = where[:, 1]
+        return {"candidate_positions": positions}
+
+    def _words(
+        self, documents: list[np.ndarray], queries: list[np.ndarray], shape: ClozeShape
+    ) -> Batch:
+        if self.characters is None:
+            return {}
+        ids, lengths = self.characters
+        size = self.batch_size
+        spelt = np.zeros((size, shape.words, MAX_CHARACTERS), np.int32)
+        spelt_lengths = np.zeros((size, shape.words), np.int32)
+        places = []
+        for row, (document, query) in enumerate(zip(documents, queries, strict=True)):
+            words, place = np.unique(np.concatenate([document, query]), return_inverse=True)
+            spelt[row, : len(words)] = ids[words]
+            spelt_lengths[row, : len(words)] = lengths[words]
+            places.append(np.split(place, [len(document)]))
+        return {
+            "word_characters": spelt,
+            "word_lengths": spelt_lengths,
+            "document_words": pad_rows([place[0] for place in places], (size, shape.document)),
+            "query_words": pad_rows([place[1] for place in places], (size, shape.query)),
+        }

@@ -1,0 +1,103 @@
+"""A source as columns: ids, lengths, labels."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gatedjax.data.files._source import Source, SourceInfo
+from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Encoded:
+    """An encoded source, in its order. Every text has at least one token."""
+
+    ids: list[np.ndarray]
+    """int32 ids of every text (views into one array)."""
+    lengths: np.ndarray
+    """int32 [n]."""
+    labels: np.ndarray
+    """int32 [n]."""
+    example_ids: np.ndarray
+    """int32 [n]."""
+    starts: np.ndarray
+    """int64 [n]: how many tokens were cut off on the left."""
+    source: Source
+
+    @property
+    def info(self) -> SourceInfo:
+        """Name, split and classes."""
+        return self.source.info
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def _window(self, index: int, values: Sequence[T]) -> tuple[T, ...]:
+        start = int(self.starts[index])
+        return tuple(values[start : start + int(self.lengths[index])])
+
+    def tokens(self, index: int) -> tuple[str, ...]:
+        """Returns the original words that the ids of a text stand for (`<unk>` if it has none)."""
+        words = self.source[index]["tokens"]
+        return self._window(index, words) if words else (SPECIALS[UNK],)
+
+    def extra(self, index: int, name: str) -> Any:
+        """Returns a further field of an example; one value per token is cut as the tokens are."""
+        example = self.source[index]
+        if name not in example:
+            raise KeyError(f"{self.info.name} has no {name!r}; it has {', '.join(sorted(example))}")
+        value = example[name]
+        if isinstance(value, tuple) and len(value) == len(example["tokens"]):
+            return self._window(index, value)
+        return value
+
+
+def encode(
+    source: Source,
+    vocabulary: Vocabulary,
+    *,
+    max_len: int | None = None,
+    truncate_side: str = "right",
+) -> Encoded:
+    """Looks up every token of a source.
+
+    Args:
+      source: examples with "tokens", "label" and "example_id".
+      vocabulary: gives the ids.
+      max_len: keep at most this many tokens; None keeps all.
+      truncate_side: which end of a longer text is cut, "right" or "left".
+
+    Returns:
+      The columns. A text without tokens is one unknown word.
+
+    Raises:
+      ValueError: for max_len < 1, another truncate_side, or a label outside the classes.
+    """
+    if max_len is not None and max_len < 1:
+        raise ValueError(f"max_len must be at least 1, got {max_len}")
+    if truncate_side not in ("right", "left"):
+        raise ValueError(f"truncate_side must be 'right' or 'left', got {truncate_side!r}")
+    n, classes = len(source), len(source.info.class_names)
+    labels, example_ids = np.empty(n, np.int32), np.empty(n, np.int32)
+    lengths, starts = np.empty(n, np.int32), np.zeros(n, np.int64)
+    pieces = []
+    for i, example in enumerate(source):
+        if not 0 <= example["label"] < classes:
+            raise ValueError(
+                f"label {example['label']} of example {example['example_id']}: {classes} classes"
+            )
+        words = example["tokens"]
+        if max_len is not None and len(words) > max_len:
+            starts[i] = len(words) - max_len if truncate_side == "left" else 0
+            words = words[starts[i] : starts[i] + max_len]
+        piece = vocabulary.encode(words) or [UNK]
+        pieces.append(np.array(piece, np.int32))
+        lengths[i], labels[i], example_ids[i] = len(piece), example["label"], example["example_id"]
+    ends = np.cumsum(lengths, dtype=np.int64)
+    flat = np.concatenate(pieces) if pieces else np.empty(0, np.int32)
+    ids = [flat[end - size : end] for end, size in zip(ends, lengths, strict=True)]
+    return Encoded(ids, lengths, labels, example_ids, starts, source)

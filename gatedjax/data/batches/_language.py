@@ -1,0 +1,97 @@
+"""Batches of a token stream for truncated back-propagation through time."""
+
+import numpy as np
+
+from gatedjax._filler import FILLER_ID
+from gatedjax.data.batches._plan import Batch, StepBatches
+from gatedjax.data.text._stream import TokenStream
+
+
+class LanguageModelBatches(StepBatches):
+    """Contiguous windows: the batch of a step goes on where the batch of the step before ended.
+
+    The n tokens of the stream are cut in `batch_size` rows of consecutive tokens, whose lengths
+    differ by one at most, and every row in windows of `num_steps`. The input of a token is the
+    token before it in the stream, also across rows and windows; of the first token it is the
+    end-of-sentence token. So an epoch predicts each of the n tokens exactly once. Every epoch has
+    the same batches in the same order; nothing is drawn.
+
+    A batch is a dict, B rows of T = `num_steps`:
+
+    - tokens, targets int32 [B, T]: what the model reads, and the token that follows. Cells beyond
+      the end of a row hold id 0, which is a word: `token_weight` tells.
+    - token_weight f32 [B, T]: 1 at the tokens to predict, else 0; lengths int32 [B] counts them.
+    - reset bool [B]: True at the first window of an epoch, where the carried state is set to 0.
+    - example_id int32 [B]: `stream.first_id` plus the position in the stream of the first target.
+      No two windows of an epoch share it, and a window has it in every epoch. -1 for a row that
+      is over before the last window is.
+    - weight f32 [B]: 1, or 0 for such a row.
+
+    Deviation: the usual reader (of TensorFlow's PTB tutorial) drops what does not fill the windows
+    and never predicts the first token of a row (n - 1 predictions at best).
+
+    Args:
+      stream: the tokens.
+      batch_size: rows of a batch.
+      num_steps: tokens of a window: how far gradients go back.
+      one_pass: whether the batches end after an epoch; see `eval`.
+
+    Raises:
+      ValueError: if batch_size or num_steps is below 1, or there are more rows than tokens.
+    """
+
+    def __init__(
+        self, stream: TokenStream, *, batch_size: int, num_steps: int, one_pass: bool = False
+    ) -> None:
+        if batch_size < 1 or num_steps < 1:
+            raise ValueError(
+                f"batch_size and num_steps must be at least 1, got {batch_size} and {num_steps}"
+            )
+        if stream.num_tokens < batch_size:
+            raise ValueError(f"batch_size {batch_size}: the stream has {stream.num_tokens} tokens")
+        self.stream, self.one_pass = stream, one_pass
+        self.batch_size, self.num_steps = batch_size, num_steps
+        shortest, longer = divmod(stream.num_tokens, batch_size)
+        sizes = np.full(batch_size, shortest)
+        sizes[:longer] += 1
+        self._ends = np.cumsum(sizes)
+        self._starts = self._ends - sizes
+        self._inputs = np.concatenate([np.array([stream.end_id], np.int32), stream.ids[:-1]])
+        self.steps_per_epoch = -(-int(sizes[0]) // num_steps)
+        self.tokens_per_epoch = stream.num_tokens
+        """Tokens that an epoch predicts: all."""
+        cells = self.steps_per_epoch * batch_size * num_steps
+        self.padding_fraction = 1.0 - stream.num_tokens / cells
+        """Share of the cells of an epoch that hold no token."""
+
+    @classmethod
+    def eval(
+        cls, stream: TokenStream, *, batch_size: int = 1, num_steps: int = 35
+    ) -> "LanguageModelBatches":
+        """Makes one ordered pass: `len` steps, every token predicted exactly once.
+
+        With batch_size 1 every token is read after all that come before it, as the published
+        perplexities are measured; more rows are faster, and each starts from the zero state.
+        """
+        return cls(stream, batch_size=batch_size, num_steps=num_steps, one_pass=True)
+
+    def __getitem__(self, step: int) -> Batch:
+        _, window = self._position(step)
+        first = self._starts + window * self.num_steps
+        at = first[:, None] + np.arange(self.num_steps)
+        real = at < self._ends[:, None]
+        lengths = real.sum(1).astype(np.int32)
+        safe = np.where(real, at, 0)
+        some = lengths > 0
+        return {
+            "tokens": np.where(real, self._inputs[safe], 0).astype(np.int32),
+            "targets": np.where(real, self.stream.ids[safe], 0).astype(np.int32),
+            "token_weight": real.astype(np.float32),
+            "lengths": lengths,
+            "reset": np.full(self.batch_size, window == 0),
+            "example_id": np.where(some, self.stream.first_id + first, FILLER_ID).astype(np.int32),
+            "weight": some.astype(np.float32),
+        }
+
+    def __repr__(self) -> str:
+        return f"LanguageModelBatches({self.stream!r}, {self.batch_size} x {self.num_steps})"

@@ -1,0 +1,203 @@
+"""The plan of all batches: which examples a step has, a pure function of (seed, step)."""
+
+import abc
+import contextlib
+import functools
+import itertools
+import operator
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from gatedjax._filler import FILLER_ID
+from gatedjax.data.batches._buckets import plan_buckets
+
+Batch = dict[str, np.ndarray]
+
+
+class StepBatches(abc.ABC):
+    """Batches by step: endless training, or one pass of `steps_per_epoch` steps."""
+
+    steps_per_epoch: int
+    one_pass: bool = False
+
+    @abc.abstractmethod
+    def __getitem__(self, step: int) -> Batch:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return self.steps_per_epoch
+
+    def epoch(self, step: int) -> int:
+        """Returns how many passes were complete before a step."""
+        return step // self.steps_per_epoch
+
+    def _position(self, step: int) -> tuple[int, int]:
+        """The epoch of a step, and its place there."""
+        step = operator.index(step)
+        if step < 0 or (self.one_pass and step >= self.steps_per_epoch):
+            end = f" and below {self.steps_per_epoch}" if self.one_pass else ""
+            raise IndexError(f"step must be at least 0{end}, got {step}")
+        return divmod(step, self.steps_per_epoch)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yields the batches of one epoch (the first)."""
+        return (self[step] for step in range(self.steps_per_epoch))
+
+    def iterate(
+        self, start_step: int = 0, stop_step: int | None = None, *, num_threads: int = 2
+    ) -> Iterator[Batch]:
+        """Yields the batches from a step on, made ahead of use by Grain; equal to indexing.
+
+        Args:
+          start_step: the first.
+          stop_step: one after the last; None is the end of one pass, or never in training.
+          num_threads: threads that make batches ahead; 0 makes each when it is asked for.
+
+        Raises:
+          ValueError: if a step is negative or, in one pass, beyond its end.
+        """
+        end = self.steps_per_epoch if self.one_pass else sys.maxsize
+        stop = end if stop_step is None else stop_step
+        if start_step < 0 or stop < 0 or stop > end:
+            raise ValueError(f"steps {start_step} to {stop} are not in 0 to {end}")
+        return self._iterate(start_step, stop, num_threads)
+
+    def _iterate(self, start: int, stop: int, num_threads: int) -> Iterator[Batch]:
+        import grain
+
+        if start >= stop:
+            return
+        options = grain.ReadOptions(
+            num_threads=num_threads, prefetch_buffer_size=4 * num_threads if num_threads else 0
+        )
+        steps = grain.MapDataset.source(_Range(self, start, stop))
+        iterator = iter(steps.to_iter_dataset(options))
+        try:
+            yield from iterator
+        finally:
+            with contextlib.suppress(AttributeError):  # Grain before 0.2.16 has no close
+                iterator.close()
+
+
+class _Range:
+    """The steps of a range as Grain's random-access source."""
+
+    def __init__(self, batches: StepBatches, start: int, stop: int) -> None:
+        self._batches, self._start, self._count = batches, start, stop - start
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> Batch:
+        return self._batches[self._start + int(index)]
+
+    def __repr__(self) -> str:
+        return f"{type(self._batches).__name__} from step {self._start}"
+
+
+class PlannedBatches(StepBatches):
+    """Batches whose examples come from one bucket each, so that a bucket has one shape.
+
+    Each epoch permutes the examples, fills the batches of every bucket in that order and permutes
+    the batches; the sequence of shapes is the same for every seed. The last batch of a bucket may
+    have fewer examples than rows.
+
+    Args:
+      bucket: int [n], the bucket of every example.
+      rows_of: rows of a batch of every bucket; some buckets may be empty.
+      seed: of the order.
+      shuffle: False keeps the order of the examples within a bucket, in every epoch.
+      one_pass: whether the batches end after an epoch.
+      mixed: False keeps the batches in the order in which they were filled.
+    """
+
+    def __init__(
+        self,
+        bucket: np.ndarray,
+        rows_of: Sequence[int],
+        *,
+        seed: int,
+        shuffle: bool,
+        one_pass: bool,
+        mixed: bool = True,
+    ) -> None:
+        self.seed, self.shuffle, self.one_pass, self._mixed = seed, shuffle, one_pass, mixed
+        self._bucket = bucket
+        self.rows_of = tuple(rows_of)
+        """Examples of a batch of every bucket."""
+        counts = np.bincount(bucket, minlength=len(self.rows_of))
+        self._per_bucket = -(-counts // np.array(self.rows_of))
+        self.steps_per_epoch = int(self._per_bucket.sum())
+        self._plan = functools.lru_cache(maxsize=2)(self._make_plan)
+
+    def _make_plan(self, epoch: int) -> list[np.ndarray]:
+        """The row numbers of every batch of an epoch."""
+        order = np.arange(len(self._bucket))
+        if self.shuffle:
+            generator = np.random.default_rng(np.random.SeedSequence([self.seed, epoch]))
+            order = generator.permutation(order)
+        plan = []
+        for bucket, size in enumerate(self.rows_of):
+            rows = order[self._bucket[order] == bucket]
+            plan += [rows[i : i + size] for i in range(0, len(rows), size)]
+        if self.shuffle and self._mixed:
+            # The seed chooses the examples of every batch, not which bucket comes when: runs with
+            # other seeds have batches of one shape, and can be trained side by side.
+            shapes = np.random.default_rng(np.random.SeedSequence([epoch]))
+            plan = [plan[i] for i in shapes.permutation(len(plan))]
+        return plan
+
+    def rows(self, step: int) -> np.ndarray:
+        """Returns which examples (positions) a batch holds, without filler rows.
+
+        Raises:
+          IndexError: if the step is negative, or beyond the end of one pass.
+        """
+        epoch, within = self._position(step)
+        return self._plan(epoch if self.shuffle else 0)[within]
+
+    def _padding(self, real: int, cells: Sequence[int]) -> float:
+        """Share of the cells of an epoch that hold nothing; `cells` of a row of every bucket."""
+        padded = int((self._per_bucket * np.array(self.rows_of) * np.array(cells)).sum())
+        return 1.0 - real / padded
+
+    def _columns(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> Batch:
+        """One int32 per row for every column, then filler; and which rows hold an example."""
+        size = self.rows_of[self._bucket[rows[0]]]
+        batch: Batch = {}
+        for name, values in columns.items():
+            batch[name] = np.full(size, FILLER_ID if name == "example_id" else 0, np.int32)
+            batch[name][: len(rows)] = np.asarray(values)[rows]
+        return batch | {"weight": (np.arange(size) < len(rows)).astype(np.float32)}
+
+
+def check_sizes(**sizes: int | None) -> None:
+    """Refuses sizes below 1."""
+    for name, size in sizes.items():
+        if size is not None and size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}")
+
+
+def checked_edges(
+    edges: Sequence[int] | None, lengths: np.ndarray, max_buckets: int
+) -> tuple[int, ...]:
+    """Padded lengths: the best ones, or those that were given, if they hold every text."""
+    if edges is None:
+        return plan_buckets(lengths, max_buckets)
+    edges = tuple(int(edge) for edge in edges)
+    ascending = all(a < b for a, b in itertools.pairwise(edges))
+    if not edges or not ascending or edges[0] < 1:
+        raise ValueError(f"bucket_edges must ascend from at least 1, got {edges}")
+    if edges[-1] < lengths.max():
+        raise ValueError(f"bucket_edges: the last is {edges[-1]}, the longest text {lengths.max()}")
+    return edges
+
+
+def pad_rows(rows: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
+    """Puts int32 arrays of any length into the rows of one array; what is left over is 0."""
+    full = np.zeros(shape, np.int32)
+    for line, row in zip(full, rows, strict=False):
+        line[: len(row)] = row
+    return full

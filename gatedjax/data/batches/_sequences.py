@@ -1,0 +1,110 @@
+"""Batches of examples with several sequences each: pairs of texts, texts with labels."""
+
+import copy
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gatedjax.data.batches._plan import Batch, PlannedBatches, check_sizes, checked_edges, pad_rows
+
+
+class SequenceBatches(PlannedBatches):
+    """Random access to the batches of endless training, or (`eval`) of one ordered pass.
+
+    Examples are grouped by their longest sequence, and all their sequences are padded to the edge
+    of the group. A batch holds `batch_size` examples, or as many as fill `max_tokens` cells of its
+    group: every group then has batches of its own number of rows, and about the same work. Order
+    and contents are a pure function of (seed, step), made as `Batches` makes them.
+
+    A batch is a dict: every sequence by its name int32 [B, T], 0 beyond its end; its length int32
+    [B] by the name that `lengths` gives it; the `columns` and example_id int32 [B]; weight f32 [B].
+    The last batch of a group is filled up with rows of weight 0, lengths 0 and example id -1.
+
+    Args:
+      sequences: name -> one array of ids per example.
+      example_ids: int [n].
+      lengths: name in the batch -> the sequence whose length it is.
+      columns: name -> one number per example.
+      batch_size: examples of a batch; or
+      max_tokens: cells of a batch [B, T] (at least one example, and rows in multiples of 8 where
+        that many fit, so that they divide over devices).
+      bucket_edges: padded lengths, ascending; None plans the best ones.
+      max_buckets: how many to plan at most: each is compiled once.
+      seed: of the order.
+      shuffle: False keeps the order of the examples within every group.
+      one_pass: whether the batches end after an epoch.
+
+    Raises:
+      ValueError: if there are no examples, the columns differ in length, not exactly one of
+        batch_size and max_tokens is given, or an edge is too small.
+    """
+
+    def __init__(
+        self,
+        sequences: Mapping[str, Sequence[np.ndarray]],
+        example_ids: np.ndarray,
+        *,
+        lengths: Mapping[str, str],
+        columns: Mapping[str, np.ndarray] | None = None,
+        batch_size: int | None = None,
+        max_tokens: int | None = None,
+        bucket_edges: Sequence[int] | None = None,
+        max_buckets: int = 6,
+        seed: int = 0,
+        shuffle: bool = True,
+        one_pass: bool = False,
+    ) -> None:
+        if (batch_size is None) == (max_tokens is None):
+            raise ValueError(
+                f"give one of batch_size and max_tokens, got {batch_size} and {max_tokens}"
+            )
+        check_sizes(batch_size=batch_size, max_tokens=max_tokens)
+        self.sequences = dict(sequences)
+        self.columns = {**(columns or {}), "example_id": np.asarray(example_ids)}
+        sizes = {name: len(texts) for name, texts in self.sequences.items()}
+        sizes |= {name: len(values) for name, values in self.columns.items()}
+        if len(set(sizes.values())) != 1 or not len(example_ids):
+            raise ValueError(f"columns must have one entry per example, got {sizes}")
+        if unknown := sorted(set(lengths.values()) - set(self.sequences)):
+            raise ValueError(f"lengths must name sequences, got {unknown}")
+        every = {name: np.array([len(x) for x in rows]) for name, rows in self.sequences.items()}
+        self._lengths = {name: every[sequence] for name, sequence in lengths.items()}
+        longest = np.maximum(np.max(list(every.values()), axis=0), 1)
+        self.edges = checked_edges(bucket_edges, longest, max_buckets)
+        super().__init__(
+            np.searchsorted(np.array(self.edges), longest),
+            [batch_size or _rows(max_tokens or 1, edge) for edge in self.edges],
+            seed=seed,
+            shuffle=shuffle,
+            one_pass=one_pass,
+        )
+        real = sum(int(sizes.sum()) for sizes in every.values())
+        self.padding_fraction = self._padding(real, [edge * len(every) for edge in self.edges])
+        """Share of the cells of an epoch that hold no id, filler rows included."""
+
+    def eval(self) -> "SequenceBatches":
+        """Returns one ordered pass of these: `len` steps, every example exactly once.
+
+        Raises:
+          ValueError: if these are shuffled.
+        """
+        if self.shuffle:
+            raise ValueError("shuffle must be False for one ordered pass")
+        ordered = copy.copy(self)
+        ordered.one_pass = True
+        return ordered
+
+    def __getitem__(self, step: int) -> Batch:
+        rows = self.rows(step)
+        bucket = self._bucket[rows[0]]
+        shape = self.rows_of[bucket], self.edges[bucket]
+        batch = {
+            name: pad_rows([texts[row] for row in rows], shape)
+            for name, texts in self.sequences.items()
+        }
+        return batch | self._columns(rows, {**self._lengths, **self.columns})
+
+
+def _rows(max_tokens: int, edge: int) -> int:
+    rows = max(max_tokens // edge, 1)
+    return rows // 8 * 8 if rows >= 8 else rows

@@ -1,0 +1,89 @@
+"""Batches by step: order, buckets and contents are a pure function of (seed, step)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gatedjax.data.batches._encode import Encoded
+from gatedjax.data.batches._plan import Batch, PlannedBatches, check_sizes, checked_edges, pad_rows
+
+
+class Batches(PlannedBatches):
+    """Random access to the batches of endless training, or (`Batches.eval`) of one ordered pass.
+
+    Texts are grouped by length: each is padded to the smallest edge that holds it, so there are at
+    most `len(edges)` shapes. Each epoch permutes the texts, fills the batches of every bucket in
+    that order and permutes the batches; the sequence of shapes is the same for every seed. The last
+    batch of a bucket is filled up with rows of weight 0 (no tokens, length 0, label 0, example
+    id -1).
+
+    A batch is a dict: tokens int32 [B, T], lengths, label, example_id int32 [B], weight f32 [B].
+
+    Args:
+      encoded: the texts.
+      batch_size: rows of a batch.
+      bucket_edges: padded lengths, ascending; None plans the best ones for these texts.
+      max_buckets: how many edges to plan.
+      seed: of the order.
+      shuffle: False keeps the order of the texts within a bucket, in every epoch.
+      one_pass: whether the batches end after an epoch; see `eval`.
+
+    Raises:
+      ValueError: for batch_size < 1, no texts, or edges that do not ascend or hold every text.
+    """
+
+    def __init__(
+        self,
+        encoded: Encoded,
+        *,
+        batch_size: int,
+        bucket_edges: Sequence[int] | None = None,
+        max_buckets: int = 4,
+        seed: int = 0,
+        shuffle: bool = True,
+        one_pass: bool = False,
+    ) -> None:
+        check_sizes(batch_size=batch_size)
+        if len(encoded) == 0:
+            raise ValueError("encoded: there are no texts")
+        self.encoded, self.batch_size = encoded, batch_size
+        self.edges = checked_edges(bucket_edges, encoded.lengths, max_buckets)
+        super().__init__(
+            np.searchsorted(np.array(self.edges), encoded.lengths),
+            [batch_size] * len(self.edges),
+            seed=seed,
+            shuffle=shuffle,
+            one_pass=one_pass,
+        )
+        self.padding_fraction = self._padding(int(encoded.lengths.sum()), self.edges)
+        """Share of the cells of an epoch that hold no word, filler rows included."""
+
+    @classmethod
+    def eval(
+        cls,
+        encoded: Encoded,
+        *,
+        batch_size: int,
+        bucket_edges: Sequence[int] | None = None,
+        max_buckets: int = 4,
+    ) -> "Batches":
+        """Makes one ordered pass: `len` steps, every text exactly once, bucket by bucket."""
+        return cls(
+            encoded,
+            batch_size=batch_size,
+            bucket_edges=bucket_edges,
+            max_buckets=max_buckets,
+            shuffle=False,
+            one_pass=True,
+        )
+
+    def __getitem__(self, step: int) -> Batch:
+        rows = self.rows(step)
+        encoded, size = self.encoded, self.edges[self._bucket[rows[0]]]
+        columns = {
+            "lengths": encoded.lengths,
+            "label": encoded.labels,
+            "example_id": encoded.example_ids,
+        }
+        tokens = pad_rows([encoded.ids[row] for row in rows], (self.batch_size, size))
+        return {"tokens": tokens} | self._columns(rows, columns)

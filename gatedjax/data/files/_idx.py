@@ -1,0 +1,45 @@
+"""The idx format of MNIST's files: a magic number, the sizes, then the bytes."""
+
+import struct
+
+import numpy as np
+
+from gatedjax.data.files._paths import AnyPath, read_bytes
+
+_IMAGES, _LABELS = 0x0803, 0x0801
+
+
+def _read(path: AnyPath, magic: int, what: str) -> np.ndarray:
+    data = read_bytes(path)
+    if not data:
+        raise ValueError(f"{path}: the file is empty")
+    axes = magic & 0xFF
+    header = 4 * (1 + axes)
+    (start,) = struct.unpack(">I", data[:4].ljust(4, b"\0"))
+    if start != magic:
+        raise ValueError(
+            f"{path}: not an idx file of {what}: it begins with 0x{start:08x}, not 0x{magic:08x}"
+        )
+    if len(data) < header:
+        raise ValueError(f"{path}: truncated idx file: {len(data)} bytes, no whole header")
+    shape = struct.unpack(f">{axes}I", data[4:header])
+    expected = header + int(np.prod(shape, dtype=object))
+    if len(data) != expected:
+        fault = "truncated idx file" if len(data) < expected else "bytes after the end of the data"
+        raise ValueError(f"{path}: {fault}: {len(data):,} bytes, the header says {expected:,}")
+    return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
+
+
+def count(path: AnyPath) -> int:
+    """Returns how many images or labels a file says it has, without a look at them."""
+    return int.from_bytes(read_bytes(path)[4:8], "big")
+
+
+def read_images(path: AnyPath) -> np.ndarray:
+    """Reads images, uint8 [n, rows, columns]."""
+    return _read(path, _IMAGES, "images")
+
+
+def read_labels(path: AnyPath) -> np.ndarray:
+    """Reads labels, uint8 [n]."""
+    return _read(path, _LABELS, "labels")

@@ -1,0 +1,117 @@
+"""Paths of raw files: in a folder, in an archive, two that belong together, or a part of one."""
+
+import dataclasses
+import gzip
+import io
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from gatedjax.data.files import _zip
+from gatedjax.data.files._tar import TarPath
+from gatedjax.data.files._unpack import gunzip
+
+BOM = b"\xef\xbb\xbf"
+
+
+@dataclasses.dataclass(frozen=True)
+class PairPath:
+    """Two files of which line i belongs to line i; where one file is asked for it is the source."""
+
+    source: Path | TarPath
+    target: Path | TarPath
+
+    @property
+    def suffix(self) -> str:
+        """Of the source."""
+        return self.source.suffix
+
+    def read_bytes(self) -> bytes:
+        """Reads the source."""
+        return self.source.read_bytes()
+
+    def __str__(self) -> str:
+        return str(self.source)
+
+
+@dataclasses.dataclass(frozen=True)
+class PartPath:
+    """The lines of a file that belong to one part, for files that hold all parts.
+
+    Attributes:
+      path: the file, plain or .gz.
+      part: name of the part, for messages.
+      belongs: line -> whether it is of the part.
+    """
+
+    path: Path
+    part: str
+    belongs: Callable[[bytes], bool] = dataclasses.field(compare=False, repr=False)
+
+    @property
+    def suffix(self) -> str:
+        """None: what is read is unpacked."""
+        return ""
+
+    def read_bytes(self) -> bytes:
+        """Reads the lines."""
+        return b"".join(line + b"\n" for line in split_lines(self.path) if self.belongs(line))
+
+    def __str__(self) -> str:
+        return f"{self.path}[{self.part}]"
+
+
+AnyPath = Path | zipfile.Path | TarPath | PairPath | PartPath
+
+
+def find(folders: Sequence[Path], name: str) -> Path | None:
+    """Returns the file of this name, plain or .gz, in the first folder that has one."""
+    for folder in folders:
+        for path in (folder / name, folder / f"{name}.gz"):
+            if path.is_file():
+                return path
+    return None
+
+
+def find_pair(folders: Sequence[Path], source: str, target: str) -> PairPath | None:
+    """Returns two files that belong together."""
+    first, second = find(folders, source), find(folders, target)
+    if first is not None and second is not None:
+        return PairPath(first, second)
+    if first is not None or second is not None:
+        missing = source if first is None else target
+        raise FileNotFoundError(f"{first or second} is there, {missing} is not")
+    return None
+
+
+def read_bytes(path: AnyPath) -> bytes:
+    """Reads a file, unpacking .gz, without a byte-order mark."""
+    try:
+        if path.suffix != ".gz":
+            data = _raw(path)
+        elif isinstance(path, Path):
+            with path.open("rb") as file:
+                data = gunzip(file, path)
+        else:
+            data = gunzip(io.BytesIO(_raw(path)), path)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path}: truncated or damaged compressed file: {error}") from error
+    return data.removeprefix(BOM)
+
+
+def _raw(path: AnyPath) -> bytes:
+    return _zip.read(path) if isinstance(path, zipfile.Path) else path.read_bytes()
+
+
+def split_lines(path: AnyPath) -> list[bytes]:
+    r"""Reads the lines of a file; what follows the last "\n" is one if there is anything."""
+    lines = read_bytes(path).split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+    return lines
+
+
+def count_lines(path: AnyPath) -> int:
+    """Counts the lines of a file in another way than `split_lines`, to check it."""
+    return sum(1 for _ in io.BytesIO(read_bytes(path)))

@@ -1,0 +1,113 @@
+"""The data sets: the one place that lists them, and what their names mean."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from gatedjax.data.sets import (
+    _ag_news,
+    _cbt,
+    _images,
+    _imdb,
+    _nli,
+    _parallel,
+    _polarity,
+    _probing,
+    _ptb,
+    _question_files,
+    _reordering,
+    _srl,
+    _sst,
+    _trec,
+    _treebank,
+    _two_facts,
+)
+from gatedjax.data.sets._declaration import DataSet, Embedded, Options
+
+_FILES = (
+    *(_sst, _trec, _imdb, _ag_news, _ptb, _images, _two_facts, _polarity, _cbt, _question_files),
+    *(_nli, _srl, _treebank, _reordering, _probing, _parallel),
+)
+_DECLARED: tuple[DataSet | Embedded, ...] = tuple(one for file in _FILES for one in file.DECLARED)
+
+SETS = {one.name: one for one in _DECLARED if isinstance(one, DataSet)}
+EMBEDDED = {one.name: one for one in _DECLARED if isinstance(one, Embedded)}
+ALIASES = {alias: (one.name, o) for one in SETS.values() for alias, o in one.aliases.items()}
+
+
+def _groups(
+    places: Iterable[tuple[tuple[str, str, str] | None, str]],
+) -> dict[str, tuple[str, dict[str, str]]]:
+    groups: dict[str, tuple[str, dict[str, str]]] = {}
+    for place, name in places:
+        if place is not None:
+            group, option, value = place
+            groups.setdefault(group, (option, {}))[1][value] = name
+    return groups
+
+
+FAMILIES = _groups([(one.family, one.name) for one in SETS.values()])
+"""Name of several sets of one kind -> its option, and the set that each value means."""
+CONFIGS = _groups([(one.config, one.name) for one in SETS.values()])
+"""Name of a TFDS builder of several sets -> the option of `load`, and the set of each value."""
+
+
+def names() -> tuple[str, ...]:
+    """Returns the names that `load` knows."""
+    return tuple(sorted([*EMBEDDED, *SETS, *ALIASES, *FAMILIES]))
+
+
+def one_of(what: str, given: object, names: Sequence[str]) -> None:
+    """Refuses a name that is not known, with the nearest one that is."""
+    if given in names:
+        return
+    near = difflib.get_close_matches(str(given), names, n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"unknown {what} {given!r}{hint} Known: {', '.join(names)}.")
+
+
+def resolve(name: str, options: Options | None = None) -> tuple[DataSet | Embedded, Options]:
+    """The set that a name means, and all of its options."""
+    one_of("data set", name, names())
+    options = dict(options or {})
+    if name in FAMILIES:
+        option, values = FAMILIES[name]
+        value = options.pop(option, next(iter(values)))
+        one_of(option, value, list(values))
+        name = values[value]
+    name, preset = ALIASES.get(name, (name, {}))
+    for option, value in preset.items():
+        if options.setdefault(option, value) != value:
+            raise ValueError(f"{option}={options[option]!r} contradicts the name of the data set")
+    if name in EMBEDDED:
+        for option in options:
+            raise ValueError(f"unknown option {option!r}: {name} has none")
+        return EMBEDDED[name], {}
+    declared = SETS[name]
+    for option in options:
+        one_of(f"option of {name!r}", option, sorted(declared.options))
+    full = {option: options.get(option, values[0]) for option, values in declared.options.items()}
+    for option, value in full.items():
+        one_of(option, value, declared.options[option])
+    return declared, full
+
+
+def configured(name: str, options: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """The set that the name of a TFDS builder and its option mean, and the other options."""
+    if name not in CONFIGS:
+        return name, options
+    option, values = CONFIGS[name]
+    value = options.get(option)
+    if value not in values:
+        raise ValueError(f"{option} of {name!r} must be one of {', '.join(values)}, got {value!r}")
+    return values[value], {key: given for key, given in options.items() if key != option}
+
+
+def not_there(declared: DataSet, part: str, folder: Path, looked_for: str) -> FileNotFoundError:
+    """The error for a raw file that is missing."""
+    if not folder.is_dir():
+        return FileNotFoundError(f"manual_dir {folder}: there is no such folder")
+    return FileNotFoundError(
+        f"data set {declared.name!r}, {part}: no {looked_for} in manual_dir {folder} or in its "
+        f"folder of the set. The files are at {declared.where}."
+    )

@@ -1,0 +1,138 @@
+"""Children's Book Test (Hill et al. 2016): 20 sentences, a query, ten candidates.
+
+A question is 21 lines and an empty one. Lines begin with their number and a space; tokens are
+separated by spaces. Line 21 is
+
+    21 query<TAB>answer<TAB><TAB>candidate|candidate|...
+
+and XXXXX in the query stands for the answer. `cbt_ne` asks for named entities, `cbt_cn` for common
+nouns.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from gatedjax.data.files._lines import LineError, Row, Rows, decode
+from gatedjax.data.files._paths import AnyPath, read_bytes
+from gatedjax.data.files._places import Files
+from gatedjax.data.files._source import Quarantined
+from gatedjax.data.sets import _cloze
+from gatedjax.data.sets._declaration import DataSet
+
+OFFICIAL = {
+    "NE": {"train": 108_719, "validation": 2_000, "test": 2_500},
+    "CN": {"train": 120_769, "validation": 2_000, "test": 2_500},
+}
+ARCHIVE = "CBTest.tgz"
+URL = f"http://www.thespermwhale.com/jaseweston/babi/{ARCHIVE}"
+PLACEHOLDER = "XXXXX"
+SENTENCES = 20
+
+_NAMES = {"train": "train", "validation": "valid_2000ex", "test": "test_2500ex"}
+FILES = {
+    kind: {part: f"cbtest_{kind}_{name}.txt" for part, name in _NAMES.items()} for kind in OFFICIAL
+}
+_FOLDER = "CBTest/data"
+
+MADE_OF_BOOKS = {
+    "build_report.json": "rebuilt from public-domain books by the published procedure",
+    "make_cloze.json": "made of books in the way of the published procedure",
+}
+"""Accounts of who made questions of their own, which lie beside the files, and what they are."""
+
+Block = list[tuple[int, bytes]]
+"""The numbered lines of a question."""
+
+
+def _blocks(data: bytes) -> Iterator[Block]:
+    """Cuts a file in questions: at empty lines, and where a line 1 follows a query."""
+    block: Block = []
+    last = f"{SENTENCES + 1} ".encode()
+    for number, line in enumerate(data.split(b"\n"), 1):
+        line = line.removesuffix(b"\r")
+        empty = not line.strip()
+        lost = bool(block) and block[-1][1].startswith(last) and line.startswith(b"1 ")
+        if block and (empty or lost):
+            yield block
+            block = []
+        if not empty:
+            block.append((number, line))
+    if block:
+        yield block
+
+
+def _parse(block: Block) -> _cloze.Question:
+    texts = []
+    for place, (number, line) in enumerate(block, 1):
+        try:
+            text = decode(line)
+        except LineError as error:
+            raise LineError(str(error), number) from error
+        given, _, rest = text.partition(" ")
+        if place > SENTENCES + 1:
+            raise LineError(f"{len(block)} lines where a question has {SENTENCES + 1}", number)
+        if given != str(place):
+            raise LineError(f"line {place} of a question begins with {given[:20]!r}", number)
+        texts.append(rest)
+    number = block[-1][0]
+    if len(texts) <= SENTENCES:
+        raise LineError(f"{len(block)} lines where a question has {SENTENCES + 1}", number)
+    fields = texts[-1].split("\t")
+    if len(fields) != 4:
+        raise LineError(
+            f"{len(fields)} fields between tabs; wanted query, answer, nothing and candidates",
+            number,
+        )
+    query, answer, _, candidates = fields
+    return _cloze.question(
+        " ".join(texts[:-1]),
+        query,
+        answer,
+        candidates.split("|") if candidates.strip() else [],
+        placeholder=PLACEHOLDER,
+        lines=(block[0][0], number, number, number),
+    )
+
+
+def read(path: AnyPath, part: str = "") -> Rows:
+    """Reads a file of questions; a row is a question, and what is counted are questions."""
+    rows, quarantine = [], []
+    blocks = list(_blocks(read_bytes(path)))
+    for index, block in enumerate(blocks):
+        try:
+            question = _parse(block)
+            place = f"{str(path).rpartition('/')[2]}:{block[-1][0]}"
+            rows.append(Row(index, question.status, question, place))
+        except LineError as error:
+            quarantine.append(Quarantined(str(path), error.line, str(error)))
+    return Rows(tuple(rows), tuple(quarantine), counted=len(blocks), note=_made(path))
+
+
+def _made(path: AnyPath) -> str | None:
+    """What the questions are, if an account of their making lies beside the file."""
+    if not isinstance(path, Path):
+        return None  # of the official archive
+    beside = (text for name, text in MADE_OF_BOOKS.items() if path.with_name(name).is_file())
+    return next(beside, None)
+
+
+def _declared(kind: str, what: str) -> DataSet:
+    return _cloze.cloze_set(
+        name=f"cbt_{kind.lower()}",
+        family=("cbt", "kind", kind),
+        official=OFFICIAL[kind],
+        where=f"{URL} (as it is, or unpacked)",
+        files=Files(
+            FILES[kind],
+            tops=("cbt", "cloze", ""),
+            inner=("", "data", _FOLDER),
+            url=URL.removesuffix(ARCHIVE),
+            archives=dict.fromkeys(FILES[kind], ARCHIVE),
+            inside=f"{_FOLDER}/",
+        ),
+        read=read,
+        description=f"Children's Book Test, {what}: 20 sentences, a query, ten candidates.",
+    )
+
+
+DECLARED = (_declared("NE", "named entities"), _declared("CN", "common nouns"))

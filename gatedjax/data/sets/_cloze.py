@@ -1,0 +1,193 @@
+"""Cloze questions: a document, a query with a placeholder, candidates, and the answer.
+
+A question is what the readers of all cloze files make of their text. The rules are the same for
+all (Dhingra et al. 2017 and its code leave them open or get them wrong):
+
+- A query without a placeholder, a document, query or answer without a word, and a question
+  without candidates are set aside. Of several placeholders the first counts.
+- Repeated candidates are one, the first: two equal strings cannot both be right.
+- A token of the document belongs to a candidate if it equals any of the candidate's tokens, letter
+  by letter; a shared surname belongs to both.
+- A question whose answer does not occur in the document, or is no candidate, stays: nothing can be
+  learnt from it, and it counts as wrong. `report.notes` counts these.
+"""
+
+import collections
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gatedjax.data.files._lines import LineError, Rows
+from gatedjax.data.files._places import Places
+from gatedjax.data.files._source import Example
+from gatedjax.data.sets._declaration import DataSet, Record, TfdsForm, lazily
+
+PLACEHOLDER = "@placeholder"
+OCCURS, ABSENT, FOREIGN = 0, 1, 2
+CLASSES = ("answer occurs", "answer does not occur", "answer is no candidate")
+"""What becomes of the answers; the class of a question in `python -m gatedjax data check`."""
+
+# not str.split: a no-break space is no border of tokens
+_SPACE = re.compile("[ \t]+")
+
+
+class Question(NamedTuple):
+    """A cloze question; tokens are separated by single spaces."""
+
+    document: str
+    query: str
+    answer: str
+    candidates: tuple[str, ...]
+    """Without repeats."""
+    repeated: int = 0
+    """How many candidates were repeats."""
+
+    @property
+    def label(self) -> int:
+        """Which candidate is the answer; -1 if none is."""
+        return self.candidates.index(self.answer) if self.answer in self.candidates else -1
+
+    @property
+    def status(self) -> int:
+        """OCCURS, ABSENT or FOREIGN."""
+        if self.answer not in self.candidates:
+            return FOREIGN
+        return (
+            ABSENT if set(self.answer.split(" ")).isdisjoint(self.document.split(" ")) else OCCURS
+        )
+
+
+def tokens_of(text: str) -> str:
+    """Puts single spaces between tokens that any run of spaces or tabs separates."""
+    if "\t" in text or "  " in text:
+        text = _SPACE.sub(" ", text)
+    return text.strip(" ")
+
+
+def question(
+    document: str,
+    query: str,
+    answer: str,
+    candidates: Sequence[str],
+    *,
+    placeholder: str = PLACEHOLDER,
+    lines: tuple[int, int, int, int] = (0, 0, 0, 0),
+) -> Question:
+    """Makes a question of the fields of a file.
+
+    Args:
+      document: tokens between spaces.
+      query: tokens between spaces, one of them the placeholder.
+      answer: one or more tokens.
+      candidates: of one or more tokens each.
+      placeholder: what stands for the answer in this file; becomes `PLACEHOLDER`.
+      lines: where the four fields begin in the file, for the message.
+
+    Raises:
+      LineError: if nothing can be asked or answered; see the rules of the module.
+    """
+    document, query, answer = tokens_of(document), tokens_of(query), tokens_of(answer)
+    options = [tokens_of(candidate) for candidate in candidates]
+    if not document:
+        raise LineError("the document is empty", lines[0])
+    if not query:
+        raise LineError("the query is empty", lines[1])
+    words = query.split(" ")
+    if placeholder not in words:
+        raise LineError(f"the query has no {placeholder}", lines[1])
+    if not answer:
+        raise LineError("there is no answer", lines[2])
+    if not options:
+        raise LineError("there are no candidates", lines[3])
+    if "" in options:
+        raise LineError(f"candidate {options.index('') + 1} is empty", lines[3])
+    distinct = tuple(dict.fromkeys(options))
+    query = " ".join(PLACEHOLDER if word == placeholder else word for word in words)
+    return Question(document, query, answer, distinct, len(options) - len(distinct))
+
+
+def example(question: Question, example_id: int) -> Example:
+    """Makes the example of a question; "tokens" are those of the document."""
+    return {
+        "tokens": _split(question.document),
+        "query": _split(question.query),
+        "candidates": tuple(_split(candidate) for candidate in question.candidates),
+        "answer": _split(question.answer),
+        "label": question.label,
+        "status": question.status,
+        "example_id": example_id,
+    }
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(text.split(" "))
+
+
+def _stored(record: Record) -> tuple[int, Question, str]:
+    question = Question(
+        record["document"].decode(),
+        record["query"].decode(),
+        record["answer"].decode(),
+        tuple(candidate.decode() for candidate in record["candidates"]),
+        int(record["repeated"]),
+    )
+    return question.status, question, record["place"].decode()
+
+
+def cloze_set(
+    *,
+    name: str,
+    official: Mapping[str, int],
+    where: str,
+    files: Places,
+    read: Callable[[Any, str], Rows],
+    family: tuple[str, str, str],
+    description: str,
+) -> DataSet:
+    """A set of cloze questions; their classes are what becomes of the answer."""
+    return DataSet(
+        name=name,
+        official=official,
+        where=where,
+        files=files,
+        read=read,
+        family=family,
+        examples=lazily(lambda row, example_id: example(row.content, example_id)),
+        classes=CLASSES,
+        unit="questions",
+        notes=notes,
+        tfds=TfdsForm(
+            description=description,
+            features={
+                "document": str,
+                "query": str,
+                "answer": str,
+                "candidates": [str],
+                "repeated": np.int64,
+                "place": str,
+            },
+            record=lambda row: (
+                row.content._asdict()
+                | {"candidates": list(row.content.candidates), "place": row.file}
+            ),
+            row=_stored,
+        ),
+    )
+
+
+def notes(rows: Rows) -> Mapping[str, int]:
+    """Counts the questions that are used and yet out of the ordinary; some may be so twice."""
+    counts: collections.Counter[str] = collections.Counter()
+    for row in rows.rows:
+        question: Question = row.content
+        words = set(question.document.split(" "))
+        there = [not words.isdisjoint(candidate.split(" ")) for candidate in question.candidates]
+        counts["answer does not occur"] += row.label == ABSENT
+        counts["answer is no candidate"] += row.label == FOREIGN
+        counts["no candidate occurs"] += not any(there)
+        counts["some candidate does not occur"] += any(there) and not all(there)
+        counts["repeated candidates"] += question.repeated > 0
+        counts["several placeholders"] += question.query.split(" ").count(PLACEHOLDER) > 1
+    return {reason: count for reason, count in counts.items() if count}

@@ -1,0 +1,223 @@
+"""MNIST, Fashion-MNIST and scikit-learn's digits: images as sources."""
+
+import dataclasses
+import functools
+import zlib
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from gatedjax.data.files import _idx
+from gatedjax.data.files._lines import LineError, Row, Rows
+from gatedjax.data.files._paths import find
+from gatedjax.data.files._places import Files
+from gatedjax.data.files._source import Example, Quarantined, ReadReport, Source, SourceInfo
+from gatedjax.data.sets._declaration import ID_BASE, DataSet, Embedded, Options, Record
+from gatedjax.data.sets._split import HELD_OUT, SPLIT_SEED, stratified_split
+
+FILES = {"train": "train-images-idx3-ubyte", "test": "t10k-images-idx3-ubyte"}
+LABELS = {"train": "train-labels-idx1-ubyte", "test": "t10k-labels-idx1-ubyte"}
+CHECKSUMS = {
+    ("mnist", "train"): 0xBA07E8EF,
+    ("mnist", "test"): 0xEE8604D9,
+    ("fashion_mnist", "train"): 0x2ED6E46A,
+    ("fashion_mnist", "test"): 0x242BC73F,
+}
+"""CRC-32 of the official labels, one byte each, in the order of the files."""
+SIZE = (28, 28)
+DIGITS = tuple("0123456789")
+FASHION = (
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Columns(Sequence[Example]):
+    """Images as examples, made when they are asked for."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    example_ids: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index):
+        return {
+            "image": self.images[index],
+            "label": int(self.labels[index]),
+            "example_id": int(self.example_ids[index]),
+        }
+
+
+class ImageSource(Source):
+    """The images of a split, as examples {"image" uint8 [rows, columns], "label", "example_id"}.
+
+    Args:
+      images: uint8 [n, rows, columns].
+      labels: int [n].
+      example_ids: int [n].
+      scale: the value of white: 255, or 16 for scikit-learn's digits.
+      info: name, split and classes.
+      report: what became of the images; by default all were used.
+
+    Raises:
+      ValueError: if the counts differ.
+    """
+
+    def __init__(
+        self,
+        images: np.ndarray,
+        labels: np.ndarray,
+        example_ids: np.ndarray,
+        info: SourceInfo,
+        report: ReadReport | None = None,
+        *,
+        scale: int = 255,
+    ) -> None:
+        if images.ndim != 3 or not len(images) == len(labels) == len(example_ids):
+            raise ValueError(
+                f"images [n, rows, columns], labels [n] and example_ids [n] wanted, got "
+                f"{images.shape}, {labels.shape} and {example_ids.shape}"
+            )
+        self.images = np.asarray(images, np.uint8)
+        self.labels = np.asarray(labels, np.int32)
+        self.example_ids = np.asarray(example_ids, np.int32)
+        self.scale = scale
+        super().__init__(Columns(self.images, self.labels, self.example_ids), info, report)
+
+    def __repr__(self) -> str:
+        rows, columns = self.images.shape[1:]
+        which = f"{self.info.name!r}, {self.info.split!r}"
+        return f"ImageSource({which}, {len(self)} images of {rows} x {columns})"
+
+
+def read(path: Path, part: str) -> Rows:
+    """Reads the images and, from the same folder, their labels."""
+    beside = find([path.parent], LABELS[part])
+    if beside is None:
+        raise FileNotFoundError(f"{path}: no {LABELS[part]} (or {LABELS[part]}.gz) beside it")
+    images, labels = _idx.read_images(path), _idx.read_labels(beside)
+    if images.shape[1:] != SIZE:
+        rows, columns = images.shape[1:]
+        raise ValueError(f"{path}: images of {rows} x {columns} pixels, wanted 28 x 28")
+    if len(images) != len(labels):
+        raise ValueError(f"{path}: {len(images):,} images, but {len(labels):,} labels in {beside}")
+    return rows_of(images, labels, str(beside))
+
+
+def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) -> Rows:
+    """Pairs images with labels, and sets those aside whose label is not a class."""
+    rows, quarantine = [], []
+    for index, (image, given) in enumerate(zip(images, labels, strict=True)):
+        try:
+            label = int(given)
+            if not 0 <= label < len(DIGITS):
+                raise LineError(f"unknown label {label}; labels are 0 to 9")
+            rows.append(Row(index, label, image))
+        except LineError as error:
+            quarantine.append(Quarantined(name, index + 1, str(error)))
+    return Rows(tuple(rows), tuple(quarantine), counted=len(images))
+
+
+def hold_out(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Splits the official training part: the last twelfth (5,000 of 60,000) is for validation."""
+    held = max(min(1, len(labels)), len(labels) // 12)
+    return np.arange(len(labels) - held), np.arange(len(labels) - held, len(labels))
+
+
+def examples(rows: Rows, base: int, options: Options) -> Columns:
+    """Stacks rows."""
+    return Columns(
+        np.array([row.content for row in rows.rows], np.uint8).reshape(-1, *SIZE),
+        np.array([row.label for row in rows.rows], np.int32),
+        np.array([base + row.index for row in rows.rows], np.int32),
+    )
+
+
+def source(columns: Columns, info: SourceInfo, report: ReadReport, _: object) -> ImageSource:
+    """Makes a source of what `examples` gave."""
+    return ImageSource(columns.images, columns.labels, columns.example_ids, info, report)
+
+
+def stored(name: str, records: Sequence[Record], part: str) -> Rows:
+    """Puts the images of TFDS back in the order of the official files, from which splits are cut.
+
+    TFDS stores examples by the hash of their key, which here is the position in the file.
+    """
+    from tensorflow_datasets.core import hashing
+
+    hash_key = hashing.Hasher(part).hash_key
+    places = np.argsort([f"{hash_key(index):032x}" for index in range(len(records))])
+    ordered = [records[at] for at in np.argsort(places)]
+    labels = np.array([record["label"] for record in ordered], np.uint8)
+    if zlib.crc32(labels.tobytes()) != CHECKSUMS[name, part]:
+        raise ValueError(
+            f"data set {name!r}, {part}: the prepared set does not hold the official images in an "
+            "order known to gatedjax; read the raw files with manual_dir=... instead"
+        )
+    return rows_of([record["image"][..., 0] for record in ordered], labels, name)
+
+
+def digits(split: str) -> ImageSource:
+    """Makes a split of scikit-learn's digits: 1,797 images of 8 x 8 pixels from 0 to 16.
+
+    They have no official parts. A fifth is for testing (359) and a tenth of the others for
+    validation (144 of 1,438), both in proportion to the classes, the same in every run. Ids count
+    in scikit-learn's order.
+    """
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ImportError(
+            "data set 'digits' is in scikit-learn: pip install 'gatedjax[images]'"
+        ) from error
+    data = load_digits()
+    train, test = stratified_split(data.target, 0.2, seed=SPLIT_SEED)
+    part = test if split == "test" else train
+    used = part
+    if split in ("train", "validation"):
+        rest, held = stratified_split(data.target[train], HELD_OUT, seed=SPLIT_SEED)
+        used = train[rest if split == "train" else held]
+    return ImageSource(
+        data.images[used].astype(np.uint8),
+        data.target[used],
+        ID_BASE["test" if split == "test" else "train"] + used,
+        SourceInfo("digits", split, DIGITS),
+        ReadReport(lines=len(part), used=len(part)),
+        scale=16,
+    )
+
+
+def _declared(name: str, url: str, classes: tuple[str, ...]) -> DataSet:
+    return DataSet(
+        name=name,
+        official={"train": 60_000, "test": 10_000},
+        unit="images",
+        where=f"{url} (four idx files)",
+        files=Files(FILES, tops=(name, ""), url=url),
+        read=read,
+        count=_idx.count,
+        examples=examples,
+        classes=classes,
+        hold_out=hold_out,
+        source=source,
+        tfds_rows=functools.partial(stored, name),
+    )
+
+
+DECLARED = (
+    _declared("mnist", "https://storage.googleapis.com/cvdf-datasets/mnist/", DIGITS),
+    _declared(
+        "fashion_mnist", "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/", FASHION
+    ),
+    Embedded(
+        name="digits",
+        origin="part of scikit-learn (the [images] extra)",
+        sizes={"train": 1_294, "validation": 144, "test": 359},
+        source=digits,
+        unit="images",
+    ),
+)

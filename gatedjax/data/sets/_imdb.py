@@ -1,0 +1,94 @@
+"""Large Movie Review set (Maas et al. 2011): one review a file, aclImdb/{train,test}/{neg,pos}."""
+
+import dataclasses
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from gatedjax.data.files import _tar
+from gatedjax.data.files._lines import Rows, decode
+from gatedjax.data.files._paths import BOM
+from gatedjax.data.files._places import Places
+from gatedjax.data.files._whole import File, files_of, read_files, stamp
+from gatedjax.data.sets._declaration import DataSet, lazily, numbered
+from gatedjax.data.sets._text import text_example
+
+CLASSES = ("neg", "pos")
+ARCHIVE = "aclImdb_v1.tar.gz"
+
+_MEMBER = re.compile(r"(?:^|/)(train|test)/(neg|pos)/[^/]+$")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Folders(Places):
+    """The archive or the unpacked folder, which hold both parts."""
+
+    url: str | None = "https://ai.stanford.edu"
+
+    def find(self, manual_dir: Path, part: str) -> tuple[Path | None, str]:
+        looked_for = f"{ARCHIVE} or a folder aclImdb"
+        for folder in (manual_dir / "imdb", manual_dir / "imdb_reviews", manual_dir):
+            for path in (folder / "aclImdb", folder):
+                if any((path / part / "pos").is_dir() for part in ("train", "test")):
+                    return path, looked_for
+            if (folder / ARCHIVE).is_file():
+                return folder / ARCHIVE, looked_for
+        return None, looked_for
+
+
+def _is_listed(name: str) -> bool:
+    return _MEMBER.search(name) is not None
+
+
+def _folder_files(path: Path) -> Iterator[File]:
+    for part in ("train", "test"):
+        folders = [path / part / label for label in CLASSES]
+        missing = [folder for folder in folders if not folder.is_dir()]
+        if len(missing) == 1:  # none at all: only the other part is here
+            raise ValueError(f"{missing[0]}: this folder is missing, the other class is there")
+        for folder in folders if not missing else ():
+            yield from files_of(folder, f"{part}/{folder.name}/")
+
+
+@functools.lru_cache(maxsize=1)
+def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, Rows]:
+    """Reads both parts in one pass; an archive is unpacked once for all splits."""
+    parts: dict[str, list[File]] = {"train": [], "test": []}
+    for name, data in _tar.members(path, _is_listed) if path.is_file() else _folder_files(path):
+        match = _MEMBER.search(name)
+        if match:
+            parts[match[1]].append((name, data))
+    return {
+        part: read_files(path, files, _parse, what="review", ends=(".txt",))
+        for part, files in parts.items()
+    }
+
+
+def _parse(name: str, data: bytes) -> tuple[int, str]:
+    match = _MEMBER.search(name)
+    assert match is not None
+    return CLASSES.index(match[2]), decode(data.removeprefix(BOM)).strip()
+
+
+def read(path: Path, part: str) -> Rows:
+    """Reads the archive or folder; a row is a review, numbered in the order of the file names."""
+    return _read_all(path.resolve(), stamp(path))[part]
+
+
+DECLARED = (
+    DataSet(
+        name="imdb_reviews",
+        aliases={"imdb": {}},
+        official={"train": 25_000, "test": 25_000},
+        unit="reviews",
+        where=f"https://ai.stanford.edu/~amaas/data/sentiment/{ARCHIVE}",
+        files=_Folders(),
+        read=read,
+        examples=lazily(text_example, once=True),
+        classes=CLASSES,
+        tfds_rows=lambda records, part: numbered(
+            records, lambda r: r["text"].decode(), "imdb_reviews"
+        ),
+    ),
+)

@@ -1,0 +1,265 @@
+"""Parallel text: a file per language, line i of one is the translation of line i of the other."""
+
+import dataclasses
+import html
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from gatedjax.data.files._lines import LineError, Row, Rows, checked, decode
+from gatedjax.data.files._paths import (
+    AnyPath,
+    PairPath,
+    count_lines,
+    find_pair,
+    read_bytes,
+    split_lines,
+)
+from gatedjax.data.files._places import Fetch, Places
+from gatedjax.data.files._source import Example, Quarantined, ReadReport, Source, SourceInfo
+from gatedjax.data.files._tar import TarPath
+from gatedjax.data.sets._declaration import DataSet, Examples, Options, RowExamples, TfdsForm
+
+CLASSES = ("sentence",)
+"""Pairs have no classes; as examples of a `Source` all have label 0."""
+
+_SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>")
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus(Places):
+    """Where the files of a parallel corpus are; "{}" in a name stands for the language.
+
+    Attributes:
+      languages: of the source and of the target.
+      files: part -> names, the first that is there is taken.
+      folders: below manual_dir, where the files may be; manual_dir itself is one of them.
+      official: lines of every part; None where no number is published.
+      where: the address, for messages.
+      description: of its prepared form.
+      archive: file as downloaded that holds them, and the folder inside.
+      url: address to which a name is added (of the archive, if there is one), or None.
+    """
+
+    languages: tuple[str, str]
+    files: Mapping[str, tuple[str, ...]]
+    folders: tuple[str, ...]
+    official: dict[str, int | None]
+    where: str
+    description: str
+    archive: tuple[str, str] | None = None
+    url: str | None = None
+
+    def find(self, manual_dir: Path, part: str) -> tuple[PairPath | None, str]:
+        """Returns the files of a part below manual_dir, unpacked or in the archive."""
+        pair = "{{{},{}}}".format(*self.languages)
+        looked_for = " or ".join(self.files[part]).replace("{}", pair)
+        folders = [*(manual_dir / folder for folder in self.folders), manual_dir]
+        for name in self.files[part]:
+            path = find_pair(folders, *map(name.format, self.languages))
+            if path is not None:
+                return path, looked_for
+        archives = [folder / self.archive[0] for folder in folders if self.archive is not None]
+        archive = next((archive for archive in archives if archive.is_file()), None)
+        return None if archive is None else self._inside(archive, part), looked_for
+
+    def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
+        """Downloads the archive, or a packed file for each part and language."""
+        if self.archive is not None:
+            archive = fetch(f"{self.url}{self.archive[0]}")
+            return {part: self._inside(archive, part) for part in self.files}
+        return {
+            part: PairPath(*(fetch(f"{self.url}{name.format(language)}.gz")
+                             for language in self.languages))
+            for part, (name, *_) in self.files.items()
+        }  # fmt: skip
+
+    def listed(self, part: str, file: str) -> str:
+        """The file of the source, whichever side was the reason."""
+        return self.files[part][0].format(self.languages[0])
+
+    def _inside(self, archive: Path, part: str) -> PairPath:
+        assert self.archive is not None
+        name = f"{self.archive[1]}/{self.files[part][0]}"
+        return PairPath(*(TarPath(archive, name.format(language)) for language in self.languages))
+
+
+CORPORA = {
+    "multi30k": Corpus(
+        languages=("en", "de"),
+        files={"train": ("train.{}",), "validation": ("val.{}",), "test": ("test_2016_flickr.{}",)},
+        folders=("multi30k", "multi30k/data/task1/raw", "data/task1/raw"),
+        official={"train": 29_000, "validation": 1_014, "test": 1_000},
+        where="github.com/multi30k/dataset, data/task1/raw",
+        description="Multi30k, task 1: descriptions of pictures in English and German.",
+        url="https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/",
+    ),
+    "kftt": Corpus(
+        languages=("en", "ja"),
+        files={
+            "train": ("kyoto-train.{}",),
+            "validation": ("kyoto-dev.{}",),
+            "test": ("kyoto-test.{}",),
+        },
+        folders=("kftt", "kftt/kftt-data-1.0/data/tok", "kftt-data-1.0/data/tok"),
+        official={"train": 440_288, "validation": 1_166, "test": 1_160},
+        where="http://www.phontron.com/kftt (kftt-data-1.0.tar.gz, as it is, or unpacked)",
+        archive=("kftt-data-1.0.tar.gz", "kftt-data-1.0/data/tok"),
+        description="Kyoto Free Translation Task: English and Japanese, tokenised.",
+        url="http://www.phontron.com/kftt/download/",
+    ),
+    # the organisers' files, or those that somebody made of them
+    "iwslt14_en_ro": Corpus(
+        languages=("en", "ro"),
+        files={
+            "train": ("train.{}", "train.tags.en-ro.{}"),
+            "validation": ("valid.{}", "dev.{}", "IWSLT14.TED.dev2010.en-ro.{}.xml"),
+            "test": ("test.{}", "IWSLT14.TED.tst2010.en-ro.{}.xml"),
+        },
+        folders=("iwslt14_en_ro", "iwslt14_en_ro/en-ro", "en-ro"),
+        official={"train": None, "validation": None, "test": None},
+        where="https://wit3.fbk.eu (2014-01, en-ro)",
+        description="IWSLT 2014: TED talks in English and Romanian.",
+    ),
+    "wmt14_en_de": Corpus(
+        languages=("en", "de"),
+        files={
+            "train": ("train.{}",),
+            "validation": ("newstest2013.{}",),
+            "test": ("newstest2014.{}",),
+        },
+        folders=("wmt14_en_de",),
+        official={"train": None, "validation": 3_000, "test": 3_003},
+        where="http://www.statmt.org/wmt14/translation-task.html (train.en and train.de are "
+        "Europarl v7, Common Crawl and News Commentary v9, one after the other)",
+        description="WMT 2014: news in English and German.",
+    ),
+}
+
+
+def _lines(path: Path | TarPath, kind: str) -> Iterator[tuple[int, str | LineError]]:
+    """(number of the line, text or why it is not one) of every line that holds a sentence.
+
+    Files of the IWSLT organisers also hold lines of tags, which are no sentences.
+    """
+    for number, line in enumerate(split_lines(path), start=1):
+        if kind == "tags" and line.startswith(b"<"):
+            continue
+        if kind == "xml" and not line.lstrip().startswith(b"<seg"):
+            continue
+        try:
+            text = decode(line.removesuffix(b"\r"))
+            if kind == "xml":
+                match = _SEGMENT.search(text)
+                if match is None:
+                    raise LineError("a segment without its end")
+                text = html.unescape(match[1])
+            yield number, checked(text).strip()
+        except LineError as error:
+            yield number, error
+
+
+def _kind(path: Path | TarPath) -> str:
+    name = PurePosixPath(str(path)).name.removesuffix(".gz")
+    return "xml" if name.endswith(".xml") else "tags" if ".tags." in name else "plain"
+
+
+def read(path: PairPath, part: str = "") -> Rows:
+    """Reads two files side by side; a pair of which one side cannot be used is set aside."""
+    sides = [list(_lines(side, _kind(side))) for side in (path.source, path.target)]
+    if len(sides[0]) != len(sides[1]):
+        raise ValueError(
+            f"source and target must have the same number of lines, got {len(sides[0]):,} in "
+            f"{path.source} and {len(sides[1]):,} in {path.target}"
+        )
+    rows, quarantine = [], []
+    for index, (source, target) in enumerate(zip(*sides, strict=True)):
+        texts = []
+        for side, (number, text) in ((path.source, source), (path.target, target)):
+            if isinstance(text, LineError):
+                quarantine.append(Quarantined(str(side), number, str(text)))
+                break  # a pair is set aside once
+            texts.append(text)
+        else:
+            # elsewhere the line is the index
+            place = "" if _kind(path.source) == "plain" else f"{path.source}:{source[0]}"
+            rows.append(Row(index, 0, tuple(texts), file=place))
+    return Rows(tuple(rows), tuple(quarantine), counted=len(sides[0]))
+
+
+def count(path: PairPath) -> int:
+    """Counts the pairs in another way than `read`: by the lines of the source."""
+    lines = read_bytes(path.source).splitlines(keepends=False)
+    kind = _kind(path.source)
+    if kind == "xml":
+        return sum(line.lstrip().startswith(b"<seg") for line in lines)
+    if kind == "tags":
+        return sum(not line.startswith(b"<") for line in lines)
+    return count_lines(path.source)
+
+
+def _examples(rows: Rows, base: int, *, swap: bool = False) -> RowExamples:
+    """Examples of pairs, made when they are asked for: a corpus may have millions."""
+
+    def example(row: Row, example_id: int) -> Example:
+        source, target = row.content[::-1] if swap else row.content
+        return {
+            "tokens": tuple(source.split()),
+            "label": 0,
+            "example_id": example_id,
+            "text": source,
+            "target": target,
+        }
+
+    return RowExamples(rows, base, example)
+
+
+def load_parallel(source: str | Path, target: str | Path, *, base: int = 0) -> Source:
+    """Reads any two files of which line i is the translation of line i, plain or .gz.
+
+    Args:
+      source: what is translated.
+      target: its translation.
+      base: first example id.
+
+    Returns:
+      The source, as `load` returns it for a parallel corpus.
+
+    Raises:
+      ValueError: if the files do not have the same number of lines, or no pair can be used.
+      FileNotFoundError: if there is no such file.
+    """
+    path = PairPath(Path(source), Path(target))
+    rows = read(path)
+    if not rows.rows:
+        raise ValueError(f"{source}, {target}: no usable line{rows.first_aside()}")
+    info = SourceInfo(Path(source).name, "test", CLASSES)
+    report = ReadReport(lines=rows.lines, used=len(rows.rows), quarantine=rows.quarantine)
+    return Source(_examples(rows, base), info, report)
+
+
+def _declared(name: str, corpus: Corpus) -> DataSet:
+    def examples(rows: Rows, base: int, options: Options) -> Examples:
+        return _examples(rows, base, swap=options["source"] == corpus.languages[1])
+
+    return DataSet(
+        name=name,
+        official=corpus.official,
+        where=corpus.where,
+        files=corpus,
+        read=read,
+        examples=examples,
+        classes=CLASSES,
+        options={"source": corpus.languages},
+        count=count,
+        by_line=not any(".tags." in name for name in corpus.files["train"]),
+        tfds=TfdsForm(
+            description=corpus.description,
+            features={"source": str, "target": str},
+            record=lambda row: {"source": row.content[0], "target": row.content[1]},
+            row=lambda record: (0, (record["source"].decode(), record["target"].decode())),
+        ),
+    )
+
+
+DECLARED = tuple(_declared(name, corpus) for name, corpus in CORPORA.items())

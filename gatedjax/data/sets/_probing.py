@@ -1,0 +1,193 @@
+"""SentEval's probing tasks (Conneau et al. 2018): "split<TAB>label<TAB>sentence" in one file.
+
+The label set is that of the training lines. `bigram_shift` makes the lines of one task from any
+text.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from gatedjax.data.files._lines import LineError, Row
+from gatedjax.data.files._paths import AnyPath, PartPath, find
+from gatedjax.data.files._places import Fetch, Places
+from gatedjax.data.files._source import Example, ReadReport, Source, SourceInfo
+from gatedjax.data.sets._declaration import (
+    DataSet,
+    ReadPart,
+    RowExamples,
+    TfdsForm,
+    by_lines,
+    lazily,
+)
+
+TASKS = (
+    "bigram_shift",
+    "coordination_inversion",
+    "obj_number",
+    "odd_man_out",
+    "past_present",
+    "sentence_length",
+    "subj_number",
+    "top_constituents",
+    "tree_depth",
+    "word_content",
+)
+URL = "https://raw.githubusercontent.com/facebookresearch/SentEval/master/data/probing/"
+MARKS = {"train": "tr", "validation": "va", "test": "te"}
+SHIFTED, KEPT = "I", "O"
+
+
+@dataclasses.dataclass(frozen=True)
+class _OneFile(Places):
+    """The file of a task, which holds all parts."""
+
+    task: str
+    url: str | None = URL
+
+    def find(self, manual_dir: Path, part: str) -> tuple[PartPath | None, str]:
+        folders = [manual_dir / "probing", manual_dir / "data" / "probing", manual_dir]
+        path = find(folders, f"{self.task}.txt")
+        return None if path is None else _part(path, part), f"{self.task}.txt (or .gz)"
+
+    def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
+        path = fetch(f"{self.url}{self.task}.txt")
+        return {part: _part(path, part) for part in MARKS}
+
+    def listed(self, part: str, file: str) -> str:
+        return f"{self.task}.txt"
+
+
+def _part(path: Path, part: str) -> PartPath:
+    """The lines of a part; a line of no part is one of "train", where it is set aside."""
+    others = tuple(f"{mark}\t".encode() for name, mark in MARKS.items() if name != "train")
+    start = f"{MARKS[part]}\t".encode()
+    if part == "train":
+        return PartPath(path, part, lambda line: not line.startswith(others))
+    return PartPath(path, part, lambda line: line.startswith(start))
+
+
+def parse(line: str) -> tuple[int, tuple[str, str]]:
+    """Parses one line: (0, (label, sentence)); classes are numbered when all labels are known."""
+    columns = line.split("\t")
+    if len(columns) != 3:
+        raise LineError(f"{len(columns)} columns; wanted split, label, sentence")
+    mark, label, sentence = (column.strip() for column in columns)
+    if mark not in MARKS.values():
+        raise LineError(f"unknown split {mark[:40]!r}; splits are {', '.join(MARKS.values())}")
+    if not label or not sentence:
+        raise LineError("an empty label or sentence")
+    return 0, (label, sentence)
+
+
+def _example(row: Row, example_id: int, classes: Sequence[str] = ()) -> Example:
+    """The example of a row; its "label" is -1 until the classes are known."""
+    name, sentence = row.content
+    return {
+        "tokens": tuple(sentence.split()),
+        "label": classes.index(name) if classes else -1,
+        "example_id": example_id,
+        "text": sentence,
+    }
+
+
+def classes_of(rows: Iterable[Row]) -> tuple[str, ...]:
+    """The labels of lines, numbers by size and others by the alphabet."""
+    names = {row.content[0] for row in rows}
+    return tuple(sorted(names, key=lambda n: (0, int(n), n) if n.isdigit() else (1, 0, n)))
+
+
+def source(
+    examples: RowExamples, info: SourceInfo, report: ReadReport, read_part: ReadPart
+) -> Source:
+    """Numbers the classes by the labels of the training part, which must have them all."""
+    classes = classes_of(read_part("train").rows)
+    for row in examples.rows.rows:
+        label, example_id = row.content[0], examples.base + row.index
+        if label not in classes:
+            raise ValueError(
+                f"label {label!r} of example {example_id} of {info.name}, {info.split}: the "
+                f"training part has {', '.join(classes)}"
+            )
+    make = functools.partial(_example, classes=classes)
+    info = dataclasses.replace(info, class_names=classes)
+    return Source(RowExamples(examples.rows, examples.base, make), info, report)
+
+
+def _declared(task: str) -> DataSet:
+    return DataSet(
+        name=f"senteval_{task}",
+        config=("senteval_probing", "task", task),
+        official={"train": 100_000, "validation": 10_000, "test": 10_000},
+        where=f"{URL}{task}.txt",
+        files=_OneFile(task),
+        read=by_lines(parse),
+        examples=lazily(_example),
+        classes=(),  # by the labels of the training part
+        source=source,
+        tfds=TfdsForm(
+            description="SentEval's probing tasks, one configuration each: sentences with a label.",
+            config_description=f"SentEval's {task}.",
+            # labels of the validation and test part count by those of the training part
+            features={"text": str, "label": str},
+            record=lambda row: {"text": row.content[1], "label": row.content[0]},
+            row=lambda record: (0, (record["label"].decode(), record["text"].decode())),
+        ),
+    )
+
+
+DECLARED = tuple(_declared(task) for task in TASKS)
+
+
+def bigram_shift(
+    sentences: Iterable[Sequence[str]],
+    *,
+    seed: int = 0,
+    name: str = "bigram_shift",
+    split: str = "train",
+    base: int = 0,
+) -> Source:
+    """Inverts two neighbouring words of every second sentence, as the BShift probe does.
+
+    Which sentence, and where, is a function of the seed and the sentence's number. Never moved: the
+    first word, anything without a letter or digit, and two equal words. A sentence without such a
+    pair stays as it is.
+
+    Args:
+      sentences: the words of every sentence.
+      seed: of the draws.
+      name, split: of the source.
+      base: first example id.
+
+    Returns:
+      Examples of class "I" (inverted, with "position" of the first of the two) or "O" (original,
+      position -1).
+
+    Reference: Conneau et al. 2018, "What you can cram into a single vector".
+    """
+    examples = []
+    for number, words in enumerate(sentences):
+        words = list(words)
+        draw = np.random.default_rng(np.random.SeedSequence([seed, number]))
+        places = [i for i in range(1, len(words) - 1) if _swappable(words[i], words[i + 1])]
+        position = -1
+        if draw.random() < 0.5 and places:
+            position = places[int(draw.integers(len(places)))]
+            words[position], words[position + 1] = words[position + 1], words[position]
+        examples.append(
+            {
+                "tokens": tuple(words),
+                "label": int(position < 0),
+                "example_id": base + number,
+                "position": position,
+            }
+        )
+    return Source(examples, SourceInfo(name, split, (SHIFTED, KEPT)))
+
+
+def _swappable(left: str, right: str) -> bool:
+    words = all(any(c.isalnum() for c in word) for word in (left, right))
+    return words and left.lower() != right.lower()

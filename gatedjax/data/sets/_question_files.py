@@ -1,0 +1,165 @@
+"""Cloze questions of one file each: CNN and Daily Mail, and Who-did-What in the same form.
+
+The files of CNN and Daily Mail (Hermann et al. 2015, anonymised) are
+
+    line 1      where the story is from
+    line 3      the document
+    line 5      the query, with @placeholder for the answer
+    line 7      the answer
+    line 9 ...  a candidate a line: token(s):original text
+
+with empty lines between, tokens separated by spaces. Who-did-What (Onishi et al. 2016) is
+distributed as XML that has to be joined with licensed newswire; it is read here in the same form,
+one file per question, which is also how the reader of Dhingra et al. 2017 takes it: document and
+candidates tokenised, candidates of one or more tokens ("barack obama:Barack Obama").
+
+Where they are, below manual_dir: cnn/questions, dailymail/questions, wdw (strict) or wdw_relaxed,
+each with the folders training, validation and test of .question files, plain or .gz. An archive
+cnn.tgz or dailymail.tgz of such a folder is read as it is.
+"""
+
+import dataclasses
+import functools
+import gzip
+import io
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from gatedjax.data.files import _tar
+from gatedjax.data.files._lines import LineError, Rows, decode
+from gatedjax.data.files._paths import BOM, AnyPath
+from gatedjax.data.files._places import Fetch, Places
+from gatedjax.data.files._unpack import gunzip
+from gatedjax.data.files._whole import File, files_of, read_files, stamp
+from gatedjax.data.sets import _cloze
+from gatedjax.data.sets._declaration import DataSet
+
+OFFICIAL = {
+    "cnn_cloze": {"train": 380_298, "validation": 3_924, "test": 3_198},
+    "daily_mail_cloze": {"train": 879_450, "validation": 64_835, "test": 53_182},
+    "wdw_strict": {"train": 127_786, "validation": 10_000, "test": 10_000},
+    "wdw_relaxed": {"train": 185_978, "validation": 10_000, "test": 10_000},
+}
+PARTS = {"train": "training", "validation": "validation", "test": "test"}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Folders(Places):
+    """The folders of a set, or the archive of all of them."""
+
+    name: str
+    url: str | None
+    tops: tuple[str, ...]
+    archive: str | None = None
+
+    def find(self, manual_dir: Path, part: str) -> tuple[Path | None, str]:
+        looked_for = f"folder {self.tops[0]}/{PARTS[part]}"
+        for top in self.tops:
+            for folder in (manual_dir / top, manual_dir / PurePosixPath(top).name):
+                if (folder / PARTS[part]).is_dir():
+                    return folder / PARTS[part], looked_for
+        if manual_dir.name in self.tops and (manual_dir / PARTS[part]).is_dir():
+            return manual_dir / PARTS[part], looked_for
+        if self.archive is not None:
+            looked_for += f" or archive {self.archive}"
+            for folder in (manual_dir, manual_dir / PurePosixPath(self.tops[-1])):
+                if (folder / self.archive).is_file():
+                    return folder / self.archive, looked_for
+        return None, looked_for
+
+    def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
+        # they are behind forms and licences
+        raise FileNotFoundError(f"{self.name} cannot be downloaded by a program; see {self.url}")
+
+
+def parse(data: bytes) -> _cloze.Question:
+    """Parses a question file."""
+    # not splitlines: a text may hold other characters that break lines
+    text = decode(data.removeprefix(BOM)).replace("\r\n", "\n")
+    lines = text.removesuffix("\n").split("\n")
+    fields = {"document": 3, "query": 5, "answer": 7, "candidate": 9}
+    for field, number in fields.items():
+        if len(lines) < number:
+            raise LineError(f"no {field}: the file has {len(lines)} lines", number)
+    document, query, answer = (lines[i - 1] for i in (3, 5, 7))
+    options = []
+    for number, line in enumerate(lines[8:], 9):
+        if not line.strip():
+            continue
+        option, colon, _ = line.partition(":")
+        if not colon:
+            raise LineError(f"not a candidate: no colon in {line[:40]!r}", number)
+        options.append(option)
+    return _cloze.question(document, query, answer, options, lines=(3, 5, 7, 9))
+
+
+def _content(name: str, data: bytes) -> bytes:
+    if name.endswith(".gz"):
+        try:
+            return gunzip(io.BytesIO(data), name)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise LineError(f"truncated or damaged compressed file: {error}") from error
+    return data
+
+
+def _archive_files(path: Path, part: str) -> Iterator[File]:
+    inside = _tar.members(path, lambda name: PurePosixPath(name).parent.name == PARTS[part])
+    for name, data in inside:
+        yield PurePosixPath(name).name, data
+
+
+@functools.lru_cache(maxsize=1)
+def _read(path: Path, part: str, _stamp: tuple[int, int]) -> Rows:
+    def row(name: str, data: bytes) -> tuple[int, _cloze.Question]:
+        question = parse(_content(f"{path}/{name}", data))
+        return question.status, question
+
+    files = files_of(path) if path.is_dir() else _archive_files(path, part)
+    return read_files(path, files, row, what="question", ends=(".question", ".question.gz"))
+
+
+def read(path: Path, part: str) -> Rows:
+    """Reads the folder of a part, or an archive; a row is a file, numbered in order of the names.
+
+    Everything is held in memory: about 4 GiB for the training part of Daily Mail.
+    """
+    return _read(path.resolve(), part, stamp(path))
+
+
+def _declared(family: tuple[str, str, str], files: _Folders, description: str) -> DataSet:
+    return _cloze.cloze_set(
+        name=files.name,
+        family=family,
+        official=OFFICIAL[files.name],
+        where=f"{files.url} (folders of .question files)",
+        files=files,
+        read=read,
+        description=description,
+    )
+
+
+_DMQA = "https://cs.nyu.edu/~kcho/DMQA/"
+_WDW = "https://tticnlp.github.io/who_did_what/"
+DECLARED = (
+    _declared(
+        ("cnn_dm_cloze", "paper", "cnn"),
+        _Folders("cnn_cloze", _DMQA, ("cnn/questions", "cnn"), "cnn.tgz"),
+        "Questions on anonymised CNN stories.",
+    ),
+    _declared(
+        ("cnn_dm_cloze", "paper", "daily_mail"),
+        _Folders("daily_mail_cloze", _DMQA, ("dailymail/questions", "dailymail"), "dailymail.tgz"),
+        "Questions on anonymised Daily Mail stories.",
+    ),
+    _declared(
+        ("wdw", "kind", "strict"),
+        _Folders("wdw_strict", _WDW, ("wdw", "wdw_strict")),
+        "Who-did-What, strict setting, as one question file each: wdw/{training,validation,test}.",
+    ),
+    _declared(
+        ("wdw", "kind", "relaxed"),
+        _Folders("wdw_relaxed", _WDW, ("wdw_relaxed",)),
+        "Who-did-What, relaxed setting, as `WdwStrict` in the folder wdw_relaxed.",
+    ),
+)

@@ -1,0 +1,210 @@
+"""Word reordering detection (Yang et al. 2019): which word was moved, and where from.
+
+One token of a sentence was taken out and put back elsewhere. The labels are positions in the new
+sentence: "insert" is where the token now stands, "original" is the token that followed it before.
+Published files: sentences in NAME.x, "insert original" in line i of NAME.y.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from gatedjax.data.files._lines import LineError, Row, Rows, read_lines
+from gatedjax.data.files._paths import PairPath, count_lines, find_pair
+from gatedjax.data.files._places import Places
+from gatedjax.data.files._source import Example, Quarantined, Source, SourceInfo
+from gatedjax.data.sets._declaration import DataSet, Record, TfdsForm, each
+
+CLASSES = ("reordered",)
+FILES = {
+    "train": "word_order.txt.tr",
+    "validation": "word_order.txt.va",
+    "test": "word_order.txt.te",
+}
+SHORTEST, LONGEST = 6, 49
+"""Tokens of the sentences of the published generator."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Pairs(Places):
+    """Sentences and labels, side by side."""
+
+    url: str | None = None
+
+    def find(self, manual_dir: Path, part: str) -> tuple[PairPath | None, str]:
+        folders = [manual_dir / "wrd", manual_dir / "TrainData", manual_dir]
+        pair = find_pair(folders, f"{FILES[part]}.x", f"{FILES[part]}.y")
+        return pair, f"{FILES[part]}.{{x,y}}"
+
+    def listed(self, part: str, file: str) -> str:
+        return FILES[part]
+
+
+def check(tokens: Sequence[str], insert: int, original: int) -> None:
+    """Refuses positions that no move has.
+
+    Raises:
+      LineError: for a position outside the sentence, or an original place that is the new one.
+    """
+    size = len(tokens)
+    for name, value in {"insert": insert, "original": original}.items():
+        if not 0 <= value < size:
+            raise LineError(f"{name} position {value} of a sentence of {size} tokens")
+    if original in (insert, insert + 1):
+        raise LineError(f"insert {insert} and original {original}: nothing was moved")
+
+
+def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
+    """Parses a line of NAME.y."""
+    numbers = line.split()
+    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+        raise LineError(f"{line.strip()[:40]!r} is not two positions")
+    return 0, (int(numbers[0]), int(numbers[1]))
+
+
+def read(path: PairPath, part: str = "") -> Rows:
+    """Reads sentences and labels side by side; a pair that does not fit is set aside."""
+    sentences = read_lines(path.source, lambda line: (0, tuple(line.split())))
+    labels = read_lines(path.target, parse_labels)
+    if sentences.lines != labels.lines:
+        raise ValueError(
+            f"sentences and labels must have the same number of lines, got {sentences.lines:,} in "
+            f"{path.source} and {labels.lines:,} in {path.target}"
+        )
+    set_aside = {q.line: q for side in (labels, sentences) for q in side.quarantine}
+    positions = {row.index: row.content for row in labels.rows}
+    rows = []
+    for row in sentences.rows:
+        if row.index + 1 in set_aside:
+            continue
+        try:
+            check(row.content, *positions[row.index])
+        except LineError as error:
+            number = row.index + 1
+            set_aside[number] = Quarantined(str(path.target), number, str(error))
+            continue
+        rows.append(Row(row.index, 0, (row.content, *positions[row.index])))
+    quarantine = tuple(set_aside[number] for number in sorted(set_aside))
+    return Rows(tuple(rows), quarantine, counted=sentences.lines)
+
+
+def _example(tokens: Sequence[str], insert: int, original: int, example_id: int) -> Example:
+    return {
+        "tokens": tuple(tokens),
+        "label": 0,
+        "example_id": example_id,
+        "insert": insert,
+        "original": original,
+    }
+
+
+def _of_row(row: Row, example_id: int) -> Example:
+    tokens, insert, original = row.content
+    return _example(tokens, insert, original, example_id)
+
+
+def _stored(record: Record) -> tuple[int, tuple[tuple[str, ...], int, int]]:
+    tokens = tuple(record["text"].decode().split())
+    return 0, (tokens, int(record["insert"]), int(record["original"]))
+
+
+def move_word(tokens: Sequence[str], out: int, into: int) -> tuple[tuple[str, ...], int, int]:
+    """Takes token `out` away and puts it back so that it stands at `into`.
+
+    Args:
+      tokens: a sentence of n tokens.
+      out, into: different numbers from 0 to n - 2.
+
+    Returns:
+      The new sentence, and its labels insert and original.
+
+    Raises:
+      ValueError: for other numbers.
+    """
+    words = list(tokens)
+    if not (0 <= out < len(words) - 1 and 0 <= into < len(words) - 1 and out != into):
+        raise ValueError(
+            f"out and into must be different numbers in [0, {len(words) - 2}], got {out}, {into}"
+        )
+    words.insert(into, words.pop(out))
+    return tuple(words), into, out + 1 if out > into else out
+
+
+def restore_word(tokens: Sequence[str], insert: int, original: int) -> tuple[str, ...]:
+    """Undoes `move_word`: puts token `insert` back in front of token `original`."""
+    words = list(tokens)
+    word = words.pop(insert)
+    words.insert(original if original < insert else original - 1, word)
+    return tuple(words)
+
+
+def word_reordering(
+    sentences: Iterable[Sequence[str]],
+    *,
+    seed: int = 0,
+    copies: int = 1,
+    name: str = "word_reordering",
+    split: str = "train",
+    base: int = 0,
+) -> Source:
+    """Moves one token of every sentence, as the published generator does.
+
+    `out` and `into` are drawn uniformly from 0 .. n-2 until they differ; the draws are a function
+    of the seed, the sentence's number and the copy. Sentences of fewer than 6 or more than 49
+    tokens are left out.
+
+    Args:
+      sentences: the tokens of every sentence.
+      seed: of the draws.
+      copies: moves of every sentence, each an example of its own.
+      name, split: of the source.
+      base: first example id; that of a move is base + number * copies + copy.
+
+    Raises:
+      ValueError: if copies is not positive.
+
+    Reference: Yang et al. 2019, "Assessing the Ability of Self-Attention Networks to Learn Word
+      Order".
+    """
+    if copies < 1:
+        raise ValueError(f"copies must be at least 1, got {copies}")
+
+    def moves() -> Iterator[Example]:
+        for number, tokens in enumerate(sentences):
+            if not SHORTEST <= len(tokens) <= LONGEST:
+                continue
+            for copy in range(copies):
+                draw = np.random.default_rng(np.random.SeedSequence([seed, number, copy]))
+                out = into = 0
+                while out == into:
+                    out, into = (int(x) for x in draw.integers(len(tokens) - 1, size=2))
+                yield _example(*move_word(tokens, out, into), base + number * copies + copy)
+
+    return Source(list(moves()), SourceInfo(name, split, CLASSES))
+
+
+DECLARED = (
+    DataSet(
+        name="word_reordering",
+        official={"train": None, "validation": 10_000, "test": 10_000},
+        where="https://github.com/baosongyang/WRD (TrainData)",
+        files=_Pairs(),
+        read=read,
+        examples=each(_of_row),
+        classes=CLASSES,
+        count=lambda path: count_lines(path.source),
+        tfds=TfdsForm(
+            description="Word reordering detection: sentences of which one token was moved.",
+            features={"text": str, "insert": np.int32, "original": np.int32},
+            record=lambda row: {
+                "text": " ".join(row.content[0]),
+                "insert": row.content[1],
+                "original": row.content[2],
+            },
+            row=_stored,
+            complete=False,  # the training part is not published everywhere
+        ),
+    ),
+)

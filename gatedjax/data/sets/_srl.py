@@ -1,0 +1,262 @@
+"""Semantic roles in CoNLL-2012 columns: one example per predicate.
+
+A word a line, white space between columns, an empty line after every sentence; lines that begin
+with "#" are the borders of documents. Columns: document, part, word number, word, part of speech,
+parse bit, predicate lemma, frameset, sense, speaker, named entity, one bracketed column for each
+predicate ("(ARG0*", "*", "*)", "(V*)"), coreference.
+
+Reference: Pradhan et al. 2012 and 2013.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from gatedjax.data.files._lines import LineError, Row, Rows, decode
+from gatedjax.data.files._paths import AnyPath, find, read_bytes
+from gatedjax.data.files._places import Places
+from gatedjax.data.files._source import Example, Quarantined
+from gatedjax.data.sets._declaration import DataSet, Options, TfdsForm
+
+FILES = {
+    "train": ("conll2012.train.conll", "ewt.train.conll"),
+    "validation": ("conll2012.dev.conll", "ewt.dev.conll"),
+    "test": ("conll2012.test.conll", "ewt.test.conll"),
+}
+FOLDERS = {"train": "train", "validation": "development", "test": "test"}
+WHERE = (
+    "https://conll.cemantix.org/2012/data.html (licensed; a folder of *_gold_conll files for each "
+    "of train, development and test, or one file conll2012.{train,dev,test}.conll)"
+)
+EWT = "English Web Treebank PropBank"
+
+_BEFORE, _AFTER = 11, 1
+IDS_PER_SENTENCE = 1024
+"""Example ids are sentence * IDS_PER_SENTENCE + predicate."""
+_BIT = re.compile(r"(?:\(([^()*\s]+))?\*(\))?")
+
+
+class Predicate(NamedTuple):
+    """One predicate of a sentence.
+
+    Attributes:
+      first: its first word.
+      lemma: as the file gives it.
+      spans: (first word, word after the last, role) of every argument and of the predicate itself
+        (role "V"), from left to right.
+    """
+
+    first: int
+    lemma: str
+    spans: tuple[tuple[int, int, str], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentence:
+    """A sentence as the columns have it."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    parse: tuple[str, ...]
+    predicates: tuple[Predicate, ...]
+    text: str
+    """Its lines."""
+
+
+def spans_of(column: list[str]) -> tuple[tuple[int, int, str], ...]:
+    """Reads a bracketed column."""
+    spans, role, first = [], None, 0
+    for place, bit in enumerate(column):
+        match = _BIT.fullmatch(bit)
+        if match is None:
+            raise LineError(f"{bit[:40]!r} is not a bracket of an argument")
+        if match[1] is not None:
+            if role is not None:
+                raise LineError(f"the argument {match[1]} begins inside {role}")
+            role, first = match[1], place
+        if match[2] is not None:
+            if role is None:
+                raise LineError("an argument ends that did not begin")
+            spans.append((first, place + 1, role))
+            role = None
+    if role is not None:
+        raise LineError(f"the argument {role} does not end")
+    return tuple(spans)
+
+
+def bio(spans: tuple[tuple[int, int, str], ...], size: int) -> tuple[str, ...]:
+    """Labels of the words: B- at the first word of a span, I- at its others, else O."""
+    labels = ["O"] * size
+    for first, past, role in spans:
+        labels[first:past] = [f"B-{role}"] + [f"I-{role}"] * (past - first - 1)
+    return tuple(labels)
+
+
+def parse(lines: list[str]) -> Sentence:
+    """Parses the lines of a sentence; an error has the number of the line, from 0."""
+    table = [line.split() for line in lines]
+    width = len(table[0])
+    for number, columns in enumerate(table):
+        if len(columns) < _BEFORE + _AFTER:
+            reason = f"{len(columns)} columns; wanted at least {_BEFORE + _AFTER}"
+            raise LineError(reason, number)
+        if len(columns) != width:
+            raise LineError(f"{len(columns)} columns; the sentence began with {width}", number)
+        if columns[2] != str(number):
+            raise LineError(f"word number {columns[2][:20]!r}; wanted {number}", number)
+    predicates = []
+    for column in range(_BEFORE, width - _AFTER):
+        spans = spans_of([columns[column] for columns in table])
+        places = [first for first, _, role in spans if role == "V"]
+        if len(places) != 1:
+            which = "no predicate" if not places else f"{len(places)} predicates"
+            raise LineError(f"{which} (V) in column {column + 1}")
+        predicates.append(Predicate(places[0], table[places[0]][6], spans))
+    marked = sum(columns[6] != "-" and columns[7] != "-" for columns in table)
+    if marked != len(predicates):
+        raise LineError(f"{marked} predicates with a frameset, {len(predicates)} columns for them")
+    if len(predicates) >= IDS_PER_SENTENCE:
+        raise LineError(
+            f"{len(predicates)} predicates; at most {IDS_PER_SENTENCE - 1} are supported"
+        )
+    return Sentence(
+        words=tuple(columns[3] for columns in table),
+        tags=tuple(columns[4] for columns in table),
+        parse=tuple(columns[5] for columns in table),
+        predicates=tuple(predicates),
+        text="\n".join(lines),
+    )
+
+
+def _blocks(data: bytes) -> Iterator[tuple[int, list[bytes]]]:
+    """(number of the first line, lines) of every sentence; borders of documents are left out."""
+    block: list[bytes] = []
+    first = 1
+    for number, line in enumerate([*data.split(b"\n"), b""], start=1):
+        if line.startswith((b"#begin", b"#end")) or not line.strip():
+            if block:
+                yield first, block
+            block = []
+            continue
+        if not block:
+            first = number
+        block.append(line)
+
+
+def _texts(path: AnyPath) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of the file, or of every file of a folder."""
+    if isinstance(path, Path) and path.is_dir():
+        for file in sorted(path.rglob("*gold_conll*")):
+            yield str(file), read_bytes(file)
+    else:
+        yield str(path), read_bytes(path)
+
+
+def read(path: AnyPath, part: str = "") -> Rows:
+    """Reads the sentences of a file or of a folder of files."""
+    rows: list[Row] = []
+    quarantine = []
+    index = 0
+    for name, data in _texts(path):
+        for first, block in _blocks(data):
+            try:
+                lines = [decode(line.removesuffix(b"\r")) for line in block]
+                rows.append(Row(index, 0, parse(lines), file=f"{name}:{first}"))
+            except LineError as error:
+                quarantine.append(Quarantined(name, first + error.line, str(error)))
+            index += 1
+    note = EWT if Path(str(path)).name.startswith("ewt.") else None
+    return Rows(tuple(rows), tuple(quarantine), counted=count(path), note=note)
+
+
+def count(path: AnyPath) -> int:
+    """Counts the sentences in another way than `read`: by the ends of runs of words."""
+    total = 0
+    for _, data in _texts(path):
+        words = [bool(line.strip()) and not line.startswith((b"#begin", b"#end"))
+                 for line in data.split(b"\n")]  # fmt: skip
+        total += sum(a and not b for a, b in zip(words, [*words[1:], False], strict=True))
+    return total
+
+
+@dataclasses.dataclass(frozen=True)
+class _Places(Places):
+    """One file for each part, or a folder of many."""
+
+    url: str | None = None
+
+    def find(self, manual_dir: Path, part: str) -> tuple[Path | None, str]:
+        looked_for = f"{' or '.join(FILES[part])} (plain or .gz), or {FOLDERS[part]}/*_gold_conll"
+        tops = [manual_dir / name for name in ("conll_srl", "conll2012", "srl", "")]
+        for name in FILES[part]:
+            path = find(tops, name)
+            if path is not None:
+                return path, looked_for
+            for folder in (top / FOLDERS[part] for top in tops):
+                if folder.is_dir() and any(folder.rglob("*gold_conll*")):
+                    return folder, looked_for
+        return None, looked_for
+
+    def listed(self, part: str, file: str) -> str:
+        return FILES[part][0]
+
+
+def skipped(rows: Rows, options: Options) -> dict[str, int]:
+    """Sentences without a predicate, of which there is no example."""
+    without = sum(not row.content.predicates for row in rows.rows)
+    return {"no predicate": without} if without else {}
+
+
+def examples(rows: Rows, base: int, options: Options) -> list[Example]:
+    """Makes an example of every predicate.
+
+    "labels" are the BIO labels of the words (the predicate's own are B-V, I-V), "predicate" its
+    first word, "is_predicate" 1 at its words, "spans" what the labels stand for, "tags" the parts
+    of speech.
+    """
+    examples = []
+    for row in rows.rows:
+        sentence: Sentence = row.content
+        size = len(sentence.words)
+        for number, predicate in enumerate(sentence.predicates):
+            verb = bio(tuple(s for s in predicate.spans if s[2] == "V"), size)
+            example = {
+                "tokens": sentence.words,
+                "label": 0,
+                "example_id": base + row.index * IDS_PER_SENTENCE + number,
+                "labels": bio(predicate.spans, size),
+                "predicate": predicate.first,
+                "is_predicate": tuple(int(label != "O") for label in verb),
+                "lemma": predicate.lemma,
+                "spans": predicate.spans,
+                "tags": sentence.tags,
+            }
+            examples.append(example)
+    return examples
+
+
+DECLARED = (
+    DataSet(
+        name="conll_srl",
+        official={"train": 75_187, "validation": 9_603, "test": 9_479},
+        where=WHERE,
+        files=_Places(),
+        read=read,
+        examples=examples,
+        # predicates have none; as examples of a `Source` all have label 0
+        classes=("predicate",),
+        skipped=skipped,
+        count=count,
+        by_line=False,
+        ids_per_row=lambda options: IDS_PER_SENTENCE,
+        unit="sentences",
+        tfds=TfdsForm(
+            description="Semantic roles in CoNLL-2012 columns, sentence by sentence.",
+            features={"sentence": str},
+            record=lambda row: {"sentence": row.content.text},
+            row=lambda record: (0, parse(record["sentence"].decode().split("\n"))),
+        ),
+    ),
+)

@@ -1,0 +1,225 @@
+"""Stanford Sentiment Treebank: bracketed trees with a class 0-4 at every node.
+
+Reference: Socher et al. 2013. SST-1 is the five classes; SST-2 merges 0 with 1 and 3 with 4 and
+leaves the neutral class out. Its models train on every labelled span of the training trees; the
+common releases hold each (text, label) once.
+"""
+
+import collections
+import re
+from collections.abc import Sequence
+
+from gatedjax.data.files._lines import LineError, Row, Rows
+from gatedjax.data.files._places import Files
+from gatedjax.data.files._source import Example, SpanCounts
+from gatedjax.data.sets._declaration import DataSet, Options, TfdsForm, by_lines
+from gatedjax.data.text._brackets import BRACKETS
+
+FINE = ("very negative", "negative", "neutral", "positive", "very positive")
+BINARY = ("negative", "positive")
+NEUTRAL = 2
+FILES = {"train": "train.txt", "validation": "dev.txt", "test": "test.txt"}
+ARCHIVE = "trainDevTestTrees_PTB.zip"
+URL = f"https://nlp.stanford.edu/sentiment/{ARCHIVE}"
+
+# a few words hold a no-break space ("9 1/2"), so not \s
+_PIECE = re.compile(r"[()]|[^ \t()]+")
+_MAX_NODES = 4096
+"""Phrase ids are line * _MAX_NODES + node."""
+
+LEVELS = ("sentence", "phrase", "train_phrase")
+_DISTINCT = "distinct"
+"""What the level "train_phrase" is in the training part; in the others it is "sentence"."""
+
+Node = tuple[int, int, int, int, int]
+"""(label, first word, word after the last, first character, character after the last)."""
+Tree = tuple[str, tuple[str, ...], tuple[Node, ...]]
+
+
+def word(raw: str) -> str:
+    r"""Undoes the escapes of the treebank: -LRB- is "(", "\/" is "/"."""
+    return BRACKETS.get(raw) or raw.replace("\\/", "/").replace("\\*", "*")
+
+
+def parse(line: str) -> tuple[int, Tree]:
+    """Parses one bracketed tree.
+
+    Returns:
+      (label of the root, (the tree as text, words, nodes in order of their opening bracket)).
+    """
+    line = line.strip()
+    words: list[str] = []
+    nodes: list[list[int]] = []
+    open_nodes: list[int] = []
+    state = "start"  # what came last: start, open, label, word, close
+    for piece in _PIECE.finditer(line):
+        text = piece.group()
+        if text == "(":
+            if state == "word":
+                raise LineError("a node has both a word and a child")
+            if state == "open":
+                raise LineError("a node has no label")
+            if not open_nodes and nodes:
+                raise LineError("text after the end of the tree")
+            open_nodes.append(len(nodes))
+            nodes.append([-1, len(words), 0, piece.start(), 0])
+            state = "open"
+        elif text == ")":
+            if not open_nodes:
+                raise LineError("unbalanced brackets: one closes that was not opened")
+            if state in ("open", "label"):
+                raise LineError("a node without words")
+            node = nodes[open_nodes.pop()]
+            node[2], node[4] = len(words), piece.end()
+            state = "close"
+        elif not open_nodes:
+            raise LineError("text outside the brackets")
+        elif state == "open":
+            if text not in ("0", "1", "2", "3", "4"):
+                raise LineError(f"unknown label {text!r}; labels are 0 to 4")
+            nodes[open_nodes[-1]][0] = int(text)
+            state = "label"
+        elif state == "label":
+            if not text.strip():  # other white space than that between words
+                raise LineError("a node without words")
+            words.append(word(text))
+            state = "word"
+        else:
+            raise LineError("a node has more than a word or children")
+    if open_nodes:
+        raise LineError(f"unbalanced brackets: {len(open_nodes)} not closed")
+    if len(nodes) > _MAX_NODES:
+        raise LineError(f"{len(nodes)} nodes; at most {_MAX_NODES} are supported")
+    frozen = tuple((a, b, c, d, e) for a, b, c, d, e in nodes)
+    return frozen[0][0], (line, tuple(words), frozen)
+
+
+def of_part(part: str, options: Options) -> Options:
+    """Returns the options as they hold for one part."""
+    if options["level"] != "train_phrase":
+        return options
+    return {**options, "level": _DISTINCT if part == "train" else "sentence"}
+
+
+def ids_per_line(level: str) -> int:
+    """Returns how many example ids a line takes: id // this is the line."""
+    return 1 if level == "sentence" else _MAX_NODES
+
+
+def neutral(rows: Rows, level: str) -> int:
+    """Returns how many trees the binary form leaves out: no node of theirs has a polarity."""
+
+    def left_out(row: Row) -> bool:
+        nodes = row.content[2][:1] if level == "sentence" else row.content[2]
+        return all(node[0] == NEUTRAL for node in nodes)
+
+    return sum(map(left_out, rows.rows))
+
+
+def skipped(rows: Rows, options: Options) -> dict[str, int]:
+    """Trees that are left out on purpose: reason -> count."""
+    if options["granularity"] != "binary":
+        return {}
+    return {"neutral": neutral(rows, options["level"])}
+
+
+def examples(rows: Rows, *, base: int, granularity: str, level: str) -> list[Example]:
+    """Makes examples of trees.
+
+    Levels: "sentence" (roots), "phrase" (every node, repeated phrases included) or "distinct"
+    (every node, but of equal words with equal labels only the first).
+    """
+    examples = []
+    seen: set[tuple[tuple[str, ...], int]] = set()
+    for row in rows.rows:
+        line, words, nodes = row.content
+        for node, (label, first, last, start, end) in enumerate(
+            nodes[:1] if level == "sentence" else nodes
+        ):
+            if granularity == "binary":
+                if label == NEUTRAL:
+                    continue
+                label = int(label > NEUTRAL)
+            if level == _DISTINCT:
+                key = words[first:last], label
+                if key in seen:
+                    continue
+                seen.add(key)
+            example = {
+                "tokens": words[first:last],
+                "label": label,
+                "example_id": base + row.index * ids_per_line(level) + node,
+                "tree": line[start:end],
+            }
+            examples.append(example)
+    return examples
+
+
+def spans(
+    rows: Rows, examples: Sequence[Example], *, granularity: str, level: str
+) -> SpanCounts | None:
+    """Accounts for the labelled spans of trees; None if only the sentences are asked for.
+
+    Nothing here is a difference of the other counts: spans are counted by their brackets (words
+    have none), neutral ones by their labels, repeated ones by their texts.
+    """
+    if level == "sentence":
+        return None
+    skipped = {}
+    counts: collections.Counter[str] = collections.Counter()
+    binary = granularity == "binary"
+    if binary:
+        labels = [node[0] for row in rows.rows for node in row.content[2]]
+        skipped["neutral"] = labels.count(NEUTRAL)
+    if level == _DISTINCT:
+        for row in rows.rows:
+            _, words, nodes = row.content
+            for label, first, last, _, _ in nodes:
+                if not (binary and label == NEUTRAL):
+                    text = " ".join(words[first:last])
+                    counts[f"{label > NEUTRAL if binary else label} {text}"] += 1
+        skipped["repeated"] = counts.total() - len(counts)
+    brackets = sum(row.content[0].count("(") for row in rows.rows)
+    return SpanCounts(brackets, len(examples), skipped)
+
+
+DECLARED = (
+    DataSet(
+        name="sst",
+        aliases={
+            "sst1": {"granularity": "fine"},
+            "sst2": {"granularity": "binary"},
+            "sst1_phrases": {"granularity": "fine", "level": "train_phrase"},
+            "sst2_phrases": {"granularity": "binary", "level": "train_phrase"},
+        },
+        official={"train": 8544, "validation": 1101, "test": 2210},
+        where=f"{URL} (as it is, or unpacked)",
+        files=Files(
+            FILES,
+            tops=("sst", ""),
+            inner=("trees", ""),
+            url=URL.removesuffix(ARCHIVE),
+            archives=dict.fromkeys(FILES, ARCHIVE),
+            inside="trees/",
+        ),
+        read=by_lines(parse),
+        examples=lambda rows, base, options: examples(rows, base=base, **options),
+        classes=lambda options: BINARY if options["granularity"] == "binary" else FINE,
+        options={"granularity": ("fine", "binary"), "level": LEVELS},
+        of_part=of_part,
+        ids_per_row=lambda options: ids_per_line(options["level"]),
+        spans=lambda rows, examples, options: spans(rows, examples, **options),
+        skipped=skipped,
+        tfds=TfdsForm(
+            description="Stanford Sentiment Treebank: bracketed trees; classes and phrases are "
+            "read off the tree.",
+            features={"text": str, "tree": str, "label": FINE},
+            record=lambda row: {
+                "text": " ".join(row.content[1]),
+                "tree": row.content[0],
+                "label": row.label,
+            },
+            row=lambda record: parse(record["tree"].decode()),
+        ),
+    ),
+)

@@ -1,0 +1,64 @@
+"""`two_facts`: cloze questions made here, whose answers take two facts.
+
+A document tells in random order where three things are, a sentence being a thing and its place. In
+validation and test each thing takes two facts, and no sentence has both the thing and its place:
+
+    key box .      (the key is in the box)
+    box hall .     (the box is in the hall)
+    key @placeholder  -> hall
+
+The candidates are the three places. Nothing but following the chain tells them apart: every place
+occurs once and every holder twice, the order of the sentences is random, things and places are
+drawn anew for every question, and the holders are the same three words in all of them. A reader
+that looks for what stands beside the words of the query finds a holder, which is no candidate.
+
+In training each of the things takes two facts or, as often, one: key hall . Such questions teach to
+find the thing that is asked for; they do not help with the second fact.
+"""
+
+import numpy as np
+
+from gatedjax.data.files._source import Example
+from gatedjax.data.sets import _cloze
+from gatedjax.data.sets._declaration import ID_BASE, generated
+
+SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
+CHAINS = 3
+DIRECT = 0.5
+"""How often a thing of a training document takes one fact."""
+_STREAM = {"train": 0, "validation": 1, "test": 2}
+_ROOT_SEED = 17_606
+
+HOLDERS = ("box", "bag", "jar")
+THINGS: tuple[str, ...] = ("apple", "ball", "bell", "book", "brush", "button", "candle", "coin")
+THINGS += ("comb", "cork", "feather", "flute", "hat", "key", "knife", "lamp")
+THINGS += ("letter", "map", "nail", "pen", "ring", "rope", "shoe", "spoon")
+PLACES: tuple[str, ...] = ("attic", "barn", "cellar", "garden", "hall", "kitchen")
+PLACES += ("library", "office", "pantry", "stable", "tower", "workshop")
+
+
+def make(split: str, index: int) -> Example:
+    """Makes question `index` of a split; a pure function of the two.
+
+    Args:
+      split: "train", "validation" or "test".
+      index: from 0.
+    """
+    stream = _STREAM[split]
+    draw = np.random.default_rng(np.random.SeedSequence([_ROOT_SEED, stream, index]))
+    things, holders, places = (
+        [words[i] for i in draw.permutation(len(words))[:CHAINS]]
+        for words in (THINGS, HOLDERS, PLACES)
+    )
+    direct = draw.random(CHAINS) < (DIRECT if split == "train" else 0.0)
+    facts = []
+    for thing, holder, place, one in zip(things, holders, places, direct, strict=True):
+        facts += [(thing, place)] if one else [(thing, holder), (holder, place)]
+    sentences = [f"{facts[i][0]} {facts[i][1]} ." for i in draw.permutation(len(facts))]
+    asked = int(draw.integers(CHAINS))
+    query = f"{things[asked]} {_cloze.PLACEHOLDER}"
+    question = _cloze.question(" ".join(sentences), query, places[asked], sorted(places))
+    return _cloze.example(question, ID_BASE[split] + index)
+
+
+DECLARED = (generated("two_facts", SIZES, _cloze.CLASSES, make, unit="questions"),)

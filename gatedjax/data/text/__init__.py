@@ -1,0 +1,1 @@
+"""Texts: tokens, vocabularies, characters, byte pairs, word vectors and running text."""

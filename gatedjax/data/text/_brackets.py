@@ -1,0 +1,3 @@
+"""How treebanks write brackets that are words."""
+
+BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}

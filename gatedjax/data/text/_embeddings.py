@@ -1,0 +1,179 @@
+"""Word vectors: GloVe text files, and vectors made from the word itself where there is none."""
+
+import dataclasses
+import gzip
+import hashlib
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from gatedjax.data.files._paths import BOM
+from gatedjax.data.files._unpack import Counted, allowance, limited
+from gatedjax.data.text._vocabulary import PAD, Vocabulary
+
+OOV_RANGE = 0.25
+# a word and 1,000 numbers take 10 KB
+_LONGEST_LINE = 1 << 20
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclasses.dataclass(frozen=True)
+class Embeddings:
+    """Vectors of a vocabulary."""
+
+    matrix: np.ndarray
+    """float32 [V, dim]."""
+    found: np.ndarray
+    """bool [V]: which words the file has."""
+
+    @property
+    def coverage(self) -> float:
+        """Share of the words (types, without the specials) that the file has."""
+        words = self.found[2:]
+        return float(words.mean()) if len(words) else 0.0
+
+
+def _check_dim(dim: int, std: float | None) -> None:
+    if dim < 1:
+        raise ValueError(f"dim must be at least 1, got {dim}")
+    if std is not None and not std >= 0:
+        raise ValueError(f"the standard deviation must be at least 0, got {std}")
+
+
+def random_embeddings(
+    vocabulary: Vocabulary, dim: int, seed: int = 0, *, std: float | None = None
+) -> np.ndarray:
+    """Makes uniform(-0.25, 0.25) vectors, or with `std` normal ones; zeros for padding.
+
+    A vector depends on (seed, word) only, not on the vocabulary or the word's place in it.
+
+    Returns:
+      float32 [V, dim].
+
+    Raises:
+      ValueError: if dim < 1 or std < 0.
+    """
+    _check_dim(dim, std)
+    matrix = np.empty((len(vocabulary), dim), np.float32)
+    for row, word in zip(matrix, vocabulary.words, strict=True):
+        row[:] = _word_vector(word, dim, seed, std)
+    matrix[PAD] = 0.0
+    return matrix
+
+
+def _word_vector(word: str, dim: int, seed: int, std: float | None) -> np.ndarray:
+    # bits of a hash: cheaper than a generator per word, and the same in every version of NumPy
+    size = dim if std is None else 2 * dim
+    data = hashlib.shake_256(f"{seed}\0{word}".encode("utf-8", "surrogatepass")).digest(4 * size)
+    uniform = np.frombuffer(data, "<u4") / 2.0**32
+    if std is None:
+        return (uniform * 2 - 1) * OOV_RANGE
+    # Box and Muller
+    radius = np.sqrt(-2 * np.log1p(-uniform[:dim]))
+    return std * radius * np.cos(2 * np.pi * uniform[dim:])
+
+
+def load_embeddings(
+    path: str | Path,
+    vocabulary: Vocabulary,
+    *,
+    dim: int,
+    seed: int = 0,
+    oov_std: float | None = None,
+    unpack_limit: int | None = None,
+) -> Embeddings:
+    """Reads the vectors of a vocabulary from a GloVe text file.
+
+    A line is a word and `dim` numbers, separated by single spaces. The width of every line is
+    checked; numbers are parsed only for words of the vocabulary. If a word comes twice, the first
+    counts. Words that the file lacks get the vectors of `random_embeddings`, padding gets zeros.
+
+    Args:
+      path: the file, plain or .gz.
+      vocabulary: whose words are wanted.
+      dim: width of the vectors.
+      seed: of the vectors that the file lacks.
+      oov_std: those are normal with this standard deviation; None: uniform(-0.25, 0.25).
+      unpack_limit: bytes that may come out of a .gz file; None is 1 GiB (or what the environment
+        variable GATEDJAX_UNPACK_LIMIT says), and 32 times the size of the file if that is more.
+
+    Raises:
+      FileNotFoundError: if there is no such file; the message says where to get one, and how to
+        do without.
+      ValueError: for a file without a line, a line of another width, a value that is not a finite
+        number, broken UTF-8, a truncated file, or one that unpacks to more than the limit; the
+        message names the line.
+    """
+    _check_dim(dim, oov_std)
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"no word vectors at {path}. GloVe 6B is at https://nlp.stanford.edu/data/glove.6B.zip "
+            f"(the file for this width: glove.6B.{dim}d.txt; it may be gzipped). "
+            "random_embeddings makes vectors without a file."
+        )
+    ids = {word: i for i, word in enumerate(vocabulary.words) if i != PAD}
+    matrix = np.zeros((len(vocabulary), dim), np.float32)
+    in_file = np.zeros(len(vocabulary), bool)
+    with limited(unpack_limit):
+        allowed = allowance(path.stat().st_size)
+    number = 0
+    for number, line in _numbered(path, allowed):
+        spaces = line.count(b" ")
+        if spaces == dim:
+            raw = line[: line.index(b" ")]
+        elif spaces > dim and number > 1 and not _is_number(line.rsplit(b" ", dim)[0]):
+            continue  # some GloVe files have words with spaces in them; no token has
+        else:
+            hint = "; truncated?" if spaces < dim and number > 1 else ""
+            raise ValueError(f"{path}, line {number}: {spaces} values; wanted {dim}{hint}")
+        try:
+            index = ids.get(raw.decode())
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}, line {number}: the word is not UTF-8: {raw!r}") from error
+        if index is None or in_file[index]:
+            continue
+        try:
+            vector = np.array([float(v) for v in line[len(raw) + 1 :].split(b" ")])
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from error
+        if not (np.abs(vector) <= _LARGEST).all():  # nor is NaN
+            raise ValueError(f"{path}, line {number}: a value of {raw.decode()!r} is not finite")
+        matrix[index] = vector
+        in_file[index] = True
+    if not number:
+        raise ValueError(f"{path} is empty: there are no word vectors in it")
+    for row in np.flatnonzero(~in_file).tolist():
+        if row != PAD:
+            matrix[row] = _word_vector(vocabulary.words[row], dim, seed, oov_std)
+    return Embeddings(matrix, in_file)
+
+
+def _numbered(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
+    """Yields (number from 1, line without its end); blank lines are left out."""
+    packed = path.suffix == ".gz"
+    try:
+        with gzip.open(path, "rb") if packed else path.open("rb") as file:
+            lines = Counted(file, path, allowed)
+            number = 0
+            while line := lines.readline(_LONGEST_LINE):
+                number += 1
+                if len(line) == _LONGEST_LINE:
+                    raise ValueError(f"{path}, line {number}: longer than {_LONGEST_LINE:,} bytes")
+                line = line.removeprefix(BOM) if number == 1 else line
+                line = line.rstrip(b"\r\n ")
+                if line:
+                    yield number, line
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path}: truncated or damaged gzip file: {error}") from error
+
+
+def _is_number(last_word_part: bytes) -> bool:
+    """Whether what stands before the last `dim` values ends in one more value."""
+    try:
+        float(last_word_part.rsplit(b" ", 1)[-1])
+    except ValueError:
+        return False
+    return True

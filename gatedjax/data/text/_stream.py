@@ -1,0 +1,144 @@
+"""Running text for language models: a closed vocabulary and one array of token ids."""
+
+import collections
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from gatedjax.data.files._source import Example, ReadReport, Source, SourceInfo
+from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary, most_frequent, read_words
+
+EOS = "<eos>"
+_UNKNOWN = SPECIALS[UNK]
+
+
+class ClosedVocabulary(Vocabulary):
+    """The words that a language model predicts, and nothing else: no id is set aside for padding.
+
+    `<unk>` is a word like any other, with the id that its place gives it. A word that is not in
+    the vocabulary gets that id; where there is no `<unk>`, it is refused.
+
+    Args:
+      words: in the order of their ids, from 0 on.
+      lowercase: whether words are lower-cased before they are looked up.
+
+    Raises:
+      ValueError: if there is no word, or one occurs twice.
+    """
+
+    def __init__(self, words: Sequence[str], *, lowercase: bool = False) -> None:
+        self.lowercase = lowercase
+        self._words = tuple(words)
+        self._ids = {word: i for i, word in enumerate(self._words)}
+        if not self._words:
+            raise ValueError("words: there are none")
+        if len(self._ids) != len(self._words):
+            twice = [w for w, n in collections.Counter(self._words).items() if n > 1]
+            raise ValueError(f"words: {twice[0]!r} occurs more than once")
+
+    @classmethod
+    def build(
+        cls,
+        sources: Iterable[Source],
+        *,
+        min_count: int = 1,
+        lowercase: bool = False,
+        max_size: int | None = None,
+    ) -> "ClosedVocabulary":
+        """Collects the words of sources, the most frequent first, equal counts alphabetically.
+
+        Args:
+          sources: each a sequence of examples with "tokens".
+          min_count: drop words that occur less often.
+          lowercase: fold case.
+          max_size: keep at most this many.
+        """
+        words = most_frequent(sources, min_count=min_count, lowercase=lowercase)
+        return cls(words[:max_size], lowercase=lowercase)
+
+    def encode(self, tokens: Iterable[str]) -> list[int]:
+        """Returns the id of every token; unknown ones get the id of `<unk>`.
+
+        Raises:
+          ValueError: for an unknown word where `<unk>` is not in the vocabulary.
+        """
+        words = [token.lower() for token in tokens] if self.lowercase else tokens
+        if _UNKNOWN in self._ids:
+            unknown = self._ids[_UNKNOWN]
+            return [self._ids.get(word, unknown) for word in words]
+        try:
+            return [self._ids[word] for word in words]
+        except KeyError as error:
+            raise ValueError(f"{error.args[0]!r} is not in the vocabulary, nor is <unk>") from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> "ClosedVocabulary":
+        """Reads what `save` wrote.
+
+        Raises:
+          ValueError: if the file is not a closed vocabulary.
+        """
+        words, lowercase = read_words(path)
+        if words[:1] == [SPECIALS[0]]:
+            raise ValueError(f"{path}: not a vocabulary of a language model")
+        return cls(words, lowercase=lowercase)
+
+    def __repr__(self) -> str:
+        return f"ClosedVocabulary({len(self)} ids, lowercase={self.lowercase})"
+
+
+class TokenStream(Source):
+    """The sentences of a split, and all their tokens as one array.
+
+    Every sentence ends with its own end-of-sentence token, which is predicted as words are. As a
+    `Source` a stream is the sequence of its sentences.
+
+    Args:
+      sentences: examples with "tokens" (`end` the last of each) and "example_id", in order.
+      info: name and split.
+      report: what became of the lines; by default all were used.
+      vocabulary: gives the ids.
+      end: the end-of-sentence token; the model reads it before the first word of the stream.
+
+    Raises:
+      ValueError: if there is no sentence, one does not end with `end`, or the vocabulary lacks it.
+    """
+
+    def __init__(
+        self,
+        sentences: Sequence[Example],
+        info: SourceInfo,
+        report: ReadReport | None = None,
+        *,
+        vocabulary: ClosedVocabulary,
+        end: str = EOS,
+    ) -> None:
+        super().__init__(sentences, info, report)
+        where = f"{info.name}, {info.split}"
+        if end not in vocabulary:
+            raise ValueError(f"{where}: the vocabulary has no {end!r}")
+        if not len(sentences):
+            raise ValueError(f"{where}: there is no sentence")
+        tokens: list[str] = []
+        for sentence in sentences:
+            if sentence["tokens"][-1:] != (end,):
+                raise ValueError(f"{where}: sentence {sentence['example_id']} has no {end!r}")
+            tokens += sentence["tokens"]
+        self.vocabulary = vocabulary
+        self.ids = np.array(vocabulary.encode(tokens), np.int32)
+        """int32 [n]."""
+        self.ids.setflags(write=False)
+        self.end_id = vocabulary.encode([end])[0]
+        self.unknown = sum(token not in vocabulary for token in tokens)
+        """How many tokens are not in the vocabulary; `<unk>` in the text is."""
+        self.first_id = int(sentences[0]["example_id"])
+        """Example ids of windows count from here: splits do not share them."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the stream, end-of-sentence tokens included."""
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"TokenStream({self.info.name!r}, {self.info.split!r}, {self.num_tokens} tokens)"

@@ -1,0 +1,154 @@
+"""Words to ids and back."""
+
+import collections
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from gatedjax._write import write_atomic
+from gatedjax.data.files._source import Source
+
+PAD, UNK = 0, 1
+SPECIALS = ("<pad>", "<unk>")
+
+
+def most_frequent(
+    sources: Iterable[Source], *, min_count: int, lowercase: bool, without: Sequence[str] = ()
+) -> list[str]:
+    """The words of sources, the most frequent first, equal counts alphabetically."""
+    counts: collections.Counter[str] = collections.Counter()
+    for source in sources:
+        for example in source:
+            counts.update(example["tokens"])
+    if lowercase:
+        folded: collections.Counter[str] = collections.Counter()
+        for word, n in counts.items():
+            folded[word.lower()] += n
+        counts = folded
+    for word in without:
+        counts.pop(word, None)
+    return sorted((w for w, n in counts.items() if n >= min_count), key=lambda w: (-counts[w], w))
+
+
+def read_words(path: str | Path) -> tuple[list[str], bool]:
+    """The words and the folding of what `Vocabulary.save` wrote.
+
+    Raises:
+      ValueError: if the file is not a vocabulary.
+    """
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        words, lowercase = data["words"], data["lowercase"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a vocabulary: {error!r}") from error
+    valid = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    if not valid or not isinstance(lowercase, bool):
+        raise ValueError(f"{path}: not a vocabulary: wanted a list of words, and lowercase")
+    return words, lowercase
+
+
+class Vocabulary:
+    """An ordered set of words: id 0 is padding, id 1 any word that is not in it.
+
+    Args:
+      words: without the two specials, in the order of their ids from 2 on.
+      lowercase: whether words are lower-cased before they are looked up.
+
+    Raises:
+      ValueError: if a word occurs twice or is a special.
+    """
+
+    def __init__(self, words: Sequence[str], *, lowercase: bool = True) -> None:
+        self.lowercase = lowercase
+        self._words = (*SPECIALS, *words)
+        self._ids = {word: i for i, word in enumerate(self._words)}
+        if len(self._ids) != len(self._words):
+            twice = [w for w, n in collections.Counter(self._words).items() if n > 1]
+            raise ValueError(f"words: {twice[0]!r} occurs more than once or is a special")
+        del self._ids[SPECIALS[PAD]]  # a word of a text is never padding
+
+    @classmethod
+    def build(
+        cls,
+        sources: Iterable[Source],
+        *,
+        min_count: int = 1,
+        lowercase: bool = True,
+        max_size: int | None = None,
+    ) -> "Vocabulary":
+        """Collects the words of sources, the most frequent first, equal counts alphabetically.
+
+        Args:
+          sources: each a sequence of examples with "tokens".
+          min_count: drop words that occur less often.
+          lowercase: fold case.
+          max_size: keep at most this many ids, the two specials included.
+
+        Raises:
+          ValueError: if min_count < 1 or max_size < 2.
+        """
+        if min_count < 1:
+            raise ValueError(f"min_count must be at least 1, got {min_count}")
+        if max_size is not None and max_size < len(SPECIALS):
+            raise ValueError(f"max_size must be at least {len(SPECIALS)}, got {max_size}")
+        words = most_frequent(sources, min_count=min_count, lowercase=lowercase, without=SPECIALS)
+        if max_size is not None:
+            words = words[: max_size - len(SPECIALS)]
+        return cls(words, lowercase=lowercase)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Every word by id, the specials included."""
+        return self._words
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    def __contains__(self, word: str) -> bool:
+        return (word.lower() if self.lowercase else word) in self._ids
+
+    def encode(self, tokens: Iterable[str]) -> list[int]:
+        """Returns the id of every token; unknown ones get 1."""
+        get = self._ids.get
+        if self.lowercase:
+            return [get(token.lower(), UNK) for token in tokens]
+        return [get(token, UNK) for token in tokens]
+
+    def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
+        """Returns the word of every id, `<pad>` and `<unk>` included."""
+        return tuple(self._words[int(i)] for i in ids)
+
+    def digest(self) -> str:
+        """Returns the SHA-256 of words, order and folding, in hex."""
+        return hashlib.sha256(self._json().encode()).hexdigest()
+
+    def _json(self) -> str:
+        return json.dumps(
+            {"lowercase": self.lowercase, "words": list(self._words)}, ensure_ascii=True
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Writes JSON, so that a reader sees the old file or the whole new one."""
+        write_whole(Path(path), self._json() + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Vocabulary":
+        """Reads what `save` wrote.
+
+        Raises:
+          ValueError: if the file is not a vocabulary.
+        """
+        words, lowercase = read_words(path)
+        if tuple(words[:2]) != SPECIALS:
+            raise ValueError(f"{path}: not a vocabulary: wanted words from {SPECIALS} on")
+        return cls(words[2:], lowercase=lowercase)
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} ids, lowercase={self.lowercase})"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file so that a reader sees the old one or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, text.encode())

@@ -1,0 +1,116 @@
+"""TFDS builders of the sets that TFDS does not have in this form, each made of its declaration."""
+
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from gatedjax.data.files._paths import AnyPath
+from gatedjax.data.sets._all import SETS
+from gatedjax.data.sets._declaration import DataSet, Record
+
+
+class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
+    """Writes the rows of a set part by part, and what was set aside into the metadata."""
+
+    MANUAL_DOWNLOAD_INSTRUCTIONS: ClassVar[None] = None
+    SETS: ClassVar[Mapping[str, str]]
+    """Name of a configuration ("" where there are none) -> name of the set."""
+
+    @property
+    def declared(self) -> DataSet:
+        """The set."""
+        config = self.builder_config
+        return SETS[self.SETS["" if config is None else config.name]]
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        form = self.declared.tfds
+        assert form is not None
+        features = {name: _feature(kind) for name, kind in form.features.items()}
+        return tfds.core.DatasetInfo(
+            builder=self,
+            description=type(self).__doc__,
+            features=tfds.features.FeaturesDict(features | {"index": np.int64}),
+            metadata=tfds.core.MetadataDict(),
+            disable_shuffling=True,
+        )
+
+    def _split_generators(
+        self, dl_manager: tfds.download.DownloadManager
+    ) -> dict[str, Iterator[tuple[int, Record]]]:
+        # not dl_manager.manual_dir: it makes the folder
+        manual = getattr(dl_manager, "_manual_dir", None)
+        paths = {} if manual is None else self._manual(Path(manual))
+        if not paths:
+            declared = self.declared
+            if declared.files.url is None:
+                raise FileNotFoundError(
+                    f"{declared.name} has no download; its files are at {declared.where}"
+                )
+            paths = declared.files.download(lambda url: Path(dl_manager.download(url)))
+        return {part: self._generate_examples(part, path) for part, path in paths.items()}
+
+    def _manual(self, manual_dir: Path) -> Mapping[str, AnyPath]:
+        declared = self.declared
+        paths = {part: declared.files.find(manual_dir, part)[0] for part in declared.official}
+        there = {part: path for part, path in paths.items() if path is not None}
+        must_all = declared.tfds is None or declared.tfds.complete
+        return {} if must_all and len(there) < len(paths) else there
+
+    def _generate_examples(self, part: str, path: AnyPath) -> Iterator[tuple[int, Record]]:
+        declared = self.declared
+        assert declared.tfds is not None
+        rows = declared.read(path, part)
+        if self.info.metadata is not None:
+            aside = [
+                [declared.files.listed(part, q.file), q.line, q.reason] for q in rows.quarantine
+            ]
+            self.info.metadata[part] = {"lines": rows.lines, "note": rows.note, "quarantine": aside}
+        for row in rows.rows:
+            yield row.index, {**declared.tfds.record(row), "index": row.index}
+
+
+def _feature(kind: object) -> object:
+    if kind is str:
+        return tfds.features.Text()
+    if isinstance(kind, list):
+        return tfds.features.Sequence(_feature(kind[0]))
+    if isinstance(kind, tuple):
+        return tfds.features.ClassLabel(names=list(kind))
+    return kind
+
+
+def _classes() -> dict[str, type[SetBuilder]]:
+    """Every builder by its name: one for a set, or for the sets that are its configurations."""
+    sets: dict[str, dict[str, DataSet]] = {}
+    for declared in SETS.values():
+        if declared.tfds is not None:
+            builder, _, config = declared.config or (declared.name, "", "")
+            sets.setdefault(builder, {})[config] = declared
+    return {builder: builder_class(builder, members) for builder, members in sets.items()}
+
+
+def builder_class(builder: str, members: Mapping[str, DataSet]) -> type[SetBuilder]:
+    form = next(iter(members.values())).tfds
+    assert form is not None
+    body = {
+        "__doc__": form.description,
+        # where TFDS and readers of its metadata find it
+        "__module__": "gatedjax.data.builders",
+        "VERSION": tfds.core.Version(form.version),
+        "SETS": {config: declared.name for config, declared in members.items()},
+        "BUILDER_CONFIGS": [
+            tfds.core.BuilderConfig(name=config, description=declared.tfds.config_description)
+            for config, declared in members.items()
+            if config and declared.tfds is not None
+        ],
+    }
+    name = "".join(word.capitalize() for word in builder.split("_"))
+    registration = {"skip_registration": not form.registered}
+    return types.new_class(name, (SetBuilder,), registration, lambda space: space.update(body))
+
+
+BUILDERS = _classes()

@@ -1,0 +1,117 @@
+"""Sets in TFDS form: opened where they are prepared, prepared where they are not."""
+
+import contextlib
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gatedjax.data.files._lines import Row, Rows
+from gatedjax.data.files._source import Quarantined
+from gatedjax.data.sets._all import SETS
+from gatedjax.data.sets._declaration import Record
+
+if TYPE_CHECKING:
+    from tensorflow_datasets.core import DatasetBuilder
+
+
+def is_prepared(name: str, data_dir: str | Path | None) -> bool:
+    """Whether the set lies in `data_dir` in a form that needs no TensorFlow to read."""
+    with contextlib.suppress(Exception):
+        return builder_of(name, data_dir).is_prepared()
+    return False
+
+
+def builder_of(name: str, data_dir: str | Path | None) -> "DatasetBuilder":
+    """Returns the TFDS builder of a set: ours, or TFDS's own where it has the set."""
+    place = None if data_dir is None else str(Path(data_dir).expanduser())
+    declared = SETS[name]
+    if declared.tfds is None:
+        import tensorflow_datasets as tfds
+
+        return tfds.builder(name, data_dir=place, file_format="array_record")
+    from gatedjax.data.tfds._builders import BUILDERS
+
+    group, _, config = declared.config or (name, "", None)
+    return BUILDERS[group](config=config, data_dir=place, file_format="array_record")
+
+
+def prepare(
+    name: str, *, data_dir: str | Path | None, manual_dir: str | Path | None = None
+) -> "DatasetBuilder":
+    """Prepares a set unless it is prepared already, from manual_dir or else from its download.
+
+    TFDS writes beside the final folder and renames at the end, so a killed preparation leaves
+    nothing that looks prepared.
+    """
+    builder = builder_of(name, data_dir)
+    if builder.is_prepared():
+        return builder
+    try:
+        config = None
+        if manual_dir is None:
+            _check_network(name, builder)
+        else:
+            import tensorflow_datasets as tfds
+
+            config = tfds.download.DownloadConfig(manual_dir=str(Path(manual_dir).expanduser()))
+        with contextlib.redirect_stdout(io.StringIO()):
+            builder.download_and_prepare(download_config=config)
+    except Exception as error:
+        # another process may have finished first
+        if not builder.is_prepared():
+            if manual_dir is not None:
+                raise ValueError(
+                    f"data set {name!r} could not be prepared in {builder.data_path} from "
+                    f"{manual_dir}: {type(error).__name__}: {error}"
+                ) from error
+            raise FileNotFoundError(_message(name, builder, error)) from error
+        builder = builder_of(name, data_dir)
+    return builder
+
+
+def read(name: str, part: str, *, data_dir: str | Path | None) -> Rows:
+    """Reads an official part of a set by index, downloading and preparing the set if need be."""
+    prepared = prepare(name, data_dir=data_dir)
+    source = prepared.as_data_source(part)
+    records: Sequence[Record] = source.__getitems__(list(range(len(source))))
+    declared = SETS[name]
+    if declared.tfds is None:
+        assert declared.tfds_rows is not None
+        return declared.tfds_rows(records, part)
+    account = (prepared.info.metadata or {}).get(part) or {}
+    rows = [Row(int(record["index"]), *declared.tfds.row(record)) for record in records]
+    return Rows(
+        tuple(sorted(rows, key=lambda row: row.index)),
+        tuple(Quarantined(*aside) for aside in account.get("quarantine", ())),
+        counted=account.get("lines"),
+        note=account.get("note"),
+    )
+
+
+def _check_network(name: str, builder: "DatasetBuilder") -> None:
+    """Fails at once where nothing can be downloaded: TFDS tries for minutes."""
+    host = SETS[name].files.url
+    if host is None:
+        raise FileNotFoundError("it has no download")
+    import requests
+
+    # data_path is data_dir/name/[config/]version
+    folder = builder.name
+    downloads = next(p for p in Path(builder.data_path).parents if p.name == folder).parent
+    if (downloads / "downloads" / folder).is_dir():
+        return  # finished downloads may be all that it needs
+    with requests.head(host, timeout=10):
+        pass
+
+
+def _message(name: str, builder: "DatasetBuilder", error: Exception) -> str:
+    text = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+    message = (
+        f"data set {name!r} is not prepared in {builder.data_path} and could not be downloaded "
+        f"({text}). Without a network: get the files from {SETS[name].where} on "
+        "another machine and name their folder (manual_dir=...)."
+    )
+    if isinstance(error, ImportError) or "tensorflow" in str(error).lower():
+        message += " Preparing this set through TFDS needs the [prepare] extra (tensorflow-cpu)."
+    return message

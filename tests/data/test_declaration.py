@@ -1,0 +1,85 @@
+"""A declared set is loaded, checked, prepared and opened without a line of code elsewhere."""
+
+import pytest
+
+from gatedjax import data
+from gatedjax.data.account import _check
+from gatedjax.data.files._lines import LineError
+from gatedjax.data.files._places import Files
+from gatedjax.data.sets._all import SETS
+from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, each
+
+CLASSES = ("sport", "world")
+
+
+def parse(line):
+    section, tab, headline = line.partition("\t")
+    if not tab or section not in CLASSES:
+        raise LineError(f"unknown section {section!r}")
+    return CLASSES.index(section), headline
+
+
+def example(row, example_id):
+    return {"tokens": row.content.split(), "label": row.label, "example_id": example_id}
+
+
+TOY = DataSet(
+    name="toy_headlines",
+    official={"train": 21, "test": 3},
+    where="https://example.org",
+    files=Files({"train": "train.tsv", "test": "test.tsv"}, tops=("headlines", "")),
+    read=by_lines(parse),
+    examples=each(example),
+    classes=CLASSES,
+    tfds=TfdsForm(
+        description="Headlines of two sections.",
+        registered=False,  # a test leaves nothing behind in TFDS
+        features={"text": str, "label": CLASSES},
+        record=lambda row: {"text": row.content, "label": row.label},
+        row=lambda record: (int(record["label"]), record["text"].decode()),
+    ),
+)
+
+
+@pytest.fixture
+def raw(tmp_path, monkeypatch):
+    monkeypatch.setitem(SETS, TOY.name, TOY)
+    folder = tmp_path / "raw" / "headlines"
+    folder.mkdir(parents=True)
+    lines = [f"{CLASSES[i % 2]}\ttext {i}\n" for i in range(20)]
+    (folder / "train.tsv").write_text("".join([*lines, "music\tnew record\n"]), "utf-8")
+    (folder / "test.tsv").write_text("".join(lines[:3]), "utf-8")
+    return folder.parent
+
+
+def test_it_is_loaded_with_a_held_out_part_and_an_account(raw):
+    train, held, test = (
+        data.load(TOY.name, split, manual_dir=raw) for split in ("train", "validation", "test")
+    )
+    assert [len(part) for part in (train, held, test)] == [18, 2, 3]
+    assert (train.report.lines, train.report.used) == (21, 20)
+    assert [(q.line, q.reason) for q in train.quarantine] == [(21, "unknown section 'music'")]
+    assert test.info.substitute is None
+    assert test[2] == {"tokens": ["text", "2"], "label": 0, "example_id": 200_000_002}
+
+
+def test_it_is_checked(raw):
+    report = _check.check(TOY.name, manual_dir=raw)
+    assert report.problems == ()
+    assert [(o.first, o.second, o.total) for o in report.overlaps][1] == ("train", "test", 3)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_its_prepared_form_has_the_same_examples_and_account(raw, tmp_path, monkeypatch):
+    from gatedjax.data.tfds import _builders, _prepared
+
+    builder = _builders.builder_class(TOY.name, {"": TOY})
+    monkeypatch.setitem(_builders.BUILDERS, TOY.name, builder)
+    _prepared.prepare(TOY.name, data_dir=tmp_path / "tfds", manual_dir=raw)
+    for split in ("train", "validation", "test"):
+        prepared = data.load(TOY.name, split, data_dir=tmp_path / "tfds")
+        direct = data.load(TOY.name, split, manual_dir=raw)
+        assert list(prepared) == list(direct)
+        assert prepared.info == direct.info
+        assert prepared.report.lines == direct.report.lines
+        assert [q.reason for q in prepared.quarantine] == [q.reason for q in direct.quarantine]
