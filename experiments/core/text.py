@@ -7,7 +7,7 @@ import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
@@ -76,13 +76,14 @@ def read_embeddings(
 
 
 SPLITS = ("train", "validation", "test")
+E = TypeVar("E", gdata.Encoded, gdata.EncodedCloze)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Texts:
-    """A data set of texts as the trainer needs it."""
+class Texts(Generic[E]):
+    """A data set of texts or questions as the trainer needs it."""
 
-    splits: dict[str, gdata.Encoded]
+    splits: dict[str, E]
     """By name; each may have texts of its own kind."""
     vocabulary: gdata.Vocabulary
     embeddings: np.ndarray | None = None
@@ -118,7 +119,7 @@ def read_texts(
     vocabulary: Mapping[str, Any] | None = None,
     encode: Mapping[str, Any] | None = None,
     load: Mapping[str, Any] | None = None,
-) -> Texts:
+) -> Texts[gdata.Encoded]:
     """Loads, counts and encodes the splits, and reads the word vectors.
 
     The vocabulary is that of the training text. With a file of word vectors the words of the other
@@ -159,7 +160,7 @@ def _read_texts(
     vocabulary_options: Options,
     encode_options: Options,
     load_options: Options,
-) -> Texts:
+) -> Texts[gdata.Encoded]:
     options = dict(load_options)
     path = find_embeddings(embeddings, options["manual_dir"])
     if path is not None and dim is not None:

@@ -5,8 +5,12 @@ import sys
 from pathlib import Path
 
 import tyro
+from rich.console import Console
 
 from experiments.core.cli import refusals, show_version
+from experiments.ga_reader.figures import draw
+from experiments.ga_reader.reading import Reader, question
+from experiments.ga_reader.text import tokens_of
 from gatedjax._terminal import new_console
 
 AROUND = 6
@@ -47,33 +51,16 @@ def main(args: list[str]) -> int:
     return 0
 
 
-def answer(options: AnswerConfig, console) -> None:
+def answer(options: AnswerConfig, console: Console) -> None:
     """Prints the probabilities of the candidates, and the places that decided.
 
     Raises:
       ValueError: if nothing can be asked; the rules are those of the files of questions.
     """
-    from experiments.ga_reader.reading import Reader
-    from experiments.ga_reader.text import tokens_of
-    from gatedjax import data as gdata
-    from gatedjax.data.sets import _cloze
-
-    raw = sys.stdin.buffer.read() if str(options.document) == "-" else options.document.read_bytes()
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{options.document} is not UTF-8: {error}") from error
-    question = options.question.replace("XXXXX", _cloze.PLACEHOLDER)
-    parts = [" ".join(text.split()), question, *options.candidates]
-    if not options.tokenized:
-        parts = [" ".join(tokens_of(part)) for part in parts]
-    document, query, *candidates = parts
-    # there is no answer to check: any candidate stands for it
-    made = _cloze.question(document, query, candidates[0] if candidates else "?", candidates)
-    example = {**_cloze.example(made, 0), "label": -1}
-    source = gdata.Source([example], gdata.SourceInfo("answer", "test", _cloze.CLASSES))
+    source = question(*_tokens(options))
+    words = source[0]["tokens"]
     reader = Reader.load(options.workdir)
-    reader = reader.knowing([*example["tokens"], *example["query"]], options.embeddings)
+    reader = reader.knowing([*words, *source[0]["query"]], options.embeddings)
     (reading,) = reader.read(source)
     if not reading.places:
         raise ValueError(
@@ -87,23 +74,30 @@ def answer(options: AnswerConfig, console) -> None:
         line = f"{reading.probabilities[i]:.4f}  {reading.candidates[i]}  ({times})"
         console.print(line, style="bold" if i == order[0] else None, highlight=False)
     console.print("\nWhere it looked (share of the last hop's attention to candidates, place):")
-    words = example["tokens"]
     for place in sorted(reading.places, key=lambda p: -p.weight)[: options.top]:
-        start, end = max(0, place.position - AROUND), place.position + AROUND + 1
-        before = " ".join(words[start : place.position])
-        after = " ".join(words[place.position + 1 : end])
-        console.print(
-            f"  {place.weight:.3f}  {place.position + 1:>4}  {before} [{words[place.position]}] "
-            f"{after}",
-            highlight=False,
-        )
+        at = place.position
+        before, after = words[max(0, at - AROUND) : at], words[at + 1 : at + AROUND + 1]
+        around = f"{' '.join(before)} [{words[at]}] {' '.join(after)}"
+        console.print(f"  {place.weight:.3f}  {at + 1:>4}  {around}", highlight=False)
         for number, hop in enumerate(place.hops, 1):
             most = sorted(range(len(reading.query)), key=lambda q: -hop[q])[:4]
             seen = ", ".join(f"{reading.query[q]} {hop[q]:.2f}" for q in most)
             console.print(f"         hop {number} attends to: {seen}", highlight=False)
     if options.figure is not None:
-        from experiments.ga_reader.figures import draw
-
         best = reading.candidates[reading.predicted]
         draw(reading, options.figure, f"{best} ({reading.probabilities[reading.predicted]:.2f})")
         console.print(f"\nwrote {options.figure}.png and .svg")
+
+
+def _tokens(options: AnswerConfig) -> tuple[str, str, list[str]]:
+    """Document, question and candidates, with spaces between the tokens."""
+    raw = sys.stdin.buffer.read() if str(options.document) == "-" else options.document.read_bytes()
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{options.document} is not UTF-8: {error}") from error
+    asked = options.question.replace("XXXXX", "@placeholder")
+    parts = [" ".join(text.split()), asked, *options.candidates]
+    if not options.tokenized:
+        parts = [" ".join(tokens_of(part)) for part in parts]
+    return parts[0], parts[1], parts[2:]

@@ -58,13 +58,13 @@ def read_book(path: Path) -> Sentences:
     text = text[start.end() :] if start else text
     end = _END.search(text)
     text = text[: end.start()] if end else text
-    found: Sentences = []
+    sentences: Sentences = []
     for paragraph in re.split(r"\r?\n[ \t]*\r?\n", text):
         if any(c.islower() for c in paragraph):
-            found += sentences_of(tokens_of(paragraph.replace("_", "")))
-    if not found:
+            sentences += sentences_of(tokens_of(paragraph.replace("_", "")))
+    if not sentences:
         raise ValueError(f"{path} holds no sentence")
-    return found
+    return sentences
 
 
 def _inner(sentence: list[str]) -> Iterable[int]:

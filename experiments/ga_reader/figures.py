@@ -1,23 +1,20 @@
 """Figure 2 from the records, figure 3 from the parameters of a run."""
 
-from __future__ import annotations
-
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from experiments.core.records import alive, read_json
-from experiments.ga_reader import paper
-from experiments.ga_reader.config import PRESETS
-from experiments.ga_reader.data import SOURCES
+from experiments.core.origins import NOT_RUN
+from experiments.core.paper import Job, Table
+from experiments.core.records import Records, Store, alive, best, read_json
+from experiments.ga_reader import reported
+from experiments.ga_reader.config import PRESETS, base_of, feature_of
+from experiments.ga_reader.experiment import source_of
 from experiments.ga_reader.reading import Place, Reader, Reading
-from experiments.ga_reader.results import Store, best
-from experiments.ga_reader.variants import base_of, feature_of, with_fraction
+from experiments.ga_reader.statistics import one_sided_texts, reached
 from gatedjax import analysis
+from gatedjax import data as gdata
 from gatedjax._terminal import say
-
-if TYPE_CHECKING:
-    from experiments.ga_reader.tables import TablesConfig
 
 SHOWN = 5
 """Questions in figure 3, as in the paper."""
@@ -27,45 +24,85 @@ MOST_ROWS, MOST_WORDS = 24, 24
 """Of a heat map; places beyond are left out, the least weighty first."""
 
 
-def bars(options: TablesConfig, names: Sequence[str]) -> None:
+def with_share(variant: str, share: int) -> str:
+    """The name of a reader trained on a share of the questions, in percent."""
+    return variant if share == 100 else f"{variant}_{share}"
+
+
+def by_share(store: Store, data: str) -> dict[tuple[bool, int], tuple[Records, Records]]:
+    """(with the feature, share of the questions) -> runs with gating, and those without."""
+    names = {False: (base_of(data), "no_gating"), True: (feature_of(data), "feature_no_gating")}
+
+    def pair(feature: bool, share: int) -> tuple[Records, Records]:
+        gated, bare = (store.all(data, with_share(name, share)) for name in names[feature])
+        return gated, bare
+
+    return {
+        (feature, share): pair(feature, share) for feature in names for share in reported.FRACTIONS
+    }
+
+
+def shares(store: Store, table: Table, data: str) -> Table:
+    """Figure 2 as a table: with and without gating on shares of the training questions."""
+    headings = ["feature", "training share (%)", "training questions", "no gating: test (%)"]
+    test = "McNemar p, one-sided, each seed (only gating right : only none)"
+    headings += ["gating: test (%)", test, "p in the paper"]
+    pairs, rows = by_share(store, data), []
+    p_values = one_sided_texts(pairs)
+    for (feature, share), (gated, bare) in pairs.items():
+        sizes = sorted({record["train_n"] for record in (*gated, *bare)})
+        row = ["yes" if feature else "no", str(share)]
+        row.append(", ".join(f"{size:,}" for size in sizes) or "-")
+        row += [reached(bare), reached(gated), p_values[feature, share]]
+        rows.append([*row, reported.FIGURE2_P.get((data, feature), {}).get(share, "-")])
+    text = analysis.render_table(headings, rows)
+    return dataclasses.replace(table, body=lambda store: text)
+
+
+def bars(job: Job) -> None:
     """Draws test accuracy with and without gating against the share of the training questions."""
-    store = Store(options.results)
-    for data in names:
+    for data in job.data:
         series: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
-        for feature in (False, True):
-            own = feature_of(data) if feature else base_of(data)
-            plain = "feature_no_gating" if feature else "no_gating"
-            title = f"test accuracy, {'with' if feature else 'without'} the feature"
-            series[title] = {}
-            for label, variant in (("gating", own), ("no gating", plain)):
-                points = []
-                for share in paper.FRACTIONS:
-                    records = alive(store.all(data, with_fraction(variant, share)))
-                    if records:
-                        found = analysis.summary([r["test"]["accuracy"] for r in records])
-                        points.append((float(share), found.mean, found.std or 0.0))
-                series[title][label] = points
-        stem = options.results / f"figure2_{data}"
-        xlabel = "training questions (%)"
-        analysis.plot_lines(series, stem, xlabel=xlabel, title=f"GA Reader on {paper.NAMES[data]}")
+        for (feature, share), both in by_share(job.store, data).items():
+            panel = f"test accuracy, {'with' if feature else 'without'} the feature"
+            lines = series.setdefault(panel, {"gating": [], "no gating": []})
+            for points, records in zip(lines.values(), both, strict=True):
+                if living := alive(records):
+                    mean, std, _ = analysis.summary([r["test"]["accuracy"] for r in living])
+                    points.append((float(share), mean, std or 0.0))
+        stem = job.options.results / f"figure2_{data}"
+        title = f"GA Reader on {reported.NAMES[data]}"
+        analysis.plot_lines(series, stem, xlabel="training questions (%)", title=title)
         say(f"wrote {stem}.png and .svg", flush=True)
 
 
-def workdir_of(options: TablesConfig, store: Store, data: str) -> Path | None:
+def drawn(store: Store) -> str:
+    """The figures that were drawn."""
+    lines = []
+    for data, name in reported.NAMES.items():
+        maps = sorted(path.stem for path in store.folder.glob(f"figure3_{data}_[0-9]*.png"))
+        bars_of = [path.stem for path in store.folder.glob(f"figure2_{data}.png")]
+        lines += [f"- {name}: [{stem}.png]({stem}.png)" for stem in (*bars_of, *maps)]
+        if data == "wdw" and not maps:
+            lines.append(f"- {name}, figure 3: {NOT_RUN}")
+        if data in reported.FIGURE2 and not bars_of:
+            lines.append(f"- {name}, figure 2: {NOT_RUN}")
+    return "\n".join(lines)
+
+
+def workdir_of(job: Job, data: str) -> Path | None:
     """The work folder of the run that figure 3 shows: the best in validation that is still here.
 
     Only readers whose gating hops attend to words are asked for: GA with and without the feature.
     """
-    found: list[dict[str, Any]] = []
-    places: dict[int, Path] = {}
+    here = []
     for variant in (base_of(data), feature_of(data)):
-        for record in store.all(data, variant):
-            place = options.runs / f"{data}-{variant}-seed{record['seed']}"
-            if (place / "vocabulary.json").is_file():
-                places[id(record)] = place
-                found.append(record)
-    chosen = best(found)
-    return None if chosen is None else places[id(chosen)]
+        for record in job.store.all(data, variant):
+            folder = job.options.runs / f"{data}-{variant}-seed{record['seed']}"
+            if (folder / "vocabulary.json").is_file():
+                here.append(record | {"folder": folder})
+    shown = best(here)
+    return None if shown is None else shown["folder"]
 
 
 def chosen_readings(readings: Sequence[Reading]) -> list[Reading]:
@@ -78,20 +115,19 @@ def chosen_readings(readings: Sequence[Reading]) -> list[Reading]:
     right = [r for r in readings if r.predicted == r.example["label"]]
     short = [r for r in right if len(r.query) <= MOST_WORDS] or right
 
-    def harder(reading: Reading) -> bool:
+    def easy(reading: Reading) -> bool:
         counts = [0] * len(reading.candidates)
         for place in reading.places:
             counts[place.candidate] += 1
-        return max(counts) > counts[reading.predicted]
+        return max(counts) == counts[reading.predicted]
 
-    hard = [r for r in short if harder(r)]
-    return (hard + [r for r in short if not harder(r)])[:SHOWN]
+    return sorted(short, key=easy)[:SHOWN]
 
 
 def shown_places(places: Sequence[Place]) -> list[Place]:
     """At most 24 places, those with the largest weights, in their order."""
-    kept = sorted(places, key=lambda place: -place.weight)[:MOST_ROWS]
-    return sorted(kept, key=lambda place: (place.candidate, place.position))
+    heaviest = sorted(places, key=lambda place: -place.weight)[:MOST_ROWS]
+    return sorted(heaviest, key=lambda place: (place.candidate, place.position))
 
 
 def draw(reading: Reading, stem: Path, title: str) -> None:
@@ -99,9 +135,9 @@ def draw(reading: Reading, stem: Path, title: str) -> None:
     places = shown_places(reading.places)
     if not places:
         raise ValueError("no candidate occurs in the document: there is nothing to draw")
-    hops = len(places[0].hops)
     panels = [
-        analysis.GridPanel(f"hop {k + 1}", [place.hops[k] for place in places]) for k in range(hops)
+        analysis.GridPanel(f"hop {k + 1}", [place.hops[k] for place in places])
+        for k in range(len(places[0].hops))
     ]
     left_out = len(reading.places) - len(places)
     rest = f" ({left_out} places with less weight not shown)" if left_out else ""
@@ -118,36 +154,28 @@ def draw(reading: Reading, stem: Path, title: str) -> None:
     )
 
 
-def heat_maps(options: TablesConfig, data: str) -> list[Path]:
-    """Draws some validation questions of the best run; returns the PNGs.
+def heat_maps(job: Job) -> None:
+    """Draws some validation questions of the best run of every data set.
 
     Raises:
       ValueError: if there is no run whose work folder is still here, or it is right nowhere.
     """
-    from gatedjax import data as gdata
-
-    store = Store(options.results)
-    workdir = workdir_of(options, store, data)
-    if workdir is None:
-        raise ValueError(f"no run of {data} in {options.runs} has a record and a work folder")
-    reader = Reader.load(workdir)
-    loaded = PRESETS[data].data.name
-    paths: dict[str, Any] = {}
-    if loaded != "two_facts":
-        paths = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
-    source = gdata.load(SOURCES.get(loaded, loaded), "validation", **paths)
-    first = gdata.Source(source[:LOOKED_AT], source.info)
-    readings = chosen_readings(reader.read(first))
-    if not readings:
-        raise ValueError(f"the run in {workdir} answers none of {len(first)} questions")
-    seed = read_json(workdir / "config.json", "config")["config"]["train"]["seed"]
-    drawn = []
-    for number, reading in enumerate(readings, 1):
-        stem = options.results / f"figure3_{data}_{number}"
-        answer = reading.candidates[reading.predicted]
-        share = reading.probabilities[reading.predicted]
-        title = f"{paper.NAMES[data]}, seed {seed}: {answer} ({share:.2f}), right"
-        draw(reading, stem, title)
-        say(f"wrote {stem}.png and .svg", flush=True)
-        drawn.append(stem.with_name(f"{stem.name}.png"))
-    return drawn
+    for data in job.data:
+        workdir = workdir_of(job, data)
+        if workdir is None:
+            raise ValueError(
+                f"no run of {data} in {job.options.runs} has a record and a work folder"
+            )
+        source = source_of(PRESETS[data].data.name, "validation", job.options)
+        first = gdata.Source(source[:LOOKED_AT], source.info)
+        readings = chosen_readings(Reader.load(workdir).read(first))
+        if not readings:
+            raise ValueError(f"the run in {workdir} answers none of {len(first)} questions")
+        seed = read_json(workdir / "config.json", "config")["config"]["train"]["seed"]
+        for number, reading in enumerate(readings, 1):
+            stem = job.options.results / f"figure3_{data}_{number}"
+            answer = reading.candidates[reading.predicted]
+            share = reading.probabilities[reading.predicted]
+            title = f"{reported.NAMES[data]}, seed {seed}: {answer} ({share:.2f}), right"
+            draw(reading, stem, title)
+            say(f"wrote {stem}.png and .svg", flush=True)

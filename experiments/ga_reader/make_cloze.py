@@ -7,8 +7,8 @@ noun is told by simple rules (`experiments.ga_reader.books`), not by a tagger.
 """
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -46,18 +46,15 @@ class MakeClozeConfig:
     """Chooses the books that are held out, the words that are asked for, and the candidates."""
 
 
-@dataclasses.dataclass
-class Counts:
-    """What became of the queries that were tried in a part."""
-
-    tried: int = 0
-    written: int = 0
-    query_too_short_or_long: int = 0
-    nothing_to_ask: int = 0
-    """No word of the class in the query that occurs in the context."""
-    too_few_candidates: int = 0
-    over_the_limit: int = 0
-    """Beyond the 2,000 and 2,500 questions of the official validation and test files."""
+OUTCOMES = (
+    "tried",
+    "written",
+    "query_too_short_or_long",
+    "nothing_to_ask",  # no word of the class in the query that occurs in the context
+    "too_few_candidates",
+    "over_the_limit",  # of questions in the official validation and test files
+)
+"""What becomes of a query, as make_cloze.json counts them."""
 
 
 def main(args: list[str]) -> int:
@@ -85,33 +82,37 @@ def make_cloze(options: MakeClozeConfig) -> dict:
     texts = {path.name: books.read_book(path) for path in options.books}
     if len(texts) != len(options.books):
         raise ValueError("--books must have names of their own, without their folders")
+    words = {name: (books.names_of(text), books.nouns_of(text)) for name, text in texts.items()}
     pieces = split(texts, options.held_out, options.seed)
     report: dict = {"books": {part: sorted(named) for part, named in pieces.items()}}
     files = {}
-    for kind in ("NE", "CN"):
-        report[kind] = {}
-        for part, named in pieces.items():
-            counts = Counts()
-            lines: list[str] = []
-            for name in sorted(named):
-                own = np.random.default_rng([options.seed, *f"{kind} {part} {name}".encode()])
-                words = (books.names_of(texts[name]), books.nouns_of(texts[name]))
-                lines += questions(
-                    named[name], kind, words, own, options.stride, counts, MOST[part]
-                )
-            if not lines:
-                raise ValueError(
-                    f"{kind}, {part}: no question can be made of {', '.join(sorted(named))}: "
-                    f"{dataclasses.asdict(counts)}; give longer or more books"
-                )
-            files[f"cbtest_{kind}_{PARTS[part]}.txt"] = "\n".join(lines)
-            report[kind][part] = dataclasses.asdict(counts)
+    for kind, part in itertools.product(("NE", "CN"), pieces):
+        counts = dict.fromkeys(OUTCOMES, 0)
+        lines: list[str] = []
+        for name in sorted(pieces[part]):
+            draw = np.random.default_rng([options.seed, *f"{kind} {part} {name}".encode()])
+            sentences = pieces[part][name]
+            for place in range(CONTEXT, len(sentences), options.stride):
+                context, query = sentences[place - CONTEXT : place], sentences[place]
+                outcome, more = question(context, query, kind, words[name], draw)
+                if outcome == "written" and counts["written"] == MOST[part]:
+                    outcome, more = "over_the_limit", []
+                counts["tried"] += 1
+                counts[outcome] += 1
+                lines += more
+        if not lines:
+            raise ValueError(
+                f"{kind}, {part}: no question can be made of {', '.join(sorted(pieces[part]))}: "
+                f"{counts}; give longer or more books"
+            )
+        files[f"cbtest_{kind}_{PARTS[part]}.txt"] = "\n".join(lines)
+        report.setdefault(kind, {})[part] = counts
     for name, text in files.items():
         write_text(options.out / name, text)
     write_json(options.out / "make_cloze.json", report)
     for kind in ("NE", "CN"):
-        made = ", ".join(f"{part} {found['written']:,}" for part, found in report[kind].items())
-        say(f"{kind}: {made} questions", flush=True)
+        parts = ", ".join(f"{part} {counts['written']:,}" for part, counts in report[kind].items())
+        say(f"{kind}: {parts} questions", flush=True)
     say(f"wrote {options.out}; train on it with --preset cbt_ne --data.manual-dir {options.out}")
     return report
 
@@ -124,8 +125,8 @@ def split(
     if len(names) >= 3:
         order = [names[i] for i in np.random.default_rng(seed).permutation(len(names))]
         n = max(1, math.floor(held_out * len(names)))
-        chosen = {"valid": order[:n], "test": order[n : 2 * n], "train": order[2 * n :]}
-        return {part: {name: texts[name] for name in chosen[part]} for part in PARTS}
+        books_of = {"valid": order[:n], "test": order[n : 2 * n], "train": order[2 * n :]}
+        return {part: {name: texts[name] for name in books_of[part]} for part in PARTS}
     pieces: dict[str, dict[str, books.Sentences]] = {part: {} for part in PARTS}
     for name, sentences in texts.items():
         n = math.floor(held_out * len(sentences))
@@ -136,63 +137,43 @@ def split(
     return pieces
 
 
-def questions(
-    sentences: books.Sentences,
+def question(
+    context: books.Sentences,
+    query: list[str],
     kind: str,
     words: tuple[set[str], set[str]],
     draw: np.random.Generator,
-    stride: int,
-    counts: Counts,
-    most: int | None,
-) -> list[str]:
-    """The lines of the questions of one book or piece.
+) -> tuple[str, list[str]]:
+    """What becomes of a query (see `OUTCOMES`), and the lines of its question if there is one.
 
     Args:
-      sentences: of the book.
+      context: the sentences before it.
+      query: its words.
       kind: "NE" or "CN".
       words: names and common nouns.
       draw: of answers and candidates.
-      stride: from one query to the next.
-      counts: is added to.
-      most: so many questions of the part in all; None is no limit.
     """
     names, nouns = words
-    wanted = names if kind == "NE" else nouns
-    lines: list[str] = []
-    for place in range(CONTEXT, len(sentences), stride):
-        counts.tried += 1
-        query, context = sentences[place], sentences[place - CONTEXT : place]
-        if not SHORTEST <= len(query) <= LONGEST:
-            counts.query_too_short_or_long += 1
-            continue
-        seen = {token for sentence in context for token in sentence}
-        askable = [i for i, token in enumerate(query) if token in wanted and token in seen]
-        if not askable:
-            counts.nothing_to_ask += 1
-            continue
-        asked = askable[int(draw.integers(len(askable)))]
-        answer = query[asked]
-        candidates = _candidates(answer, sorted(seen & wanted - {answer}), draw)
-        if kind == "NE" and len(candidates) < CANDIDATES:
-            rest = _drawn(sorted(seen & nouns), CANDIDATES - len(candidates), draw)
-            candidates += rest
-        if len(candidates) < CANDIDATES:
-            counts.too_few_candidates += 1
-            continue
-        if most is not None and counts.written >= most:
-            counts.over_the_limit += 1
-            continue
-        counts.written += 1
-        masked = ["XXXXX" if i == asked else token for i, token in enumerate(query)]
-        lines += [f"{i} {' '.join(sentence)}" for i, sentence in enumerate(context, 1)]
-        options = "|".join(sorted(candidates))
-        lines += [f"{CONTEXT + 1} {' '.join(masked)}\t{answer}\t\t{options}", ""]
-    return lines
+    of_class = names if kind == "NE" else nouns
+    if not SHORTEST <= len(query) <= LONGEST:
+        return "query_too_short_or_long", []
+    seen = {token for sentence in context for token in sentence}
+    askable = [i for i, token in enumerate(query) if token in of_class and token in seen]
+    if not askable:
+        return "nothing_to_ask", []
+    asked = askable[int(draw.integers(len(askable)))]
+    answer = query[asked]
+    candidates = [answer, *_drawn(seen & of_class - {answer}, CANDIDATES - 1, draw)]
+    if kind == "NE" and len(candidates) < CANDIDATES:
+        candidates += _drawn(seen & nouns, CANDIDATES - len(candidates), draw)
+    if len(candidates) < CANDIDATES:
+        return "too_few_candidates", []
+    masked = ["XXXXX" if i == asked else token for i, token in enumerate(query)]
+    lines = [f"{i} {' '.join(sentence)}" for i, sentence in enumerate(context, 1)]
+    options = "|".join(sorted(candidates))
+    return "written", [*lines, f"{CONTEXT + 1} {' '.join(masked)}\t{answer}\t\t{options}", ""]
 
 
-def _drawn(words: Sequence[str], count: int, draw: np.random.Generator) -> list[str]:
-    return [words[i] for i in draw.permutation(len(words))[:count]]
-
-
-def _candidates(answer: str, others: Sequence[str], draw: np.random.Generator) -> list[str]:
-    return [answer, *_drawn(others, CANDIDATES - 1, draw)]
+def _drawn(words: set[str], count: int, draw: np.random.Generator) -> list[str]:
+    ordered = sorted(words)
+    return [ordered[i] for i in draw.permutation(len(ordered))[:count]]

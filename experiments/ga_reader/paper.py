@@ -1,140 +1,432 @@
-"""The numbers that Dhingra et al. (2017) report: tables 1 to 6, figure 2, section 4.2.
+"""GA Reader: Dhingra et al., "Gated-Attention Readers for Text Comprehension" (2017)."""
 
-Accuracy in percent, (validation, test); None where the paper has a dash.
-"""
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from experiments.ga_reader.config import PresetName
+from rich.console import Console
 
-NAMES = {
-    "toy": "two facts",
-    "cnn": "CNN",
-    "daily_mail": "Daily Mail",
-    "cbt_ne": "CBT-NE",
-    "cbt_cn": "CBT-CN",
-    "wdw": "WDW strict",
-    "wdw_relaxed": "WDW relaxed",
-}
-Pair = tuple[float | None, float | None]
-WDW: tuple[PresetName, ...] = ("wdw", "wdw_relaxed")
-CLOZE: tuple[PresetName, ...] = ("cnn", "daily_mail", "cbt_ne", "cbt_cn")
-FIGURE2: tuple[PresetName, ...] = ("cnn", "wdw")
-FRACTIONS = (50, 75, 100)
-
-# Tables 1 and 3: rows of other papers, which nobody trained for this one.
-QUOTED_WDW: dict[str, dict[str, Pair]] = {
-    "Human": {"wdw": (None, 84)},
-    "Attentive Reader": {"wdw": (None, 53), "wdw_relaxed": (None, 55)},
-    "AS Reader": {"wdw": (None, 57), "wdw_relaxed": (None, 59)},
-    "Stanford AR": {"wdw": (None, 64), "wdw_relaxed": (None, 65)},
-    "NSE": {"wdw": (66.5, 66.2), "wdw_relaxed": (67.0, 66.7)},
-}
+from experiments.core import columns
+from experiments.core.cli import fail
+from experiments.core.comparison import LEVEL, paragraphs, sentence
+from experiments.core.config import Changes, public_config
+from experiments.core.origins import NOT_RUN, origin_of, other_data
+from experiments.core.paper import Column, Job, Options, Paper, Row, Table, Variant, variants
+from experiments.core.records import Record, Records, Store
+from experiments.core.report import print_metrics, print_parameters, print_time
+from experiments.ga_reader import figures, reported, statistics
+from experiments.ga_reader.config import PRESETS, Config, base_of, feature_of
+from experiments.ga_reader.experiment import experiment
+from gatedjax import analysis
+from gatedjax._terminal import say
 
 
-def _row(*values: float | None) -> dict[str, Pair]:
-    pairs = zip(values[::2], values[1::2], strict=True)
-    return {data: pair for data, pair in zip(CLOZE, pairs, strict=True) if pair != (None, None)}
+def reader(name: str, title: str, *, feature: bool = False, **network: Any) -> Variant:
+    """A reader of a table: what it changes in the network of a preset."""
+    changes = {"feature": feature} | network
+    return Variant(name, title, {f"model.{option}": value for option, value in changes.items()})
 
 
-_: float | None = None
-QUOTED_CLOZE: dict[str, dict[str, Pair]] = {
-    "Humans (query)": _row(_, _, _, _, _, 52.0, _, 64.4),
-    "Humans (context + query)": _row(_, _, _, _, _, 81.6, _, 81.6),
-    "LSTMs (context + query)": _row(_, _, _, _, 51.2, 41.8, 62.6, 56.0),
-    "Deep LSTM Reader": _row(55.0, 57.0, 63.3, 62.2, _, _, _, _),
-    "Attentive Reader": _row(61.6, 63.0, 70.5, 69.0, _, _, _, _),
-    "Impatient Reader": _row(61.8, 63.8, 69.0, 68.0, _, _, _, _),
-    "MemNets": _row(63.4, 66.8, _, _, 70.4, 66.6, 64.2, 63.0),
-    "AS Reader": _row(68.6, 69.5, 75.0, 73.9, 73.8, 68.6, 68.8, 63.4),
-    "DER Network": _row(71.3, 72.9, _, _, _, _, _, _),
-    "Stanford AR (relabelling)": _row(73.8, 73.6, 77.6, 76.6, _, _, _, _),
-    "Iterative Attentive Reader": _row(72.6, 73.3, _, _, 75.2, 68.6, 72.1, 69.2),
-    "EpiReader": _row(73.4, 74.0, _, _, 75.3, 69.7, 71.5, 67.4),
-    "AoA Reader": _row(73.1, 74.4, _, _, 77.8, 72.0, 72.2, 69.4),
-    "ReasoNet": _row(72.9, 74.7, 77.6, 76.6, _, _, _, _),
-    "NSE": _row(_, _, _, _, 78.2, 73.2, 74.3, 71.9),
-    "BiDAF": _row(76.3, 76.9, 80.3, 79.6, _, _, _, _),
-    "MemNets, ensemble": _row(66.2, 69.4, _, _, _, _, _, _),
-    "AS Reader, ensemble": _row(73.9, 75.4, 78.7, 77.7, 76.2, 71.0, 71.1, 68.9),
-    "Stanford AR (relabelling), ensemble": _row(77.2, 77.6, 80.2, 79.2, _, _, _, _),
-    "Iterative Attentive Reader, ensemble": _row(75.2, 76.1, _, _, 76.9, 72.0, 74.1, 71.0),
-    "EpiReader, ensemble": _row(_, _, _, _, 76.6, 71.8, 73.6, 70.6),
-    "AS Reader, + BookTest": _row(_, _, _, _, 80.5, 76.2, 83.2, 80.8),
-    "AS Reader, + BookTest, ensemble": _row(_, _, _, _, 82.3, 78.4, 85.7, 83.7),
-}
+FIXED: dict[str, Any] = {"freeze_embeddings": True}
+TRAINED: dict[str, Any] = {"freeze_embeddings": False}
+OLD: dict[str, Any] = {"token_attention": False, "char_dim": 0}
+VARIANTS = variants(
+    reader("fix", "GA, fixed vectors", **FIXED),
+    reader("update", "GA, trained vectors", **TRAINED),
+    reader("feature_fix", "GA + feature, fixed vectors", feature=True, **FIXED),
+    reader("feature_update", "GA + feature, trained vectors", feature=True, **TRAINED),
+    reader("minus", "GA-- (no characters, one query vector, corpus vectors)", **OLD, **TRAINED),
+    reader("sum", "gating: sum", gating="sum"),
+    reader("concat", "gating: concatenate", gating="concat"),
+    reader("no_gating", "no gating", gating="none"),
+    reader("feature_no_gating", "no gating + feature", feature=True, gating="none"),
+    reader("hops_1", "K = 1", hops=1),
+    reader("hops_2", "K = 2", hops=2),
+    reader("hops_4", "K = 4", hops=4),
+    reader("no_characters", "without characters", char_dim=0),
+    reader("no_token_attention", "one query vector for all tokens", token_attention=False),
+    reader("corpus", "corpus vectors instead of GloVe"),
+)
+FROM_CORPUS = ("minus", "corpus")
+"""Readers that start from word vectors trained on the questions' own documents."""
 
-# The paper's own rows, by the name of our variant.
-OWN: dict[str, dict[str, Pair]] = {
-    "minus": {"wdw": (None, 57), "wdw_relaxed": (None, 60.0)}
-    | _row(73.0, 73.8, 76.7, 75.7, 74.9, 69.0, 69.0, 63.9),
-    "update": {"wdw": (67.8, 67.0), "wdw_relaxed": (67.0, 66.6)}
-    | _row(77.9, 77.9, 81.5, 80.9, 76.7, 70.1, 69.8, 67.3),
-    "fix": {"wdw": (68.3, 68.0), "wdw_relaxed": (69.6, 69.1)}
-    | _row(77.9, 77.8, 80.4, 79.6, 77.2, 71.4, 71.6, 68.0),
-    "feature_update": {"wdw": (70.1, 69.5), "wdw_relaxed": (70.9, 71.0)}
-    | _row(77.3, 76.9, 80.7, 80.0, 77.2, 73.3, 73.0, 69.8),
-    "feature_fix": {"wdw": (71.6, 71.2), "wdw_relaxed": (72.6, 72.6)}
-    | _row(76.7, 77.4, 80.0, 79.3, 78.5, 74.9, 74.4, 70.7),
-    "sum": {"wdw": (64.9, 64.5)},
-    "concat": {"wdw": (64.4, 63.7)},
-    "hops_2": {"wdw": (65.6, 65.6)},
-    "hops_4": {"wdw": (68.3, 68.2)},
-    "no_characters": {"wdw": (66.9, 66.9)},
-    "no_token_attention": {"wdw": (65.7, 65.0)},
-    "corpus": {"wdw": (64.0, 62.5)},
-}
-K1_QUOTED = 57.0
-"""Table 2, K = 1: the AS Reader's test accuracy out of another paper."""
 
-# Figure 2: one-sided McNemar p of gating against none, by (data, feature), then share in percent.
-# The panel of CNN without the feature is lost in our copy of the paper.
-FIGURE2_P: dict[tuple[str, bool], dict[int, str]] = {
-    ("cnn", True): {50: "0.07", 75: "0.13", 100: "<0.01"},
-    ("wdw", False): {50: "0.28", 75: "<0.01", 100: "<0.01"},
-    ("wdw", True): {50: "<0.01 (for no gating)", 75: "0.42", 100: "0.27"},
-}
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReaderOptions(Options):
+    """Options of the tables of this paper."""
 
-# Section 4.2: proportion tests against the second best, ensembles included:
-# (name, its accuracy, the GA Reader's, test questions, the paper's p).
-PROPORTIONS: dict[str, tuple[str, float, float, int, str]] = {
-    "cnn": ("Stanford AR (relabelling), ensemble", 77.6, 77.9, 3_198, "0.319"),
-    "daily_mail": ("BiDAF", 79.6, 80.9, 53_182, "<0.00001"),
-    "cbt_ne": ("NSE", 73.2, 74.9, 2_500, "0.028"),
-    "wdw": ("NSE", 66.2, 71.2, 10_000, "<0.00001"),
-}
+    variants: tuple[str, ...] = ()
+    """Train only these readers of the table, by the names of their records."""
+    embeddings: str | None = None
+    """GloVe file (default: the preset's); "none" draws all vectors."""
+    corpus_vectors: str | None = None
+    """Text file in GloVe's form of vectors that were trained on the training documents; without it
+    the readers that start from such vectors are not run."""
+    hidden: int | None = None
+    """Another width of the GRUs, for all readers."""
+    batch_size: int | None = None
+    """Another batch size, for all readers."""
+    fraction: float | None = None
+    """Train on this share of the questions; not for figure2, which has its own."""
+    max_doc_len: int | None = None
+    """Cut documents to so many tokens."""
+    learning_rate: float | None = None
+    """Another learning rate, for all readers."""
+    eval_every: int | None = None
+    """Steps between evaluations, and between checkpoints."""
 
-# Tables 5 and 6.
-STATISTICS: dict[str, dict[str, int]] = {
-    "cnn": {"train": 380_298, "validation": 3_924, "test": 3_198, "words": 118_497, "max": 2_000},
-    "daily_mail": {
-        "train": 879_450,
-        "validation": 64_835,
-        "test": 53_182,
-        "words": 208_045,
-        "max": 2_000,
+
+def given(options: ReaderOptions, preset: Config) -> Changes:
+    """What the options of this paper change in a run."""
+    every = options.eval_every
+    changes = {
+        "data.batch_size": options.batch_size,
+        "data.max_doc_len": options.max_doc_len,
+        "data.fraction": options.fraction,
+        "model.hidden": options.hidden,
+        "train.optimizer.learning_rate": options.learning_rate,
+        "train.eval_every": every,
+        "train.checkpoint_every": every,
+        "train.log_every": None if every is None else min(preset.train.log_every, every),
+    }
+    return {name: value for name, value in changes.items() if value is not None}
+
+
+def check(options: ReaderOptions) -> None:
+    """Refuses options that a table does not have."""
+    if options.variants and options.what in ("figure3", "statistics", "render"):
+        fail(f"--variants is not an option of {options.what}")
+    if options.fraction is not None and options.what == "figure2":
+        fail("--fraction is not an option of figure2, which trains on its own shares")
+
+
+def readers(names: Iterable[str], data: str) -> tuple[str, ...]:
+    """The readers of a table; BASE and FEATURE are those of the data set."""
+    of_data = {"BASE": base_of(data), "FEATURE": feature_of(data)}
+    return tuple(of_data.get(name, name) for name in names)
+
+
+def asked(job: Job, data: str) -> Iterator[Variant]:
+    """The readers of a table that --variants names."""
+    there, vectors = readers(job.table.variants, data), job.options.corpus_vectors
+    for name in job.options.variants:
+        if name not in there:
+            names = ", ".join(there)
+            fail(f"{job.options.what} on {data} has no reader {name!r}; it has {names}")
+    for name in job.options.variants or there:
+        one = VARIANTS[name]
+        if name not in FROM_CORPUS:
+            yield one
+        elif vectors is None:
+            say(f"{data}, {name}: left out, it needs --corpus-vectors", flush=True)
+        else:
+            yield dataclasses.replace(one, changes={**one.changes, "data.embeddings": vectors})
+
+
+def on_shares(job: Job, data: str) -> Iterator[Variant]:
+    """The readers of figure 2, each on every share of the training questions."""
+    for one in asked(job, data):
+        for share in reported.FRACTIONS:
+            changes = {**one.changes, "data.fraction": share / 100}
+            yield Variant(figures.with_share(one.name, share), one.title, changes)
+
+
+def unless_here(job: Job, data: str) -> tuple[str, ...]:
+    """What figure 3 trains: nothing where a run is left whose attention can be drawn."""
+    here = not job.options.rerun and figures.workdir_of(job, data) is not None
+    return () if here else (base_of(data),)
+
+
+def accuracies(
+    data: Sequence[str], others: Mapping[str, Mapping[str, reported.Pair]], store: Store
+) -> str:
+    """Tables 1 and 3: rows of others, then the paper's own and ours, one below the other."""
+
+    def quoted(values: Mapping[str, reported.Pair]) -> list[str]:
+        numbers = (number for name in data for number in values.get(name, (None, None)))
+        return ["-" if number is None else f"{number:.1f}" for number in numbers]
+
+    headings, elsewhere = ["model"], []
+    rows = [[model, *quoted(values), QUOTED] for model, values in others.items()]
+    for name in data:
+        headings += [f"{reported.NAMES[name]}: validation", "test"]
+    for variant in READERS:
+        title, ours = VARIANTS[variant].title, [VARIANTS[variant].title]
+        rows.append([title, *quoted(reported.OWN[variant]), "the paper's own"])
+        for name in data:
+            records = store.all(name, variant)
+            cells = [statistics.reached(records, part) for part in ("validation", "test")]
+            if other_data(records):
+                # another test set: not in the paper's column
+                elsewhere.append([reported.NAMES[name], title, *cells, origin_of(records[0])])
+                cells = [NOT_RUN, NOT_RUN]
+            ours += cells
+        rows.append([*ours, "ours"])
+    text = analysis.render_table([*headings, "source"], rows)
+    if not elsewhere:
+        return text
+    headings = ["questions in the form of", "model", "validation", "test", "questions of ours"]
+    return paragraphs(
+        text,
+        "Ours on other questions than the published ones, which no number above is of:",
+        analysis.render_table(headings, elsewhere),
+    )
+
+
+def published(part: int) -> Callable[[Row], float | None]:
+    """The paper's accuracy of its own reader: 0 in validation, 1 in the test."""
+    return lambda row: reported.OWN.get(row.variant, {}).get(row.data, (None, None))[part]
+
+
+def compared(store: Store, table: Table, data: str) -> Table:
+    """The readers of a table on a data set beside their base, with tests, also in sentences."""
+    base, feature, names = base_of(data), feature_of(data), readers(table.variants, data)
+    records = {name: store.all(data, name) for name in names}
+    pairs = {name: (records[base], records[name]) for name in names if name != base}
+    if feature in names:
+        pairs["helps"] = records[feature], records[base]
+    single = statistics.one_sided_texts(pairs)
+
+    def one_sided(row: Row) -> str:
+        return "-" if row.comparison is None else single[row.variant]
+
+    def below(rows: Sequence[Row]) -> Iterator[str]:
+        lines = [
+            sentence(row.label, VARIANTS[base].title, row.title, row.comparison)
+            for row in rows
+            if row.variant != base
+        ]
+        if "helps" in single:
+            lines.append(f"{HELPS}: {single['helps']}.")
+        lines += table.below(rows)
+        ours = [record for row in rows for record in row.records]
+        if other_data(ours):
+            origins = sorted({origin_of(record) for record in ours})
+            lines += [f"{rows[0].label}: ours are {origin}." for origin in origins]
+        yield "\n".join(f"- {line}" for line in lines)
+
+    return dataclasses.replace(
+        table,
+        shown=lambda store: [(data, name) for name in names],
+        pair=lambda data, name: None if name == base else (base, name),
+        columns=(
+            Column("reader", lambda row: row.title + " (base)" * (row.variant == base)),
+            columns.quoted("{theirs}: validation", published(0), ".1f"),
+            columns.quoted("test", published(1), ".1f"),
+            columns.percent("{mine}: validation (%)", "validation.accuracy"),
+            columns.percent("test (%)", "test.accuracy"),
+            *columns.paired(("base minus reader", "95 % interval", "bootstrap p")),
+            Column("McNemar p, one-sided, each seed (only base right : only reader)", one_sided),
+            columns.parameters(),
+        ),
+        below=below,
+    )
+
+
+def on_each(
+    make: Callable[[Store, Table, str], Table], table: Table, *only: str, more: tuple[str, ...] = ()
+) -> Callable[[Store], Iterator[Table]]:
+    """A section per data set: of the table, of `more`, or with a reader that `only` it has."""
+
+    def sections(store: Store) -> Iterator[Table]:
+        for name, label in reported.NAMES.items():
+            if name in (*table.data, *more) or any(store.all(name, one) for one in only):
+                title = table.title.format(data=label)
+                yield dataclasses.replace(make(store, table, name), title=title)
+
+    return sections
+
+
+QUOTED = "quoted in the paper, not trained here"
+HELPS = "The feature helps: McNemar p, one-sided, of each seed"
+ONE_HOP = f"K = 1 in the paper is {reported.K1_QUOTED:.0f} on the test set: {QUOTED}."
+READERS = ("minus", "update", "fix", "feature_update", "feature_fix")
+"""Of tables 1 and 3."""
+OTHERS = "Rows of other papers are quoted; nobody trained them here."
+TESTS = (
+    "Mean ± sample standard deviation over seeds, parameters of the best validation accuracy. "
+    "Base minus reader, in points: bootstrap over test questions of the correctness averaged over "
+    "seeds (10,000 samples); exact one-sided McNemar test of each pair of runs with one seed: is "
+    f"the base better? A difference counts as shown if the corrected bootstrap p < {LEVEL}; the "
+    "McNemar p of the sentences are two-sided, and those of the column are corrected together. "
+    "The tests say nothing about other seeds. A question whose answer "
+    "cannot be found counts as wrong."
+)
+_Table = functools.partial(Table, trained=asked)
+TABLE1 = _Table(
+    title="Table 1: Who-did-What, accuracy (%)",
+    note=OTHERS,
+    about="WDW with fixed or trained word vectors, with and without the feature",
+    data=reported.WDW,
+    variants=READERS,
+    body=functools.partial(accuracies, reported.WDW, reported.QUOTED_WDW),
+)
+TABLE2 = _Table(
+    title="Table 2: gating and hops, {data}",
+    note=TESTS,
+    about="gating functions and hops",
+    data=("wdw",),
+    variants=("sum", "concat", "BASE", "hops_1", "hops_2", "hops_4"),
+    below=lambda rows: [ONE_HOP] * (rows[0].data == "wdw"),
+)
+TABLE3 = dataclasses.replace(
+    TABLE1,
+    title="Table 3: CNN, Daily Mail and CBT, accuracy (%)",
+    about="the same readers as table1 on CNN, Daily Mail and CBT",
+    data=reported.CLOZE,
+    body=functools.partial(accuracies, reported.CLOZE, reported.QUOTED_CLOZE),
+)
+TABLE4 = _Table(
+    title="Table 4: ablations, {data}",
+    note="Corpus vectors are not trained here: `--corpus-vectors FILE` takes them.",
+    about="ablations",
+    data=("wdw",),
+    variants=("BASE", "no_characters", "no_token_attention", "corpus", "minus"),
+)
+CBT = _Table(
+    title="One budget: {data}",
+    note="`tables cbt`; the readers of tables 2 and 4 with the same number of steps. " + TESTS,
+    about="the readers of tables 2 and 4 at one budget on CBT",
+    data=("cbt_ne",),
+    variants=("BASE", "hops_1", "no_gating", "sum", "concat", "no_characters", "FEATURE"),
+)
+TOY = _Table(
+    title="Two facts",
+    note="`tables toy`: questions made here, each of which takes two facts.",
+    about="two hops and one on the two facts",
+    data=("toy",),
+    variants=("BASE", "hops_1"),
+)
+FIGURE2 = _Table(
+    title="Figure 2: gating by training size, {data}",
+    note="Shares are nested: 50 % is part of 75 %. One test question set for all. The p of "
+    "ours are corrected together (Holm).",
+    about="with and without gating on shares of the training questions",
+    data=reported.FIGURE2,
+    variants=("BASE", "no_gating", "FEATURE", "feature_no_gating"),
+    trained=on_shares,
+    after=figures.bars,
+)
+FIGURE3 = Table(
+    title="Figures",
+    note="Drawn by `tables figure2` and `tables figure3`.",
+    about="heat maps of attention on validation questions, trained only if there is no run",
+    data=("wdw",),
+    trained=unless_here,
+    body=figures.drawn,
+    after=figures.heat_maps,
+)
+PROPORTIONS = Table(
+    title="Proportion tests against the second best",
+    note="One-sided, the quoted accuracy taken as exact; the paper's p rest on accuracies with "
+    "more digits than it prints, and are not corrected. On other questions than the quoted "
+    "row's there is no test; p of ours are corrected together (Holm).",
+    body=statistics.proportions,
+)
+TABLE5 = Table(
+    title="Table 5: statistics",
+    note="Counted: lower-cased words of documents and queries of all splits.",
+    about="counts of the data sets that are here; nothing is trained",
+    data=(*reported.CLOZE, *reported.WDW),
+    body=statistics.table5,
+    after=statistics.count,
+)
+TABLE6 = Table(
+    title="Table 6: tuned values", note="GRU width per direction.", body=statistics.table6
+)
+
+
+def word_vectors(record: Record) -> str:
+    """The file of word vectors, and the share of words that it has."""
+    coverage = record.get("embedding_coverage")
+    share = "" if coverage is None else f" ({100 * coverage:.1f} %)"
+    return f"{record['config']['data']['embeddings']}{share}"
+
+
+RUNS = columns.runs(
+    reported.NAMES,
+    columns.first("training questions", "train_n", ","),
+    columns.first("batch", "config.data.batch_size"),
+    columns.first("H", "config.model.hidden"),
+    columns.first("K", "config.model.hops"),
+    columns.first("lr", "config.train.optimizer.learning_rate", "g"),
+    columns.first("word vectors (found)", word_vectors),
+    columns.each("steps", "steps"),
+    columns.each("best steps", "best_step"),
+    columns.first("per epoch", "steps_per_epoch", ","),
+    columns.seconds(),
+    columns.milliseconds(),
+    heading="reader",
+)
+
+
+def report(console: Console, records: Records, workdir: Path) -> None:
+    """Prints the metrics of validation and test, what became of the questions, and time."""
+    (record,) = records
+    title = f"GA Reader on {record['data']} (test: {record['test_n']:,} questions)"
+    print_metrics(console, record, title, ("accuracy", "loss"))
+    for split, counts in record["counts"].items():
+        parts = [f"{counts['questions']:,} questions"]
+        if counts["set_aside"]:
+            parts.append(f"{counts['set_aside']:,} more set aside")
+        parts += [f"{what}: {count:,}" for what, count in counts["notes"].items()]
+        if counts["documents_cut"]:
+            parts.append(f"documents cut: {counts['documents_cut']:,}")
+        if counts["answer_not_in_document"]:
+            what = "left out of the loss" if split == "train" else "counted as wrong"
+            parts.append(f"answer not to be found: {counts['answer_not_in_document']:,}, {what}")
+        console.print(f"{split}: {'; '.join(parts)}", markup=False, highlight=False)
+    print_parameters(console, record)
+    print_time(console, record, workdir)
+
+
+PAPER = Paper(
+    name="ga_reader",
+    title="GA Reader",
+    source='Dhingra et al., "Gated-Attention Readers for Text Comprehension" (2017)',
+    about="""Train a gated-attention reader, or a baseline with --model.hops 1 or --model.gating
+none, and evaluate it on the test questions. Options that are not given come from --preset. Press
+Ctrl-C to stop: the run is saved, and the same command continues it.
+
+Other commands: `answer` asks a trained reader one's own question; `make-cloze` makes questions of
+books.""",
+    presets=PRESETS,
+    default="toy",
+    names=reported.NAMES,
+    variants=VARIANTS,
+    tables={
+        "table1": TABLE1,
+        "table2": TABLE2,
+        "table3": TABLE3,
+        "table4": TABLE4,
+        "figure2": FIGURE2,
+        "figure3": FIGURE3,
+        "statistics": TABLE5,
+        "cbt": CBT,
+        "toy": TOY,
     },
-    "cbt_ne": {"train": 108_719, "validation": 2_000, "test": 2_500, "words": 53_063, "max": 1_338},
-    "cbt_cn": {"train": 120_769, "validation": 2_000, "test": 2_500, "words": 53_185, "max": 1_338},
-    "wdw": {
-        "train": 127_786,
-        "validation": 10_000,
-        "test": 10_000,
-        "words": 347_406,
-        "max": 3_085,
-    },
-    "wdw_relaxed": {
-        "train": 185_978,
-        "validation": 10_000,
-        "test": 10_000,
-        "words": 308_602,
-        "max": 3_085,
-    },
-}
-TUNED: dict[str, tuple[float, int]] = {
-    "cnn": (0.2, 256),
-    "daily_mail": (0.1, 256),
-    "cbt_ne": (0.4, 128),
-    "cbt_cn": (0.4, 128),
-    "wdw": (0.3, 128),
-    "wdw_relaxed": (0.3, 128),
-}
-"""Dropout and GRU width per direction."""
+    page=(
+        TABLE1,
+        on_each(compared, TABLE2, "hops_2", "hops_4"),
+        TABLE3,
+        on_each(compared, TABLE4),
+        on_each(compared, CBT, "no_gating", more=("cbt_cn",)),
+        on_each(compared, TOY),
+        on_each(figures.shares, FIGURE2, "no_gating_50", "no_gating_75"),
+        PROPORTIONS,
+        TABLE5,
+        TABLE6,
+        FIGURE3,
+        RUNS,
+    ),
+    experiment=experiment,
+    report=report,
+    settings=lambda config: public_config(config, "epochs", "halve_after", "patience_epochs"),
+    keys=("config", "seed", "data", "validation", "test", "test_n", "correct"),
+    options=ReaderOptions,
+    given=given,
+    drawn=("toy",),
+    check=check,
+)

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 
 from experiments.core.records import read_json
-from experiments.ga_reader.data import load_words
 from gatedjax import data as gdata
 from gatedjax.data.batches._encode_cloze import wrapped
+from gatedjax.data.sets import _cloze
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
 from gatedjax.training import load_params
 
@@ -92,14 +92,15 @@ class Reader:
                 + ", ".join(missing)
             )
         settings = read_json(workdir / "config.json", "config")["config"]
-        config = GAReaderConfig(**settings["model"])
-        vocabulary, characters = load_words(workdir)
-        network = _network(config, len(vocabulary), characters)
-        like = jax.eval_shape(
-            lambda key: GAReaderTask(network).init(key, _smallest(config)), jax.random.key(0)
-        )
-        params, _ = load_params(workdir, like)
-        return cls(config, settings["data"], vocabulary, characters, params)
+        vocabulary = gdata.Vocabulary.load(workdir / "vocabulary.json")
+        alphabet = read_json(workdir / "characters.json", "alphabet")["alphabet"]
+        config, data = GAReaderConfig(**settings["model"]), settings["data"]
+        reader = cls(config, data, vocabulary, gdata.Characters(alphabet), {})
+        # a batch, for the shapes of the parameters
+        batch: Any = reader._batches(question("it", _cloze.PLACEHOLDER, ["it"]), 1)[0]
+        task = GAReaderTask(reader._network())
+        like = jax.eval_shape(lambda key: task.init(key, batch), jax.random.key(0))
+        return dataclasses.replace(reader, params=load_params(workdir, like)[0])
 
     def knowing(self, words: Sequence[str], vectors: str | Path | None = None) -> "Reader":
         """The reader with more words in its vocabulary: each gets a vector of its own.
@@ -119,13 +120,13 @@ class Reader:
             table = gdata.random_embeddings(added, dim, std=std)
         else:
             table = gdata.load_embeddings(vectors, added, dim=dim, oov_std=std).matrix
-        both = np.concatenate([self.params["embed"]["table"], table[2:]])
+        embed = self.params["embed"]
+        embed = {**embed, "table": np.concatenate([embed["table"], table[2:]])}
+        words = [*self.vocabulary.words[2:], *new]
         return dataclasses.replace(
             self,
-            vocabulary=gdata.Vocabulary(
-                [*self.vocabulary.words[2:], *new], lowercase=self.vocabulary.lowercase
-            ),
-            params={**self.params, "embed": {**self.params["embed"], "table": both}},
+            vocabulary=gdata.Vocabulary(words, lowercase=self.vocabulary.lowercase),
+            params={**self.params, "embed": embed},
         )
 
     def read(self, source: gdata.Source, *, batch_size: int = 8) -> list[Reading]:
@@ -135,72 +136,50 @@ class Reader:
           source: the questions.
           batch_size: of a forward pass.
         """
-        encoded = gdata.encode_cloze(source, self.vocabulary, max_doc_len=self.data["max_doc_len"])
-        spelling = self.characters.table(self.vocabulary) if self.config.char_dim else None
-        batches = gdata.ClozeBatches.eval(
-            encoded,
-            batch_size=min(batch_size, len(encoded)),
-            max_shapes=1,
-            characters=spelling,
-        )
-        network = _network(self.config, len(self.vocabulary), self.characters)
+        batches, network = self._batches(source, batch_size), self._network()
         forward = jax.jit(lambda params, batch: network.apply({"params": params}, batch))
-        found: dict[int, Reading] = {}
+        readings: dict[int, Reading] = {}
         for step in range(len(batches)):
             output: Any = jax.device_get(forward(self.params, batches[step]))
             for row, index in enumerate(batches.rows(step)):
-                found[int(index)] = _reading(encoded, int(index), output, row)
-        return [found[index] for index in range(len(encoded))]
+                readings[int(index)] = _reading(batches.encoded, int(index), output, row)
+        return [readings[index] for index in range(len(source))]
+
+    def _network(self) -> GAReader:
+        letters = len(self.characters) if self.config.char_dim else 0
+        return GAReader(self.config, vocab_size=len(self.vocabulary), num_characters=letters)
+
+    def _batches(self, source: gdata.Source, batch_size: int) -> gdata.ClozeBatches:
+        encoded = gdata.encode_cloze(source, self.vocabulary, max_doc_len=self.data["max_doc_len"])
+        spelling = self.characters.table(self.vocabulary) if self.config.char_dim else None
+        size = min(batch_size, len(encoded))
+        return gdata.ClozeBatches.eval(encoded, batch_size=size, max_shapes=1, characters=spelling)
 
 
-def _network(config: GAReaderConfig, words: int, characters: gdata.Characters) -> GAReader:
-    letters = len(characters) if config.char_dim else 0
-    return GAReader(config, vocab_size=words, num_characters=letters)
+def question(document: str, query: str, candidates: Sequence[str]) -> gdata.Source:
+    """A question of one's own: tokens between spaces, as in the files of questions.
 
-
-def _smallest(config: GAReaderConfig) -> dict[str, Any]:
-    """A batch of one token, for the shapes of the parameters."""
-    one = np.ones((1, 1), np.int32)
-    batch = {
-        "document": one,
-        "document_lengths": one[0],
-        "query": one,
-        "query_lengths": one[0],
-        "cloze": 0 * one[0],
-        "occurrence": np.ones((1, 1, 1), bool),
-        "candidate_mask": np.ones((1, 1), bool),
-        "example_id": one[0],
-    }
-    if config.char_dim:
-        batch |= {
-            "word_characters": np.ones((1, 1, 10), np.int32),
-            "word_lengths": one,
-            "document_words": 0 * one,
-            "query_words": 0 * one,
-        }
-    return batch
+    Raises:
+      ValueError: if nothing can be asked; the rules are those of the files.
+    """
+    # there is no answer to check: any candidate stands for it
+    answer = candidates[0] if candidates else "?"
+    example = _cloze.example(_cloze.question(document, query, answer, candidates), 0)
+    info = gdata.SourceInfo("answer", "test", _cloze.CLASSES)
+    return gdata.Source([{**example, "label": -1}], info)
 
 
 def _reading(encoded: gdata.EncodedCloze, index: int, output: Any, row: int) -> Reading:
     example = encoded.example(index)
     names = tuple(" ".join(candidate) for candidate in example["candidates"])
-    query = wrapped(example)
-    where = encoded.occurrences[index]
+    query, where = wrapped(example), encoded.occurrences[index]
     attention = output.document_attention[row]
     # a token that two candidates share counts once
     total = float(attention[np.unique(where[:, 1])].sum()) or 1.0
+    # one view for all tokens has no words of the query to show
+    hops = [hop[row, :, : len(query)] for hop in output.attention if hop.shape[-1] >= len(query)]
     places = tuple(
-        Place(
-            int(candidate),
-            int(position),
-            float(attention[position]) / total,
-            # one view for all tokens has no words of the query to show
-            tuple(
-                hop[row, position, : len(query)]
-                for hop in output.attention
-                if hop.shape[-1] >= len(query)
-            ),
-        )
-        for candidate, position in where
+        Place(int(candidate), int(at), float(attention[at]) / total, tuple(hop[at] for hop in hops))
+        for candidate, at in where
     )
     return Reading(example, names, np.exp(output.logits[row, : len(names)]), places, query)

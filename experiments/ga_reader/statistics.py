@@ -1,48 +1,91 @@
-"""Tables 5 and 6 and the proportion tests: counts of the data sets, tuned values."""
+"""Tests against a better reader, and the tables of statistics: 5 and 6, and the proportions."""
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import Any
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-from experiments.core.collapse import COLLAPSED
-from experiments.core.origins import joined, origin_of, other_data, substitute_of
-from experiments.core.records import NOT_RUN, alive, averaged, read_json, refuse_other, write_json
-from experiments.core.comparison import ONE_SEED, paragraphs
-from experiments.ga_reader import paper
-from experiments.ga_reader.config import PRESETS
-from experiments.ga_reader.data import SOURCES, SPLITS
-from experiments.ga_reader.results import Store
-from experiments.ga_reader.variants import feature_of
+from experiments.core.collapse import COLLAPSED, collapsed
+from experiments.core.comparison import ONE_SEED, K, p_text, paragraphs
+from experiments.core.origins import NOT_RUN, joined, origin_of, other_data, substitute_of
+from experiments.core.paper import Job
+from experiments.core.records import (
+    Records,
+    Store,
+    alive,
+    averaged,
+    read_json,
+    refuse_other,
+    write_json,
+)
+from experiments.core.text import SPLITS, correctness
+from experiments.ga_reader import reported
+from experiments.ga_reader.config import PRESETS, feature_of
+from experiments.ga_reader.experiment import source_of
 from gatedjax import analysis
 from gatedjax._terminal import say
 
-if TYPE_CHECKING:
-    from experiments.ga_reader.tables import TablesConfig
+
+def reached(records: Records, part: str = "test", digits: int = 2) -> str:
+    """Mean and deviation over the seeds of the accuracy of a part, in percent."""
+    return averaged(records, lambda record: 100 * record[part]["accuracy"], digits)
 
 
-def count(options: TablesConfig, names: Sequence[str]) -> None:
+def one_sided(first: Records, second: Records) -> list[analysis.McNemar]:
+    """Exact McNemar tests of each seed that both have: is the first reader better?
+
+    Raises:
+      ValueError: if the runs were tested on different questions.
+    """
+    a, b = ({record["seed"]: record for record in records} for records in (first, second))
+    tests = []
+    for seed in sorted(a.keys() & b.keys()):
+        if a[seed]["test_n"] != b[seed]["test_n"]:
+            raise ValueError(
+                f"records of {a[seed]['data']}, seed {seed}: their test sets differ in size; run "
+                "them again with --rerun"
+            )
+        right, other = correctness([a[seed], b[seed]])
+        tests.append(analysis.mcnemar(right, other, alternative="greater"))
+    return tests
+
+
+def one_sided_texts(pairs: Mapping[K, tuple[Records, Records]]) -> dict[K, str]:
+    """One-sided p-values by seed with the counts that they rest on, corrected together.
+
+    There is no p where a pair (reader, the one that it may be better than) has one seed in common,
+    or a run collapsed.
+    """
+    tests = {key: one_sided(*pair) for key, pair in pairs.items()}
+    lost = {key for key, pair in pairs.items() if any(map(collapsed, (*pair[0], *pair[1])))}
+    tested = {key: of for key, of in tests.items() if len(of) > 1 and key not in lost}
+    p_values = iter(analysis.holm([test.p_value for of in tested.values() for test in of]))
+    texts = {}
+    for key, of in tests.items():
+        counts = [f"({test.b} : {test.c})" for test in of]
+        if key in tested:
+            texts[key] = ", ".join(f"{p_text(next(p_values))} {count}" for count in counts)
+        elif not of:
+            texts[key] = NOT_RUN
+        else:
+            texts[key] = COLLAPSED if key in lost else f"{ONE_SEED} {counts[0]}"
+    return texts
+
+
+def count(job: Job) -> None:
     """Counts every data set that can be had here; writes statistics.json."""
-    from gatedjax import data as gdata
-
-    path = options.results / "statistics.json"
-    known = read_json(path) if path.exists() else {}
-    for name in names:
-        loaded = PRESETS[name].data.name
-        paths: dict[str, Any] = {}
-        if loaded != "two_facts":
-            paths = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
-        found: dict[str, Any] = {}
+    path = job.options.results / "statistics.json"
+    counts = read_json(path) if path.exists() else {}
+    for name in job.data:
+        counted: dict[str, Any] = {}
         differ: list[str | None] = []
         words: set[str] = set()
         longest = 0
         try:
             for split in SPLITS:
-                source = gdata.load(SOURCES.get(loaded, loaded), split, **paths)
+                source = source_of(PRESETS[name].data.name, split, job.options)
                 for example in source:
                     words.update(map(str.lower, (*example["tokens"], *example["query"])))
                     longest = max(longest, len(example["tokens"]))
-                found[split] = {
+                counted[split] = {
                     "questions": len(source),
                     "set_aside": len(source.quarantine),
                     "notes": dict(source.report.notes),
@@ -51,88 +94,84 @@ def count(options: TablesConfig, names: Sequence[str]) -> None:
         except (FileNotFoundError, ValueError) as error:
             say(f"{name}: not counted: {error}", flush=True)
             continue
-        found["substitute"] = joined(differ)
-        found |= {"words": len(words), "max": longest}
-        if name in known:
-            earlier = known[name] | {"substitute": substitute_of(known[name])}
-            refuse_other(path, f"count of {name}", earlier, found, rerun=options.rerun)
-        known[name] = found
+        counted |= {"substitute": joined(differ), "words": len(words), "max": longest}
+        if name in counts:
+            earlier = counts[name] | {"substitute": substitute_of(counts[name])}
+            refuse_other(path, f"count of {name}", earlier, counted, rerun=job.options.rerun)
+        counts[name] = counted
         say(f"{name}: counted", flush=True)
-    write_json(path, known)
+    write_json(path, counts)
 
 
 def table5(store: Store) -> str:
     """Sizes of the data sets: the paper's and those that were counted here."""
     path = store.folder / "statistics.json"
-    known = read_json(path) if path.exists() else {}
-    headers = ["data", "whose", "train", "validation", "test", "words", "longest document"]
-    headers += ["set aside", "out of the ordinary"]
-    rows, notes_below = [], []
-    for data, name in paper.NAMES.items():
-        quoted = paper.STATISTICS.get(data)
+    counts = read_json(path) if path.exists() else {}
+    headings = ["data", "whose", "train", "validation", "test", "words", "longest document"]
+    headings += ["set aside", "out of the ordinary"]
+    rows, origins = [], []
+    for data, name in reported.NAMES.items():
+        quoted, counted = reported.STATISTICS.get(data), counts.get(data)
         if quoted is not None:
-            rows.append([name, "paper", *(f"{quoted[k]:,}" for k in quoted), "-", "-"])
-        if data in known:
-            found = known[data]
-            sizes = [f"{found[split]['questions']:,}" for split in SPLITS]
-            aside = sum(found[split]["set_aside"] for split in SPLITS)
-            notes = {
+            rows.append([name, "paper", *(f"{number:,}" for number in quoted), "-", "-"])
+        if counted is not None:
+            parts = {split: counted[split] for split in SPLITS}
+            numbers = [*(part["questions"] for part in parts.values())]
+            numbers += [counted["words"], counted["max"]]
+            numbers.append(sum(part["set_aside"] for part in parts.values()))
+            notes = sorted(
                 f"{split}, {what}: {n:,}"
-                for split in SPLITS
-                for what, n in found[split]["notes"].items()
-            }
-            whose = "counted, other data" if other_data([found]) else "counted"
-            if other_data([found]):
-                notes_below.append(f"- {name}: {origin_of(found)}.")
-            row = [name, whose, *sizes, f"{found['words']:,}", f"{found['max']:,}"]
-            rows.append([*row, f"{aside:,}", "; ".join(sorted(notes)) or "none"])
+                for split, part in parts.items()
+                for what, n in part["notes"].items()
+            )
+            other = other_data([counted])
+            whose = "counted, other data" if other else "counted"
+            origins += [f"- {name}: {origin_of(counted)}."] * other
+            rows.append([name, whose, *(f"{n:,}" for n in numbers), "; ".join(notes) or "none"])
         elif quoted is not None:
             rows.append([name, "counted", *[NOT_RUN] * 5, "-", "-"])
-    return paragraphs(analysis.render_table(headers, rows), "\n".join(notes_below))
+    return paragraphs(analysis.render_table(headings, rows), "\n".join(origins))
 
 
-def table6() -> str:
+def table6(store: Store) -> str:
     """The tuned values, and whether the presets have them."""
-    headers = ["data", "dropout: paper", "preset", "GRU width: paper", "preset", "characters"]
+    del store
+    headings = ["data", "dropout: paper", "preset", "GRU width: paper", "preset", "characters"]
     rows = []
-    for data, (dropout, width) in paper.TUNED.items():
+    for data, (dropout, width) in reported.TUNED.items():
         model = PRESETS[data].model
         spelt = f"{model.char_dim}-d, GRU {model.char_hidden}" if model.char_dim else "none"
-        row = [paper.NAMES[data], f"{dropout:g}", f"{model.dropout:g}"]
+        row = [reported.NAMES[data], f"{dropout:g}", f"{model.dropout:g}"]
         rows.append([*row, str(width), str(model.hidden), spelt])
-    return analysis.render_table(headers, rows)
+    return analysis.render_table(headings, rows)
 
 
 def proportions(store: Store) -> str:
     """One-sample proportion tests of section 4.2, on the paper's accuracies and on ours."""
-    headers = ["data", "second best (quoted)", "its test (%)", "GA test (%)", "whose", "questions"]
-    headers += ["z", "p, one-sided", "p in the paper"]
-    rows, ours = [], {}
-    for data, (_, known, *_) in paper.PROPORTIONS.items():
-        records = alive(store.all(data, feature_of(data)))
-        if len(records) > 1 and not other_data(records):
-            mean = analysis.summary([record["test"]["accuracy"] for record in records]).mean
-            ours[data] = analysis.proportion_test(mean, known / 100, records[0]["test_n"])
-    corrected = dict(zip(ours, analysis.holm([t.p_value for t in ours.values()]), strict=True))
-    for data, (name, known, accuracy, n, p) in paper.PROPORTIONS.items():
-        test = analysis.proportion_test(accuracy / 100, known / 100, n)
-        row = [paper.NAMES[data], name, f"{known:.1f}"]
+    headings = ["data", "second best (quoted)", "its test (%)", "GA test (%)", "whose", "questions"]
+    headings += ["z", "p, one-sided", "p in the paper"]
+    rows, tests = [], {}
+    records = {data: store.all(data, feature_of(data)) for data in reported.PROPORTIONS}
+    for data, (_, second, *_) in reported.PROPORTIONS.items():
+        living = alive(records[data])
+        if len(living) > 1 and not other_data(living):
+            mean = analysis.summary([record["test"]["accuracy"] for record in living]).mean
+            tests[data] = analysis.proportion_test(mean, second / 100, living[0]["test_n"])
+    corrected = dict(zip(tests, analysis.holm([t.p_value for t in tests.values()]), strict=True))
+    for data, (name, second, accuracy, n, p) in reported.PROPORTIONS.items():
+        test = analysis.proportion_test(accuracy / 100, second / 100, n)
+        row = [reported.NAMES[data], name, f"{second:.1f}"]
         rows.append([*row, f"{accuracy:.1f}", "paper", f"{n:,}", *_shown(test), p])
-        records = store.all(data, feature_of(data))
-        if not records:
-            rows.append([*row, NOT_RUN, "ours", "-", "-", "-", "-"])
-            continue
-        reached = averaged(records, lambda record: 100 * record["test"]["accuracy"], 1)
-        size = f"{records[0]['test_n']:,}"
-        if other_data(records):
-            rows.append([row[0], "-", "-", reached, "ours, other data", size, "-", "-", "-"])
-        elif data in ours:
-            found = ours[data]._replace(p_value=float(corrected[data]))
-            rows.append([*row, reached, "ours", size, *_shown(found), "-"])
-        else:
-            why = ONE_SEED if alive(records) else COLLAPSED
-            rows.append([*row, reached, "ours", size, "-", why, "-"])
-    return analysis.render_table(headers, rows)
+        ours, whose, cells = records[data], "ours", ("-", "-")
+        if other_data(ours):
+            row, whose = [row[0], "-", "-"], "ours, other data"
+        elif data in tests:
+            cells = _shown(tests[data]._replace(p_value=float(corrected[data])))
+        elif ours:
+            cells = "-", ONE_SEED if alive(ours) else COLLAPSED
+        size = f"{ours[0]['test_n']:,}" if ours else "-"
+        rows.append([*row, reached(ours, digits=1), whose, size, *cells, "-"])
+    return analysis.render_table(headings, rows)
 
 
 def _shown(test: analysis.Proportion) -> tuple[str, str]:

@@ -49,7 +49,7 @@ def sentences_of(tokens: list[str]) -> list[list[str]]:
     Inside quotes a sentence ends only if the next word has a capital, so that `` Why ? '' he asked
     stays whole.
     """
-    found: list[list[str]] = []
+    sentences: list[list[str]] = []
     current: list[str] = []
     i = 0
     while i < len(tokens):
@@ -60,9 +60,9 @@ def sentences_of(tokens: list[str]) -> list[list[str]]:
                 current.append(tokens[i])
             following = tokens[i + 1] if i + 1 < len(tokens) else ""
             if not following[:1].islower():
-                found.append(current)
+                sentences.append(current)
                 current = []
         i += 1
     if current:
-        found.append(current)
-    return found
+        sentences.append(current)
+    return sentences

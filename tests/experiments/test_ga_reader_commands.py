@@ -4,35 +4,18 @@ import dataclasses
 
 import pytest
 
-from experiments.ga_reader import paper, tables, variants
+from experiments.core.command import options_of
+from experiments.core.config import changed
+from experiments.core.paper import Job
+from experiments.ga_reader import reported, tables
 from experiments.ga_reader.__main__ import main
-from experiments.ga_reader.cli import parse
-from experiments.ga_reader.config import PRESETS, Config
-from experiments.ga_reader.results import public_config
-from gatedjax.models import GAReaderConfig
+from experiments.ga_reader.config import PRESETS, Config, base_of, feature_of
+from experiments.ga_reader.paper import FROM_CORPUS, PAPER, readers
 from gatedjax.training import make_optimizer
-from tests.experiments._commands import left_out_of_help, refused
+from tests.experiments._commands import refused
 
 
-@pytest.mark.parametrize(
-    ("command", "options"),
-    [
-        (main, ("--preset", "--model.hops", "--epochs", "--data.manual-dir", *PRESETS)),
-        (
-            lambda args: main(["answer", *args]),
-            ("--workdir", "--document", "--question", "--candidates", "--figure"),
-        ),
-        (lambda args: main(["make-cloze", *args]), ("--books", "--out", "--stride", "--seed")),
-        (tables.main, ("--data", "--variants", "--seeds", "figure2", "statistics", "cbt")),
-    ],
-)
-def test_help_lists_the_options(command, options, capsys):
-    assert left_out_of_help(command, options, capsys) == []
-
-
-def test_unknown_names_are_refused_with_a_suggestion(capsys):
-    assert "Did you mean 'cbt_ne'?" in refused(main, ["--preset", "cbt_en"], capsys)
-    assert "--model.gating" in refused(main, ["--model.gatng", "sum"], capsys)
+def test_answer_names_an_unknown_option(capsys):
     assert "--document" in refused(main, ["answer", "--documnt", "x"], capsys)
 
 
@@ -54,12 +37,10 @@ def test_options_that_make_no_sense_are_refused_by_name(args, message, capsys):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ("table1 --seeds 0", "--seeds must be at least 1"),
         ("figure2 --fraction 0.5", "--fraction is not an option of figure2"),
         ("figure3 --variants fix", "--variants is not an option of figure3"),
         ("table2 --variants hops_9", "table2 on wdw has no reader 'hops_9'; it has sum"),
         ("figure3 --data cbt_ne --manual-dir . --embeddings none", "cbtest_NE_train.txt"),
-        ("table9", "table9"),
     ],
 )
 def test_tables_refuse_what_makes_no_sense(args, message, capsys, tmp_path):
@@ -100,14 +81,8 @@ def test_answer_refuses_a_folder_that_is_none_of_a_run(tmp_path, capsys):
     assert "d.txt is not UTF-8" in refused(main, args, capsys)
 
 
-def test_options_that_are_not_given_come_from_the_preset():
-    preset = PRESETS["cbt_ne"]
-    parsed = parse(["--preset", "cbt_ne", "--model.hops", "1"], "x", "y")
-    assert parsed == dataclasses.replace(preset, model=dataclasses.replace(preset.model, hops=1))
-
-
 def test_presets_have_the_papers_values():
-    for data, (dropout, hidden) in paper.TUNED.items():
+    for data, (dropout, hidden) in reported.TUNED.items():
         config = PRESETS[data]
         assert (config.model.dropout, config.model.hidden) == (dropout, hidden)
         assert (config.data.batch_size, config.train.optimizer.learning_rate) == (32, 5e-4)
@@ -150,31 +125,36 @@ def test_epochs_steps_and_patience_are_resolved_with_the_size_of_the_data():
     free = dataclasses.replace(config, epochs=None, halve_after=None, patience_epochs=None)
     assert free.training(1_234) == config.train
     # what is recorded is what was asked for, wherever it runs
-    assert public_config(config)["train"]["num_steps"] == config.train.num_steps
-    assert "manual_dir" not in public_config(config)["data"]
+    recorded = PAPER.recorded(config)
+    assert recorded["train"]["num_steps"] == config.train.num_steps
+    assert (recorded["epochs"], recorded["halve_after"], recorded["patience_epochs"]) == (
+        10,
+        3,
+        1.0,
+    )
+    assert "manual_dir" not in recorded["data"]
 
 
-@pytest.mark.parametrize("table", sorted(tables.DATA.keys() - {"figure3", "statistics"}))
-def test_every_reader_of_a_table_is_another_one(table):
-    for data in tables.DATA[table]:
-        made = []
-        for name in variants.of_table(table, data):
-            start = variants.VARIANTS[name].corpus
-            made.append((variants.apply(PRESETS[data], name).model, start))
-        assert all(one not in made[:i] for i, one in enumerate(made)), data
+def test_every_reader_of_a_table_is_another_one():
+    for name, table in PAPER.tables.items():
+        for data in table.data:
+            made = []
+            for reader in readers(table.variants, data):
+                network = changed(PRESETS[data], PAPER.variants[reader].changes).model
+                made.append((network, reader in FROM_CORPUS))
+            assert all(one not in made[:i] for i, one in enumerate(made)), (name, data)
 
 
 def test_readers_change_the_preset_as_their_names_say():
     wdw = PRESETS["wdw"]
-    assert variants.apply(wdw, "hops_1").model == dataclasses.replace(
-        wdw.model, hops=1, feature=False
-    )
-    assert variants.apply(wdw, variants.feature_of("wdw")) == wdw
-    assert variants.base_of("cnn") == "update"
+    single = changed(wdw, PAPER.variants["hops_1"].changes)
+    assert single == changed(wdw, {"model.hops": 1, "model.feature": False})
+    assert changed(wdw, PAPER.variants[feature_of("wdw")].changes) == wdw
+    assert base_of("cnn") == "update"
 
 
 def test_table_options_reach_the_run():
-    options = tables.TablesConfig(
+    options = options_of(PAPER)(
         what="cbt",
         num_steps=7,
         hidden=16,
@@ -186,7 +166,7 @@ def test_table_options_reach_the_run():
         embeddings="none",
         manual_dir="m",
     )
-    config = tables.run_config(options, "cbt_ne", "sum", seed=2)
+    config = Job(PAPER, options).config("cbt_ne", "sum", 2)
     assert isinstance(config, Config)
     assert (config.train.num_steps, config.train.seed, config.train.eval_every) == (7, 2, 3)
     assert config.train.checkpoint_every == config.train.log_every == 3
@@ -195,6 +175,3 @@ def test_table_options_reach_the_run():
     assert (data.batch_size, data.max_doc_len, data.fraction) == (4, 9, 0.5)
     assert (data.embeddings, data.manual_dir) == ("none", "m")
     assert config.train.optimizer.learning_rate == 1e-3
-    share = tables.TablesConfig(what="figure2")
-    assert tables.run_config(share, "cnn", "update", 0, 75).data.fraction == 0.75
-    assert isinstance(config.model, GAReaderConfig)

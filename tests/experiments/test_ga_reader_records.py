@@ -1,30 +1,27 @@
-"""Records of the GA Reader's runs: reused, rendered with exact numbers, drawn."""
+"""Records of the GA Reader's runs: rendered with exact numbers, drawn."""
 
-import dataclasses
 import json
 
 import pytest
 
-from experiments.core.records import jsonable
-from experiments.ga_reader import figures, run, statistics, tables
-from experiments.ga_reader.cells import one_sided
+from experiments.core import command
+from experiments.core.config import changed
+from experiments.core.paper import Job
+from experiments.ga_reader import figures, statistics, tables
 from experiments.ga_reader.config import PRESETS
+from experiments.ga_reader.paper import PAPER, VARIANTS
 from experiments.ga_reader.reading import Place, Reading
-from experiments.ga_reader.render import write
-from experiments.ga_reader.results import Store, public_config
-from experiments.ga_reader.variants import apply
-from tests.experiments._results import same_run
 
 
 def make_record(data, variant, seed, correct, **more):
-    config = apply(PRESETS[data], variant)
-    config = dataclasses.replace(config, train=dataclasses.replace(config.train, seed=seed))
+    changes = {**VARIANTS[variant].changes, "train.seed": seed}
+    config = changed(PRESETS[data], changes)
     accuracy = correct.count("1") / len(correct)
     return {
         "data": config.data.name,
         "substitute": None,
         "seed": seed,
-        "config": jsonable(public_config(config)),
+        "config": PAPER.recorded(config),
         "parameters": 1234,
         "embedding_coverage": 0.875,
         "train_n": 1000,
@@ -55,14 +52,18 @@ def rows_of(text, heading):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
+def job_of(**options):
+    return Job(PAPER, command.options_of(PAPER)(**options))
+
+
 def rendered(store):
-    write(store)
+    PAPER.write(store)
     return (store.folder / "RESULTS.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def store(tmp_path):
-    return Store(tmp_path / "results")
+    return PAPER.store(tmp_path / "results")
 
 
 def test_nothing_run_says_so_beside_the_papers_numbers(store):
@@ -107,17 +108,12 @@ def test_runs_stand_beside_the_paper_with_their_paired_tests(store):
         ["WDW strict", "hops_1", "0, 1", "1,000"],
     ]
     assert "glove.6B.100d.txt (87.5 %)" in runs[0]
-    store.path("wdw", "hops_1", 0).write_text(json.dumps(make_record("wdw", "hops_1", 0, "1")))
-    with pytest.raises(
-        ValueError, match="test_n is 1 in seed 0 and 20 in seed 1; they are not averaged"
-    ):
-        write(store)
 
 
 def test_one_sided_tests_pair_the_seeds_that_both_have():
     make = lambda seed, correct: make_record("wdw", "fix", seed, correct)  # noqa: E731
-    found = one_sided([make(0, "110"), make(2, "111")], [make(1, "000"), make(2, "001")])
-    assert [(seed, test.b, test.c, test.p_value) for seed, test in found] == [(2, 2, 0, 0.25)]
+    found = statistics.one_sided([make(0, "110"), make(2, "111")], [make(1, "000"), make(2, "001")])
+    assert [(test.b, test.c, test.p_value) for test in found] == [(2, 0, 0.25)]
 
 
 def test_one_budget_of_cbt_has_its_own_section_with_the_feature(store):
@@ -150,7 +146,7 @@ def test_figure2_has_every_share_and_is_drawn(store, tmp_path):
     pytest.importorskip("matplotlib")
     save(store, "cnn", "update_50", 0, "1110", train_n=500)
     save(store, "cnn", "no_gating_50", 0, "1000", train_n=500)
-    figures.bars(tables.TablesConfig(what="figure2", results=store.folder), ["cnn"])
+    figures.bars(job_of(what="figure2", data=("cnn",), results=store.folder))
     assert (store.folder / "figure2_cnn.png").exists()
     text = rendered(store)
     rows = rows_of(text, "Figure 2: gating by training size, CNN")
@@ -163,8 +159,13 @@ def test_figure2_has_every_share_and_is_drawn(store, tmp_path):
 
 @pytest.mark.slow
 def test_statistics_count_what_is_here_and_name_what_is_not(store, tmp_path, capsys):
-    options = tables.TablesConfig(what="statistics", results=store.folder, manual_dir=str(tmp_path))
-    statistics.count(options, ["toy", "cbt_ne"])
+    job = job_of(
+        what="statistics",
+        data=("toy", "cbt_ne"),
+        results=store.folder,
+        manual_dir=str(tmp_path),
+    )
+    statistics.count(job)
     assert "cbt_ne: not counted" in capsys.readouterr().out
     rows = [row for row in rows_of(rendered(store), "Table 5") if row[0] in ("two facts", "CBT-NE")]
     counted = {(row[0], row[1]): row[2:] for row in rows}
@@ -174,52 +175,10 @@ def test_statistics_count_what_is_here_and_name_what_is_not(store, tmp_path, cap
     assert counted["CBT-NE", "counted"][0] == "not run"
 
 
-def test_a_record_is_used_again_only_for_the_same_settings(store, monkeypatch, tmp_path):
-    ran = []
-
-    def pretend(config):
-        ran.append((config.model.hops, config.train.seed, config.train.num_steps))
-        name = "hops_1" if config.model.hops == 1 else "fix"
-        made = make_record("cbt_ne", name, config.train.seed, "10")
-        made["config"] = jsonable(public_config(config))
-        return made | {"stopped": "done", "exit_code": 0, "signal": None}
-
-    monkeypatch.setattr(run, "run", pretend)
-    args = ["cbt", "--seeds", "2", "--results", str(store.folder), "--runs", str(tmp_path / "w")]
-    args += ["--variants", "fix", "hops_1", "--num-steps", "5"]
-    assert tables.main(args) == 0
-    assert ran == [(3, 0, 5), (3, 1, 5), (1, 0, 5), (1, 1, 5)]
-    assert tables.main(args) == 0
-    assert len(ran) == 4
-    with pytest.raises(SystemExit) as stop:
-        tables.main([*args[:-1], "6"])
-    assert stop.value.code == 2
-    assert len(ran) == 4
-    assert tables.main([*args[:-1], "6", "--rerun"]) == 0
-    assert len(ran) == 8
-    assert store.get("cbt_ne", "fix", 0)["config"]["train"]["num_steps"] == 6
-    assert "exit_code" not in store.get("cbt_ne", "fix", 0)
-
-
-def test_readers_of_corpus_vectors_are_left_out_without_them(store, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(run, "run", lambda config: pytest.fail("ran"))
+def test_readers_of_corpus_vectors_are_left_out_without_them(store, tmp_path, capsys):
     args = ["table4", "--seeds", "1", "--results", str(store.folder), "--runs", str(tmp_path)]
     assert tables.main([*args, "--variants", "corpus"]) == 0
     assert "wdw, corpus: left out, it needs --corpus-vectors" in capsys.readouterr().out
-
-
-def test_an_older_record_had_the_defaults_of_younger_options():
-    config = PRESETS["cbt_ne"]
-    saved = jsonable(public_config(config))
-
-    def same(saved, config):
-        return same_run(Store(), "cbt_ne", saved, config, public_config)
-
-    assert same(saved, config)
-    saved["model"].pop("aggregation")
-    saved["data"].pop("fraction_seed")
-    assert same(saved, config)
-    assert not same(saved, dataclasses.replace(config, halve_after=2))
 
 
 def reading(label, counts, probabilities, words=5):

@@ -10,8 +10,8 @@ import pytest
 
 from experiments.ga_reader import figures, tables
 from experiments.ga_reader.__main__ import main
+from experiments.ga_reader.paper import PAPER
 from experiments.ga_reader.reading import Reader
-from experiments.ga_reader.results import Store
 from gatedjax import data as gdata
 from tests._programs import environment
 from tests.conftest import ROOT
@@ -141,7 +141,7 @@ def test_a_table_trains_every_cell_once_and_figure3_draws_its_run(cloze, tmp_pat
     args += ["--embeddings", "none", "--manual-dir", str(cloze)]
     args += ["--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
     assert tables.main(["cbt", *args, "--variants", "fix", "hops_1", "no_characters"]) == 0
-    store = Store(tmp_path / "r")
+    store = PAPER.store(tmp_path / "r")
     assert list(store.variants("cbt_ne")) == ["fix", "hops_1", "no_characters"]
     record = store.get("cbt_ne", "fix", 0)
     assert record["counts"]["train"]["documents_cut"] > 0
@@ -158,6 +158,23 @@ def test_a_table_trains_every_cell_once_and_figure3_draws_its_run(cloze, tmp_pat
     assert "figure3_cbt_ne_1.png" in text
 
 
+def test_seeds_side_by_side_leave_the_records_of_single_runs(cloze, tmp_path):
+    args = ["cbt", "--data", "cbt_ne", "--variants", "hops_1", "--num-steps", "2", "--hidden", "4"]
+    args += ["--eval-every", "2", "--batch-size", "8", "--max-doc-len", "60", "--cpu-devices", "1"]
+    args += ["--embeddings", "none", "--manual-dir", str(cloze), "--results", str(tmp_path / "r")]
+    side = ["--seeds", "2", "--lanes", "2", "--runs", str(tmp_path / "side")]
+    assert tables.main([*args, *side]) == 0
+    store = PAPER.store(tmp_path / "r")
+    records = store.all("cbt_ne", "hops_1")
+    assert [(record["seed"], record["lanes"]) for record in records] == [(0, 2), (1, 2)]
+    # the rate falls with the epochs of the data: the records have what was asked for
+    schedules = {record["config"]["train"]["optimizer"]["schedule"] for record in records}
+    assert schedules == {"constant"}
+    assert (tmp_path / "side" / "cbt_ne-hops_1-seeds0to1" / "vocabulary.json").exists()
+    assert tables.main([*args, "--seeds", "2", "--runs", str(tmp_path / "one")]) == 0
+    assert not (tmp_path / "one").exists()
+
+
 def test_two_hops_join_two_facts_and_one_does_not(tmp_path):
     # a process of its own: thousands of steps pay for the optimisation that tests do without, and
     # these networks are too small to be divided among threads. With seeds 0, 1 and 2 two hops are
@@ -168,7 +185,7 @@ def test_two_hops_join_two_facts_and_one_does_not(tmp_path):
     command += ["--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
     env = environment(XLA_FLAGS="--xla_cpu_multi_thread_eigen=false")
     subprocess.run(command, cwd=ROOT, env=env, check=True, timeout=1800)
-    store = Store(tmp_path / "r")
+    store = PAPER.store(tmp_path / "r")
     two, one = (
         store.get("toy", variant, 0)["test"]["accuracy"] for variant in ("update", "hops_1")
     )

@@ -1,0 +1,161 @@
+"""What one run of a reader is made of."""
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.core.config import changed
+from experiments.core.experiment import Experiment, count_parameters
+from experiments.core.origins import joined
+from experiments.core.records import write_json
+from experiments.core.text import (
+    SPLITS,
+    Texts,
+    check_embeddings,
+    find_embeddings,
+    read_embeddings,
+)
+from experiments.ga_reader.config import Config, DataConfig
+from gatedjax import data as gdata
+from gatedjax.models import GAReader, GAReaderTask
+
+SOURCES = {"cnn": "cnn_cloze", "daily_mail": "daily_mail_cloze", "wdw": "wdw_strict"}
+"""Names of data sets that are other ones in `gatedjax.data.load`."""
+
+
+def source_of(name: str, split: str, folders: Any) -> gdata.Source:
+    """The questions of a split; `folders` has data_dir and manual_dir."""
+    if name == "two_facts":
+        return gdata.load(name, split)
+    paths = {"data_dir": folders.data_dir, "manual_dir": folders.manual_dir}
+    return gdata.load(SOURCES.get(name, name), split, **paths)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Questions:
+    """A data set of questions, and how its words are spelt."""
+
+    texts: Texts[gdata.EncodedCloze]
+    characters: gdata.Characters
+
+    @functools.cached_property
+    def spelling(self) -> tuple[np.ndarray, np.ndarray]:
+        """The characters of every word."""
+        return self.characters.table(self.texts.vocabulary)
+
+    def save(self, workdir: Path) -> None:
+        """Writes what `answer` needs beside the checkpoints: words and alphabet."""
+        self.texts.vocabulary.save(workdir / "vocabulary.json")
+        write_json(workdir / "characters.json", {"alphabet": self.characters.alphabet})
+
+
+@functools.lru_cache(maxsize=1)
+def read_questions(config: DataConfig, dim: int) -> Questions:
+    """Loads, counts and encodes the splits, and reads the word vectors.
+
+    The vocabulary has the words of all splits: a word without a pretrained vector has a random one
+    of its own, as it would in any new text (the paper's OOV vectors at test time).
+    The data set of the last call is kept, so that consecutive runs share it.
+    """
+    path = find_embeddings(config.embeddings, config.manual_dir)
+    check_embeddings(path, dim)
+    sources = {split: source_of(config.name, split, config) for split in SPLITS}
+    vocabulary = gdata.cloze_vocabulary(list(sources.values()), lowercase=config.lowercase)
+    coverage = None
+    if path is None:
+        matrix = gdata.random_embeddings(vocabulary, dim, std=config.oov_std)
+    else:
+        vectors = read_embeddings(path, vocabulary, dim=dim, oov_std=config.oov_std)
+        matrix, coverage = vectors.matrix, vectors.coverage
+    splits = {
+        split: gdata.encode_cloze(source, vocabulary, max_doc_len=config.max_doc_len)
+        for split, source in sources.items()
+    }
+    texts = Texts(splits, vocabulary, matrix, coverage)
+    return Questions(texts, gdata.Characters.build(vocabulary))
+
+
+UNREAD = {"batch_size": 1, "eval_batch_size": 1, "max_shapes": 1, "fraction": 1, "fraction_seed": 0}
+"""How many questions are trained on, and in which batches, changes nothing in what is read."""
+
+
+def experiment(config: Config) -> Experiment:
+    """The run of a configuration."""
+    data, spelt = config.data, config.model.char_dim > 0
+    questions = read_questions(changed(data, UNREAD), config.model.embedding_dim)
+    texts, letters = questions.texts, questions.characters
+    train, *held = (texts.splits[split] for split in SPLITS)
+    if data.fraction < 1:
+        train = train.fraction(data.fraction, seed=data.fraction_seed)
+    # all splits have the same shapes: what validation compiled, the test pass finds
+    shapes = gdata.plan_cloze_shapes(
+        [train, *held], max_shapes=data.max_shapes, batch_size=data.batch_size
+    )
+    options: dict[str, Any] = {"shapes": shapes}
+    options["characters"] = questions.spelling if spelt else None
+    batches = functools.partial(gdata.ClozeBatches, train, batch_size=data.batch_size, **options)
+    validation, test = (
+        gdata.ClozeBatches.eval(split, batch_size=data.eval_batch_size, **options) for split in held
+    )
+    first = batches()
+    network = GAReader(
+        config.model,
+        vocab_size=len(texts.vocabulary),
+        num_characters=len(letters) if spelt else 0,
+        embeddings=texts.embeddings,
+    )
+    return Experiment(
+        task=GAReaderTask(network),
+        train=lambda seed: batches(seed=seed),
+        validation=validation,
+        test=test,
+        facts={
+            "data": data.name,
+            "preset": config.preset,
+            "train_n": len(train),
+            "steps_per_epoch": len(first),
+            "counts": {split: counts(encoded) for split, encoded in texts.splits.items()},
+            **texts.facts(),
+            "shapes": [[size for _, size in sorted(vars(shape).items())] for shape in shapes],
+            "padding": round(first.padding_fraction, 4),
+        },
+        vocabulary=texts.vocabulary.digest(),
+        substitute=substitute(data, texts.substitute),
+        training=config.training(len(first)),
+        count=functools.partial(count, frozen=config.model.freeze_embeddings),
+        before=questions.save,
+    )
+
+
+def count(params: Any, *, frozen: bool) -> dict[str, int]:
+    """As `count_parameters`; word vectors that are frozen are not trained."""
+    counts = count_parameters(params)
+    trained = "parameters_without_embeddings" if frozen else "parameters"
+    return counts | {"parameters": counts[trained]}
+
+
+def counts(encoded: gdata.EncodedCloze) -> dict[str, Any]:
+    """The account of a split: questions read, set aside, out of the ordinary, without an answer."""
+    report = encoded.source.report
+    return {
+        "questions": len(encoded),
+        "read": report.lines,
+        "set_aside": len(report.quarantine),
+        "notes": dict(report.notes),
+        "documents_cut": encoded.cut,
+        "answer_not_in_document": int((~encoded.answerable).sum()),
+    }
+
+
+def substitute(config: DataConfig, questions: str | None) -> str | None:
+    """What differs from the paper's questions and word vectors; None if nothing does."""
+    parts = [questions]
+    if config.name != "two_facts":
+        if config.embeddings == "none":
+            parts.append("random word vectors where the paper has GloVe 100-d")
+        if config.fraction < 1:
+            parts.append(f"{100 * config.fraction:g} % of the training questions")
+    return joined(parts)
