@@ -59,5 +59,5 @@ def owners(preset: str) -> list[str]:
     return [
         name
         for name in PAPERS
-        if preset in importlib.import_module(f"experiments.{name}.cli").PRESETS
+        if preset in importlib.import_module(f"experiments.{name}.config").PRESETS
     ]
