@@ -44,22 +44,17 @@ FIGURES = {
 
 
 def of_each(
-    analyse: Callable[[Job, str], None], refuse: Callable[[Job], None] = lambda job: None
+    analyse: Callable[[Job, str], None], then: Callable[[Job], None] = lambda job: None
 ) -> Callable[[Job], None]:
-    """Analyses every data set that the command names.
-
-    Args:
-      analyse: one data set.
-      refuse: raises ValueError where there is no such analysis of one of them.
-    """
+    """Analyses every data set that the command names, and then does something else."""
 
     def all_of_them(job: Job) -> None:
         repeated = [data for data, n in collections.Counter(job.data).items() if n > 1]
         if repeated:
             raise ValueError(f"--data names {repeated[0]} twice")
-        refuse(job)
         for data in job.data:
             analyse(job, data)
+        then(job)
 
     return all_of_them
 
@@ -269,6 +264,9 @@ def distances(job: Job, data: str) -> None:
 
 def heat_maps(job: Job, data: str) -> None:
     """Figures 3 and 5: attention of one sentence whose order was changed."""
+    if not all(name.startswith(("bshift", "wrd")) for name in job.data):
+        what = job.options.what
+        raise ValueError(f"{what} shows sentences whose order was changed, got {job.data}")
     source = _test_examples(job, data)
     names = source.info.class_names
     short = [example for example in source if len(example["tokens"]) in SHOWN]
@@ -288,14 +286,6 @@ def heat_maps(job: Job, data: str) -> None:
         f"{reported.NAMES.get(data, data)}, layer {job.options.layer}",
         marked=[example["insert"], example["original"]] if "insert" in example else [],
     )
-
-
-def check_reordered(job: Job) -> None:
-    """Refuses sentences whose order was not changed."""
-    if not all(data.startswith(("bshift", "wrd")) for data in job.data):
-        raise ValueError(
-            f"{job.options.what} shows sentences whose order was changed, got {job.data}"
-        )
 
 
 def _one(options: Any, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -347,10 +337,6 @@ def figures(store: Store) -> str:
 
 def linear_reference(job: Job, data: str) -> None:
     """How many labels pairs of neighbouring words tell."""
-    _save(job, data, neighbours.train(experiment(job.config(data, FULL, 0))))
-
-
-def check_probes(job: Job) -> None:
-    """Refuses other data than probes."""
-    if others := [data for data in job.data if data not in PROBES]:
+    if others := [name for name in job.data if name not in PROBES]:
         raise ValueError(f"neighbours is for the probes {', '.join(PROBES)}, got {others[0]}")
+    _save(job, data, neighbours.train(experiment(job.config(data, FULL, 0))))

@@ -266,14 +266,8 @@ def with_budget(train: TrainConfig, num_steps: int) -> TrainConfig:
 
 
 def _train(num_steps: int, every: int, optimizer: OptimizerConfig, **options: Any) -> TrainConfig:
-    return TrainConfig(
-        num_steps=num_steps,
-        eval_every=every,
-        checkpoint_every=every,
-        log_every=min(100, every),
-        optimizer=optimizer,
-        **options,
-    )
+    options |= {"eval_every": every, "checkpoint_every": every, "log_every": min(100, every)}
+    return TrainConfig(num_steps=num_steps, optimizer=optimizer, **options)
 
 
 def _adam(rate: float, warmup: int, **options: Any) -> OptimizerConfig:
@@ -281,53 +275,33 @@ def _adam(rate: float, warmup: int, **options: Any) -> OptimizerConfig:
     return OptimizerConfig(learning_rate=rate, schedule="rsqrt", warmup_steps=warmup, **options)
 
 
-def _clipped(rate: float, warmup: int) -> OptimizerConfig:
-    return _adam(rate, warmup, clip_norm=5.0)
+def _probe(num_steps: int, every: int, rate: float, warmup: int) -> TrainConfig:
+    return _train(num_steps, every, _adam(rate, warmup, clip_norm=5.0))
 
 
 def _translation(
     preset: str,
-    name: Corpus,
+    data: TranslationData,
+    model: SSANTranslatorConfig | None = None,
+    steps: tuple[int, int] = (100_000, 2_000),
     *,
-    num_steps: int,
-    every: int,
-    vocabulary_size: int = 32_000,
-    batch_tokens: int = 4096,
     warmup: int = 4_000,
     rate: float | None = None,
-    **model: Any,
 ) -> TranslationConfig:
     """Adam as in Vaswani et al. 2017: the peak is d^-0.5 warmup^-0.5, if none is given."""
-    network = SSANTranslatorConfig(**model)
-    peak = (network.hidden * warmup) ** -0.5 if rate is None else rate
-    return TranslationConfig(
-        preset=preset,
-        data=TranslationData(name=name, vocabulary_size=vocabulary_size, batch_tokens=batch_tokens),
-        model=network,
-        train=_train(
-            num_steps,
-            every,
-            _adam(peak, warmup, beta2=0.98, epsilon=1e-9),
-            best_metric="loss",
-            best_mode="min",
-            keep_checkpoints=5,
-        ),
-        search=SearchConfig(average=5),
-    )
+    model = model or SSANTranslatorConfig()
+    peak = (model.hidden * warmup) ** -0.5 if rate is None else rate
+    optimizer = _adam(peak, warmup, beta2=0.98, epsilon=1e-9)
+    best: dict[str, Any] = {"best_metric": "loss", "best_mode": "min", "keep_checkpoints": 5}
+    train, search = _train(*steps, optimizer, **best), SearchConfig(average=5)
+    return TranslationConfig(preset=preset, data=data, model=model, train=train, search=search)
 
 
 _ADADELTA = OptimizerConfig(name="adadelta", learning_rate=0.5, weight_decay=5e-5, ema_decay=0.999)
 _DEEPATT = OptimizerConfig(
-    name="adadelta",
-    learning_rate=1.0,
-    rho=0.95,
-    epsilon=1e-6,
-    clip_norm=1.0,
-    schedule="staircase",
-    decay_rate=0.5,
-    decay_begin=400_000,
-    decay_every=100_000,
-)
+    name="adadelta", learning_rate=1.0, rho=0.95, epsilon=1e-6, clip_norm=1.0,
+    schedule="staircase", decay_rate=0.5, decay_begin=400_000, decay_every=100_000,
+)  # fmt: skip
 _SMALL = WordReorderingConfig(hidden=128, filter_size=512, num_heads=4)
 # Probes: the published files have 100,000 training sentences: 1,563 steps an epoch, 20 epochs.
 # TreeDepth and TopConst can only be rebuilt small from treebanks that may be had, 40 and 57 steps
@@ -340,30 +314,24 @@ _SMALL = WordReorderingConfig(hidden=128, filter_size=512, num_heads=4)
 # the scale of random ones, which needs far fewer steps; Multi30k with half the layers and 16 epochs
 # of small batches.
 _CONFIGS: tuple[RunConfig, ...] = (
-    ProbeConfig(preset="bshift", train=_train(31_260, 1_563, _clipped(1e-3, 4_000))),
+    ProbeConfig(preset="bshift", train=_probe(31_260, 1_563, 1e-3, 4_000)),
     ProbeConfig(
-        preset="tree_depth",
-        data=ProbeData(name="tree_depth"),
-        train=_train(2_000, 200, _clipped(1e-3, 400)),
+        preset="tree_depth", data=ProbeData(name="tree_depth"), train=_probe(2_000, 200, 1e-3, 400)
     ),
     ProbeConfig(
         preset="top_const",
         data=ProbeData(name="top_constituents"),
-        train=_train(2_850, 285, _clipped(1e-3, 400)),
+        train=_probe(2_850, 285, 1e-3, 400),
     ),
     ReorderingConfig(
-        preset="wrd",
-        data=ReorderingData(batch_size=500),
-        train=_train(25_000, 1_000, _clipped(1e-4, 0)),
+        preset="wrd", data=ReorderingData(batch_size=500), train=_probe(25_000, 1_000, 1e-4, 0)
     ),
-    ReorderingConfig(
-        preset="wrd_small", model=_SMALL, train=_train(20_000, 1_000, _clipped(1e-3, 2_000))
-    ),
+    ReorderingConfig(preset="wrd_small", model=_SMALL, train=_probe(20_000, 1_000, 1e-3, 2_000)),
     ReorderingConfig(
         preset="wrd_published",
         data=ReorderingData(text="published", copies=20),
         model=_SMALL,
-        train=_train(20_000, 1_000, _clipped(1e-3, 2_000)),
+        train=_probe(20_000, 1_000, 1e-3, 2_000),
     ),
     NLIConfig(
         preset="nli",
@@ -384,40 +352,26 @@ _CONFIGS: tuple[RunConfig, ...] = (
     ),
     _translation(
         "mt_multi30k",
-        "multi30k",
-        num_steps=9_000,
-        every=450,
-        vocabulary_size=10_000,
+        TranslationData(vocabulary_size=10_000),
+        SSANTranslatorConfig(dropout=0.3),
+        (9_000, 450),
         warmup=2_000,
-        num_layers=6,
-        decoder_layers=6,
-        dropout=0.3,
     ),
     _translation(
         "mt_multi30k_small",
-        "multi30k",
-        num_steps=5_000,
-        every=250,
-        vocabulary_size=6_000,
-        batch_tokens=2048,
+        TranslationData(vocabulary_size=6_000, batch_tokens=2048),
+        SSANTranslatorConfig(num_layers=3, decoder_layers=3, filter_size=512, dropout=0.2),
+        (5_000, 250),
         warmup=500,
         rate=1.4e-3,
-        num_layers=3,
-        decoder_layers=3,
-        filter_size=512,
-        dropout=0.2,
     ),
-    _translation("mt_en_ro", "iwslt14_en_ro", num_steps=100_000, every=2_000),
-    _translation("mt_en_ja", "kftt", num_steps=100_000, every=2_000),
+    _translation("mt_en_ro", TranslationData(name="iwslt14_en_ro")),
+    _translation("mt_en_ja", TranslationData(name="kftt")),
     _translation(
         "mt_en_de",
-        "wmt14_en_de",
-        num_steps=200_000,
-        every=2_000,
-        batch_tokens=32_768,
-        hidden=512,
-        filter_size=2048,
-        num_heads=8,
+        TranslationData(name="wmt14_en_de", batch_tokens=32_768),
+        SSANTranslatorConfig(hidden=512, filter_size=2048, num_heads=8),
+        (200_000, 2_000),
     ),
 )
 PRESETS: dict[str, RunConfig] = {config.preset: config for config in _CONFIGS}

@@ -1,6 +1,7 @@
 """SSAN: Geng et al., "How Does Selective Mechanism Improve Self-Attention Networks?" (2020)."""
 
 import dataclasses
+import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,40 +10,16 @@ from typing import Any, Literal
 import numpy as np
 from rich.console import Console
 
-from experiments.core import cli
+from experiments.core import cli, columns
 from experiments.core.collapse import COLLAPSED, collapsed
-from experiments.core.columns import (
-    data,
-    each,
-    first,
-    hardware,
-    metric,
-    milliseconds,
-    paired,
-    parameters,
-    percent,
-    quoted,
-    record_name,
-    seconds,
-    seeds,
-    substitute,
-    variant,
-)
+from experiments.core.columns import metric, percent
 from experiments.core.comparison import LEVEL, holm_note, paragraphs, sentence
 from experiments.core.config import Changes, changed
-from experiments.core.origins import NOT_RUN, beside, columns, substitute_of
-from experiments.core.paper import (
-    Column,
-    Figure,
-    Job,
-    Options,
-    Paper,
-    Row,
-    Table,
-    Variant,
-    variants,
-)
-from experiments.core.records import Record, Records, Store, averaged, read_json
+from experiments.core.origins import NOT_RUN, beside, substitute_of
+from experiments.core.origins import columns as names_of_columns
+from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.paper import variants as by_name
+from experiments.core.records import Record, Records, Store, read_json
 from experiments.core.report import print_metrics, print_parameters, print_time
 from experiments.core.text import find_embeddings, width_of
 from experiments.ssan import analyses, reported
@@ -86,7 +63,7 @@ def _drawn(mode: Mode, title: str) -> Variant:
     return Variant(f"ssan_{mode}", f"SSAN, {title}", changes)
 
 
-VARIANTS = variants(
+VARIANTS = by_name(
     Variant(BASE, "SAN", {"model.select_layers": (0,)}),
     *(
         Variant(name, f"SSAN, layer {n}", {"model.select_layers": (n,)})
@@ -138,12 +115,11 @@ TESTS = (
     "(10,000 samples), exact McNemar test of each pair of runs with one seed. A difference counts "
     f"as shown if the corrected p < {LEVEL}; the tests say nothing about other seeds."
 )
-STEPS = parameters("steps", "steps")
+STEPS = columns.parameters("steps", "steps")
 
 
-def with_san(data: str, variant: str) -> tuple[str, str] | None:
+def with_san(_: str, variant: str) -> tuple[str, str] | None:
     """What a network is compared with."""
-    del data
     return None if variant == BASE else (variant, BASE)
 
 
@@ -174,18 +150,18 @@ def show(job: Job) -> None:
     say(table.text(job.paper, job.store))
 
 
-def against_san(*columns: Column, more: Sequence[Column] = (), **fields: Any) -> Table:
+def against_san(*ahead: Column, more: Sequence[Column] = (), **fields: Any) -> Table:
     """A table of networks and of what the tests say of each against the standard one.
 
     Args:
-      *columns: ahead of the tests.
+      *ahead: columns ahead of the tests.
       more: columns after the tests, ahead of the steps.
       **fields: of `Table`.
     """
     headings = ("minus SAN", "95 % interval", "bootstrap p", "McNemar p (each seed)")
-    tests = paired(headings, seeds=False)
+    tests = columns.paired(headings, seeds=False)
     return Table(
-        columns=(*columns, *tests, *more, STEPS),
+        columns=(*ahead, *tests, *more, STEPS),
         pair=with_san,
         remarks=verdicts,
         after=show,
@@ -193,15 +169,14 @@ def against_san(*columns: Column, more: Sequence[Column] = (), **fields: Any) ->
     )
 
 
-def of_layers(job: Job, data: str) -> list[str]:
+def of_layers(job: Job, _: str) -> list[str]:
     """The networks that --layers asks for."""
-    del data
     return [BASE, *(name for layer, name in LAYERS.items() if layer in job.options.layers)]
 
 
 TABLE2 = against_san(
-    variant("network"),
-    quoted("{theirs} (%)", dict(zip(NETWORKS, reported.BSHIFT, strict=True)), ".2f"),
+    columns.variant("network"),
+    columns.quoted("{theirs} (%)", dict(zip(NETWORKS, reported.BSHIFT, strict=True)), ".2f"),
     percent("{other}validation (%)", "validation.accuracy"),
     percent("test (%)", "test.accuracy"),
     title="Table 2: BShift, selector in one layer",
@@ -215,8 +190,8 @@ TABLE2 = against_san(
 )
 REORDERED = ("wrd", "wrd_small", "wrd_published")
 TABLE3 = against_san(
-    data(),
-    variant("network"),
+    columns.data(),
+    columns.variant("network"),
     *(percent(f"{name} (%)", f"test.{name}") for name in ("insert", "original")),
     percent("both (%)", "test.accuracy"),
     title="Table 3: word reordering detection, selector in one layer",
@@ -245,7 +220,7 @@ def selectors(titles: Mapping[str, str], what: str, **fields: Any) -> Table:
         return metric(heading, path, 2, times=100, where=lambda row: row.variant != BASE)
 
     return against_san(
-        data(),
+        columns.data(),
         Column(what, lambda row: titles[row.variant], "both"),
         percent("validation (%)", "validation.accuracy"),
         percent("test (%)", "test.accuracy"),
@@ -260,9 +235,8 @@ def selectors(titles: Mapping[str, str], what: str, **fields: Any) -> Table:
     )
 
 
-def of_modes(job: Job, data: str) -> list[str]:
+def of_modes(job: Job, _: str) -> list[str]:
     """The networks that --modes asks for."""
-    del data
     asked = {FULL if mode == "st" else f"ssan_{mode}" for mode in job.options.modes}
     return [name for name in MODES if name == BASE or name in asked]
 
@@ -291,47 +265,50 @@ TEMPERATURE = selectors(
     trained=lambda job, data: (BASE, *TEMPERATURES),
 )
 
-# table 1 -----------------------------------------------------------------------------------------
 
-METRICS = {"nli": "accuracy", "srl": "F1", "mt_": "BLEU"}
+# tables of numbers that no column has -----------------------------------------------------------
 
 
-def in_percent(records: Records, metric: str) -> str:
-    """Mean and deviation over the seeds of what a task is scored by."""
+def number(value: float | None) -> str:
+    """A number of the paper, or a dash."""
+    return "-" if value is None else f"{value:.2f}"
 
-    def score(record: Record) -> float | None:
-        if metric == "accuracy":
-            return 100 * record["test"]["accuracy"]
-        if metric == "BLEU":
-            return record.get("test_bleu")
-        roles = record.get("test_roles_greedy")
-        return None if roles is None else 100 * roles["f1"]
 
-    return averaged(records, score, 2)
+Score = str | Callable[[Record], float | None]
+
+
+def mean(records: Records, score: Score, times: float = 100) -> str:
+    """Mean and deviation over the seeds of a figure of the records."""
+    row = Row(data="", label="", variant="", title="", records=records)
+    return metric("", score, 2, times=times).text(row)
+
+
+TASKS: dict[str, tuple[str, str, float]] = {
+    "nli": ("accuracy", "test.accuracy", 100),
+    "srl": ("F1", "test_roles_greedy.f1", 100),
+    "mt_": ("BLEU", "test_bleu", 1),
+}
+"""By how names of data sets begin: metric, where records have it, and what makes it percent."""
 
 
 def four_tasks(store: Store) -> str:
     """The four tasks without and with a selector in layer 1."""
     headings = ["task", "metric", "SAN, paper", "SSAN, paper", "SAN, ours", "SSAN, ours"]
     headings += ["difference", "95 % interval", "p"]
-    tasks = {name: METRICS[name[:3]] for name in reported.NAMES if name[:3] in METRICS}
+    tasks = {name: TASKS[name[:3]] for name in reported.NAMES if name[:3] in TASKS}
     pairs = {name: (store.all(name, BASE), store.all(name, FULL)) for name in tasks}
-    shifts = {name: difference(*pairs[name], metric) for name, metric in tasks.items()}
+    shifts = {name: difference(*pairs[name], of) for name, (of, *_) in tasks.items()}
     tested = [one for one in shifts.values() if one is not None and one.why_not is None]
     p_values = [boot.p_value for one in tested for boot in one.boots]
     corrected = iter(map(float, analysis.holm(p_values)))
     rows, notes = [], []
-    for name, metric in tasks.items():
-        label, records, shift = (
-            reported.NAMES[name],
-            [*pairs[name][0], *pairs[name][1]],
-            shifts[name],
-        )
+    for name, (of, path, times) in tasks.items():
+        label, shift = reported.NAMES[name], shifts[name]
+        records = [*pairs[name][0], *pairs[name][1]]
         theirs = [number(value) for value in reported.TABLE1.get(name, (None, None))]
-        ours = [in_percent(one, metric) for one in pairs[name]]
+        ours = [mean(one, path, times) for one in pairs[name]]
         ours += ["-"] * 3 if shift is None else shift.cells(corrected)
-        for first_cell, *cells in beside(label, theirs, ours, records):
-            rows.append([first_cell, metric, *cells])
+        rows += [[row[0], of, *row[1:]] for row in beside(label, theirs, ours, records)]
         for record in records[:1]:
             if record.get("substitute"):
                 notes.append(f"- {label}: substitute: {substitute_of(record)}.")
@@ -355,93 +332,66 @@ TABLE1 = Table(
     after=show,
 )
 
-# tables 4 and 5 ----------------------------------------------------------------------------------
 
-
-def number(value: float | None) -> str:
-    """A number of the paper, or a dash."""
-    return "-" if value is None else f"{value:.2f}"
-
-
-def share(records: Records, figure: str | Callable[[Record], float | None]) -> str:
-    """Mean and deviation over the seeds of a figure of the records, in percent."""
-    row = Row(data="", label="", variant="", title="", records=records)
-    return percent("", figure).text(row)
-
-
-Lines = Callable[[Records, Records], Iterable[list[str]]]
+Part = tuple[Sequence[str], Sequence[float | None], Sequence[Score]]
+"""A row of tables 4 and 5: first cells, the paper's numbers, what of the records it shows."""
 
 
 def f1_table(
     name: str,
     headings: Sequence[str],
-    lines: Lines,
-    all_of_them: tuple[float, float],
+    parts: Callable[[Records], Iterable[Part]],
+    average: tuple[float, float],
+    merged: Sequence[str] = (),
     **fields: Any,
 ) -> Table:
-    """F1 of parts of a probe without and with a selector, and the averages.
-
-    Args:
-      name: of the probe.
-      headings: ahead and behind of those of the two networks; "..." is where these are.
-      lines: from the records of both to the rows of the parts.
-      all_of_them: what the paper has as the average: by support, which agrees with its numbers.
-      **fields: of `Table`.
-    """
-    place = headings.index("...")
+    """F1 of parts of a probe without and with a selector; `average` of the paper is by support."""
     grid = Table(shown=lambda store: [(name, BASE), (name, FULL)], pair=with_san)
 
     def body(store: Store) -> str:
         rows = grid.rows(PAPER, store)
-        base, full = (row.records for row in rows)
-        theirs, mine = columns(base + full)
-        networks = [f"{one}, {whose}" for whose in (theirs, mine) for one in ("SAN", "SSAN")]
-        texts = [*headings[:place], *networks, *headings[place + 1 :]]
-        parts = [*lines(base, full)]
+        pair = [row.records for row in rows]
+        theirs, mine = names_of_columns(pair[0] + pair[1])
+        texts = [one.format(theirs=theirs, mine=mine) for one in headings]
+        texts += [f"{one}, {whose}" for whose in (theirs, mine) for one in ("SAN", "SSAN")]
+        texts += merged
+        shown = [*parts(pair[0] + pair[1])]
         for way in ("weighted", "micro", "macro"):
-            values = [number(v) if way == "weighted" else "-" for v in all_of_them]
-            ours = [share(records, f"f1_{way}") for records in (base, full)]
-            row = [f"All, {way}", *["-"] * (place - 1), *values, *ours]
-            parts.append([*row, *["-"] * (len(texts) - len(row))])
-        table = analysis.render_table(
-            [text.format(theirs=theirs, mine=mine) for text in texts], parts
-        )
+            dashes = ["-"] * (len(headings) - 1)
+            quoted = average if way == "weighted" else (None, None)
+            shown.append(([f"All, {way}", *dashes], quoted, [f"f1_{way}"]))
+        lines = []
+        for ahead, paper, scores in shown:
+            ours = [mean(records, score) for score in scores for records in pair]
+            line: list[str] = [*ahead, *map(number, paper), *ours]
+            lines.append([*line, *["-"] * (len(texts) - len(line))])
         tests = {row.variant: row.comparison for row in rows}
+        table = analysis.render_table(texts, lines)
         return paragraphs(table, *verdicts(store, rows), holm_note(tests))
 
     return Table(data=(name,), variants=(BASE, FULL), body=body, after=show, **fields)
 
 
-def by_depth(base: Records, full: Records) -> Iterator[list[str]]:
+def depths(records: Records) -> Iterator[Part]:
     """Rows of table 4."""
-    records = base + full
-    classes = records[0]["class_names"] if records else list(reported.TREE_DEPTH)
+    one = records[0] if records else {"class_names": [], "support": []}
+    classes, support = one["class_names"], one["support"]
     for depth in dict.fromkeys((*reported.TREE_DEPTH, *classes)):
-        san, ssan, ratio = reported.TREE_DEPTH.get(depth, (None, None, None))
+        *paper, ratio = reported.TREE_DEPTH.get(depth, (None, None, None))
         place = classes.index(depth) if depth in classes else None
-        support, ours = "-", [NOT_RUN] * 2
-        if place is not None:
-            ours = [share(one, f"f1.{place}") for one in (base, full)]
-            if records:
-                counts = records[0]["support"]
-                support = f"{100 * counts[place] / sum(counts):.1f}"
-        yield [depth, number(ratio), support, number(san), number(ssan), *ours]
+        share = "-" if place is None else f"{100 * support[place] / sum(support):.1f}"
+        yield [depth, number(ratio), share], paper, [f"f1.{place}"]
 
 
-def by_group(base: Records, full: Records) -> Iterator[list[str]]:
-    """Rows of table 5."""
-    for group, (san, ssan, ratio) in reported.TOP_CONST.items():
-        ours = [
-            share(
-                records,
-                lambda one, group=group, way=way: one.get("groups", {}).get(group, (None,) * 2)[
-                    way
-                ],
-            )
-            for way in (0, 1)
-            for records in (base, full)
-        ]
-        yield [group, f"{ratio:.0f}", number(san), number(ssan), *ours]
+def groups(_: Records) -> Iterator[Part]:
+    """Rows of table 5; names of groups have dots."""
+
+    def score(record: Record, group: str, way: int) -> float | None:
+        return record["groups"][group][way] if "groups" in record else None
+
+    for group, (*paper, ratio) in reported.TOP_CONST.items():
+        scores = [functools.partial(score, group=group, way=way) for way in (0, 1)]
+        yield [group, f"{ratio:.0f}"], paper, scores
 
 
 F1 = (
@@ -450,8 +400,8 @@ F1 = (
 )
 TABLE4 = f1_table(
     "tree_depth",
-    ("depth", "share, {theirs} (%)", "share, {mine} (%)", "..."),
-    by_depth,
+    ("depth", "share, {theirs} (%)", "share, {mine} (%)"),
+    depths,
     reported.TREE_DEPTH_ALL,
     title="Table 4: TreeDepth, F1 by depth",
     note=F1,
@@ -459,9 +409,10 @@ TABLE4 = f1_table(
 )
 TABLE5 = f1_table(
     "top_const",
-    ("group", "share, {theirs} (%)", "...", "SAN, merged", "SSAN, merged"),
-    by_group,
+    ("group", "share, {theirs} (%)"),
+    groups,
     reported.TOP_CONST_ALL,
+    ("SAN, merged", "SSAN, merged"),
     title="Table 5: TopConst, F1 of groups of classes",
     note=F1 + " Groups: average of their classes by support; merged: of the group as one class. "
     "Which classes a group has is inferred.",
@@ -469,16 +420,6 @@ TABLE5 = f1_table(
 )
 
 # what finished runs show -------------------------------------------------------------------------
-
-
-def then_show(act: Callable[[Job], None]) -> Callable[[Job], None]:
-    """Does something for a table, and prints it."""
-
-    def both(job: Job) -> None:
-        act(job)
-        show(job)
-
-    return both
 
 
 TABLE6 = Table(
@@ -489,7 +430,7 @@ TABLE6 = Table(
     about="of finished runs, brackets of trees from attention",
     data=("mt_multi30k",),
     body=analyses.table6,
-    after=then_show(of_each(analyses.brackets)),
+    after=of_each(analyses.brackets, show),
 )
 TABLE7 = Table(
     title="Table 7: attention by part of speech",
@@ -497,7 +438,7 @@ TABLE7 = Table(
     about="of finished runs, attention by part of speech",
     data=("tree_depth", "top_const", "mt_multi30k"),
     body=analyses.table7,
-    after=then_show(of_each(analyses.tag_shares)),
+    after=of_each(analyses.tag_shares, show),
 )
 FIGURES = Table(
     title="Figures 2 to 6",
@@ -506,9 +447,13 @@ FIGURES = Table(
 )
 
 
-def figure(name: str, about: str, draw: Callable[[Job], None]) -> Figure:
-    """A figure of finished runs."""
-    return Figure(about=f"of finished runs, {about}", draw=draw, data=(analyses.FIGURES[name],))
+FIGURE = {
+    "figure2": ("attention over the distance", analyses.distances),
+    "figure3": ("attention of a sentence", analyses.heat_maps),
+    "figure4": ("as figure2", analyses.distances),
+    "figure5": ("as figure3", analyses.heat_maps),
+    "figure6": ("trees of a sentence", analyses.tree_figure),
+}
 
 
 def selected(store: Store) -> str:
@@ -562,18 +507,18 @@ RUNS = Table(
     note="Records in runs/; seconds are wall time per run.",
     shown=lambda store: [(name, one) for name in reported.NAMES for one in store.variants(name)],
     columns=(
-        data(),
-        record_name(),
-        seeds(),
-        first("batch", batch_of),
-        first("lr", "config.train.optimizer.learning_rate", "g"),
+        columns.data(),
+        columns.record_name(),
+        columns.seeds(),
+        columns.first("batch", batch_of),
+        columns.first("lr", "config.train.optimizer.learning_rate", "g"),
         STEPS,
-        each("best steps", "best_step", ","),
-        seconds(),
-        milliseconds(),
-        first("parameters", lambda one: one.get("parameters_without_embeddings", 0), ","),
-        hardware(),
-        substitute(),
+        columns.each("best steps", "best_step", ","),
+        columns.seconds(),
+        columns.milliseconds(),
+        columns.first("parameters", lambda one: one.get("parameters_without_embeddings", 0), ","),
+        columns.hardware(),
+        columns.substitute(),
     ),
 )
 
@@ -675,17 +620,10 @@ python -m experiments.ssan translate --workdir W < in.txt""",
         "table5": TABLE5,
         "table6": TABLE6,
         "table7": TABLE7,
-        "figure2": figure("figure2", "attention over the distance", of_each(analyses.distances)),
-        "figure3": figure(
-            "figure3",
-            "attention of a sentence",
-            of_each(analyses.heat_maps, analyses.check_reordered),
-        ),
-        "figure4": figure("figure4", "as figure2", of_each(analyses.distances)),
-        "figure5": figure(
-            "figure5", "as figure3", of_each(analyses.heat_maps, analyses.check_reordered)
-        ),
-        "figure6": figure("figure6", "trees of a sentence", of_each(analyses.tree_figure)),
+        **{
+            name: Figure(about=about, draw=of_each(draw), data=(analyses.FIGURES[name],))
+            for name, (about, draw) in FIGURE.items()
+        },
         "modes": DRAWS,
         "sharing": HEADS,
         "temperature": TEMPERATURE,
@@ -693,7 +631,7 @@ python -m experiments.ssan translate --workdir W < in.txt""",
         "neighbours": Figure(
             about="what a linear classifier of pairs of neighbouring words makes of the probes",
             data=analyses.PROBES,
-            draw=of_each(analyses.linear_reference, analyses.check_probes),
+            draw=of_each(analyses.linear_reference),
         ),
     },
     page=(
