@@ -16,7 +16,7 @@ from experiments.core.columns import metric, percent
 from experiments.core.comparison import LEVEL, holm_note, paragraphs, sentence
 from experiments.core.config import Changes, changed
 from experiments.core.origins import NOT_RUN, beside, substitute_of
-from experiments.core.origins import columns as names_of_columns
+from experiments.core.origins import columns as whose
 from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.paper import variants as by_name
 from experiments.core.records import Record, Records, Store, read_json
@@ -184,7 +184,7 @@ TABLE2 = against_san(
     about="BShift without a selector and with one in layer 1 to 6",
     data=("bshift",),
     variants=NETWORKS,
-    shown=lambda store: [("bshift", name) for name in NETWORKS],
+    seen=(),
     trained=of_layers,
     above=(("SAN, earlier report", f"{reported.BSHIFT_EARLIER:.2f}", "quoted, not trained here"),),
 )
@@ -265,7 +265,6 @@ TEMPERATURE = selectors(
     trained=lambda job, data: (BASE, *TEMPERATURES),
 )
 
-
 # tables of numbers that no column has -----------------------------------------------------------
 
 
@@ -331,8 +330,6 @@ TABLE1 = Table(
     body=four_tasks,
     after=show,
 )
-
-
 Part = tuple[Sequence[str], Sequence[float | None], Sequence[Score]]
 """A row of tables 4 and 5: first cells, the paper's numbers, what of the records it shows."""
 
@@ -351,9 +348,9 @@ def f1_table(
     def body(store: Store) -> str:
         rows = grid.rows(PAPER, store)
         pair = [row.records for row in rows]
-        theirs, mine = names_of_columns(pair[0] + pair[1])
+        theirs, mine = whose(pair[0] + pair[1])
         texts = [one.format(theirs=theirs, mine=mine) for one in headings]
-        texts += [f"{one}, {whose}" for whose in (theirs, mine) for one in ("SAN", "SSAN")]
+        texts += [f"{one}, {of}" for of in (theirs, mine) for one in ("SAN", "SSAN")]
         texts += merged
         shown = [*parts(pair[0] + pair[1])]
         for way in ("weighted", "micro", "macro"):
@@ -421,7 +418,6 @@ TABLE5 = f1_table(
 
 # what finished runs show -------------------------------------------------------------------------
 
-
 TABLE6 = Table(
     title="Table 6: brackets of trees from attention",
     note="Unlabelled, punctuation left out, the whole sentence counted, single words not. Mean "
@@ -440,14 +436,13 @@ TABLE7 = Table(
     body=analyses.table7,
     after=of_each(analyses.tag_shares, show),
 )
+TABLES = (TABLE1, TABLE2, TABLE3, TABLE4, TABLE5, TABLE6, TABLE7)
 FIGURES = Table(
     title="Figures 2 to 6",
     note="Mean over heads of the first encoder layer.",
     body=analyses.figures,
 )
-
-
-FIGURE = {
+DRAWINGS = {
     "figure2": ("attention over the distance", analyses.distances),
     "figure3": ("attention of a sentence", analyses.heat_maps),
     "figure4": ("as figure2", analyses.distances),
@@ -613,16 +608,10 @@ python -m experiments.ssan translate --workdir W < in.txt""",
     names=reported.NAMES,
     variants=VARIANTS,
     tables={
-        "table1": TABLE1,
-        "table2": TABLE2,
-        "table3": TABLE3,
-        "table4": TABLE4,
-        "table5": TABLE5,
-        "table6": TABLE6,
-        "table7": TABLE7,
+        **{f"table{number}": table for number, table in enumerate(TABLES, 1)},
         **{
             name: Figure(about=about, draw=of_each(draw), data=(analyses.FIGURES[name],))
-            for name, (about, draw) in FIGURE.items()
+            for name, (about, draw) in DRAWINGS.items()
         },
         "modes": DRAWS,
         "sharing": HEADS,
@@ -634,10 +623,7 @@ python -m experiments.ssan translate --workdir W < in.txt""",
             draw=of_each(analyses.linear_reference),
         ),
     },
-    page=(
-        *(TABLE1, TABLE2, TABLE3, TABLE4, TABLE5, TABLE6, TABLE7, FIGURES),
-        *(DRAWS, HEADS, TEMPERATURE, RATES, RUNS),
-    ),
+    page=(*TABLES, FIGURES, DRAWS, HEADS, TEMPERATURE, RATES, RUNS),
     experiment=experiment,
     report=report,
     workdir=lambda config: f"{config.preset}-{system_of(config.model)}",
