@@ -39,15 +39,15 @@ def experiment(config: RunConfig) -> Experiment:
     Raises:
       ValueError: if the run cannot be made.
     """
-    made, model = KINDS[type(config)](config), config.model
+    of_task, model = KINDS[type(config)](config), config.model
     changes = getattr(model, "final_temperature", None) is not None
     return dataclasses.replace(
-        made,
-        train=(lambda seed: WithStep(made.train(seed))) if changes else made.train,
-        facts={"data": config.preset, "system": system_of(model), **made.facts},
+        of_task,
+        train=(lambda seed: WithStep(of_task.train(seed))) if changes else of_task.train,
+        facts={"data": config.preset, "system": system_of(model), **of_task.facts},
         count=count_parameters,
         logged=lambda metrics: {"selection_curve": selection_curve(metrics)},
-        score=lambda predictions: made.score(predictions) | selection(model, predictions),
+        score=lambda predictions: of_task.score(predictions) | selection(model, predictions),
     )
 
 

@@ -73,7 +73,7 @@ def sequence_batches(
       From a seed to the training batches; those of validation and test, each one ordered pass.
     """
 
-    def made(name: str, seed: int = 0) -> gdata.SequenceBatches:
+    def batches(name: str, seed: int = 0) -> gdata.SequenceBatches:
         split, training = splits[name], name == "train"
         used = np.arange(len(split.source)) if rows is None or not training else np.array(rows)
         sizes = {"batch_size": "batch_size", "batch_tokens": "max_tokens"}
@@ -90,7 +90,7 @@ def sequence_batches(
             **{to: getattr(config, part + of) for of, to in sizes.items() if hasattr(config, of)},
         )
 
-    return functools.partial(made, "train"), made("validation").eval(), made("test").eval()
+    return functools.partial(batches, "train"), batches("validation").eval(), batches("test").eval()
 
 
 def probe_texts(config: ProbeConfig) -> Texts:

@@ -1,5 +1,6 @@
 """Inference between sentences, and semantic role labelling: the examples of a run and its task."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -28,9 +29,14 @@ class Words(NamedTuple):
     vectors: gdata.Embeddings | None
 
     @property
-    def coverage(self) -> float | None:
-        """Share of the vocabulary with a pretrained vector; None without a file."""
-        return None if self.vectors is None else self.vectors.coverage
+    def matrix(self) -> np.ndarray | None:
+        """The vectors; None without a file."""
+        return None if self.vectors is None else self.vectors.matrix
+
+    def facts(self) -> dict[str, Any]:
+        """What a record says of the words."""
+        coverage = None if self.vectors is None else self.vectors.coverage
+        return {"vocabulary_size": len(self.vocabulary), "embedding_coverage": coverage}
 
 
 def read_words(
@@ -99,20 +105,14 @@ def inference(config: NLIConfig) -> Experiment:
     rows = not_long(splits["train"], config.data.length_quantile)
     train, validation, test = sequence_batches(splits, PAIR, config.data, rows=rows)
     info = splits["test"].source.info
-    matrix = None if words.vectors is None else words.vectors.matrix
-    model = SSANNLI(config.model, len(words.vocabulary), len(info.class_names), matrix)
+    model = SSANNLI(config.model, len(words.vocabulary), len(info.class_names), words.matrix)
     return Experiment(
         task=SSANNLITask(model),
         train=train,
         validation=validation,
         test=test,
         vocabulary=words.vocabulary.digest(),
-        facts={
-            "train_n": len(rows),
-            "vocabulary_size": len(words.vocabulary),
-            "embedding_coverage": words.coverage,
-            "class_names": list(info.class_names),
-        },
+        facts={"train_n": len(rows), **words.facts(), "class_names": list(info.class_names)},
         labels=splits["train"].columns["label"][rows],
         substitute=joined(config.data.note, info.substitute, *_other_than_snli(config)),
     )
@@ -155,23 +155,17 @@ def encode_labels(labels: Sequence[str], names: Sequence[str], *, strict: bool) 
     return np.array([number.get(label, UNKNOWN) for label in labels], np.int32)
 
 
-class Predicates(NamedTuple):
-    """Predicates of sentences, looked up."""
-
-    splits: dict[str, Split]
-    words: Words
-    labels: tuple[str, ...]
-    embeddings: np.ndarray | None
+Predicates = tuple[dict[str, Split], Words, tuple[str, ...]]
+"""Predicates of sentences, looked up; their words, and the names of labels."""
 
 
 @functools.lru_cache(maxsize=1)
 def _predicates(config: SRLData, dim: int) -> Predicates:
     sources, words = read_words("conll_srl", config, dim)
-    embeddings = None
-    if words.vectors is not None:
-        embeddings = words.vectors.matrix
-        if config.vector_std is not None:
-            embeddings = embeddings * (config.vector_std / embeddings[words.vectors.found].std())
+    if words.vectors is not None and config.vector_std is not None:
+        matrix, from_file = words.vectors.matrix, words.vectors.found
+        matrix = matrix * (config.vector_std / matrix[from_file].std())
+        words = words._replace(vectors=dataclasses.replace(words.vectors, matrix=matrix))
     names = label_names(sources["train"])
     splits = {}
     for split, source in sources.items():
@@ -180,7 +174,7 @@ def _predicates(config: SRLData, dim: int) -> Predicates:
         predicates = [np.array(x["is_predicate"], np.int32) for x in source]
         sequences = {"tokens": tokens, "labels": labels, "is_predicate": predicates}
         splits[split] = Split(source, sequences)
-    return Predicates(splits, words, names, embeddings)
+    return splits, words, names
 
 
 def predicates(config: SRLData, dim: int) -> Predicates:
@@ -190,13 +184,13 @@ def predicates(config: SRLData, dim: int) -> Predicates:
 
 def roles(config: SRLConfig) -> Experiment:
     """The run of a tagger."""
-    splits, words, labels, embeddings = predicates(config.data, config.model.embedding_dim)
+    splits, words, labels = predicates(config.data, config.model.embedding_dim)
     tokens = splits["train"].sequences["tokens"]
     rows = [i for i, one in enumerate(tokens) if len(one) <= config.data.max_len]
     train, validation, test = sequence_batches(
         splits, {"lengths": "tokens"}, config.data, rows=rows
     )
-    model = SSANTagger(config.model, len(words.vocabulary), len(labels), embeddings)
+    model = SSANTagger(config.model, len(words.vocabulary), len(labels), words.matrix)
     width = max(one.edges[-1] for one in (train(config.train.seed), validation, test))
     drawn = config.data.embeddings == "none"
 
@@ -216,12 +210,7 @@ def roles(config: SRLConfig) -> Experiment:
         validation=validation,
         test=test,
         vocabulary=words.vocabulary.digest(),
-        facts={
-            "train_n": len(rows),
-            "vocabulary_size": len(words.vocabulary),
-            "labels": len(labels),
-            "embedding_coverage": words.coverage,
-        },
+        facts={"train_n": len(rows), "labels": len(labels), **words.facts()},
         substitute=joined(
             config.data.note,
             splits["test"].source.info.substitute,
@@ -250,10 +239,10 @@ def arguments(
         logits = np.asarray(apply(batch))
         for row in np.flatnonzero(batch["weight"] > 0):
             example = by_id[int(batch["example_id"][row])]
-            own = logits[row, : len(example["tokens"])]
-            ways = {"greedy": np.argmax(own, axis=1)}
+            scores = logits[row, : len(example["tokens"])]
+            ways = {"greedy": np.argmax(scores, axis=1)}
             if config.data.constrained:
-                ways["constrained"] = analysis.constrained_labels(own, labels)
+                ways["constrained"] = analysis.constrained_labels(scores, labels)
             for way, numbers in ways.items():
                 counts[way][example["example_id"]] = analysis.role_counts(
                     example["labels"], [labels[i] for i in numbers]

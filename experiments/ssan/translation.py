@@ -252,9 +252,9 @@ def load_run(workdir: Path, *, bpe: Path | None = None, average: int | None = No
             "that python -m experiments.ssan --preset mt_multi30k (or another mt_) has made"
         )
     record = read_json(place, "config", "search", "vocabulary_size")
-    wanted = saved_vocabulary(workdir)
+    digest = saved_vocabulary(workdir)
     pieces = gdata.BytePairs.load(bpe or workdir / BPE)
-    if pieces.digest() != wanted:
+    if pieces.digest() != digest:
         raise ValueError(
             f"{bpe or workdir / BPE} is not the vocabulary that {workdir} was trained with: it has "
             f"{len(pieces):,} pieces, the network {record['vocabulary_size']:,}, or others"
