@@ -111,7 +111,8 @@ class Column:
     """A column of a table.
 
     Attributes:
-      heading: "{theirs}" and "{mine}" in it become what `origins.columns` says.
+      heading: "{theirs}" and "{mine}" in it become what `origins.columns` says, and "{other}" says
+        ahead of a heading that ours are of other data, or nothing.
       text: the cell of a row.
       of: whose cells these are. The paper's and ours stand in rows of their own where ours are of
         other data; "data" is the name of the data set, "both" stands in both rows.
@@ -142,7 +143,9 @@ class Table:
       columns: of the table.
       pair: (data set, variant) -> the two systems that the row compares; the p-values of a table
         are corrected together.
+      above: rows of the paper alone, ahead of ours; the cells that they lack are dashes.
       below: what stands between table and note, from the rows.
+      remarks: as `below`, from the rows and what else the folder of results has.
       body: makes the whole table in place of columns.
       after: what the command does when the runs are done, such as counting or printing.
     """
@@ -157,7 +160,9 @@ class Table:
     seen: tuple[str, ...] | None = None
     columns: tuple[Column, ...] = ()
     pair: Callable[[str, str], tuple[str, str] | None] | None = None
+    above: Sequence[Sequence[str]] = ()
     below: Callable[[Sequence[Row]], Iterable[str]] = lambda rows: ()
+    remarks: Callable[[Store, Sequence[Row]], Iterable[str]] = lambda store, rows: ()
     body: Callable[[Store], str] | None = None
     after: "Callable[[Job], None] | None" = None
 
@@ -202,12 +207,14 @@ class Table:
             return self.body(store)
         rows = self.rows(paper, store)
         theirs, mine = columns(record for row in rows for record in row.records)
-        headings = [one.heading.format(theirs=theirs, mine=mine) for one in self.columns]
+        words = {"theirs": theirs, "mine": mine, "other": "" if mine == "ours" else f"{mine}: "}
+        headings = [one.heading.format(**words) for one in self.columns]
         named = any(one.heading != text for one, text in zip(self.columns, headings, strict=True))
-        lines = [line for row in rows for line in self._lines(row, apart=not named)]
+        lines = [[*line, *["-"] * (len(headings) - len(line))] for line in self.above]
+        lines += [line for row in rows for line in self._lines(row, apart=not named)]
         table = analysis.render_table(headings, lines) if lines else NOT_RUN
         tests = {(row.data, row.variant): row.comparison for row in rows}
-        return paragraphs(table, *self.below(rows), holm_note(tests))
+        return paragraphs(table, *self.below(rows), *self.remarks(store, rows), holm_note(tests))
 
     def _lines(self, row: Row, *, apart: bool) -> list[list[str]]:
         """One line, or one with the paper's numbers and one with ours that are of other data."""

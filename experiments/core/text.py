@@ -185,6 +185,18 @@ def _read_texts(
     return Texts(encoded, vocabulary, matrix, coverage)
 
 
+def common_edges(lengths: Mapping[str, Any], max_buckets: int) -> tuple[int, ...]:
+    """Edges of length buckets for all splits: what validation compiled, the test pass finds.
+
+    Args:
+      lengths: of the texts of every split; those of "train" decide all edges but the last.
+      max_buckets: how many there are at most.
+    """
+    edges = gdata.plan_buckets(lengths["train"], max_buckets)
+    longest = max(int(one.max()) for one in lengths.values())
+    return (*edges[:-1], max(longest, edges[-1]))
+
+
 def in_batches(
     splits: Mapping[str, gdata.Encoded], config: Any
 ) -> tuple[Callable[[int], gdata.Batches], gdata.Batches, gdata.Batches]:
@@ -199,10 +211,8 @@ def in_batches(
       From a seed to the training batches; those of validation and test, each one ordered pass.
     """
     train = splits["train"]
-    edges = gdata.plan_buckets(train.lengths, config.max_buckets)
-    # one set of shapes for all splits: what validation compiled, the test pass finds
-    longest = max(int(split.lengths.max()) for split in splits.values())
-    edges = (*edges[:-1], max(longest, edges[-1]))
+    lengths = {name: split.lengths for name, split in splits.items()}
+    edges = common_edges(lengths, config.max_buckets)
 
     def training(seed: int) -> gdata.Batches:
         return gdata.Batches(train, batch_size=config.batch_size, bucket_edges=edges, seed=seed)

@@ -2,52 +2,71 @@
 reference."""
 
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.core.records import read_json, refuse_other, write_json
-from experiments.ssan import attention
+from experiments.core.comparison import paragraphs
+from experiments.core.origins import NOT_RUN, columns
+from experiments.core.paper import Job
+from experiments.core.records import Store, read_json, refuse_other, write_json
+from experiments.core.text import SPLITS
+from experiments.ssan import attention, neighbours, reported
 from experiments.ssan.attention import GLUED, Encoder, Words
-from experiments.ssan.cells import NAMES
-from experiments.ssan.results import Store
-from experiments.ssan.variants import BASE, FULL, VARIANTS
+from experiments.ssan.config import BASE, FULL
+from experiments.ssan.experiment import experiment
+from experiments.ssan.sentences import sentences
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax.analysis import trees
 
+Numbers = dict[str, Any]
+"""What an analysis writes."""
+TITLES = {BASE: "SAN", FULL: "SSAN, layer 1"}
 NORMS: tuple[trees.Norm, ...] = ("rows", "area", "none")
+BASELINES = ("left", "right", "balanced", "random")
 GOLD = "gold trees of the English Web Treebank's test part"
 MOST = 2_000
 """Sentences that figures 2 and 4 look at."""
 SHOWN = range(8, 15)
 """Words of a sentence that figures show."""
 PROBES = ("bshift", "tree_depth", "top_const")
-DATA: dict[str, tuple[str, ...]] = {
-    "table6": ("mt_multi30k",),
-    "table7": ("tree_depth", "top_const", "mt_multi30k"),
-    "figure2": ("bshift",),
-    "figure3": ("bshift",),
-    "figure4": ("wrd_small",),
-    "figure5": ("wrd_small",),
-    "figure6": ("mt_multi30k",),
-    "neighbours": PROBES,
+FIGURES = {
+    "figure2": "bshift",
+    "figure3": "bshift",
+    "figure4": "wrd_small",
+    "figure5": "wrd_small",
+    "figure6": "mt_multi30k",
 }
 """What each looks into, if the command names no data."""
 
 
-def encoders(options: Any, data: str) -> dict[str, Encoder]:
-    """The networks without and with a selector in layer 1, of seed 0."""
-    from experiments.ssan.tables import run_config
+def of_each(
+    analyse: Callable[[Job, str], None], then: Callable[[Job], None] = lambda job: None
+) -> Callable[[Job], None]:
+    """Analyses every data set that the command names, and then does something else."""
 
-    found = {}
-    for variant in (BASE, FULL):
-        config = run_config(options, data, 0, **VARIANTS[variant][1])
-        workdir = options.runs / f"{data}-{variant}-seed0"
-        found[variant] = attention.load_encoder(config, workdir)
-    return found
+    def all_of_them(job: Job) -> None:
+        repeated = [data for data, n in collections.Counter(job.data).items() if n > 1]
+        if repeated:
+            raise ValueError(f"--data names {repeated[0]} twice")
+        for data in job.data:
+            analyse(job, data)
+        then(job)
+
+    return all_of_them
+
+
+def encoders(job: Job, data: str) -> dict[str, Encoder]:
+    """The networks without and with a selector in layer 1, of seed 0."""
+    return {
+        variant: attention.load_encoder(
+            job.config(data, variant, 0), job.options.runs / f"{data}-{variant}-seed0"
+        )
+        for variant in TITLES
+    }
 
 
 def file_of(store: Store, what: str, data: str) -> Path:
@@ -55,28 +74,33 @@ def file_of(store: Store, what: str, data: str) -> Path:
     return store.folder / "attention" / f"{what}-{data}.json"
 
 
-def _save(options: Any, path: Path, found: Any) -> None:
+def written(store: Store, what: str) -> list[tuple[str, Numbers]]:
+    """(data set, what the analysis wrote), by name."""
+    paths = sorted((store.folder / "attention").glob(f"{what}-*.json"))
+    return [(path.stem.removeprefix(f"{what}-"), read_json(path)) for path in paths]
+
+
+def _save(job: Job, data: str, numbers: Numbers) -> None:
     """Writes the numbers of an analysis; those of another one only give way to --rerun."""
+    path = file_of(job.store, job.options.what, data)
     known = read_json(path) if path.exists() else None
-    refuse_other(path, "result", known, found, rerun=options.rerun)
-    write_json(path, found)
+    refuse_other(path, "result", known, numbers, rerun=job.options.rerun)
+    write_json(path, numbers)
 
 
 def figure_of(what: str, data: str) -> str:
     """The name of a figure's files: data other than the figure's own have files of their own."""
-    return what if data == DATA[what][0] else f"{what}_{data}"
+    return what if data == FIGURES[what] else f"{what}_{data}"
+
+
+def _drawn(job: Job, data: str) -> Path:
+    return job.store.folder / figure_of(job.options.what, data)
 
 
 def treebank(options: Any, split: str = "test") -> list[dict[str, Any]]:
     """The sentences of the English Web Treebank, with tags and constituents."""
-    return list(
-        gdata.load("ewt_trees", split, data_dir=options.data_dir, manual_dir=options.manual_dir)
-    )
-
-
-def glue(tags: Sequence[str]) -> list[bool]:
-    """Which words of a tagged sentence no space stands before."""
-    return [tag in GLUED for tag in tags]
+    folders = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
+    return list(gdata.load("ewt_trees", split, **folders))
 
 
 def gold_tree(example: dict[str, Any]) -> trees.SpanTree:
@@ -85,9 +109,22 @@ def gold_tree(example: dict[str, Any]) -> trees.SpanTree:
     return trees.SpanTree.of(len(example["tokens"]), spans)
 
 
-def table6(options: Any, store: Store, data: str) -> None:
+def _maps(options: Any, encoder: Encoder, texts: Sequence[Words], **more: Any) -> list[np.ndarray]:
+    return attention.attention(encoder, texts, layer=options.layer, head=options.head, **more)
+
+
+def _tagged_maps(options: Any, encoder: Encoder, examples: Sequence[Any]) -> list[np.ndarray]:
+    """As `_maps`; tags tell the words that no space stands before."""
+    glued = [[tag in GLUED for tag in example["tags"]] for example in examples]
+    return _maps(options, encoder, [example["tokens"] for example in examples], glued=glued)
+
+
+# table 6 -----------------------------------------------------------------------------------------
+
+
+def brackets(job: Job, data: str) -> None:
     """Bracket scores of trees from attention, and of the four trees that know nothing."""
-    examples = treebank(options)
+    examples = treebank(job.options)
     gold = [gold_tree(example) for example in examples]
     drop = [[tag in trees.PUNCTUATION for tag in example["tags"]] for example in examples]
 
@@ -97,143 +134,158 @@ def table6(options: Any, store: Store, data: str) -> None:
             counts += trees.bracket_counts(true, tree, drop=out)
         return [round(value, 6) for value in counts.value()]
 
-    found: dict[str, Any] = {"gold": GOLD, "sentences": len(gold), "layer": options.layer}
-    for variant, encoder in encoders(options, data).items():
-        weights = _weights(options, encoder, examples)
+    numbers: Numbers = {"gold": GOLD, "sentences": len(gold), "layer": job.options.layer}
+    for variant, encoder in encoders(job, data).items():
+        weights = _tagged_maps(job.options, encoder, examples)
         for norm in NORMS:
-            found[f"{variant}-{norm}"] = scores(
-                [trees.from_attention(w, norm=norm) for w in weights]
-            )
+            of_norm = [trees.from_attention(w, norm=norm) for w in weights]
+            numbers[f"{variant}-{norm}"] = scores(of_norm)
     generator = np.random.default_rng(0)
-    baselines: dict[str, Callable[[int], trees.SpanTree]] = {
-        "left": trees.left_branching,
-        "right": trees.right_branching,
-        "balanced": trees.balanced,
-        "random": lambda size: trees.random_binary(size, generator),
-    }
-    for name, make in baselines.items():
-        found[name] = scores([make(tree.size) for tree in gold])
-    _save(options, file_of(store, "table6", data), found)
-
-
-def _weights(options: Any, encoder: Encoder, examples: Sequence[dict[str, Any]]) -> Any:
-    return attention.attention(
-        encoder,
-        [example["tokens"] for example in examples],
-        glued=[glue(example["tags"]) for example in examples],
-        layer=options.layer,
-        head=options.head,
+    makers: tuple[Callable[[int], trees.SpanTree], ...] = (
+        trees.left_branching,
+        trees.right_branching,
+        trees.balanced,
+        lambda size: trees.random_binary(size, generator),
     )
+    for name, make in zip(BASELINES, makers, strict=True):
+        numbers[name] = scores([make(tree.size) for tree in gold])
+    _save(job, data, numbers)
 
 
-def table7(options: Any, store: Store, data: str) -> None:
+def table6(store: Store) -> str:
+    """Unlabelled brackets."""
+    headings = ["attention of", "tree", "precision (%)", "recall (%)", "F1 (%)"]
+    rows = [
+        ["WMT14 En-De, paper", name, *(f"{pair[i]:.2f}" for pair in reported.TABLE6.values())]
+        for i, name in enumerate(("SAN", "SSAN"))
+    ]
+    notes = []
+    for data, numbers in written(store, "table6"):
+        name = reported.NAMES.get(data, data)
+        named = {
+            f"{variant}-{norm}": f"{title}, mass by {norm}"
+            for variant, title in TITLES.items()
+            for norm in NORMS
+        } | {tree: tree for tree in BASELINES}
+        for key, title in named.items():
+            rows.append([name, title, *(f"{100 * value:.2f}" for value in numbers[key])])
+        notes.append(f"- {name}: {numbers['sentences']:,} sentences, {numbers['gold']}.")
+    if not notes:
+        rows.append(["ours", NOT_RUN, "-", "-", "-"])
+    return paragraphs(analysis.render_table(headings, rows), "\n".join(notes))
+
+
+# table 7 -----------------------------------------------------------------------------------------
+
+
+def tag_shares(job: Job, data: str) -> None:
     """Shares of attention by part of speech."""
-    examples, note = tagged_sentences(options, data)
-    found: dict[str, Any] = {"note": note, "sentences": len(examples), "layer": options.layer}
-    for variant, encoder in encoders(options, data).items():
+    examples, note = tagged_sentences(job, data)
+    numbers: Numbers = {"note": note, "sentences": len(examples), "layer": job.options.layer}
+    for variant, encoder in encoders(job, data).items():
         counts = analysis.TagCounts(dict.fromkeys(analysis.TAG_CLASSES, 0.0))
-        for weights, example in zip(_weights(options, encoder, examples), examples, strict=True):
-            counts += analysis.tag_counts(weights, example["tags"])
-        found[variant] = {name: round(share, 6) for name, share in counts.shares().items()}
-    _save(options, file_of(store, "table7", data), found)
+        weights = _tagged_maps(job.options, encoder, examples)
+        for one, example in zip(weights, examples, strict=True):
+            counts += analysis.tag_counts(one, example["tags"])
+        numbers[variant] = {name: round(share, 6) for name, share in counts.shares().items()}
+    _save(job, data, numbers)
 
 
-def tagged_sentences(options: Any, data: str) -> tuple[list[dict[str, Any]], str]:
+def tagged_sentences(job: Job, data: str) -> tuple[list[dict[str, Any]], str]:
     """Sentences with tags to look at the attention of a network with: its own where they have."""
+    options = job.options
     if not data.startswith(("tree_depth", "top_const")):
         return treebank(options), f"{GOLD.replace('trees', 'tags')}, not the network's own text"
     tags = {
         example["tokens"]: example["tags"]
-        for split in ("train", "validation", "test")
+        for split in SPLITS
         for example in treebank(options, split)
     }
-    own = _test_sentences(options, data)
-    known = [{"tokens": words, "tags": tags[tuple(words)]} for words in own if tuple(words) in tags]
-    if not known:
+    texts = [tuple(example["tokens"]) for example in _test_examples(job, data)]
+    tagged = [{"tokens": words, "tags": tags[words]} for words in texts if words in tags]
+    if not tagged:
         raise ValueError(f"{data}: no test sentence is in the treebank, so none has tags")
-    note = f"gold tags of {len(known):,} of {len(own):,} test sentences"
-    return known, note
+    return tagged, f"gold tags of {len(tagged):,} of {len(texts):,} test sentences"
 
 
-def _test_sentences(options: Any, data: str) -> list[Words]:
-    return [example["tokens"] for example in _test_examples(options, data)]
+def _test_examples(job: Job, data: str) -> gdata.Source:
+    return sentences(job.config(data, FULL, 0)).splits["test"].source
 
 
-def _test_examples(options: Any, data: str) -> list[dict[str, Any]]:
-    from experiments.ssan.config import ProbeConfig
-    from experiments.ssan.tables import run_config
+def table7(store: Store) -> str:
+    """Attention by part of speech."""
+    ours = written(store, "table7")
 
-    config: Any = run_config(options, data, 0)
-    if isinstance(config, ProbeConfig):
-        from experiments.ssan.probes import prepare as probes
+    def whose(data: str) -> tuple[str, str]:
+        return columns([*store.all(data, BASE), *store.all(data, FULL)])
 
-        return list(probes(config.data).splits["test"].source)
-    from experiments.ssan.reordering import prepare as reordering
+    headings = ["class"]
+    for data in reported.TABLE7_DATA:
+        of = f"{reported.NAMES[data]}, {whose(data)[0]}"
+        headings += [f"{of}: {name}" for name in ("SAN", "SSAN")]
+    for data, _ in ours:
+        of = reported.NAMES.get(data, data) + whose(data)[1].removeprefix("ours")
+        headings += [f"{of}: {name}" for name in ("SAN", "SSAN", "change (%)")]
+    rows = []
+    for name, quoted in reported.TABLE7.items():
+        row = [name, *(f"{value:.3f}" for pair in quoted for value in pair)]
+        for _, numbers in ours:
+            san, ssan = numbers[BASE][name], numbers[FULL][name]
+            change = f"{100 * (ssan - san) / san:+.1f}" if san else "-"
+            row += [f"{san:.3f}", f"{ssan:.3f}", change]
+        rows.append(row)
+    notes = [f"- {reported.NAMES.get(data, data)}: {numbers['note']}." for data, numbers in ours]
+    table = analysis.render_table(headings, rows)
+    return paragraphs(table, "\n".join(notes) or f"Ours: {NOT_RUN}.")
 
-    return list(reordering(config.data).splits["test"].source)
+
+# figures -----------------------------------------------------------------------------------------
 
 
-def distances(options: Any, store: Store, data: str) -> None:
+def distances(job: Job, data: str) -> None:
     """Figures 2 and 4: attention over the distance of query and key."""
-    sentences = _test_sentences(options, data)[:MOST]
+    texts = [example["tokens"] for example in _test_examples(job, data)[:MOST]]
     counts = {}
-    found: dict[str, Any] = {"sentences": len(sentences), "layer": options.layer}
-    for variant, encoder in encoders(options, data).items():
-        maps = attention.attention(encoder, sentences, layer=options.layer, head=options.head)
-        total = _distance_counts(maps)
-        counts[VARIANTS[variant][0]] = total
-        found[variant] = {
+    numbers: Numbers = {"sentences": len(texts), "layer": job.options.layer}
+    for variant, encoder in encoders(job, data).items():
+        total = analysis.distance_counts(np.zeros((0, 1, 1)), np.zeros(0, int))
+        for weights in _maps(job.options, encoder, texts):
+            if len(weights):
+                total += analysis.distance_counts(weights[None], [len(weights)])
+        counts[TITLES[variant]] = total
+        numbers[variant] = {
             "shares": [round(float(x), 6) for x in total.shares()],
             "per_neighbour": [round(float(x), 6) for x in total.per_neighbour()],
             "empty_rate": round(total.empty_rate, 6),
         }
-    _save(options, file_of(store, options.what, data), found)
-    path = store.folder / figure_of(options.what, data)
-    analysis.plot_distances(counts, path, title=NAMES.get(data, data))
+    _save(job, data, numbers)
+    analysis.plot_distances(counts, _drawn(job, data), title=reported.NAMES.get(data, data))
 
 
-def _distance_counts(maps: Sequence[np.ndarray]) -> analysis.DistanceCounts:
-    total = analysis.distance_counts(np.zeros((0, 1, 1)), np.zeros(0, int))
-    for weights in maps:
-        if len(weights):
-            total += analysis.distance_counts(weights[None], [len(weights)])
-    return total
-
-
-def heat_maps(options: Any, store: Store, data: str) -> None:
+def heat_maps(job: Job, data: str) -> None:
     """Figures 3 and 5: attention of one sentence whose order was changed."""
-    examples = _test_examples(options, data)
-    changed = [
-        example
-        for example in examples
-        if len(example["tokens"]) in SHOWN and ("insert" in example or _inverted(options, example))
-    ]
-    example = _one(options, changed)
+    if not all(name.startswith(("bshift", "wrd")) for name in job.data):
+        what = job.options.what
+        raise ValueError(f"{what} shows sentences whose order was changed, got {job.data}")
+    source = _test_examples(job, data)
+    names = source.info.class_names
+    short = [example for example in source if len(example["tokens"]) in SHOWN]
+    moved = [x for x in short if "insert" in x or names[x["label"]] == "I"]
+    example = _one(job.options, moved)
     words = example["tokens"]
     panels = {
-        VARIANTS[variant][0]: attention.attention(
-            encoder, [words], layer=options.layer, head=options.head
-        )[0]
-        for variant, encoder in encoders(options, data).items()
+        TITLES[variant]: _maps(job.options, encoder, [words])[0]
+        for variant, encoder in encoders(job, data).items()
     }
-    found = {name: np.round(weights, 4).tolist() for name, weights in panels.items()}
-    _save(options, file_of(store, options.what, data), {"words": list(words), "weights": found})
-    marked = [example["insert"], example["original"]] if "insert" in example else []
+    weights = {name: np.round(one, 4).tolist() for name, one in panels.items()}
+    _save(job, data, {"words": list(words), "weights": weights})
     analysis.plot_attention(
         words,
         panels,
-        store.folder / figure_of(options.what, data),
-        f"{NAMES.get(data, data)}, layer {options.layer}",
-        marked=marked,
+        _drawn(job, data),
+        f"{reported.NAMES.get(data, data)}, layer {job.options.layer}",
+        marked=[example["insert"], example["original"]] if "insert" in example else [],
     )
-
-
-def _inverted(options: Any, example: dict[str, Any]) -> bool:
-    from experiments.ssan.probes import prepare
-    from experiments.ssan.tables import run_config
-
-    info = prepare(run_config(options, "bshift", 0).data).splits["test"].info
-    return info.class_names[example["label"]] == "I"
 
 
 def _one(options: Any, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -242,62 +294,49 @@ def _one(options: Any, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return examples[options.sentence]
 
 
-def tree_figure(options: Any, store: Store, data: str) -> None:
+def tree_figure(job: Job, data: str) -> None:
     """Figure 6: the trees of one sentence."""
-    example = _one(options, [x for x in treebank(options) if len(x["tokens"]) in SHOWN])
+    short = [x for x in treebank(job.options) if len(x["tokens"]) in SHOWN]
+    example = _one(job.options, short)
     gold = gold_tree(example)
     drawn = {"gold": gold}
-    for variant, encoder in encoders(options, data).items():
-        (weights,) = _weights(options, encoder, [example])
-        drawn[VARIANTS[variant][0]] = trees.from_attention(weights)
-    found = {name: tree.bracketed(example["tokens"]) for name, tree in drawn.items()}
-    _save(options, file_of(store, options.what, data), found)
-    analysis.plot_trees(
-        example["tokens"],
-        drawn,
-        store.folder / figure_of(options.what, data),
-        f"Trees from the attention of {NAMES.get(data, data)}, layer {options.layer}",
-        gold=gold,
-    )
+    for variant, encoder in encoders(job, data).items():
+        (weights,) = _tagged_maps(job.options, encoder, [example])
+        drawn[TITLES[variant]] = trees.from_attention(weights)
+    _save(job, data, {name: tree.bracketed(example["tokens"]) for name, tree in drawn.items()})
+    name = reported.NAMES.get(data, data)
+    title = f"Trees from the attention of {name}, layer {job.options.layer}"
+    analysis.plot_trees(example["tokens"], drawn, _drawn(job, data), title, gold=gold)
 
 
-def linear_reference(options: Any, store: Store, data: str) -> None:
+def _lines(store: Store) -> Iterator[str]:
+    for what in FIGURES:
+        ours = written(store, what)
+        if not ours:
+            yield f"- {what}: {NOT_RUN}."
+        for data, numbers in ours:
+            text = f"- [{what}]({figure_of(what, data)}.png): {reported.NAMES.get(data, data)}"
+            if BASE in numbers and "shares" in numbers[BASE]:
+                san, ssan = (100 * numbers[variant]["shares"][1] for variant in TITLES)
+                empty = 100 * numbers[FULL]["empty_rate"]
+                text += (
+                    f"; at distance 1 {san:.1f} % (SAN) and {ssan:.1f} % (SSAN), "
+                    f"{empty:.1f} % of SSAN's queries without a key"
+                )
+            yield text + "."
+
+
+def figures(store: Store) -> str:
+    """Links to the figures, and the numbers of the distance curves at 1."""
+    quoted = "The paper has {} % (SAN) and {} % (SSAN) at distance 1 on BShift."
+    return "\n".join([*_lines(store), "", quoted.format(*reported.DISTANCE_ONE)])
+
+
+# a linear reference ------------------------------------------------------------------------------
+
+
+def linear_reference(job: Job, data: str) -> None:
     """How many labels pairs of neighbouring words tell."""
-    from experiments.ssan import neighbours
-    from experiments.ssan.families import build
-    from experiments.ssan.tables import run_config
-
-    found = neighbours.train(build(run_config(options, data, 0)))
-    _save(options, file_of(store, "neighbours", data), found)
-
-
-ANALYSES: dict[str, Callable[[Any, Store, str], None]] = {
-    "table6": table6,
-    "table7": table7,
-    "figure2": distances,
-    "figure3": heat_maps,
-    "figure4": distances,
-    "figure5": heat_maps,
-    "figure6": tree_figure,
-    "neighbours": linear_reference,
-}
-
-
-def analyse(options: Any, store: Store) -> None:
-    """Runs the analysis that the command names, for every data set that it names.
-
-    Raises:
-      FileNotFoundError: if a run is not finished.
-      ValueError: if a table's data have no such analysis.
-    """
-    wanted = options.data or DATA[options.what]
-    repeated = [d for d, n in collections.Counter(wanted).items() if n > 1]
-    if repeated:
-        raise ValueError(f"--data names {repeated[0]} twice")
-    reordered = all(data.startswith(("bshift", "wrd")) for data in wanted)
-    if options.what in ("figure3", "figure5") and not reordered:
-        raise ValueError(f"{options.what} shows sentences whose order was changed, got {wanted}")
-    if options.what == "neighbours" and (others := [x for x in wanted if x not in PROBES]):
+    if others := [name for name in job.data if name not in PROBES]:
         raise ValueError(f"neighbours is for the probes {', '.join(PROBES)}, got {others[0]}")
-    for data in wanted:
-        ANALYSES[options.what](options, store, data)
+    _save(job, data, neighbours.train(experiment(job.config(data, FULL, 0))))

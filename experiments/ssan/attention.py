@@ -8,8 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.ssan.config import ProbeConfig, ReorderingConfig, RunConfig
-from experiments.ssan.task_config import TranslationConfig
+from experiments.ssan.config import ProbeConfig, ReorderingConfig, RunConfig, TranslationConfig
+from experiments.ssan.experiment import experiment
+from experiments.ssan.sentences import sentences
+from experiments.ssan.translation import load_run
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax.models import SSANTranslator
@@ -51,16 +53,13 @@ def load_encoder(config: RunConfig, workdir: Path) -> Encoder:
     if not (workdir / "results.json").exists():
         raise FileNotFoundError(
             f"{workdir}: no finished run is there, and its attention is needed; train it first "
-            f"(python -m experiments.ssan.tables table1 | table2 | table3 | table4 | table5)"
+            "(python -m experiments.ssan.tables table1 | table2 | table3 | table4 | table5)"
         )
     if isinstance(config, TranslationConfig):
         return _translator(config, workdir)
     if not isinstance(config, ProbeConfig | ReorderingConfig):
         raise ValueError(f"a run of {config.preset!r} has no encoder of whole sentences")
-    from experiments.ssan.families import build
-
-    made = build(config)
-    vocabulary = _vocabulary(config)
+    vocabulary, made = sentences(config).vocabulary, experiment(config)
     model, first = made.task.model, made.test[0]
     like = jax.eval_shape(lambda: made.task.init(jax.random.key(0), first))
     params, _ = load_params(workdir, like)
@@ -74,19 +73,7 @@ def load_encoder(config: RunConfig, workdir: Path) -> Encoder:
     return Encoder(config, jax.jit(weights), params, pieces)
 
 
-def _vocabulary(config: Any) -> gdata.Vocabulary:
-    if isinstance(config, ProbeConfig):
-        from experiments.ssan.probes import prepare as probes
-
-        return probes(config.data).vocabulary
-    from experiments.ssan.reordering import prepare as reordering
-
-    return reordering(config.data).vocabulary
-
-
 def _translator(config: TranslationConfig, workdir: Path) -> Encoder:
-    from experiments.ssan.translation import load_run
-
     trained = load_run(workdir)
 
     def weights(params: Any, batch: Any) -> tuple[Any, ...]:
@@ -98,7 +85,7 @@ def _translator(config: TranslationConfig, workdir: Path) -> Encoder:
 
 def attention(
     encoder: Encoder,
-    sentences: Sequence[Words],
+    texts: Sequence[Words],
     *,
     glued: Sequence[Sequence[bool]] | None = None,
     layer: int = 1,
@@ -111,7 +98,7 @@ def attention(
 
     Args:
       encoder: the network.
-      sentences: their words.
+      texts: the words of every sentence.
       glued: words that no space stands before; only networks of pieces look at it.
       layer: from 1.
       head: from 0; None is the mean over heads.
@@ -127,14 +114,14 @@ def attention(
         raise ValueError(f"layer must be in [1, {model.num_layers}], got {layer}")
     if head is not None and not 0 <= head < model.num_heads:
         raise ValueError(f"head must be in [0, {model.num_heads}), got {head}")
-    glued = [[False] * len(words) for words in sentences] if glued is None else glued
+    glued = [[False] * len(words) for words in texts] if glued is None else glued
     ids, owners = [], []
-    for words, joined in zip(sentences, glued, strict=True):
-        own, places = encoder.pieces(words, joined)
-        ids.append(np.array([*own, *encoder.end], np.int32))
+    for words, joined in zip(texts, glued, strict=True):
+        numbers, places = encoder.pieces(words, joined)
+        ids.append(np.array([*numbers, *encoder.end], np.int32))
         owners.append(np.array(places, int))
-    found: list[np.ndarray] = [np.zeros((0, 0))] * len(sentences)
-    data = gdata.SequenceBatches(
+    maps: list[np.ndarray] = [np.zeros((0, 0))] * len(texts)
+    batches = gdata.SequenceBatches(
         {"tokens": ids},
         np.arange(len(ids)),
         lengths={"lengths": "tokens"},
@@ -142,12 +129,12 @@ def attention(
         max_buckets=4,
         shuffle=False,
     ).eval()
-    for batch in data:
+    for batch in batches:
         given = {name: batch[name] for name in ("tokens", "lengths", "example_id")}
         weights = np.asarray(encoder.apply(encoder.params, given)[layer - 1], np.float64)
-        chosen = weights.mean(axis=1) if head is None else weights[:, head]
+        shown = weights.mean(axis=1) if head is None else weights[:, head]
         for row in np.flatnonzero(batch["weight"] > 0):
             index = int(batch["example_id"][row])
             size = len(owners[index])
-            found[index] = analysis.merge_pieces(chosen[row, :size, :size], owners[index])
-    return found
+            maps[index] = analysis.merge_pieces(shown[row, :size, :size], owners[index])
+    return maps

@@ -1,10 +1,13 @@
-"""BLEU by sacrebleu (the extra `mt`), and paired tests of it."""
+"""BLEU by sacrebleu (the extra `mt`), and paired tests of it and of other scores of a corpus."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.core.collapse import COLLAPSED
+from experiments.core.comparison import ONE_SEED, compare, p_text
+from experiments.core.records import Records
 from gatedjax import analysis
 
 SAMPLES = 1_000
@@ -94,16 +97,56 @@ def paired(
         )
     observed = score(ours.sum(0)) - score(theirs.sum(0))
     generator = np.random.default_rng(seed)
-    found = []
-    for _ in range(samples):
+    drawn = np.empty(samples)
+    for sample in range(samples):
         rows = generator.integers(0, len(ours), len(ours))
-        found.append(score(ours[rows].sum(0)) - score(theirs[rows].sum(0)))
-    low, high = np.quantile(found, [0.025, 0.975])
-    beyond = np.abs(np.array(found) - observed) >= abs(observed)
+        drawn[sample] = score(ours[rows].sum(0)) - score(theirs[rows].sum(0))
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    beyond = np.abs(drawn - observed) >= abs(observed)
     p_value = float((1 + beyond.sum()) / (1 + samples))
     return analysis.Bootstrap(
         difference=float(observed), low=float(low), high=float(high), p_value=p_value
     )
+
+
+class Difference(NamedTuple):
+    """SSAN minus SAN in points.
+
+    Attributes:
+      boots: of all seeds together (accuracy), or of every seed by itself.
+      why_not: why there is no verdict; None if there is one.
+    """
+
+    boots: tuple[analysis.Bootstrap, ...]
+    why_not: str | None
+
+    def cells(self, p_values: Iterator[float]) -> list[str]:
+        """Difference, 95 % interval and the next of these p-values."""
+        if self.why_not == COLLAPSED:
+            return ["-", "-", COLLAPSED]
+        return [
+            ", ".join(f"{boot.difference:+.2f}" for boot in self.boots),
+            ", ".join(f"[{boot.low:+.2f}, {boot.high:+.2f}]" for boot in self.boots),
+            self.why_not or ", ".join(p_text(next(p_values)) for _ in self.boots),
+        ]
+
+
+def difference(base: Records, full: Records, metric: str) -> Difference | None:
+    """Compares the seeds that both have by accuracy, F1 or BLEU; None without one."""
+    if metric == "accuracy":
+        comparison = compare(full, base)
+        if comparison is None:
+            return None
+        shift, low, high, p_value = comparison.bootstrap
+        points = analysis.Bootstrap(100 * shift, 100 * low, 100 * high, p_value)
+        return Difference((points,), comparison.why_not)
+    key, score = ("role_counts", f1_of) if metric == "F1" else ("bleu_statistics", bleu_of)
+    ours, theirs = ({r["seed"]: r for r in records if key in r} for records in (full, base))
+    seeds = sorted(ours.keys() & theirs.keys())
+    if not seeds:
+        return None
+    boots = tuple(paired(ours[seed][key], theirs[seed][key], score) for seed in seeds)
+    return Difference(boots, ONE_SEED if len(seeds) == 1 else None)
 
 
 def _metric() -> Any:

@@ -1,72 +1,110 @@
-"""What `run` trains: a task with its batches, whatever kind of task it is."""
+"""What one run is made of, whatever its kind of task."""
 
 import dataclasses
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 import numpy as np
 
-from gatedjax import data as gdata
+from experiments.core.curves import TRAIN_POINTS
+from experiments.core.experiment import Experiment, Predictions
+from experiments.ssan import sentences, tasks, translation
+from experiments.ssan.config import (
+    NLIConfig,
+    ProbeConfig,
+    ReorderingConfig,
+    RunConfig,
+    SRLConfig,
+    TranslationConfig,
+)
 
-Predictions = dict[str, np.ndarray]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Experiment:
-    """One run, ready to be trained."""
-
-    task: Any
-    """A `gatedjax.training.Task`."""
-    train: Any
-    """Batches by step."""
-    validation: Any
-    """One ordered pass."""
-    test: Any
-    """One ordered pass."""
-    vocabulary: str
-    """Digest of what numbers the tokens."""
-    facts: dict[str, Any]
-    """What the record says of data and network: train_n, vocabulary_size, class_names, ..."""
-    labels: Any = None
-    """[n] classes of the training examples; None if the task is not one class per example."""
-    substitute: str | None = None
-    """What differs from the paper's data; None if nothing does."""
-    score: Callable[[Predictions], dict[str, Any]] = lambda predictions: {}
-    """What the record has of the test predictions, beside the metrics."""
-    before: Callable[[Path], None] = lambda workdir: None
-    """Writes into the work folder what belongs to the run, before it begins."""
-    choose: Callable[[Path, Any], tuple[Any, dict[str, Any]]] = lambda workdir, best: (best, {})
-    """(work folder, best parameters) -> those that are tested, and what the record says of it."""
-    measure: Callable[[Any], dict[str, Any]] = lambda params: {}
-    """What the record has of the tested parameters that no batch by itself tells, as BLEU."""
+KINDS: dict[type[RunConfig], Callable[[Any], Experiment]] = {
+    ProbeConfig: sentences.probe,
+    ReorderingConfig: sentences.reordering,
+    NLIConfig: tasks.inference,
+    SRLConfig: tasks.roles,
+    TranslationConfig: translation.experiment,
+}
 
 
-class StepColumn:
-    """Batches with the number of their step as "step" [B], for what changes while training."""
+def system_of(model: Any) -> str:
+    """ "san" without a layer that selects, else "ssan"."""
+    return "ssan" if any(model.select_layers) else "san"
 
-    def __init__(self, batches: gdata.Batches) -> None:
-        self._batches = batches
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._batches, name)
+def experiment(config: RunConfig) -> Experiment:
+    """The run of a configuration.
+
+    Raises:
+      ValueError: if the run cannot be made.
+    """
+    of_task, model = KINDS[type(config)](config), config.model
+    changes = getattr(model, "final_temperature", None) is not None
+    return dataclasses.replace(
+        of_task,
+        train=(lambda seed: WithStep(of_task.train(seed))) if changes else of_task.train,
+        facts={"data": config.preset, "system": system_of(model), **of_task.facts},
+        count=count_parameters,
+        logged=lambda metrics: {"selection_curve": selection_curve(metrics)},
+        score=lambda predictions: of_task.score(predictions) | selection(model, predictions),
+    )
+
+
+class WithStep:
+    """Training batches with the number of their step as "step" [B], for what changes by it."""
+
+    def __init__(self, batches: Any) -> None:
+        self.batches = batches
 
     def __len__(self) -> int:
-        return len(self._batches)
+        return len(self.batches)
 
     def __getitem__(self, step: int) -> dict[str, np.ndarray]:
-        return _with_step(self._batches[step], step)
+        batch = self.batches[step]
+        return {**batch, "step": np.full(len(batch["weight"]), step, np.int32)}
 
-    def iterate(self, start: int = 0, stop: int | None = None, **options: Any):
+    def iterate(self, start: int = 0, stop: int | None = None) -> Iterator[dict[str, np.ndarray]]:
         """Yields the batches from a step on, made ahead of use."""
-        for step, batch in enumerate(self._batches.iterate(start, stop, **options), start):
-            yield _with_step(batch, step)
+        for step, batch in enumerate(self.batches.iterate(start, stop), start):
+            yield {**batch, "step": np.full(len(batch["weight"]), step, np.int32)}
 
 
-def _with_step(batch: dict[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
-    return {**batch, "step": np.full(len(batch["weight"]), step, np.int32)}
+def count_parameters(params: Any) -> dict[str, int]:
+    """How many numbers are trained: all of them, word vectors aside, and those of selectors."""
+    names = ("parameters", "parameters_without_embeddings", "parameters_of_selectors")
+    counts = dict.fromkeys(names, 0)
+    for path, values in jax.tree.leaves_with_path(params):
+        modules = [str(getattr(key, "key", "")) for key in path]
+        selects = any(module.startswith("selector_") for module in modules)
+        for name, counted in zip(names, (True, "embed" not in modules, selects), strict=True):
+            counts[name] += values.size if counted else 0
+    return counts
 
 
-def by_step(batches: Any, model: Any) -> Any:
-    """Adds the column if the network's temperature changes."""
-    return batches if model.final_temperature is None else StepColumn(batches)
+def selection(model: Any, predictions: Predictions) -> dict[str, Any]:
+    """Selection rate and share of empty queries over the test sentences, by layer and head."""
+    if "selected_heads" not in predictions:
+        return {}
+    layers = sorted(layer for layer in model.select_layers if layer)
+    return {
+        name: {
+            str(layer): [round(float(x), 6) for x in predictions[name][:, place].mean(axis=0)]
+            for place, layer in enumerate(layers)
+        }
+        for name in ("selected_heads", "empty_heads")
+    }
+
+
+def selection_curve(metrics: list[dict[str, Any]]) -> dict[str, list[list[float]]]:
+    """What each layer selected in training: [step, selection rate, share of empty queries]."""
+    curves: dict[str, list[list[float]]] = {}
+    lines = [line for line in metrics if line.get("split") == "train"]
+    for line in lines[:: max(len(lines) // TRAIN_POINTS, 1)]:
+        for name, value in line.items():
+            if name.startswith("selected_") and value is not None:
+                layer = name.removeprefix("selected_")
+                empty = line.get(f"empty_{layer}") or 0.0
+                point = [line["step"], round(value, 6), round(empty, 6)]
+                curves.setdefault(layer, []).append(point)
+    return curves

@@ -1,99 +1,637 @@
-"""What Geng et al. (2020) report, and what our data are instead of theirs."""
+"""SSAN: Geng et al., "How Does Selective Mechanism Improve Self-Attention Networks?" (2020)."""
 
-# Table 2: BShift test accuracy in percent; None is the network without a selector.
-BSHIFT = {None: 52.23, 1: 62.55, 2: 53.73, 3: 54.65, 4: 54.29, 5: 54.78, 6: 54.23}
-BSHIFT_EARLIER = 49.30
-"""The standard network as earlier work reported it; quoted in the paper."""
+import dataclasses
+import functools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
-# Table 3: WRD test accuracy in percent: insert, original, both.
-WRD = {
-    None: (73.20, 66.00, 60.10),
-    1: (81.52, 72.19, 66.77),
-    2: (80.14, 70.01, 63.97),
-    3: (79.82, 69.69, 63.93),
-    4: (79.08, 70.22, 63.67),
-    5: (80.19, 69.84, 64.12),
-    6: (80.27, 69.50, 63.73),
+import numpy as np
+from rich.console import Console
+
+from experiments.core import cli, columns
+from experiments.core.collapse import COLLAPSED, collapsed
+from experiments.core.columns import metric, percent
+from experiments.core.comparison import LEVEL, holm_note, paragraphs, sentence
+from experiments.core.config import Changes, changed
+from experiments.core.origins import NOT_RUN, beside, substitute_of
+from experiments.core.origins import columns as whose
+from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.paper import variants as by_name
+from experiments.core.records import Record, Records, Store, read_json
+from experiments.core.report import print_metrics, print_parameters, print_time
+from experiments.core.text import find_embeddings, width_of
+from experiments.ssan import analyses, reported
+from experiments.ssan.analyses import of_each
+from experiments.ssan.bleu import difference
+from experiments.ssan.config import (
+    BASE,
+    FULL,
+    PRESETS,
+    RunConfig,
+    TranslationConfig,
+    short_warmup,
+    with_budget,
+)
+from experiments.ssan.experiment import experiment, system_of
+from gatedjax import analysis
+from gatedjax._terminal import say
+
+Mode = Literal["st", "soft", "expect", "reinforce"]
+LAYERS = {n: f"ssan_layer{n}" for n in reported.LAYERS}
+NETWORKS = (BASE, *LAYERS.values())
+"""Without a selector, and with one in each layer."""
+MODES = {
+    BASE: "none (SAN)",
+    FULL: "st: hard draws, gradient of the relaxation (authors' code)",
+    "ssan_soft": "soft: the relaxation itself (paper's text)",
+    "ssan_expect": "expect: probabilities, no noise (option of the code)",
+    "ssan_reinforce": "reinforce: hard draws, gradient of the reward",
 }
-
-# Table 4: TreeDepth, F1 by depth in percent (SAN, SSAN) and the share of the depth.
-TREE_DEPTH = {
-    "5": (68.66, 75.22, 6.9),
-    "6": (56.10, 64.09, 14.3),
-    "7": (46.63, 55.05, 16.3),
-    "8": (39.68, 50.88, 17.9),
-    "9": (38.33, 50.97, 17.4),
-    "10": (35.54, 49.88, 15.3),
-    "11": (48.86, 56.39, 11.9),
+SHARING = {
+    BASE: "none (SAN)",
+    FULL: "a selection for every head (authors' code)",
+    "ssan_shared": "one selection for all heads (paper's text)",
 }
-TREE_DEPTH_ALL = (45.68, 55.90)
+# 0.5 is that of the network that the other tables have
+TEMPERATURES = {"ssan_tau0.1": "0.1", FULL: "0.5", "ssan_tau1": "1", "ssan_tau2": "2"}
 
-# Table 5: TopConst, F1 of groups of classes in percent (SAN, SSAN) and the share of the group.
-TOP_CONST = {
-    "Ques.": (95.90, 97.06, 10.0),
-    "Decl.": (88.48, 91.34, 60.0),
-    "Clau.": (72.78, 78.32, 25.0),
-    "Other": (50.67, 61.13, 5.0),
-}
-TOP_CONST_ALL = (83.78, 87.25)
-TOP_GROUPS = {
-    "Ques.": ("WHADVP_SQ_.", "WHNP_SQ_."),
-    "Decl.": (
-        "ADVP_NP_VP_.",
-        "CC_ADVP_NP_VP_.",
-        "CC_NP_VP_.",
-        "IN_NP_VP_.",
-        "NP_ADVP_VP_.",
-        "NP_NP_VP_.",
-        "NP_PP_.",
-        "NP_VP_.",
-        "PP_NP_VP_.",
-        "RB_NP_VP_.",
-        "VBD_NP_VP_.",
-        "VP_.",
+
+def _drawn(mode: Mode, title: str) -> Variant:
+    changes = {"model.select_layers": (1,), "model.selector": mode}
+    return Variant(f"ssan_{mode}", f"SSAN, {title}", changes)
+
+
+VARIANTS = by_name(
+    Variant(BASE, "SAN", {"model.select_layers": (0,)}),
+    *(
+        Variant(name, f"SSAN, layer {n}", {"model.select_layers": (n,)})
+        for n, name in LAYERS.items()
     ),
-    "Clau.": ("SBAR_NP_VP_.", "SBAR_VP_.", "S_CC_S_.", "S_NP_VP_.", "S_VP_."),
-    "Other": ("OTHER",),
+    _drawn("soft", "soft samples"),
+    _drawn("expect", "probabilities"),
+    _drawn("reinforce", "REINFORCE"),
+    Variant("ssan_shared", "SSAN, one selection for all heads", {"model.share_heads": True}),
+    *(
+        Variant(name, f"SSAN, temperature {tau}", {"model.temperature": float(tau)})
+        for name, tau in TEMPERATURES.items()
+        if name != FULL
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SSANOptions(Options):
+    """Options of the tables of this paper."""
+
+    data: tuple[str, ...] = ()
+    """Data sets, by preset (default: those of the table)."""
+    layers: tuple[int, ...] = reported.LAYERS
+    """table2, table3: layers that get a selector, one at a time."""
+    modes: tuple[Mode, ...] = ("st", "soft", "expect", "reinforce")
+    """modes: which."""
+    layer: int = 1
+    """table6, table7, figures: layer of the encoder whose attention is shown."""
+    head: int | None = None
+    """table6, table7, figures: its head, from 0 (default: the mean over heads)."""
+    sentence: int = 0
+    """figure3, figure5, figure6: which of the sentences of 8 to 14 words."""
+    seeds: int = 1
+    """Runs per cell, with seeds 0, 1, ..."""
+    num_steps: int | None = None
+    """Steps per run (default: the preset's); warm-up and evaluations become as many fewer."""
+    embeddings: str | None = None
+    """table1: GloVe file for inference and semantic roles (default: random vectors)."""
+    note: str | None = None
+    """What the files are, if not the published ones; tables name it."""
+
+
+# tables of networks against the standard one -----------------------------------------------------
+
+TESTS = (
+    "Mean ± sample standard deviation over seeds, parameters of the best validation accuracy. "
+    "Minus SAN, in points: bootstrap over test examples of the correctness averaged over seeds "
+    "(10,000 samples), exact McNemar test of each pair of runs with one seed. A difference counts "
+    f"as shown if the corrected p < {LEVEL}; the tests say nothing about other seeds."
+)
+STEPS = columns.parameters("steps", "steps")
+
+
+def with_san(_: str, variant: str) -> tuple[str, str] | None:
+    """What a network is compared with."""
+    return None if variant == BASE else (variant, BASE)
+
+
+def verdicts(store: Store, rows: Sequence[Row]) -> Iterator[str]:
+    """For every data set: which networks beat the standard one? Then what the data are instead."""
+    for name, label in {row.data: row.label for row in rows}.items():
+        lines = [
+            f"- {sentence(label, row.title, 'SAN', row.comparison)}"
+            for row in rows
+            if row.data == name and row.variant != BASE and row.records
+        ]
+        if (path := analyses.file_of(store, "neighbours", name)).exists():
+            reached = 100 * read_json(path, "test")["test"]
+            lines.append(
+                f"- {label}: a linear classifier of pairs of neighbouring words is right on "
+                f"{reached:.2f} % of the test sentences (`tables neighbours`)."
+            )
+        records = store.all(name, BASE) + store.all(name, FULL)
+        notes = {note for record in records if (note := substitute_of(record))}
+        lines += [f"- {label}: substitute: {note}." for note in sorted(notes)]
+        yield "\n".join(lines)
+
+
+def show(job: Job) -> None:
+    """Prints the table."""
+    table = job.table
+    assert isinstance(table, Table)
+    say(table.text(job.paper, job.store))
+
+
+def against_san(*ahead: Column, more: Sequence[Column] = (), **fields: Any) -> Table:
+    """A table of networks and of what the tests say of each against the standard one.
+
+    Args:
+      *ahead: columns ahead of the tests.
+      more: columns after the tests, ahead of the steps.
+      **fields: of `Table`.
+    """
+    headings = ("minus SAN", "95 % interval", "bootstrap p", "McNemar p (each seed)")
+    tests = columns.paired(headings, seeds=False)
+    return Table(
+        columns=(*ahead, *tests, *more, STEPS),
+        pair=with_san,
+        remarks=verdicts,
+        after=show,
+        **fields,
+    )
+
+
+def of_layers(job: Job, _: str) -> list[str]:
+    """The networks that --layers asks for."""
+    return [BASE, *(name for layer, name in LAYERS.items() if layer in job.options.layers)]
+
+
+TABLE2 = against_san(
+    columns.variant("network"),
+    columns.quoted("{theirs} (%)", dict(zip(NETWORKS, reported.BSHIFT, strict=True)), ".2f"),
+    percent("{other}validation (%)", "validation.accuracy"),
+    percent("test (%)", "test.accuracy"),
+    title="Table 2: BShift, selector in one layer",
+    note=TESTS,
+    about="BShift without a selector and with one in layer 1 to 6",
+    data=("bshift",),
+    variants=NETWORKS,
+    seen=(),
+    trained=of_layers,
+    above=(("SAN, earlier report", f"{reported.BSHIFT_EARLIER:.2f}", "quoted, not trained here"),),
+)
+REORDERED = ("wrd", "wrd_small", "wrd_published")
+TABLE3 = against_san(
+    columns.data(),
+    columns.variant("network"),
+    *(percent(f"{name} (%)", f"test.{name}") for name in ("insert", "original")),
+    percent("both (%)", "test.accuracy"),
+    title="Table 3: word reordering detection, selector in one layer",
+    note="Tests are of both positions. " + TESTS,
+    about="word reordering detection, the same",
+    data=REORDERED[1:],
+    variants=NETWORKS,
+    shown=lambda store: [
+        (name, network)
+        for name in REORDERED
+        if name != "wrd" or store.all(name, BASE) + store.all(name, FULL)
+        for network in NETWORKS
+    ],
+    trained=of_layers,
+    above=[
+        ("WMT14, paper", VARIANTS[name].title, *(f"{value:.2f}" for value in values))
+        for name, values in zip(NETWORKS, reported.WRD, strict=True)
+    ],
+)
+
+
+def selectors(titles: Mapping[str, str], what: str, **fields: Any) -> Table:
+    """Forms of the selector on BShift, and on other data where one of them was run."""
+
+    def of_selector(heading: str, path: str) -> Column:
+        return metric(heading, path, 2, times=100, where=lambda row: row.variant != BASE)
+
+    return against_san(
+        columns.data(),
+        Column(what, lambda row: titles[row.variant], "both"),
+        percent("validation (%)", "validation.accuracy"),
+        percent("test (%)", "test.accuracy"),
+        more=(
+            of_selector("selected in layer 1 (%)", "test.selected_1"),
+            of_selector("empty (%)", "test.empty_1"),
+        ),
+        data=("bshift",),
+        variants=tuple(titles),
+        seen=tuple(name for name in titles if name not in (BASE, FULL)),
+        **fields,
+    )
+
+
+def of_modes(job: Job, _: str) -> list[str]:
+    """The networks that --modes asks for."""
+    asked = {FULL if mode == "st" else f"ssan_{mode}" for mode in job.options.modes}
+    return [name for name in MODES if name == BASE or name in asked]
+
+
+DRAWS = selectors(
+    MODES,
+    "selector",
+    title="How selections are drawn",
+    note="In evaluation all of them select what is more likely selected than not. " + TESTS,
+    about="how selections are drawn",
+    trained=of_modes,
+)
+HEADS = selectors(
+    SHARING,
+    "selection",
+    title="Selections of heads",
+    note=TESTS,
+    about="one selection for all heads",
+)
+TEMPERATURE = selectors(
+    TEMPERATURES,
+    "temperature",
+    title="Temperature",
+    note="The paper gives none; the authors' code has 0.5.",
+    about="of the relaxation",
+    trained=lambda job, data: (BASE, *TEMPERATURES),
+)
+
+# tables of numbers that no column has -----------------------------------------------------------
+
+
+def number(value: float | None) -> str:
+    """A number of the paper, or a dash."""
+    return "-" if value is None else f"{value:.2f}"
+
+
+Score = str | Callable[[Record], float | None]
+
+
+def mean(records: Records, score: Score, times: float = 100) -> str:
+    """Mean and deviation over the seeds of a figure of the records."""
+    row = Row(data="", label="", variant="", title="", records=records)
+    return metric("", score, 2, times=times).text(row)
+
+
+TASKS: dict[str, tuple[str, str, float]] = {
+    "nli": ("accuracy", "test.accuracy", 100),
+    "srl": ("F1", "test_roles_greedy.f1", 100),
+    "mt_": ("BLEU", "test_bleu", 1),
 }
-"""Which classes a group has is inferred: the paper names groups and their sizes."""
+"""By how names of data sets begin: metric, where records have it, and what makes it percent."""
 
-SMALL_PROBE = "fewer sentences than SentEval's 100,000, 10,000 and 10,000"
-REORDERING_SUBSTITUTES = {
-    "multi30k": "words of Multi30k captions, reordered by the published procedure, where the paper "
-    "has 7M sentences of WMT14 English in byte pairs",
-    "published": "the published test sentences; trained on 9,000 of the published validation "
-    "sentences, restored and reordered again, where the paper has 7M sentences",
+
+def four_tasks(store: Store) -> str:
+    """The four tasks without and with a selector in layer 1."""
+    headings = ["task", "metric", "SAN, paper", "SSAN, paper", "SAN, ours", "SSAN, ours"]
+    headings += ["difference", "95 % interval", "p"]
+    tasks = {name: TASKS[name[:3]] for name in reported.NAMES if name[:3] in TASKS}
+    pairs = {name: (store.all(name, BASE), store.all(name, FULL)) for name in tasks}
+    shifts = {name: difference(*pairs[name], of) for name, (of, *_) in tasks.items()}
+    tested = [one for one in shifts.values() if one is not None and one.why_not is None]
+    p_values = [boot.p_value for one in tested for boot in one.boots]
+    corrected = iter(map(float, analysis.holm(p_values)))
+    rows, notes = [], []
+    for name, (of, path, times) in tasks.items():
+        label, shift = reported.NAMES[name], shifts[name]
+        records = [*pairs[name][0], *pairs[name][1]]
+        theirs = [number(value) for value in reported.TABLE1.get(name, (None, None))]
+        ours = [mean(one, path, times) for one in pairs[name]]
+        ours += ["-"] * 3 if shift is None else shift.cells(corrected)
+        rows += [[row[0], of, *row[1:]] for row in beside(label, theirs, ours, records)]
+        for record in records[:1]:
+            if record.get("substitute"):
+                notes.append(f"- {label}: substitute: {substitute_of(record)}.")
+            if "bleu_signature" in record:
+                notes.append(f"- {label}: {record['bleu_signature']}")
+    together = f"The p of this table are corrected together (Holm), {len(p_values)} in all."
+    table = analysis.render_table(headings, rows)
+    return paragraphs(table, "\n".join(notes), together if p_values else "")
+
+
+TABLE1 = Table(
+    title="Table 1: four tasks",
+    note="Accuracy and F1 in percent, BLEU by sacrebleu (detokenised; the paper's is tokenised). "
+    "Differences: paired bootstrap over test examples, for roles and translation of every seed by "
+    f"itself. The paper also reports {reported.REINFORCE_BLEU:.2f} BLEU for En-De with a selector "
+    "trained by reward.",
+    about="inference, semantic roles and translation",
+    data=("nli_sick", "srl", "mt_multi30k"),
+    variants=(BASE, FULL),
+    body=four_tasks,
+    after=show,
+)
+Part = tuple[Sequence[str], Sequence[float | None], Sequence[Score]]
+"""A row of tables 4 and 5: first cells, the paper's numbers, what of the records it shows."""
+
+
+def f1_table(
+    name: str,
+    headings: Sequence[str],
+    parts: Callable[[Records], Iterable[Part]],
+    average: tuple[float, float],
+    merged: Sequence[str] = (),
+    **fields: Any,
+) -> Table:
+    """F1 of parts of a probe without and with a selector; `average` of the paper is by support."""
+    grid = Table(shown=lambda store: [(name, BASE), (name, FULL)], pair=with_san)
+
+    def body(store: Store) -> str:
+        rows = grid.rows(PAPER, store)
+        pair = [row.records for row in rows]
+        theirs, mine = whose(pair[0] + pair[1])
+        texts = [one.format(theirs=theirs, mine=mine) for one in headings]
+        texts += [f"{one}, {of}" for of in (theirs, mine) for one in ("SAN", "SSAN")]
+        texts += merged
+        shown = [*parts(pair[0] + pair[1])]
+        for way in ("weighted", "micro", "macro"):
+            dashes = ["-"] * (len(headings) - 1)
+            quoted = average if way == "weighted" else (None, None)
+            shown.append(([f"All, {way}", *dashes], quoted, [f"f1_{way}"]))
+        lines = []
+        for ahead, paper, scores in shown:
+            ours = [mean(records, score) for score in scores for records in pair]
+            line: list[str] = [*ahead, *map(number, paper), *ours]
+            lines.append([*line, *["-"] * (len(texts) - len(line))])
+        tests = {row.variant: row.comparison for row in rows}
+        table = analysis.render_table(texts, lines)
+        return paragraphs(table, *verdicts(store, rows), holm_note(tests))
+
+    return Table(data=(name,), variants=(BASE, FULL), body=body, after=show, **fields)
+
+
+def depths(records: Records) -> Iterator[Part]:
+    """Rows of table 4."""
+    one = records[0] if records else {"class_names": [], "support": []}
+    classes, support = one["class_names"], one["support"]
+    for depth in dict.fromkeys((*reported.TREE_DEPTH, *classes)):
+        *paper, ratio = reported.TREE_DEPTH.get(depth, (None, None, None))
+        place = classes.index(depth) if depth in classes else None
+        share = "-" if place is None else f"{100 * support[place] / sum(support):.1f}"
+        yield [depth, number(ratio), share], paper, [f"f1.{place}"]
+
+
+def groups(_: Records) -> Iterator[Part]:
+    """Rows of table 5; names of groups have dots."""
+
+    def score(record: Record, group: str, way: int) -> float | None:
+        return record["groups"][group][way] if "groups" in record else None
+
+    for group, (*paper, ratio) in reported.TOP_CONST.items():
+        scores = [functools.partial(score, group=group, way=way) for way in (0, 1)]
+        yield [group, f"{ratio:.0f}"], paper, scores
+
+
+F1 = (
+    "F1 in percent. The paper's row All agrees with the average by support within 0.3, and with no "
+    "other."
+)
+TABLE4 = f1_table(
+    "tree_depth",
+    ("depth", "share, {theirs} (%)", "share, {mine} (%)"),
+    depths,
+    reported.TREE_DEPTH_ALL,
+    title="Table 4: TreeDepth, F1 by depth",
+    note=F1,
+    about="TreeDepth by depth",
+)
+TABLE5 = f1_table(
+    "top_const",
+    ("group", "share, {theirs} (%)"),
+    groups,
+    reported.TOP_CONST_ALL,
+    ("SAN, merged", "SSAN, merged"),
+    title="Table 5: TopConst, F1 of groups of classes",
+    note=F1 + " Groups: average of their classes by support; merged: of the group as one class. "
+    "Which classes a group has is inferred.",
+    about="TopConst by groups of classes",
+)
+
+# what finished runs show -------------------------------------------------------------------------
+
+TABLE6 = Table(
+    title="Table 6: brackets of trees from attention",
+    note="Unlabelled, punctuation left out, the whole sentence counted, single words not. Mean "
+    "over heads; the mass inside a span is divided by its words (rows), their square (area), or "
+    "not.",
+    about="of finished runs, brackets of trees from attention",
+    data=("mt_multi30k",),
+    body=analyses.table6,
+    after=of_each(analyses.brackets, show),
+)
+TABLE7 = Table(
+    title="Table 7: attention by part of speech",
+    note="Share of all attention that keys of a class receive, mean over heads.",
+    about="of finished runs, attention by part of speech",
+    data=("tree_depth", "top_const", "mt_multi30k"),
+    body=analyses.table7,
+    after=of_each(analyses.tag_shares, show),
+)
+TABLES = (TABLE1, TABLE2, TABLE3, TABLE4, TABLE5, TABLE6, TABLE7)
+FIGURES = Table(
+    title="Figures 2 to 6",
+    note="Mean over heads of the first encoder layer.",
+    body=analyses.figures,
+)
+DRAWINGS = {
+    "figure2": ("attention over the distance", analyses.distances),
+    "figure3": ("attention of a sentence", analyses.heat_maps),
+    "figure4": ("as figure2", analyses.distances),
+    "figure5": ("as figure3", analyses.heat_maps),
+    "figure6": ("trees of a sentence", analyses.tree_figure),
 }
 
-# Table 1: task -> (metric, SAN, SSAN), in percent.
-TABLE1 = {
-    "nli": ("accuracy", 85.60, 86.30),
-    "srl": ("F1", 82.48, 82.88),
-    "mt_en_ro": ("BLEU", 23.22, 23.91),
-    "mt_en_ja": ("BLEU", 31.56, 32.17),
-    "mt_en_de": ("BLEU", 27.60, 28.50),
-}
-REINFORCE_BLEU = 27.90
-"""En-De with a selector trained by reward; from the text."""
 
-# Table 6: brackets of trees from the attention of the En-De encoder, in percent (SAN, SSAN).
-TABLE6 = {"precision": (21.09, 22.07), "recall": (22.05, 23.07), "f1": (21.56, 22.56)}
+def selected(store: Store) -> str:
+    """What the selectors of all finished runs select on the test sentences, by layer and head."""
+    headings = ["data", "network", "seed", "layer", "selected (%)", "of each head (%)"]
+    headings += ["queries without a key (%)", "at the start of training (%)"]
+    rows = [
+        [label, VARIANTS[name].title if name in VARIANTS else name, str(record["seed"]), *cells]
+        for data_name, label in reported.NAMES.items()
+        for name in store.variants(data_name)
+        for record in store.all(data_name, name)
+        for cells in rates(record)
+    ]
+    return analysis.render_table(headings, rows) if rows else NOT_RUN
 
-# Table 7: share of attention by part of speech: TreeDepth, TopConst, En-De, each (SAN, SSAN).
-TABLE7 = {
-    "Noun": ((0.149, 0.245), (0.126, 0.196), (0.418, 0.689)),
-    "Verb": ((0.165, 0.190), (0.165, 0.201), (0.146, 0.126)),
-    "Adj": ((0.040, 0.069), (0.033, 0.054), (0.077, 0.074)),
-    "Content": ((0.354, 0.504), (0.324, 0.451), (0.641, 0.889)),
-    "Prep": ((0.135, 0.082), (0.123, 0.119), (0.089, 0.032)),
-    "Dete": ((0.180, 0.122), (0.103, 0.073), (0.070, 0.010)),
-    "Punc": ((0.073, 0.068), (0.078, 0.072), (0.098, 0.013)),
-    "Others": ((0.258, 0.224), (0.373, 0.286), (0.102, 0.057)),
-    "Content-free": ((0.646, 0.496), (0.676, 0.549), (0.359, 0.111)),
-}
-TABLE7_DATA = ("tree_depth", "top_const", "mt_en_de")
 
-# Figures 2 and 4: share of attention at distance 1 on BShift, in percent (SAN, SSAN).
-DISTANCE_ONE = (12.4, 14.6)
+def rates(record: Record) -> Iterator[list[str]]:
+    """Layer, selection rate, that of each head, share of empty queries, rate at the start."""
+    for layer, heads in record.get("selected_heads", {}).items():
+        if collapsed(record):
+            yield [layer, COLLAPSED, *["-"] * 3]
+            continue
+        start = (record.get("selection_curve", {}).get(layer) or [[0, float("nan")]])[0]
+        yield [
+            layer,
+            f"{100 * np.mean(heads):.1f}",
+            ", ".join(f"{100 * rate:.1f}" for rate in heads),
+            f"{100 * np.mean(record['empty_heads'][layer]):.2f}",
+            f"{100 * start[1]:.1f}",
+        ]
 
-SICK_SUBSTITUTE = "SICK, 4,500 training pairs, where the paper has SNLI with 550,000"
+
+RATES = Table(
+    title="What is selected",
+    note="Of the pairs of real tokens of the test sentences, sentences counting alike.",
+    about="of finished runs, what they select",
+    body=selected,
+    after=show,
+)
+
+
+def batch_of(record: Record) -> str:
+    """The size of a batch: examples, or tokens."""
+    sizes = record["config"]["data"]
+    tokens = sizes.get("batch_tokens")
+    return str(sizes.get("batch_size") or ("-" if tokens is None else f"{tokens:,} tokens"))
+
+
+RUNS = Table(
+    title="Runs",
+    note="Records in runs/; seconds are wall time per run.",
+    shown=lambda store: [(name, one) for name in reported.NAMES for one in store.variants(name)],
+    columns=(
+        columns.data(),
+        columns.record_name(),
+        columns.seeds(),
+        columns.first("batch", batch_of),
+        columns.first("lr", "config.train.optimizer.learning_rate", "g"),
+        STEPS,
+        columns.each("best steps", "best_step", ","),
+        columns.seconds(),
+        columns.milliseconds(),
+        columns.first("parameters", lambda one: one.get("parameters_without_embeddings", 0), ","),
+        columns.hardware(),
+        columns.substitute(),
+    ),
+)
+
+# the commands ------------------------------------------------------------------------------------
+
+NUM_STEPS, WARMUP = "--train.num-steps", "--train.optimizer.warmup-steps"
+
+
+def short_presets(args: list[str], presets: Mapping[str, RunConfig]) -> Mapping[str, RunConfig]:
+    """Fewer steps than a preset's also shorten its warm-up, as they do in the tables."""
+    given = cli.option_value(args, NUM_STEPS) or ""
+    if not given.isdecimal() or cli.option_value(args, WARMUP) is not None:
+        return presets
+    short = {
+        name: dataclasses.replace(config, train=short_warmup(config.train, int(given)))
+        for name, config in presets.items()
+    }
+    name = cli.option_value(args, "--preset") or PAPER.default
+    if name in presets:
+        usual, warmup = (one[name].train.optimizer.warmup_steps for one in (presets, short))
+        if warmup < usual:
+            say(
+                f"warm-up: {warmup:,} steps, a quarter of {NUM_STEPS} (preset: {usual:,}); "
+                f"{WARMUP} sets it",
+                file=sys.stderr,
+            )
+    return short
+
+
+def given(options: SSANOptions, preset: RunConfig) -> Changes:
+    """What the files are, and the width of their word vectors where it is not the preset's."""
+    changes: dict[str, Any] = {} if options.note is None else {"data.note": options.note}
+    if options.embeddings is None or not hasattr(preset.data, "embeddings"):
+        return changes
+    path = find_embeddings(options.embeddings, options.manual_dir)
+    width = width_of(path) if path is not None and path.is_file() else None
+    if width is not None and width != preset.model.embedding_dim:
+        changes["model.embedding_dim"] = width
+        if not preset.preset.startswith("nli"):
+            changes["model.hidden"] = 2 * width
+    return changes
+
+
+def check(options: SSANOptions) -> None:
+    """Refuses data sets and layers that there are not."""
+    for name in options.data:
+        cli.preset_named(name, PRESETS)
+    if unknown := sorted(set(options.layers) - set(reported.LAYERS)):
+        cli.fail(f"--layers must be among {reported.LAYERS}, got {unknown}")
+
+
+def together(config: RunConfig) -> bool:
+    """Whether seeds can share a work folder: a mean of checkpoints is of one run."""
+    return not isinstance(config, TranslationConfig) or config.search.average == 1
+
+
+def report(console: Console, records: Records, workdir: Path) -> None:
+    """Prints the metrics of validation and test, what was selected, parameters and time."""
+    (record,) = records
+    layers = [layer for layer in record["config"]["model"]["select_layers"] if layer]
+    where = f" (selector in layer {', '.join(map(str, layers))})" if layers else ""
+    title = (
+        f"{record['system'].upper()}{where} on {record['data']}, trained on "
+        f"{record['train_n']:,} examples (test: {record['test_n']:,})"
+    )
+    print_metrics(console, record, title, tuple(record["test"]))
+    for part in ("validation", "test"):
+        if f"{part}_bleu" in record:
+            console.print(f"{part} BLEU {record[f'{part}_bleu']:.2f}")
+    if "bleu_signature" in record:
+        console.print(record["bleu_signature"])
+    for way in ("greedy", "constrained"):
+        if f"test_roles_{way}" in record:
+            scores = record[f"test_roles_{way}"]
+            shown = ", ".join(f"{name} {100 * value:.2f}" for name, value in scores.items())
+            console.print(f"test arguments, {way}: {shown}")
+    print_parameters(console, record, f", {record['parameters_of_selectors']:,} of selectors")
+    print_time(console, record, workdir)
+
+
+PAPER = Paper(
+    name="ssan",
+    title="SSAN",
+    source='Geng et al., "How Does Selective Mechanism Improve Self-Attention Networks?" (2020)',
+    about="""Train a network with selective self-attention (SSAN), or the standard one (SAN)
+with --model.select-layers 0, and evaluate it on the test data. Options that are not given come from
+--preset, which also decides which options there are. Press Ctrl-C to stop: the run is saved, and
+the same command continues it. Translate with a finished run:
+python -m experiments.ssan translate --workdir W < in.txt""",
+    presets=PRESETS,
+    default="bshift",
+    names=reported.NAMES,
+    variants=VARIANTS,
+    tables={
+        **{f"table{number}": table for number, table in enumerate(TABLES, 1)},
+        **{
+            name: Figure(about=about, draw=of_each(draw), data=(analyses.FIGURES[name],))
+            for name, (about, draw) in DRAWINGS.items()
+        },
+        "modes": DRAWS,
+        "sharing": HEADS,
+        "temperature": TEMPERATURE,
+        "selection_rate": RATES,
+        "neighbours": Figure(
+            about="what a linear classifier of pairs of neighbouring words makes of the probes",
+            data=analyses.PROBES,
+            draw=of_each(analyses.linear_reference),
+        ),
+    },
+    page=(*TABLES, FIGURES, DRAWS, HEADS, TEMPERATURE, RATES, RUNS),
+    experiment=experiment,
+    report=report,
+    workdir=lambda config: f"{config.preset}-{system_of(config.model)}",
+    keys=("config", "seed", "system", "validation", "test", "test_n"),
+    options=SSANOptions,
+    given=given,
+    budget=lambda config, steps: changed(config, {"train": with_budget(config.train, steps)}),
+    check=check,
+    presets_for=short_presets,
+    together=together,
+)

@@ -8,6 +8,8 @@ from typing import TextIO
 import tyro
 
 from experiments.core.cli import refusals, show_version
+from experiments.ssan.bleu import corpus_bleu
+from experiments.ssan.translation import load_run, run_translations
 from gatedjax._terminal import say
 
 PROG = "python -m experiments.ssan translate"
@@ -37,8 +39,6 @@ def main(args: list[str], lines: TextIO = sys.stdin, out: TextIO = sys.stdout) -
     """Runs the command; returns its exit status."""
     show_version(args)
     options = tyro.cli(TranslateConfig, args=args, prog=PROG)
-    from experiments.ssan.translation import load_run, run_translations
-
     changes = {
         name: value
         for name in ("beam_size", "length_penalty", "batch_sentences")
@@ -55,15 +55,13 @@ def main(args: list[str], lines: TextIO = sys.stdin, out: TextIO = sys.stdout) -
             raise ValueError(
                 f"{options.references} has {len(references):,} lines, the input {len(texts):,}"
             )
-        found = run_translations(trained.model, trained.params, trained.bpe, texts, search)
+        translations = run_translations(dataclasses.replace(trained, search=search), texts)
     # a file gets the translations as they are; a terminal is not to obey them
     write = say if out.isatty() else print
-    for text in found:
+    for text in translations:
         write(text, file=out)
     if references is not None:
-        from experiments.ssan.bleu import corpus_bleu
-
-        scored = corpus_bleu(found, references)
+        scored = corpus_bleu(translations, references)
         say(f"BLEU {scored.score:.2f} {scored.signature}", file=sys.stderr)
     return 0
 

@@ -9,9 +9,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.core.experiment import Experiment
 from experiments.core.records import read_json
-from experiments.ssan.experiment import Experiment, by_step
-from experiments.ssan.task_config import SearchConfig, TranslationConfig, TranslationData
+from experiments.ssan.bleu import corpus_bleu
+from experiments.ssan.config import SearchConfig, TranslationConfig, TranslationData
+from experiments.ssan.sentences import Split, joined, load, sequence_batches, without_batches
 from gatedjax import data as gdata
 from gatedjax.models import (
     SSANTranslationTask,
@@ -20,48 +22,32 @@ from gatedjax.models import (
     translate,
 )
 from gatedjax.models.ssan_translation import STOP
-from gatedjax.training import average_params, load_params
+from gatedjax.training import CheckpointStore, average_params, load_params
 
-SPLITS = ("train", "validation", "test")
+SIDES = {"tokens": "text", "targets": "target"}
 LENGTHS = {"lengths": "tokens", "target_lengths": "targets"}
 BPE = "bpe.json"
 """Name of the vocabulary in a work folder."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Prepared:
-    """A parallel corpus in pieces, each text with the stop token at its end."""
-
-    sources: dict[str, gdata.Source]
-    sequences: dict[str, dict[str, list[np.ndarray]]]
-    """By split: "tokens" and "targets"."""
-    bpe: gdata.BytePairs
-
-
-def prepare(config: TranslationData) -> Prepared:
-    """Loads the splits, learns or reads byte pairs, and encodes; the last call is kept."""
-    return _prepare(dataclasses.replace(config, batch_tokens=1, eval_batch_tokens=1))
-
-
 @functools.lru_cache(maxsize=1)
-def _prepare(config: TranslationData) -> Prepared:
-    options: dict[str, Any] = {"data_dir": config.data_dir, "manual_dir": config.manual_dir}
-    if config.source:
-        options["source"] = config.source
-    sources = {split: gdata.load(config.name, split, **options) for split in SPLITS}
+def _corpus(config: TranslationData) -> tuple[dict[str, Split], gdata.BytePairs]:
+    """A parallel corpus in pieces, each text with the stop token at its end."""
+    options = {"source": config.source} if config.source else {}
+    sources = load(config.name, config, **options)
     if config.bpe is not None:
         bpe = gdata.BytePairs.load(config.bpe)
     else:
-        texts = (x[side] for x in sources["train"] for side in ("text", "target"))
+        texts = (x[side] for x in sources["train"] for side in SIDES.values())
         bpe = gdata.BytePairs.train(texts, config.vocabulary_size)
-    sequences = {
-        split: {
-            name: encode(bpe, [example[side] for example in source])
-            for name, side in (("tokens", "text"), ("targets", "target"))
-        }
+    splits = {
+        split: Split(
+            source,
+            {name: encode(bpe, [x[side] for x in source]) for name, side in SIDES.items()},
+        )
         for split, source in sources.items()
     }
-    return Prepared(sources, sequences, bpe)
+    return splits, bpe
 
 
 def encode(bpe: gdata.BytePairs, texts: Sequence[str]) -> list[np.ndarray]:
@@ -69,52 +55,26 @@ def encode(bpe: gdata.BytePairs, texts: Sequence[str]) -> list[np.ndarray]:
     return [np.array([*ids, STOP], np.int32) for ids in bpe.encode_all(texts)]
 
 
-def batches(
-    prepared: Prepared, config: TranslationData, *, seed: int
-) -> list[gdata.SequenceBatches]:
-    """Training, validation and test batches; the last two are one ordered pass."""
-    made = []
-    for split in SPLITS:
-        source, training = prepared.sources[split], split == "train"
-        sequences = prepared.sequences[split]
-        rows = list(range(len(source)))
-        if training:
-            both = [sequences[name] for name in LENGTHS.values()]
-            rows = [i for i in rows if max(len(side[i]) for side in both) <= config.max_len]
-            if not rows:
-                raise ValueError(f"data.max_len {config.max_len}: every training pair is longer")
-        ids = np.array([source[i]["example_id"] for i in rows])
-        one = gdata.SequenceBatches(
-            {name: [texts[i] for i in rows] for name, texts in sequences.items()},
-            ids,
-            lengths=LENGTHS,
-            max_tokens=config.batch_tokens if training else config.eval_batch_tokens,
-            max_buckets=config.max_buckets,
-            seed=seed,
-            shuffle=training,
-        )
-        made.append(one if training else one.eval())
-    return made
-
-
 def experiment(config: TranslationConfig) -> Experiment:
     """The run of a translator.
 
     Raises:
-      ValueError: if the run that it begins with has another vocabulary.
+      ValueError: if the run that it begins with has another vocabulary, or every training pair is
+        too long.
     """
     data = config.data
     if config.init_from is not None and data.bpe is None:
         data = dataclasses.replace(data, bpe=str(Path(config.init_from) / BPE))
-    prepared = prepare(data)
-    train, validation, test = batches(prepared, config.data, seed=config.train.seed)
-    model = SSANTranslator(config.model, len(prepared.bpe))
-    task: Any = SSANTranslationTask(model)
-    facts: dict[str, Any] = {}
+    splits, bpe = _corpus(without_batches(data))
+    both = zip(*splits["train"].sequences.values(), strict=True)
+    rows = [i for i, pair in enumerate(both) if max(map(len, pair)) <= data.max_len]
+    if not rows:
+        raise ValueError(f"data.max_len {data.max_len}: every training pair is longer")
+    train, validation, test = sequence_batches(splits, LENGTHS, data, rows=rows)
+    model = SSANTranslator(config.model, len(bpe))
+    task, facts = SSANTranslationTask(model), dict[str, Any]()
     if config.init_from is not None:
-        task, facts["init_from"] = _begun(task, config, prepared, train[0])
-    notes = [config.data.note, prepared.sources["test"].info.substitute]
-    kept = len(train.columns["example_id"])
+        task, facts = begun(model, Path(config.init_from), bpe)
 
     def choose(workdir: Path, best: Any) -> tuple[Any, dict[str, Any]]:
         if config.search.average == 1:
@@ -124,21 +84,21 @@ def experiment(config: TranslationConfig) -> Experiment:
 
     return Experiment(
         task=task,
-        train=by_step(train, config.model),
+        train=train,
         validation=validation,
         test=test,
-        vocabulary=prepared.bpe.digest(),
+        vocabulary=bpe.digest(),
         facts={
-            "train_n": kept,
-            "left_out": len(prepared.sources["train"]) - kept,
-            "vocabulary_size": len(prepared.bpe),
+            "train_n": len(rows),
+            "left_out": len(splits["train"].source) - len(rows),
+            "vocabulary_size": len(bpe),
             "search": dataclasses.asdict(config.search),
             **facts,
         },
-        substitute="; ".join(note for note in notes if note) or None,
-        before=functools.partial(keep_vocabulary, prepared.bpe),
+        substitute=joined(data.note, splits["test"].source.info.substitute),
+        before=functools.partial(keep_vocabulary, bpe),
         choose=choose,
-        measure=functools.partial(measure, config, prepared, model),
+        measure=lambda params: measure(Trained(model, params, bpe, config.search), splits),
     )
 
 
@@ -158,77 +118,86 @@ def keep_vocabulary(bpe: gdata.BytePairs, workdir: Path) -> None:
         )
 
 
-class _Begun:
-    """A task whose parameters begin with given ones."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class BegunTask(SSANTranslationTask):
+    """Begins with given parameters; those that are only shapes are drawn.
 
-    def __init__(self, task: SSANTranslationTask, params: Any) -> None:
-        self._task, self._params = task, params
+    Attributes:
+      given: the parameters.
+    """
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._task, name)
+    given: Any
 
-    def init(self, key: Any, batch: Any) -> Any:
-        """Returns the given parameters."""
-        return jax.tree.map(jax.numpy.asarray, self._params)
+    def init(self, key: jax.Array, batch: Any) -> Any:
+        """Returns parameters."""
+
+        def leaf(given: Any, fresh: Any) -> Any:
+            return fresh if isinstance(given, jax.ShapeDtypeStruct) else jax.numpy.asarray(given)
+
+        return jax.tree.map(leaf, self.given, super().init(key, batch))
 
 
-def _begun(
-    task: SSANTranslationTask, config: TranslationConfig, prepared: Prepared, batch: Any
-) -> tuple[_Begun, dict[str, Any]]:
+def begun(
+    model: SSANTranslator, other: Path, bpe: gdata.BytePairs
+) -> tuple[BegunTask, dict[str, Any]]:
     """The task with the parameters of another run, and which of its own it keeps."""
-    other = Path(config.init_from or "")
-    if saved_vocabulary(other) != prepared.bpe.digest():
+    if saved_vocabulary(other) != bpe.digest():
         raise ValueError(f"init_from {other}: that run has another vocabulary than data.bpe")
-    fresh = jax.jit(task.init)(jax.random.key(config.train.seed), batch)
-    params, fresh_ones = load_params(other, jax.device_get(fresh), partial=True)
-    return _Begun(task, params), {"run": other.name, "not_loaded": fresh_ones}
+    params, fresh = load_params(other, parameters_like(model), partial=True)
+    return BegunTask(model, params), {"init_from": {"run": other.name, "not_loaded": fresh}}
 
 
-def measure(
-    config: TranslationConfig, prepared: Prepared, model: SSANTranslator, params: Any
-) -> dict[str, Any]:
+def parameters_like(model: SSANTranslator) -> Any:
+    """Shapes of the parameters."""
+    one, length = np.full((1, 1), STOP, np.int32), np.ones(1, np.int32)
+    batch: Any = {"tokens": one, "targets": one, "lengths": length, "target_lengths": length}
+    return jax.eval_shape(lambda: SSANTranslationTask(model).init(jax.random.key(0), batch))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Trained:
+    """A finished run, ready to translate."""
+
+    model: SSANTranslator
+    params: Any
+    bpe: gdata.BytePairs
+    search: SearchConfig
+
+
+def measure(trained: Trained, splits: dict[str, Split]) -> dict[str, Any]:
     """BLEU of validation and test texts, by sacrebleu.
 
     "bleu_statistics" has the counts of every test sentence (lengths, matched and all n-grams), for
     paired tests.
     """
-    from experiments.ssan.bleu import corpus_bleu
-
     record: dict[str, Any] = {}
-    for split in ("validation", "test"):
-        source = prepared.sources[split]
-        found = run_translations(
-            model, params, prepared.bpe, [x["text"] for x in source], config.search
-        )
-        scored = corpus_bleu(found, [x["target"] for x in source])
-        record[f"{split}_bleu"] = round(scored.score, 4)
+    for name in ("validation", "test"):
+        source = splits[name].source
+        texts = run_translations(trained, [x["text"] for x in source])
+        scored = corpus_bleu(texts, [x["target"] for x in source])
+        record[f"{name}_bleu"] = round(scored.score, 4)
         record["bleu_signature"] = scored.signature
-        if split == "test":
+        if name == "test":
             record["bleu_statistics"] = scored.statistics
             record["examples"] = [
                 [x["text"], text, x["target"]]
-                for x, text in zip(source[:5], found[:5], strict=True)
+                for x, text in zip(source[:5], texts[:5], strict=True)
             ]
     return record
 
 
-def run_translations(
-    model: SSANTranslator,
-    params: Any,
-    bpe: gdata.BytePairs,
-    texts: Sequence[str],
-    search: SearchConfig,
-) -> list[str]:
+def run_translations(trained: Trained, texts: Sequence[str]) -> list[str]:
     """Translates texts, in their order; an empty text stays empty.
 
     Raises:
       ValueError: if a text is longer than a table of learned positions allows.
     """
-    ids = encode(bpe, [text.strip() for text in texts])
+    model, search = trained.model, trained.search
+    ids = encode(trained.bpe, [text.strip() for text in texts])
     real = [i for i, one in enumerate(ids) if len(one) > 1]
-    found = [""] * len(texts)
+    translations = [""] * len(texts)
     if not real:
-        return found
+        return translations
     if model.config.positions == "learned":
         longest = max(len(ids[i]) for i in real)
         if longest + search.extra > model.config.max_length:
@@ -255,20 +224,10 @@ def run_translations(
         shuffle=False,
     ).eval()
     for batch in data:
-        tokens = np.asarray(decode(params, {n: batch[n] for n in ("tokens", "lengths")}))
+        tokens = np.asarray(decode(trained.params, {n: batch[n] for n in ("tokens", "lengths")}))
         for row in np.flatnonzero(batch["weight"] > 0):
-            found[int(batch["example_id"][row])] = bpe.decode(tokens[row])
-    return found
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Trained:
-    """A finished run, ready to translate."""
-
-    model: SSANTranslator
-    params: Any
-    bpe: gdata.BytePairs
-    search: SearchConfig
+            translations[int(batch["example_id"][row])] = trained.bpe.decode(tokens[row])
+    return translations
 
 
 def load_run(workdir: Path, *, bpe: Path | None = None, average: int | None = None) -> Trained:
@@ -293,9 +252,9 @@ def load_run(workdir: Path, *, bpe: Path | None = None, average: int | None = No
             "that python -m experiments.ssan --preset mt_multi30k (or another mt_) has made"
         )
     record = read_json(place, "config", "search", "vocabulary_size")
-    wanted = saved_vocabulary(workdir)
+    digest = saved_vocabulary(workdir)
     pieces = gdata.BytePairs.load(bpe or workdir / BPE)
-    if pieces.digest() != wanted:
+    if pieces.digest() != digest:
         raise ValueError(
             f"{bpe or workdir / BPE} is not the vocabulary that {workdir} was trained with: it has "
             f"{len(pieces):,} pieces, the network {record['vocabulary_size']:,}, or others"
@@ -305,8 +264,7 @@ def load_run(workdir: Path, *, bpe: Path | None = None, average: int | None = No
     saved["select_layers"] = tuple(saved["select_layers"])
     model = SSANTranslator(SSANTranslatorConfig(**saved), len(pieces))
     search = SearchConfig(**record["search"])
-    batch: Any = _tiny_batch()
-    like = jax.eval_shape(lambda: SSANTranslationTask(model).init(jax.random.key(0), batch))
+    like = parameters_like(model)
     count = search.average if average is None else average
     if count == 1:
         params, _ = load_params(workdir, like)
@@ -317,16 +275,8 @@ def load_run(workdir: Path, *, bpe: Path | None = None, average: int | None = No
 
 def saved_vocabulary(workdir: Path) -> str:
     """Digest of the vocabulary that a run was trained with, as its checkpoints have it."""
-    from gatedjax.training import CheckpointStore
-
     store = CheckpointStore(workdir / "checkpoints")
     step = store.latest()
     if step is None:
         raise FileNotFoundError(f"{workdir}: no checkpoint is there")
     return store.record(step)["metadata"]["vocabulary"]
-
-
-def _tiny_batch() -> dict[str, Any]:
-    one = np.full((1, 1), STOP, np.int32)
-    length = np.ones(1, np.int32)
-    return {"tokens": one, "targets": one, "lengths": length, "target_lengths": length}

@@ -206,23 +206,7 @@ def test_every_paper_reads_word_vectors_by_the_one_function_that_prints_coverage
     assert users == {"common/text.py", "ga_reader/reading.py"}
 
 
-# warm-up of SSAN -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("steps", [["--train.num-steps", "20"], ["--train.num_steps=20"]])
-def test_fewer_steps_shorten_the_warm_up_as_in_the_tables(steps, capsys):
-    from experiments.ssan import tables
-    from experiments.ssan.cli import parse
-
-    config = parse(steps, "x", "y")
-    assert config.train.optimizer.warmup_steps == 5
-    assert "--train.optimizer.warmup-steps sets it" in capsys.readouterr().err
-    options = tables.TablesConfig(what="table2", num_steps=20)
-    assert tables.run_config(options, "bshift", 0).train.optimizer == config.train.optimizer
-    asked = parse([*steps, "--train.optimizer.warmup-steps", "10"], "x", "y")
-    assert asked.train.optimizer.warmup_steps == 10
-    assert parse(["--train.num-steps", "31000"], "x", "y").train.optimizer.warmup_steps == 4_000
-    assert capsys.readouterr().err == ""
+# words of refusals ----------------------------------------------------------------------------
 
 
 def test_a_warm_up_that_is_too_long_is_refused_by_its_whole_name():

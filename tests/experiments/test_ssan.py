@@ -1,22 +1,23 @@
 """SSAN's commands and tables: options, cells, records, and runs on tiny texts."""
 
-import dataclasses
 import json
 
 import numpy as np
 import pytest
 
-from experiments.core.records import jsonable
-from experiments.ssan import probes, render, sections, tables, variants
+from experiments.core import text
+from experiments.core.command import options_of, parse
+from experiments.core.config import changed
+from experiments.core.paper import Job
+from experiments.core.records import differences
+from experiments.ssan import tables
 from experiments.ssan.__main__ import main
-from experiments.ssan.cli import parse
 from experiments.ssan.config import PRESETS, with_budget
-from experiments.ssan.experiment import StepColumn
-from experiments.ssan.probes import scores
-from experiments.ssan.results import Store, public_config
+from experiments.ssan.experiment import WithStep
+from experiments.ssan.paper import PAPER, VARIANTS
+from experiments.ssan.sentences import scores
 from gatedjax import data as gdata
 from tests.experiments._commands import refused
-from tests.experiments._results import same_run
 
 TINY = ("--model.num-layers", "1", "--model.hidden", "8", "--model.filter-size", "8",
         "--model.num-heads", "2", "--data.max-buckets", "1", "--data.batch-size", "8",
@@ -28,14 +29,14 @@ TINY = ("--model.num-layers", "1", "--model.hidden", "8", "--model.filter-size",
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("none", [["--model.select-layers", "0"], ["--model.select-layers"]])
 def test_every_preset_has_its_baseline(preset, none):
-    config = parse(["--preset", preset, *none], "x", "y")
+    config = parse(PAPER, ["--preset", preset, *none])
     assert config.preset == preset
     assert config.model.selective == ()
-    assert parse(["--preset", preset], "x", "y").model.selective == (1,)
+    assert parse(PAPER, ["--preset", preset]).model.selective == (1,)
     if preset.startswith("nli"):  # it has one layer
         return
-    changed = parse(["--preset", preset, "--model.select-layers", "2", "3"], "x", "y")
-    assert changed.model.selective == (2, 3)
+    other = parse(PAPER, ["--preset", preset, "--model.select-layers", "2", "3"])
+    assert other.model.selective == (2, 3)
 
 
 def test_unknown_names_are_refused(capsys):
@@ -58,35 +59,74 @@ def test_a_budget_shortens_the_warm_up_and_keeps_ten_evaluations():
     assert with_budget(train, 2).optimizer.warmup_steps == 0
 
 
+def job(what, **options):
+    return Job(PAPER, options_of(PAPER)(what=what, **options))
+
+
+@pytest.mark.parametrize("steps", [["--train.num-steps", "20"], ["--train.num_steps=20"]])
+def test_fewer_steps_shorten_the_warm_up_as_in_the_tables(steps, capsys):
+    config = parse(PAPER, steps)
+    assert config.train.optimizer.warmup_steps == 5
+    assert "--train.optimizer.warmup-steps sets it" in capsys.readouterr().err
+    in_tables = job("table2", num_steps=20).config("bshift", "san", 0)
+    assert in_tables.train.optimizer == config.train.optimizer
+    asked = parse(PAPER, [*steps, "--train.optimizer.warmup-steps", "10"])
+    assert asked.train.optimizer.warmup_steps == 10
+    usual = parse(PAPER, ["--train.num-steps", "31000"])
+    assert usual.train.optimizer.warmup_steps == 4_000
+    assert capsys.readouterr().err == ""
+
+
 def test_cells_of_the_tables():
-    def cells(*args):
-        import tyro
+    def cells(what, **options):
+        return [(cell.data, cell.variant) for cell in job(what, **options).cells()]
 
-        return tables.cells(tyro.cli(tables.TablesConfig, args=list(args)))
-
-    assert cells("table2", "--layers", "1") == [("bshift", "san"), ("bshift", "ssan_layer1")]
+    assert cells("table2", layers=(1,)) == [("bshift", "san"), ("bshift", "ssan_layer1")]
     assert len(cells("table3")) == 14
     assert cells("table4") == [("tree_depth", "san"), ("tree_depth", "ssan_layer1")]
-    drawn = [variant for _, variant in cells("modes", "--modes", "st", "soft")]
+    drawn = [variant for _, variant in cells("modes", modes=("st", "soft"))]
     assert drawn == ["san", "ssan_layer1", "ssan_soft"]
     assert cells("selection_rate") == []
-    options = tables.TablesConfig(what="table2", num_steps=40, note="other texts")
-    for variant, (_, changes) in variants.VARIANTS.items():
-        config = tables.run_config(options, "bshift", 3, **changes)
+    short = job("table2", num_steps=40, note="other texts")
+    for variant in VARIANTS:
+        config = short.config("bshift", variant, 3)
         assert config.train.seed == 3
         assert bool(config.model.selective) == (variant != "san")
-        saved = jsonable(public_config(config))
-        assert same_run(Store(), "bshift", saved, config, public_config)
-    other = tables.run_config(options, "bshift", 3, select_layers=(2,))
-    assert not same_run(Store(), "bshift", saved, other, public_config)
+        others = [short.config("bshift", other, 3) for other in VARIANTS if other != variant]
+        saved = PAPER.recorded(config)
+        assert all(differences(saved, PAPER.recorded(other)) for other in others)
+
+
+def test_several_seeds_are_for_the_tables_and_a_mean_of_checkpoints_is_of_one_run(capsys):
+    message = refused(main, ["--preset", "bshift", "--train.seeds", "2"], capsys)
+    assert "python -m experiments.ssan.tables table2 --seeds N" in message
+    mean = PRESETS["mt_multi30k"]
+    assert PAPER.together(PRESETS["bshift"])
+    assert not PAPER.together(mean)
+    assert PAPER.together(changed(mean, {"search.average": 1}))
+
+
+@pytest.mark.parametrize(
+    ("data", "changes"),
+    [
+        ("nli", {"model.embedding_dim": 4}),
+        ("srl", {"model.embedding_dim": 4, "model.hidden": 8}),
+        ("bshift", {}),
+    ],
+)
+def test_a_file_of_word_vectors_says_their_width(data, changes, tmp_path):
+    file = tmp_path / "vectors.txt"
+    file.write_text("a 1 2 3 4\n")
+    config = job("table1", embeddings=str(file)).config(data, "ssan_layer1", 0)
+    assert config.model == changed(PRESETS[data], changes).model
+    assert getattr(config.data, "embeddings", str(file)) == str(file)
 
 
 def record(variant, seed, right, **more):
-    changes = variants.VARIANTS[variant][1]
-    config = tables.run_config(tables.TablesConfig(what="table2"), "bshift", seed, **changes)
+    config = job("table2").config("bshift", variant, seed)
     accuracy = right.count("1") / len(right)
     return {
-        "data": "bshift", "system": "san", "seed": seed, "config": jsonable(public_config(config)),
+        "data": "bshift", "system": "san", "seed": seed, "config": PAPER.recorded(config),
         "validation": {"accuracy": 0.5}, "test_n": len(right), "correct": right, "steps": 10,
         "test": {"accuracy": accuracy, "selected_1": 0.4, "empty_1": 0.01},
         "best_step": 5, "substitute": "other texts", "cell": variant, **more,
@@ -94,13 +134,15 @@ def record(variant, seed, right, **more):
 
 
 def test_tables_say_what_was_run_and_what_was_not(tmp_path, capsys):
-    store = Store(tmp_path)
-    render.write(store)
+    store = PAPER.store(tmp_path)
+    PAPER.write(store)
     page = (tmp_path / "RESULTS.md").read_text()
     assert "62.55" in page
-    assert "not run" in page
-    for text in (sections.table3(store), sections.table4(store), sections.table5(store)):
-        assert "not run" in text
+
+    def shown(what):
+        return PAPER.tables[what].text(PAPER, store)
+
+    assert all("not run" in shown(f"table{n}") for n in range(1, 8))
     (tmp_path / "runs").mkdir()
     for variant, right in {"san": "01" * 100, "ssan_layer1": "1" * 160 + "0" * 40}.items():
         heads = {"1": [0.25, 0.75]}
@@ -110,16 +152,16 @@ def test_tables_say_what_was_run_and_what_was_not(tmp_path, capsys):
         for seed in (0, 1):
             one = record(variant, seed, right, **more)
             store.path("bshift", variant, seed).write_text(json.dumps(one))
-    shown = sections.table2(store)
-    assert "80.00 ± 0.00 (n=2)" in shown
-    assert "+30.00" in shown
-    assert "BShift: SSAN, layer 1 beats SAN" in shown
-    assert "substitute: other texts" in shown
-    assert "quoted, not trained here" in shown
-    rates = sections.selection_rate(store)
+    table2 = shown("table2")
+    assert "80.00 ± 0.00 (n=2)" in table2
+    assert "+30.00" in table2
+    assert "BShift: SSAN, layer 1 beats SAN" in table2
+    assert "substitute: other texts" in table2
+    assert "quoted, not trained here" in table2
+    rates = shown("selection_rate")
     assert "50.0" in rates
     assert "25.0, 75.0" in rates
-    assert "40.00 ± 0.00 (n=2)" in sections.modes(store)
+    assert "40.00 ± 0.00 (n=2)" in shown("modes")
 
 
 def test_scores_of_a_probe_have_groups_where_the_paper_has_them():
@@ -136,7 +178,7 @@ def test_scores_of_a_probe_have_groups_where_the_paper_has_them():
 def test_batches_know_their_step():
     source = gdata.bigram_shift([["a", "b", "c"]] * 6)
     encoded = gdata.encode(source, gdata.Vocabulary.build([source]))
-    batches = StepColumn(gdata.Batches(encoded, batch_size=2))
+    batches = WithStep(gdata.Batches(encoded, batch_size=2))
     assert batches[7]["step"].tolist() == [7, 7]
     steps = [batch["step"][0] for batch in batches.iterate(2, 5)]
     assert steps == [2, 3, 4]
@@ -181,7 +223,7 @@ def test_neighbours_tell_an_inverted_order_and_nothing_of_drawn_labels(tmp_path)
             lines = ["\t".join([x.split("\t")[0], "IO"[rng.integers(2)], x.split("\t")[2]])
                      for x in lines]  # fmt: skip
         (tmp_path / "bigram_shift.txt").write_text("\n".join(lines) + "\n")
-        probes._prepare.cache_clear()
+        text._read_texts.cache_clear()
         assert tables.main([*args, "--results", str(tmp_path / name)]) == 0
         found = json.loads((tmp_path / name / "attention" / "neighbours-bshift.json").read_text())
         reached[name] = found["test"]
@@ -222,31 +264,55 @@ def test_a_run_from_the_command_line(preset, options, texts, tmp_path, capsys):
     assert made["config"]["model"]["select_layers"] == ([0] if made["system"] == "san" else [1])
 
 
-@pytest.mark.slow
-def test_a_table_is_trained_once_and_rendered(texts, tmp_path, monkeypatch, capsys):
-    small = PRESETS["bshift"]
-    small = dataclasses.replace(
-        small,
-        model=dataclasses.replace(small.model, num_layers=1, hidden=8, filter_size=8, num_heads=2),
-        data=dataclasses.replace(small.data, batch_size=8, eval_batch_size=8, max_buckets=1),
-        train=dataclasses.replace(small.train, parallel="single"),
+@pytest.fixture
+def small(monkeypatch):
+    """The preset of table 2 with a small network."""
+    preset = changed(
+        PRESETS["bshift"],
+        {f"model.{name}": 8 for name in ("hidden", "filter_size")}
+        | {"model.num_layers": 1, "model.num_heads": 2, "train.parallel": "single"}
+        | {"data.batch_size": 8, "data.eval_batch_size": 8, "data.max_buckets": 1},
     )
-    monkeypatch.setitem(PRESETS, "bshift", small)
-    args = ["table2", "--layers", "1", "--num-steps", "4", "--manual-dir", str(texts),
-            "--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs"),
-            "--cpu-devices", "1", "--note", "made for a test"]  # fmt: skip
-    assert tables.main(args) == 0
+    monkeypatch.setitem(PRESETS, "bshift", preset)
+
+
+def command(texts, tmp_path, what, *more):
+    folders = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
+    args = [what, "--num-steps", "4", "--manual-dir", str(texts), "--cpu-devices", "1", *folders]
+    assert tables.main([*args, "--note", "made for a test", *more]) == 0
+
+
+@pytest.mark.slow
+def test_a_table_is_trained_and_shown_with_its_figures(texts, tmp_path, small, capsys):
+    command(texts, tmp_path, "table2", "--layers", "1")
     shown = capsys.readouterr().out
     assert "bshift, san, seed 0" in shown
-    assert "made for a test" in (tmp_path / "results" / "RESULTS.md").read_text()
-    assert tables.main(args) == 0
-    assert "seed 0:" not in capsys.readouterr().out
+    assert "quoted, not trained here" in shown
     # a figure of other data than its own does not take its place
     for what in ("figure2", "figure4"):
-        assert tables.main([what, "--data", "bshift", *args[3:]]) == 0
+        command(texts, tmp_path, what, "--data", "bshift")
     drawn = {path.name for path in (tmp_path / "results").glob("figure*")}
     assert drawn == {f"{name}.{kind}" for name in ("figure2", "figure4_bshift")
                      for kind in ("png", "svg")}  # fmt: skip
     page = (tmp_path / "results" / "RESULTS.md").read_text()
+    assert "made for a test" in page
     assert "[figure2](figure2.png): BShift" in page
     assert "[figure4](figure4_bshift.png): BShift" in page
+
+
+@pytest.mark.slow
+def test_seeds_side_by_side_are_those_of_single_runs(texts, tmp_path, small):
+    for name, lanes in (("alone", "1"), ("lanes", "2")):
+        options = ["--layers", "1", "--seeds", "2", "--lanes", lanes]
+        command(texts, tmp_path / name, "table2", *options)
+    for seed in (0, 1):
+        alone, lane = (
+            PAPER.store(tmp_path / name / "results").get("bshift", "ssan_layer1", seed)
+            for name in ("alone", "lanes")
+        )
+        assert lane["lanes"] == 2
+        assert set(lane) - set(alone) == {"lanes"}
+        assert set(alone) == set(lane) - {"lanes"}
+        assert lane["config"] == alone["config"]
+        assert lane["selection_curve"].keys() == alone["selection_curve"].keys() == {"1"}
+        assert lane["test"]["loss"] == pytest.approx(alone["test"]["loss"], rel=1e-4)

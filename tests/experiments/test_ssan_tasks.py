@@ -8,10 +8,12 @@ import sys
 import numpy as np
 import pytest
 
-from experiments.ssan import bleu, srl, task_config
+from experiments.core.config import changed
+from experiments.core.records import write_json
+from experiments.ssan import bleu, tables, tasks, translate
 from experiments.ssan.__main__ import main
-from experiments.ssan.presets import PRESETS
-from experiments.ssan.task_config import SearchConfig, SRLData, TranslationConfig
+from experiments.ssan.config import PRESETS, SearchConfig, SRLData, TranslationConfig
+from experiments.ssan.paper import PAPER
 from gatedjax import data as gdata
 from tests.data.test_sentence_sets import HEADER, conll, row
 
@@ -101,10 +103,11 @@ def test_word_vectors_of_a_file_are_scaled_as_a_whole(raw, tmp_path):
     file = tmp_path / "vectors.txt"
     file.write_text("dog 1 2 3 4\ncat -1 0 2 5\nruns 3 1 0 0\n")
     data = SRLData(manual_dir=str(raw), embeddings=str(file))
-    plain, scaled = (
-        srl.prepare(dataclasses.replace(data, vector_std=std), 4).embeddings for std in (None, 0.1)
+    (_, read, _), (_, other, _) = (
+        tasks.predicates(dataclasses.replace(data, vector_std=std), 4) for std in (None, 0.1)
     )
-    words = srl.prepare(data, 4).vocabulary.encode(["dog", "cat", "runs"])
+    words = read.vocabulary.encode(["dog", "cat", "runs"])
+    plain, scaled = read.matrix, other.matrix
     np.testing.assert_array_equal(plain[words[0]], [1, 2, 3, 4])
     np.testing.assert_allclose(scaled[words].std(), 0.1, rtol=1e-6)
     np.testing.assert_allclose(scaled, plain * (0.1 / plain[words].std()), rtol=1e-6)
@@ -112,11 +115,7 @@ def test_word_vectors_of_a_file_are_scaled_as_a_whole(raw, tmp_path):
 
 @pytest.mark.parametrize("data", ["srl", "srl_small"])
 def test_roles_are_compared_by_arguments_in_table_1(tmp_path, data):
-    from experiments.core.records import write_json
-    from experiments.ssan import task_sections
-    from experiments.ssan.results import Store
-
-    store = Store(tmp_path)
+    store = PAPER.store(tmp_path)
     for variant, matched in (("san", 1), ("ssan_layer1", 2)):
         counts = [[matched, 2, 2]] * 30  # an F1 of one half for san, of one for ssan
         scores = {"f1": matched / 2}
@@ -124,7 +123,7 @@ def test_roles_are_compared_by_arguments_in_table_1(tmp_path, data):
         for seed in range(2):
             more = {"config": {}, "seed": seed}
             write_json(store.path(data, variant, seed), dict.fromkeys(store.keys) | record | more)
-    text = task_sections.table1(store)
+    text = PAPER.tables["table1"].text(PAPER, store)
     (row,) = (line for line in text.splitlines() if "100.00" in line)
     cells = [cell.strip() for cell in row.split("|")[1:-1]]
     assert cells[1] == "F1"
@@ -144,8 +143,6 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
 ):
     pytest.importorskip("tokenizers")
     pytest.importorskip("sacrebleu")
-    from experiments.ssan import tables, translate
-
     runs, results = tmp_path / "runs", tmp_path / "results"
     # the selector is the only thing that a standard network cannot give
     begin = ["--init-from", str(runs / "mt_multi30k-san-seed0")]
@@ -190,11 +187,9 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
         main(["translate", "--workdir", str(tmp_path / "nowhere")])
     assert "no finished run of translation" in capsys.readouterr().err
 
-    preset: TranslationConfig = PRESETS["mt_multi30k"]  # type: ignore[assignment]
-    network = dataclasses.replace(
-        preset.model, num_layers=2, decoder_layers=2, hidden=8, filter_size=16, num_heads=2
-    )
-    monkeypatch.setitem(PRESETS, "mt_multi30k", dataclasses.replace(preset, model=network))
+    sizes = {"num_layers": 2, "decoder_layers": 2, "hidden": 8, "filter_size": 16, "num_heads": 2}
+    preset = changed(PRESETS["mt_multi30k"], {f"model.{name}": n for name, n in sizes.items()})
+    monkeypatch.setitem(PRESETS, "mt_multi30k", preset)
     common = ["--manual-dir", str(raw), "--runs", str(runs), "--results", str(results)]
     for what in ("table6", "table7", "figure6"):
         assert tables.main([what, *common, "--data", "mt_multi30k", "--cpu-devices", "1"]) == 0
@@ -244,12 +239,12 @@ def test_a_label_outside_the_set_is_refused_in_training_and_wrong_elsewhere():
     source = gdata.Source(
         [{"spans": ((0, 1, "V"), (1, 3, "ARG1"))}, {"spans": ((0, 1, "V"),)}], info
     )
-    names = srl.label_names(source)
+    names = tasks.label_names(source)
     assert names == ("O", "B-ARG1", "I-ARG1", "B-V", "I-V")
-    assert srl.encode_labels(["B-V", "O", "I-ARG1"], names, strict=True).tolist() == [3, 0, 2]
-    assert srl.encode_labels(["B-ARG9"], names, strict=False).tolist() == [srl.UNKNOWN]
+    assert tasks.encode_labels(["B-V", "O", "I-ARG1"], names, strict=True).tolist() == [3, 0, 2]
+    assert tasks.encode_labels(["B-ARG9"], names, strict=False).tolist() == [tasks.UNKNOWN]
     with pytest.raises(ValueError, match="label 'B-ARG9' is not one of the 5 labels of training"):
-        srl.encode_labels(["B-ARG9"], names, strict=True)
+        tasks.encode_labels(["B-ARG9"], names, strict=True)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +275,6 @@ def test_every_preset_of_the_issue_is_there_and_has_a_baseline():
         assert PRESETS[name].preset == name
         standard = dataclasses.replace(PRESETS[name].model, select_layers=(0,))
         assert not any(standard.select_layers)
-    assert set(task_config.TASK_PRESETS) < set(PRESETS)
 
 
 def test_data_that_are_not_there_are_named(tmp_path, capsys):

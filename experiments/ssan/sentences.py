@@ -1,0 +1,237 @@
+"""Sentences of runs, and batches of them; the tasks of probes and of word reordering detection."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments.core.experiment import Experiment, Predictions
+from experiments.core.text import SPLITS, Texts, common_edges, in_batches, read_texts
+from experiments.ssan import reported
+from experiments.ssan.config import ProbeConfig, ReorderingConfig, ReorderingData
+from gatedjax import analysis
+from gatedjax import data as gdata
+from gatedjax.models import (
+    SSANProbe,
+    SSANProbeTask,
+    WordReorderingDetector,
+    WordReorderingTask,
+)
+
+TRAINED_SHARE = 0.9
+"""Share of the published validation sentences that the training text is made of."""
+SEED = 0
+"""Of the moves: every run has the same sentences."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Split:
+    """Examples of a split, looked up: the ids of its sequences, and numbers, by name."""
+
+    source: gdata.Source
+    sequences: dict[str, list[np.ndarray]]
+    columns: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+
+def joined(*notes: str | None) -> str | None:
+    """What differs from the paper's data, as a record has it."""
+    return "; ".join(note for note in notes if note) or None
+
+
+def without_batches(config: Any) -> Any:
+    """The configuration of data as far as it decides what is read, for caches of it."""
+    names = ("batch_size", "eval_batch_size", "batch_tokens", "eval_batch_tokens", "max_buckets")
+    return dataclasses.replace(config, **{n: 1 for n in names if hasattr(config, n)})
+
+
+def load(name: str, config: Any, **options: Any) -> dict[str, gdata.Source]:
+    """The three splits of a data set, by name."""
+    folders = {"data_dir": config.data_dir, "manual_dir": config.manual_dir}
+    return {split: gdata.load(name, split, **folders, **options) for split in SPLITS}
+
+
+def sequence_batches(
+    splits: Mapping[str, Split],
+    lengths: Mapping[str, str],
+    config: Any,
+    *,
+    rows: Any = None,
+    edges: Sequence[int] | None = None,
+) -> tuple[Callable[[int], gdata.SequenceBatches], gdata.SequenceBatches, gdata.SequenceBatches]:
+    """Batches of examples with several sequences each.
+
+    Args:
+      splits: by name.
+      lengths: as of `gatedjax.data.SequenceBatches`.
+      config: has max_buckets, and the sizes of batches in examples or in tokens.
+      rows: training examples that are used; None uses all.
+      edges: of the buckets; None plans them for every split.
+
+    Returns:
+      From a seed to the training batches; those of validation and test, each one ordered pass.
+    """
+
+    def batches(name: str, seed: int = 0) -> gdata.SequenceBatches:
+        split, training = splits[name], name == "train"
+        used = np.arange(len(split.source)) if rows is None or not training else np.array(rows)
+        sizes = {"batch_size": "batch_size", "batch_tokens": "max_tokens"}
+        part = "" if training else "eval_"
+        return gdata.SequenceBatches(
+            {key: [texts[i] for i in used] for key, texts in split.sequences.items()},
+            np.array([split.source[int(i)]["example_id"] for i in used]),
+            lengths=lengths,
+            columns={key: values[used] for key, values in split.columns.items()},
+            bucket_edges=edges,
+            max_buckets=config.max_buckets,
+            seed=seed,
+            shuffle=training,
+            **{to: getattr(config, part + of) for of, to in sizes.items() if hasattr(config, of)},
+        )
+
+    return functools.partial(batches, "train"), batches("validation").eval(), batches("test").eval()
+
+
+def probe_texts(config: ProbeConfig) -> Texts:
+    """The sentences of a probe."""
+    data = config.data
+    return read_texts(
+        "senteval_probing", data, vocabulary={"min_count": data.min_count}, load={"task": data.name}
+    )
+
+
+def probe(config: ProbeConfig) -> Experiment:
+    """The run of a probe."""
+    texts = probe_texts(config)
+    train, validation, test = in_batches(texts.splits, config.data)
+    training = texts.splits["train"]
+    classes = training.info.class_names
+    small = None if texts.substitute is None else reported.SMALL_PROBE
+    return Experiment(
+        task=SSANProbeTask(SSANProbe(config.model, len(texts.vocabulary), len(classes))),
+        train=train,
+        validation=validation,
+        test=test,
+        vocabulary=texts.vocabulary.digest(),
+        facts={
+            "train_n": len(training),
+            "vocabulary_size": len(texts.vocabulary),
+            "class_names": list(classes),
+        },
+        labels=training.labels,
+        substitute=joined(config.data.note, small),
+        score=functools.partial(scores, classes=classes),
+    )
+
+
+def scores(predictions: Predictions, classes: tuple[str, ...]) -> dict[str, Any]:
+    """F1 by class, of groups where the paper has them, and the confusion matrix."""
+    label, predicted = predictions["label"], predictions["predicted"]
+    by_class = analysis.class_scores(label, predicted, len(classes))
+    confusion = np.zeros((len(classes), len(classes)), int)
+    np.add.at(confusion, (label, predicted), 1)
+    groups = {
+        name: [classes.index(member) for member in members if member in classes]
+        for name, members in reported.TOP_GROUPS.items()
+    }
+    record = {
+        "confusion": confusion.tolist(),
+        "support": by_class.support.tolist(),
+        "f1": [round(float(value), 6) for value in by_class.f1],
+        "f1_micro": by_class.accuracy,
+        "f1_weighted": by_class.weighted,
+        "f1_macro": by_class.macro,
+    }
+    if any(groups.values()):
+        grouped = analysis.group_scores(label, predicted, groups, len(classes))
+        record["groups"] = {name: list(values) for name, values in grouped.items()}
+    return record
+
+
+def reordered(config: ReorderingData) -> dict[str, gdata.Source]:
+    """The three splits, reordered."""
+    if config.text == "multi30k":
+        return {
+            split: gdata.word_reordering(
+                [gdata.tokenize(example["text"]) for example in texts],
+                seed=SEED + number,
+                copies=config.copies if split == "train" else config.eval_copies,
+                name="multi30k_reordered",
+                split=split,
+                base=number * 100_000_000,
+            )
+            for number, (split, texts) in enumerate(load("multi30k", config).items())
+        }
+    folders: dict[str, Any] = {"data_dir": config.data_dir, "manual_dir": config.manual_dir}
+    validation = gdata.load("word_reordering", "validation", **folders)
+    size = int(TRAINED_SHARE * len(validation))
+    restored = [
+        gdata.restore_word(e["tokens"], e["insert"], e["original"]) for e in validation[:size]
+    ]
+    return {
+        "train": gdata.word_reordering(restored, seed=SEED, copies=config.copies),
+        "validation": gdata.Source(validation[size:], validation.info),
+        "test": gdata.load("word_reordering", "test", **folders),
+    }
+
+
+@functools.lru_cache(maxsize=1)
+def _reordering_texts(config: ReorderingData) -> Texts:
+    sources = reordered(config)
+    # every sentence has its moves: a word of one sentence occurs so often
+    often = (config.min_count - 1) * config.copies + 1
+    vocabulary = gdata.Vocabulary.build([sources["train"]], min_count=often)
+    encoded = {split: gdata.encode(source, vocabulary) for split, source in sources.items()}
+    return Texts(encoded, vocabulary)
+
+
+def reordering_texts(config: ReorderingConfig) -> Texts:
+    """The sentences of which a word was moved; those of the last call are kept."""
+    return _reordering_texts(without_batches(config.data))
+
+
+def reordering(config: ReorderingConfig) -> Experiment:
+    """The run of a detector."""
+    texts = reordering_texts(config)
+    places = ("insert", "original")
+    splits = {
+        name: Split(
+            part.source,
+            {"tokens": part.ids},
+            {place: np.array([one[place] for one in part.source], np.int32) for place in places},
+        )
+        for name, part in texts.splits.items()
+    }
+    lengths = {name: part.lengths for name, part in texts.splits.items()}
+    edges = common_edges(lengths, config.data.max_buckets)
+    train, validation, test = sequence_batches(
+        splits, {"lengths": "tokens"}, config.data, edges=edges
+    )
+    return Experiment(
+        task=WordReorderingTask(WordReorderingDetector(config.model, len(texts.vocabulary))),
+        train=train,
+        validation=validation,
+        test=test,
+        vocabulary=texts.vocabulary.digest(),
+        facts={
+            "train_n": len(texts.splits["train"]),
+            "vocabulary_size": len(texts.vocabulary),
+        },
+        substitute=reported.REORDERING_SUBSTITUTES[config.data.text],
+        score=positions,
+    )
+
+
+def positions(predictions: Predictions) -> dict[str, Any]:
+    """Which of the two positions of every test sentence are right, in the order of the file."""
+    order = np.argsort(predictions["example_id"], kind="stable")
+    return {
+        f"{name}_string": "".join("1" if c > 0 else "0" for c in predictions[key][order])
+        for name, key in {"insert": "insert_correct", "original": "original_correct"}.items()
+    }
+
+
+def sentences(config: ProbeConfig | ReorderingConfig) -> Texts:
+    """The texts of a run whose encoder reads whole sentences."""
+    return probe_texts(config) if isinstance(config, ProbeConfig) else reordering_texts(config)
