@@ -3,17 +3,16 @@
 import contextlib
 import difflib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import tyro
 
-from experiments.core.hardware import prepare_cpu
 from experiments.core.papers import PAPERS, owners
 from gatedjax import __version__
 from gatedjax._commands import reason
-from gatedjax._terminal import new_console, say
+from gatedjax._terminal import say
 
 C = TypeVar("C")
 
@@ -168,34 +167,3 @@ def parse_many(kind: type[C], args: list[str] | None, prog: str) -> C:
     if getattr(options, "manual_dir", None) is not None:
         check_folder(options.manual_dir, "--manual-dir", exists=True)
     return options
-
-
-def run_command(
-    run: Callable[[], dict[str, Any]],
-    print_run: Callable[[Any, dict[str, Any], Path], None],
-    workdir: Path,
-    cpu_devices: int | None,
-) -> int:
-    """Makes a run and prints what came of it.
-
-    Args:
-      run: returns the record.
-      print_run: prints a finished one (console, record, workdir).
-      workdir: of the run.
-      cpu_devices: CPU devices to split a batch over; None is one per core.
-
-    Returns:
-      The exit status.
-    """
-    check_folder(workdir, "--workdir")
-    prepare_cpu(cpu_devices)
-    with refusals():
-        record = run()
-    console = new_console()
-    if record["stopped"] == "signal":
-        console.print(
-            f"stopped after step {record['steps']}; the same command continues from {workdir}"
-        )
-        return record["exit_code"]
-    print_run(console, record, workdir)
-    return 0

@@ -1,7 +1,6 @@
 """The two commands of every paper: one run, and its tables and figures."""
 
 import dataclasses
-import inspect
 import sys
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
@@ -62,10 +61,7 @@ def run(paper: Paper, args: list[str] | None = None) -> int:
 
 
 def options_of(paper: Paper) -> type[Options]:
-    """The options of the command for tables: names of tables and data sets are the paper's.
-
-    A paper whose options say what "data" is refuses unknown names itself (`Paper.check`).
-    """
+    """The options of the command for tables, with the paper's names of tables and its folders."""
     about = "; ".join(f"{name}: {one.about}" for name, one in _named(paper).items())
     what: Any = Annotated[
         _one_of(_named(paper)), tyro.conf.Positional, tyro.conf.arg(help=f"{about}.")
@@ -76,8 +72,6 @@ def options_of(paper: Paper) -> type[Options]:
         ("results", _type(paper.options, "results"), dataclasses.field(default=paper.folder)),
         ("runs", _type(paper.options, "runs"), dataclasses.field(default=type(paper.folder)(runs))),
     ]
-    if "data" not in inspect.get_annotations(paper.options) or paper.options is Options:
-        fields.append(("data", data, dataclasses.field(default=())))
     made = dataclasses.make_dataclass(
         "Options", fields, bases=(paper.options,), frozen=True, kw_only=True
     )

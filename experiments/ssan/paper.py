@@ -85,8 +85,6 @@ VARIANTS = by_name(
 class SSANOptions(Options):
     """Options of the tables of this paper."""
 
-    data: tuple[str, ...] = ()
-    """Data sets, by preset (default: those of the table)."""
     layers: tuple[int, ...] = reported.LAYERS
     """table2, table3: layers that get a selector, one at a time."""
     modes: tuple[Mode, ...] = ("st", "soft", "expect", "reinforce")
