@@ -1,7 +1,6 @@
 """Figures 2 to 4 and the validation curves of the optimisers, drawn from the records."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -9,6 +8,7 @@ from experiments.agt import layer_tables, reported
 from experiments.agt.layers import in_unit, of_lengths, without_words
 from experiments.agt.reported import NAMES
 from experiments.core.curves import points
+from experiments.core.kinds import Records
 from experiments.core.paper import Job
 from experiments.core.records import NOT_RUN, Record, Store
 from gatedjax import analysis
@@ -76,7 +76,7 @@ def _record(store: Store, data: str) -> Record:
     return record
 
 
-def _examples(record: Record, data: str) -> list[dict[str, Any]]:
+def _examples(record: Record, data: str) -> Records:
     if not record.get("examples"):
         raise ValueError(f"the test set of {data} has none of the paper's three sentences")
     return record["examples"]

@@ -3,13 +3,13 @@
 import collections
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
 from experiments.agt import reported
 from experiments.agt.reported import NAMES
 from experiments.core.comparison import paragraphs
+from experiments.core.kinds import Json
 from experiments.core.paper import Table
 from experiments.core.records import NOT_RUN, Record, Store, best
 from gatedjax import analysis
@@ -73,7 +73,7 @@ def observations(record: Record, data: str) -> str:
     return paragraphs(_seed(record, data), table, "\n".join(_read(layers)))
 
 
-def _read(layers: dict[str, Any]) -> Iterator[str]:
+def _read(layers: Json) -> Iterator[str]:
     """What the paper observes, and where it holds here."""
     low, high = np.mean(layers["mass_low"]), np.mean(layers["mass_high"])
     yield (
@@ -111,7 +111,7 @@ def first_words(record: Record, data: str) -> str:
     return paragraphs(_seed(record, data), table, "\n".join(lines))
 
 
-def words_of(example: dict[str, Any], layer: int, threshold: float) -> list[str]:
+def words_of(example: Json, layer: int, threshold: float) -> list[str]:
     """The words of an example that a layer (from 1) selects, lower-cased, in their order.
 
     Hyphens part words: one of the paper's sentences is known with and without.

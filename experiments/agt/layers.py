@@ -3,12 +3,12 @@
 import collections
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
 
 from experiments.agt import reported
+from experiments.core.kinds import Array, Json, Params, Records
 from gatedjax import data as gdata
 from gatedjax.analysis import phrases
 from gatedjax.models import AGT
@@ -31,17 +31,17 @@ def shuffled(selected: np.ndarray, mask: np.ndarray, rng: np.random.Generator) -
     return np.take_along_axis(selected, np.broadcast_to(order[:, None], selected.shape), -1)
 
 
-def facts(model: AGT, params: Any, test: gdata.Batches) -> dict[str, Any]:
+def facts(model: AGT, params: Params, test: gdata.Batches) -> Json:
     """What a record has of the layers: `statistics` and "examples"."""
     return {**statistics(model, params, test), "examples": examples(model, params, test.encoded)}
 
 
-def _forward(model: AGT) -> Callable[..., Any]:
+def _forward(model: AGT) -> Callable[..., Array]:
     run = jax.jit(lambda params, batch: model.apply({"params": params}, batch))
     return lambda params, batch: jax.device_get(run(params, batch))
 
 
-def statistics(model: AGT, params: Any, test: gdata.Batches) -> dict[str, Any]:
+def statistics(model: AGT, params: Params, test: gdata.Batches) -> Json:
     """Distributions per layer over a test set, and the words of the first layer.
 
     Returns:
@@ -84,7 +84,7 @@ def statistics(model: AGT, params: Any, test: gdata.Batches) -> dict[str, Any]:
     }
 
 
-def summary(histograms: dict[str, phrases.LayerHistogram], mean_gate: np.ndarray) -> dict[str, Any]:
+def summary(histograms: dict[str, phrases.LayerHistogram], mean_gate: np.ndarray) -> Json:
     """The distributions as lists, and one number per layer of each observation."""
     attention = histograms["attention"].probability
     means = {
@@ -113,13 +113,13 @@ def without_words(lengths: phrases.LayerHistogram) -> phrases.LayerHistogram:
     return phrases.LayerHistogram(counts, lengths.edges, lengths.open_end)
 
 
-def in_unit(counts: Any) -> phrases.LayerHistogram:
+def in_unit(counts: Array) -> phrases.LayerHistogram:
     """Counts of a record that are of values in [0, 1]."""
     array = np.asarray(counts, np.int64).reshape(-1, BINS)
     return phrases.LayerHistogram(array, np.linspace(0.0, 1.0, BINS + 1))
 
 
-def of_lengths(counts: Any, longest: int | None = None) -> phrases.LayerHistogram:
+def of_lengths(counts: Array, longest: int | None = None) -> phrases.LayerHistogram:
     """Counts of a record that are of lengths; longer ones count as `longest`."""
     array = np.asarray(counts, np.int64)
     open_end = False
@@ -139,7 +139,7 @@ def find(encoded: gdata.Encoded, beginning: str) -> int | None:
     return None
 
 
-def examples(model: AGT, params: Any, encoded: gdata.Encoded) -> list[dict[str, Any]]:
+def examples(model: AGT, params: Params, encoded: gdata.Encoded) -> Records:
     """Attention and gates of the paper's three sentences, as far as a test set has them.
 
     The embedded corpus has none of them; its first three sentences stand in.

@@ -15,6 +15,7 @@ from experiments.agt.layer_tables import FULL
 from experiments.agt.reported import DATA, NAMES
 from experiments.core import cli, columns
 from experiments.core.comparison import LEVEL, ONE_SEED, sentence
+from experiments.core.kinds import Json
 from experiments.core.origins import origin_of, other_data
 from experiments.core.paper import (
     Column,
@@ -105,7 +106,7 @@ def systems(store: Store) -> str:
     return analysis.render_table(["system", "test accuracy (%)", "source"], rows)
 
 
-def several(heading: str, fact: Callable[[dict[str, Any]], str], between: str = ", ") -> Column:
+def several(heading: str, fact: Callable[[Json], str], between: str = ", ") -> Column:
     """A fact of the records of a cell; where they differ, each of it."""
     return Column(heading, lambda row: between.join(sorted(set(map(fact, row.records)))) or "-")
 

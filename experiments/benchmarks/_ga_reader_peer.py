@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from experiments.core.kinds import Array, Json
+
 
 @struct.dataclass
 class PeerOutput:
@@ -32,14 +34,14 @@ class FlaxGAReader(nn.Module):
     embedding_dim: int
     vocab_size: int
 
-    def _read(self, name: str, xs: Any, lengths: Any) -> Any:
+    def _read(self, name: str, xs: Array, lengths: Array) -> Any:
         ahead, back = (
             nn.RNN(nn.GRUCell(self.hidden, name=f"{name}_{way}")) for way in ("ahead", "back")
         )
         return nn.Bidirectional(ahead, back)(xs, seq_lengths=lengths)
 
     @nn.compact
-    def __call__(self, batch: dict[str, Any], *, train: bool = False) -> PeerOutput:
+    def __call__(self, batch: Json, *, train: bool = False) -> PeerOutput:
         """Runs the network; the batch is that of `GAReader` with candidate_positions."""
         del train
         embed = nn.Embed(self.vocab_size, self.embedding_dim, name="embed")

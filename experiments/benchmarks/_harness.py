@@ -20,6 +20,8 @@ import tyro
 from jax.experimental.compilation_cache import compilation_cache
 from rich.table import Table
 
+from experiments.core.kinds import Json
+
 R = TypeVar("R")
 Times = dict[str, list[float]]
 """Of every contestant, in milliseconds, turn by turn."""
@@ -34,7 +36,7 @@ def command(main: Callable[[Any], Any], options: type) -> None:
         raise SystemExit(f"error: {error}") from None
 
 
-def check_counts(options: Any, *names: str) -> None:
+def check_counts(options: object, *names: str) -> None:
     """Refuses options that are below 1."""
     for name in names:
         if getattr(options, name) < 1:
@@ -107,7 +109,7 @@ def use_devices(count: int) -> None:
         jax.config.update("jax_num_cpu_devices", count)
 
 
-def machine() -> dict[str, Any]:
+def machine() -> Json:
     """What the figures depend on."""
     versions: dict[str, str | None] = dict.fromkeys(PACKAGES)
     for name in PACKAGES:
@@ -165,7 +167,7 @@ def write_figures(path: Path | None, figures: Any) -> None:
         path.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
-def read_figures(path: Path) -> dict[str, Any]:
+def read_figures(path: Path) -> Json:
     """What an earlier command measured."""
     return json.loads(path.read_text(encoding="utf-8"))
 

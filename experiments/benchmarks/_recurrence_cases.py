@@ -11,6 +11,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments.benchmarks._harness import compiled, memory_of
+from experiments.core.kinds import Array, Params
 from gatedjax.functional import length_mask
 
 Cell = Literal["lstm", "gru", "rau"]
@@ -78,7 +79,9 @@ def shardings(devices: int) -> tuple[NamedSharding, NamedSharding]:
     return NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
 
 
-def jax_runs(case: Case, apply: Callable[..., Any], params: Any, xs: Any, lengths: Any) -> Runs:
+def jax_runs(
+    case: Case, apply: Callable[..., Any], params: Params, xs: Array, lengths: Array
+) -> Runs:
     """Compiles the forward pass, and it with the gradients of params and inputs.
 
     The loss is the sum of the squared outputs of real steps.
@@ -90,7 +93,7 @@ def jax_runs(case: Case, apply: Callable[..., Any], params: Any, xs: Any, length
     params = jax.device_put(params, whole)
     xs, lengths = jax.device_put((xs, lengths), split)
 
-    def loss(params: Any, xs: jax.Array, lengths: jax.Array) -> jax.Array:
+    def loss(params: Params, xs: jax.Array, lengths: jax.Array) -> jax.Array:
         outputs = apply(params, xs, lengths)
         real = length_mask(lengths, xs.shape[1])[..., None]
         return jnp.sum(jnp.where(real, outputs, 0) ** 2)

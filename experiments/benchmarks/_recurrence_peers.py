@@ -22,6 +22,7 @@ from experiments.benchmarks._recurrence_cases import (
     held_scan,
     jax_runs,
 )
+from experiments.core.kinds import Array, Json, Params
 from gatedjax.functional import (
     GRUWeights,
     LSTMState,
@@ -43,7 +44,7 @@ OUR_GRU = "gatedjax GRU"
 NO_CELL = "no such cell"
 _UNROLL: dict[str, Callable[..., Any]] = {"lstm": lstm, "gru": gru, "rau": rau}
 _STEP: dict[str, Callable[..., Any]] = {"lstm": lstm_step, "gru": gru_step, "rau": rau_step}
-_WEIGHTS: dict[str, Any] = {"lstm": LSTMWeights, "gru": GRUWeights, "rau": RAUWeights}
+_WEIGHTS: Json = {"lstm": LSTMWeights, "gru": GRUWeights, "rau": RAUWeights}
 
 
 def _make_weights(case: Case, seed: int = 0) -> list[list[Any]]:
@@ -60,7 +61,7 @@ def _make_weights(case: Case, seed: int = 0) -> list[list[Any]]:
     return [[one(features) for _ in range(1 + case.bidirectional)] for features in case.widths]
 
 
-def _stack(unroll: Callable[..., Any], params: Any, xs: jax.Array, lengths: jax.Array) -> Any:
+def _stack(unroll: Callable[..., Any], params: Params, xs: jax.Array, lengths: jax.Array) -> Any:
     mask = length_mask(lengths, xs.shape[1])
     for layer in params:
         if len(layer) == 2:
@@ -71,18 +72,18 @@ def _stack(unroll: Callable[..., Any], params: Any, xs: jax.Array, lengths: jax.
     return xs
 
 
-def run_gatedjax(case: Case, xs: Any, lengths: Any, **options: Any) -> Runs:
+def run_gatedjax(case: Case, xs: Array, lengths: Array, **options: Any) -> Runs:
     """Our fast scan."""
     unroll = functools.partial(_UNROLL[case.cell], **options)
     return jax_runs(case, functools.partial(_stack, unroll), _make_weights(case), xs, lengths)
 
 
-def run_our_gru(case: Case, xs: Any, lengths: Any) -> Runs:
+def run_our_gru(case: Case, xs: Array, lengths: Array) -> Runs:
     """Our GRU of the same width, which an RAU is measured against."""
     return run_gatedjax(dataclasses.replace(case, cell="gru"), xs, lengths)
 
 
-def run_scanned_step(case: Case, xs: Any, lengths: Any) -> Runs:
+def run_scanned_step(case: Case, xs: Array, lengths: Array) -> Runs:
     """Our step under a plain scan, differentiated by JAX."""
     step = _STEP[case.cell]
 
@@ -106,7 +107,7 @@ class _LinenStack(nn.Module):
     case: Case
 
     @nn.compact
-    def __call__(self, xs: Any, lengths: Any) -> Any:
+    def __call__(self, xs: Array, lengths: Array) -> Any:
         for _ in range(self.case.layers):
             count = 1 + self.case.bidirectional
             ways: Any = [nn.RNN(self.cell(self.case.hidden)) for _ in range(count)]
@@ -115,14 +116,14 @@ class _LinenStack(nn.Module):
         return xs
 
 
-def run_linen(case: Case, xs: Any, lengths: Any, *, kind: str = "") -> Runs:
+def run_linen(case: Case, xs: Array, lengths: Array, *, kind: str = "") -> Runs:
     """Flax Linen."""
     module = _LinenStack(getattr(nn, f"{kind}{case.cell.upper()}Cell"), case)
     params = jax.jit(module.init)(jax.random.key(0), jnp.asarray(xs), jnp.asarray(lengths))
     return jax_runs(case, module.apply, params, xs, lengths)
 
 
-def run_nnx(case: Case, xs: Any, lengths: Any, *, kind: str = "") -> Runs:
+def run_nnx(case: Case, xs: Array, lengths: Array, *, kind: str = "") -> Runs:
     """Flax NNX."""
     make, rngs = getattr(nnx, f"{kind}{case.cell.upper()}Cell"), nnx.Rngs(0)
 
@@ -134,7 +135,7 @@ def run_nnx(case: Case, xs: Any, lengths: Any, *, kind: str = "") -> Runs:
     network = nnx.List([layer(features) for features in case.widths])
     graph, params, rest = nnx.split(network, nnx.Param, ...)  # type: ignore[misc]
 
-    def apply(params: Any, xs: jax.Array, lengths: jax.Array) -> jax.Array:
+    def apply(params: Params, xs: jax.Array, lengths: jax.Array) -> jax.Array:
         for each in nnx.merge(graph, params, rest, copy=True):
             xs = each(xs, seq_lengths=lengths)
         return xs
@@ -142,7 +143,7 @@ def run_nnx(case: Case, xs: Any, lengths: Any, *, kind: str = "") -> Runs:
     return jax_runs(case, apply, params, xs, lengths)
 
 
-def run_haiku(case: Case, xs: Any, lengths: Any) -> Runs:
+def run_haiku(case: Case, xs: Array, lengths: Array) -> Runs:
     """Haiku's cores under its own unroll, with the state held at padding (it has no lengths)."""
     hk = _import("haiku")
     make = getattr(hk, case.cell.upper())
@@ -171,7 +172,7 @@ def run_haiku(case: Case, xs: Any, lengths: Any) -> Runs:
     return jax_runs(case, made.apply, params, xs, lengths)
 
 
-def run_equinox(case: Case, xs: Any, lengths: Any) -> Runs:
+def run_equinox(case: Case, xs: Array, lengths: Array) -> Runs:
     """Equinox's cells under a scan, with the state held at padding (it has no layer)."""
     eqx = _import("equinox")
     make = getattr(eqx.nn, f"{case.cell.upper()}Cell")
@@ -185,13 +186,13 @@ def run_equinox(case: Case, xs: Any, lengths: Any) -> Runs:
         initial = (zeros, zeros) if case.cell == "lstm" else zeros
         return held_scan(lambda h, x: jax.vmap(cell)(x, h), initial, xs, mask, reverse)
 
-    def apply(params: Any, xs: jax.Array, lengths: jax.Array) -> jax.Array:
+    def apply(params: Params, xs: jax.Array, lengths: jax.Array) -> jax.Array:
         return _stack(unroll, eqx.combine(params, static), xs, lengths)
 
     return jax_runs(case, apply, params, xs, lengths)
 
 
-def run_keras(case: Case, xs: Any, lengths: Any) -> Runs:
+def run_keras(case: Case, xs: Array, lengths: Array) -> Runs:
     """Keras on JAX; its GRU resets after the product, as Flax's and PyTorch's do."""
     os.environ["KERAS_BACKEND"] = "jax"
     keras = _import("keras")
@@ -206,7 +207,7 @@ def run_keras(case: Case, xs: Any, lengths: Any) -> Runs:
     params = [[jnp.asarray(v.value) for v in layer.trainable_variables] for layer in layers]
     others = [[jnp.asarray(v.value) for v in layer.non_trainable_variables] for layer in layers]
 
-    def apply(params: Any, xs: jax.Array, lengths: jax.Array) -> jax.Array:
+    def apply(params: Params, xs: jax.Array, lengths: jax.Array) -> jax.Array:
         mask = length_mask(lengths, xs.shape[1])
         for layer, trained, rest in zip(layers, params, others, strict=True):
             xs, _ = layer.stateless_call(trained, rest, xs, mask=mask)
@@ -215,7 +216,7 @@ def run_keras(case: Case, xs: Any, lengths: Any) -> Runs:
     return jax_runs(case, apply, params, xs, lengths)
 
 
-def run_torch(case: Case, xs: Any, lengths: Any, *, packed: bool) -> Runs:
+def run_torch(case: Case, xs: Array, lengths: Array, *, packed: bool) -> Runs:
     """PyTorch on the CPU; without packing, padding is computed and in the loss like any step."""
     torch = _import("torch")
     make = getattr(torch.nn, case.cell.upper())
@@ -247,7 +248,7 @@ def run_torch(case: Case, xs: Any, lengths: Any, *, packed: bool) -> Runs:
 def _of(make: Callable[..., Runs], *cells: Cell, **options: Any) -> Callable[..., Runs]:
     """A contestant that has these cells: (case, xs, lengths) -> Runs, or NotAvailable."""
 
-    def run(case: Case, xs: Any, lengths: Any) -> Runs:
+    def run(case: Case, xs: Array, lengths: Array) -> Runs:
         if case.cell not in cells:
             raise NotAvailable(NO_CELL)
         return make(case, xs, lengths, **options)

@@ -1,7 +1,6 @@
 """The tables of `recurrence`, on the terminal and in the documentation."""
 
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
@@ -15,6 +14,7 @@ from experiments.benchmarks._recurrence_peers import (
     OURS,
     RESET_AFTER,
 )
+from experiments.core.kinds import Json, Records
 
 COMMAND = "python -m experiments.benchmarks.recurrence --docs"
 # A median above this many times the fastest turn says more about the machine than the contestant.
@@ -22,23 +22,23 @@ UNSTABLE = 1.5
 KINDS = ("forward", "train")
 NOT_RUN = "not run"
 # The encoder of GA-Net, the library's largest user of the LSTM.
-_EXTRA: list[dict[str, Any]] = [
+_EXTRA: Records = [
     {"cell": "lstm", "batch": 32, "steps": 231, "hidden": 100, "layers": 2, "bidirectional": True}
 ]
 
 
-def is_stable(row: dict[str, Any], kind: str) -> bool:
+def is_stable(row: Json, kind: str) -> bool:
     """Says whether the median of a row is near its fastest turn."""
     return bool(row[f"{kind}_ms"] <= UNSTABLE * row[f"{kind}_min_ms"])
 
 
-def _best(result: dict[str, Any], names: tuple[str, ...], kind: str) -> str | None:
+def _best(result: Json, names: tuple[str, ...], kind: str) -> str | None:
     """Returns which of the named contestants has the least median."""
     there = [name for name in names if f"{kind}_ms" in result["rows"].get(name, {})]
     return min(there, key=lambda name: result["rows"][name][f"{kind}_ms"], default=None)
 
 
-def ratio(result: dict[str, Any], names: tuple[str, ...], kind: str, ours: str = OURS) -> str:
+def ratio(result: Json, names: tuple[str, ...], kind: str, ours: str = OURS) -> str:
     """Returns the time of the fastest of the named contestants over ours, or why there is none."""
     rows, name = result["rows"], _best(result, names, kind)
     if name is None or f"{kind}_ms" not in rows.get(ours, {}):
@@ -56,7 +56,7 @@ _HEADS = (
 )
 
 
-def _rows(result: dict[str, Any]) -> list[list[str]]:
+def _rows(result: Json) -> list[list[str]]:
     """Returns the table of one case without its heads."""
     lines = []
     for name, row in result["rows"].items():
@@ -76,7 +76,7 @@ def _rows(result: dict[str, Any]) -> list[list[str]]:
     return lines
 
 
-def _title(result: dict[str, Any]) -> str:
+def _title(result: Json) -> str:
     case = Case(**result["case"])
     return (
         f"{case.cell.upper()} {case.size}, {case.devices} device(s), {result['real_steps']:.0%} of "
@@ -84,24 +84,24 @@ def _title(result: dict[str, Any]) -> str:
     )
 
 
-def console_table(result: dict[str, Any]) -> Table:
+def console_table(result: Json) -> Table:
     """Returns the table of one case for the terminal."""
     return screen_table(_title(result), _HEADS, _rows(result), wrap=False)
 
 
-def _pair(result: dict[str, Any], names: tuple[str, ...], ours: str = OURS) -> str:
+def _pair(result: Json, names: tuple[str, ...], ours: str = OURS) -> str:
     found = [ratio(result, names, kind, ours) for kind in KINDS]
     return found[0] if found[0] == found[1] == NOT_RUN else " / ".join(found)
 
 
-def _times(result: dict[str, Any], name: str) -> str:
+def _times(result: Json, name: str) -> str:
     row = result["rows"].get(name, {})
     if "forward_ms" not in row:
         return NOT_RUN
     return " / ".join(f"{row[f'{kind}_ms']:.1f}" for kind in KINDS)
 
 
-def _memory(result: dict[str, Any], ours: str, names: tuple[str, ...]) -> str:
+def _memory(result: Json, ours: str, names: tuple[str, ...]) -> str:
     """Returns our memory over the least of the named contestants, in MB."""
     rows = [result["rows"].get(name, {}) for name in (ours, *names)]
     first, *others = [row.get("memory_bytes") for row in rows]
@@ -111,7 +111,7 @@ def _memory(result: dict[str, Any], ours: str, names: tuple[str, ...]) -> str:
     return f"{1e-6 * first:.1f} / {1e-6 * least:.1f}"
 
 
-def _summary(results: list[dict[str, Any]]) -> list[str]:
+def _summary(results: Records) -> list[str]:
     """Returns the two tables of ratios of one number of devices."""
     lines, raus = [], []
     for result in results:
@@ -140,11 +140,11 @@ def _summary(results: list[dict[str, Any]]) -> list[str]:
     return [*markdown_table(heads, lines, 2), "", *markdown_table(rau_heads, raus)]
 
 
-def _key(case: dict[str, Any]) -> tuple[Any, ...]:
+def _key(case: Json) -> tuple[object, ...]:
     return tuple(sorted(case.items()))
 
 
-def _about(file: dict[str, Any]) -> str:
+def _about(file: Json) -> str:
     about = file["machine"]
     versions = ", ".join(f"{k} {v or 'not installed'}" for k, v in about["versions"].items())
     return (
@@ -153,7 +153,7 @@ def _about(file: dict[str, Any]) -> str:
     )
 
 
-def docs_section(files: list[dict[str, Any]], sizes: tuple[str, ...]) -> str:
+def docs_section(files: Records, sizes: tuple[str, ...]) -> str:
     """Returns the tables in Markdown, from the contents of files written with --json.
 
     Args:
@@ -201,7 +201,7 @@ def docs_section(files: list[dict[str, Any]], sizes: tuple[str, ...]) -> str:
     return "\n\n".join([*blocks, "### Every contestant", *(details or [NOT_RUN])])
 
 
-def write_docs(path: Path, files: list[dict[str, Any]], sizes: tuple[str, ...]) -> None:
+def write_docs(path: Path, files: Records, sizes: tuple[str, ...]) -> None:
     """Replaces what is between the markers of a Markdown file.
 
     Raises:

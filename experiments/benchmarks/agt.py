@@ -21,6 +21,7 @@ import optax
 from rich.table import Table
 
 from experiments.benchmarks import _harness
+from experiments.core.kinds import Json, Params, Records
 from gatedjax._terminal import new_console
 from gatedjax.models import AGT, AGTConfig, AGTTask
 
@@ -83,7 +84,7 @@ def products(sizes: list[tuple[int, ...]], seed: int = 0) -> tuple[Callable[...,
     return run, arrays
 
 
-def measure(options: Options, vocabulary: int, classes: int = 5) -> dict[str, Any]:
+def measure(options: Options, vocabulary: int, classes: int = 5) -> Json:
     """Times one size of the vocabulary.
 
     Returns:
@@ -108,7 +109,7 @@ def measure(options: Options, vocabulary: int, classes: int = 5) -> dict[str, An
     gradients = jax.jit(lambda params: jax.grad(still.loss, has_aux=True)(params, batch, rngs)[0])
 
     @functools.partial(jax.jit, donate_argnums=(0, 1))
-    def step(params: Any, moments: Any) -> Any:
+    def step(params: Params, moments: Any) -> Any:
         found, _ = jax.grad(task.loss, has_aux=True)(params, batch, rngs)
         updates, moments = tx.update(found, moments)
         return optax.apply_updates(params, updates), moments
@@ -123,7 +124,7 @@ def measure(options: Options, vocabulary: int, classes: int = 5) -> dict[str, An
 
     sizes = shapes(config, options.batch, options.words, classes)
     run, arrays = products(sizes)
-    calls: dict[str, Callable[[], Any]] = {
+    calls: dict[str, Callable[[], object]] = {
         "products": lambda: run(arrays),
         "gradients": lambda: gradients(params),
         "step": train,
@@ -140,7 +141,7 @@ def measure(options: Options, vocabulary: int, classes: int = 5) -> dict[str, An
     }
 
 
-def render(options: Options, rows: list[dict[str, Any]]) -> Table:
+def render(options: Options, rows: Records) -> Table:
     """Returns the table."""
     title = f"AGT, B {options.batch}, N {options.words}, {options.layers} layers, float32"
     heads = ("vocabulary", "products ms", "GFLOP/s", "gradients", "step", "compile s")
@@ -158,7 +159,7 @@ def render(options: Options, rows: list[dict[str, Any]]) -> Table:
     return _harness.screen_table(title, heads, lines, texts=0)
 
 
-def main(options: Options) -> list[dict[str, Any]]:
+def main(options: Options) -> Records:
     """Measures, prints and returns one row per vocabulary."""
     _harness.check_counts(options, "repeats", "batch", "words", "layers")
     if not options.vocabulary or min(options.vocabulary) < 3:

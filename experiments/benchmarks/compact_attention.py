@@ -11,7 +11,7 @@ import itertools
 import statistics
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ import numpy as np
 from rich.table import Table
 
 from experiments.benchmarks import _harness
+from experiments.core.kinds import Json, Records
 from gatedjax import functional as F
 from gatedjax._terminal import new_console
 
@@ -104,7 +105,7 @@ def compact(case: Case, inputs: Inputs) -> tuple[jax.Array, jax.Array]:
     return pool.pooled, pool.weights
 
 
-def measure(case: Case, repeats: int, seed: int = 0) -> dict[str, Any]:
+def measure(case: Case, repeats: int, seed: int = 0) -> Json:
     """Times one case.
 
     Returns:
@@ -130,7 +131,7 @@ def measure(case: Case, repeats: int, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def render(rows: list[dict[str, Any]]) -> Table:
+def render(rows: Records) -> Table:
     """Returns the table; a ratio below 1 means that scoring only open tokens is faster."""
     sizes = ("score", "B", "T", "D", "density", "capacity")
     heads = (*sizes, "dense ms", "compact ms", "compact / dense", "pays")
@@ -176,7 +177,7 @@ class Options:
     """Also write the figures to this file."""
 
 
-def main(options: Options) -> list[dict[str, Any]]:
+def main(options: Options) -> Records:
     """Measures, prints and returns one row per case."""
     _harness.check_counts(options, "repeats", "batch", "width")
     if not all(steps >= 1 for steps in options.steps):

@@ -16,6 +16,7 @@ import numpy as np
 
 from experiments.benchmarks import _harness
 from experiments.benchmarks._ga_reader_peer import FlaxGAReader
+from experiments.core.kinds import Batch, Json
 from gatedjax._terminal import new_console
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask, ga_reader_optimizer
 from gatedjax.training import init_state, make_optimizer, make_train_step
@@ -108,7 +109,7 @@ class Contestant:
 
     step: Callable[..., Any]
     state: Any
-    batch: Any
+    batch: Batch
     compile_s: float
     memory_bytes: int | None
 
@@ -130,7 +131,7 @@ def compile_step(task: GAReaderTask, batch: dict[str, np.ndarray]) -> Contestant
     return Contestant(program, state, device_batch, seconds, memory)
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Json:
     """Times the contestants in turns; {"options", "machine", "load", "rows": {name: row}}."""
     load = os.getloadavg()[0]
     batch = make_batch(options)
@@ -159,7 +160,7 @@ def measure(options: Options) -> dict[str, Any]:
 _HEADS = ("step of", "ms (median)", "ms (fastest)", "time / ours", "MB", "compile, s")
 
 
-def _lines(result: dict[str, Any]) -> list[list[str]]:
+def _lines(result: Json) -> list[list[str]]:
     return [
         [
             name,
@@ -173,7 +174,7 @@ def _lines(result: dict[str, Any]) -> list[list[str]]:
     ]
 
 
-def _title(result: dict[str, Any]) -> str:
+def _title(result: Json) -> str:
     o = result["options"]
     return (
         f"Training step of the GA Reader, B {o['batch']}, N {o['document']}, Q {o['query']}, "
@@ -181,7 +182,7 @@ def _title(result: dict[str, Any]) -> str:
     )
 
 
-def docs_section(result: dict[str, Any]) -> str:
+def docs_section(result: Json) -> str:
     """The table and what its figures depend on, in Markdown."""
     about = result["machine"]
     versions = ", ".join(f"{k} {about['versions'][k]}" for k in ("jax", "jaxlib", "flax"))
@@ -194,7 +195,7 @@ def docs_section(result: dict[str, Any]) -> str:
     return "\n".join([notes, "", *_harness.markdown_table(_HEADS, _lines(result))])
 
 
-def main(options: Options) -> dict[str, Any]:
+def main(options: Options) -> Json:
     """Measures, prints and returns the figures; or only writes the docs."""
     _harness.check_counts(options, *SIZES)
     if options.figures is not None:

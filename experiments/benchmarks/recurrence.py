@@ -11,7 +11,7 @@ import os
 import statistics
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ from experiments.benchmarks._recurrence_cases import (
 )
 from experiments.benchmarks._recurrence_peers import CONTESTANTS, OUR_GRU
 from experiments.benchmarks._recurrence_report import console_table, write_docs
+from experiments.core.kinds import Json, Records
 from gatedjax._terminal import new_console
 
 SIZES = ("32,231,100", "32,400,128", "32,1000,256", "20,35,650", "128,28,128")
@@ -79,7 +80,7 @@ def _make_gemm(devices: int, size: int = 2048) -> tuple[Callable[[], object], fl
     return lambda: product(left, right), 2e-9 * size**3
 
 
-def measure(case: Case, contestants: list[str], repeats: int, seed: int = 0) -> dict[str, Any]:
+def measure(case: Case, contestants: list[str], repeats: int, seed: int = 0) -> Json:
     """Times the named contestants on one case.
 
     Returns:
@@ -89,7 +90,7 @@ def measure(case: Case, contestants: list[str], repeats: int, seed: int = 0) -> 
     """
     load = os.getloadavg()[0]
     xs, lengths = make_batch(case, seed)
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, Json] = {}
     ready: dict[str, Runs] = {}
     for name in contestants:
         try:
@@ -140,13 +141,13 @@ def make_cases(options: Options) -> list[Case]:
         batch, steps, hidden = parse_size(text)
         if batch % options.devices:
             raise ValueError(f"devices must divide the batch {batch}, got {options.devices}")
-        shape: dict[str, Any] = {"batch": batch, "steps": steps, "hidden": hidden}
+        shape: Json = {"batch": batch, "steps": steps, "hidden": hidden}
         shape |= {k: getattr(options, k) for k in ("layers", "bidirectional", "devices")}
         cases += [Case(cell=cell, **shape) for cell in options.cells]
     return cases
 
 
-def main(options: Options) -> list[dict[str, Any]]:
+def main(options: Options) -> Records:
     """Measures, prints and returns one result per cell and size; or only writes the docs."""
     cases = make_cases(options)
     if options.figures:
@@ -160,8 +161,8 @@ def main(options: Options) -> list[dict[str, Any]]:
         raise ValueError(f"devices must be at most {jax.device_count()}, got {options.devices}")
     console = new_console()
     console.width = max(console.width, 150)  # numbers that are cut off are worse than wrapped lines
-    results: list[dict[str, Any]] = []
-    file: dict[str, Any] = {"machine": _harness.machine(), "results": results}
+    results: Records = []
+    file: Json = {"machine": _harness.machine(), "results": results}
     with _harness.no_compilation_cache():
         for case in cases:
             results.append(measure(case, list(options.contestants), options.repeats, options.seed))

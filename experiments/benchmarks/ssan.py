@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from experiments.benchmarks import _harness
+from experiments.core.kinds import Json, Records
 from experiments.core.records import write_text
 from gatedjax import analysis
 from gatedjax import functional as F
@@ -25,7 +26,7 @@ from gatedjax._terminal import new_console
 
 TRAINING_LIMIT, INFERENCE_LIMIT = 1.8, 1.3
 BASE = "standard"
-LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
+LAYERS: dict[str, tuple[str, Json]] = {
     BASE: ("standard attention (selector none)", {"selector": "none"}),
     "st": ("selective, st", {"selector": "st"}),
     "st_remat": ("selective, st, recomputed", {"selector": "st", "remat": True}),
@@ -91,14 +92,14 @@ def loss_of(call: Call) -> Call:
     return lambda *arguments: jnp.sum(call(*arguments) ** 2)
 
 
-def programs(options: Options, *, train: bool) -> dict[str, Callable[[], Any]]:
+def programs(options: Options, *, train: bool) -> dict[str, Callable[[], object]]:
     """The compiled layers, with the gradient of all parameters in training."""
     shape = (options.batch, options.size, options.width)
     inputs = jax.random.normal(jax.random.key(0), shape)
     mask = F.length_mask(jnp.full(options.batch, options.size), options.size)
     key = jax.random.key(0)
 
-    def program(layer: nn.Module, call: Call) -> Callable[[], Any]:
+    def program(layer: nn.Module, call: Call) -> Callable[[], object]:
         variables = jax.jit(lambda: layer.init(jax.random.key(1), inputs))()
         compiled = jax.jit(jax.grad(loss_of(call), argnums=(0, 1)) if train else call)
         return lambda: compiled(variables, inputs, mask, key)
@@ -108,7 +109,7 @@ def programs(options: Options, *, train: bool) -> dict[str, Callable[[], Any]]:
     return {name: program(*layer) for name, layer in layers.items()}
 
 
-def measure(options: Options, *, train: bool) -> list[dict[str, Any]]:
+def measure(options: Options, *, train: bool) -> Records:
     """Times all layers in turns.
 
     Returns:
@@ -127,14 +128,14 @@ def measure(options: Options, *, train: bool) -> list[dict[str, Any]]:
     ]
 
 
-def memory(options: Options) -> list[dict[str, Any]]:
+def memory(options: Options) -> Records:
     """MiB that the programs allot for one long row, in training and inference."""
     shape = (1, options.memory_size, options.width)
     inputs = jax.ShapeDtypeStruct(shape, jnp.float32)
     pairs = options.heads * options.memory_size**2 * 4
     rows = []
     for name in MEMORY:
-        row: dict[str, Any] = {"layer": name}
+        row: Json = {"layer": name}
         for kind, train in zip(KINDS, (True, False), strict=True):
             layer, call = our_layer(name, options.heads, train=train)
             variables = jax.eval_shape(layer.init, jax.random.key(0), inputs)
@@ -152,7 +153,7 @@ def title_of(name: str) -> str:
     return FLAX if name == "flax" else LAYERS[name][0]
 
 
-def time_table(rows: list[dict[str, Any]], limit: float) -> str:
+def time_table(rows: Records, limit: float) -> str:
     """Times and ratios; the limit is for "st" against standard attention."""
     cells = [
         [
@@ -167,7 +168,7 @@ def time_table(rows: list[dict[str, Any]], limit: float) -> str:
     return analysis.render_table(["layer", "ms", "/ standard", "/ flax", "limit"], cells)
 
 
-def memory_table(rows: list[dict[str, Any]]) -> str:
+def memory_table(rows: Records) -> str:
     """MiB, and as how many float32 arrays [B, M, N, N] that is."""
     cells = [
         [title_of(row["layer"])]
@@ -177,7 +178,7 @@ def memory_table(rows: list[dict[str, Any]]) -> str:
     return analysis.render_table(["layer", "training, MiB", "inference, MiB"], cells)
 
 
-def page(options: Options, figures: dict[str, Any]) -> str:
+def page(options: Options, figures: Json) -> str:
     """The tables as a page."""
     machine = figures["machine"]
     clock = "time on the wall" if options.clock == "wall" else "time of the processor"
@@ -217,12 +218,12 @@ def flops_ratio(options: Options) -> float:
     return (6 * projection + 3 * product) / (4 * projection + 2 * product)
 
 
-def main(options: Options) -> dict[str, Any]:
+def main(options: Options) -> Json:
     """Measures, prints and returns the figures."""
     _harness.check_counts(options, "repeats", "batch", "heads", "size", "width")
     if options.memory_size < 0:
         raise ValueError(f"memory_size must be at least 0, got {options.memory_size}")
-    figures: dict[str, Any] = {
+    figures: Json = {
         "training": measure(options, train=True),
         "inference": measure(options, train=False),
         "memory": memory(options) if options.memory_size else [],

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from experiments.benchmarks import _harness
+from experiments.core.kinds import Batch, Params
 from gatedjax import data as gdata
 from gatedjax._terminal import new_console
 from gatedjax.models import GANet, GANetConfig, GANetTask
@@ -63,13 +64,13 @@ class Products:
     def __init__(self, width: int = 512, rows: int = 256, depth: int = 8) -> None:
         self.width, self.rows, self.depth = width, rows, depth
 
-    def init(self, key: jax.Array, batch: Any) -> Any:
+    def init(self, key: jax.Array, batch: Batch) -> Any:
         """Returns `depth` square matrices."""
         del batch
         keys = jax.random.split(key, self.depth)
         return [jax.random.normal(k, (self.width, self.width)) / self.width**0.5 for k in keys]
 
-    def loss(self, params: Any, batch: Any, rngs: Any) -> Any:
+    def loss(self, params: Params, batch: Batch, rngs: Any) -> Any:
         """Mean square of a deep product."""
         del rngs
         x = batch["x"]
@@ -78,7 +79,7 @@ class Products:
         each = (x**2).mean(-1)
         return (each * batch["weight"]).sum(), {"loss": Ratio.of(each, batch["weight"])}
 
-    def evaluate(self, params: Any, batch: Any) -> Any:
+    def evaluate(self, params: Params, batch: Batch) -> Any:
         """Nothing is evaluated."""
         raise NotImplementedError
 

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 import tyro
 
+from experiments.core.kinds import Config
 from experiments.core.papers import PAPERS, owners
 from gatedjax import __version__
 from gatedjax._commands import reason
@@ -122,8 +123,8 @@ def parse(
     if args and not args[0].startswith("-"):
         fail(_not_a_command(args[0], prog))
     name = option_value(args, "--preset")
-    preset: Any = preset_named(default if name is None else name, presets)
-    config: Any = tyro.cli(
+    preset: Config = preset_named(default if name is None else name, presets)
+    config: Config = tyro.cli(
         type(preset), args=args, prog=prog, description=description, default=preset
     )
     check_counts(config, "cpu_devices")
@@ -132,7 +133,7 @@ def parse(
     return config
 
 
-def check_counts(options: Any, *names: str) -> None:
+def check_counts(options: object, *names: str) -> None:
     """Refuses options that are below 1; those that there are not, or that are None, are passed."""
     for name in names:
         value = getattr(options, name, None)

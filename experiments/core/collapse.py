@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from experiments.core.kinds import Array, Json, Record
+
 COLLAPSED = "collapsed"
 MARGIN = 0.0005
 """Nats: how near to the entropy of the labels a training loss counts as equal to it."""
@@ -19,14 +21,14 @@ _COUNTS = {
 }
 
 
-def entropy(counts: Any) -> float:
+def entropy(counts: Array) -> float:
     """-sum p log p in nats of the shares of these counts; no constant has a smaller loss."""
     p = np.asarray(counts, np.float64)
     p = p[p > 0] / p.sum()
     return float(-(p * np.log(p)).sum())
 
 
-def facts(train_labels: Any, predicted: Any) -> dict[str, Any]:
+def facts(train_labels: Any, predicted: Any) -> Json:
     """What a classifier's record has for `collapsed`.
 
     Args:
@@ -40,7 +42,7 @@ def facts(train_labels: Any, predicted: Any) -> dict[str, Any]:
     }
 
 
-def collapsed(record: dict[str, Any]) -> bool:
+def collapsed(record: Record) -> bool:
     """Whether the run of a record became a constant.
 
     Either its training loss stays within `MARGIN` of the entropy of the labels over the last third
@@ -51,7 +53,7 @@ def collapsed(record: dict[str, Any]) -> bool:
     return _one_class(record) or _at_entropy(record)
 
 
-def _one_class(record: dict[str, Any]) -> bool:
+def _one_class(record: Record) -> bool:
     if "predicted_classes" in record:
         return sum(count > 0 for count in record["predicted_classes"]) == 1
     if "confusion" in record:
@@ -66,7 +68,7 @@ def _one_class(record: dict[str, Any]) -> bool:
     return bool(np.any(np.all(np.abs(shares - np.array(reached)[:, None]) < 1e-7, axis=0)))
 
 
-def _at_entropy(record: dict[str, Any]) -> bool:
+def _at_entropy(record: Record) -> bool:
     support = record.get("support")
     known = record.get("label_entropy", None if support is None else entropy(support))
     points = [point for point in record.get("train_curve") or () if point[1] is not None]

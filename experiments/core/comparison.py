@@ -2,11 +2,12 @@
 
 import dataclasses
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from experiments.core.collapse import COLLAPSED, collapsed
+from experiments.core.kinds import Json, Record, Records
 from experiments.core.origins import origin_of
 from experiments.core.records import train_settings
 from experiments.core.text import correctness
@@ -112,13 +113,13 @@ def corrected(found: Mapping[K, Comparison | None]) -> dict[K, Comparison | None
 
 
 def compare_all(
-    pairs: Mapping[K, tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]],
+    pairs: Mapping[K, tuple[Sequence[Record], Sequence[Record]]],
 ) -> dict[K, Comparison | None]:
     """Makes all comparisons of one table and corrects them together, see `compare`."""
     return corrected({key: compare(list(a), list(b)) for key, (a, b) in pairs.items()})
 
 
-def holm_note(found: Mapping[Any, Comparison | None]) -> str:
+def holm_note(found: Mapping[K, Comparison | None]) -> str:
     """Says below a table that its p-values were corrected together; "" if there is none."""
     tests = [one for one in found.values() if one is not None and one.why_not is None]
     if not tests:
@@ -135,7 +136,7 @@ def paragraphs(*parts: str) -> str:
     return "\n\n".join(part.rstrip() for part in parts if part.strip())
 
 
-def compare(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> Comparison | None:
+def compare(first: Records, second: Records) -> Comparison | None:
     """Compares the seeds that both systems have; None if there are none.
 
     Classifiers: paired bootstrap over the test examples of the correctness averaged over seeds, and
@@ -179,7 +180,7 @@ def compare(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> Compar
     return Comparison(tuple(seeds), boot, tuple(exact), False, alike, lost)
 
 
-def _settings(record: dict[str, Any]) -> tuple[Any, Any]:
+def _settings(record: Record) -> tuple[Json, Json]:
     return record["config"]["data"], train_settings(record["config"])
 
 

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from experiments.core.kinds import Config, Fields, Json
 from gatedjax.training import TrainConfig
 from gatedjax.training.identity import as_json
 
 C = TypeVar("C")
-Changes = Mapping[str, Any]
+Changes = Fields
 """Dotted path of a field -> its value: {"model.select_layers": (3,)}."""
 
 
@@ -51,8 +52,8 @@ def changed(config: C, changes: Changes) -> C:
     Raises:
       ValueError: for a path that leads to no field.
     """
-    parts: dict[str, dict[str, Any]] = {}
-    values: dict[str, Any] = {}
+    parts: dict[str, Json] = {}
+    values: Json = {}
     known = {field.name for field in dataclasses.fields(config)}  # type: ignore[arg-type]
     for path, value in changes.items():
         name, _, rest = path.partition(".")
@@ -79,7 +80,7 @@ def value_at(record: Any, path: str) -> Any:
     return record
 
 
-def public_config(config: Any, *more: str) -> dict[str, Any]:
+def public_config(config: Config, *more: str) -> Json:
     """A run's configuration without what belongs to one machine: data, model and train.
 
     Args:
@@ -95,6 +96,6 @@ def public_config(config: Any, *more: str) -> dict[str, Any]:
     return {name: recorded[name] for name in (*more, "data", "model", "train")}
 
 
-def recorded_config(config: Any, *more: str) -> dict[str, Any]:
+def recorded_config(config: Config, *more: str) -> Json:
     """`public_config` as a record has it: values of JSON."""
     return as_json(public_config(config, *more))

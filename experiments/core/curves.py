@@ -4,9 +4,9 @@ import math
 import statistics
 import time
 from pathlib import Path
-from typing import Any
 
 from experiments.core.hardware import hardware
+from experiments.core.kinds import Batches, Json, Params, Record, Records, Task
 from experiments.core.origins import origin_of
 from experiments.core.records import saved_record, write_json
 from gatedjax import analysis
@@ -24,7 +24,7 @@ MAX_POINTS = 40
 Point = tuple[float, float, float]
 
 
-def points(records: list[dict[str, Any]], key: str, column: int) -> list[Point]:
+def points(records: Records, key: str, column: int) -> list[Point]:
     """The mean curve of the seeds, as (step, mean, standard deviation).
 
     Args:
@@ -50,9 +50,7 @@ def points(records: list[dict[str, Any]], key: str, column: int) -> list[Point]:
     return found
 
 
-def curve(
-    metrics: list[dict[str, Any]], split: str, points: int | None = None
-) -> list[list[float | None]]:
+def curve(metrics: Records, split: str, points: int | None = None) -> list[list[float | None]]:
     """The lines of metrics.jsonl of a split as [step, loss, accuracy].
 
     Args:
@@ -73,18 +71,18 @@ def curve(
     return found
 
 
-def _likelihood(line: dict[str, Any]) -> dict[str, Any]:
+def _likelihood(line: Json) -> Json:
     """A line whose "loss" is without the penalties that some networks add in training."""
     return line | {"loss": line["cross_entropy"]} if "cross_entropy" in line else line
 
 
-def seconds_per_step(metrics: list[dict[str, Any]]) -> float | None:
+def seconds_per_step(metrics: Records) -> float | None:
     """The median over the logged intervals, without compilation."""
     rates = [line["steps_per_s"] for line in metrics if line.get("steps_per_s")]
     return round(1 / statistics.median(rates), 6) if rates else None
 
 
-def outcome(result: FitResult, metrics: list[dict[str, Any]]) -> dict[str, Any]:
+def outcome(result: FitResult, metrics: Records) -> Json:
     """What every record has of a training run.
 
     Args:
@@ -105,8 +103,8 @@ def outcome(result: FitResult, metrics: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def results_on_test(
-    task: Any, result: FitResult, test: Any, parallel: Parallel, best: Any = None
-) -> tuple[dict[str, Any], dict[str, Any]]:
+    task: Task, result: FitResult, test: Batches, parallel: Parallel, best: Params = None
+) -> tuple[Json, Json]:
     """Evaluates the best parameters and, where they are others, the last ones.
 
     Args:
@@ -128,9 +126,7 @@ def results_on_test(
     return {"test": found, "test_last": last}, predictions
 
 
-def finish(
-    record: dict[str, Any], start: float, workdir: Path, *, write: bool = True
-) -> dict[str, Any]:
+def finish(record: Record, start: float, workdir: Path, *, write: bool = True) -> Json:
     """Adds time since `start`, hardware and origin of the data; writes `results.json`.
 
     That only of a finished run; of several processes the first one writes.
@@ -142,7 +138,7 @@ def finish(
     return record
 
 
-def stop_message(record: dict[str, Any]) -> str | None:
+def stop_message(record: Record) -> str | None:
     """What to say if a signal reached the run: during it, or with its last step."""
     if record["stopped"] == "signal":
         return f"stopped after step {record['steps']}; the same command continues"

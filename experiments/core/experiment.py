@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import jax
 import numpy as np
@@ -15,6 +15,7 @@ from experiments.core import collapse
 from experiments.core.config import changed
 from experiments.core.curves import finish, outcome, results_on_test
 from experiments.core.hardware import hardware
+from experiments.core.kinds import Array, Batches, Config, Json, Params, Records, Task
 from experiments.core.origins import origin_of
 from experiments.core.records import Record, saved_record, write_json
 from experiments.core.text import correct_string
@@ -40,11 +41,11 @@ Predictions = dict[str, np.ndarray]
 class Metadata(TypedDict, total=False):
     """What a checkpoint must share with the run that continues it."""
 
-    config: dict[str, Any]
+    config: Json
     vocabulary: str
 
 
-def count_parameters(params: Any) -> dict[str, int]:
+def count_parameters(params: Params) -> dict[str, int]:
     """How many numbers are trained: all of them, and those that are not word vectors."""
     sizes = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in params.items()}
     total = sum(sizes.values())
@@ -55,37 +56,37 @@ def count_parameters(params: Any) -> dict[str, int]:
 class Experiment:
     """One run, ready to be trained."""
 
-    task: Any
+    task: Task
     """A `gatedjax.training.Task`."""
-    train: Callable[[int], Any]
+    train: Callable[[int], Batches]
     """From a seed to batches by step; those of two seeds have one shape at every step."""
-    validation: Any
+    validation: Batches
     """One ordered pass."""
-    test: Any
+    test: Batches
     """One ordered pass."""
-    facts: dict[str, Any]
+    facts: Json
     """What the record says of data and network: data, system, train_n, vocabulary_size, ..."""
     vocabulary: str | None = None
     """Digest of what numbers the tokens; None without tokens."""
-    labels: Any = None
+    labels: Array = None
     """[n] classes of the training examples; None if the task is not one class per example."""
     substitute: str | None = None
     """What differs from the paper's data; None if nothing does."""
     training: TrainConfig | None = None
     """How to train, where the data decide it; None takes the configuration's."""
-    count: Callable[[Any], dict[str, int]] = count_parameters
+    count: Callable[[Params], dict[str, int]] = count_parameters
     """Numbers of trained parameters."""
-    logged: Callable[[list[dict[str, Any]]], dict[str, Any]] = lambda metrics: {}
+    logged: Callable[[Records], Json] = lambda metrics: {}
     """What the record has of the lines of metrics.jsonl, beside the usual curves."""
     before: Callable[[Path], None] | None = None
     """Writes into the work folder what belongs to the run, before it begins."""
-    choose: Callable[[Path, Any], tuple[Any, dict[str, Any]]] = lambda workdir, best: (best, {})
+    choose: Callable[[Path, Params], tuple[Params, Json]] = lambda workdir, best: (best, {})
     """(work folder, best parameters) -> those that are tested, and what the record says of it."""
-    score: Callable[[Predictions], dict[str, Any]] = lambda predictions: {}
+    score: Callable[[Predictions], Json] = lambda predictions: {}
     """What the record has of the test predictions, beside the metrics."""
-    measure: Callable[[Any], dict[str, Any]] = lambda params: {}
+    measure: Callable[[Params], Json] = lambda params: {}
     """What the record has of the tested parameters that no batch by itself tells, as BLEU."""
-    tested: Callable[[FitResult, Path], dict[str, Any] | None] | None = None
+    tested: Callable[[FitResult, Path], Json | None] | None = None
     """Tests in another way than one pass over `test`; returns None where a signal forbids it."""
 
 
@@ -94,7 +95,7 @@ class Run:
     """What a run leaves behind."""
 
     fit: FitResult
-    task: Any
+    task: Task
     record: Record
     """The JSON record: configuration, metrics, per-example correctness, hardware."""
 
@@ -109,7 +110,7 @@ class Place:
     """
 
     workdir: Path
-    settings: dict[str, Any]
+    settings: Json
 
 
 def _prepare(made: Experiment, workdir: Path) -> None:
@@ -118,14 +119,14 @@ def _prepare(made: Experiment, workdir: Path) -> None:
         made.before(workdir)
 
 
-def _metadata(made: Experiment, settings: dict[str, Any]) -> Metadata:
+def _metadata(made: Experiment, settings: Json) -> Metadata:
     metadata: Metadata = {"config": settings}
     if made.vocabulary is not None:
         metadata["vocabulary"] = made.vocabulary
     return metadata
 
 
-def _begun(made: Experiment, settings: dict[str, Any], result: FitResult) -> Record:
+def _begun(made: Experiment, settings: Json, result: FitResult) -> Record:
     """What a record has before the test."""
     return {
         "substitute": made.substitute,
@@ -154,7 +155,9 @@ def _tested(made: Experiment, result: FitResult, workdir: Path, parallel: Parall
     return record
 
 
-def run(build: Callable[[Any], Experiment], config: Any, place: Place, *, test: bool = True) -> Run:
+def run(
+    build: Callable[[Config], Experiment], config: Config, place: Place, *, test: bool = True
+) -> Run:
     """Trains, and evaluates the best parameters of the validation and the last ones on test.
 
     Args:
@@ -194,10 +197,10 @@ def run(build: Callable[[Any], Experiment], config: Any, place: Place, *, test: 
 
 
 def run_lanes(
-    build: Callable[[Any], Experiment],
-    config: Any,
+    build: Callable[[Config], Experiment],
+    config: Config,
     place: Place,
-    settings: Callable[[Any], dict[str, Any]],
+    settings: Callable[[Config], Json],
     *,
     seeds: int | None = None,
 ) -> list[Run]:
@@ -254,10 +257,10 @@ def run_lanes(
 
 
 def _lanes(
-    made: Experiment, config: Any, training: TrainConfig, results: list[FitResult]
-) -> Iterator[tuple[Experiment, Any, Lane, FitResult]]:
+    made: Experiment, config: Config, training: TrainConfig, results: list[FitResult]
+) -> Iterator[tuple[Experiment, Config, Lane, FitResult]]:
     """Of every lane: the single run that it equals, its configuration, and its result."""
-    tasks: dict[float | None, Any] = {}
+    tasks: dict[float | None, Task] = {}
     for lane, result in zip(lanes_of(training), results, strict=True):
         train = lane.config
         if made.training is not None:
@@ -302,7 +305,7 @@ def lanes_that_fit(made: Experiment, training: TrainConfig) -> int:
     return max(1, room // 2 // size)
 
 
-def _largest(train: Any) -> dict[str, np.ndarray]:
+def _largest(train: Batches) -> dict[str, np.ndarray]:
     """The batch of an epoch with the most numbers."""
 
     def size(batch: dict[str, np.ndarray]) -> int:

@@ -3,9 +3,10 @@
 import ctypes
 import os
 import platform
-from typing import Any
 
 import jax
+
+from experiments.core.kinds import Json
 
 # Numbers of glibc's malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
@@ -41,7 +42,7 @@ def keep_freed_memory() -> bool:
     return all(taken)
 
 
-def hardware() -> dict[str, Any]:
+def hardware() -> Json:
     """What the run ran on."""
     device = jax.devices()[0]
     return {

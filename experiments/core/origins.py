@@ -1,7 +1,8 @@
 """Where the examples of a run come from: one rule for the records of every paper."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+
+from experiments.core.kinds import Record, Records
 
 NOT_RUN = "not run"
 OFFICIAL = "official files"
@@ -36,7 +37,7 @@ def joined(parts: Iterable[str | None]) -> str | None:
     return "; ".join(kept) or None
 
 
-def substitute_of(record: dict[str, Any]) -> str | None:
+def substitute_of(record: Record) -> str | None:
     """What differs from the paper's data and word vectors, as the record should have it."""
     given = record.get("substitute")
     if given is None:
@@ -44,22 +45,22 @@ def substitute_of(record: dict[str, Any]) -> str | None:
     return "; ".join(_EARLIER.get(part, part) for part in given.split("; "))
 
 
-def _differences(record: dict[str, Any]) -> str | None:
+def _differences(record: Record) -> str | None:
     given = substitute_of(record) or ""
     return joined(part for part in given.split("; ") if not part.startswith(_VECTORS))
 
 
-def origin_of(record: dict[str, Any]) -> str:
+def origin_of(record: Record) -> str:
     """Where a record's examples come from; also of a record that is older than this question."""
     return _differences(record) or _OWN.get(record.get("data", ""), OFFICIAL)
 
 
-def other_data(records: Iterable[dict[str, Any]]) -> bool:
+def other_data(records: Iterable[Record]) -> bool:
     """Whether some of the records are of other data than the paper's."""
     return any(_differences(record) is not None for record in records)
 
 
-def columns(records: Iterable[dict[str, Any]]) -> tuple[str, str]:
+def columns(records: Iterable[Record]) -> tuple[str, str]:
     """What tables call the paper's columns and ours; not of the same data, they say so."""
     return (
         ("paper, official data", "ours, other data") if other_data(records) else ("paper", "ours")
@@ -67,7 +68,7 @@ def columns(records: Iterable[dict[str, Any]]) -> tuple[str, str]:
 
 
 def beside(
-    name: str, quoted: Sequence[str], ours: Sequence[str], records: list[dict[str, Any]]
+    name: str, quoted: Sequence[str], ours: Sequence[str], records: Records
 ) -> list[list[str]]:
     """The rows of a system: one with the paper's numbers and ours, or one each on other data.
 

@@ -10,12 +10,10 @@ from rich.console import Console
 from experiments.core.comparison import Comparison, compare_all, holm_note, paragraphs
 from experiments.core.config import Changes, changed, public_config
 from experiments.core.experiment import Experiment
+from experiments.core.kinds import Config, Json
 from experiments.core.origins import NOT_RUN, columns, other_data
 from experiments.core.records import RESULTS, Records, Store, jsonable, write_results
 from gatedjax import analysis
-
-Config = Any
-"""Of one run: a dataclass with preset, workdir, cpu_devices, data, model and train."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -300,16 +298,16 @@ class Paper:
     variants: Mapping[str, Variant]
     tables: Mapping[str, Table | Figure]
     page: Sequence[Section]
-    experiment: Callable[[Any], Experiment]
+    experiment: Callable[[Config], Experiment]
     report: Callable[[Console, Records, Path], None]
     about: str
-    workdir: Callable[[Any], str] = lambda config: config.preset
-    settings: Callable[[Any], dict[str, Any]] = public_config
+    workdir: Callable[[Config], str] = lambda config: config.preset
+    settings: Callable[[Config], Json] = public_config
     keys: tuple[str, ...] = ("config", "seed", "test", "correct")
-    resolve: Callable[[Any], Any] = lambda config: config
+    resolve: Callable[[Config], Config] = lambda config: config
     options: type[Options] = Options
-    given: Callable[[Any, Any], Changes] = lambda options, preset: {}
-    budget: Callable[[Any, int], Any] = lambda config, steps: changed(
+    given: Callable[[Any, Config], Changes] = lambda options, preset: {}
+    budget: Callable[[Config, int], Config] = lambda config, steps: changed(
         config, {"train.num_steps": steps}
     )
     drawn: tuple[str, ...] = ()
@@ -317,7 +315,7 @@ class Paper:
     presets_for: Callable[[list[str], Mapping[str, Config]], Mapping[str, Config]] = (
         lambda args, presets: presets
     )
-    together: Callable[[Any], bool] = lambda config: True
+    together: Callable[[Config], bool] = lambda config: True
 
     @property
     def folder(self) -> Path:
@@ -328,7 +326,7 @@ class Paper:
         """The records of a folder; those of the repository without one."""
         return Store(self.folder if folder is None else folder, self.keys, self._default)
 
-    def _default(self, data: str) -> dict[str, Any]:
+    def _default(self, data: str) -> Json:
         """A configuration with defaults, for records that are older than an option."""
         kinds = {type(preset) for preset in self.presets.values()}
         kind = type(self.presets[data]) if data in self.presets else next(iter(kinds))
@@ -336,7 +334,7 @@ class Paper:
             return {}
         return jsonable(self.settings(kind()))
 
-    def recorded(self, config: Config) -> dict[str, Any]:
+    def recorded(self, config: Config) -> Json:
         """What the record of a run has as "config"."""
         return jsonable(self.settings(config))
 
@@ -403,7 +401,7 @@ class Job:
         preset, options = self.paper.presets[data], self.options
         if isinstance(variant, str):
             variant = self.paper.variants[variant]
-        changes: dict[str, Any] = {"train.seed": seed, "cpu_devices": options.cpu_devices}
+        changes: Json = {"train.seed": seed, "cpu_devices": options.cpu_devices}
         for name in ("data_dir", "manual_dir", "embeddings"):
             value = getattr(options, name, None)
             if value is None or not hasattr(preset.data, name):

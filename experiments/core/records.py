@@ -2,12 +2,13 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from experiments.core.collapse import COLLAPSED, RULE, collapsed
 from experiments.core.config import public_config as public_config
+from experiments.core.kinds import Config, Fields, Json, Record, Records
 from experiments.core.origins import NOT_RUN as NOT_RUN
 from experiments.core.origins import origin_of
 from gatedjax import analysis
@@ -16,11 +17,6 @@ from gatedjax.training import TrainConfig
 from gatedjax.training.identity import as_json as jsonable
 from gatedjax.training.log import write_json as write_json
 from gatedjax.training.log import write_text as write_text
-
-Record = dict[str, Any]
-"""Of one run, as JSON has it."""
-Records = list[Record]
-"""Of the seeds of one cell."""
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 """Where the results of every paper are."""
@@ -35,13 +31,11 @@ class Difference:
     """A setting in which a record is not the run that is wanted."""
 
     field: str
-    recorded: Any
-    wanted: Any
+    recorded: object
+    wanted: object
 
 
-def differences(
-    saved: Any, wanted: Any, default: Mapping[str, Any] | None = None
-) -> list[Difference]:
+def differences(saved: Json, wanted: Json, default: Fields | None = None) -> list[Difference]:
     """The settings in which two configurations differ; none if they are of the same run.
 
     An option that is younger than a configuration was what it is by default.
@@ -60,7 +54,7 @@ def differences(
 NO_FIELD = "no such option"
 
 
-def filled(config: Any, default: Mapping[str, Any]) -> dict[str, Any]:
+def filled(config: Config, default: Fields) -> Json:
     """A recorded configuration with defaults for the options that are younger than it."""
     parts = {
         name: {**values, **config[name]}
@@ -70,8 +64,8 @@ def filled(config: Any, default: Mapping[str, Any]) -> dict[str, Any]:
     return {**default, **config, **parts, "train": train_settings(config)}
 
 
-def _flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _flat(config: Fields, above: str = "") -> Json:
+    found: Record = {}
     for name, value in config.items():
         found |= (
             _flat(value, f"{above}{name}.") if isinstance(value, dict) else {above + name: value}
@@ -84,9 +78,7 @@ FACTS = ("train_n", "test_n", "vocabulary_size", "embedding_coverage")
 SEED = "train.seed"
 
 
-def check_one_kind(
-    records: list[dict[str, Any]], name: str, default: Mapping[str, Any] | None = None
-) -> None:
+def check_one_kind(records: Records, name: str, default: Fields | None = None) -> None:
     """Refuses records of one cell that nobody may average.
 
     Args:
@@ -110,7 +102,7 @@ def check_one_kind(
             )
 
 
-def data_differences(first: dict[str, Any], second: dict[str, Any]) -> list[Difference]:
+def data_differences(first: Record, second: Record) -> list[Difference]:
     """Where the data of two records differ, as far as both tell."""
     pairs = [(name, first.get(name), second.get(name)) for name in FACTS]
     known = [pair for pair in pairs if None not in pair]
@@ -118,17 +110,17 @@ def data_differences(first: dict[str, Any], second: dict[str, Any]) -> list[Diff
     return [Difference(*one) for one in (origins, *known) if one[1] != one[2]]
 
 
-def saved_record(record: dict[str, Any]) -> dict[str, Any]:
+def saved_record(record: Record) -> Json:
     """The record as it is written to a file."""
     return {key: value for key, value in record.items() if key not in PASSING}
 
 
-def best(found: list[dict[str, Any]]) -> dict[str, Any] | None:
+def best(found: Records) -> Json | None:
     """The record of the seed that is best in validation; the smallest seed of equals."""
     return max(found, key=lambda record: record["validation"]["accuracy"]) if found else None
 
 
-def train_settings(saved: Any) -> dict[str, Any]:
+def train_settings(saved: Json) -> Json:
     """How a record's run was trained; an option younger than the record has its default.
 
     Args:
@@ -167,8 +159,8 @@ def read_json(path: Path, *keys: str) -> Any:
 def refuse_other(
     path: Path,
     name: str,
-    known: dict[str, Any] | None,
-    found: dict[str, Any],
+    known: Record | None,
+    found: Record,
     *,
     rerun: bool,
 ) -> None:
@@ -197,7 +189,7 @@ def refuse_other(
         )
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = str(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
@@ -210,8 +202,8 @@ def mean_std(values: list[float], digits: int = 4) -> str:
 
 
 def averaged(
-    records: list[dict[str, Any]],
-    figure: Callable[[dict[str, Any]], float | None],
+    records: Records,
+    figure: Callable[[Json], float | None],
     digits: int = 4,
 ) -> str:
     """A cell of a table: a figure of the runs of one cell, without those that collapsed.
@@ -235,7 +227,7 @@ def averaged(
     return mean_std(values, digits) + (f", {lost} {COLLAPSED}" if lost else "")
 
 
-def alive(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def alive(records: Records) -> Records:
     """The records of runs that did not collapse."""
     return [record for record in records if not collapsed(record)]
 
@@ -256,18 +248,18 @@ class Store:
 
     folder: Path
     keys: tuple[str, ...] = RECORD
-    default: Callable[[str], dict[str, Any]] = lambda data: {}
+    default: Callable[[str], Json] = lambda data: {}
 
     def path(self, data: str, variant: str, seed: int) -> Path:
         """Where the record of a run is."""
         return self.folder / "runs" / f"{data}-{variant}-seed{seed}.json"
 
-    def get(self, data: str, variant: str, seed: int) -> dict[str, Any] | None:
+    def get(self, data: str, variant: str, seed: int) -> Json | None:
         """The record, or None if the run is missing."""
         path = self.path(data, variant, seed)
         return read_json(path, *self.keys) if path.exists() else None
 
-    def all(self, data: str, variant: str) -> list[dict[str, Any]]:
+    def all(self, data: str, variant: str) -> Records:
         """The records of every seed, in the order of the seeds.
 
         Raises:
@@ -277,7 +269,7 @@ class Store:
         check_one_kind(records, f"{data}, {variant}", self.default(data))
         return records
 
-    def read(self, data: str, variant: str) -> list[dict[str, Any]]:
+    def read(self, data: str, variant: str) -> Records:
         """As `all`, whatever they are of."""
         found = self.folder.glob(f"runs/{data}-{variant}-seed*.json")
         records = [read_json(path, *self.keys) for path in found]

@@ -1,15 +1,14 @@
 """What every run prints when it is done."""
 
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from experiments.core.kinds import Record
 
-def print_metrics(
-    console: Console, record: dict[str, Any], title: str, names: tuple[str, ...]
-) -> None:
+
+def print_metrics(console: Console, record: Record, title: str, names: tuple[str, ...]) -> None:
     """Prints the metrics of the best parameters in validation and test, and of the last ones.
 
     Args:
@@ -36,7 +35,7 @@ def print_metrics(
     console.print(table)
 
 
-def print_parameters(console: Console, record: dict[str, Any], more: str = "") -> None:
+def print_parameters(console: Console, record: Record, more: str = "") -> None:
     """Prints the numbers of parameters with and without word vectors, and something more."""
     console.print(
         f"{record['parameters']:,} parameters, {record['parameters_without_embeddings']:,} "
@@ -44,7 +43,7 @@ def print_parameters(console: Console, record: dict[str, Any], more: str = "") -
     )
 
 
-def print_time(console: Console, record: dict[str, Any], workdir: Path) -> None:
+def print_time(console: Console, record: Record, workdir: Path) -> None:
     """Prints steps, why a run ended before the last one, time, and where the results are."""
     early = f" ({record['stopped']})" if record["stopped"] != "done" else ""
     rate = record.get("seconds_per_step")

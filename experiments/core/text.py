@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
+from experiments.core.kinds import Config, Fields, Json, Records
 from experiments.core.origins import joined
 from gatedjax import data as gdata
 from gatedjax._terminal import say
@@ -101,7 +102,7 @@ class Texts(Generic[E]):
         """What differs from the official data in any split; None if nothing does."""
         return joined(split.info.substitute for split in self.splits.values())
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Json:
         """What a record says of the words."""
         return {
             "vocabulary_size": len(self.vocabulary),
@@ -116,9 +117,9 @@ def read_texts(
     *,
     words: Literal["training", "with vectors"] = "with vectors",
     random: bool = True,
-    vocabulary: Mapping[str, Any] | None = None,
-    encode: Mapping[str, Any] | None = None,
-    load: Mapping[str, Any] | None = None,
+    vocabulary: Fields | None = None,
+    encode: Fields | None = None,
+    load: Fields | None = None,
 ) -> Texts[gdata.Encoded]:
     """Loads, counts and encodes the splits, and reads the word vectors.
 
@@ -198,7 +199,7 @@ def common_edges(lengths: Mapping[str, Any], max_buckets: int) -> tuple[int, ...
 
 
 def in_batches(
-    splits: Mapping[str, gdata.Encoded], config: Any
+    splits: Mapping[str, gdata.Encoded], config: Config
 ) -> tuple[Callable[[int], gdata.Batches], gdata.Batches, gdata.Batches]:
     """Batches of texts in common length buckets.
 
@@ -230,6 +231,6 @@ def correct_string(predictions: dict[str, np.ndarray]) -> str:
     return "".join("1" if c > 0 else "0" for c in predictions["correct"][order])
 
 
-def correctness(records: list[dict[str, Any]]) -> np.ndarray:
+def correctness(records: Records) -> np.ndarray:
     """Correctness of records [seeds, examples]."""
     return np.array([[c == "1" for c in record["correct"]] for record in records])

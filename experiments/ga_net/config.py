@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any, Literal
 
 from experiments.core.config import Files, RunConfig
+from experiments.core.kinds import Json
 from gatedjax.models import GANetConfig
 from gatedjax.training import DistributedConfig, OptimizerConfig, TrainConfig
 
@@ -48,7 +49,7 @@ class Config(RunConfig):
     """Several processes as one run; see docs/training.md."""
 
 
-def given_paths(options: Any) -> dict[str, Any]:
+def given_paths(options: Any) -> Json:
     """The fields of DataConfig that a command was given of data_dir, manual_dir, embeddings."""
     names = ("data_dir", "manual_dir", "embeddings")
     return {name: value for name in names if (value := getattr(options, name)) is not None}

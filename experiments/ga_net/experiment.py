@@ -1,8 +1,7 @@
 """What one run of GA-Net or a baseline is made of."""
 
-from typing import Any
-
 from experiments.core.experiment import Experiment, Predictions
+from experiments.core.kinds import Json
 from experiments.core.text import Texts, in_batches, read_texts
 from experiments.ga_net.config import Config, DataConfig
 from gatedjax.models import GANet, GANetTask
@@ -51,7 +50,7 @@ def experiment(config: Config) -> Experiment:
     )
 
 
-def operations(predictions: Predictions) -> dict[str, Any]:
+def operations(predictions: Predictions) -> Json:
     """What the attention of the test texts costs: words, and open words."""
     return {
         "attended_tokens": int(predictions["attended"].sum()),

@@ -2,13 +2,13 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
 from experiments.core.cells import run_of
 from experiments.core.experiment import Run
+from experiments.core.kinds import Array, Json
 from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Job
 from experiments.core.records import Store, alive, read_json, refuse_other, write_json
@@ -39,7 +39,7 @@ def count(job: Job) -> None:
         except (FileNotFoundError, ValueError) as error:
             say(f"{name}: not counted: {error}", flush=True)
             continue
-        counted: dict[str, Any] = {
+        counted: Json = {
             split: dataclasses.asdict(gdata.dataset_statistics(source))
             for split, source in sources.items()
         }
@@ -141,7 +141,7 @@ def figure4(job: Job) -> None:
     """Three-model heat maps of the paper's two SST-2 test sentences."""
     results = {name: trained(job, "sst2", name) for name in ("ganet", "soft", "local")}
     for number, sentence in enumerate(reported.FIGURE4, start=1):
-        rows: list[tuple[str, Any, Any, Any]] = []
+        rows: list[tuple[str, Sequence[str], Array, Array]] = []
         label = ""
         for name, (run, encoded) in results.items():
             index = find(encoded, sentence)

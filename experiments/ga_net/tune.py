@@ -4,12 +4,12 @@ import dataclasses
 import itertools
 import sys
 from pathlib import Path
-from typing import Any
 
 from experiments.core.cells import run_of
 from experiments.core.cli import TABLE_OPTIONS, parse_many, refusals
 from experiments.core.config import changed
 from experiments.core.hardware import prepare_cpu
+from experiments.core.kinds import Json, Records
 from experiments.core.records import RESULTS, read_json, write_json, write_text
 from experiments.ga_net.config import PRESETS, Config, DataName, SystemName, given_paths
 from experiments.ga_net.paper import PAPER
@@ -88,7 +88,7 @@ def trials(options: TuneConfig) -> list[tuple[dict[str, float], Config]]:
     return configs
 
 
-def render(records: list[dict[str, Any]]) -> str:
+def render(records: Records) -> str:
     """TUNING.md from the records, best validation accuracy first."""
     headers = ["data", "system", "lr", "batch", "dropout", "tau", "lambda", "seed", "steps"]
     headers += ["best step", "validation accuracy", "density"]
@@ -119,7 +119,7 @@ def main(args: list[str] | None = None) -> int:
     with refusals(TABLE_OPTIONS):
         records = read_json(path) if path.exists() else []
         for values, config in trials(options):
-            key: dict[str, Any] = {"data": options.data, "system": options.system}
+            key: Json = {"data": options.data, "system": options.system}
             key["values"] = values
             key |= {"seed": options.seed, "num_steps": config.train.num_steps}
             if any(record.items() >= key.items() for record in records):

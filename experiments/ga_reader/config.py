@@ -2,9 +2,10 @@
 
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import Literal
 
 from experiments.core.config import Files, RunConfig, changed
+from experiments.core.kinds import Json
 from gatedjax.models import GAReaderConfig, ga_reader_optimizer
 from gatedjax.training import OptimizerConfig, TrainConfig
 
@@ -82,7 +83,7 @@ class Config(RunConfig):
 
     def training(self, steps_per_epoch: int) -> TrainConfig:
         """The training options with all that is given in epochs as steps."""
-        changes: dict[str, Any] = {}
+        changes: Json = {}
         if self.epochs is not None:
             changes["num_steps"] = min(self.train.num_steps, self.epochs * steps_per_epoch)
         if self.patience_epochs is not None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from experiments.core.config import changed
 from experiments.core.experiment import Experiment, count_parameters
+from experiments.core.kinds import Json, Params
 from experiments.core.origins import joined
 from experiments.core.records import write_json
 from experiments.core.text import (
@@ -94,7 +95,7 @@ def experiment(config: Config) -> Experiment:
     shapes = gdata.plan_cloze_shapes(
         [train, *held], max_shapes=data.max_shapes, batch_size=data.batch_size
     )
-    options: dict[str, Any] = {"shapes": shapes}
+    options: Json = {"shapes": shapes}
     options["characters"] = questions.spelling if spelt else None
     batches = functools.partial(gdata.ClozeBatches, train, batch_size=data.batch_size, **options)
     validation, test = (
@@ -130,14 +131,14 @@ def experiment(config: Config) -> Experiment:
     )
 
 
-def count(params: Any, *, frozen: bool) -> dict[str, int]:
+def count(params: Params, *, frozen: bool) -> dict[str, int]:
     """As `count_parameters`; word vectors that are frozen are not trained."""
     counts = count_parameters(params)
     trained = "parameters_without_embeddings" if frozen else "parameters"
     return counts | {"parameters": counts[trained]}
 
 
-def counts(encoded: gdata.EncodedCloze) -> dict[str, Any]:
+def counts(encoded: gdata.EncodedCloze) -> Json:
     """The account of a split: questions read, set aside, out of the ordinary, without an answer."""
     report = encoded.source.report
     return {

@@ -12,6 +12,7 @@ from experiments.core import columns
 from experiments.core.cli import fail
 from experiments.core.comparison import LEVEL, paragraphs, sentence
 from experiments.core.config import Changes, public_config
+from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN, origin_of, other_data
 from experiments.core.paper import Column, Job, Options, Paper, Row, Table, Variant, variants
 from experiments.core.records import Record, Records, Store
@@ -29,9 +30,9 @@ def reader(name: str, title: str, *, feature: bool = False, **network: Any) -> V
     return Variant(name, title, {f"model.{option}": value for option, value in changes.items()})
 
 
-FIXED: dict[str, Any] = {"freeze_embeddings": True}
-TRAINED: dict[str, Any] = {"freeze_embeddings": False}
-OLD: dict[str, Any] = {"token_attention": False, "char_dim": 0}
+FIXED: Json = {"freeze_embeddings": True}
+TRAINED: Json = {"freeze_embeddings": False}
+OLD: Json = {"token_attention": False, "char_dim": 0}
 VARIANTS = variants(
     reader("fix", "GA, fixed vectors", **FIXED),
     reader("update", "GA, trained vectors", **TRAINED),

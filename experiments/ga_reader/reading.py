@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.core.kinds import Batch, Json, Params
 from experiments.core.records import read_json
 from gatedjax import data as gdata
 from gatedjax.data.batches._encode_cloze import wrapped
@@ -45,7 +46,7 @@ class Reading:
       query: its words with the markers, as `Place.hops` counts them.
     """
 
-    example: dict[str, Any]
+    example: Json
     candidates: tuple[str, ...]
     probabilities: np.ndarray
     places: tuple[Place, ...]
@@ -70,10 +71,10 @@ class Reader:
     """
 
     config: GAReaderConfig
-    data: dict[str, Any]
+    data: Json
     vocabulary: gdata.Vocabulary
     characters: gdata.Characters
-    params: Any
+    params: Params
 
     @classmethod
     def load(cls, workdir: str | Path) -> "Reader":
@@ -97,7 +98,7 @@ class Reader:
         config, data = GAReaderConfig(**settings["model"]), settings["data"]
         reader = cls(config, data, vocabulary, gdata.Characters(alphabet), {})
         # a batch, for the shapes of the parameters
-        batch: Any = reader._batches(question("it", _cloze.PLACEHOLDER, ["it"]), 1)[0]
+        batch: Batch = reader._batches(question("it", _cloze.PLACEHOLDER, ["it"]), 1)[0]
         task = GAReaderTask(reader._network())
         like = jax.eval_shape(lambda key: task.init(key, batch), jax.random.key(0))
         return dataclasses.replace(reader, params=load_params(workdir, like)[0])

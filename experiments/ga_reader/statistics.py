@@ -1,10 +1,10 @@
 """Tests against a better reader, and the tables of statistics: 5 and 6, and the proportions."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from experiments.core.collapse import COLLAPSED, collapsed
 from experiments.core.comparison import ONE_SEED, K, p_text, paragraphs
+from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN, joined, origin_of, other_data, substitute_of
 from experiments.core.paper import Job
 from experiments.core.records import (
@@ -75,7 +75,7 @@ def count(job: Job) -> None:
     path = job.options.results / "statistics.json"
     counts = read_json(path) if path.exists() else {}
     for name in job.data:
-        counted: dict[str, Any] = {}
+        counted: Json = {}
         differ: list[str | None] = []
         words: set[str] = set()
         longest = 0

@@ -4,6 +4,7 @@ import functools
 from typing import Any
 
 from experiments.core.experiment import Experiment
+from experiments.core.kinds import Json
 from experiments.core.origins import joined
 from experiments.core.text import SPLITS, Texts, in_batches, read_texts
 from experiments.rau.config import Config, DataConfig
@@ -14,13 +15,13 @@ from gatedjax.models import RAUClassifier, RAUTask
 
 
 @functools.lru_cache(maxsize=1)
-def _images(name: Any, data_dir: str | None, manual_dir: str | None) -> dict[str, Any]:
+def _images(name: Any, data_dir: str | None, manual_dir: str | None) -> Json:
     """The images of a data set; those of the last call are kept for the runs that follow."""
     folders = {} if name == "digits" else {"data_dir": data_dir, "manual_dir": manual_dir}
     return {split: gdata.load(name, split, **folders) for split in SPLITS}
 
 
-def _image_batches(splits: dict[str, Any], config: DataConfig) -> tuple[Any, ...]:
+def _image_batches(splits: Json, config: DataConfig) -> tuple[Any, ...]:
     """From a seed to the training batches; those of validation and test, each one ordered pass."""
 
     def training(seed: int) -> gdata.ImageBatches:

@@ -2,11 +2,11 @@
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from experiments.core.experiment import Experiment
+from experiments.core.kinds import Json
 from experiments.core.origins import joined
 from experiments.core.text import SPLITS
 from experiments.rau.config import Config
@@ -37,7 +37,7 @@ def language_model(config: Config) -> Experiment:
         stream = streams[split]
         return gdata.LanguageModelBatches.eval(stream, batch_size=rows, num_steps=data.window)
 
-    def tested(result: FitResult, workdir: Path) -> dict[str, Any] | None:
+    def tested(result: FitResult, workdir: Path) -> Json | None:
         # also one that came with the last step: measuring takes minutes, the same command does it
         if result.signal is not None:
             return None

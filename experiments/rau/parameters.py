@@ -2,11 +2,12 @@
 
 import dataclasses
 import functools
-from typing import Any, get_args
+from typing import get_args
 
 import jax
 import numpy as np
 
+from experiments.core.kinds import Json, Params
 from experiments.rau import reported
 from experiments.rau.config import PRESETS, PTB_ROW, TRAIN_EXAMPLES, CellName, Config
 from gatedjax import analysis
@@ -16,7 +17,7 @@ ROW_WIDTH = {"digits": 8, "mnist": 28, "fashion_mnist": 28}
 CLASSES = {"digits": 10, "mnist": 10, "fashion_mnist": 10, "imdb": 2}
 
 
-def count_parameters(params: Any) -> dict[str, int]:
+def count_parameters(params: Params) -> dict[str, int]:
     """How many numbers are trained: all of them, and those of the recurrent layers."""
     sizes = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in params.items()}
     recurrent = sum(size for name, size in sizes.items() if name.startswith("recurrent"))
@@ -31,7 +32,7 @@ def network(config: RAUConfig, name: str) -> tuple[int, int]:
       config: the network.
       name: the data set, not "ptb".
     """
-    batch: dict[str, Any] = {"lengths": np.ones(1, np.int32)}
+    batch: Json = {"lengths": np.ones(1, np.int32)}
     if name in ROW_WIDTH:
         batch["rows"] = np.ones((1, 1, ROW_WIDTH[name]), np.float32)
     else:
@@ -64,7 +65,7 @@ def matched_width(preset: str, cell: CellName) -> int:
     return min(near, key=lambda width: abs(count(cell, width) - target))
 
 
-def _cells(*values: Any) -> list[str]:
+def _cells(*values: object) -> list[str]:
     """Settings as tables show them."""
     return [value if isinstance(value, str) else f"{value:g}" for value in values]
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from experiments.core.comparison import paragraphs
+from experiments.core.kinds import Json, Record, Records
 from experiments.core.origins import NOT_RUN, columns
 from experiments.core.paper import Job
 from experiments.core.records import Store, read_json, refuse_other, write_json
@@ -22,7 +23,7 @@ from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax.analysis import trees
 
-Numbers = dict[str, Any]
+Numbers = Json
 """What an analysis writes."""
 TITLES = {BASE: "SAN", FULL: "SSAN, layer 1"}
 NORMS: tuple[trees.Norm, ...] = ("rows", "area", "none")
@@ -97,13 +98,13 @@ def _drawn(job: Job, data: str) -> Path:
     return job.store.folder / figure_of(job.options.what, data)
 
 
-def treebank(options: Any, split: str = "test") -> list[dict[str, Any]]:
+def treebank(options: Any, split: str = "test") -> Records:
     """The sentences of the English Web Treebank, with tags and constituents."""
     folders = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
     return list(gdata.load("ewt_trees", split, **folders))
 
 
-def gold_tree(example: dict[str, Any]) -> trees.SpanTree:
+def gold_tree(example: Json) -> trees.SpanTree:
     """The gold tree of an example, without labels."""
     spans = [(first, past) for first, past, _ in example["constituents"]]
     return trees.SpanTree.of(len(example["tokens"]), spans)
@@ -191,7 +192,7 @@ def tag_shares(job: Job, data: str) -> None:
     _save(job, data, numbers)
 
 
-def tagged_sentences(job: Job, data: str) -> tuple[list[dict[str, Any]], str]:
+def tagged_sentences(job: Job, data: str) -> tuple[Records, str]:
     """Sentences with tags to look at the attention of a network with: its own where they have."""
     options = job.options
     if not data.startswith(("tree_depth", "top_const")):
@@ -288,7 +289,7 @@ def heat_maps(job: Job, data: str) -> None:
     )
 
 
-def _one(options: Any, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _one(options: Any, examples: Sequence[Record]) -> Json:
     if not 0 <= options.sentence < len(examples):
         raise ValueError(f"sentence must be in [0, {len(examples)}), got {options.sentence}")
     return examples[options.sentence]

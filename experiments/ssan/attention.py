@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.core.kinds import Batch, Params
 from experiments.ssan.config import ProbeConfig, ReorderingConfig, RunConfig, TranslationConfig
 from experiments.ssan.experiment import experiment
 from experiments.ssan.sentences import sentences
@@ -38,7 +39,7 @@ class Encoder:
 
     config: RunConfig
     apply: Callable[[Any, Any], tuple[Any, ...]]
-    params: Any
+    params: Params
     pieces: Callable[[Words, Sequence[bool]], tuple[list[int], list[int]]]
     end: tuple[int, ...] = ()
 
@@ -64,7 +65,7 @@ def load_encoder(config: RunConfig, workdir: Path) -> Encoder:
     like = jax.eval_shape(lambda: made.task.init(jax.random.key(0), first))
     params, _ = load_params(workdir, like)
 
-    def weights(params: Any, batch: Any) -> tuple[Any, ...]:
+    def weights(params: Params, batch: Batch) -> tuple[Any, ...]:
         return tuple(s.weights for s in model.apply({"params": params}, batch).selections)
 
     def pieces(words: Words, glued: Sequence[bool]) -> tuple[list[int], list[int]]:
@@ -76,7 +77,7 @@ def load_encoder(config: RunConfig, workdir: Path) -> Encoder:
 def _translator(config: TranslationConfig, workdir: Path) -> Encoder:
     trained = load_run(workdir)
 
-    def weights(params: Any, batch: Any) -> tuple[Any, ...]:
+    def weights(params: Params, batch: Batch) -> tuple[Any, ...]:
         encoded: Any = trained.model.apply({"params": params}, batch, method=SSANTranslator.encode)
         return tuple(s.weights for s in encoded.selections)
 

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any, Literal
 
+from experiments.core.kinds import Config, Json
 from gatedjax.models import (
     SSANNLIConfig,
     SSANProbeConfig,
@@ -19,7 +20,7 @@ BASE, FULL = "san", "ssan_layer1"
 """The networks that all tables compare: without a selector, and with one in layer 1."""
 
 
-def _at_least_1(config: Any, *names: str) -> None:
+def _at_least_1(config: Config, *names: str) -> None:
     for name in names:
         if getattr(config, name) < 1:
             raise ValueError(f"{name} must be at least 1, got {getattr(config, name)}")
@@ -292,7 +293,7 @@ def _translation(
     model = model or SSANTranslatorConfig()
     peak = (model.hidden * warmup) ** -0.5 if rate is None else rate
     optimizer = _adam(peak, warmup, beta2=0.98, epsilon=1e-9)
-    best: dict[str, Any] = {"best_metric": "loss", "best_mode": "min", "keep_checkpoints": 5}
+    best: Json = {"best_metric": "loss", "best_mode": "min", "keep_checkpoints": 5}
     train, search = _train(*steps, optimizer, **best), SearchConfig(average=5)
     return TranslationConfig(preset=preset, data=data, model=model, train=train, search=search)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from experiments.core.curves import TRAIN_POINTS
 from experiments.core.experiment import Experiment, Predictions
+from experiments.core.kinds import Batches, Config, Json, Params, Records
 from experiments.ssan import sentences, tasks, translation
 from experiments.ssan.config import (
     NLIConfig,
@@ -28,7 +29,7 @@ KINDS: dict[type[RunConfig], Callable[[Any], Experiment]] = {
 }
 
 
-def system_of(model: Any) -> str:
+def system_of(model: Config) -> str:
     """ "san" without a layer that selects, else "ssan"."""
     return "ssan" if any(model.select_layers) else "san"
 
@@ -54,7 +55,7 @@ def experiment(config: RunConfig) -> Experiment:
 class WithStep:
     """Training batches with the number of their step as "step" [B], for what changes by it."""
 
-    def __init__(self, batches: Any) -> None:
+    def __init__(self, batches: Batches) -> None:
         self.batches = batches
 
     def __len__(self) -> int:
@@ -70,7 +71,7 @@ class WithStep:
             yield {**batch, "step": np.full(len(batch["weight"]), step, np.int32)}
 
 
-def count_parameters(params: Any) -> dict[str, int]:
+def count_parameters(params: Params) -> dict[str, int]:
     """How many numbers are trained: all of them, word vectors aside, and those of selectors."""
     names = ("parameters", "parameters_without_embeddings", "parameters_of_selectors")
     counts = dict.fromkeys(names, 0)
@@ -82,7 +83,7 @@ def count_parameters(params: Any) -> dict[str, int]:
     return counts
 
 
-def selection(model: Any, predictions: Predictions) -> dict[str, Any]:
+def selection(model: Config, predictions: Predictions) -> Json:
     """Selection rate and share of empty queries over the test sentences, by layer and head."""
     if "selected_heads" not in predictions:
         return {}
@@ -96,7 +97,7 @@ def selection(model: Any, predictions: Predictions) -> dict[str, Any]:
     }
 
 
-def selection_curve(metrics: list[dict[str, Any]]) -> dict[str, list[list[float]]]:
+def selection_curve(metrics: Records) -> dict[str, list[list[float]]]:
     """What each layer selected in training: [step, selection rate, share of empty queries]."""
     curves: dict[str, list[list[float]]] = {}
     lines = [line for line in metrics if line.get("split") == "train"]

@@ -14,6 +14,7 @@ import optax
 
 from experiments.core.experiment import Experiment
 from experiments.core.hardware import hardware
+from experiments.core.kinds import Array, Batch, Batches, Json, Params
 from gatedjax import functional as F
 
 BITS = 20
@@ -24,7 +25,7 @@ RATE = 0.3
 """Of Adagrad, which suits features that are rarely there."""
 
 
-def hashed_pairs(tokens: Any) -> Any:
+def hashed_pairs(tokens: Array) -> Any:
     """h: the row of every pair of neighbours, [B, N] -> [B, N - 1]."""
     words = tokens.astype(jnp.uint32)
     mixed = words[:, :-1] * jnp.uint32(0x9E3779B1) ^ words[:, 1:] * jnp.uint32(0x85EBCA6B)
@@ -33,7 +34,7 @@ def hashed_pairs(tokens: Any) -> Any:
 
 
 @jax.jit
-def scores(params: Any, batch: Any) -> Any:
+def scores(params: Params, batch: Batch) -> Any:
     """Class scores of every sentence, [B, C]."""
     tokens = batch["tokens"]
     real = F.length_mask(batch["lengths"] - 1, tokens.shape[1] - 1)
@@ -41,7 +42,7 @@ def scores(params: Any, batch: Any) -> Any:
     return params["bias"][None] + jnp.sum(jnp.where(real[..., None], rows, 0), axis=1)
 
 
-def train(experiment: Experiment) -> dict[str, Any]:
+def train(experiment: Experiment) -> Json:
     """Trains on the batches of seed 0; accuracies are of the epoch that validates best.
 
     Nothing is drawn but the order of the sentences.
@@ -52,18 +53,18 @@ def train(experiment: Experiment) -> dict[str, Any]:
     optimizer = optax.adagrad(RATE, initial_accumulator_value=1e-6, eps=1e-6)
     state = optimizer.init(params)
 
-    def loss(params: Any, batch: Any) -> Any:
+    def loss(params: Params, batch: Batch) -> Any:
         costs = optax.softmax_cross_entropy_with_integer_labels(
             scores(params, batch), batch["label"]
         )
         return jnp.sum(jnp.where(batch["weight"] > 0, costs, 0))
 
     @jax.jit
-    def step(params: Any, state: Any, batch: Any) -> tuple[Any, Any]:
+    def step(params: Params, state: Any, batch: Batch) -> tuple[Any, Any]:
         updates, state = optimizer.update(jax.grad(loss)(params, batch), state)
         return optax.apply_updates(params, updates), state
 
-    best: dict[str, Any] = {"validation": -1.0}
+    best: Json = {"validation": -1.0}
     size = len(training)
     for epoch in range(EPOCHS):
         for batch in training.iterate(epoch * size, (epoch + 1) * size):
@@ -81,7 +82,7 @@ def train(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def accuracy(params: Any, batches: Any) -> float:
+def accuracy(params: Params, batches: Batches) -> float:
     """Share of the sentences that get the right class."""
     right, seen = 0, 0
     for batch in batches:

@@ -15,6 +15,7 @@ from experiments.core.collapse import COLLAPSED, collapsed
 from experiments.core.columns import metric, percent
 from experiments.core.comparison import LEVEL, holm_note, paragraphs, sentence
 from experiments.core.config import Changes, changed
+from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN, beside, substitute_of
 from experiments.core.origins import columns as whose
 from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
@@ -543,7 +544,7 @@ def short_presets(args: list[str], presets: Mapping[str, RunConfig]) -> Mapping[
 
 def given(options: SSANOptions, preset: RunConfig) -> Changes:
     """What the files are, and the width of their word vectors where it is not the preset's."""
-    changes: dict[str, Any] = {} if options.note is None else {"data.note": options.note}
+    changes: Json = {} if options.note is None else {"data.note": options.note}
     if options.embeddings is None or not hasattr(preset.data, "embeddings"):
         return changes
     path = find_embeddings(options.embeddings, options.manual_dir)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments.core.experiment import Experiment, Predictions
+from experiments.core.kinds import Config, Json
 from experiments.core.text import SPLITS, Texts, common_edges, in_batches, read_texts
 from experiments.ssan import reported
 from experiments.ssan.config import ProbeConfig, ReorderingConfig, ReorderingData
@@ -40,13 +41,13 @@ def joined(*notes: str | None) -> str | None:
     return "; ".join(note for note in notes if note) or None
 
 
-def without_batches(config: Any) -> Any:
+def without_batches(config: Config) -> Any:
     """The configuration of data as far as it decides what is read, for caches of it."""
     names = ("batch_size", "eval_batch_size", "batch_tokens", "eval_batch_tokens", "max_buckets")
     return dataclasses.replace(config, **{n: 1 for n in names if hasattr(config, n)})
 
 
-def load(name: str, config: Any, **options: Any) -> dict[str, gdata.Source]:
+def load(name: str, config: Config, **options: Any) -> dict[str, gdata.Source]:
     """The three splits of a data set, by name."""
     folders = {"data_dir": config.data_dir, "manual_dir": config.manual_dir}
     return {split: gdata.load(name, split, **folders, **options) for split in SPLITS}
@@ -55,7 +56,7 @@ def load(name: str, config: Any, **options: Any) -> dict[str, gdata.Source]:
 def sequence_batches(
     splits: Mapping[str, Split],
     lengths: Mapping[str, str],
-    config: Any,
+    config: Config,
     *,
     rows: Any = None,
     edges: Sequence[int] | None = None,
@@ -125,7 +126,7 @@ def probe(config: ProbeConfig) -> Experiment:
     )
 
 
-def scores(predictions: Predictions, classes: tuple[str, ...]) -> dict[str, Any]:
+def scores(predictions: Predictions, classes: tuple[str, ...]) -> Json:
     """F1 by class, of groups where the paper has them, and the confusion matrix."""
     label, predicted = predictions["label"], predictions["predicted"]
     by_class = analysis.class_scores(label, predicted, len(classes))
@@ -163,7 +164,7 @@ def reordered(config: ReorderingData) -> dict[str, gdata.Source]:
             )
             for number, (split, texts) in enumerate(load("multi30k", config).items())
         }
-    folders: dict[str, Any] = {"data_dir": config.data_dir, "manual_dir": config.manual_dir}
+    folders: Json = {"data_dir": config.data_dir, "manual_dir": config.manual_dir}
     validation = gdata.load("word_reordering", "validation", **folders)
     size = int(TRAINED_SHARE * len(validation))
     restored = [
@@ -223,7 +224,7 @@ def reordering(config: ReorderingConfig) -> Experiment:
     )
 
 
-def positions(predictions: Predictions) -> dict[str, Any]:
+def positions(predictions: Predictions) -> Json:
     """Which of the two positions of every test sentence are right, in the order of the file."""
     order = np.argsort(predictions["example_id"], kind="stable")
     return {

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from experiments.core.experiment import Experiment
+from experiments.core.kinds import Config, Json, Params, Record
 from experiments.core.text import SPLITS, check_embeddings, find_embeddings, read_embeddings
 from experiments.ssan import reported
 from experiments.ssan.config import NLIConfig, NLIData, SRLConfig, SRLData
@@ -33,7 +34,7 @@ class Words(NamedTuple):
         """The vectors; None without a file."""
         return None if self.vectors is None else self.vectors.matrix
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Json:
         """What a record says of the words."""
         coverage = None if self.vectors is None else self.vectors.coverage
         return {"vocabulary_size": len(self.vocabulary), "embedding_coverage": coverage}
@@ -41,7 +42,7 @@ class Words(NamedTuple):
 
 def read_words(
     name: str,
-    config: Any,
+    config: Config,
     dim: int,
     texts: Callable[[gdata.Source], Iterable[gdata.Source]] = lambda source: [source],
 ) -> tuple[dict[str, gdata.Source], Words]:
@@ -194,12 +195,12 @@ def roles(config: SRLConfig) -> Experiment:
     width = max(one.edges[-1] for one in (train(config.train.seed), validation, test))
     drawn = config.data.embeddings == "none"
 
-    def measure(params: Any) -> dict[str, Any]:
+    def measure(params: Params) -> Json:
         run: Any = model.apply
         apply = functools.partial(
             jax.jit(lambda p, batch: run({"params": p}, batch).logits), params
         )
-        record: dict[str, Any] = {}
+        record: Record = {}
         for name, batches in (("validation", validation), ("test", test)):
             record |= arguments(config, name, splits[name].source, batches, apply, labels)
         return record
@@ -227,7 +228,7 @@ def arguments(
     batches: gdata.SequenceBatches,
     apply: Callable[[Any], Any],
     labels: Sequence[str],
-) -> dict[str, Any]:
+) -> Json:
     """F1 of arguments of a split by the rules of the CoNLL scorer.
 
     "role_counts" has matched, predicted and gold arguments of every test predicate, in the order of
@@ -247,7 +248,7 @@ def arguments(
                 counts[way][example["example_id"]] = analysis.role_counts(
                     example["labels"], [labels[i] for i in numbers]
                 )
-    record: dict[str, Any] = {}
+    record: Record = {}
     for way, by_example in counts.items():
         if by_example:
             total = sum(by_example.values(), analysis.RoleCounts()).value()._asdict()

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from experiments.core.experiment import Experiment
+from experiments.core.kinds import Batch, Json, Params, Record
 from experiments.core.records import read_json
 from experiments.ssan.bleu import corpus_bleu
 from experiments.ssan.config import SearchConfig, TranslationConfig, TranslationData
@@ -72,11 +73,11 @@ def experiment(config: TranslationConfig) -> Experiment:
         raise ValueError(f"data.max_len {data.max_len}: every training pair is longer")
     train, validation, test = sequence_batches(splits, LENGTHS, data, rows=rows)
     model = SSANTranslator(config.model, len(bpe))
-    task, facts = SSANTranslationTask(model), dict[str, Any]()
+    task, facts = SSANTranslationTask(model), Json()
     if config.init_from is not None:
         task, facts = begun(model, Path(config.init_from), bpe)
 
-    def choose(workdir: Path, best: Any) -> tuple[Any, dict[str, Any]]:
+    def choose(workdir: Path, best: Any) -> tuple[Any, Json]:
         if config.search.average == 1:
             return best, {}
         params, steps = average_params(workdir, best, config.search.average)
@@ -128,7 +129,7 @@ class BegunTask(SSANTranslationTask):
 
     given: Any
 
-    def init(self, key: jax.Array, batch: Any) -> Any:
+    def init(self, key: jax.Array, batch: Batch) -> Any:
         """Returns parameters."""
 
         def leaf(given: Any, fresh: Any) -> Any:
@@ -137,9 +138,7 @@ class BegunTask(SSANTranslationTask):
         return jax.tree.map(leaf, self.given, super().init(key, batch))
 
 
-def begun(
-    model: SSANTranslator, other: Path, bpe: gdata.BytePairs
-) -> tuple[BegunTask, dict[str, Any]]:
+def begun(model: SSANTranslator, other: Path, bpe: gdata.BytePairs) -> tuple[BegunTask, Json]:
     """The task with the parameters of another run, and which of its own it keeps."""
     if saved_vocabulary(other) != bpe.digest():
         raise ValueError(f"init_from {other}: that run has another vocabulary than data.bpe")
@@ -150,7 +149,7 @@ def begun(
 def parameters_like(model: SSANTranslator) -> Any:
     """Shapes of the parameters."""
     one, length = np.full((1, 1), STOP, np.int32), np.ones(1, np.int32)
-    batch: Any = {"tokens": one, "targets": one, "lengths": length, "target_lengths": length}
+    batch: Batch = {"tokens": one, "targets": one, "lengths": length, "target_lengths": length}
     return jax.eval_shape(lambda: SSANTranslationTask(model).init(jax.random.key(0), batch))
 
 
@@ -159,18 +158,18 @@ class Trained:
     """A finished run, ready to translate."""
 
     model: SSANTranslator
-    params: Any
+    params: Params
     bpe: gdata.BytePairs
     search: SearchConfig
 
 
-def measure(trained: Trained, splits: dict[str, Split]) -> dict[str, Any]:
+def measure(trained: Trained, splits: dict[str, Split]) -> Json:
     """BLEU of validation and test texts, by sacrebleu.
 
     "bleu_statistics" has the counts of every test sentence (lengths, matched and all n-grams), for
     paired tests.
     """
-    record: dict[str, Any] = {}
+    record: Record = {}
     for name in ("validation", "test"):
         source = splits[name].source
         texts = run_translations(trained, [x["text"] for x in source])
