@@ -188,6 +188,30 @@ def make_optimizer(
       ValueError: if a number is out of range, weight_decay is given without adamw or adadelta, or
         reset_moments without adam or adamw and a staircase.
     """
+    _check_optimizer(config, num_steps)
+    rate = _schedule(config, num_steps, learning_rate)
+    tiny: dict[str, Any] = {} if config.epsilon is None else {"eps": config.epsilon}
+    adam = {"b2": config.beta2, **tiny}
+    rules = {
+        "adam": lambda: optax.adam(rate, **adam),
+        "adamw": lambda: optax.adamw(rate, weight_decay=config.weight_decay, **adam),
+        "adadelta": lambda: optax.adadelta(
+            rate, rho=config.rho, weight_decay=config.weight_decay, **tiny
+        ),
+        "sgd": lambda: optax.sgd(rate),
+    }
+    links = [_forgetful(config, rate, adam) if config.reset_moments else rules[config.name]()]
+    if config.clip_norm is not None:
+        links.insert(0, optax.clip_by_global_norm(config.clip_norm))
+    if frozen:
+        links = [train_all_but(optax.chain(*links), frozen)]
+    if config.ema_decay is not None:
+        links.append(params_ema(config.ema_decay))
+    return links[0] if len(links) == 1 else optax.chain(*links)
+
+
+def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
+    """Refuses numbers out of range, and options that the rule or the schedule does not have."""
     if not 0 < config.learning_rate < float("inf"):
         raise ValueError(f"learning_rate must be positive and finite, got {config.learning_rate}")
     if not 0 <= config.weight_decay < float("inf"):
@@ -213,8 +237,21 @@ def make_optimizer(
             "reset_moments needs adam or adamw and the schedule staircase, got "
             f"{config.name!r} and {config.schedule!r}"
         )
-    rest = max(num_steps - config.warmup_steps, 1)
+    for name in ("beta2", "rho"):
+        if not 0 < getattr(config, name) < 1:
+            raise ValueError(f"{name} must be in (0, 1), got {getattr(config, name)}")
+    for name in ("epsilon", "clip_norm"):
+        value = getattr(config, name)
+        if value is not None and not value > 0:
+            raise ValueError(f"{name} must be positive or None, got {value}")
+
+
+def _schedule(config: OptimizerConfig, num_steps: int, learning_rate: Any) -> Any:
+    """The learning rate: a number, or a function of the step."""
     peak: Any = config.learning_rate if learning_rate is None else learning_rate
+    if config.schedule == "constant" and not config.warmup_steps:
+        return peak
+    rest = max(num_steps - config.warmup_steps, 1)
     after = max(config.warmup_steps, 1)
     # shapes of height 1, so that a traced peak can scale them
     falls: dict[str, optax.Schedule] = {
@@ -231,33 +268,7 @@ def make_optimizer(
     if config.warmup_steps:
         warmup = optax.linear_schedule(0.0, 1.0, config.warmup_steps)
         shape = optax.join_schedules([warmup, shape], [config.warmup_steps])
-    plain = config.schedule == "constant" and not config.warmup_steps
-    rate = peak if plain else lambda count: peak * shape(count)
-    for name in ("beta2", "rho"):
-        if not 0 < getattr(config, name) < 1:
-            raise ValueError(f"{name} must be in (0, 1), got {getattr(config, name)}")
-    if config.epsilon is not None and not config.epsilon > 0:
-        raise ValueError(f"epsilon must be positive or None, got {config.epsilon}")
-    tiny: dict[str, Any] = {} if config.epsilon is None else {"eps": config.epsilon}
-    adam = {"b2": config.beta2, **tiny}
-    rules = {
-        "adam": lambda: optax.adam(rate, **adam),
-        "adamw": lambda: optax.adamw(rate, weight_decay=config.weight_decay, **adam),
-        "adadelta": lambda: optax.adadelta(
-            rate, rho=config.rho, weight_decay=config.weight_decay, **tiny
-        ),
-        "sgd": lambda: optax.sgd(rate),
-    }
-    links = [_forgetful(config, rate, adam) if config.reset_moments else rules[config.name]()]
-    if config.clip_norm is not None:
-        if not config.clip_norm > 0:
-            raise ValueError(f"clip_norm must be positive or None, got {config.clip_norm}")
-        links.insert(0, optax.clip_by_global_norm(config.clip_norm))
-    if frozen:
-        links = [train_all_but(optax.chain(*links), frozen)]
-    if config.ema_decay is not None:
-        links.append(params_ema(config.ema_decay))
-    return links[0] if len(links) == 1 else optax.chain(*links)
+    return lambda count: peak * shape(count)
 
 
 def _forgetful(

@@ -81,18 +81,7 @@ def beam_search(
     """
     check_search(beam_size, alpha, size)
     rows = limits.shape[0]
-    first = jnp.full((rows, beam_size), -jnp.inf).at[:, 0].set(0.0)
-    state = {
-        "position": jnp.zeros((), jnp.int32),
-        "last": jnp.full((rows, beam_size), start, jnp.int32),
-        "alive": jnp.zeros((rows, beam_size, size), jnp.int32),
-        "alive_scores": first,
-        "ended": jnp.zeros((rows, beam_size, size), jnp.int32),
-        "ended_scores": jnp.full((rows, beam_size), -jnp.inf),
-        "count": jnp.zeros((rows,), jnp.int32),
-        "done": jnp.zeros((rows,), bool),
-        "cache": cache,
-    }
+    state = _beginning(cache, rows, beam_size, size, start)
 
     def body(s: dict[str, Tree]) -> dict[str, Tree]:
         at = s["position"]
@@ -109,7 +98,7 @@ def beam_search(
         ending = ends & first & (best > -jnp.inf) & ~s["done"][:, None]
         scores = jnp.where(ending, best / length_penalty(at + 1, alpha), -jnp.inf)
         scores = jnp.concatenate([s["ended_scores"], scores], axis=1)
-        kept_scores, best_ended = lax.top_k(scores, beam_size)
+        best_scores, best_ended = lax.top_k(scores, beam_size)
         ended = _pick(jnp.concatenate([s["ended"], longer], axis=1), best_ended)
 
         alive_scores, going = lax.top_k(jnp.where(ends, -jnp.inf, best), beam_size)
@@ -120,7 +109,7 @@ def beam_search(
             "alive": _pick(longer, going),
             "alive_scores": alive_scores,
             "ended": ended,
-            "ended_scores": kept_scores,
+            "ended_scores": best_scores,
             "count": count,
             "done": s["done"] | (count >= beam_size) | (at + 1 >= limits),
             "cache": _gather(cache, jnp.take_along_axis(parents, going, axis=1)),
@@ -131,6 +120,22 @@ def beam_search(
 
     state = lax.while_loop(more, body, state)
     return Found(state["ended"], state["ended_scores"])
+
+
+def _beginning(cache: Tree, rows: int, beam_size: int, size: int, start: int) -> dict[str, Tree]:
+    """No target has a token, and the first of every row is the only one."""
+    nothing = jnp.full((rows, beam_size), -jnp.inf)
+    return {
+        "position": jnp.zeros((), jnp.int32),
+        "last": jnp.full((rows, beam_size), start, jnp.int32),
+        "alive": jnp.zeros((rows, beam_size, size), jnp.int32),
+        "alive_scores": nothing.at[:, 0].set(0.0),
+        "ended": jnp.zeros((rows, beam_size, size), jnp.int32),
+        "ended_scores": nothing,
+        "count": jnp.zeros((rows,), jnp.int32),
+        "done": jnp.zeros((rows,), bool),
+        "cache": cache,
+    }
 
 
 def greedy_search(
