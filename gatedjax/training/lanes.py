@@ -25,6 +25,7 @@ from gatedjax.training._checks import (
     first_evaluation_batch,
 )
 from gatedjax.training._record import Record
+from gatedjax.training._restore import restore_or_begin
 from gatedjax.training._signals import Signals
 from gatedjax.training._verify import killer
 from gatedjax.training.checkpoint import CheckpointStore
@@ -38,7 +39,6 @@ from gatedjax.training.loop import (
     NonFiniteError,
     StoppedBySignal,
     closing,
-    restore_or_begin,
 )
 from gatedjax.training.metrics import Metrics, Ratio, from_json, to_json
 from gatedjax.training.parallel import pad_rows

@@ -5,7 +5,6 @@ import dataclasses
 import json
 import signal
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -25,24 +24,18 @@ from gatedjax.training._checks import (
     first_batch,
     first_evaluation_batch,
 )
-from gatedjax.training._record import Record, check_run
+from gatedjax.training._record import Record
+from gatedjax.training._restore import restore_or_begin
 from gatedjax.training._signals import Signals
 from gatedjax.training._transforms import train_all_but
-from gatedjax.training._verify import killer, note_resume, write_digests
-from gatedjax.training.checkpoint import (
-    DAMAGED,
-    CheckpointDamaged,
-    CheckpointMismatch,
-    CheckpointNotSaved,
-    CheckpointStore,
-    check_metadata,
-)
+from gatedjax.training._verify import killer, write_digests
+from gatedjax.training.checkpoint import CheckpointNotSaved, CheckpointStore
 from gatedjax.training.config import TrainConfig, eval_params, make_optimizer
 from gatedjax.training.distributed import any_process, broadcast_json, is_main
 from gatedjax.training.evaluation import run_evaluation
 from gatedjax.training.identity import identity, program_of
 from gatedjax.training.lock import WorkdirLock
-from gatedjax.training.log import MetricsLog, environment, write_json
+from gatedjax.training.log import MetricsLog
 from gatedjax.training.metrics import Metrics, from_json, to_floats, to_json
 from gatedjax.training.parallel import Parallel, make_parallel
 from gatedjax.training.progress import ProgressView, summary
@@ -471,107 +464,6 @@ class _Loop:
             self.event("saved", step)
 
 
-def restore_or_begin(
-    store: CheckpointStore,
-    wanted: dict[str, Any],
-    metadata: dict[str, Any],
-    config: TrainConfig,
-    workdir: Path,
-    like: Any,
-) -> tuple[dict[str, Any], Any, Any] | None:
-    """Reads where a run in workdir is, or writes what it is beside the logs to come.
-
-    Args:
-      store: its checkpoints.
-      wanted: what they must share with this run, see `identity`.
-      metadata: see `fit`.
-      config: how to train.
-      workdir: an existing folder.
-      like: shapes and dtypes of the state.
-
-    Returns:
-      See `restore_newest`.
-
-    Raises:
-      CheckpointMismatch: if the checkpoints are of another run, or beyond its last step.
-      RuntimeError: if there are checkpoints, but none can be read.
-    """
-    falls = config.optimizer.schedule != "constant"
-
-    def check(saved: dict[str, Any]) -> None:
-        check_metadata(saved, wanted, workdir, same_length=falls)
-
-    found = restore_newest(store, check, like, like.params)
-    if found is None:
-        train = {"train": dataclasses.asdict(config)}
-        named = {k: wanted[k] for k in ("optimizer",) if k in wanted}
-        write_json(workdir / "config.json", metadata | train | named)
-        write_json(workdir / "environment.json", environment(config.seed))
-        return None
-    step = found[0]["step"]
-    if step > config.num_steps:
-        raise CheckpointMismatch(
-            f"{workdir} is at step {step}, and num_steps is {config.num_steps}: use another "
-            f"workdir, or num_steps of at least {step}"
-        )
-    note_resume(step)
-    return found
-
-
-def restore_newest(
-    store: CheckpointStore, check: Callable[[dict[str, Any]], None], like: Any, best_like: Any
-) -> tuple[dict[str, Any], Any, Any] | None:
-    """Reads the newest step that can be read: its record, state and best parameters.
-
-    Damaged steps that are newer are set aside with a warning.
-
-    Args:
-      store: the checkpoints.
-      check: raises CheckpointMismatch for the metadata of another run.
-      like: shapes and dtypes of the state.
-      best_like: those of the best parameters.
-
-    Returns:
-      None if there are no checkpoints.
-
-    Raises:
-      CheckpointMismatch: if the checkpoints are of another run.
-      RuntimeError: if there are checkpoints, but none can be read.
-    """
-    damaged: dict[int, Exception] = {}
-    for step in reversed(store.found()):
-        try:
-            saved = store.record(step)
-            check(saved["metadata"])
-            run = saved["run"]
-            state, best = store.restore(step, like, best_like)
-            try:
-                check_run(run, step, state.step)
-            except ValueError as error:
-                raise CheckpointDamaged(store.folder(step), [f"record: {error}"]) from None
-        except CheckpointMismatch:
-            raise
-        except DAMAGED as error:
-            damaged[step] = error
-            continue
-        for bad, cause in damaged.items():
-            moved = store.set_aside(bad)
-            warnings.warn(
-                f"checkpoint {bad} cannot be read and is now {moved} ({_reason(cause)}); "
-                f"continuing from step {step}",
-                RuntimeWarning,
-                stacklevel=5,
-            )
-        return run, state, best
-    if damaged:
-        cause = next(iter(damaged.values()))
-        raise RuntimeError(
-            f"no checkpoint in {store.directory} can be read: tried {sorted(damaged)} "
-            f"({_reason(cause)}); remove the folder to start again"
-        ) from cause
-    return None
-
-
 @contextlib.contextmanager
 def closing(loop: Any) -> Iterator[None]:
     """Waits for the saves of a loop and gives its workdir free, whatever happens.
@@ -593,10 +485,6 @@ def closing(loop: Any) -> Iterator[None]:
             loop.log.close()
         if loop.lock is not None:
             loop.lock.release()
-
-
-def _reason(error: Exception) -> str:
-    return str(error).split("\n", 1)[0][:200]
 
 
 def fit(
