@@ -1,13 +1,17 @@
 """Where a run goes on: its newest checkpoint that can be read, or the beginning."""
 
 import dataclasses
+import json
 import warnings
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from gatedjax.training._record import check_run
+import jax
+import numpy as np
+
+from gatedjax.training._record import Record, check_run
 from gatedjax.training._verify import note_resume
+from gatedjax.training._workdir import Params, Workdir
 from gatedjax.training.checkpoint import (
     DAMAGED,
     CheckpointDamaged,
@@ -16,75 +20,106 @@ from gatedjax.training.checkpoint import (
     check_metadata,
 )
 from gatedjax.training.config import TrainConfig
+from gatedjax.training.distributed import broadcast_json
 from gatedjax.training.log import environment, write_json
+from gatedjax.training.step import TrainState
+
+
+@dataclasses.dataclass(frozen=True)
+class Restored:
+    """What a checkpoint holds: JSON (see `Record`), the train state, the best parameters so far."""
+
+    run: dict[str, Any]
+    state: TrainState
+    best: Params
+
+
+def records_of(saved: Sequence[dict[str, Any]], step: int, config: TrainConfig) -> list[Record]:
+    """The records that a checkpoint at a step holds, of runs that go on or are over."""
+    records = [Record(**one) for one in saved]
+    for record in records:
+        # more steps than before continue a run that was done
+        if record.finished == "done" and step < config.num_steps:
+            record.finished = None
+    return records
+
+
+def restore_everywhere(
+    work: Workdir, settings: dict[str, Any], metadata: dict[str, Any], like: TrainState
+) -> Restored | None:
+    """As `restore_or_begin` in process 0, which sends it to the others: they need no shared disk.
+
+    Every process must call it at the same point.
+    """
+    if not work.several:
+        return restore_or_begin(work, settings, metadata, like)
+    from jax.experimental import multihost_utils
+
+    saved: Restored | None = None
+    error: Exception | None = None
+    if work.writes:
+        try:
+            saved = restore_or_begin(work, settings, metadata, like)
+        except Exception as caught:  # the others wait for an answer
+            error = caught
+    told = None if error is None else f"{type(error).__name__}: {error}"
+    answer = json.dumps([told, None if saved is None else saved.run])
+    told, run = json.loads(broadcast_json(answer))
+    if error is not None:
+        raise error
+    if told is not None:
+        raise RuntimeError(f"process 0 cannot start: {told}")
+    if run is None:
+        return None
+    trees = (like, like.params) if saved is None else (saved.state, saved.best)
+    if saved is None:
+        trees = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), trees)
+    return Restored(run, *jax.device_get(multihost_utils.broadcast_one_to_all(trees)))
 
 
 def restore_or_begin(
-    store: CheckpointStore,
-    wanted: dict[str, Any],
-    metadata: dict[str, Any],
-    config: TrainConfig,
-    workdir: Path,
-    like: Any,
-) -> tuple[dict[str, Any], Any, Any] | None:
-    """Reads where a run in workdir is, or writes what it is beside the logs to come.
+    work: Workdir, settings: dict[str, Any], metadata: dict[str, Any], like: TrainState
+) -> Restored | None:
+    """Takes the workdir and reads where its run is, or writes what it is beside the logs to come.
 
     Args:
-      store: its checkpoints.
-      wanted: what they must share with this run, see `identity`.
+      work: where the run is.
+      settings: what its checkpoints must share with this run, see `identity`.
       metadata: see `fit`.
-      config: how to train.
-      workdir: an existing folder.
       like: shapes and dtypes of the state.
-
-    Returns:
-      See `restore_newest`.
-
-    Raises:
-      CheckpointMismatch: if the checkpoints are of another run, or beyond its last step.
-      RuntimeError: if there are checkpoints, but none can be read.
     """
+    config = work.config
     falls = config.optimizer.schedule != "constant"
 
     def check(saved: dict[str, Any]) -> None:
-        check_metadata(saved, wanted, workdir, same_length=falls)
+        check_metadata(saved, settings, work.path, same_length=falls)
 
-    found = restore_newest(store, check, like, like.params)
-    if found is None:
+    log = work.take()
+    newest = restore_newest(work.store, check, like)
+    if newest is None:
+        named = {k: settings[k] for k in ("optimizer",) if k in settings}
         train = {"train": dataclasses.asdict(config)}
-        named = {k: wanted[k] for k in ("optimizer",) if k in wanted}
-        write_json(workdir / "config.json", metadata | train | named)
-        write_json(workdir / "environment.json", environment(config.seed))
+        write_json(work.path / "config.json", metadata | train | named)
+        write_json(work.path / "environment.json", environment(config.seed))
+        log.begin(None)
         return None
-    step = found[0]["step"]
+    step = newest.run["step"]
     if step > config.num_steps:
         raise CheckpointMismatch(
-            f"{workdir} is at step {step}, and num_steps is {config.num_steps}: use another "
+            f"{work.path} is at step {step}, and num_steps is {config.num_steps}: use another "
             f"workdir, or num_steps of at least {step}"
         )
     note_resume(step)
-    return found
+    log.begin(step)
+    return newest
 
 
 def restore_newest(
-    store: CheckpointStore, check: Callable[[dict[str, Any]], None], like: Any, best_like: Any
-) -> tuple[dict[str, Any], Any, Any] | None:
-    """Reads the newest step that can be read: its record, state and best parameters.
+    store: CheckpointStore, check: Callable[[dict[str, Any]], None], like: TrainState
+) -> Restored | None:
+    """Reads the newest step that can be read; damaged ones are set aside with a warning.
 
-    Damaged steps that are newer are set aside with a warning.
-
-    Args:
-      store: the checkpoints.
-      check: raises CheckpointMismatch for the metadata of another run.
-      like: shapes and dtypes of the state.
-      best_like: those of the best parameters.
-
-    Returns:
-      None if there are no checkpoints.
-
-    Raises:
-      CheckpointMismatch: if the checkpoints are of another run.
-      RuntimeError: if there are checkpoints, but none can be read.
+    `check` raises CheckpointMismatch for the metadata of another run.
     """
     damaged: dict[int, Exception] = {}
     for step in reversed(store.found()):
@@ -92,7 +127,7 @@ def restore_newest(
             saved = store.record(step)
             check(saved["metadata"])
             run = saved["run"]
-            state, best = store.restore(step, like, best_like)
+            state, best = store.restore(step, like, like.params)
             try:
                 check_run(run, step, state.step)
             except ValueError as error:
@@ -110,7 +145,7 @@ def restore_newest(
                 RuntimeWarning,
                 stacklevel=5,
             )
-        return run, state, best
+        return Restored(run, state, best)
     if damaged:
         cause = next(iter(damaged.values()))
         raise RuntimeError(

@@ -185,10 +185,10 @@ def test_fit_refuses_several_seeds(tmp_path):
 
 
 def test_metrics_of_lanes_are_not_mixed():
-    from gatedjax.training.lanes import _lane_floats
+    from gatedjax.training._meter import floats_of
 
     ratio = Ratio(total=np.array([1.0, 6.0]), count=np.array([2.0, 3.0]))
-    assert _lane_floats({"loss": ratio}) == [{"loss": 0.5}, {"loss": 2.0}]
+    assert floats_of({"loss": ratio}) == [{"loss": 0.5}, {"loss": 2.0}]
 
 
 class Early(Shifted):
