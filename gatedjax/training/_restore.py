@@ -38,9 +38,9 @@ def records_of(saved: Sequence[dict[str, Any]], step: int, config: TrainConfig) 
     """The records that a checkpoint at a step holds, of runs that go on or are over."""
     records = [Record(**one) for one in saved]
     for record in records:
-        # more steps than before continue a run that was done
-        if record.finished == "done" and step < config.num_steps:
-            record.finished = None
+        # more steps than before continue a run that was done; as many as it has made end it
+        if record.finished != "early":
+            record.finished = "done" if step >= config.num_steps else None
     return records
 
 
