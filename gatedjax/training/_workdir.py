@@ -38,7 +38,7 @@ def _tensorboard(workdir: Path) -> Any:
 
 
 class Workdir:
-    """The folder of a run, and whoever hears of it; closed, every save is on disk or told failed.
+    """The folder of a run, and whoever hears of it; when it closes, no save is under way.
 
     Nothing is written before `take`, so that what cannot work is refused first; of several
     processes the first one takes it. The arguments are those of `fit`.
@@ -61,11 +61,13 @@ class Workdir:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.view.close()
         try:
-            if self._board is not None:
-                self._board.close()
-            self.store.close()
+            try:
+                self.view.close()
+                if self._board is not None:
+                    self._board.close()
+            finally:
+                self.store.close()
             if isinstance(error, CheckpointNotSaved):
                 self.check()
         except CheckpointNotSaved:

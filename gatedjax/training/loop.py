@@ -248,11 +248,9 @@ def results_of(run: Run, number: int | None) -> list[FitResult]:
     """One result for every run, after a signal or none; every process must call it."""
     engine, records = run.engine, run.meter.records
     trees = engine.fetch(engine.fetch_carry(), records)
-    lanes = (
-        [trees]
-        if run.meter.alone
-        else [jax.tree.map(lambda x, i=i: x[i], trees) for i in range(len(records))]
-    )
+    lanes = [trees]
+    if not run.meter.alone:
+        lanes = [jax.tree.map(lambda x, i=i: x[i], trees) for i in range(len(records))]
     return [
         FitResult(
             state=state,
