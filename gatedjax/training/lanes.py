@@ -7,44 +7,33 @@ early stopping and best parameters. The lanes share the program, and are spread 
 import dataclasses
 import itertools
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from gatedjax.training._checks import (
-    check_batch,
     check_config,
     check_outputs,
     check_task,
     first_batch,
     first_evaluation_batch,
 )
+from gatedjax.training._meter import Meter
 from gatedjax.training._record import Record
+from gatedjax.training._restore import Restored, records_of, restore_or_begin
 from gatedjax.training._signals import Signals
-from gatedjax.training._verify import killer
-from gatedjax.training.checkpoint import CheckpointStore
+from gatedjax.training._workdir import Line, Params, Workdir
 from gatedjax.training.config import TrainConfig, eval_params, make_optimizer
 from gatedjax.training.identity import identity
-from gatedjax.training.lock import WorkdirLock
-from gatedjax.training.log import MetricsLog
-from gatedjax.training.loop import (
-    IN_FLIGHT,
-    FitResult,
-    NonFiniteError,
-    StoppedBySignal,
-    closing,
-    restore_or_begin,
-)
-from gatedjax.training.metrics import Metrics, Ratio, from_json, to_json
+from gatedjax.training.loop import FitResult, Run, StoppedBySignal, results_of, train
+from gatedjax.training.metrics import Metrics, from_json, to_json
 from gatedjax.training.parallel import pad_rows
-from gatedjax.training.progress import ProgressView, summary
-from gatedjax.training.step import TrainState, init_state, make_train_step, refuse_mean_loss
-from gatedjax.training.task import Batch, Task, frozen_parameters, is_stateful
+from gatedjax.training.step import TrainState, init_state, make_train_step
+from gatedjax.training.task import Batch, Carry, Task, frozen_parameters, is_stateful
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,10 +79,10 @@ def _varied(task: Any, name: str, value: Any) -> Any:
     Raises:
       ValueError: if the task cannot vary that number.
     """
-    known = tuple(getattr(task, "sweepable", ()))
-    if name not in known:
+    sweepable = tuple(getattr(task, "sweepable", ()))
+    if name not in sweepable:
         raise ValueError(
-            f"sweep_over must be one of {sorted(('learning_rate', *known))}, got {name!r}"
+            f"sweep_over must be one of {sorted(('learning_rate', *sweepable))}, got {name!r}"
         )
     return task.with_value(name, value)
 
@@ -112,12 +101,10 @@ def make_lane_step(task: Task, config: TrainConfig) -> Callable[..., Any]:
         tx = make_optimizer(
             config.optimizer, config.num_steps, learning_rate=rate, frozen=frozen_parameters(task)
         )
-        own = _varied(task, config.sweep_over, value) if swept and rate is None else task
-        new, metrics = make_train_step(own, tx, accumulate=config.accumulate, check_loss=True)(
-            state, batch, key
-        )
-        kept = jax.tree.map(lambda n, o: jnp.where(active, n, o), new, state)
-        return kept, metrics
+        varied = _varied(task, config.sweep_over, value) if swept and rate is None else task
+        one = make_train_step(varied, tx, accumulate=config.accumulate, check_loss=True)
+        new, metrics = one(state, batch, key)
+        return jax.tree.map(lambda n, o: jnp.where(active, n, o), new, state), metrics
 
     return jax.vmap(step)
 
@@ -132,290 +119,142 @@ def _stack(batches: Sequence[Batch]) -> Batch:
     return {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
 
 
-def _lane_floats(metrics: Metrics) -> list[dict[str, float]]:
-    """Every lane's metrics as floats."""
-    host = jax.device_get(metrics)
-    count = len(next(iter(host.values())).total)
-    return [
-        {name: Ratio(total=r.total[i], count=r.count[i]).value() for name, r in host.items()}
-        for i in range(count)
-    ]
-
-
 class _Lanes:
-    """The state of one call of `fit_lanes`."""
+    """The arrays of several runs side by side, spread over the devices; see `Engine` of the loop.
+
+    Every device gets as many lanes as the others; the lanes added for that are not reported, and
+    checkpoints do not hold them: another number of devices may continue.
+    """
 
     def __init__(
         self,
         task: Task,
-        train_data: Callable[[int], Any],
+        lanes: list[Lane],
+        train_data: list[Any],
         eval_data: Any,
         config: TrainConfig,
-        workdir: Path,
-        metadata: dict[str, Any],
         devices: Sequence[jax.Device],
-        on_event: Callable[[str, int], None] | None,
-        on_log: Callable[[dict[str, Any]], None] | None,
+        begun: Restored,
     ) -> None:
-        self.task, self.config, self.workdir = task, config, workdir
-        self.eval_data, self.metadata = eval_data, metadata
-        self.event, self.on_log = killer(on_event), on_log
-        self.lanes = lanes_of(config)
-        self.identity = identity(metadata, config)
-        # every device gets as many lanes as the others; the lanes added for that are not reported
-        width = min(len(devices), len(self.lanes))
-        self.padded = self.lanes + [self.lanes[-1]] * (-len(self.lanes) % width)
-        data = {lane.seed: train_data(lane.seed) for lane in self.lanes}
-        self.train_data = [data[lane.seed] for lane in self.padded]
+        self.eval_data, self.accumulate = eval_data, config.accumulate
+        self.count, width = len(lanes), min(len(devices), len(lanes))
+        self.rows = np.minimum(np.arange(-(-self.count // width) * width), self.count - 1)
+        padded = [lanes[row] for row in self.rows]
+        self.train_data = [train_data[row] for row in self.rows]
         mesh = jax.make_mesh(
             (width,), ("lane",), axis_types=(jax.sharding.AxisType.Auto,), devices=devices[:width]
         )
         self.split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("lane"))
         self.whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-        self.keys = jnp.stack([jax.random.key(lane.seed) for lane in self.padded])
-        values = [math.nan if lane.value is None else lane.value for lane in self.padded]
+        self.keys = jnp.stack([jax.random.key(lane.seed) for lane in padded])
+        values = [math.nan if lane.value is None else lane.value for lane in padded]
         self.values = jax.device_put(np.array(values, np.float32), self.split)
         self.traces = self.eval_traces = 0
-        vmapped = make_lane_step(task, config)
-
-        def step(*args: Any) -> Any:
-            self.traces += 1
-            return vmapped(*args)
-
-        self.train_step = jax.jit(step, donate_argnums=0, out_shardings=self.split)
+        lane_step = make_lane_step(task, config)
         of_task = bool(config.sweep) and config.sweep_over != "learning_rate"
 
-        def evaluate(params: Any, value: jax.Array, batch: Batch) -> Metrics:
+        def step(*args: Any) -> tuple[TrainState, Metrics]:
+            self.traces += 1
+            return lane_step(*args)
+
+        def evaluate(params: Params, value: jax.Array, batch: Batch) -> Metrics:
             self.eval_traces += 1
-            own = _varied(task, config.sweep_over, value) if of_task else task
-            return own.evaluate(params, batch)[0]
+            varied = _varied(task, config.sweep_over, value) if of_task else task
+            return varied.evaluate(params, batch)[0]
 
+        self.train_step = jax.jit(step, donate_argnums=0, out_shardings=self.split)
         self.eval_step = jax.jit(jax.vmap(evaluate, (0, 0, None)), out_shardings=self.split)
-        self.records = [Record() for _ in self.lanes]
-        self.step = 0
-        self.pending: Metrics = {}
-        self.view = ProgressView(config.num_steps, 0, False)
-        self.recent: list[tuple[int, Any, np.ndarray]] = []
-        self.store = CheckpointStore(self.workdir / "checkpoints", config.keep_checkpoints)
-        self.lock: WorkdirLock | None = None
-        self.log: MetricsLog | None = None
+        self.state = jax.device_put(jax.tree.map(lambda x: x[self.rows], begun.state), self.split)
+        self.best_params = jax.tree.map(np.array, begun.best)
 
-    def start(self) -> None:
-        """Restores or initialises."""
-        tx = make_optimizer(
-            self.config.optimizer, self.config.num_steps, frozen=frozen_parameters(self.task)
-        )
-        firsts = [first_batch(data, self.config.num_steps) for data in self.train_data]
-        evaluation = first_evaluation_batch(self.eval_data)
-        first = firsts[0]
-        make = lambda key: init_state(self.task, tx, key, first)  # noqa: E731
-        like = jax.eval_shape(jax.vmap(make), self.keys[: len(self.lanes)])
-        params = jax.eval_shape(make, self.keys[0]).params
-        check_outputs(self.task, params, first, evaluation, self.config.best_metric)
-        self.workdir.mkdir(parents=True, exist_ok=True)
-        self.lock = WorkdirLock(self.workdir)
-        self.log = MetricsLog(self.workdir / "metrics.jsonl")
-        found = restore_or_begin(
-            self.store, self.identity, self.metadata, self.config, self.workdir, like
-        )
-        if found is None:
-            # One lane after the other, with the program of a single run: the same first bits.
-            # (On a CPU the vmapped initialisation of eight GA-Nets also hung, in jax 0.10.)
-            one = jax.jit(make)
-            each = [jax.device_get(one(key)) for key in self.keys[: len(self.lanes)]]
-            state = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
-            self.best = jax.tree.map(np.array, state.params)
-        else:
-            run, state, best = found
-            self.best = jax.tree.map(np.array, best)
-            self.records = [Record(**one) for one in run["lanes"]]
-            self.step = run["step"]
-            self.pending = from_json(run["pending"])
-        self.resumed = None if found is None else self.step
-        self.log.begin(self.resumed)
-        # checkpoints hold the lanes alone: another number of devices may continue them
-        rows = [min(i, len(self.lanes) - 1) for i in range(len(self.padded))]
-        self.state = jax.device_put(jax.tree.map(lambda x: x[np.array(rows)], state), self.split)
-        self.pending = jax.tree.map(lambda x: x[np.array(rows)], self.pending)
+    def batches(self, start: int) -> Iterator[list[Batch]]:
+        return ([data[step] for data in self.train_data] for step in itertools.count(start))
 
-    def run(self, signals: Signals) -> tuple[Literal["done", "signal"], int | None]:
-        """Trains until every lane is over, or a signal."""
-        config = self.config
-        self.view = ProgressView(config.num_steps, self.step, config.progress)
-        if self.resumed is not None:
-            self.view.message(f"resuming {self.workdir} from step {self.step}")
-        for record in self.records:
-            # more steps than before continue a run that was done
-            if record.finished == "done" and self.step < config.num_steps:
-                record.finished = None
-        begun = self.step
-        try:
-            while self._active().any():
-                if signals.received is not None and self.step > begun:
-                    self._save()
-                    return "signal", signals.received
-                self._round()
-            self.store.wait()
-            self._check_workdir()
-            self._tell_saved()
-            return "done", signals.received
-        finally:
-            self.view.close()
+    def advance(self, batches: list[Batch], running: list[int]) -> Metrics:
+        padded = [pad_rows(batch, self.accumulate) for batch in batches]
+        batch = jax.device_put(_stack(padded), self.split)
+        active = jax.device_put(np.isin(self.rows, running), self.split)
+        self.state, metrics = self.train_step(self.state, batch, self.keys, active, self.values)
+        return metrics
 
-    def stopping(self) -> None:
-        self.view.notice("stopping after this step; again to stop now")
-
-    def _check_workdir(self) -> None:
-        if self.lock is not None:
-            self.lock.check()
-
-    def _active(self) -> np.ndarray:
-        return np.array([record.finished is None for record in self.records])
-
-    def _round(self) -> None:
-        config = self.config
-        active = self._active()
-        spare = len(self.padded) - len(self.lanes)
-        self._tell_saved()
-        began, traces = time.perf_counter(), self.traces
-        batches = [pad_rows(data[self.step], config.accumulate) for data in self.train_data]
-        check_batch(batches[0], f"the batch of step {self.step}")
-        batch = jax.device_put(_stack(batches), self.split)
-        flags = jax.device_put(np.append(active, [active[-1]] * spare), self.split)
-        self.state, metrics = self.train_step(self.state, batch, self.keys, flags, self.values)
-        if self.traces > traces:
-            jax.block_until_ready(metrics)
-            self.view.once(time.perf_counter() - began, steps=1)
-        metrics = refuse_mean_loss(metrics, fresh=self.step == 0)
-        self.pending = jax.tree.map(jnp.add, self.pending, metrics) if self.pending else metrics
-        self.recent.append((self.step, metrics["skipped"].total, active))
-        if len(self.recent) > IN_FLIGHT:
-            jax.block_until_ready(self.recent[-1 - IN_FLIGHT][1])
-        self.step += 1
-        self.event("step", self.step)
-        self.view.step(self.step)
-        at_end = self.step >= config.num_steps
-        if self.step % config.log_every == 0 or at_end:
-            self._log(active)
-        if self.eval_data is not None and (self.step % config.eval_every == 0 or at_end):
-            self._evaluate(active)
-        for record, was in zip(self.records, active, strict=True):
-            if was:
-                record.step = self.step
-                record.finished = record.ended(self.step, config)
-        if self.step % config.checkpoint_every == 0 or not self._active().any():
-            self._save()
-
-    def _check_skipped(self) -> None:
-        fetched = jax.device_get([flags for _, flags, _ in self.recent])
-        for (step, _, active), skipped in zip(self.recent, fetched, strict=True):
-            for i, (lane, record) in enumerate(zip(self.lanes, self.records, strict=True)):
-                if not active[i] or not skipped[i]:
-                    record.skipped_in_a_row = 0
-                    continue
-                record.skipped_in_a_row += 1
-                ids = [int(n) for n in self.train_data[i][step]["example_id"] if n >= 0]
-                self._write({"split": "skipped", "step": step + 1, "example_id": ids}, lane)
-                if record.skipped_in_a_row > self.config.max_skipped:
-                    raise NonFiniteError(
-                        f"seed {lane.seed}: {record.skipped_in_a_row} updates in a row had a "
-                        "loss, gradient or updated parameters that are not finite (limit "
-                        f"{self.config.max_skipped}), the last at step {step + 1} with examples "
-                        f"{ids}"
-                    )
-        self.recent = []
-
-    def _write(self, line: dict[str, Any], lane: Lane) -> None:
-        line = {**line, "seed": lane.seed}
-        if lane.value is not None:
-            line[self.config.sweep_over] = lane.value
-        assert self.log is not None, "start() comes first"
-        self.log.write(line)
-        if self.on_log is not None:
-            self.on_log(line)
-
-    def _log(self, active: np.ndarray) -> None:
-        self._check_skipped()
-        each = _lane_floats(self.pending)
-        for lane, values, on in zip(self.lanes, each, active, strict=False):
-            if on:
-                self._write({"split": "train", "step": self.step, **values}, lane)
-        shown = [values for values, on in zip(each, active, strict=False) if on]
-        self.view.log(self.step, {k: float(np.mean([v[k] for v in shown])) for k in shown[0]})
-        self.pending = {}
-
-    def _evaluate(self, active: np.ndarray) -> None:
-        self.event("evaluate", self.step)
-        began, traces = time.perf_counter(), self.eval_traces
+    def evaluate(self) -> tuple[Metrics, bool]:
+        traces = self.eval_traces
         params = eval_params(self.state.params, self.state.opt_state)
         totals: Metrics = {}
         for batch in self.eval_data:
             one = self.eval_step(params, self.values, jax.device_put(batch, self.whole))
             totals = jax.tree.map(jnp.add, totals, one) if totals else one
-        host, each = None, _lane_floats(totals)
-        if self.eval_traces > traces:
-            self.view.once(time.perf_counter() - began)
-        for i, (lane, values) in enumerate(zip(self.lanes, each, strict=False)):
-            if not active[i]:
-                continue
-            self._write({"split": "eval", "step": self.step, **values}, lane)
-            swept = "" if lane.value is None else f", {self.config.sweep_over} {lane.value:g}"
-            self.view.message(f"step {self.step}, seed {lane.seed}{swept}: {summary(values)}")
-            if self.records[i].evaluated(self.step, values, self.config):
-                host = host if host is not None else jax.device_get(params)
-                for kept, new in zip(
-                    jax.tree.leaves(self.best), jax.tree.leaves(host), strict=True
-                ):
-                    kept[i] = new[i]
+        return totals, self.eval_traces > traces
 
-    def _save(self) -> None:
-        self._check_skipped()
-        self.event("save", self.step)
-        self._check_workdir()
-        if self.log is not None:
-            self.log.sync()
-        own = lambda x: x[: len(self.lanes)]  # noqa: E731
-        state = jax.tree.map(own, jax.device_get(self.state))
-        run = {
-            "lanes": [dataclasses.asdict(record) for record in self.records],
-            "step": self.step,
-            "pending": to_json(jax.tree.map(own, self.pending)),
+    def keep_best(self, numbers: list[int]) -> None:
+        last = jax.device_get(eval_params(self.state.params, self.state.opt_state))
+        _copy_lanes(last, self.best_params, numbers)
+
+    def fetch_carry(self) -> Carry:
+        return None
+
+    def fetch(self, carry: Carry, records: list[Record]) -> tuple[TrainState, Params]:
+        state = jax.tree.map(lambda x: x[: self.count], jax.device_get(self.state))
+        best = jax.tree.map(np.array, self.best_params)
+        fresh = [number for number, record in enumerate(records) if not record.best_metrics]
+        _copy_lanes(eval_params(state.params, state.opt_state), best, fresh)
+        return state, best
+
+    def to_record(self, step: int, records: list[Record], pending: Metrics) -> Line:
+        return {
+            "lanes": [dataclasses.asdict(record) for record in records],
+            "step": step,
+            "pending": to_json(jax.tree.map(lambda x: x[: self.count], pending)),
         }
-        best = jax.tree.map(np.array, self.best)
-        # as in `fit`: a lane that was never evaluated has no better parameters than its last ones
-        fresh = np.array([not record.best_metrics for record in self.records])
-        if fresh.any():
-            last = eval_params(state.params, state.opt_state)
-            for kept, new in zip(jax.tree.leaves(best), jax.tree.leaves(last), strict=True):
-                kept[fresh] = new[fresh]
-        self.store.save(self.step, state, best, {"run": run, "metadata": self.identity})
 
-    def _tell_saved(self) -> None:
-        for step in self.store.poll():
-            self.event("saved", step)
+    def compilations(self) -> int:
+        return self.traces
 
-    def results(self, stopped: Literal["done", "signal"], number: int | None) -> list[FitResult]:
-        """One result per lane, as `fit` would return it."""
-        host = jax.device_get(self.state)
-        last = eval_params(host.params, host.opt_state)
-        found = []
-        for i, record in enumerate(self.records):
-            pick = lambda tree, i=i: jax.tree.map(lambda x: x[i], tree)  # noqa: E731
-            over = record.finished if stopped == "done" and record.finished else "signal"
-            found.append(
-                FitResult(
-                    state=pick(host),
-                    best_params=pick(self.best if record.best_metrics else last),
-                    best_step=record.best_step if record.best_metrics else record.step,
-                    best_metrics=record.best_metrics,
-                    history=record.history,
-                    stopped=over,
-                    steps=record.step,
-                    compilations=self.traces,
-                    signal=number,
-                )
-            )
-        return found
+
+def _copy_lanes(source: Params, target: Params, numbers: list[int]) -> None:
+    for old, new in zip(jax.tree.leaves(target), jax.tree.leaves(source), strict=True):
+        old[numbers] = new[numbers]
+
+
+def _begin(
+    task: Task,
+    lanes: list[Lane],
+    train_data: Callable[[int], Any],
+    eval_data: Any,
+    work: Workdir,
+    metadata: dict[str, Any],
+    devices: Sequence[jax.Device],
+) -> Run:
+    """Refuses what cannot work, then restores the lanes or initialises them."""
+    config, settings = work.config, identity(metadata, work.config)
+    tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen_parameters(task))
+    data = {lane.seed: train_data(lane.seed) for lane in lanes}
+    firsts = {seed: first_batch(one, config.num_steps) for seed, one in data.items()}
+    evaluation = first_evaluation_batch(eval_data)
+    first = firsts[lanes[0].seed]
+    make = lambda key: init_state(task, tx, key, first)  # noqa: E731
+    keys = [jax.random.key(lane.seed) for lane in lanes]
+    like = jax.eval_shape(jax.vmap(make), jnp.stack(keys))
+    params = jax.eval_shape(make, keys[0]).params
+    check_outputs(task, params, first, evaluation, config.best_metric)
+    restored = begun = restore_or_begin(work, settings, metadata, like)
+    if begun is None:
+        # One lane after the other, with the program of a single run: the same first bits.
+        # (On a CPU the vmapped initialisation of eight GA-Nets also hung, in jax 0.10.)
+        one = jax.jit(make)
+        each = [jax.device_get(one(key)) for key in keys]
+        state = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+        records = [dataclasses.asdict(Record()) for _ in lanes]
+        begun = Restored({"lanes": records, "step": 0, "pending": {}}, state, state.params)
+    run, data_of = begun.run, [data[lane.seed] for lane in lanes]
+    engine = _Lanes(task, lanes, data_of, eval_data, config, devices, begun)
+    names = [
+        {"seed": lane.seed} | ({} if lane.value is None else {config.sweep_over: lane.value})
+        for lane in lanes
+    ]
+    pending = jax.tree.map(lambda x: x[engine.rows], from_json(run["pending"]))
+    meter = Meter(work, records_of(run["lanes"], run["step"], config), names, pending)
+    return Run(engine, work, meter, settings, run["step"], restored is not None)
 
 
 def fit_lanes(
@@ -474,14 +313,11 @@ def fit_lanes(
     if config.sweep and config.sweep_over != "learning_rate":
         for value in config.sweep:
             _varied(task, config.sweep_over, value)
-    workdir = Path(workdir)
-    loop = _Lanes(
-        task, train_data, eval_data, config, workdir, metadata or {}, chosen, on_event, on_log
-    )
-    with closing(loop), Signals(loop.stopping) as signals:
-        loop.start()
-        stopped, number = loop.run(signals)
-        results = loop.results(stopped, number)
+    lanes, work = lanes_of(config), Workdir(workdir, config, on_event, on_log, False)
+    with work, Signals(work.stopping) as signals:
+        run = _begin(task, lanes, train_data, eval_data, work, metadata or {}, chosen)
+        number = train(run, signals)
+        results = results_of(run, number)
     if raise_on_signal and number is not None:
         raise StoppedBySignal(results)
     return results

@@ -1,17 +1,13 @@
-"""`fit`: the one training loop. Order of every round: evaluate, save, then take the next batch."""
+"""`fit`, and the one loop of training: `train` shows the order of a round."""
 
-import contextlib
 import dataclasses
-import json
 import signal
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -25,39 +21,23 @@ from gatedjax.training._checks import (
     first_batch,
     first_evaluation_batch,
 )
-from gatedjax.training._record import Record, check_run
+from gatedjax.training._meter import Interval, Meter, floats_of
+from gatedjax.training._meter import NonFiniteError as NonFiniteError
+from gatedjax.training._record import Record
+from gatedjax.training._restore import Restored, records_of, restore_everywhere
 from gatedjax.training._signals import Signals
 from gatedjax.training._transforms import train_all_but
-from gatedjax.training._verify import killer, note_resume, write_digests
-from gatedjax.training.checkpoint import (
-    DAMAGED,
-    CheckpointDamaged,
-    CheckpointMismatch,
-    CheckpointNotSaved,
-    CheckpointStore,
-    check_metadata,
-)
+from gatedjax.training._verify import write_digests
+from gatedjax.training._workdir import Line, Params, Profile, Workdir
 from gatedjax.training.config import TrainConfig, eval_params, make_optimizer
-from gatedjax.training.distributed import any_process, broadcast_json, is_main
+from gatedjax.training.distributed import any_process
 from gatedjax.training.evaluation import run_evaluation
 from gatedjax.training.identity import identity, program_of
-from gatedjax.training.lock import WorkdirLock
-from gatedjax.training.log import MetricsLog, environment, write_json
-from gatedjax.training.metrics import Metrics, from_json, to_floats, to_json
+from gatedjax.training.metrics import Metrics, from_json, to_json
 from gatedjax.training.parallel import Parallel, make_parallel
-from gatedjax.training.progress import ProgressView, summary
-from gatedjax.training.step import init_state, refuse_mean_loss
-from gatedjax.training.task import AnyTask, Batch, frozen_parameters
-
-# Steps that are queued on the device. Two keep it busy; with more, a signal waits for all of them.
-IN_FLIGHT = 2
-PROFILE_FROM = 10
-# Arrays of tokens that batches may have, with their lengths: what padding and tokens/s are of.
-_TEXTS = (("lengths", "tokens"), ("document_lengths", "document"), ("query_lengths", "query"))
-
-
-class NonFiniteError(RuntimeError):
-    """Too many updates in a row had a loss, gradient or parameters that are not finite."""
+from gatedjax.training.progress import summary
+from gatedjax.training.step import TrainState, init_state, refuse_mean_loss
+from gatedjax.training.task import AnyTask, Batch, Carry, frozen_parameters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,497 +86,283 @@ class StoppedBySignal(SystemExit):
         super().__init__(128 + int(results[0].signal or 0))
 
 
-def _tensorboard(workdir: Path) -> Any:
-    """A writer of TensorBoard events, or None where none is installed."""
-    for module in ("tensorboardX", "torch.utils.tensorboard"):
-        try:
-            writer = __import__(module, fromlist=["SummaryWriter"]).SummaryWriter
-        except ImportError:
-            continue
-        return writer(str(workdir / "tensorboard"))
-    return None
+class Engine(Protocol):
+    """The arrays of one run, or of several side by side; the loop knows of no device."""
+
+    state: TrainState
+    eval_data: Any
+
+    def batches(self, start: int) -> Iterator[list[Batch]]:
+        """Every run's batch, step by step."""
+
+    def advance(self, batches: list[Batch], running: list[int]) -> Metrics:
+        """Makes a step of the runs with these numbers."""
+
+    def evaluate(self) -> tuple[Metrics, bool]:
+        """The metrics on the evaluation data, and whether a step was compiled for them."""
+
+    def keep_best(self, numbers: list[int]) -> None:
+        """Notes the parameters of these runs as their best ones."""
+
+    def fetch_carry(self) -> Carry:
+        """What is carried to the next batch, as NumPy arrays; every process must call it."""
+
+    def fetch(self, carry: Carry, records: list[Record]) -> tuple[TrainState, Params]:
+        """State and best parameters as NumPy arrays; the last ones where nothing was evaluated."""
+
+    def to_record(self, step: int, records: list[Record], pending: Metrics) -> Line:
+        """What a checkpoint remembers beside arrays."""
+
+    def compilations(self) -> int:
+        """How many step functions were compiled."""
 
 
-class _Loop:
-    """The state of one call of `fit`."""
+@dataclasses.dataclass
+class Run:
+    """What the rounds of a run, or of several side by side, read and change."""
+
+    engine: Engine
+    work: Workdir
+    meter: Meter
+    settings: Line
+    """What a checkpoint must share with it to be continued."""
+    step: int
+    resumed: bool
+    shapes: set[tuple[Any, ...]] = dataclasses.field(default_factory=set)
+    """Of the batches so far: another shape is another program."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left to do."""
+        return not self.meter.running()
+
+
+def train(run: Run, signals: Signals) -> int | None:
+    """Trains until every run is over or a signal comes; returns the signal's number.
+
+    A round: step, log, evaluate, decide, save, stop. What is saved has been evaluated, and no batch
+    was taken after it.
+    """
+    work, engine, config = run.work, run.engine, run.work.config
+    work.show(run.step, run.resumed)
+    profile = Profile(work)
+    begun, stop = run.step, False
+    batches = engine.batches(begun)
+    run.meter.interval = Interval()
+    try:
+        while not run.over and not stop:
+            profile.before_step(run.step - begun, engine.state)
+            _step(run, next(batches))
+            work.tell_saved()
+            at_end = run.step >= config.num_steps
+            if run.step % config.log_every == 0 or at_end:
+                run.meter.log(run.step)
+            if engine.eval_data is not None and (run.step % config.eval_every == 0 or at_end):
+                _evaluate(run)
+            _decide(run)
+            # asked once a round, and before the save, so that what stops is always saved
+            stop = _asked_to_stop(run, signals)
+            if run.step % config.checkpoint_every == 0 or run.over or stop:
+                _save(run)
+        work.settle()
+    finally:
+        profile.stop(engine.state)
+    # a signal that came with the last step is not lost on who starts the next run
+    return signals.received
+
+
+def _step(run: Run, batches: list[Batch]) -> None:
+    first, view, meter = batches[0], run.work.view, run.meter
+    check_batch(first, f"the batch of step {run.step}")
+    shape = tuple(sorted((name, np.shape(value)) for name, value in first.items()))
+    new = shape not in run.shapes
+    began = time.perf_counter()
+    if new:
+        run.shapes.add(shape)
+        view.phase("compile")
+    metrics = run.engine.advance(batches, meter.running())
+    if new:
+        jax.block_until_ready(metrics)
+        seconds = time.perf_counter() - began
+        meter.interval.compiling += seconds
+        view.once(seconds, steps=1)
+        view.phase("train")
+    meter.add(run.step, refuse_mean_loss(metrics, fresh=run.step == 0), batches)
+    run.step += 1
+    run.work.event("step", run.step)
+    view.step(run.step)
+
+
+def _evaluate(run: Run) -> None:
+    work, meter, step = run.work, run.meter, run.step
+    work.view.phase("evaluate")
+    work.event("evaluate", step)
+    began = time.perf_counter()
+    metrics, compiled = run.engine.evaluate()
+    values, improved = floats_of(metrics), []
+    for number in meter.running():
+        meter.write(number, {"split": "eval", "step": step, **values[number]})
+        work.view.message(f"step {step}{meter.title(number)}: {summary(values[number])}")
+        if meter.records[number].evaluated(step, values[number], work.config):
+            improved.append(number)
+    if improved:
+        run.engine.keep_best(improved)
+    seconds = time.perf_counter() - began
+    meter.interval.began += seconds
+    if compiled:
+        work.view.once(seconds)
+    work.view.phase("train")
+
+
+def _decide(run: Run) -> None:
+    for record in run.meter.records:
+        if record.finished is None:
+            record.step = run.step
+            record.finished = record.ended(run.step, run.work.config)
+
+
+def _asked_to_stop(run: Run, signals: Signals) -> bool:
+    """Whether a signal came; several processes agree on it wherever they log."""
+    if not run.work.several:
+        return signals.received is not None
+    asked = run.step % run.work.config.log_every == 0
+    return asked and any_process(signals.received is not None)
+
+
+def _save(run: Run) -> None:
+    engine, work, meter = run.engine, run.work, run.meter
+    meter.check_skipped()
+    # all processes take part in fetching what is carried; the rest is for the one that writes
+    carry = engine.fetch_carry()
+    if not work.writes:
+        return
+    work.view.phase("save")
+    work.event("save", run.step)
+    state, best = engine.fetch(carry, meter.records)
+    record = engine.to_record(run.step, meter.records, meter.pending)
+    work.save(run.step, state, best, {"run": record, "metadata": run.settings})
+    work.view.phase("train")
+
+
+def results_of(run: Run, number: int | None) -> list[FitResult]:
+    """One result for every run, after a signal or none; every process must call it."""
+    engine, records = run.engine, run.meter.records
+    trees = engine.fetch(engine.fetch_carry(), records)
+    lanes = [trees]
+    if not run.meter.alone:
+        lanes = [jax.tree.map(lambda x, i=i: x[i], trees) for i in range(len(records))]
+    return [
+        FitResult(
+            state=state,
+            best_params=best,
+            best_step=record.best_step if record.best_metrics else record.step,
+            best_metrics=record.best_metrics,
+            history=record.history,
+            stopped=record.finished if run.over and record.finished else "signal",
+            steps=record.step,
+            compilations=engine.compilations(),
+            signal=number,
+        )
+        for record, (state, best) in zip(records, lanes, strict=True)
+    ]
+
+
+class _Single:
+    """The arrays of one run, spread as `Parallel` says; see `Engine`."""
 
     def __init__(
         self,
         task: AnyTask,
+        tx: optax.GradientTransformation,
         train_data: Any,
         eval_data: Any,
         config: TrainConfig,
-        workdir: str | Path,
-        metadata: dict[str, Any] | None,
-        on_event: Callable[[str, int], None] | None,
-        on_log: Callable[[dict[str, Any]], None] | None,
-        parallel: Parallel | None,
-        optimizer: optax.GradientTransformation | None,
+        parallel: Parallel,
+        begun: Restored,
+        rows: int,
     ) -> None:
-        self.task, self.config = task, config
-        self.train_data, self.eval_data = train_data, eval_data
-        self.metadata = metadata or {}
-        self.event = killer(on_event)
-        self.on_log = on_log
-        self.workdir = Path(workdir)
-        self.parallel = parallel or make_parallel(config.parallel, accumulate=config.accumulate)
-        if self.parallel.accumulate != config.accumulate:
-            raise ValueError(
-                f"parallel was made with accumulate {self.parallel.accumulate}, the configuration "
-                f"wants {config.accumulate}"
-            )
-        self.several = self.parallel.several_processes
-        self.main = is_main() or not self.several
-        self.traces_before = self.parallel.traces
-        self.optimizer = optimizer
-        frozen = frozen_parameters(task)
-        self.tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen)
-        if optimizer is not None:
-            self.tx = train_all_but(optimizer, frozen) if frozen else optimizer
+        self.task, self.train_data, self.eval_data = task, train_data, eval_data
+        self.config, self.parallel, self.rows = config, parallel, rows
         self.seed_key = jax.random.key(config.seed)
-        self.train_step = self.parallel.train_step(task, self.tx, check_loss=True)
-        self.shapes: set[tuple] = set()
-        self.record = Record()
-        self.recent: list[tuple[int, Any, Any]] = []
-        self.profiling = False
-        self.view = ProgressView(config.num_steps, 0, False)
-        self._add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b))
-        self.store = CheckpointStore(self.workdir / "checkpoints", config.keep_checkpoints)
-        self.lock: WorkdirLock | None = None
-        self.log: MetricsLog | None = None
+        self.traces_before = parallel.traces
+        self.train_step = parallel.train_step(task, tx, check_loss=True)
+        self.state = parallel.place(begun.state)
+        self.best_params = begun.best
 
-    # -- start ---------------------------------------------------------------------------------
-
-    def start(self) -> bool:
-        """Restores or initialises; returns whether there is anything left to do."""
-        first = first_batch(self.train_data, self.config.num_steps)
-        evaluation = first_evaluation_batch(self.eval_data)
-        self.rows = len(first["weight"])
-        make = lambda key: init_state(self.task, self.tx, key, first)  # noqa: E731
-        like = jax.eval_shape(make, self.seed_key)
-        check_outputs(self.task, like.params, first, evaluation, self.config.best_metric)
-        program = None if self.optimizer is None else program_of(self.tx, like.params)
-        self.identity = identity(self.metadata, self.config, program)
-        if self.several:
-            agree(given(self.identity, self.config, first, like.params, evaluation is not None))
-        if self.several and self.rows < jax.process_count():
-            raise ValueError(
-                f"a batch has {self.rows} examples for {jax.process_count()} processes: every "
-                "process needs at least one"
-            )
-        self.resumed, state = self._restore_everywhere(like)
-        if self.resumed is None:
-            state = jax.device_get(jax.jit(make)(self.seed_key))
-            self.best = state.params
-        self.state = self.parallel.place(state)
-        self.step = self.record.step
-        self.pending: Metrics = from_json(self.record.pending)
-        ended = self.record.finished
-        return not (ended == "early" or (ended == "done" and self.step >= self.config.num_steps))
-
-    def _restore_everywhere(self, like: Any) -> tuple[int | None, Any]:
-        """Process 0 reads the checkpoint and sends it to the others, which need no shared disk."""
-        if not self.several:
-            return self._open(like)
-        from jax.experimental import multihost_utils
-
-        resumed, state, error = None, None, None
-        if self.main:
-            try:
-                resumed, state = self._open(like)
-            except Exception as caught:  # the others wait for an answer
-                error = caught
-        answer = {
-            "error": None if error is None else f"{type(error).__name__}: {error}",
-            "resumed": resumed,
-            "record": dataclasses.asdict(self.record),
-        }
-        answer = json.loads(broadcast_json(json.dumps(answer)))
-        if error is not None:
-            raise error
-        if answer["error"] is not None:
-            raise RuntimeError(f"process 0 cannot start: {answer['error']}")
-        if answer["resumed"] is None:
-            return None, None
-        if not self.main:
-            self.record = Record(**answer["record"])
-            empty = lambda tree: jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), tree)  # noqa: E731
-            state, self.best = empty(like), empty(like.params)
-        state, self.best = jax.device_get(multihost_utils.broadcast_one_to_all((state, self.best)))
-        return answer["resumed"], state
-
-    def _open(self, like: Any) -> tuple[int | None, Any]:
-        """Takes the workdir, reads its newest checkpoint, and opens what is written into it."""
-        self.workdir.mkdir(parents=True, exist_ok=True)
-        self.lock = WorkdirLock(self.workdir)
-        self.log = MetricsLog(self.workdir / "metrics.jsonl")
-        found = restore_or_begin(
-            self.store, self.identity, self.metadata, self.config, self.workdir, like
-        )
-        resumed, state = None, None
-        if found is not None:
-            run, state, self.best = found
-            self.record = Record(**run)
-            resumed = self.record.step
-        self.log.begin(resumed)
-        return resumed, state
-
-    # -- one round -----------------------------------------------------------------------------
-
-    def run(self, signals: Signals) -> tuple[Literal["done", "early", "signal"], int | None]:
-        """Trains until the end, no improvement, or a signal."""
-        config, main = self.config, self.main
-        self.view = ProgressView(config.num_steps, self.step, config.progress and main)
-        self.board = _tensorboard(self.workdir) if config.tensorboard and main else None
-        if config.tensorboard and main and self.board is None:
-            self.view.message("no TensorBoard events: tensorboardX is not installed")
-        if self.resumed is not None:
-            self.view.message(f"resuming {self.workdir} from step {self.step}")
-        self.view.phase("train")
-        self.record.finished = None
-        try:
-            stopped, number = self._rounds(signals)
-            if self.main:
-                self.store.wait()
-                self._check_workdir()
-                self._tell_saved()
-            # a signal that came with the last step is not lost on who starts the next run
-            return stopped, number if number is not None else signals.received
-        finally:
-            self._stop_profile()
-            self.view.close()
-            if self.board is not None:
-                self.board.close()
-
-    def stopping(self) -> None:
-        """Says that a signal was heard, in whatever the run is just now."""
-        when = "at the next log line" if self.several else "after this step"
-        self.view.notice(f"stopping {when}; again to stop now")
-
-    def _check_workdir(self) -> None:
-        if self.lock is not None:
-            self.lock.check()
-
-    def _rounds(self, signals: Signals) -> tuple[Literal["done", "early", "signal"], int | None]:
-        config, start = self.config, self.step
-        batches = self._batches(start)
-        self._reset_clock()
-        while True:
-            self._tell_saved()
-            stop = False
-            if self.step > start or (self.resumed is None and self.step >= config.num_steps):
-                if self.step % config.log_every == 0 or self.step >= config.num_steps:
-                    self._log_train()
-                at_end = self.step >= config.num_steps
-                if self.eval_data is not None and (self.step % config.eval_every == 0 or at_end):
-                    self._evaluate()
-                self.record.finished = self.record.ended(self.step, config)
-                # asked once a round, and before the save, so that what stops is always saved
-                stop = self._asked_to_stop(signals)
-                due = self.step % config.checkpoint_every == 0
-                if due or self.record.finished or stop:
-                    self._save()
-            if self.record.finished is not None:
-                return self.record.finished, None
-            if stop:
-                return "signal", signals.received
-            self._profile(self.step - start)
-            self._train(next(batches))
-
-    def _asked_to_stop(self, signals: Signals) -> bool:
-        """Whether a signal came; several processes agree on it wherever they log."""
-        if not self.several:
-            return signals.received is not None
-        return self.step % self.config.log_every == 0 and any_process(signals.received is not None)
-
-    # The first steps of a run compile; a trace of them would show little else.
-    def _profile(self, done: int) -> None:
-        if not self.config.profile_steps:
-            return
-        if done == PROFILE_FROM:
-            jax.profiler.start_trace(str(self.workdir / "profile"))
-            self.profiling = True
-        elif done == PROFILE_FROM + self.config.profile_steps:
-            self._stop_profile()
-
-    def _stop_profile(self) -> None:
-        if self.profiling:
-            jax.block_until_ready(self.state)
-            jax.profiler.stop_trace()
-            self.profiling = False
-            self.view.message(f"profile: {self.workdir / 'profile'}")
-
-    def _batches(self, start: int) -> Iterator[Batch]:
+    def batches(self, start: int) -> Iterator[list[Batch]]:
+        steps = start, self.config.num_steps
         if hasattr(self.train_data, "iterate"):
-            return iter(self.train_data.iterate(start, self.config.num_steps))
-        return (self.train_data[step] for step in range(start, self.config.num_steps))
+            return ([batch] for batch in self.train_data.iterate(*steps))
+        return ([self.train_data[step]] for step in range(*steps))
 
-    def _train(self, batch: Batch) -> None:
-        check_batch(batch, f"the batch of step {self.step}")
-        shape = tuple(np.shape(batch["weight"])) + tuple(
-            sorted((name, np.shape(value)) for name, value in batch.items())
-        )
-        new = shape not in self.shapes
-        began = time.perf_counter()
-        if new:
-            self.shapes.add(shape)
-            self.view.phase("compile")
-        device_batch = self.parallel.shard(batch)
-        self.state, metrics = self.train_step(self.state, device_batch, self.seed_key)
-        if new:
-            jax.block_until_ready(metrics)
-            self.compiling += time.perf_counter() - began
-            self.view.once(time.perf_counter() - began, steps=1)
-            self.view.phase("train")
-        metrics = refuse_mean_loss(self.parallel.local(metrics), fresh=self.step == 0)
-        self.pending = self._add(self.pending, metrics) if self.pending else metrics
-        self.recent.append((self.step, metrics["skipped"].total, batch.get("example_id")))
-        if len(self.recent) > IN_FLIGHT:
-            jax.block_until_ready(self.recent[-1 - IN_FLIGHT][1])
-        self.step += 1
-        self._count(batch)
-        self.event("step", self.step)
-        self.view.step(self.step)
+    def advance(self, batches: list[Batch], running: list[int]) -> Metrics:
+        batch = self.parallel.shard(batches[0])
+        self.state, metrics = self.train_step(self.state, batch, self.seed_key)
+        return self.parallel.local(metrics)
 
-    # -- numbers -------------------------------------------------------------------------------
-
-    def _reset_clock(self) -> None:
-        self.clock, self.compiling = time.perf_counter(), 0.0
-        self.tokens = self.cells = 0
-        self.interval_steps = 0
-
-    def _count(self, batch: Batch) -> None:
-        self.interval_steps += 1
-        for lengths, cells in _TEXTS:
-            if lengths in batch and cells in batch:
-                self.tokens += int(np.sum(batch[lengths]))
-                self.cells += int(np.prod(np.shape(batch[cells])))
-
-    def _check_skipped(self) -> None:
-        """Reports updates that were skipped, and stops a run that only skips."""
-        flags = jax.device_get([skipped for _, skipped, _ in self.recent])
-        for (step, _, example_id), skipped in zip(self.recent, flags, strict=True):
-            if not skipped:
-                self.record.skipped_in_a_row = 0
-                continue
-            self.record.skipped_in_a_row += 1
-            ids = [] if example_id is None else [int(i) for i in example_id if i >= 0]
-            self._write({"split": "skipped", "step": step + 1, "example_id": ids})
-            self.view.message(
-                f"step {step + 1}: loss, gradient or updated parameters are not finite, update "
-                f"skipped; examples {ids}"
-            )
-            if self.record.skipped_in_a_row > self.config.max_skipped:
-                raise NonFiniteError(
-                    f"{self.record.skipped_in_a_row} updates in a row had a loss, gradient or "
-                    f"updated parameters that are not finite (limit {self.config.max_skipped}), "
-                    f"the last at step {step + 1} with examples {ids}. The checkpoints in "
-                    f"{self.workdir} are from before, or of steps that changed nothing. Look for "
-                    "non-finite inputs, or lower the learning rate in another workdir."
-                )
-        self.recent = []
-
-    def _log_train(self) -> None:
-        self._check_skipped()
-        metrics = to_floats(self.pending)
-        seconds = max(time.perf_counter() - self.clock - self.compiling, 1e-9)
-        line: dict[str, Any] = {"split": "train", "step": self.step, **metrics}
-        line["steps_per_s"] = round(self.interval_steps / seconds, 3)
-        line["compile_s"] = round(self.compiling, 3)
-        if self.cells:
-            line["tokens_per_s"] = round(self.tokens / seconds, 1)
-            line["padding"] = round(1 - self.tokens / self.cells, 4)
-        self._write(line)
-        self.view.log(self.step, line)
-        self.pending = {}
-        self._reset_clock()
-
-    def _write(self, line: dict[str, Any]) -> None:
-        if self.log is None:
-            return
-        line["time"] = round(time.time(), 3)
-        self.log.write(line)
-        if self.on_log is not None:
-            self.on_log(dict(line))
-        if self.board is not None:
-            for name, value in line.items():
-                if isinstance(value, float) and name != "time":
-                    self.board.add_scalar(f"{line['split']}/{name}", value, line["step"])
-
-    def _evaluate(self) -> None:
-        self.view.phase("evaluate")
-        self.event("evaluate", self.step)
-        began, traces = time.perf_counter(), self.parallel.traces
+    def evaluate(self) -> tuple[Metrics, bool]:
+        traces = self.parallel.traces
         params = eval_params(self.state.params, self.state.opt_state)
-        totals, _ = run_evaluation(self.task, params, self.eval_data, self.parallel)
-        metrics = to_floats(totals)
-        self._write({"split": "eval", "step": self.step, **metrics})
-        self.view.message(f"step {self.step}: evaluation: {summary(metrics)}")
-        if self.record.evaluated(self.step, metrics, self.config):
-            self.best = self.parallel.host(params)
-        self.clock += time.perf_counter() - began
-        if self.parallel.traces > traces:
-            self.view.once(time.perf_counter() - began)
-        self.view.phase("train")
+        metrics, _ = run_evaluation(self.task, params, self.eval_data, self.parallel)
+        return metrics, self.parallel.traces > traces
 
-    def _save(self) -> None:
-        self._check_skipped()
-        # all processes take part in fetching what is carried; the rest is for the one that writes
-        carry = self.parallel.fetch_carry(self.state.carry, self.rows)
-        if not self.main:
-            self.record.step = self.step
-            return
-        self.view.phase("save")
-        self.event("save", self.step)
-        self._check_workdir()
-        if self.log is not None:
-            self.log.sync()
-        self.record.step = self.step
-        self.record.pending = to_json(self.pending)
+    def keep_best(self, numbers: list[int]) -> None:
+        self.best_params = self.parallel.host(eval_params(self.state.params, self.state.opt_state))
+
+    def fetch_carry(self) -> Carry:
+        return self.parallel.fetch_carry(self.state.carry, self.rows)
+
+    def fetch(self, carry: Carry, records: list[Record]) -> tuple[TrainState, Params]:
         state = self.parallel.fetch(self.state, carry)
-        best = self.best
-        if not self.record.best_metrics:
-            best = eval_params(state.params, state.opt_state)
-        self.store.save(
-            self.step,
-            state,
-            best,
-            {"run": dataclasses.asdict(self.record), "metadata": self.identity},
-        )
-        self.view.phase("train")
+        if records[0].best_metrics:
+            return state, self.best_params
+        return state, eval_params(state.params, state.opt_state)
 
-    def _tell_saved(self) -> None:
-        """Reports the checkpoints that are on disk and proven by now; raises if one failed."""
-        for step in self.store.poll() if self.main else ():
-            self.event("saved", step)
+    def to_record(self, step: int, records: list[Record], pending: Metrics) -> Line:
+        records[0].pending = to_json(pending)
+        return dataclasses.asdict(records[0])
+
+    def compilations(self) -> int:
+        return self.parallel.traces - self.traces_before
 
 
-def restore_or_begin(
-    store: CheckpointStore,
-    wanted: dict[str, Any],
-    metadata: dict[str, Any],
-    config: TrainConfig,
-    workdir: Path,
-    like: Any,
-) -> tuple[dict[str, Any], Any, Any] | None:
-    """Reads where a run in workdir is, or writes what it is beside the logs to come.
-
-    Args:
-      store: its checkpoints.
-      wanted: what they must share with this run, see `identity`.
-      metadata: see `fit`.
-      config: how to train.
-      workdir: an existing folder.
-      like: shapes and dtypes of the state.
-
-    Returns:
-      See `restore_newest`.
-
-    Raises:
-      CheckpointMismatch: if the checkpoints are of another run, or beyond its last step.
-      RuntimeError: if there are checkpoints, but none can be read.
-    """
-    falls = config.optimizer.schedule != "constant"
-
-    def check(saved: dict[str, Any]) -> None:
-        check_metadata(saved, wanted, workdir, same_length=falls)
-
-    found = restore_newest(store, check, like, like.params)
-    if found is None:
-        train = {"train": dataclasses.asdict(config)}
-        named = {k: wanted[k] for k in ("optimizer",) if k in wanted}
-        write_json(workdir / "config.json", metadata | train | named)
-        write_json(workdir / "environment.json", environment(config.seed))
-        return None
-    step = found[0]["step"]
-    if step > config.num_steps:
-        raise CheckpointMismatch(
-            f"{workdir} is at step {step}, and num_steps is {config.num_steps}: use another "
-            f"workdir, or num_steps of at least {step}"
-        )
-    note_resume(step)
-    return found
-
-
-def restore_newest(
-    store: CheckpointStore, check: Callable[[dict[str, Any]], None], like: Any, best_like: Any
-) -> tuple[dict[str, Any], Any, Any] | None:
-    """Reads the newest step that can be read: its record, state and best parameters.
-
-    Damaged steps that are newer are set aside with a warning.
-
-    Args:
-      store: the checkpoints.
-      check: raises CheckpointMismatch for the metadata of another run.
-      like: shapes and dtypes of the state.
-      best_like: those of the best parameters.
-
-    Returns:
-      None if there are no checkpoints.
-
-    Raises:
-      CheckpointMismatch: if the checkpoints are of another run.
-      RuntimeError: if there are checkpoints, but none can be read.
-    """
-    damaged: dict[int, Exception] = {}
-    for step in reversed(store.found()):
-        try:
-            saved = store.record(step)
-            check(saved["metadata"])
-            run = saved["run"]
-            state, best = store.restore(step, like, best_like)
-            try:
-                check_run(run, step, state.step)
-            except ValueError as error:
-                raise CheckpointDamaged(store.folder(step), [f"record: {error}"]) from None
-        except CheckpointMismatch:
-            raise
-        except DAMAGED as error:
-            damaged[step] = error
-            continue
-        for bad, cause in damaged.items():
-            moved = store.set_aside(bad)
-            warnings.warn(
-                f"checkpoint {bad} cannot be read and is now {moved} ({_reason(cause)}); "
-                f"continuing from step {step}",
-                RuntimeWarning,
-                stacklevel=5,
+def _begin(
+    task: AnyTask,
+    train_data: Any,
+    eval_data: Any,
+    work: Workdir,
+    metadata: Line,
+    parallel: Parallel,
+    optimizer: optax.GradientTransformation | None,
+) -> Run:
+    """Refuses what cannot work, then restores the run or initialises it."""
+    config, frozen = work.config, frozen_parameters(task)
+    tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen)
+    if optimizer is not None:
+        tx = train_all_but(optimizer, frozen) if frozen else optimizer
+    first = first_batch(train_data, config.num_steps)
+    evaluation = first_evaluation_batch(eval_data)
+    make = lambda key: init_state(task, tx, key, first)  # noqa: E731
+    seed_key = jax.random.key(config.seed)
+    like = jax.eval_shape(make, seed_key)
+    check_outputs(task, like.params, first, evaluation, config.best_metric)
+    program = None if optimizer is None else program_of(tx, like.params)
+    settings, rows = identity(metadata, config, program), len(first["weight"])
+    if work.several:
+        agree(given(settings, config, first, like.params, evaluation is not None))
+        if rows < jax.process_count():
+            raise ValueError(
+                f"a batch has {rows} examples for {jax.process_count()} processes: every process "
+                "needs at least one"
             )
-        return run, state, best
-    if damaged:
-        cause = next(iter(damaged.values()))
-        raise RuntimeError(
-            f"no checkpoint in {store.directory} can be read: tried {sorted(damaged)} "
-            f"({_reason(cause)}); remove the folder to start again"
-        ) from cause
-    return None
-
-
-@contextlib.contextmanager
-def closing(loop: Any) -> Iterator[None]:
-    """Waits for the saves of a loop and gives its workdir free, whatever happens.
-
-    Raises:
-      WorkdirLost: in place of the error of a save that failed because the workdir is gone.
-    """
-    try:
-        try:
-            yield
-        finally:
-            loop.store.close()
-    except CheckpointNotSaved:
-        if loop.lock is not None:
-            loop.lock.check()
-        raise
-    finally:
-        if loop.log is not None:
-            loop.log.close()
-        if loop.lock is not None:
-            loop.lock.release()
-
-
-def _reason(error: Exception) -> str:
-    return str(error).split("\n", 1)[0][:200]
+    restored = begun = restore_everywhere(work, settings, metadata, like)
+    if begun is None:
+        state = jax.device_get(jax.jit(make)(seed_key))
+        begun = Restored(dataclasses.asdict(Record()), state, state.params)
+    records = records_of([begun.run], begun.run["step"], config)
+    engine = _Single(task, tx, train_data, eval_data, config, parallel, begun, rows)
+    meter = Meter(work, records, [{}], from_json(records[0].pending))
+    return Run(engine, work, meter, settings, records[0].step, restored is not None)
 
 
 def fit(
@@ -660,41 +426,20 @@ def fit(
     check_task(task, eval_data is not None)
     if config.seeds > 1 or config.sweep:
         raise ValueError("fit trains one seed; fit_lanes trains several seeds or a sweep")
-    loop = _Loop(
-        task,
-        train_data,
-        eval_data,
-        config,
-        workdir,
-        metadata,
-        on_event,
-        on_log,
-        parallel,
-        optimizer,
-    )
-    with closing(loop), Signals(loop.stopping) as signals:
-        stopped: Literal["done", "early", "signal"] = "done"
-        number = None
-        if loop.start():
-            stopped, number = loop.run(signals)
-        elif loop.record.finished is not None:
-            stopped = loop.record.finished
-        carry = loop.parallel.fetch_carry(loop.state.carry, loop.rows)
-        host = loop.parallel.fetch(loop.state, carry)
-    best = loop.best if loop.record.best_metrics else eval_params(host.params, host.opt_state)
-    if loop.main and stopped != "signal":
-        write_digests(host, best, dataclasses.asdict(loop.record), train_data, loop.workdir)
-    result = FitResult(
-        state=host,
-        best_params=best,
-        best_step=loop.record.best_step if loop.record.best_metrics else loop.step,
-        best_metrics=loop.record.best_metrics,
-        history=loop.record.history,
-        stopped=stopped,
-        steps=loop.step,
-        compilations=loop.parallel.traces - loop.traces_before,
-        signal=number,
-    )
+    parallel = parallel or make_parallel(config.parallel, accumulate=config.accumulate)
+    if parallel.accumulate != config.accumulate:
+        raise ValueError(
+            f"parallel was made with accumulate {parallel.accumulate}, the configuration "
+            f"wants {config.accumulate}"
+        )
+    work = Workdir(workdir, config, on_event, on_log, parallel.several_processes)
+    with work, Signals(work.stopping) as signals:
+        run = _begin(task, train_data, eval_data, work, metadata or {}, parallel, optimizer)
+        number = None if run.over else train(run, signals)
+        (result,) = results_of(run, number)
+    if work.writes and result.stopped != "signal":
+        record = dataclasses.asdict(run.meter.records[0])
+        write_digests(result.state, result.best_params, record, train_data, work.path)
     if raise_on_signal and number is not None:
         raise StoppedBySignal([result])
     return result

@@ -186,7 +186,7 @@ def test_a_profile_is_written(tmp_path):
 
 
 def test_tensorboard_is_a_message_where_it_is_missing(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("gatedjax.training.loop._tensorboard", lambda workdir: None)
+    monkeypatch.setattr("gatedjax.training._workdir._tensorboard", lambda workdir: None)
     config = dataclasses.replace(CONFIG, num_steps=2, tensorboard=True, progress=True)
     assert fit(Tiny(), Data(), None, config, tmp_path).steps == 2
     assert "tensorboardX is not installed" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import signal
 
 import jax
 import numpy as np
@@ -188,10 +189,15 @@ def test_fit_refuses_several_seeds(tmp_path):
 
 
 def test_metrics_of_lanes_are_not_mixed():
-    from gatedjax.training.lanes import _lane_floats
+    from gatedjax.training._meter import floats_of
 
     ratio = Ratio(total=np.array([1.0, 6.0]), count=np.array([2.0, 3.0]))
-    assert _lane_floats({"loss": ratio}) == [{"loss": 0.5}, {"loss": 2.0}]
+    assert floats_of({"loss": ratio}) == [{"loss": 0.5}, {"loss": 2.0}]
+    # as alone: the exponential of the mean
+    assert floats_of({"perplexity": ratio}) == [
+        {"perplexity": pytest.approx(np.exp(0.5))},
+        {"perplexity": pytest.approx(np.exp(2.0))},
+    ]
 
 
 class Early(Shifted):
@@ -246,6 +252,24 @@ def test_fewer_steps_than_a_workdir_has_are_refused(tmp_path):
     fit(Tiny(), Data(), None, one, tmp_path / "one")
     with pytest.raises(CheckpointMismatch, match="is at step 10, and num_steps is 7"):
         fit(Tiny(), Data(), None, dataclasses.replace(one, num_steps=7), tmp_path / "one")
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_as_many_steps_as_a_stopped_run_has_made_end_it(seeds, tmp_path):
+    def stop(name, step):
+        if (name, step) == ("step", 6):
+            signal.raise_signal(signal.SIGTERM)
+
+    def run(steps, on_event=None):
+        config = dataclasses.replace(CONFIG, num_steps=steps, seeds=seeds)
+        if seeds > 1:
+            return fit_lanes(Tiny(), Shifted, None, config, tmp_path, on_event=on_event)[0]
+        return fit(Tiny(), Shifted(0), None, config, tmp_path, on_event=on_event)
+
+    stopped, ended = run(10, stop), run(6)
+    assert (stopped.stopped, stopped.steps) == ("signal", 6)
+    assert (ended.stopped, ended.steps, ended.signal) == ("done", 6, None)
+    np.testing.assert_array_equal(ended.state.params["w"], stopped.state.params["w"])
 
 
 @pytest.mark.parametrize("options", [{"tensorboard": True}, {"profile_steps": 3}])

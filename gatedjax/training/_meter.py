@@ -1,0 +1,168 @@
+"""What happens between two lines of metrics.jsonl: sums, the clock, updates that are skipped."""
+
+import dataclasses
+import time
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gatedjax.training._record import Record
+from gatedjax.training._workdir import Line, Workdir
+from gatedjax.training.metrics import Metrics, to_floats
+from gatedjax.training.task import Batch
+
+# Steps that are queued on the device. Two keep it busy; with more, a signal waits for all of them.
+IN_FLIGHT = 2
+# Arrays of tokens that batches may have, with their lengths: what padding and tokens/s are of.
+_TEXTS = (("lengths", "tokens"), ("document_lengths", "document"), ("query_lengths", "query"))
+
+
+class NonFiniteError(RuntimeError):
+    """Too many updates in a row had a loss, gradient or parameters that are not finite."""
+
+
+@jax.jit
+def _sum(a: Metrics, b: Metrics) -> Metrics:
+    return jax.tree.map(jnp.add, a, b)
+
+
+class Update(NamedTuple):
+    """An update that the device may have skipped, with what the runs were given for it."""
+
+    step: int
+    skipped: jax.Array
+    running: list[int]
+    example_ids: list[Any]
+
+
+def floats_of(metrics: Metrics) -> list[dict[str, float]]:
+    """The metrics of a run alone, or of each of several, as numbers."""
+    host = jax.tree.map(np.atleast_1d, jax.device_get(metrics))
+    count = max((len(ratio.total) for ratio in host.values()), default=1)
+    return [to_floats(jax.tree.map(lambda x, i=i: x[i], host)) for i in range(count)]
+
+
+@dataclasses.dataclass
+class Interval:
+    """How long the steps since the last line took, and what they read."""
+
+    began: float = dataclasses.field(default_factory=time.perf_counter)
+    compiling: float = 0.0
+    steps: int = 0
+    tokens: int = 0
+    cells: int = 0
+
+    def count(self, batch: Batch) -> None:
+        """Counts a step with its tokens, and the cells of the arrays that hold them."""
+        self.steps += 1
+        for lengths, cells in _TEXTS:
+            if lengths in batch and cells in batch:
+                self.tokens += int(np.sum(batch[lengths]))
+                self.cells += int(np.prod(np.shape(batch[cells])))
+
+    def speeds(self) -> dict[str, float]:
+        """Steps and tokens per second without compilation, and the share of padding."""
+        seconds = max(time.perf_counter() - self.began - self.compiling, 1e-9)
+        speeds = {
+            "steps_per_s": round(self.steps / seconds, 3),
+            "compile_s": round(self.compiling, 3),
+        }
+        if self.cells:
+            speeds["tokens_per_s"] = round(self.tokens / seconds, 1)
+            speeds["padding"] = round(1 - self.tokens / self.cells, 4)
+        return speeds
+
+
+class Meter:
+    """The numbers of one run, or of several side by side, since their last lines.
+
+    `names` tell runs apart in their lines, as {"seed": 1} does; a run alone has [{}].
+    """
+
+    def __init__(
+        self, work: Workdir, records: list[Record], names: list[dict[str, float]], pending: Metrics
+    ) -> None:
+        self.records, self.names, self.pending = records, names, pending
+        self.alone = not names[0]
+        self.interval = Interval()
+        self._work = work
+        self._updates: list[Update] = []
+
+    def running(self) -> list[int]:
+        """The runs that are not over."""
+        return [number for number, one in enumerate(self.records) if one.finished is None]
+
+    def add(self, step: int, metrics: Metrics, batches: list[Batch]) -> None:
+        """Adds an update to the sums; waits for the one that was `IN_FLIGHT` before it."""
+        self.pending = _sum(self.pending, metrics) if self.pending else metrics
+        example_ids = [batch.get("example_id") for batch in batches]
+        skipped = metrics["skipped"].total
+        self._updates.append(Update(step, skipped, self.running(), example_ids))
+        if len(self._updates) > IN_FLIGHT:
+            jax.block_until_ready(self._updates[-1 - IN_FLIGHT].skipped)
+        if self.alone:
+            self.interval.count(batches[0])
+
+    def title(self, number: int) -> str:
+        """What messages call one of the runs."""
+        if self.alone:
+            return ": evaluation"
+        shown = {k: v if isinstance(v, int) else f"{v:g}" for k, v in self.names[number].items()}
+        return "".join(f", {name} {value}" for name, value in shown.items())
+
+    def write(self, number: int, line: Line) -> None:
+        """Writes a line of one of the runs."""
+        alone = {"time": round(time.time(), 3)} if self.alone else {}
+        self._work.write(line | self.names[number] | alone)
+
+    def log(self, step: int) -> None:
+        """Writes what the pending sums come to, and starts afresh."""
+        self.check_skipped()
+        values = floats_of(self.pending)
+        speeds = self.interval.speeds() if self.alone else {}
+        lines = {number: values[number] | speeds for number in self.running()}
+        for number, line in lines.items():
+            self.write(number, {"split": "train", "step": step, **line})
+        names = next(iter(lines.values()))
+        means = {k: float(np.mean([line[k] for line in lines.values()])) for k in names}
+        self._work.view.log(step, means)
+        self.pending, self.interval = {}, Interval()
+
+    def check_skipped(self) -> None:
+        """Reports updates that were skipped, and stops runs of which one only skips."""
+        updates, self._updates = self._updates, []
+        flags = jax.device_get([update.skipped for update in updates])
+        for update, skipped in zip(updates, map(np.atleast_1d, flags), strict=True):
+            for number, record in enumerate(self.records):
+                if number in update.running and skipped[number]:
+                    record.skipped_in_a_row += 1
+                    self._tell_skipped(number, record, update)
+                else:
+                    record.skipped_in_a_row = 0
+
+    def _tell_skipped(self, number: int, record: Record, update: Update) -> None:
+        step, limit = update.step + 1, self._work.config.max_skipped
+        example_ids = update.example_ids[number]
+        ids = [] if example_ids is None else [int(i) for i in example_ids if i >= 0]
+        self.write(number, {"split": "skipped", "step": step, "example_id": ids})
+        if self.alone:
+            self._work.view.message(
+                f"step {step}: loss, gradient or updated parameters are not finite, update "
+                f"skipped; examples {ids}"
+            )
+        if record.skipped_in_a_row <= limit:
+            return
+        message = (
+            f"{record.skipped_in_a_row} updates in a row had a loss, gradient or updated "
+            f"parameters that are not finite (limit {limit}), the last at step {step} with "
+            f"examples {ids}"
+        )
+        if not self.alone:
+            raise NonFiniteError(f"seed {self.names[number]['seed']}: {message}")
+        raise NonFiniteError(
+            f"{message}. The checkpoints in {self._work.path} are from before, or of steps that "
+            "changed nothing. Look for non-finite inputs, or lower the learning rate in another "
+            "workdir."
+        )
