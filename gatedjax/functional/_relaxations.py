@@ -141,7 +141,7 @@ def log_gumbel_sigmoid(
     Returns:
       log g <= 0, in float32 or wider.
 
-    Reference: Xue et al. 2020 (GA-Net), eqs. 8-9.
+    Reference: Xue et al. 2020 (GA-Net), eq. 8, as a logarithm.
     """
     check_floating(logits=logits, noise=noise)
     check_same_shape(logits=logits, noise=noise)

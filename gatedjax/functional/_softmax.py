@@ -123,7 +123,8 @@ def gated_softmax(
       gates: g >= 0 of the same shape. For soft gates from a relaxation prefer
         `relaxed_gated_softmax`, which takes log g. Under `jit`, where no value is known, a
         negative gate counts as closed.
-      mask: True at real positions, same rank as scores (axes of size 1 broadcast).
+      mask: True at real positions, same rank as scores (axes of size 1 broadcast); the gate of any
+        other position counts as 0.
       axis: the axis that is normalised.
 
     Returns:
@@ -158,6 +159,8 @@ def relaxed_gated_softmax(
     axis: int = -1,
 ) -> Float[Array, "..."]:
     """Softmax weighted by soft gates given as logarithms: softmax(e + log g).
+
+    It is what GA-Net trains with; `gated_softmax` takes the gates themselves.
 
     Args:
       scores: e, unnormalised attention, in nats.

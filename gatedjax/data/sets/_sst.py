@@ -32,7 +32,10 @@ _DISTINCT = "distinct"
 """What the level "train_phrase" is in the training part; in the others it is "sentence"."""
 
 Node = tuple[int, int, int, int, int]
-"""(label, first word, word after the last, first character, character after the last)."""
+"""(label, first word, word after the last, first character, character after the last).
+
+The label is the digit that follows the opening bracket.
+"""
 Tree = tuple[str, tuple[str, ...], tuple[Node, ...]]
 
 
