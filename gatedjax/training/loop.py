@@ -140,8 +140,8 @@ class Run:
 def train(run: Run, signals: Signals) -> int | None:
     """Trains until every run is over or a signal comes; returns the signal's number.
 
-    A round: step, log, evaluate, decide, ask whether to stop, save. What is saved has been evaluated,
-    and no batch was taken after it.
+    A round: step, log, evaluate, decide, ask whether to stop, save. What is saved has been
+    evaluated, and no batch was taken after it.
     """
     work, engine, config = run.work, run.engine, run.work.config
     work.show(run.step, run.resumed)
