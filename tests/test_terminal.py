@@ -1,19 +1,22 @@
 """What gatedjax prints: names from elsewhere are shown as they are and steer no terminal."""
 
 import ast
+import dataclasses
 import io
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.table import Table
 
-from experiments.core import cli
+from experiments.core import cli, command
 from experiments.core.report import print_time
 from gatedjax import data
 from gatedjax._terminal import new_console, printable, say
 from gatedjax.data.files import _source
 from gatedjax.training import CheckpointDamaged, CheckpointMismatch
 from gatedjax.training.progress import ProgressView
+from tests.experiments._toy import PAPER
 
 ROOT = Path(__file__).resolve().parent.parent
 HOSTILE = "a\x1b[31mred\x07\x9b2J\u202e\udc80"
@@ -42,22 +45,26 @@ def test_a_console_prints_strings_as_they_are(capsys):
     assert "\x1b" not in out
 
 
-def test_a_work_folder_that_looks_like_markup_is_only_a_name(tmp_path, capsys):
-    workdir = tmp_path / "[" / "b]"
+def printed(record, workdir, monkeypatch):
+    """The exit status of a run that left this record."""
+    show = lambda console, records, folder: print_time(console, records[0], folder)  # noqa: E731
+    monkeypatch.setattr(command, "runs_of", lambda *_: [SimpleNamespace(record=record)])
+    paper = dataclasses.replace(PAPER, report=show)
+    return command.run(paper, ["--workdir", str(workdir), "--cpu-devices", "1"])
+
+
+def test_a_work_folder_that_looks_like_markup_is_only_a_name(monkeypatch, capsys):
     record = {"stopped": "done", "steps": 3, "seconds": 1.0, "exit_code": 0}
-    show = lambda console, record, folder: print_time(console, record, folder)  # noqa: E731
-    assert cli.run_command(lambda: record, show, Path("runs/[/b]"), 1) == 0
-    record = record | {"stopped": "signal", "exit_code": 3}
-    assert cli.run_command(lambda: record, show, workdir, 1) == 3
+    assert printed(record, "runs/[/b]", monkeypatch) == 0
     ProgressView(3, 0, enabled=True).message("resuming runs/[/b] from step 1")
     out, err = capsys.readouterr()
     assert "results in runs/[/b]" in out
     assert "resuming runs/[/b] from" in err
 
 
-def test_a_signalled_run_names_its_folder_on_one_line(capsys):
+def test_a_signalled_run_names_its_folder_on_one_line(monkeypatch, capsys):
     record = {"stopped": "signal", "steps": 3, "exit_code": 3}
-    cli.run_command(lambda: record, lambda *_: None, Path("runs/[/b]"), 1)
+    assert printed(record, "runs/[/b]", monkeypatch) == 3
     assert "continues from runs/[/b]" in " ".join(capsys.readouterr().out.split())
 
 

@@ -369,6 +369,6 @@ def test_ag_news_test_part_has_the_published_counts(shared_data):
 def test_imdb_has_the_published_counts(shared_data):
     for split, size in (("train_full", 25_000), ("test", 25_000), ("validation", 2_500)):
         source = data.load("imdb", split, manual_dir=shared_data, strict=split != "validation")
-        rows = [row.label for row in source._examples._rows]  # without splitting every text
+        rows = [row.label for row in source._examples.rows.rows]  # without splitting every text
         assert len(source) == size
         assert collections.Counter(rows) == {0: size // 2, 1: size // 2}
