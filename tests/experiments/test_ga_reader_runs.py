@@ -178,7 +178,7 @@ def test_seeds_side_by_side_leave_the_records_of_single_runs(cloze, tmp_path):
     assert not (tmp_path / "one").exists()
 
 
-# thousands of steps pay for the optimisation that tests do without, and these networks are too small
+# thousands of steps pay for the optimisation that tests do without; these networks are too small
 # to be divided among threads
 FAST = {"xla_backend_optimization_level": 3, "xla_cpu_multi_thread_eigen": False}
 
