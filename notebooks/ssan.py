@@ -71,7 +71,7 @@ source = {
 }
 vocabulary = data.Vocabulary.build([source["train"]])
 encoded = {split: data.encode(one, vocabulary) for split, one in source.items()}
-edges = (16, 24, 32)
+edges = (20, 32)
 train = data.Batches(encoded["train"], batch_size=64, bucket_edges=edges)
 validation, test = (
     data.Batches.eval(encoded[split], batch_size=250, bucket_edges=edges)

@@ -282,11 +282,11 @@ def reversed_pairs(np_rng, count):
 @pytest.mark.parametrize(("layers", "depth"), [((0,), 2), ((1,), 1)], ids=["san", "ssan"])
 def test_a_hundred_pairs_are_learned_by_heart(np_rng, layers, depth):
     batch = reversed_pairs(np_rng, 100)
-    small = {"hidden": 64, "filter_size": 128, "num_heads": 4, "dropout": 0.0, "num_layers": depth}
+    small = {"hidden": 32, "filter_size": 64, "num_heads": 4, "dropout": 0.0, "num_layers": depth}
     none = {"attention_dropout": 0.0, "relu_dropout": 0.0, "label_smoothing": 0.0}
     model = SSANTranslator(config(select_layers=layers, **small, **none), V)
-    tx = make_optimizer(OptimizerConfig(learning_rate=4e-3, warmup_steps=20), 150)
-    params, metrics, _ = learn(SSANTranslationTask(model), tx, batch, 150)
+    tx = make_optimizer(OptimizerConfig(learning_rate=1e-2, warmup_steps=20), 200)
+    params, metrics, _ = learn(SSANTranslationTask(model), tx, batch, 200)
     assert metrics["loss"].value() < 0.1
     found = search(model, params, batch, beam_size=4, extra=3)
     right = np.all(found.tokens[:, 0, :6] == batch["targets"], axis=1)
