@@ -5,7 +5,6 @@ from pathlib import Path
 from rich.table import Table
 
 from experiments.benchmarks._harness import markdown_table, replace_section, screen_table
-from experiments.benchmarks._recurrence_cases import Case
 from experiments.benchmarks._recurrence_peers import (
     FLAX,
     JAX_PEERS,
@@ -13,6 +12,7 @@ from experiments.benchmarks._recurrence_peers import (
     OUR_GRU,
     OURS,
     RESET_AFTER,
+    Case,
 )
 from experiments.core.kinds import Json, Records
 

@@ -18,7 +18,9 @@ import jax.numpy as jnp
 import tyro
 
 from experiments.benchmarks import _harness
-from experiments.benchmarks._recurrence_cases import (
+from experiments.benchmarks._recurrence_peers import (
+    CONTESTANTS,
+    OUR_GRU,
     Case,
     Cell,
     NotAvailable,
@@ -26,7 +28,6 @@ from experiments.benchmarks._recurrence_cases import (
     make_batch,
     shardings,
 )
-from experiments.benchmarks._recurrence_peers import CONTESTANTS, OUR_GRU
 from experiments.benchmarks._recurrence_report import console_table, write_docs
 from experiments.core.kinds import Json, Records
 from gatedjax._terminal import new_console

@@ -8,9 +8,9 @@ import tyro
 from rich.console import Console
 
 from experiments.core.cli import refusals, show_version
+from experiments.ga_reader.books import tokens_of
 from experiments.ga_reader.figures import draw
 from experiments.ga_reader.reading import Reader, question
-from experiments.ga_reader.text import tokens_of
 from gatedjax._terminal import new_console
 
 AROUND = 6
