@@ -36,13 +36,6 @@ def command(main: Callable[[Any], Any], options: type) -> None:
         raise SystemExit(f"error: {error}") from None
 
 
-def check_counts(options: object, *names: str) -> None:
-    """Refuses options that are below 1."""
-    for name in names:
-        if getattr(options, name) < 1:
-            raise ValueError(f"{name} must be at least 1, got {getattr(options, name)}")
-
-
 def in_turns(calls: Mapping[str, Callable[[], R]], repeats: int) -> dict[str, list[R]]:
     """Makes every call once to warm it up, then all of them in turn; returns what they return."""
     for call in calls.values():

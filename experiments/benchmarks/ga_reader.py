@@ -18,6 +18,7 @@ import numpy as np
 from flax import struct
 
 from experiments.benchmarks import _harness
+from experiments.core.config import at_least_1
 from experiments.core.kinds import Array, Batch, Json
 from gatedjax._terminal import new_console
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask, ga_reader_optimizer
@@ -253,7 +254,7 @@ def docs_section(result: Json) -> str:
 
 def main(options: Options) -> Json:
     """Measures, prints and returns the figures; or only writes the docs."""
-    _harness.check_counts(options, *SIZES)
+    at_least_1(options, *SIZES)
     if options.figures is not None:
         if options.docs is None:
             raise ValueError("figures are for --docs, got none")

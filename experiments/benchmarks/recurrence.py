@@ -29,6 +29,7 @@ from experiments.benchmarks._recurrence_peers import (
     shardings,
 )
 from experiments.benchmarks._recurrence_report import console_table, write_docs
+from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Records
 from gatedjax._terminal import new_console
 
@@ -133,7 +134,7 @@ def parse_size(text: str) -> tuple[int, int, int]:
 
 def make_cases(options: Options) -> list[Case]:
     """Returns the cases of the options; raises ValueError where an option is impossible."""
-    _harness.check_counts(options, "repeats", "layers", "devices")
+    at_least_1(options, "repeats", "layers", "devices")
     unknown = sorted(set(options.contestants) - set(CONTESTANTS))
     if unknown:
         raise ValueError(f"contestants must be among {list(CONTESTANTS)}, got {unknown}")

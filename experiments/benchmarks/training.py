@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from experiments.benchmarks import _harness
+from experiments.core.config import at_least_1
 from experiments.core.kinds import Batch, Params
 from gatedjax import data as gdata
 from gatedjax._terminal import new_console
@@ -211,7 +212,7 @@ COMPARISONS: dict[str, tuple[str, Callable[[Options], Pair]]] = {
 
 def main(options: Options) -> None:
     """Times and prints."""
-    _harness.check_counts(options, "steps", "checkpoint_every", "lane_steps", "seeds", "repeats")
+    at_least_1(options, "steps", "checkpoint_every", "lane_steps", "seeds", "repeats")
     _harness.use_devices(os.cpu_count() or 1)
     times, lines = {}, []
     for name, (title, measure) in COMPARISONS.items():

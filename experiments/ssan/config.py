@@ -3,7 +3,8 @@
 import dataclasses
 from typing import Any, Literal
 
-from experiments.core.kinds import Config, Json
+from experiments.core import config
+from experiments.core.kinds import Json
 from gatedjax.models import (
     SSANNLIConfig,
     SSANProbeConfig,
@@ -20,20 +21,10 @@ BASE, FULL = "san", "ssan_layer1"
 """The networks that all tables compare: without a selector, and with one in layer 1."""
 
 
-def _at_least_1(config: Config, *names: str) -> None:
-    for name in names:
-        if getattr(config, name) < 1:
-            raise ValueError(f"{name} must be at least 1, got {getattr(config, name)}")
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FilesConfig:
+class FilesConfig(config.Files):
     """Where texts are."""
 
-    data_dir: str | None = None
-    """Where prepared TFDS data sets are (default: TFDS's own folder)."""
-    manual_dir: str | None = None
-    """Folder with the raw files as they are downloaded, to work without a network."""
     note: str = ""
     """What these files are, if not the published ones: a substitute that records and tables
     name."""
@@ -77,7 +68,7 @@ class ReorderingData(TextConfig):
 
     def __post_init__(self) -> None:
         """Refuses values that no run could use."""
-        _at_least_1(self, "copies", "eval_copies")
+        config.at_least_1(self, "copies", "eval_copies")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,7 +98,7 @@ class BudgetConfig(FilesConfig):
 
     def __post_init__(self) -> None:
         """Refuses values that no run could use."""
-        _at_least_1(self, "batch_tokens", "eval_batch_tokens", "max_buckets", "max_len")
+        config.at_least_1(self, "batch_tokens", "eval_batch_tokens", "max_buckets", "max_len")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -164,13 +155,13 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         """Refuses a search that finds nothing."""
-        _at_least_1(self, "beam_size", "extra", "average", "batch_sentences")
+        config.at_least_1(self, "beam_size", "extra", "average", "batch_sentences")
         if not 0 <= self.length_penalty < float("inf"):
             raise ValueError(f"length_penalty must be at least 0, got {self.length_penalty}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunConfig:
+class RunConfig(config.RunConfig):
     """One training run: data, network (it has `select_layers`), training."""
 
     preset: str = "bshift"
@@ -178,10 +169,6 @@ class RunConfig:
     workdir: str | None = None
     """Where metrics, checkpoints and results go (default: runs/ssan/PRESET-SYSTEM). A workdir that
     holds a checkpoint of the same configuration is resumed."""
-    cpu_devices: int | None = None
-    """CPU devices to split a batch over (default: one per core); no effect on GPU or TPU."""
-    data: Any
-    model: Any
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
@@ -375,4 +362,4 @@ _CONFIGS: tuple[RunConfig, ...] = (
         (200_000, 2_000),
     ),
 )
-PRESETS: dict[str, RunConfig] = {config.preset: config for config in _CONFIGS}
+PRESETS: dict[str, RunConfig] = {one.preset: one for one in _CONFIGS}
