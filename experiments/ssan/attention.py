@@ -11,10 +11,9 @@ import numpy as np
 from experiments.core.kinds import Batch, Params
 from experiments.ssan.config import ProbeConfig, ReorderingConfig, RunConfig, TranslationConfig
 from experiments.ssan.experiment import experiment
-from experiments.ssan.sentences import sentences
+from experiments.ssan.sentences import one_pass, sentences
 from experiments.ssan.translation import load_run
 from gatedjax import analysis
-from gatedjax import data as gdata
 from gatedjax.models import SSANTranslator
 from gatedjax.models.ssan_translation import STOP
 from gatedjax.training import load_params
@@ -122,20 +121,11 @@ def attention(
         ids.append(np.array([*numbers, *encoder.end], np.int32))
         owners.append(np.array(places, int))
     maps: list[np.ndarray] = [np.zeros((0, 0))] * len(texts)
-    batches = gdata.SequenceBatches(
-        {"tokens": ids},
-        np.arange(len(ids)),
-        lengths={"lengths": "tokens"},
-        batch_size=min(BATCH, len(ids)),
-        max_buckets=4,
-        shuffle=False,
-    ).eval()
-    for batch in batches:
+    for batch, rows in one_pass(ids, BATCH):
         given = {name: batch[name] for name in ("tokens", "lengths", "example_id")}
         weights = np.asarray(encoder.apply(encoder.params, given)[layer - 1], np.float64)
         shown = weights.mean(axis=1) if head is None else weights[:, head]
-        for row in np.flatnonzero(batch["weight"] > 0):
-            index = int(batch["example_id"][row])
+        for row, index in rows:
             size = len(owners[index])
             maps[index] = analysis.merge_pieces(shown[row, :size, :size], owners[index])
     return maps

@@ -11,10 +11,11 @@ import numpy as np
 
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Batch, Json, Params, Record
+from experiments.core.origins import joined
 from experiments.core.records import read_json
 from experiments.ssan.bleu import corpus_bleu
 from experiments.ssan.config import SearchConfig, TranslationConfig, TranslationData
-from experiments.ssan.sentences import Split, joined, load, sequence_batches, without_batches
+from experiments.ssan.sentences import Split, load, one_pass, sequence_batches, without_batches
 from gatedjax import data as gdata
 from gatedjax.models import (
     SSANTranslationTask,
@@ -71,7 +72,6 @@ def experiment(config: TranslationConfig) -> Experiment:
     rows = [i for i, pair in enumerate(both) if max(map(len, pair)) <= data.max_len]
     if not rows:
         raise ValueError(f"data.max_len {data.max_len}: every training pair is longer")
-    train, validation, test = sequence_batches(splits, LENGTHS, data, rows=rows)
     model = SSANTranslator(config.model, len(bpe))
     task, facts = SSANTranslationTask(model), Json()
     if config.init_from is not None:
@@ -85,9 +85,7 @@ def experiment(config: TranslationConfig) -> Experiment:
 
     return Experiment(
         task=task,
-        train=train,
-        validation=validation,
-        test=test,
+        **sequence_batches(splits, LENGTHS, data, rows=rows),
         vocabulary=bpe.digest(),
         facts={
             "train_n": len(rows),
@@ -96,7 +94,7 @@ def experiment(config: TranslationConfig) -> Experiment:
             "search": dataclasses.asdict(config.search),
             **facts,
         },
-        substitute=joined(data.note, splits["test"].source.info.substitute),
+        substitute=joined([data.note, splits["test"].info.substitute]),
         before=functools.partial(keep_vocabulary, bpe),
         choose=choose,
         measure=lambda params: measure(Trained(model, params, bpe, config.search), splits),
@@ -214,18 +212,10 @@ def run_translations(trained: Trained, texts: Sequence[str]) -> list[str]:
             extra=search.extra,
         ).tokens[:, 0]
     )
-    data = gdata.SequenceBatches(
-        {"tokens": [ids[i] for i in real]},
-        np.array(real),
-        lengths={"lengths": "tokens"},
-        batch_size=min(search.batch_sentences, len(real)),
-        max_buckets=4,
-        shuffle=False,
-    ).eval()
-    for batch in data:
+    for batch, rows in one_pass([ids[i] for i in real], search.batch_sentences):
         tokens = np.asarray(decode(trained.params, {n: batch[n] for n in ("tokens", "lengths")}))
-        for row in np.flatnonzero(batch["weight"] > 0):
-            translations[int(batch["example_id"][row])] = trained.bpe.decode(tokens[row])
+        for row, index in rows:
+            translations[real[index]] = trained.bpe.decode(tokens[row])
     return translations
 
 

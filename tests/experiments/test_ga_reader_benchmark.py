@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.benchmarks import ga_reader
+from experiments.benchmarks import _harness, ga_reader
 from experiments.benchmarks._harness import marks
 from tests.tolerances import F32
 
@@ -75,7 +75,7 @@ def test_the_figures_are_measured_written_and_shown(tmp_path, monkeypatch):
     # the time of a compilation is a figure, and a test of its own: here programs may be known
     kept = []
     known = lambda: contextlib.nullcontext(kept.append(1))  # noqa: E731
-    monkeypatch.setattr(ga_reader, "no_compilation_cache", known)
+    monkeypatch.setattr(_harness, "no_compilation_cache", known)
     page, figures = tmp_path / "page.md", tmp_path / "figures.json"
     begin, end = marks(ga_reader.COMMAND)
     page.write_text(f"above\n{begin}\nold\n{end}\nbelow\n", encoding="utf-8")

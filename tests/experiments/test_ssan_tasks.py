@@ -103,11 +103,11 @@ def test_word_vectors_of_a_file_are_scaled_as_a_whole(raw, tmp_path):
     file = tmp_path / "vectors.txt"
     file.write_text("dog 1 2 3 4\ncat -1 0 2 5\nruns 3 1 0 0\n")
     data = SRLData(manual_dir=str(raw), embeddings=str(file))
-    (_, read, _), (_, other, _) = (
+    (read, _), (other, _) = (
         tasks.predicates(dataclasses.replace(data, vector_std=std), 4) for std in (None, 0.1)
     )
     words = read.vocabulary.encode(["dog", "cat", "runs"])
-    plain, scaled = read.matrix, other.matrix
+    plain, scaled = read.embeddings, other.embeddings
     np.testing.assert_array_equal(plain[words[0]], [1, 2, 3, 4])
     np.testing.assert_allclose(scaled[words].std(), 0.1, rtol=1e-6)
     np.testing.assert_allclose(scaled, plain * (0.1 / plain[words].std()), rtol=1e-6)
