@@ -172,11 +172,7 @@ def marks(name: str) -> tuple[str, str]:
 
 
 def replace_section(path: Path, name: str, section: str) -> None:
-    """Replaces what is between the marks of a command in a Markdown file.
-
-    Raises:
-      ValueError: if the file does not have both marks once, in order.
-    """
+    """Replaces what is between the marks of a command in a Markdown file, which it has once."""
     begin, end = marks(name)
     text = path.read_text(encoding="utf-8")
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):

@@ -100,12 +100,9 @@ def shardings(devices: int) -> tuple[NamedSharding, NamedSharding]:
 def jax_runs(
     case: Case, apply: Callable[..., Any], params: Params, xs: Array, lengths: Array
 ) -> Runs:
-    """Compiles the forward pass, and it with the gradients of params and inputs.
+    """Compiles the forward pass, and it with the gradients of params and inputs, which are checked.
 
     The loss is the sum of the squared outputs of real steps.
-
-    Raises:
-      NotAvailable: if a gradient is not finite or not of the shape of its argument.
     """
     whole, split = shardings(case.devices)
     params = jax.device_put(params, whole)

@@ -156,9 +156,7 @@ def _about(file: Json) -> str:
 def docs_section(files: Records, sizes: tuple[str, ...]) -> str:
     """Returns the tables in Markdown, from the contents of files written with --json.
 
-    Args:
-      files: of two with the same case the later one counts.
-      sizes: "B,T,H" of the cases that are named as "not run" where no file has them.
+    Of two with the same case the later one counts; sizes that no file has are named as "not run".
     """
     found = {_key(result["case"]): result for file in files for result in file["results"]}
     cores = max(file["machine"]["cores"] for file in files)
@@ -202,9 +200,5 @@ def docs_section(files: Records, sizes: tuple[str, ...]) -> str:
 
 
 def write_docs(path: Path, files: Records, sizes: tuple[str, ...]) -> None:
-    """Replaces what is between the markers of a Markdown file.
-
-    Raises:
-      ValueError: if the file does not have both markers once, in order.
-    """
+    """Replaces what is between the marks of a Markdown file."""
     replace_section(path, COMMAND, docs_section(files, sizes))

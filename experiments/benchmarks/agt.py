@@ -86,12 +86,7 @@ def products(sizes: list[tuple[int, ...]], seed: int = 0) -> tuple[Callable[...,
 
 
 def measure(options: Options, vocabulary: int, classes: int = 5) -> Json:
-    """Times one size of the vocabulary.
-
-    Returns:
-      "vocabulary", "products_gflop", {name}_ms of "products", "gradients" and "step" (medians),
-      their ratios to the products, and compile_s of the step.
-    """
+    """Times one size of the vocabulary: medians, their ratios to the products, and compile_s."""
     config = AGTConfig(num_layers=options.layers)
     task = AGTTask(AGT(config, vocabulary, classes))
     rng = np.random.default_rng(0)

@@ -107,11 +107,8 @@ def compact(case: Case, inputs: Inputs) -> tuple[jax.Array, jax.Array]:
 
 
 def measure(case: Case, repeats: int, seed: int = 0) -> Json:
-    """Times one case.
-
-    Returns:
-      The case with capacity, density (of real tokens), dense_ms and compact_ms (medians), ratio
-      (median over turns of compact / dense), and difference (largest, of weights and sums).
+    """Times one case: medians, "ratio" (median over turns of compact / dense), and the largest
+    "difference" of weights and sums.
     """
     inputs = make_inputs(case, seed)
     forms = {

@@ -85,10 +85,8 @@ def _make_gemm(devices: int, size: int = 2048) -> tuple[Callable[[], object], fl
 def measure(case: Case, contestants: list[str], repeats: int, seed: int = 0) -> Json:
     """Times the named contestants on one case.
 
-    Returns:
-      {"case", "real_steps", "gemm_gflops", "load", "rows": {name: row}}; a row is {"missing": why}
-      or has, for kind "forward" and "train" (with the gradients), kind_ms (the median),
-      kind_min_ms, kind_all_ms and kind_gflops, and compile_s and memory_bytes (None if unknown).
+    A row is {"missing": why} or has, for kind "forward" and "train" (with the gradients), kind_ms
+    (the median), kind_min_ms, kind_all_ms and kind_gflops, and compile_s and memory_bytes.
     """
     load = os.getloadavg()[0]
     xs, lengths = make_batch(case, seed)

@@ -111,11 +111,7 @@ def programs(options: Options, *, train: bool) -> dict[str, Callable[[], object]
 
 
 def measure(options: Options, *, train: bool) -> Records:
-    """Times all layers in turns.
-
-    Returns:
-      A row per layer: name, ms (median), and its ratios to standard attention and to flax's.
-    """
+    """Times all layers in turns: medians, and their ratios to standard attention and to flax's."""
     clock = time.perf_counter if options.clock == "wall" else time.process_time
     taken = _harness.times_ms(programs(options, train=train), options.repeats, clock)
     return [

@@ -52,11 +52,7 @@ def main(args: list[str]) -> int:
 
 
 def answer(options: AnswerConfig, console: Console) -> None:
-    """Prints the probabilities of the candidates, and the places that decided.
-
-    Raises:
-      ValueError: if nothing can be asked; the rules are those of the files of questions.
-    """
+    """Prints the probabilities of the candidates, and the places that decided."""
     source = question(*_tokens(options))
     words = source[0]["tokens"]
     reader = Reader.load(options.workdir)

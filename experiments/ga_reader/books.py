@@ -112,9 +112,6 @@ def read_book(path: Path) -> Sentences:
 
     What stands around the text in Project Gutenberg's files is cut off; paragraphs without a
     small letter (headings) are left out. A sentence never crosses the end of a paragraph.
-
-    Raises:
-      ValueError: if the file is not UTF-8 or holds no sentence.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")

@@ -44,12 +44,7 @@ class Encoder:
 
 
 def load_encoder(config: RunConfig, workdir: Path) -> Encoder:
-    """Reads the encoder of a finished run.
-
-    Raises:
-      FileNotFoundError: if the run is not finished, or its folder is gone.
-      ValueError: if such a run has no encoder to look into.
-    """
+    """Reads the encoder of a finished run of sentences; refuses any other."""
     if not (workdir / "results.json").exists():
         raise FileNotFoundError(
             f"{workdir}: no finished run is there, and its attention is needed; train it first "
@@ -91,23 +86,11 @@ def attention(
     layer: int = 1,
     head: int | None = None,
 ) -> list[np.ndarray]:
-    """Attention between the words of every sentence, in evaluation mode.
+    """Attention [n, n] between the words of every sentence of n words, in evaluation mode.
 
     What pieces of words attend to is merged (see `analysis.merge_pieces`); what goes to the end of
-    the sentence is left out.
-
-    Args:
-      encoder: the network.
-      texts: the words of every sentence.
-      glued: words that no space stands before; only networks of pieces look at it.
-      layer: from 1.
-      head: from 0; None is the mean over heads.
-
-    Returns:
-      [n, n] of every sentence of n words.
-
-    Raises:
-      ValueError: if there is no such layer or head.
+    the sentence is left out. `glued` are words that no space stands before, which only networks of
+    pieces look at; layers count from 1, heads from 0, None is the mean over heads.
     """
     model = encoder.config.model
     if not 1 <= layer <= model.num_layers:

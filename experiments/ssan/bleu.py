@@ -29,12 +29,7 @@ class Scored(NamedTuple):
 
 
 def corpus_bleu(translations: Sequence[str], references: Sequence[str]) -> Scored:
-    """Scores detokenised translations, cased, as sacrebleu does by default.
-
-    Raises:
-      ImportError: if sacrebleu is missing.
-      ValueError: if there are not as many translations as references, or none.
-    """
+    """Scores detokenised translations, cased, as sacrebleu does by default; one per reference."""
     if len(translations) != len(references) or not references:
         raise ValueError(
             f"there must be one translation per reference, got {len(translations)} and "
@@ -72,23 +67,10 @@ def paired(
     samples: int = SAMPLES,
     seed: int = 0,
 ) -> analysis.Bootstrap:
-    """Paired bootstrap of a score that is a function of sums over the examples.
+    """Paired bootstrap (Koehn 2004) of a score that is a function of sums over examples [n, k].
 
-    Args:
-      first: statistics of every example [n, k], of the first system.
-      second: of the second, on the same examples.
-      score: sums [k] -> score.
-      samples: how many.
-      seed: of the draws.
-
-    Returns:
-      Score of the first minus that of the second, its 95 % interval, and the two-sided p-value: how
-      often a resampled difference is as far from the observed one as that is from 0.
-
-    Raises:
-      ValueError: if the examples are not the same.
-
-    Reference: Koehn 2004.
+    The difference is first minus second, with its 95 % interval; the two-sided p-value is how often
+    a resampled difference is as far from the observed one as that is from 0.
     """
     ours, theirs = np.asarray(first, np.int64), np.asarray(second, np.int64)
     if ours.shape != theirs.shape or ours.ndim != 2 or not len(ours):

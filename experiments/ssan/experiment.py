@@ -35,11 +35,7 @@ def system_of(model: Config) -> str:
 
 
 def experiment(config: RunConfig) -> Experiment:
-    """The run of a configuration.
-
-    Raises:
-      ValueError: if the run cannot be made.
-    """
+    """The run of a configuration."""
     of_task, model = KINDS[type(config)](config), config.model
     changes = getattr(model, "final_temperature", None) is not None
     return dataclasses.replace(

@@ -150,13 +150,7 @@ def show(job: Job) -> None:
 
 
 def against_san(*ahead: Column, more: Sequence[Column] = (), **fields: Any) -> Table:
-    """A table of networks and of what the tests say of each against the standard one.
-
-    Args:
-      *ahead: columns ahead of the tests.
-      more: columns after the tests, ahead of the steps.
-      **fields: of `Table`.
-    """
+    """Networks and what the tests say of each against the standard one, between other columns."""
     headings = ("minus SAN", "95 % interval", "bootstrap p", "McNemar p (each seed)")
     tests = columns.paired(headings, seeds=False)
     return Table(

@@ -66,12 +66,8 @@ def sequence_batches(
 ) -> Json:
     """Batches of examples with several sequences each, by split, as an experiment has them.
 
-    Args:
-      splits: by name.
-      lengths: as of `gatedjax.data.SequenceBatches`.
-      config: has max_buckets, and the sizes of batches in examples or in tokens.
-      rows: training examples that are used; None uses all.
-      edges: of the buckets; None plans them for every split.
+    `rows` are the training examples that are used, None uses all; `edges` are those of the buckets,
+    None plans them for every split.
     """
 
     def batches(name: str, seed: int = 0) -> gdata.SequenceBatches:

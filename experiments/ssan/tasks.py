@@ -38,11 +38,7 @@ def read_words(
 ) -> tuple[dict[str, gdata.Source], Texts[Split]]:
     """Loads a data set, counts its words and reads their vectors; no split is looked up yet.
 
-    Args:
-      name: of the data set.
-      config: has embeddings, min_count and the folders.
-      dim: width of the vectors.
-      texts: from a split to the texts whose words count.
+    `texts` gives those texts of a split whose words count.
     """
     path = find_embeddings(config.embeddings, config.manual_dir)
     check_embeddings(path, dim)
@@ -132,16 +128,7 @@ def label_names(source: gdata.Source) -> tuple[str, ...]:
 
 
 def encode_labels(labels: Sequence[str], names: Sequence[str], *, strict: bool) -> np.ndarray:
-    """The numbers of BIO labels.
-
-    Args:
-      labels: of the words of a sentence.
-      names: the labels that there are.
-      strict: refuse a label that is not one of them; else it is `UNKNOWN`.
-
-    Raises:
-      ValueError: naming the label, if strict.
-    """
+    """The numbers of BIO labels; one that is not there is refused (strict) or `UNKNOWN`."""
     number = {name: i for i, name in enumerate(names)}
     if strict and (outside := [label for label in labels if label not in number]):
         raise ValueError(f"label {outside[0]!r} is not one of the {len(names)} labels of training")

@@ -1,14 +1,17 @@
-"""Translation: the pairs of a run, its task, and how a trained run translates."""
+"""Translation: the pairs of a run and its task; and `python -m experiments.ssan translate`."""
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import jax
 import numpy as np
+import tyro
 
+from experiments.core.cli import refusals, show_version
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Batch, Json, Params, Record
 from experiments.core.origins import joined
@@ -17,6 +20,7 @@ from experiments.ssan.bleu import corpus_bleu
 from experiments.ssan.config import SearchConfig, TranslationConfig, TranslationData
 from experiments.ssan.sentences import Split, load, one_pass, sequence_batches, without_batches
 from gatedjax import data as gdata
+from gatedjax._terminal import say
 from gatedjax.models import (
     SSANTranslationTask,
     SSANTranslator,
@@ -58,12 +62,7 @@ def encode(bpe: gdata.BytePairs, texts: Sequence[str]) -> list[np.ndarray]:
 
 
 def experiment(config: TranslationConfig) -> Experiment:
-    """The run of a translator.
-
-    Raises:
-      ValueError: if the run that it begins with has another vocabulary, or every training pair is
-        too long.
-    """
+    """The run of a translator; refuses to begin with a run of another vocabulary."""
     data = config.data
     if config.init_from is not None and data.bpe is None:
         data = dataclasses.replace(data, bpe=str(Path(config.init_from) / BPE))
@@ -102,11 +101,7 @@ def experiment(config: TranslationConfig) -> Experiment:
 
 
 def keep_vocabulary(bpe: gdata.BytePairs, workdir: Path) -> None:
-    """Writes the vocabulary into the work folder.
-
-    Raises:
-      ValueError: if another one is there.
-    """
+    """Writes the vocabulary into the work folder; refuses where another one is there."""
     place = workdir / BPE
     if not place.exists():
         bpe.save(place)
@@ -119,11 +114,7 @@ def keep_vocabulary(bpe: gdata.BytePairs, workdir: Path) -> None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BegunTask(SSANTranslationTask):
-    """Begins with given parameters; those that are only shapes are drawn.
-
-    Attributes:
-      given: the parameters.
-    """
+    """Begins with the given parameters; those that are only shapes are drawn."""
 
     given: Any
 
@@ -164,8 +155,7 @@ class Trained:
 def measure(trained: Trained, splits: dict[str, Split]) -> Json:
     """BLEU of validation and test texts, by sacrebleu.
 
-    "bleu_statistics" has the counts of every test sentence (lengths, matched and all n-grams), for
-    paired tests.
+    "bleu_statistics" has the counts of every test sentence, for paired tests, see `bleu.Scored`.
     """
     record: Record = {}
     for name in ("validation", "test"):
@@ -184,11 +174,7 @@ def measure(trained: Trained, splits: dict[str, Split]) -> Json:
 
 
 def run_translations(trained: Trained, texts: Sequence[str]) -> list[str]:
-    """Translates texts, in their order; an empty text stays empty.
-
-    Raises:
-      ValueError: if a text is longer than a table of learned positions allows.
-    """
+    """Translates texts, in their order; an empty one stays empty, a too long one is refused."""
     model, search = trained.model, trained.search
     ids = encode(trained.bpe, [text.strip() for text in texts])
     real = [i for i, one in enumerate(ids) if len(one) > 1]
@@ -220,16 +206,9 @@ def run_translations(trained: Trained, texts: Sequence[str]) -> list[str]:
 
 
 def load_run(workdir: Path, *, bpe: Path | None = None, average: int | None = None) -> Trained:
-    """Reads a finished run of translation.
+    """Reads a finished run of translation; refuses another one, or another vocabulary.
 
-    Args:
-      workdir: of the run.
-      bpe: another file of its vocabulary.
-      average: of how many checkpoints (default: as the run was tested).
-
-    Raises:
-      FileNotFoundError: if it is no work folder of a finished run.
-      ValueError: if the vocabulary is not that of the run.
+    `average` is how many checkpoints the parameters are the mean of (default: as it was tested).
     """
     place = workdir / "results.json"
     if not place.exists():
@@ -269,3 +248,67 @@ def saved_vocabulary(workdir: Path) -> str:
     if step is None:
         raise FileNotFoundError(f"{workdir}: no checkpoint is there")
     return store.record(step)["metadata"]["vocabulary"]
+
+
+# the command --------------------------------------------------------------------------------------
+
+PROG = "python -m experiments.ssan translate"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslateConfig:
+    """Translates the lines of standard input with a finished run."""
+
+    workdir: Path
+    """Work folder of the run."""
+    beam_size: int | None = None
+    """Targets that are followed (default: as the run was tested); 1 is greedy search."""
+    length_penalty: float | None = None
+    """Exponent of the length that scores are divided by (default: as the run was tested)."""
+    average: int | None = None
+    """Use the mean of so many of the newest checkpoints (default: as the run was tested)."""
+    batch_sentences: int | None = None
+    """Sentences that are translated at once (default: as the run was tested)."""
+    bpe: Path | None = None
+    """File of the run's byte pairs (default: that in the work folder)."""
+    references: Path | None = None
+    """Text to score the translations against: BLEU is printed to standard error."""
+
+
+def main(args: list[str], lines: TextIO = sys.stdin, out: TextIO = sys.stdout) -> int:
+    """Runs the command; returns its exit status."""
+    show_version(args)
+    options = tyro.cli(TranslateConfig, args=args, prog=PROG)
+    changes = {
+        name: value
+        for name in ("beam_size", "length_penalty", "batch_sentences")
+        if (value := getattr(options, name)) is not None
+    }
+    with refusals():
+        references = None
+        if options.references is not None:
+            references = lines_of(options.references.read_text("utf-8"))
+        trained = load_run(options.workdir, bpe=options.bpe, average=options.average)
+        search = dataclasses.replace(trained.search, average=1, **changes)
+        texts = lines_of(lines.read())
+        if references is not None and len(references) != len(texts):
+            raise ValueError(
+                f"{options.references} has {len(references):,} lines, the input {len(texts):,}"
+            )
+        translations = run_translations(dataclasses.replace(trained, search=search), texts)
+    # a file gets the translations as they are; a terminal is not to obey them
+    write = say if out.isatty() else print
+    for text in translations:
+        write(text, file=out)
+    if references is not None:
+        scored = corpus_bleu(translations, references)
+        say(f"BLEU {scored.score:.2f} {scored.signature}", file=sys.stderr)
+    return 0
+
+
+def lines_of(text: str) -> list[str]:
+    r"""The lines of a text; only "\n" and "\r\n" end one."""
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]

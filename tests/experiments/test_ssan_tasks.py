@@ -10,7 +10,7 @@ import pytest
 
 from experiments.core.config import changed
 from experiments.core.records import write_json
-from experiments.ssan import bleu, tables, tasks, translate
+from experiments.ssan import bleu, tables, tasks, translation
 from experiments.ssan.__main__ import main
 from experiments.ssan.config import PRESETS, SearchConfig, SRLData, TranslationConfig
 from experiments.ssan.paper import PAPER
@@ -167,7 +167,7 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
     args = ["--workdir", str(workdir), "--beam-size", "2"]
     references = tmp_path / "references"
     references.write_text("Ein Hund rennt.\nx\nEin Kater sitzt.\n", "utf-8")
-    assert translate.main([*args, "--references", str(references)], given, out) == 0
+    assert translation.main([*args, "--references", str(references)], given, out) == 0
     lines = out.getvalue().split("\n")
     assert len(lines) == 4
     assert lines[1] == lines[3] == ""
@@ -181,7 +181,7 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
         (["--references", str(other)], "the input 3"),
     ):
         with pytest.raises(SystemExit):
-            translate.main([*args, *extra], io.StringIO("a\nb\nc\n"), io.StringIO())
+            translation.main([*args, *extra], io.StringIO("a\nb\nc\n"), io.StringIO())
         assert message in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["translate", "--workdir", str(tmp_path / "nowhere")])
