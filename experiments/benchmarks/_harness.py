@@ -20,6 +20,7 @@ import tyro
 from jax.experimental.compilation_cache import compilation_cache
 from rich.table import Table
 
+from experiments.core.hardware import hardware
 from experiments.core.kinds import Json
 
 R = TypeVar("R")
@@ -108,18 +109,8 @@ def machine() -> Json:
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "backend": jax.default_backend(),
-        "python": platform.python_version(),
-        "versions": versions,
-        "jax": jax.__version__,
-        "device": jax.devices()[0].device_kind,
-        "devices": jax.device_count(),
-        "machine": platform.machine(),
-        "load": os.getloadavg()[0],
-    }
+    more = {"backend": jax.default_backend(), "versions": versions, "load": os.getloadavg()[0]}
+    return {"processor": _processor(), **hardware(), **more}
 
 
 def _processor() -> str:

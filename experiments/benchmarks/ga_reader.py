@@ -99,12 +99,6 @@ class FlaxGAReader(nn.Module):
     """A reader of words with multiplicative gating and no dropout, see `models.GAReader`.
 
     Its units have the recurrent bias of Flax's cell, which `GAReader` lacks.
-
-    Attributes:
-      hops: K.
-      hidden: H.
-      embedding_dim: width of the word vectors.
-      vocab_size: rows of the table.
     """
 
     hops: int

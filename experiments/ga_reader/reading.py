@@ -19,38 +19,28 @@ from gatedjax.training import load_params
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a candidate occurs in a document, and how the reader weighs it.
-
-    Attributes:
-      candidate: which one.
-      position: index in the document.
-      weight: the last hop's attention, as a share of that to all places of candidates.
-      hops: per gating hop, the attention to every word of the query [Q].
-    """
+    """Where a candidate occurs in a document, and how the reader weighs it."""
 
     candidate: int
     position: int
     weight: float
+    """The last hop's attention, as a share of that to all places of candidates."""
     hops: tuple[np.ndarray, ...]
+    """Per gating hop, the attention to every word of the query [Q]."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """One question under a trained reader.
-
-    Attributes:
-      example: the question.
-      candidates: their names.
-      probabilities: of the candidates; 0 for one that does not occur.
-      places: of all candidates, in the order of candidates, then of the document.
-      query: its words with the markers, as `Place.hops` counts them.
-    """
+    """One question under a trained reader."""
 
     example: Json
     candidates: tuple[str, ...]
     probabilities: np.ndarray
+    """Of the candidates; 0 for one that does not occur."""
     places: tuple[Place, ...]
+    """Of all candidates, in the order of candidates, then of the document."""
     query: tuple[str, ...]
+    """Its words with the markers, as `Place.hops` counts them."""
 
     @property
     def predicted(self) -> int:
@@ -60,15 +50,7 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reader:
-    """A trained reader.
-
-    Attributes:
-      config: the network.
-      data: the options of its data, as they were recorded.
-      vocabulary: the words it was trained with.
-      characters: the characters it was trained with.
-      params: its parameters.
-    """
+    """A trained reader: network, recorded options of its data, words, characters, parameters."""
 
     config: GAReaderConfig
     data: Json

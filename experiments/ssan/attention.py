@@ -26,21 +26,16 @@ GLUED = frozenset({".", ",", ":", "''", "-RRB-", "POS", "HYPH"})
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Encoder:
-    """A trained encoder.
-
-    Attributes:
-      config: of its run.
-      apply: (parameters, batch) -> attention of every layer, [B, M, N, N] each.
-      params: its parameters.
-      pieces: (words, which of them are glued to the one before) -> (ids, word of every id).
-      end: ids that stand after every sentence, and belong to no word.
-    """
+    """A trained encoder."""
 
     config: RunConfig
     apply: Callable[[Any, Any], tuple[Any, ...]]
+    """(parameters, batch) -> attention of every layer, [B, M, N, N] each."""
     params: Params
     pieces: Callable[[Words, Sequence[bool]], tuple[list[int], list[int]]]
+    """(words, which of them are glued to the one before) -> (ids, word of every id)."""
     end: tuple[int, ...] = ()
+    """Ids that stand after every sentence, and belong to no word."""
 
 
 def load_encoder(config: RunConfig, workdir: Path) -> Encoder:

@@ -14,18 +14,13 @@ SAMPLES = 1_000
 
 
 class Scored(NamedTuple):
-    """BLEU of a corpus.
-
-    Attributes:
-      score: in percent.
-      signature: how sacrebleu computed it.
-      statistics: of every sentence: length of the translation and of the reference, then matched
-        and all n-grams for n from 1 to 4.
-    """
+    """BLEU of a corpus in percent, and how sacrebleu computed it."""
 
     score: float
     signature: str
     statistics: list[list[int]]
+    """Of every sentence: length of the translation and of the reference, then matched and all
+    n-grams for n from 1 to 4."""
 
 
 def corpus_bleu(translations: Sequence[str], references: Sequence[str]) -> Scored:
@@ -92,15 +87,12 @@ def paired(
 
 
 class Difference(NamedTuple):
-    """SSAN minus SAN in points.
-
-    Attributes:
-      boots: of all seeds together (accuracy), or of every seed by itself.
-      why_not: why there is no verdict; None if there is one.
-    """
+    """SSAN minus SAN in points."""
 
     boots: tuple[analysis.Bootstrap, ...]
+    """Of all seeds together (accuracy), or of every seed by itself."""
     why_not: str | None
+    """Why there is no verdict; None if there is one."""
 
     def cells(self, p_values: Iterator[float]) -> list[str]:
         """Difference, 95 % interval and the next of these p-values."""

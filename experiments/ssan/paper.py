@@ -490,24 +490,15 @@ def batch_of(record: Record) -> str:
     return str(sizes.get("batch_size") or ("-" if tokens is None else f"{tokens:,} tokens"))
 
 
-RUNS = Table(
-    title="Runs",
-    note="Records in runs/; seconds are wall time per run.",
-    shown=lambda store: [(name, one) for name in reported.NAMES for one in store.variants(name)],
-    columns=(
-        columns.data(),
-        columns.record_name(),
-        columns.seeds(),
-        columns.first("batch", batch_of),
-        columns.first("lr", "config.train.optimizer.learning_rate", "g"),
-        STEPS,
-        columns.each("best steps", "best_step", ","),
-        columns.seconds(),
-        columns.milliseconds(),
-        columns.first("parameters", lambda one: one.get("parameters_without_embeddings", 0), ","),
-        columns.hardware(),
-        columns.substitute(),
-    ),
+RUNS = columns.runs(
+    reported.NAMES,
+    columns.first("batch", batch_of),
+    columns.first("lr", "config.train.optimizer.learning_rate", "g"),
+    STEPS,
+    columns.each("best steps", "best_step", ","),
+    columns.seconds(),
+    columns.milliseconds(),
+    columns.first("parameters", lambda one: one.get("parameters_without_embeddings", 0), ","),
 )
 
 # the commands ------------------------------------------------------------------------------------
