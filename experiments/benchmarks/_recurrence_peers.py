@@ -17,20 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments.benchmarks._harness import compiled, memory_of
 from experiments.core.kinds import Array, Json, Params
-from gatedjax.functional import (
-    GRUWeights,
-    LSTMState,
-    LSTMWeights,
-    RAUWeights,
-    bidirectional,
-    gru,
-    gru_step,
-    length_mask,
-    lstm,
-    lstm_step,
-    rau,
-    rau_step,
-)
+from gatedjax import functional as F
 
 Cell = Literal["lstm", "gru", "rau"]
 BLOCKS = {"lstm": 4, "gru": 3, "rau": 5}
@@ -110,7 +97,7 @@ def jax_runs(
 
     def loss(params: Params, xs: jax.Array, lengths: jax.Array) -> jax.Array:
         outputs = apply(params, xs, lengths)
-        real = length_mask(lengths, xs.shape[1])[..., None]
+        real = F.length_mask(lengths, xs.shape[1])[..., None]
         return jnp.sum(jnp.where(real, outputs, 0) ** 2)
 
     arguments = (params, xs, lengths)
@@ -155,9 +142,9 @@ OURS = "gatedjax"
 RESET_AFTER = "gatedjax reset_after"
 OUR_GRU = "gatedjax GRU"
 NO_CELL = "no such cell"
-_UNROLL: dict[str, Callable[..., Any]] = {"lstm": lstm, "gru": gru, "rau": rau}
-_STEP: dict[str, Callable[..., Any]] = {"lstm": lstm_step, "gru": gru_step, "rau": rau_step}
-_WEIGHTS: Json = {"lstm": LSTMWeights, "gru": GRUWeights, "rau": RAUWeights}
+_UNROLL: dict[str, Callable[..., Any]] = {"lstm": F.lstm, "gru": F.gru, "rau": F.rau}
+_STEP: dict[str, Callable[..., Any]] = {"lstm": F.lstm_step, "gru": F.gru_step, "rau": F.rau_step}
+_WEIGHTS: Json = {"lstm": F.LSTMWeights, "gru": F.GRUWeights, "rau": F.RAUWeights}
 
 
 def _make_weights(case: Case, seed: int = 0) -> list[list[Any]]:
@@ -175,11 +162,11 @@ def _make_weights(case: Case, seed: int = 0) -> list[list[Any]]:
 
 
 def _stack(unroll: Callable[..., Any], params: Params, xs: jax.Array, lengths: jax.Array) -> Any:
-    mask = length_mask(lengths, xs.shape[1])
+    mask = F.length_mask(lengths, xs.shape[1])
     for layer in params:
         if len(layer) == 2:
             forward, backward = layer
-            xs = bidirectional(unroll, forward, backward, xs, mask)[1]
+            xs = F.bidirectional(unroll, forward, backward, xs, mask)[1]
         else:
             xs = unroll(layer[0], xs, mask)[1]
     return xs
@@ -202,7 +189,7 @@ def run_scanned_step(case: Case, xs: Array, lengths: Array) -> Runs:
 
     def unroll(weights: Any, xs: jax.Array, mask: jax.Array, *, reverse: bool = False) -> Any:
         zeros = jnp.zeros((xs.shape[0], case.hidden), xs.dtype)
-        initial = LSTMState(zeros, zeros) if case.cell == "lstm" else zeros
+        initial = F.LSTMState(zeros, zeros) if case.cell == "lstm" else zeros
         return held_scan(functools.partial(step, weights), initial, xs, mask, reverse)
 
     return jax_runs(case, functools.partial(_stack, unroll), _make_weights(case), xs, lengths)
@@ -274,7 +261,7 @@ def run_haiku(case: Case, xs: Array, lengths: Array) -> Runs:
         return jnp.swapaxes(hk.dynamic_unroll(step, steps, initial, reverse=reverse)[0], 0, 1)
 
     def network(xs: jax.Array, lengths: jax.Array) -> jax.Array:
-        mask = length_mask(lengths, xs.shape[1])
+        mask = F.length_mask(lengths, xs.shape[1])
         for _ in case.widths:
             ways = [way(xs, mask, reverse) for reverse in (False, True)[: 1 + case.bidirectional]]
             xs = jnp.concatenate(ways, axis=-1) if case.bidirectional else ways[0]
@@ -321,7 +308,7 @@ def run_keras(case: Case, xs: Array, lengths: Array) -> Runs:
     others = [[jnp.asarray(v.value) for v in layer.non_trainable_variables] for layer in layers]
 
     def apply(params: Params, xs: jax.Array, lengths: jax.Array) -> jax.Array:
-        mask = length_mask(lengths, xs.shape[1])
+        mask = F.length_mask(lengths, xs.shape[1])
         for layer, trained, rest in zip(layers, params, others, strict=True):
             xs, _ = layer.stateless_call(trained, rest, xs, mask=mask)
         return xs

@@ -13,14 +13,8 @@ from experiments.core.origins import joined
 from experiments.core.text import SPLITS, Texts, common_edges, in_batches, read_texts
 from experiments.ssan import reported
 from experiments.ssan.config import ProbeConfig, ReorderingConfig, ReorderingData
-from gatedjax import analysis
+from gatedjax import analysis, models
 from gatedjax import data as gdata
-from gatedjax.models import (
-    SSANProbe,
-    SSANProbeTask,
-    WordReorderingDetector,
-    WordReorderingTask,
-)
 
 TRAINED_SHARE = 0.9
 """Share of the published validation sentences that the training text is made of."""
@@ -127,7 +121,9 @@ def probe(config: ProbeConfig) -> Experiment:
     classes = training.info.class_names
     small = None if texts.substitute is None else reported.SMALL_PROBE
     return Experiment(
-        task=SSANProbeTask(SSANProbe(config.model, len(texts.vocabulary), len(classes))),
+        task=models.SSANProbeTask(
+            models.SSANProbe(config.model, len(texts.vocabulary), len(classes))
+        ),
         train=train,
         validation=validation,
         test=test,
@@ -223,7 +219,9 @@ def reordering(config: ReorderingConfig) -> Experiment:
     lengths = {name: part.lengths for name, part in texts.splits.items()}
     edges = common_edges(lengths, config.data.max_buckets)
     return Experiment(
-        task=WordReorderingTask(WordReorderingDetector(config.model, len(texts.vocabulary))),
+        task=models.WordReorderingTask(
+            models.WordReorderingDetector(config.model, len(texts.vocabulary))
+        ),
         **sequence_batches(splits, {"lengths": "tokens"}, config.data, edges=edges),
         vocabulary=texts.vocabulary.digest(),
         facts={"train_n": len(lengths["train"]), "vocabulary_size": len(texts.vocabulary)},

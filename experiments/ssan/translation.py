@@ -20,13 +20,8 @@ from experiments.ssan.bleu import corpus_bleu
 from experiments.ssan.config import SearchConfig, TranslationConfig, TranslationData
 from experiments.ssan.sentences import Split, load, one_pass, sequence_batches, without_batches
 from gatedjax import data as gdata
+from gatedjax import models
 from gatedjax._terminal import say
-from gatedjax.models import (
-    SSANTranslationTask,
-    SSANTranslator,
-    SSANTranslatorConfig,
-    translate,
-)
 from gatedjax.models.ssan_translation import STOP
 from gatedjax.training import CheckpointStore, average_params, load_params
 
@@ -71,8 +66,8 @@ def experiment(config: TranslationConfig) -> Experiment:
     rows = [i for i, pair in enumerate(both) if max(map(len, pair)) <= data.max_len]
     if not rows:
         raise ValueError(f"data.max_len {data.max_len}: every training pair is longer")
-    model = SSANTranslator(config.model, len(bpe))
-    task, facts = SSANTranslationTask(model), Json()
+    model = models.SSANTranslator(config.model, len(bpe))
+    task, facts = models.SSANTranslationTask(model), Json()
     if config.init_from is not None:
         task, facts = begun(model, Path(config.init_from), bpe)
 
@@ -113,7 +108,7 @@ def keep_vocabulary(bpe: gdata.BytePairs, workdir: Path) -> None:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class BegunTask(SSANTranslationTask):
+class BegunTask(models.SSANTranslationTask):
     """Begins with the given parameters; those that are only shapes are drawn."""
 
     given: Any
@@ -127,7 +122,9 @@ class BegunTask(SSANTranslationTask):
         return jax.tree.map(leaf, self.given, super().init(key, batch))
 
 
-def begun(model: SSANTranslator, other: Path, bpe: gdata.BytePairs) -> tuple[BegunTask, Json]:
+def begun(
+    model: models.SSANTranslator, other: Path, bpe: gdata.BytePairs
+) -> tuple[BegunTask, Json]:
     """The task with the parameters of another run, and which of its own it keeps."""
     if saved_vocabulary(other) != bpe.digest():
         raise ValueError(f"init_from {other}: that run has another vocabulary than data.bpe")
@@ -135,18 +132,18 @@ def begun(model: SSANTranslator, other: Path, bpe: gdata.BytePairs) -> tuple[Beg
     return BegunTask(model, params), {"init_from": {"run": other.name, "not_loaded": fresh}}
 
 
-def parameters_like(model: SSANTranslator) -> Any:
+def parameters_like(model: models.SSANTranslator) -> Any:
     """Shapes of the parameters."""
     one, length = np.full((1, 1), STOP, np.int32), np.ones(1, np.int32)
     batch: Batch = {"tokens": one, "targets": one, "lengths": length, "target_lengths": length}
-    return jax.eval_shape(lambda: SSANTranslationTask(model).init(jax.random.key(0), batch))
+    return jax.eval_shape(lambda: models.SSANTranslationTask(model).init(jax.random.key(0), batch))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trained:
     """A finished run, ready to translate."""
 
-    model: SSANTranslator
+    model: models.SSANTranslator
     params: Params
     bpe: gdata.BytePairs
     search: SearchConfig
@@ -189,7 +186,7 @@ def run_translations(trained: Trained, texts: Sequence[str]) -> list[str]:
                 f"translation may have {search.extra} more (--search.extra)"
             )
     decode = jax.jit(
-        lambda params, batch: translate(
+        lambda params, batch: models.translate(
             model,
             params,
             batch,
@@ -227,10 +224,10 @@ def load_run(workdir: Path, *, bpe: Path | None = None, average: int | None = No
             f"{bpe or workdir / BPE} is not the vocabulary that {workdir} was trained with: it has "
             f"{len(pieces):,} pieces, the network {record['vocabulary_size']:,}, or others"
         )
-    fields = {field.name for field in dataclasses.fields(SSANTranslatorConfig)}
+    fields = {field.name for field in dataclasses.fields(models.SSANTranslatorConfig)}
     saved = {k: v for k, v in record["config"]["model"].items() if k in fields}
     saved["select_layers"] = tuple(saved["select_layers"])
-    model = SSANTranslator(SSANTranslatorConfig(**saved), len(pieces))
+    model = models.SSANTranslator(models.SSANTranslatorConfig(**saved), len(pieces))
     search = SearchConfig(**record["search"])
     like = parameters_like(model)
     count = search.average if average is None else average
