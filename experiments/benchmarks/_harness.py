@@ -151,11 +151,6 @@ def write_figures(path: Path | None, figures: Any) -> None:
         path.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
-def read_figures(path: Path) -> Json:
-    """What an earlier command measured."""
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
 def marks(name: str) -> tuple[str, str]:
     """The lines before and after what a command writes into a document."""
     begin, end = (f"<!-- {which}: written by `{name}` -->" for which in ("begin", "end"))

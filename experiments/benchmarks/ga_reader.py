@@ -20,6 +20,7 @@ from flax import struct
 from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Array, Batch, Json
+from experiments.core.records import read_json
 from gatedjax._terminal import new_console
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask, ga_reader_optimizer
 from gatedjax.training import init_state, make_optimizer, make_train_step
@@ -252,7 +253,7 @@ def main(options: Options) -> Json:
     if options.figures is not None:
         if options.docs is None:
             raise ValueError("figures are for --docs, got none")
-        result = _harness.read_figures(options.figures)
+        result = read_json(options.figures)
     else:
         result = measure(options)
         new_console().print(_harness.screen_table(_title(result), _HEADS, _lines(result)))

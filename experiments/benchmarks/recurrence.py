@@ -22,6 +22,7 @@ from experiments.benchmarks import _recurrence_peers as peers
 from experiments.benchmarks._recurrence_report import console_table, write_docs
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Records
+from experiments.core.records import read_json
 from gatedjax._terminal import new_console
 
 SIZES = ("32,231,100", "32,400,128", "32,1000,256", "20,35,650", "128,28,128")
@@ -144,7 +145,7 @@ def main(options: Options) -> Records:
     if options.figures:
         if options.docs is None:
             raise ValueError("figures are for --docs, got none")
-        files = [_harness.read_figures(path) for path in options.figures]
+        files = [read_json(path) for path in options.figures]
         write_docs(options.docs, files, SIZES)
         return [result for file in files for result in file["results"]]
     _harness.use_devices(options.devices)

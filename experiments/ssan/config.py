@@ -8,8 +8,6 @@ from experiments.core.kinds import Json
 from gatedjax import models
 from gatedjax.training import OptimizerConfig, TrainConfig
 
-ProbeName = Literal["bigram_shift", "tree_depth", "top_constituents"]
-ReorderingText = Literal["multi30k", "published"]
 Corpus = Literal["multi30k", "iwslt14_en_ro", "kftt", "wmt14_en_de"]
 BASE, FULL = "san", "ssan_layer1"
 """The networks that all tables compare: without a selector, and with one in layer 1."""
@@ -43,7 +41,7 @@ class TextConfig(FilesConfig):
 class ProbeData(TextConfig):
     """A probing task of SentEval."""
 
-    name: ProbeName = "bigram_shift"
+    name: Literal["bigram_shift", "tree_depth", "top_constituents"] = "bigram_shift"
     """Task: were two words inverted, how deep is the tree, which are its top constituents."""
 
 
@@ -51,7 +49,7 @@ class ProbeData(TextConfig):
 class ReorderingData(TextConfig):
     """Sentences of which one token was moved."""
 
-    text: ReorderingText = "multi30k"
+    text: Literal["multi30k", "published"] = "multi30k"
     """English of Multi30k, reordered here; or the published sentences: the validation file is
     restored and reordered again for training, but for its last tenth, and the test file is as it
     is (the published training file is not needed)."""
