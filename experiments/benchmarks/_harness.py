@@ -20,6 +20,7 @@ import tyro
 from jax.experimental.compilation_cache import compilation_cache
 from rich.table import Table
 
+from experiments.core.hardware import hardware
 from experiments.core.kinds import Json
 
 R = TypeVar("R")
@@ -34,13 +35,6 @@ def command(main: Callable[[Any], Any], options: type) -> None:
         main(tyro.cli(options))
     except ValueError as error:
         raise SystemExit(f"error: {error}") from None
-
-
-def check_counts(options: object, *names: str) -> None:
-    """Refuses options that are below 1."""
-    for name in names:
-        if getattr(options, name) < 1:
-            raise ValueError(f"{name} must be at least 1, got {getattr(options, name)}")
 
 
 def in_turns(calls: Mapping[str, Callable[[], R]], repeats: int) -> dict[str, list[R]]:
@@ -115,18 +109,8 @@ def machine() -> Json:
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "backend": jax.default_backend(),
-        "python": platform.python_version(),
-        "versions": versions,
-        "jax": jax.__version__,
-        "device": jax.devices()[0].device_kind,
-        "devices": jax.device_count(),
-        "machine": platform.machine(),
-        "load": os.getloadavg()[0],
-    }
+    more = {"backend": jax.default_backend(), "versions": versions, "load": os.getloadavg()[0]}
+    return {"processor": _processor(), **hardware(), **more}
 
 
 def _processor() -> str:
@@ -167,11 +151,6 @@ def write_figures(path: Path | None, figures: Any) -> None:
         path.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
-def read_figures(path: Path) -> Json:
-    """What an earlier command measured."""
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
 def marks(name: str) -> tuple[str, str]:
     """The lines before and after what a command writes into a document."""
     begin, end = (f"<!-- {which}: written by `{name}` -->" for which in ("begin", "end"))
@@ -179,11 +158,7 @@ def marks(name: str) -> tuple[str, str]:
 
 
 def replace_section(path: Path, name: str, section: str) -> None:
-    """Replaces what is between the marks of a command in a Markdown file.
-
-    Raises:
-      ValueError: if the file does not have both marks once, in order.
-    """
+    """Replaces what is between the marks of a command in a Markdown file, which it has once."""
     begin, end = marks(name)
     text = path.read_text(encoding="utf-8")
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):

@@ -4,16 +4,8 @@ from pathlib import Path
 
 from rich.table import Table
 
+from experiments.benchmarks import _recurrence_peers as peers
 from experiments.benchmarks._harness import markdown_table, replace_section, screen_table
-from experiments.benchmarks._recurrence_cases import Case
-from experiments.benchmarks._recurrence_peers import (
-    FLAX,
-    JAX_PEERS,
-    NO_CELL,
-    OUR_GRU,
-    OURS,
-    RESET_AFTER,
-)
 from experiments.core.kinds import Json, Records
 
 COMMAND = "python -m experiments.benchmarks.recurrence --docs"
@@ -38,7 +30,7 @@ def _best(result: Json, names: tuple[str, ...], kind: str) -> str | None:
     return min(there, key=lambda name: result["rows"][name][f"{kind}_ms"], default=None)
 
 
-def ratio(result: Json, names: tuple[str, ...], kind: str, ours: str = OURS) -> str:
+def ratio(result: Json, names: tuple[str, ...], kind: str, ours: str = peers.OURS) -> str:
     """Returns the time of the fastest of the named contestants over ours, or why there is none."""
     rows, name = result["rows"], _best(result, names, kind)
     if name is None or f"{kind}_ms" not in rows.get(ours, {}):
@@ -60,7 +52,7 @@ def _rows(result: Json) -> list[list[str]]:
     """Returns the table of one case without its heads."""
     lines = []
     for name, row in result["rows"].items():
-        if row.get("missing") == NO_CELL:
+        if row.get("missing") == peers.NO_CELL:
             continue
         if "missing" in row:
             lines.append([name, row["missing"], *[""] * (len(_HEADS) - 2)])
@@ -77,7 +69,7 @@ def _rows(result: Json) -> list[list[str]]:
 
 
 def _title(result: Json) -> str:
-    case = Case(**result["case"])
+    case = peers.Case(**result["case"])
     return (
         f"{case.cell.upper()} {case.size}, {case.devices} device(s), {result['real_steps']:.0%} of "
         f"the steps real, {case.gflop:.2f} GFLOP forward, peak {result['gemm_gflops']:.0f} GFLOP/s"
@@ -89,7 +81,7 @@ def console_table(result: Json) -> Table:
     return screen_table(_title(result), _HEADS, _rows(result), wrap=False)
 
 
-def _pair(result: Json, names: tuple[str, ...], ours: str = OURS) -> str:
+def _pair(result: Json, names: tuple[str, ...], ours: str = peers.OURS) -> str:
     found = [ratio(result, names, kind, ours) for kind in KINDS]
     return found[0] if found[0] == found[1] == NOT_RUN else " / ".join(found)
 
@@ -115,23 +107,23 @@ def _summary(results: Records) -> list[str]:
     """Returns the two tables of ratios of one number of devices."""
     lines, raus = [], []
     for result in results:
-        case = Case(**result["case"])
+        case = peers.Case(**result["case"])
         if case.cell == "rau":
             # the one ratio that is ours over another
-            over = _pair(result, (OURS,), OUR_GRU)
+            over = _pair(result, (peers.OURS,), peers.OUR_GRU)
             plain = _pair(result, ("scanned step",))
-            memory = _memory(result, OURS, (OUR_GRU,))
-            raus.append([case.size, _times(result, OURS), over, plain, memory])
+            memory = _memory(result, peers.OURS, (peers.OUR_GRU,))
+            raus.append([case.size, _times(result, peers.OURS), over, plain, memory])
             continue
-        best = _best(result, JAX_PEERS, "train")
-        names = {OURS: case.cell.upper()}
+        best = _best(result, peers.JAX_PEERS, "train")
+        names = {peers.OURS: case.cell.upper()}
         if case.cell == "gru":
-            names[RESET_AFTER] = "GRU, reset after"
+            names[peers.RESET_AFTER] = "GRU, reset after"
         for ours, name in names.items():
-            line = [case.size, name, _times(result, ours), _pair(result, FLAX, ours)]
-            line.append(_pair(result, JAX_PEERS, ours) + (f" ({best})" if best else ""))
+            line = [case.size, name, _times(result, ours), _pair(result, peers.FLAX, ours)]
+            line.append(_pair(result, peers.JAX_PEERS, ours) + (f" ({best})" if best else ""))
             line += [_pair(result, (f"torch {how}",), ours) for how in ("packed", "unpacked")]
-            lines.append([*line, _memory(result, ours, FLAX)])
+            lines.append([*line, _memory(result, ours, peers.FLAX)])
     heads = (
         *("(B, T, H)", "cell", "ours, ms", "flax's best", "fastest JAX peer"),
         *("torch packed", "torch unpacked", "MB, ours / flax"),
@@ -156,9 +148,7 @@ def _about(file: Json) -> str:
 def docs_section(files: Records, sizes: tuple[str, ...]) -> str:
     """Returns the tables in Markdown, from the contents of files written with --json.
 
-    Args:
-      files: of two with the same case the later one counts.
-      sizes: "B,T,H" of the cases that are named as "not run" where no file has them.
+    Of two with the same case the later one counts; sizes that no file has are named as "not run".
     """
     found = {_key(result["case"]): result for file in files for result in file["results"]}
     cores = max(file["machine"]["cores"] for file in files)
@@ -202,9 +192,5 @@ def docs_section(files: Records, sizes: tuple[str, ...]) -> str:
 
 
 def write_docs(path: Path, files: Records, sizes: tuple[str, ...]) -> None:
-    """Replaces what is between the markers of a Markdown file.
-
-    Raises:
-      ValueError: if the file does not have both markers once, in order.
-    """
+    """Replaces what is between the marks of a Markdown file."""
     replace_section(path, COMMAND, docs_section(files, sizes))

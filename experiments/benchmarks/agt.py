@@ -21,6 +21,7 @@ import optax
 from rich.table import Table
 
 from experiments.benchmarks import _harness
+from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Params, Records
 from gatedjax._terminal import new_console
 from gatedjax.models import AGT, AGTConfig, AGTTask
@@ -85,12 +86,7 @@ def products(sizes: list[tuple[int, ...]], seed: int = 0) -> tuple[Callable[...,
 
 
 def measure(options: Options, vocabulary: int, classes: int = 5) -> Json:
-    """Times one size of the vocabulary.
-
-    Returns:
-      "vocabulary", "products_gflop", {name}_ms of "products", "gradients" and "step" (medians),
-      their ratios to the products, and compile_s of the step.
-    """
+    """Times one size of the vocabulary: medians, their ratios to the products, and compile_s."""
     config = AGTConfig(num_layers=options.layers)
     task = AGTTask(AGT(config, vocabulary, classes))
     rng = np.random.default_rng(0)
@@ -161,7 +157,7 @@ def render(options: Options, rows: Records) -> Table:
 
 def main(options: Options) -> Records:
     """Measures, prints and returns one row per vocabulary."""
-    _harness.check_counts(options, "repeats", "batch", "words", "layers")
+    at_least_1(options, "repeats", "batch", "words", "layers")
     if not options.vocabulary or min(options.vocabulary) < 3:
         raise ValueError(f"vocabulary must be at least 3, got {options.vocabulary}")
     rows = [measure(options, vocabulary) for vocabulary in options.vocabulary]

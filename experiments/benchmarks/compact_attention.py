@@ -19,6 +19,7 @@ import numpy as np
 from rich.table import Table
 
 from experiments.benchmarks import _harness
+from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Records
 from gatedjax import functional as F
 from gatedjax._terminal import new_console
@@ -106,11 +107,8 @@ def compact(case: Case, inputs: Inputs) -> tuple[jax.Array, jax.Array]:
 
 
 def measure(case: Case, repeats: int, seed: int = 0) -> Json:
-    """Times one case.
-
-    Returns:
-      The case with capacity, density (of real tokens), dense_ms and compact_ms (medians), ratio
-      (median over turns of compact / dense), and difference (largest, of weights and sums).
+    """Times one case: medians, "ratio" (median over turns of compact / dense), and the largest
+    "difference" of weights and sums.
     """
     inputs = make_inputs(case, seed)
     forms = {
@@ -179,7 +177,7 @@ class Options:
 
 def main(options: Options) -> Records:
     """Measures, prints and returns one row per case."""
-    _harness.check_counts(options, "repeats", "batch", "width")
+    at_least_1(options, "repeats", "batch", "width")
     if not all(steps >= 1 for steps in options.steps):
         raise ValueError(f"steps must be at least 1, got {options.steps}")
     if not all(0 <= density <= 1 for density in options.densities):

@@ -11,12 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
+from flax import struct
 
 from experiments.benchmarks import _harness
-from experiments.benchmarks._ga_reader_peer import FlaxGAReader
-from experiments.core.kinds import Batch, Json
+from experiments.core.config import at_least_1
+from experiments.core.kinds import Array, Batch, Json
+from experiments.core.records import read_json
 from gatedjax._terminal import new_console
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask, ga_reader_optimizer
 from gatedjax.training import init_state, make_optimizer, make_train_step
@@ -83,6 +87,54 @@ def make_batch(options: Options) -> dict[str, np.ndarray]:
     batch["weight"] = np.ones(rows, np.float32)
     batch["example_id"] = np.arange(rows, dtype=np.int32)
     return batch
+
+
+@struct.dataclass
+class PeerOutput:
+    """Log-probabilities of the candidates [B, C]."""
+
+    logits: Any
+
+
+class FlaxGAReader(nn.Module):
+    """A reader of words with multiplicative gating and no dropout, see `models.GAReader`.
+
+    Its units have the recurrent bias of Flax's cell, which `GAReader` lacks.
+    """
+
+    hops: int
+    hidden: int
+    embedding_dim: int
+    vocab_size: int
+
+    def _read(self, name: str, xs: Array, lengths: Array) -> Any:
+        ahead, back = (
+            nn.RNN(nn.GRUCell(self.hidden, name=f"{name}_{way}")) for way in ("ahead", "back")
+        )
+        return nn.Bidirectional(ahead, back)(xs, seq_lengths=lengths)
+
+    @nn.compact
+    def __call__(self, batch: Json, *, train: bool = False) -> PeerOutput:
+        """Runs the network; the batch is that of `GAReader` with candidate_positions."""
+        del train
+        embed = nn.Embed(self.vocab_size, self.embedding_dim, name="embed")
+        xs, words = embed(batch["document"]), embed(batch["query"])
+        asked_real = jnp.arange(words.shape[1])[None, :] < batch["query_lengths"][:, None]
+        for hop in range(self.hops):
+            document = self._read(f"document_{hop}", xs, batch["document_lengths"])
+            query = self._read(f"query_{hop}", words, batch["query_lengths"])
+            if hop < self.hops - 1:
+                scores = jnp.einsum("bnd,bqd->bnq", document, query)
+                scores = jnp.where(asked_real[:, None, :], scores, -1e9)
+                xs = document * jnp.einsum("bnq,bqd->bnd", jax.nn.softmax(scores), query)
+        place = batch["cloze"][:, None, None]
+        logits = jnp.einsum("bnd,bd->bn", document, jnp.take_along_axis(query, place, 1)[:, 0])
+        places = batch["candidate_positions"]
+        there = (places >= 0) & batch["candidate_mask"][..., None]
+        flat = jnp.where(there, places, 0).reshape(places.shape[0], -1)
+        found = jnp.take_along_axis(logits, flat, axis=1).reshape(places.shape)
+        scores = jax.nn.logsumexp(jnp.where(there, found, -1e9), axis=-1)
+        return PeerOutput(jax.nn.log_softmax(scores))
 
 
 def make_tasks(options: Options) -> dict[str, GAReaderTask]:
@@ -197,11 +249,11 @@ def docs_section(result: Json) -> str:
 
 def main(options: Options) -> Json:
     """Measures, prints and returns the figures; or only writes the docs."""
-    _harness.check_counts(options, *SIZES)
+    at_least_1(options, *SIZES)
     if options.figures is not None:
         if options.docs is None:
             raise ValueError("figures are for --docs, got none")
-        result = _harness.read_figures(options.figures)
+        result = read_json(options.figures)
     else:
         result = measure(options)
         new_console().print(_harness.screen_table(_title(result), _HEADS, _lines(result)))

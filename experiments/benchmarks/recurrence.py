@@ -18,17 +18,11 @@ import jax.numpy as jnp
 import tyro
 
 from experiments.benchmarks import _harness
-from experiments.benchmarks._recurrence_cases import (
-    Case,
-    Cell,
-    NotAvailable,
-    Runs,
-    make_batch,
-    shardings,
-)
-from experiments.benchmarks._recurrence_peers import CONTESTANTS, OUR_GRU
+from experiments.benchmarks import _recurrence_peers as peers
 from experiments.benchmarks._recurrence_report import console_table, write_docs
+from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Records
+from experiments.core.records import read_json
 from gatedjax._terminal import new_console
 
 SIZES = ("32,231,100", "32,400,128", "32,1000,256", "20,35,650", "128,28,128")
@@ -49,13 +43,13 @@ class Options:
 
     sizes: Annotated[tuple[str, ...], tyro.conf.arg(metavar="B,T,H [B,T,H ...]")] = SIZES
     """Sizes: batch, time steps, hidden width per direction."""
-    cells: tuple[Cell, ...] = ("lstm", "gru", "rau")
+    cells: tuple[peers.Cell, ...] = ("lstm", "gru", "rau")
     """The recurrences to time."""
     layers: int = 1
     """Layers of every network."""
     bidirectional: bool = False
     """Run every layer in both directions."""
-    contestants: tuple[str, ...] = tuple(CONTESTANTS)
+    contestants: tuple[str, ...] = tuple(peers.CONTESTANTS)
     """Who takes part; a peer that is not installed is reported as such."""
     repeats: int = 7
     """Turns per contestant; the table has their medians."""
@@ -73,29 +67,27 @@ class Options:
 
 def _make_gemm(devices: int, size: int = 2048) -> tuple[Callable[[], object], float]:
     """Returns a square product, its rows split over the devices, and its GFLOP."""
-    whole, split = shardings(devices)
+    whole, split = peers.shardings(devices)
     left = jax.device_put(jnp.ones((size, size), jnp.float32), split)
     right = jax.device_put(jnp.ones((size, size), jnp.float32), whole)
     product = jax.jit(jnp.matmul, out_shardings=split)
     return lambda: product(left, right), 2e-9 * size**3
 
 
-def measure(case: Case, contestants: list[str], repeats: int, seed: int = 0) -> Json:
+def measure(case: peers.Case, contestants: list[str], repeats: int, seed: int = 0) -> Json:
     """Times the named contestants on one case.
 
-    Returns:
-      {"case", "real_steps", "gemm_gflops", "load", "rows": {name: row}}; a row is {"missing": why}
-      or has, for kind "forward" and "train" (with the gradients), kind_ms (the median),
-      kind_min_ms, kind_all_ms and kind_gflops, and compile_s and memory_bytes (None if unknown).
+    A row is {"missing": why} or has, for kind "forward" and "train" (with the gradients), kind_ms
+    (the median), kind_min_ms, kind_all_ms and kind_gflops, and compile_s and memory_bytes.
     """
     load = os.getloadavg()[0]
-    xs, lengths = make_batch(case, seed)
+    xs, lengths = peers.make_batch(case, seed)
     rows: dict[str, Json] = {}
-    ready: dict[str, Runs] = {}
+    ready: dict[str, peers.Runs] = {}
     for name in contestants:
         try:
-            ready[name] = CONTESTANTS[name](case, xs, lengths)
-        except NotAvailable as reason:
+            ready[name] = peers.CONTESTANTS[name](case, xs, lengths)
+        except peers.NotAvailable as reason:
             rows[name] = {"missing": str(reason)}
             continue
         rows[name] = {k: getattr(ready[name], k) for k in ("compile_s", "memory_bytes")}
@@ -106,7 +98,7 @@ def measure(case: Case, contestants: list[str], repeats: int, seed: int = 0) -> 
         times = _harness.times_ms({"": gemm, **calls}, repeats)
         gemm_ms += times.pop("")
         for name, taken in times.items():
-            counted = dataclasses.replace(case, cell="gru") if name == OUR_GRU else case
+            counted = dataclasses.replace(case, cell="gru") if name == peers.OUR_GRU else case
             median = statistics.median(taken)
             rows[name][f"{kind}_ms"] = median
             rows[name][f"{kind}_min_ms"] = min(taken)
@@ -130,12 +122,12 @@ def parse_size(text: str) -> tuple[int, int, int]:
     return batch, steps, hidden
 
 
-def make_cases(options: Options) -> list[Case]:
+def make_cases(options: Options) -> list[peers.Case]:
     """Returns the cases of the options; raises ValueError where an option is impossible."""
-    _harness.check_counts(options, "repeats", "layers", "devices")
-    unknown = sorted(set(options.contestants) - set(CONTESTANTS))
+    at_least_1(options, "repeats", "layers", "devices")
+    unknown = sorted(set(options.contestants) - set(peers.CONTESTANTS))
     if unknown:
-        raise ValueError(f"contestants must be among {list(CONTESTANTS)}, got {unknown}")
+        raise ValueError(f"contestants must be among {list(peers.CONTESTANTS)}, got {unknown}")
     cases = []
     for text in options.sizes:
         batch, steps, hidden = parse_size(text)
@@ -143,7 +135,7 @@ def make_cases(options: Options) -> list[Case]:
             raise ValueError(f"devices must divide the batch {batch}, got {options.devices}")
         shape: Json = {"batch": batch, "steps": steps, "hidden": hidden}
         shape |= {k: getattr(options, k) for k in ("layers", "bidirectional", "devices")}
-        cases += [Case(cell=cell, **shape) for cell in options.cells]
+        cases += [peers.Case(cell=cell, **shape) for cell in options.cells]
     return cases
 
 
@@ -153,7 +145,7 @@ def main(options: Options) -> Records:
     if options.figures:
         if options.docs is None:
             raise ValueError("figures are for --docs, got none")
-        files = [_harness.read_figures(path) for path in options.figures]
+        files = [read_json(path) for path in options.figures]
         write_docs(options.docs, files, SIZES)
         return [result for file in files for result in file["results"]]
     _harness.use_devices(options.devices)

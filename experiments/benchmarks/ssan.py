@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from experiments.benchmarks import _harness
+from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Records
 from experiments.core.records import write_text
 from gatedjax import analysis
@@ -110,11 +111,7 @@ def programs(options: Options, *, train: bool) -> dict[str, Callable[[], object]
 
 
 def measure(options: Options, *, train: bool) -> Records:
-    """Times all layers in turns.
-
-    Returns:
-      A row per layer: name, ms (median), and its ratios to standard attention and to flax's.
-    """
+    """Times all layers in turns: medians, and their ratios to standard attention and to flax's."""
     clock = time.perf_counter if options.clock == "wall" else time.process_time
     taken = _harness.times_ms(programs(options, train=train), options.repeats, clock)
     return [
@@ -220,7 +217,7 @@ def flops_ratio(options: Options) -> float:
 
 def main(options: Options) -> Json:
     """Measures, prints and returns the figures."""
-    _harness.check_counts(options, "repeats", "batch", "heads", "size", "width")
+    at_least_1(options, "repeats", "batch", "heads", "size", "width")
     if options.memory_size < 0:
         raise ValueError(f"memory_size must be at least 0, got {options.memory_size}")
     figures: Json = {

@@ -18,20 +18,12 @@ import jax
 import numpy as np
 
 from experiments.benchmarks import _harness
+from experiments.core.config import at_least_1
 from experiments.core.kinds import Batch, Params
 from gatedjax import data as gdata
+from gatedjax import training
 from gatedjax._terminal import new_console
 from gatedjax.models import GANet, GANetConfig, GANetTask
-from gatedjax.training import (
-    OptimizerConfig,
-    Ratio,
-    TrainConfig,
-    fit,
-    fit_lanes,
-    init_state,
-    make_optimizer,
-    make_parallel,
-)
 
 Parallel = Literal["sharding", "single"]
 Pair = dict[str, list[float]]
@@ -77,7 +69,7 @@ class Products:
         for matrix in params:
             x = jax.numpy.tanh(x @ matrix)
         each = (x**2).mean(-1)
-        return (each * batch["weight"]).sum(), {"loss": Ratio.of(each, batch["weight"])}
+        return (each * batch["weight"]).sum(), {"loss": training.Ratio.of(each, batch["weight"])}
 
     def evaluate(self, params: Params, batch: Batch) -> Any:
         """Nothing is evaluated."""
@@ -113,18 +105,18 @@ def overhead(options: Options) -> Pair:
     """Seconds per step of the bare loop and of `fit`."""
     task = Products()
     data = Rows(task)
-    parallel = make_parallel("single")
-    config = TrainConfig(
+    parallel = training.make_parallel("single")
+    config = training.TrainConfig(
         num_steps=options.steps,
         log_every=50,
         checkpoint_every=options.checkpoint_every,
         progress=False,
-        optimizer=OptimizerConfig(learning_rate=1e-4),
+        optimizer=training.OptimizerConfig(learning_rate=1e-4),
     )
-    tx = make_optimizer(config.optimizer, config.num_steps)
+    tx = training.make_optimizer(config.optimizer, config.num_steps)
     step = parallel.train_step(task, tx)
     key = jax.random.key(0)
-    start = jax.device_get(init_state(task, tx, key, data[0]))
+    start = jax.device_get(training.init_state(task, tx, key, data[0]))
 
     def bare() -> float:
         state = parallel.replicate(start)
@@ -137,7 +129,7 @@ def overhead(options: Options) -> Pair:
         return (time.perf_counter() - began) / (options.steps - 1)
 
     def run(folder: Path, **events: Any) -> None:
-        result = fit(task, data, None, config, folder, parallel=parallel, **events)
+        result = training.fit(task, data, None, config, folder, parallel=parallel, **events)
         assert result.steps == options.steps
 
     def fitted() -> float:
@@ -171,7 +163,7 @@ def lanes(options: Options, parallel: Parallel) -> Pair:
         return gdata.Batches(encoded, batch_size=64, seed=seed)
 
     def stretch(seeds: int, parallel: Parallel) -> float:
-        config = TrainConfig(
+        config = training.TrainConfig(
             num_steps=2 * options.lane_steps,
             log_every=10**6,
             checkpoint_every=10**6,
@@ -182,9 +174,9 @@ def lanes(options: Options, parallel: Parallel) -> Pair:
 
         def run(folder: Path, **events: Any) -> None:
             if seeds > 1:
-                fit_lanes(task, batches, None, config, folder, **events)
+                training.fit_lanes(task, batches, None, config, folder, **events)
             else:
-                fit(task, batches(0), None, config, folder, **events)
+                training.fit(task, batches(0), None, config, folder, **events)
 
         # the second half: every shape is compiled by then
         return seconds_between(options.lane_steps, 2 * options.lane_steps, run)
@@ -211,7 +203,7 @@ COMPARISONS: dict[str, tuple[str, Callable[[Options], Pair]]] = {
 
 def main(options: Options) -> None:
     """Times and prints."""
-    _harness.check_counts(options, "steps", "checkpoint_every", "lane_steps", "seeds", "repeats")
+    at_least_1(options, "steps", "checkpoint_every", "lane_steps", "seeds", "repeats")
     _harness.use_devices(os.cpu_count() or 1)
     times, lines = {}, []
     for name, (title, measure) in COMPARISONS.items():

@@ -68,6 +68,17 @@ def changed(config: C, changes: Changes) -> C:
     return dataclasses.replace(config, **values) if values else config  # type: ignore[type-var]
 
 
+def at_least_1(options: object, *names: str) -> None:
+    """Refuses options that are below 1.
+
+    Raises:
+      ValueError: naming the first one.
+    """
+    for name in names:
+        if getattr(options, name) < 1:
+            raise ValueError(f"{name} must be at least 1, got {getattr(options, name)}")
+
+
 def value_at(record: Any, path: str) -> Any:
     """What a record has at a dotted path ("test.accuracy", "f1.0"); None if it has nothing."""
     for name in path.split("."):

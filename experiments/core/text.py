@@ -7,7 +7,7 @@ import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -77,7 +77,17 @@ def read_embeddings(
 
 
 SPLITS = ("train", "validation", "test")
-E = TypeVar("E", gdata.Encoded, gdata.EncodedCloze)
+
+
+class Split(Protocol):
+    """Examples of a split, looked up."""
+
+    @property
+    def info(self) -> gdata.SourceInfo:
+        """Name and classes."""
+
+
+E = TypeVar("E", bound=Split)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -8,9 +8,9 @@ import tyro
 from rich.console import Console
 
 from experiments.core.cli import refusals, show_version
+from experiments.ga_reader.books import tokens_of
 from experiments.ga_reader.figures import draw
 from experiments.ga_reader.reading import Reader, question
-from experiments.ga_reader.text import tokens_of
 from gatedjax._terminal import new_console
 
 AROUND = 6
@@ -52,11 +52,7 @@ def main(args: list[str]) -> int:
 
 
 def answer(options: AnswerConfig, console: Console) -> None:
-    """Prints the probabilities of the candidates, and the places that decided.
-
-    Raises:
-      ValueError: if nothing can be asked; the rules are those of the files of questions.
-    """
+    """Prints the probabilities of the candidates, and the places that decided."""
     source = question(*_tokens(options))
     words = source[0]["tokens"]
     reader = Reader.load(options.workdir)

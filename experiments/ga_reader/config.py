@@ -97,16 +97,12 @@ class Config(RunConfig):
 
 
 def _preset(name: DataName, *, dropout: float, released: bool) -> Config:
-    """A data set of the paper.
+    """A data set of the paper, with its dropout.
 
     Adam at 5e-4, clipped at 10, batches of 32. As in the authors' program: an evaluation every 100
-    updates, at most 10 epochs, over when one has brought nothing better.
-
-    Args:
-      name: of preset and data set.
-      dropout: as tuned in the paper.
-      released: the authors' released settings: spelt words, fixed word vectors and the qe-comm
-        feature; else a wider network, trained vectors and no feature.
+    updates, at most 10 epochs, over when one has brought nothing better. The settings they released
+    have spelt words, fixed word vectors and the qe-comm feature; without them the network is wider,
+    trains its vectors and has no feature.
     """
     return Config(
         preset=name,

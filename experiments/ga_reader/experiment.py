@@ -7,18 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from experiments.core import text
 from experiments.core.config import changed
 from experiments.core.experiment import Experiment, count_parameters
 from experiments.core.kinds import Json, Params
 from experiments.core.origins import joined
 from experiments.core.records import write_json
-from experiments.core.text import (
-    SPLITS,
-    Texts,
-    check_embeddings,
-    find_embeddings,
-    read_embeddings,
-)
 from experiments.ga_reader.config import Config, DataConfig
 from gatedjax import data as gdata
 from gatedjax.models import GAReader, GAReaderTask
@@ -39,7 +33,7 @@ def source_of(name: str, split: str, folders: Any) -> gdata.Source:
 class Questions:
     """A data set of questions, and how its words are spelt."""
 
-    texts: Texts[gdata.EncodedCloze]
+    texts: text.Texts[gdata.EncodedCloze]
     characters: gdata.Characters
 
     @functools.cached_property
@@ -61,21 +55,21 @@ def read_questions(config: DataConfig, dim: int) -> Questions:
     of its own, as it would in any new text (the paper's OOV vectors at test time).
     The data set of the last call is kept, so that consecutive runs share it.
     """
-    path = find_embeddings(config.embeddings, config.manual_dir)
-    check_embeddings(path, dim)
-    sources = {split: source_of(config.name, split, config) for split in SPLITS}
+    path = text.find_embeddings(config.embeddings, config.manual_dir)
+    text.check_embeddings(path, dim)
+    sources = {split: source_of(config.name, split, config) for split in text.SPLITS}
     vocabulary = gdata.cloze_vocabulary(list(sources.values()), lowercase=config.lowercase)
     coverage = None
     if path is None:
         matrix = gdata.random_embeddings(vocabulary, dim, std=config.oov_std)
     else:
-        vectors = read_embeddings(path, vocabulary, dim=dim, oov_std=config.oov_std)
+        vectors = text.read_embeddings(path, vocabulary, dim=dim, oov_std=config.oov_std)
         matrix, coverage = vectors.matrix, vectors.coverage
     splits = {
         split: gdata.encode_cloze(source, vocabulary, max_doc_len=config.max_doc_len)
         for split, source in sources.items()
     }
-    texts = Texts(splits, vocabulary, matrix, coverage)
+    texts = text.Texts(splits, vocabulary, matrix, coverage)
     return Questions(texts, gdata.Characters.build(vocabulary))
 
 
@@ -88,7 +82,7 @@ def experiment(config: Config) -> Experiment:
     data, spelt = config.data, config.model.char_dim > 0
     questions = read_questions(changed(data, UNREAD), config.model.embedding_dim)
     texts, letters = questions.texts, questions.characters
-    train, *held = (texts.splits[split] for split in SPLITS)
+    train, *held = (texts.splits[split] for split in text.SPLITS)
     if data.fraction < 1:
         train = train.fraction(data.fraction, seed=data.fraction_seed)
     # all splits have the same shapes: what validation compiled, the test pass finds

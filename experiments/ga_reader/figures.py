@@ -155,11 +155,7 @@ def draw(reading: Reading, stem: Path, title: str) -> None:
 
 
 def heat_maps(job: Job) -> None:
-    """Draws some validation questions of the best run of every data set.
-
-    Raises:
-      ValueError: if there is no run whose work folder is still here, or it is right nowhere.
-    """
+    """Draws some validation questions of the best run that is still here, for every data set."""
     for data in job.data:
         workdir = workdir_of(job, data)
         if workdir is None:

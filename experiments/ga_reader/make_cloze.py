@@ -70,11 +70,7 @@ def main(args: list[str]) -> int:
 
 
 def make_cloze(options: MakeClozeConfig) -> dict:
-    """Writes the files; returns the counts, which are also in make_cloze.json.
-
-    Raises:
-      ValueError: if an option is out of range, a book cannot be used, or a part gets no question.
-    """
+    """Writes the files; returns the counts, which are also in make_cloze.json."""
     if options.stride < 1:
         raise ValueError(f"--stride must be at least 1, got {options.stride}")
     if not 0 < options.held_out <= 0.4:
@@ -146,12 +142,7 @@ def question(
 ) -> tuple[str, list[str]]:
     """What becomes of a query (see `OUTCOMES`), and the lines of its question if there is one.
 
-    Args:
-      context: the sentences before it.
-      query: its words.
-      kind: "NE" or "CN".
-      words: names and common nouns.
-      draw: of answers and candidates.
+    `context` are the sentences before it, `words` the names and the common nouns.
     """
     names, nouns = words
     of_class = names if kind == "NE" else nouns

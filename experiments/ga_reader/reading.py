@@ -19,38 +19,28 @@ from gatedjax.training import load_params
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a candidate occurs in a document, and how the reader weighs it.
-
-    Attributes:
-      candidate: which one.
-      position: index in the document.
-      weight: the last hop's attention, as a share of that to all places of candidates.
-      hops: per gating hop, the attention to every word of the query [Q].
-    """
+    """Where a candidate occurs in a document, and how the reader weighs it."""
 
     candidate: int
     position: int
     weight: float
+    """The last hop's attention, as a share of that to all places of candidates."""
     hops: tuple[np.ndarray, ...]
+    """Per gating hop, the attention to every word of the query [Q]."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """One question under a trained reader.
-
-    Attributes:
-      example: the question.
-      candidates: their names.
-      probabilities: of the candidates; 0 for one that does not occur.
-      places: of all candidates, in the order of candidates, then of the document.
-      query: its words with the markers, as `Place.hops` counts them.
-    """
+    """One question under a trained reader."""
 
     example: Json
     candidates: tuple[str, ...]
     probabilities: np.ndarray
+    """Of the candidates; 0 for one that does not occur."""
     places: tuple[Place, ...]
+    """Of all candidates, in the order of candidates, then of the document."""
     query: tuple[str, ...]
+    """Its words with the markers, as `Place.hops` counts them."""
 
     @property
     def predicted(self) -> int:
@@ -60,15 +50,7 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reader:
-    """A trained reader.
-
-    Attributes:
-      config: the network.
-      data: the options of its data, as they were recorded.
-      vocabulary: the words it was trained with.
-      characters: the characters it was trained with.
-      params: its parameters.
-    """
+    """A trained reader: network, recorded options of its data, words, characters, parameters."""
 
     config: GAReaderConfig
     data: Json
@@ -78,12 +60,7 @@ class Reader:
 
     @classmethod
     def load(cls, workdir: str | Path) -> "Reader":
-        """Reads the best parameters of a run, and the words beside them.
-
-        Raises:
-          FileNotFoundError: if the folder is not that of a run of this paper, or has no checkpoint.
-          ValueError: if something in it is damaged.
-        """
+        """Reads the best parameters of a run of this paper, and the words beside them."""
         workdir = Path(workdir)
         needed = ["config.json", "vocabulary.json", "characters.json"]
         missing = [name for name in needed if not (workdir / name).is_file()]
@@ -106,10 +83,8 @@ class Reader:
     def knowing(self, words: Sequence[str], vectors: str | Path | None = None) -> "Reader":
         """The reader with more words in its vocabulary: each gets a vector of its own.
 
-        Args:
-          words: of new texts.
-          vectors: GloVe file to look them up in; what it lacks, or None, is drawn from the word as
-            the vectors of unknown words were in training.
+        What the GloVe file lacks, or all without one, is drawn from the word as the vectors of
+        unknown words were in training.
         """
         fold = str.lower if self.vocabulary.lowercase else str
         new = [w for w in dict.fromkeys(map(fold, words)) if w not in self.vocabulary]
@@ -131,12 +106,7 @@ class Reader:
         )
 
     def read(self, source: gdata.Source, *, batch_size: int = 8) -> list[Reading]:
-        """Answers questions, in their order; unknown words are all the same one.
-
-        Args:
-          source: the questions.
-          batch_size: of a forward pass.
-        """
+        """Answers questions, in their order; unknown words are all the same one."""
         batches, network = self._batches(source, batch_size), self._network()
         forward = jax.jit(lambda params, batch: network.apply({"params": params}, batch))
         readings: dict[int, Reading] = {}
@@ -158,11 +128,7 @@ class Reader:
 
 
 def question(document: str, query: str, candidates: Sequence[str]) -> gdata.Source:
-    """A question of one's own: tokens between spaces, as in the files of questions.
-
-    Raises:
-      ValueError: if nothing can be asked; the rules are those of the files.
-    """
+    """A question of one's own: tokens between spaces, under the rules of the files of questions."""
     # there is no answer to check: any candidate stands for it
     answer = candidates[0] if candidates else "?"
     example = _cloze.example(_cloze.question(document, query, answer, candidates), 0)

@@ -30,11 +30,7 @@ def reached(records: Records, part: str = "test", digits: int = 2) -> str:
 
 
 def one_sided(first: Records, second: Records) -> list[analysis.McNemar]:
-    """Exact McNemar tests of each seed that both have: is the first reader better?
-
-    Raises:
-      ValueError: if the runs were tested on different questions.
-    """
+    """Exact McNemar tests of each seed that both have: is the first reader better?"""
     a, b = ({record["seed"]: record for record in records} for records in (first, second))
     tests = []
     for seed in sorted(a.keys() & b.keys()):

@@ -3,7 +3,7 @@
 import sys
 
 from experiments.core import command
-from experiments.ssan import translate
+from experiments.ssan import translation
 from experiments.ssan.paper import PAPER
 
 
@@ -11,7 +11,7 @@ def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     args = sys.argv[1:] if args is None else args
     if args[:1] == ["translate"]:
-        return translate.main(args[1:])
+        return translation.main(args[1:])
     return command.run(PAPER, args)
 
 

@@ -11,10 +11,9 @@ import numpy as np
 from experiments.core.kinds import Batch, Params
 from experiments.ssan.config import ProbeConfig, ReorderingConfig, RunConfig, TranslationConfig
 from experiments.ssan.experiment import experiment
-from experiments.ssan.sentences import sentences
+from experiments.ssan.sentences import one_pass, sentences
 from experiments.ssan.translation import load_run
 from gatedjax import analysis
-from gatedjax import data as gdata
 from gatedjax.models import SSANTranslator
 from gatedjax.models.ssan_translation import STOP
 from gatedjax.training import load_params
@@ -27,30 +26,20 @@ GLUED = frozenset({".", ",", ":", "''", "-RRB-", "POS", "HYPH"})
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Encoder:
-    """A trained encoder.
-
-    Attributes:
-      config: of its run.
-      apply: (parameters, batch) -> attention of every layer, [B, M, N, N] each.
-      params: its parameters.
-      pieces: (words, which of them are glued to the one before) -> (ids, word of every id).
-      end: ids that stand after every sentence, and belong to no word.
-    """
+    """A trained encoder."""
 
     config: RunConfig
     apply: Callable[[Any, Any], tuple[Any, ...]]
+    """(parameters, batch) -> attention of every layer, [B, M, N, N] each."""
     params: Params
     pieces: Callable[[Words, Sequence[bool]], tuple[list[int], list[int]]]
+    """(words, which of them are glued to the one before) -> (ids, word of every id)."""
     end: tuple[int, ...] = ()
+    """Ids that stand after every sentence, and belong to no word."""
 
 
 def load_encoder(config: RunConfig, workdir: Path) -> Encoder:
-    """Reads the encoder of a finished run.
-
-    Raises:
-      FileNotFoundError: if the run is not finished, or its folder is gone.
-      ValueError: if such a run has no encoder to look into.
-    """
+    """Reads the encoder of a finished run of sentences; refuses any other."""
     if not (workdir / "results.json").exists():
         raise FileNotFoundError(
             f"{workdir}: no finished run is there, and its attention is needed; train it first "
@@ -92,23 +81,11 @@ def attention(
     layer: int = 1,
     head: int | None = None,
 ) -> list[np.ndarray]:
-    """Attention between the words of every sentence, in evaluation mode.
+    """Attention [n, n] between the words of every sentence of n words, in evaluation mode.
 
     What pieces of words attend to is merged (see `analysis.merge_pieces`); what goes to the end of
-    the sentence is left out.
-
-    Args:
-      encoder: the network.
-      texts: the words of every sentence.
-      glued: words that no space stands before; only networks of pieces look at it.
-      layer: from 1.
-      head: from 0; None is the mean over heads.
-
-    Returns:
-      [n, n] of every sentence of n words.
-
-    Raises:
-      ValueError: if there is no such layer or head.
+    the sentence is left out. `glued` are words that no space stands before, which only networks of
+    pieces look at; layers count from 1, heads from 0, None is the mean over heads.
     """
     model = encoder.config.model
     if not 1 <= layer <= model.num_layers:
@@ -122,20 +99,11 @@ def attention(
         ids.append(np.array([*numbers, *encoder.end], np.int32))
         owners.append(np.array(places, int))
     maps: list[np.ndarray] = [np.zeros((0, 0))] * len(texts)
-    batches = gdata.SequenceBatches(
-        {"tokens": ids},
-        np.arange(len(ids)),
-        lengths={"lengths": "tokens"},
-        batch_size=min(BATCH, len(ids)),
-        max_buckets=4,
-        shuffle=False,
-    ).eval()
-    for batch in batches:
+    for batch, rows in one_pass(ids, BATCH):
         given = {name: batch[name] for name in ("tokens", "lengths", "example_id")}
         weights = np.asarray(encoder.apply(encoder.params, given)[layer - 1], np.float64)
         shown = weights.mean(axis=1) if head is None else weights[:, head]
-        for row in np.flatnonzero(batch["weight"] > 0):
-            index = int(batch["example_id"][row])
+        for row, index in rows:
             size = len(owners[index])
             maps[index] = analysis.merge_pieces(shown[row, :size, :size], owners[index])
     return maps

@@ -14,27 +14,17 @@ SAMPLES = 1_000
 
 
 class Scored(NamedTuple):
-    """BLEU of a corpus.
-
-    Attributes:
-      score: in percent.
-      signature: how sacrebleu computed it.
-      statistics: of every sentence: length of the translation and of the reference, then matched
-        and all n-grams for n from 1 to 4.
-    """
+    """BLEU of a corpus in percent, and how sacrebleu computed it."""
 
     score: float
     signature: str
     statistics: list[list[int]]
+    """Of every sentence: length of the translation and of the reference, then matched and all
+    n-grams for n from 1 to 4."""
 
 
 def corpus_bleu(translations: Sequence[str], references: Sequence[str]) -> Scored:
-    """Scores detokenised translations, cased, as sacrebleu does by default.
-
-    Raises:
-      ImportError: if sacrebleu is missing.
-      ValueError: if there are not as many translations as references, or none.
-    """
+    """Scores detokenised translations, cased, as sacrebleu does by default; one per reference."""
     if len(translations) != len(references) or not references:
         raise ValueError(
             f"there must be one translation per reference, got {len(translations)} and "
@@ -72,23 +62,10 @@ def paired(
     samples: int = SAMPLES,
     seed: int = 0,
 ) -> analysis.Bootstrap:
-    """Paired bootstrap of a score that is a function of sums over the examples.
+    """Paired bootstrap (Koehn 2004) of a score that is a function of sums over examples [n, k].
 
-    Args:
-      first: statistics of every example [n, k], of the first system.
-      second: of the second, on the same examples.
-      score: sums [k] -> score.
-      samples: how many.
-      seed: of the draws.
-
-    Returns:
-      Score of the first minus that of the second, its 95 % interval, and the two-sided p-value: how
-      often a resampled difference is as far from the observed one as that is from 0.
-
-    Raises:
-      ValueError: if the examples are not the same.
-
-    Reference: Koehn 2004.
+    The difference is first minus second, with its 95 % interval; the two-sided p-value is how often
+    a resampled difference is as far from the observed one as that is from 0.
     """
     ours, theirs = np.asarray(first, np.int64), np.asarray(second, np.int64)
     if ours.shape != theirs.shape or ours.ndim != 2 or not len(ours):
@@ -110,15 +87,12 @@ def paired(
 
 
 class Difference(NamedTuple):
-    """SSAN minus SAN in points.
-
-    Attributes:
-      boots: of all seeds together (accuracy), or of every seed by itself.
-      why_not: why there is no verdict; None if there is one.
-    """
+    """SSAN minus SAN in points."""
 
     boots: tuple[analysis.Bootstrap, ...]
+    """Of all seeds together (accuracy), or of every seed by itself."""
     why_not: str | None
+    """Why there is no verdict; None if there is one."""
 
     def cells(self, p_values: Iterator[float]) -> list[str]:
         """Difference, 95 % interval and the next of these p-values."""

@@ -3,37 +3,20 @@
 import dataclasses
 from typing import Any, Literal
 
-from experiments.core.kinds import Config, Json
-from gatedjax.models import (
-    SSANNLIConfig,
-    SSANProbeConfig,
-    SSANTaggerConfig,
-    SSANTranslatorConfig,
-    WordReorderingConfig,
-)
+from experiments.core import config
+from experiments.core.kinds import Json
+from gatedjax import models
 from gatedjax.training import OptimizerConfig, TrainConfig
 
-ProbeName = Literal["bigram_shift", "tree_depth", "top_constituents"]
-ReorderingText = Literal["multi30k", "published"]
 Corpus = Literal["multi30k", "iwslt14_en_ro", "kftt", "wmt14_en_de"]
 BASE, FULL = "san", "ssan_layer1"
 """The networks that all tables compare: without a selector, and with one in layer 1."""
 
 
-def _at_least_1(config: Config, *names: str) -> None:
-    for name in names:
-        if getattr(config, name) < 1:
-            raise ValueError(f"{name} must be at least 1, got {getattr(config, name)}")
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FilesConfig:
+class FilesConfig(config.Files):
     """Where texts are."""
 
-    data_dir: str | None = None
-    """Where prepared TFDS data sets are (default: TFDS's own folder)."""
-    manual_dir: str | None = None
-    """Folder with the raw files as they are downloaded, to work without a network."""
     note: str = ""
     """What these files are, if not the published ones: a substitute that records and tables
     name."""
@@ -58,7 +41,7 @@ class TextConfig(FilesConfig):
 class ProbeData(TextConfig):
     """A probing task of SentEval."""
 
-    name: ProbeName = "bigram_shift"
+    name: Literal["bigram_shift", "tree_depth", "top_constituents"] = "bigram_shift"
     """Task: were two words inverted, how deep is the tree, which are its top constituents."""
 
 
@@ -66,7 +49,7 @@ class ProbeData(TextConfig):
 class ReorderingData(TextConfig):
     """Sentences of which one token was moved."""
 
-    text: ReorderingText = "multi30k"
+    text: Literal["multi30k", "published"] = "multi30k"
     """English of Multi30k, reordered here; or the published sentences: the validation file is
     restored and reordered again for training, but for its last tenth, and the test file is as it
     is (the published training file is not needed)."""
@@ -77,7 +60,7 @@ class ReorderingData(TextConfig):
 
     def __post_init__(self) -> None:
         """Refuses values that no run could use."""
-        _at_least_1(self, "copies", "eval_copies")
+        config.at_least_1(self, "copies", "eval_copies")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,7 +90,7 @@ class BudgetConfig(FilesConfig):
 
     def __post_init__(self) -> None:
         """Refuses values that no run could use."""
-        _at_least_1(self, "batch_tokens", "eval_batch_tokens", "max_buckets", "max_len")
+        config.at_least_1(self, "batch_tokens", "eval_batch_tokens", "max_buckets", "max_len")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -164,13 +147,13 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         """Refuses a search that finds nothing."""
-        _at_least_1(self, "beam_size", "extra", "average", "batch_sentences")
+        config.at_least_1(self, "beam_size", "extra", "average", "batch_sentences")
         if not 0 <= self.length_penalty < float("inf"):
             raise ValueError(f"length_penalty must be at least 0, got {self.length_penalty}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunConfig:
+class RunConfig(config.RunConfig):
     """One training run: data, network (it has `select_layers`), training."""
 
     preset: str = "bshift"
@@ -178,10 +161,6 @@ class RunConfig:
     workdir: str | None = None
     """Where metrics, checkpoints and results go (default: runs/ssan/PRESET-SYSTEM). A workdir that
     holds a checkpoint of the same configuration is resumed."""
-    cpu_devices: int | None = None
-    """CPU devices to split a batch over (default: one per core); no effect on GPU or TPU."""
-    data: Any
-    model: Any
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
@@ -198,7 +177,7 @@ class ProbeConfig(RunConfig):
     """One training run of a probe."""
 
     data: ProbeData = dataclasses.field(default_factory=ProbeData)
-    model: SSANProbeConfig = dataclasses.field(default_factory=SSANProbeConfig)
+    model: models.SSANProbeConfig = dataclasses.field(default_factory=models.SSANProbeConfig)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -206,7 +185,9 @@ class ReorderingConfig(RunConfig):
     """One training run of word reordering detection."""
 
     data: ReorderingData = dataclasses.field(default_factory=ReorderingData)
-    model: WordReorderingConfig = dataclasses.field(default_factory=WordReorderingConfig)
+    model: models.WordReorderingConfig = dataclasses.field(
+        default_factory=models.WordReorderingConfig
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -214,7 +195,7 @@ class NLIConfig(RunConfig):
     """One training run of inference between sentences."""
 
     data: NLIData = dataclasses.field(default_factory=NLIData)
-    model: SSANNLIConfig = dataclasses.field(default_factory=SSANNLIConfig)
+    model: models.SSANNLIConfig = dataclasses.field(default_factory=models.SSANNLIConfig)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -222,7 +203,7 @@ class SRLConfig(RunConfig):
     """One training run of semantic role labelling."""
 
     data: SRLData = dataclasses.field(default_factory=SRLData)
-    model: SSANTaggerConfig = dataclasses.field(default_factory=SSANTaggerConfig)
+    model: models.SSANTaggerConfig = dataclasses.field(default_factory=models.SSANTaggerConfig)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -230,7 +211,9 @@ class TranslationConfig(RunConfig):
     """One training run of translation."""
 
     data: TranslationData = dataclasses.field(default_factory=TranslationData)
-    model: SSANTranslatorConfig = dataclasses.field(default_factory=SSANTranslatorConfig)
+    model: models.SSANTranslatorConfig = dataclasses.field(
+        default_factory=models.SSANTranslatorConfig
+    )
     search: SearchConfig = dataclasses.field(default_factory=SearchConfig)
     init_from: str | None = None
     """Work folder of a run whose parameters this one begins with, as far as they have the same
@@ -250,8 +233,7 @@ class TranslationConfig(RunConfig):
 def short_warmup(train: TrainConfig, num_steps: int) -> TrainConfig:
     """A warm-up of at most a quarter of so many steps."""
     warmup = min(train.optimizer.warmup_steps, num_steps // 4)
-    optimizer = dataclasses.replace(train.optimizer, warmup_steps=warmup)
-    return dataclasses.replace(train, optimizer=optimizer)
+    return config.changed(train, {"optimizer.warmup_steps": warmup})
 
 
 def with_budget(train: TrainConfig, num_steps: int) -> TrainConfig:
@@ -283,14 +265,14 @@ def _probe(num_steps: int, every: int, rate: float, warmup: int) -> TrainConfig:
 def _translation(
     preset: str,
     data: TranslationData,
-    model: SSANTranslatorConfig | None = None,
+    model: models.SSANTranslatorConfig | None = None,
     steps: tuple[int, int] = (100_000, 2_000),
     *,
     warmup: int = 4_000,
     rate: float | None = None,
 ) -> TranslationConfig:
     """Adam as in Vaswani et al. 2017: the peak is d^-0.5 warmup^-0.5, if none is given."""
-    model = model or SSANTranslatorConfig()
+    model = model or models.SSANTranslatorConfig()
     peak = (model.hidden * warmup) ** -0.5 if rate is None else rate
     optimizer = _adam(peak, warmup, beta2=0.98, epsilon=1e-9)
     best: Json = {"best_metric": "loss", "best_mode": "min", "keep_checkpoints": 5}
@@ -303,7 +285,7 @@ _DEEPATT = OptimizerConfig(
     name="adadelta", learning_rate=1.0, rho=0.95, epsilon=1e-6, clip_norm=1.0,
     schedule="staircase", decay_rate=0.5, decay_begin=400_000, decay_every=100_000,
 )  # fmt: skip
-_SMALL = WordReorderingConfig(hidden=128, filter_size=512, num_heads=4)
+_SMALL = models.WordReorderingConfig(hidden=128, filter_size=512, num_heads=4)
 # Probes: the published files have 100,000 training sentences: 1,563 steps an epoch, 20 epochs.
 # TreeDepth and TopConst can only be rebuilt small from treebanks that may be had, 40 and 57 steps
 # an epoch: their presets are for such files. Evaluation is once an epoch, or every fifth epoch.
@@ -348,20 +330,20 @@ _CONFIGS: tuple[RunConfig, ...] = (
     SRLConfig(
         preset="srl_small",
         data=SRLData(batch_tokens=2048, eval_batch_tokens=8192, vector_std=0.1),
-        model=SSANTaggerConfig(num_layers=4),
+        model=models.SSANTaggerConfig(num_layers=4),
         train=_train(4_000, 400, _adam(1e-3, 400, beta2=0.98, clip_norm=1.0)),
     ),
     _translation(
         "mt_multi30k",
         TranslationData(vocabulary_size=10_000),
-        SSANTranslatorConfig(dropout=0.3),
+        models.SSANTranslatorConfig(dropout=0.3),
         (9_000, 450),
         warmup=2_000,
     ),
     _translation(
         "mt_multi30k_small",
         TranslationData(vocabulary_size=6_000, batch_tokens=2048),
-        SSANTranslatorConfig(num_layers=3, decoder_layers=3, filter_size=512, dropout=0.2),
+        models.SSANTranslatorConfig(num_layers=3, decoder_layers=3, filter_size=512, dropout=0.2),
         (5_000, 250),
         warmup=500,
         rate=1.4e-3,
@@ -371,8 +353,8 @@ _CONFIGS: tuple[RunConfig, ...] = (
     _translation(
         "mt_en_de",
         TranslationData(name="wmt14_en_de", batch_tokens=32_768),
-        SSANTranslatorConfig(hidden=512, filter_size=2048, num_heads=8),
+        models.SSANTranslatorConfig(hidden=512, filter_size=2048, num_heads=8),
         (200_000, 2_000),
     ),
 )
-PRESETS: dict[str, RunConfig] = {config.preset: config for config in _CONFIGS}
+PRESETS: dict[str, RunConfig] = {one.preset: one for one in _CONFIGS}

@@ -10,22 +10,15 @@ import numpy as np
 from experiments.core.curves import TRAIN_POINTS
 from experiments.core.experiment import Experiment, Predictions
 from experiments.core.kinds import Batches, Config, Json, Params, Records
+from experiments.ssan import config as configs
 from experiments.ssan import sentences, tasks, translation
-from experiments.ssan.config import (
-    NLIConfig,
-    ProbeConfig,
-    ReorderingConfig,
-    RunConfig,
-    SRLConfig,
-    TranslationConfig,
-)
 
-KINDS: dict[type[RunConfig], Callable[[Any], Experiment]] = {
-    ProbeConfig: sentences.probe,
-    ReorderingConfig: sentences.reordering,
-    NLIConfig: tasks.inference,
-    SRLConfig: tasks.roles,
-    TranslationConfig: translation.experiment,
+KINDS: dict[type[configs.RunConfig], Callable[[Any], Experiment]] = {
+    configs.ProbeConfig: sentences.probe,
+    configs.ReorderingConfig: sentences.reordering,
+    configs.NLIConfig: tasks.inference,
+    configs.SRLConfig: tasks.roles,
+    configs.TranslationConfig: translation.experiment,
 }
 
 
@@ -34,12 +27,8 @@ def system_of(model: Config) -> str:
     return "ssan" if any(model.select_layers) else "san"
 
 
-def experiment(config: RunConfig) -> Experiment:
-    """The run of a configuration.
-
-    Raises:
-      ValueError: if the run cannot be made.
-    """
+def experiment(config: configs.RunConfig) -> Experiment:
+    """The run of a configuration."""
     of_task, model = KINDS[type(config)](config), config.model
     changes = getattr(model, "final_temperature", None) is not None
     return dataclasses.replace(

@@ -150,13 +150,7 @@ def show(job: Job) -> None:
 
 
 def against_san(*ahead: Column, more: Sequence[Column] = (), **fields: Any) -> Table:
-    """A table of networks and of what the tests say of each against the standard one.
-
-    Args:
-      *ahead: columns ahead of the tests.
-      more: columns after the tests, ahead of the steps.
-      **fields: of `Table`.
-    """
+    """Networks and what the tests say of each against the standard one, between other columns."""
     headings = ("minus SAN", "95 % interval", "bootstrap p", "McNemar p (each seed)")
     tests = columns.paired(headings, seeds=False)
     return Table(
@@ -496,24 +490,15 @@ def batch_of(record: Record) -> str:
     return str(sizes.get("batch_size") or ("-" if tokens is None else f"{tokens:,} tokens"))
 
 
-RUNS = Table(
-    title="Runs",
-    note="Records in runs/; seconds are wall time per run.",
-    shown=lambda store: [(name, one) for name in reported.NAMES for one in store.variants(name)],
-    columns=(
-        columns.data(),
-        columns.record_name(),
-        columns.seeds(),
-        columns.first("batch", batch_of),
-        columns.first("lr", "config.train.optimizer.learning_rate", "g"),
-        STEPS,
-        columns.each("best steps", "best_step", ","),
-        columns.seconds(),
-        columns.milliseconds(),
-        columns.first("parameters", lambda one: one.get("parameters_without_embeddings", 0), ","),
-        columns.hardware(),
-        columns.substitute(),
-    ),
+RUNS = columns.runs(
+    reported.NAMES,
+    columns.first("batch", batch_of),
+    columns.first("lr", "config.train.optimizer.learning_rate", "g"),
+    STEPS,
+    columns.each("best steps", "best_step", ","),
+    columns.seconds(),
+    columns.milliseconds(),
+    columns.first("parameters", lambda one: one.get("parameters_without_embeddings", 0), ","),
 )
 
 # the commands ------------------------------------------------------------------------------------

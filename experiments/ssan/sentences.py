@@ -2,24 +2,19 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from experiments.core.experiment import Experiment, Predictions
-from experiments.core.kinds import Config, Json
+from experiments.core.kinds import Batch, Config, Json
+from experiments.core.origins import joined
 from experiments.core.text import SPLITS, Texts, common_edges, in_batches, read_texts
 from experiments.ssan import reported
 from experiments.ssan.config import ProbeConfig, ReorderingConfig, ReorderingData
-from gatedjax import analysis
+from gatedjax import analysis, models
 from gatedjax import data as gdata
-from gatedjax.models import (
-    SSANProbe,
-    SSANProbeTask,
-    WordReorderingDetector,
-    WordReorderingTask,
-)
 
 TRAINED_SHARE = 0.9
 """Share of the published validation sentences that the training text is made of."""
@@ -35,10 +30,10 @@ class Split:
     sequences: dict[str, list[np.ndarray]]
     columns: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
-
-def joined(*notes: str | None) -> str | None:
-    """What differs from the paper's data, as a record has it."""
-    return "; ".join(note for note in notes if note) or None
+    @property
+    def info(self) -> gdata.SourceInfo:
+        """Name and classes."""
+        return self.source.info
 
 
 def without_batches(config: Config) -> Any:
@@ -47,10 +42,12 @@ def without_batches(config: Config) -> Any:
     return dataclasses.replace(config, **{n: 1 for n in names if hasattr(config, n)})
 
 
-def load(name: str, config: Config, **options: Any) -> dict[str, gdata.Source]:
-    """The three splits of a data set, by name."""
+def load(
+    name: str, config: Config, splits: Sequence[str] = SPLITS, **options: Any
+) -> dict[str, gdata.Source]:
+    """Splits of a data set, by name."""
     folders = {"data_dir": config.data_dir, "manual_dir": config.manual_dir}
-    return {split: gdata.load(name, split, **folders, **options) for split in SPLITS}
+    return {split: gdata.load(name, split, **folders, **options) for split in splits}
 
 
 def sequence_batches(
@@ -60,18 +57,11 @@ def sequence_batches(
     *,
     rows: Any = None,
     edges: Sequence[int] | None = None,
-) -> tuple[Callable[[int], gdata.SequenceBatches], gdata.SequenceBatches, gdata.SequenceBatches]:
-    """Batches of examples with several sequences each.
+) -> Json:
+    """Batches of examples with several sequences each, by split, as an experiment has them.
 
-    Args:
-      splits: by name.
-      lengths: as of `gatedjax.data.SequenceBatches`.
-      config: has max_buckets, and the sizes of batches in examples or in tokens.
-      rows: training examples that are used; None uses all.
-      edges: of the buckets; None plans them for every split.
-
-    Returns:
-      From a seed to the training batches; those of validation and test, each one ordered pass.
+    `rows` are the training examples that are used, None uses all; `edges` are those of the buckets,
+    None plans them for every split.
     """
 
     def batches(name: str, seed: int = 0) -> gdata.SequenceBatches:
@@ -91,7 +81,28 @@ def sequence_batches(
             **{to: getattr(config, part + of) for of, to in sizes.items() if hasattr(config, of)},
         )
 
-    return functools.partial(batches, "train"), batches("validation").eval(), batches("test").eval()
+    held = {name: batches(name).eval() for name in SPLITS[1:]}
+    return {"train": functools.partial(batches, "train"), **held}
+
+
+def one_pass(ids: Sequence[np.ndarray], size: int) -> Iterator[tuple[Batch, list[tuple[int, int]]]]:
+    """Batches of sequences "tokens", each with (row, which sequence) of its real rows."""
+    batches = gdata.SequenceBatches(
+        {"tokens": ids},
+        np.arange(len(ids)),
+        lengths={"lengths": "tokens"},
+        batch_size=min(size, len(ids)),
+        max_buckets=4,
+        shuffle=False,
+    )
+    for batch in batches.eval():
+        yield batch, real_rows(batch)
+
+
+def real_rows(batch: Batch) -> list[tuple[int, int]]:
+    """(row, example_id) of the rows that are no padding."""
+    rows = np.flatnonzero(batch["weight"] > 0)
+    return [(int(row), int(batch["example_id"][row])) for row in rows]
 
 
 def probe_texts(config: ProbeConfig) -> Texts:
@@ -110,7 +121,9 @@ def probe(config: ProbeConfig) -> Experiment:
     classes = training.info.class_names
     small = None if texts.substitute is None else reported.SMALL_PROBE
     return Experiment(
-        task=SSANProbeTask(SSANProbe(config.model, len(texts.vocabulary), len(classes))),
+        task=models.SSANProbeTask(
+            models.SSANProbe(config.model, len(texts.vocabulary), len(classes))
+        ),
         train=train,
         validation=validation,
         test=test,
@@ -121,7 +134,7 @@ def probe(config: ProbeConfig) -> Experiment:
             "class_names": list(classes),
         },
         labels=training.labels,
-        substitute=joined(config.data.note, small),
+        substitute=joined([config.data.note, small]),
         score=functools.partial(scores, classes=classes),
     )
 
@@ -164,8 +177,7 @@ def reordered(config: ReorderingData) -> dict[str, gdata.Source]:
             )
             for number, (split, texts) in enumerate(load("multi30k", config).items())
         }
-    folders: Json = {"data_dir": config.data_dir, "manual_dir": config.manual_dir}
-    validation = gdata.load("word_reordering", "validation", **folders)
+    validation, test = load("word_reordering", config, SPLITS[1:]).values()
     size = int(TRAINED_SHARE * len(validation))
     restored = [
         gdata.restore_word(e["tokens"], e["insert"], e["original"]) for e in validation[:size]
@@ -173,7 +185,7 @@ def reordered(config: ReorderingData) -> dict[str, gdata.Source]:
     return {
         "train": gdata.word_reordering(restored, seed=SEED, copies=config.copies),
         "validation": gdata.Source(validation[size:], validation.info),
-        "test": gdata.load("word_reordering", "test", **folders),
+        "test": test,
     }
 
 
@@ -206,19 +218,13 @@ def reordering(config: ReorderingConfig) -> Experiment:
     }
     lengths = {name: part.lengths for name, part in texts.splits.items()}
     edges = common_edges(lengths, config.data.max_buckets)
-    train, validation, test = sequence_batches(
-        splits, {"lengths": "tokens"}, config.data, edges=edges
-    )
     return Experiment(
-        task=WordReorderingTask(WordReorderingDetector(config.model, len(texts.vocabulary))),
-        train=train,
-        validation=validation,
-        test=test,
+        task=models.WordReorderingTask(
+            models.WordReorderingDetector(config.model, len(texts.vocabulary))
+        ),
+        **sequence_batches(splits, {"lengths": "tokens"}, config.data, edges=edges),
         vocabulary=texts.vocabulary.digest(),
-        facts={
-            "train_n": len(texts.splits["train"]),
-            "vocabulary_size": len(texts.vocabulary),
-        },
+        facts={"train_n": len(lengths["train"]), "vocabulary_size": len(texts.vocabulary)},
         substitute=reported.REORDERING_SUBSTITUTES[config.data.text],
         score=positions,
     )

@@ -3,17 +3,24 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Config, Json, Params, Record
-from experiments.core.text import SPLITS, check_embeddings, find_embeddings, read_embeddings
+from experiments.core.origins import joined
+from experiments.core.text import (
+    SPLITS,
+    Texts,
+    check_embeddings,
+    find_embeddings,
+    read_embeddings,
+)
 from experiments.ssan import reported
 from experiments.ssan.config import NLIConfig, NLIData, SRLConfig, SRLData
-from experiments.ssan.sentences import Split, joined, load, sequence_batches, without_batches
+from experiments.ssan.sentences import Split, load, real_rows, sequence_batches, without_batches
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax.models import SSANNLI, SSANNLITask, SSANTagger, SSANTaggingTask
@@ -23,36 +30,15 @@ UNKNOWN = -1
 """A label that the training text does not have: no guess is right."""
 
 
-class Words(NamedTuple):
-    """The words of a run, and their vectors if they come from a file."""
-
-    vocabulary: gdata.Vocabulary
-    vectors: gdata.Embeddings | None
-
-    @property
-    def matrix(self) -> np.ndarray | None:
-        """The vectors; None without a file."""
-        return None if self.vectors is None else self.vectors.matrix
-
-    def facts(self) -> Json:
-        """What a record says of the words."""
-        coverage = None if self.vectors is None else self.vectors.coverage
-        return {"vocabulary_size": len(self.vocabulary), "embedding_coverage": coverage}
-
-
 def read_words(
     name: str,
     config: Config,
     dim: int,
     texts: Callable[[gdata.Source], Iterable[gdata.Source]] = lambda source: [source],
-) -> tuple[dict[str, gdata.Source], Words]:
-    """Loads a data set, counts its words and reads their vectors.
+) -> tuple[dict[str, gdata.Source], Texts[Split]]:
+    """Loads a data set, counts its words and reads their vectors; no split is looked up yet.
 
-    Args:
-      name: of the data set.
-      config: has embeddings, min_count and the folders.
-      dim: width of the vectors.
-      texts: from a split to the texts whose words count.
+    `texts` gives those texts of a split whose words count.
     """
     path = find_embeddings(config.embeddings, config.manual_dir)
     check_embeddings(path, dim)
@@ -62,8 +48,13 @@ def read_words(
     vocabulary = gdata.Vocabulary.build(
         [text for split in counted for text in texts(sources[split])], min_count=config.min_count
     )
-    vectors = None if path is None else read_embeddings(path, vocabulary, dim=dim)
-    return sources, Words(vocabulary, vectors)
+    if path is None:
+        return sources, Texts({}, vocabulary)
+    vectors = read_embeddings(path, vocabulary, dim=dim)
+    matrix, std = vectors.matrix, getattr(config, "vector_std", None)
+    if std is not None:
+        matrix = matrix * (std / matrix[vectors.found].std())
+    return sources, Texts({}, vocabulary, matrix, vectors.coverage)
 
 
 # inference ---------------------------------------------------------------------------------------
@@ -76,7 +67,7 @@ def _sentences(source: gdata.Source) -> tuple[gdata.Source, gdata.Source]:
 
 
 @functools.lru_cache(maxsize=1)
-def _pairs(config: NLIData, dim: int) -> tuple[dict[str, Split], Words]:
+def _pairs(config: NLIData, dim: int) -> Texts[Split]:
     """Pairs of sentences, looked up."""
     sources, words = read_words(config.name, config, dim, _sentences)
 
@@ -91,7 +82,7 @@ def _pairs(config: NLIData, dim: int) -> tuple[dict[str, Split], Words]:
         )
         for split, source in sources.items()
     }
-    return splits, words
+    return dataclasses.replace(words, splits=splits)
 
 
 def not_long(split: Split, quantile: float) -> np.ndarray:
@@ -102,20 +93,17 @@ def not_long(split: Split, quantile: float) -> np.ndarray:
 
 def inference(config: NLIConfig) -> Experiment:
     """The run of a classifier of pairs."""
-    splits, words = _pairs(without_batches(config.data), config.model.embedding_dim)
-    rows = not_long(splits["train"], config.data.length_quantile)
-    train, validation, test = sequence_batches(splits, PAIR, config.data, rows=rows)
-    info = splits["test"].source.info
-    model = SSANNLI(config.model, len(words.vocabulary), len(info.class_names), words.matrix)
+    texts = _pairs(without_batches(config.data), config.model.embedding_dim)
+    train, info = texts.splits["train"], texts.info
+    rows = not_long(train, config.data.length_quantile)
+    model = SSANNLI(config.model, len(texts.vocabulary), len(info.class_names), texts.embeddings)
     return Experiment(
         task=SSANNLITask(model),
-        train=train,
-        validation=validation,
-        test=test,
-        vocabulary=words.vocabulary.digest(),
-        facts={"train_n": len(rows), **words.facts(), "class_names": list(info.class_names)},
-        labels=splits["train"].columns["label"][rows],
-        substitute=joined(config.data.note, info.substitute, *_other_than_snli(config)),
+        **sequence_batches(texts.splits, PAIR, config.data, rows=rows),
+        vocabulary=texts.vocabulary.digest(),
+        facts={"train_n": len(rows), **texts.facts(), "class_names": list(info.class_names)},
+        labels=train.columns["label"][rows],
+        substitute=joined([config.data.note, info.substitute, *_other_than_snli(config)]),
     )
 
 
@@ -140,33 +128,20 @@ def label_names(source: gdata.Source) -> tuple[str, ...]:
 
 
 def encode_labels(labels: Sequence[str], names: Sequence[str], *, strict: bool) -> np.ndarray:
-    """The numbers of BIO labels.
-
-    Args:
-      labels: of the words of a sentence.
-      names: the labels that there are.
-      strict: refuse a label that is not one of them; else it is `UNKNOWN`.
-
-    Raises:
-      ValueError: naming the label, if strict.
-    """
+    """The numbers of BIO labels; one that is not there is refused (strict) or `UNKNOWN`."""
     number = {name: i for i, name in enumerate(names)}
     if strict and (outside := [label for label in labels if label not in number]):
         raise ValueError(f"label {outside[0]!r} is not one of the {len(names)} labels of training")
     return np.array([number.get(label, UNKNOWN) for label in labels], np.int32)
 
 
-Predicates = tuple[dict[str, Split], Words, tuple[str, ...]]
-"""Predicates of sentences, looked up; their words, and the names of labels."""
+Predicates = tuple[Texts[Split], tuple[str, ...]]
+"""Predicates of sentences, looked up, and the names of labels."""
 
 
 @functools.lru_cache(maxsize=1)
 def _predicates(config: SRLData, dim: int) -> Predicates:
     sources, words = read_words("conll_srl", config, dim)
-    if words.vectors is not None and config.vector_std is not None:
-        matrix, from_file = words.vectors.matrix, words.vectors.found
-        matrix = matrix * (config.vector_std / matrix[from_file].std())
-        words = words._replace(vectors=dataclasses.replace(words.vectors, matrix=matrix))
     names = label_names(sources["train"])
     splits = {}
     for split, source in sources.items():
@@ -175,7 +150,7 @@ def _predicates(config: SRLData, dim: int) -> Predicates:
         predicates = [np.array(x["is_predicate"], np.int32) for x in source]
         sequences = {"tokens": tokens, "labels": labels, "is_predicate": predicates}
         splits[split] = Split(source, sequences)
-    return splits, words, names
+    return dataclasses.replace(words, splits=splits), names
 
 
 def predicates(config: SRLData, dim: int) -> Predicates:
@@ -185,15 +160,16 @@ def predicates(config: SRLData, dim: int) -> Predicates:
 
 def roles(config: SRLConfig) -> Experiment:
     """The run of a tagger."""
-    splits, words, labels = predicates(config.data, config.model.embedding_dim)
-    tokens = splits["train"].sequences["tokens"]
+    texts, labels = predicates(config.data, config.model.embedding_dim)
+    tokens = texts.splits["train"].sequences["tokens"]
     rows = [i for i, one in enumerate(tokens) if len(one) <= config.data.max_len]
-    train, validation, test = sequence_batches(
-        splits, {"lengths": "tokens"}, config.data, rows=rows
-    )
-    model = SSANTagger(config.model, len(words.vocabulary), len(labels), words.matrix)
-    width = max(one.edges[-1] for one in (train(config.train.seed), validation, test))
-    drawn = config.data.embeddings == "none"
+    batches = sequence_batches(texts.splits, {"lengths": "tokens"}, config.data, rows=rows)
+    held = {name: batches[name] for name in SPLITS[1:]}
+    model = SSANTagger(config.model, len(texts.vocabulary), len(labels), texts.embeddings)
+    width = max(one.edges[-1] for one in (batches["train"](config.train.seed), *held.values()))
+    drawn = None
+    if config.data.embeddings == "none":
+        drawn = "random word vectors where the paper has GloVe 100-d"
 
     def measure(params: Params) -> Json:
         run: Any = model.apply
@@ -201,22 +177,17 @@ def roles(config: SRLConfig) -> Experiment:
             jax.jit(lambda p, batch: run({"params": p}, batch).logits), params
         )
         record: Record = {}
-        for name, batches in (("validation", validation), ("test", test)):
-            record |= arguments(config, name, splits[name].source, batches, apply, labels)
+        for name, one_pass in held.items():
+            source = texts.splits[name].source
+            record |= arguments(config, name, source, one_pass, apply, labels)
         return record
 
     return Experiment(
         task=SSANTaggingTask(model, width),
-        train=train,
-        validation=validation,
-        test=test,
-        vocabulary=words.vocabulary.digest(),
-        facts={"train_n": len(rows), "labels": len(labels), **words.facts()},
-        substitute=joined(
-            config.data.note,
-            splits["test"].source.info.substitute,
-            "random word vectors where the paper has GloVe 100-d" if drawn else None,
-        ),
+        **batches,
+        vocabulary=texts.vocabulary.digest(),
+        facts={"train_n": len(rows), "labels": len(labels), **texts.facts()},
+        substitute=joined([config.data.note, texts.info.substitute, drawn]),
         measure=measure,
     )
 
@@ -238,8 +209,8 @@ def arguments(
     counts: dict[str, dict[int, analysis.RoleCounts]] = {"greedy": {}, "constrained": {}}
     for batch in batches:
         logits = np.asarray(apply(batch))
-        for row in np.flatnonzero(batch["weight"] > 0):
-            example = by_id[int(batch["example_id"][row])]
+        for row, number in real_rows(batch):
+            example = by_id[number]
             scores = logits[row, : len(example["tokens"])]
             ways = {"greedy": np.argmax(scores, axis=1)}
             if config.data.constrained:

@@ -1,27 +1,27 @@
-"""Translation: the pairs of a run, its task, and how a trained run translates."""
+"""Translation: the pairs of a run and its task; and `python -m experiments.ssan translate`."""
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import jax
 import numpy as np
+import tyro
 
+from experiments.core.cli import refusals, show_version
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Batch, Json, Params, Record
+from experiments.core.origins import joined
 from experiments.core.records import read_json
 from experiments.ssan.bleu import corpus_bleu
 from experiments.ssan.config import SearchConfig, TranslationConfig, TranslationData
-from experiments.ssan.sentences import Split, joined, load, sequence_batches, without_batches
+from experiments.ssan.sentences import Split, load, one_pass, sequence_batches, without_batches
 from gatedjax import data as gdata
-from gatedjax.models import (
-    SSANTranslationTask,
-    SSANTranslator,
-    SSANTranslatorConfig,
-    translate,
-)
+from gatedjax import models
+from gatedjax._terminal import say
 from gatedjax.models.ssan_translation import STOP
 from gatedjax.training import CheckpointStore, average_params, load_params
 
@@ -57,12 +57,7 @@ def encode(bpe: gdata.BytePairs, texts: Sequence[str]) -> list[np.ndarray]:
 
 
 def experiment(config: TranslationConfig) -> Experiment:
-    """The run of a translator.
-
-    Raises:
-      ValueError: if the run that it begins with has another vocabulary, or every training pair is
-        too long.
-    """
+    """The run of a translator; refuses to begin with a run of another vocabulary."""
     data = config.data
     if config.init_from is not None and data.bpe is None:
         data = dataclasses.replace(data, bpe=str(Path(config.init_from) / BPE))
@@ -71,9 +66,8 @@ def experiment(config: TranslationConfig) -> Experiment:
     rows = [i for i, pair in enumerate(both) if max(map(len, pair)) <= data.max_len]
     if not rows:
         raise ValueError(f"data.max_len {data.max_len}: every training pair is longer")
-    train, validation, test = sequence_batches(splits, LENGTHS, data, rows=rows)
-    model = SSANTranslator(config.model, len(bpe))
-    task, facts = SSANTranslationTask(model), Json()
+    model = models.SSANTranslator(config.model, len(bpe))
+    task, facts = models.SSANTranslationTask(model), Json()
     if config.init_from is not None:
         task, facts = begun(model, Path(config.init_from), bpe)
 
@@ -85,9 +79,7 @@ def experiment(config: TranslationConfig) -> Experiment:
 
     return Experiment(
         task=task,
-        train=train,
-        validation=validation,
-        test=test,
+        **sequence_batches(splits, LENGTHS, data, rows=rows),
         vocabulary=bpe.digest(),
         facts={
             "train_n": len(rows),
@@ -96,7 +88,7 @@ def experiment(config: TranslationConfig) -> Experiment:
             "search": dataclasses.asdict(config.search),
             **facts,
         },
-        substitute=joined(data.note, splits["test"].source.info.substitute),
+        substitute=joined([data.note, splits["test"].info.substitute]),
         before=functools.partial(keep_vocabulary, bpe),
         choose=choose,
         measure=lambda params: measure(Trained(model, params, bpe, config.search), splits),
@@ -104,11 +96,7 @@ def experiment(config: TranslationConfig) -> Experiment:
 
 
 def keep_vocabulary(bpe: gdata.BytePairs, workdir: Path) -> None:
-    """Writes the vocabulary into the work folder.
-
-    Raises:
-      ValueError: if another one is there.
-    """
+    """Writes the vocabulary into the work folder; refuses where another one is there."""
     place = workdir / BPE
     if not place.exists():
         bpe.save(place)
@@ -120,12 +108,8 @@ def keep_vocabulary(bpe: gdata.BytePairs, workdir: Path) -> None:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class BegunTask(SSANTranslationTask):
-    """Begins with given parameters; those that are only shapes are drawn.
-
-    Attributes:
-      given: the parameters.
-    """
+class BegunTask(models.SSANTranslationTask):
+    """Begins with the given parameters; those that are only shapes are drawn."""
 
     given: Any
 
@@ -138,7 +122,9 @@ class BegunTask(SSANTranslationTask):
         return jax.tree.map(leaf, self.given, super().init(key, batch))
 
 
-def begun(model: SSANTranslator, other: Path, bpe: gdata.BytePairs) -> tuple[BegunTask, Json]:
+def begun(
+    model: models.SSANTranslator, other: Path, bpe: gdata.BytePairs
+) -> tuple[BegunTask, Json]:
     """The task with the parameters of another run, and which of its own it keeps."""
     if saved_vocabulary(other) != bpe.digest():
         raise ValueError(f"init_from {other}: that run has another vocabulary than data.bpe")
@@ -146,18 +132,18 @@ def begun(model: SSANTranslator, other: Path, bpe: gdata.BytePairs) -> tuple[Beg
     return BegunTask(model, params), {"init_from": {"run": other.name, "not_loaded": fresh}}
 
 
-def parameters_like(model: SSANTranslator) -> Any:
+def parameters_like(model: models.SSANTranslator) -> Any:
     """Shapes of the parameters."""
     one, length = np.full((1, 1), STOP, np.int32), np.ones(1, np.int32)
     batch: Batch = {"tokens": one, "targets": one, "lengths": length, "target_lengths": length}
-    return jax.eval_shape(lambda: SSANTranslationTask(model).init(jax.random.key(0), batch))
+    return jax.eval_shape(lambda: models.SSANTranslationTask(model).init(jax.random.key(0), batch))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trained:
     """A finished run, ready to translate."""
 
-    model: SSANTranslator
+    model: models.SSANTranslator
     params: Params
     bpe: gdata.BytePairs
     search: SearchConfig
@@ -166,8 +152,7 @@ class Trained:
 def measure(trained: Trained, splits: dict[str, Split]) -> Json:
     """BLEU of validation and test texts, by sacrebleu.
 
-    "bleu_statistics" has the counts of every test sentence (lengths, matched and all n-grams), for
-    paired tests.
+    "bleu_statistics" has the counts of every test sentence, for paired tests, see `bleu.Scored`.
     """
     record: Record = {}
     for name in ("validation", "test"):
@@ -186,11 +171,7 @@ def measure(trained: Trained, splits: dict[str, Split]) -> Json:
 
 
 def run_translations(trained: Trained, texts: Sequence[str]) -> list[str]:
-    """Translates texts, in their order; an empty text stays empty.
-
-    Raises:
-      ValueError: if a text is longer than a table of learned positions allows.
-    """
+    """Translates texts, in their order; an empty one stays empty, a too long one is refused."""
     model, search = trained.model, trained.search
     ids = encode(trained.bpe, [text.strip() for text in texts])
     real = [i for i, one in enumerate(ids) if len(one) > 1]
@@ -205,7 +186,7 @@ def run_translations(trained: Trained, texts: Sequence[str]) -> list[str]:
                 f"translation may have {search.extra} more (--search.extra)"
             )
     decode = jax.jit(
-        lambda params, batch: translate(
+        lambda params, batch: models.translate(
             model,
             params,
             batch,
@@ -214,32 +195,17 @@ def run_translations(trained: Trained, texts: Sequence[str]) -> list[str]:
             extra=search.extra,
         ).tokens[:, 0]
     )
-    data = gdata.SequenceBatches(
-        {"tokens": [ids[i] for i in real]},
-        np.array(real),
-        lengths={"lengths": "tokens"},
-        batch_size=min(search.batch_sentences, len(real)),
-        max_buckets=4,
-        shuffle=False,
-    ).eval()
-    for batch in data:
+    for batch, rows in one_pass([ids[i] for i in real], search.batch_sentences):
         tokens = np.asarray(decode(trained.params, {n: batch[n] for n in ("tokens", "lengths")}))
-        for row in np.flatnonzero(batch["weight"] > 0):
-            translations[int(batch["example_id"][row])] = trained.bpe.decode(tokens[row])
+        for row, index in rows:
+            translations[real[index]] = trained.bpe.decode(tokens[row])
     return translations
 
 
 def load_run(workdir: Path, *, bpe: Path | None = None, average: int | None = None) -> Trained:
-    """Reads a finished run of translation.
+    """Reads a finished run of translation; refuses another one, or another vocabulary.
 
-    Args:
-      workdir: of the run.
-      bpe: another file of its vocabulary.
-      average: of how many checkpoints (default: as the run was tested).
-
-    Raises:
-      FileNotFoundError: if it is no work folder of a finished run.
-      ValueError: if the vocabulary is not that of the run.
+    `average` is how many checkpoints the parameters are the mean of (default: as it was tested).
     """
     place = workdir / "results.json"
     if not place.exists():
@@ -258,10 +224,10 @@ def load_run(workdir: Path, *, bpe: Path | None = None, average: int | None = No
             f"{bpe or workdir / BPE} is not the vocabulary that {workdir} was trained with: it has "
             f"{len(pieces):,} pieces, the network {record['vocabulary_size']:,}, or others"
         )
-    fields = {field.name for field in dataclasses.fields(SSANTranslatorConfig)}
+    fields = {field.name for field in dataclasses.fields(models.SSANTranslatorConfig)}
     saved = {k: v for k, v in record["config"]["model"].items() if k in fields}
     saved["select_layers"] = tuple(saved["select_layers"])
-    model = SSANTranslator(SSANTranslatorConfig(**saved), len(pieces))
+    model = models.SSANTranslator(models.SSANTranslatorConfig(**saved), len(pieces))
     search = SearchConfig(**record["search"])
     like = parameters_like(model)
     count = search.average if average is None else average
@@ -279,3 +245,67 @@ def saved_vocabulary(workdir: Path) -> str:
     if step is None:
         raise FileNotFoundError(f"{workdir}: no checkpoint is there")
     return store.record(step)["metadata"]["vocabulary"]
+
+
+# the command --------------------------------------------------------------------------------------
+
+PROG = "python -m experiments.ssan translate"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslateConfig:
+    """Translates the lines of standard input with a finished run."""
+
+    workdir: Path
+    """Work folder of the run."""
+    beam_size: int | None = None
+    """Targets that are followed (default: as the run was tested); 1 is greedy search."""
+    length_penalty: float | None = None
+    """Exponent of the length that scores are divided by (default: as the run was tested)."""
+    average: int | None = None
+    """Use the mean of so many of the newest checkpoints (default: as the run was tested)."""
+    batch_sentences: int | None = None
+    """Sentences that are translated at once (default: as the run was tested)."""
+    bpe: Path | None = None
+    """File of the run's byte pairs (default: that in the work folder)."""
+    references: Path | None = None
+    """Text to score the translations against: BLEU is printed to standard error."""
+
+
+def main(args: list[str], lines: TextIO = sys.stdin, out: TextIO = sys.stdout) -> int:
+    """Runs the command; returns its exit status."""
+    show_version(args)
+    options = tyro.cli(TranslateConfig, args=args, prog=PROG)
+    changes = {
+        name: value
+        for name in ("beam_size", "length_penalty", "batch_sentences")
+        if (value := getattr(options, name)) is not None
+    }
+    with refusals():
+        references = None
+        if options.references is not None:
+            references = lines_of(options.references.read_text("utf-8"))
+        trained = load_run(options.workdir, bpe=options.bpe, average=options.average)
+        search = dataclasses.replace(trained.search, average=1, **changes)
+        texts = lines_of(lines.read())
+        if references is not None and len(references) != len(texts):
+            raise ValueError(
+                f"{options.references} has {len(references):,} lines, the input {len(texts):,}"
+            )
+        translations = run_translations(dataclasses.replace(trained, search=search), texts)
+    # a file gets the translations as they are; a terminal is not to obey them
+    write = say if out.isatty() else print
+    for text in translations:
+        write(text, file=out)
+    if references is not None:
+        scored = corpus_bleu(translations, references)
+        say(f"BLEU {scored.score:.2f} {scored.signature}", file=sys.stderr)
+    return 0
+
+
+def lines_of(text: str) -> list[str]:
+    r"""The lines of a text; only "\n" and "\r\n" end one."""
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.ga_reader import books
 from experiments.ga_reader.__main__ import main
-from experiments.ga_reader.text import sentences_of, tokens_of
+from experiments.ga_reader.books import sentences_of, tokens_of
 from gatedjax import data
 
 NAMES = ["Anna", "Bruno", "Clara", "David", "Emil", "Frida", "Gustav", "Hanna", "Igor", "Jana"]

@@ -7,7 +7,6 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.benchmarks import _recurrence_cases as cases
 from experiments.benchmarks import _recurrence_peers as peers
 from experiments.benchmarks import _recurrence_report as report
 from experiments.benchmarks import recurrence
@@ -24,7 +23,7 @@ ALL = [(cell, name) for cell in ("lstm", "gru", "rau") for name in peers.CONTEST
 
 
 def make_case(cell="lstm", **options):
-    return cases.Case(cell=cell, batch=B, steps=T, hidden=H, **options)
+    return peers.Case(cell=cell, batch=B, steps=T, hidden=H, **options)
 
 
 def row(ms, memory=2_000_000):
@@ -46,7 +45,7 @@ def figures(cell, rows, **options):
 )
 def test_our_lstm_runs_in_every_shape(options):
     case = make_case(**options)
-    runs = peers.run_gatedjax(case, *cases.make_batch(case, 0))
+    runs = peers.run_gatedjax(case, *peers.make_batch(case, 0))
     assert runs.forward().shape == (B, T, H * (1 + case.bidirectional))
     assert runs.compile_s > 0
     assert runs.memory_bytes > 4 * B * T * H
@@ -59,9 +58,9 @@ def test_contestants_give_outputs_and_finite_gradients_or_say_why_not(cell, name
     if name.split()[0] in PACKAGES:
         pytest.importorskip(PACKAGES[name.split()[0]])
     case = make_case(cell)
-    make = functools.partial(peers.CONTESTANTS[name], case, *cases.make_batch(case, 0))
+    make = functools.partial(peers.CONTESTANTS[name], case, *peers.make_batch(case, 0))
     if (cell, name) not in HAVE:
-        with pytest.raises(cases.NotAvailable, match=peers.NO_CELL):
+        with pytest.raises(peers.NotAvailable, match=peers.NO_CELL):
             make()
         return
     with jax.numpy_rank_promotion("allow"):  # Keras relies on it
@@ -72,7 +71,7 @@ def test_contestants_give_outputs_and_finite_gradients_or_say_why_not(cell, name
 
 def test_haiku_and_equinox_hold_the_state_at_padding():
     case = make_case("gru")
-    xs, _ = cases.make_batch(case, 0)
+    xs, _ = peers.make_batch(case, 0)
     lengths = np.array([2, 3], np.int32)
     for name in ("haiku", "equinox"):
         pytest.importorskip(name)
@@ -95,8 +94,8 @@ def test_a_contestant_whose_gradients_are_not_finite_takes_no_part():
         lambda params, xs, lengths: (xs * params, (params, xs)),
         lambda saved, dy: (saved[0] * np.nan, saved[1], None),
     )
-    with pytest.raises(cases.NotAvailable, match="not finite"):
-        cases.jax_runs(case, wrong, np.float32(2), *cases.make_batch(case, 0))
+    with pytest.raises(peers.NotAvailable, match="not finite"):
+        peers.jax_runs(case, wrong, np.float32(2), *peers.make_batch(case, 0))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.core.config import changed
 from experiments.core.records import write_json
-from experiments.ssan import bleu, tables, tasks, translate
+from experiments.ssan import bleu, tables, tasks, translation
 from experiments.ssan.__main__ import main
 from experiments.ssan.config import PRESETS, SearchConfig, SRLData, TranslationConfig
 from experiments.ssan.paper import PAPER
@@ -103,11 +103,11 @@ def test_word_vectors_of_a_file_are_scaled_as_a_whole(raw, tmp_path):
     file = tmp_path / "vectors.txt"
     file.write_text("dog 1 2 3 4\ncat -1 0 2 5\nruns 3 1 0 0\n")
     data = SRLData(manual_dir=str(raw), embeddings=str(file))
-    (_, read, _), (_, other, _) = (
+    (read, _), (other, _) = (
         tasks.predicates(dataclasses.replace(data, vector_std=std), 4) for std in (None, 0.1)
     )
     words = read.vocabulary.encode(["dog", "cat", "runs"])
-    plain, scaled = read.matrix, other.matrix
+    plain, scaled = read.embeddings, other.embeddings
     np.testing.assert_array_equal(plain[words[0]], [1, 2, 3, 4])
     np.testing.assert_allclose(scaled[words].std(), 0.1, rtol=1e-6)
     np.testing.assert_allclose(scaled, plain * (0.1 / plain[words].std()), rtol=1e-6)
@@ -167,7 +167,7 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
     args = ["--workdir", str(workdir), "--beam-size", "2"]
     references = tmp_path / "references"
     references.write_text("Ein Hund rennt.\nx\nEin Kater sitzt.\n", "utf-8")
-    assert translate.main([*args, "--references", str(references)], given, out) == 0
+    assert translation.main([*args, "--references", str(references)], given, out) == 0
     lines = out.getvalue().split("\n")
     assert len(lines) == 4
     assert lines[1] == lines[3] == ""
@@ -181,7 +181,7 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
         (["--references", str(other)], "the input 3"),
     ):
         with pytest.raises(SystemExit):
-            translate.main([*args, *extra], io.StringIO("a\nb\nc\n"), io.StringIO())
+            translation.main([*args, *extra], io.StringIO("a\nb\nc\n"), io.StringIO())
         assert message in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["translate", "--workdir", str(tmp_path / "nowhere")])
