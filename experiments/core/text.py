@@ -5,7 +5,7 @@ import functools
 import gzip
 import sys
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -78,6 +78,7 @@ def read_embeddings(
 
 SPLITS = ("train", "validation", "test")
 E = TypeVar("E", gdata.Encoded, gdata.EncodedCloze)
+M = TypeVar("M")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -108,6 +109,21 @@ class Texts(Generic[E]):
             "vocabulary_size": len(self.vocabulary),
             "embedding_coverage": self.coverage,
         }
+
+    def classifier(self, kind: Callable[..., M], config: Config) -> M:
+        """A network for the words, the classes and the word vectors."""
+        return kind(
+            config,
+            vocab_size=len(self.vocabulary),
+            num_classes=len(self.info.class_names),
+            embeddings=self.embeddings,
+        )
+
+
+def load_splits(name: str, files: Any, splits: Iterable[str] = SPLITS) -> Json:
+    """The splits of a data set by name; `files` has data_dir and manual_dir."""
+    folders = {"data_dir": files.data_dir, "manual_dir": files.manual_dir}
+    return {split: gdata.load(name, split, **folders) for split in splits}
 
 
 def read_texts(
@@ -223,6 +239,19 @@ def in_batches(
         return gdata.Batches.eval(splits[split], batch_size=size, bucket_edges=edges)
 
     return training, one_pass("validation"), one_pass("test")
+
+
+def for_training(texts: Texts[gdata.Encoded], config: Config) -> Json:
+    """What an `Experiment` of classified texts has of them: see `in_batches`."""
+    train, validation, test = in_batches(texts.splits, config)
+    return {
+        "train": train,
+        "validation": validation,
+        "test": test,
+        "vocabulary": texts.vocabulary.digest(),
+        "labels": texts.splits["train"].labels,
+        "substitute": texts.substitute,
+    }
 
 
 def correct_string(predictions: dict[str, np.ndarray]) -> str:

@@ -1,7 +1,7 @@
 """What a run is made of, and the presets of the paper's data sets."""
 
 import dataclasses
-from typing import Literal
+from typing import ClassVar, Literal
 
 from experiments.core.config import Changes, Files, RunConfig, changed
 from gatedjax.models import RAUConfig
@@ -49,14 +49,7 @@ class Config(RunConfig):
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: RAUConfig = dataclasses.field(default_factory=RAUConfig)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
-
-    def __post_init__(self) -> None:
-        """Refuses what this command does not do."""
-        if self.train.seeds != 1 or self.train.sweep:
-            raise ValueError(
-                "train.seeds must be 1 and train.sweep empty; for several seeds use "
-                "python -m experiments.rau.tables table1 --seeds N"
-            )
+    several: ClassVar[str | None] = "rau.tables table1"
 
 
 TRAIN_EXAMPLES = {"digits": 1_294, "mnist": 55_000, "fashion_mnist": 55_000, "imdb": 20_000}
