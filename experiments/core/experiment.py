@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypedDict
 
 import jax
 import numpy as np
@@ -20,29 +19,10 @@ from experiments.core.origins import origin_of
 from experiments.core.records import Record, saved_record, write_json
 from experiments.core.text import correct_string
 from gatedjax import analysis
-from gatedjax.training import (
-    FitResult,
-    Lane,
-    Parallel,
-    TrainConfig,
-    fit,
-    fit_lanes,
-    frozen_parameters,
-    init_state,
-    lanes_of,
-    make_optimizer,
-    make_parallel,
-    make_train_step,
-)
+from gatedjax import training as gtraining
+from gatedjax.training import FitResult, Lane, Parallel, TrainConfig, fit, fit_lanes, lanes_of
 
 Predictions = dict[str, np.ndarray]
-
-
-class Metadata(TypedDict, total=False):
-    """What a checkpoint must share with the run that continues it."""
-
-    config: Json
-    vocabulary: str
 
 
 def count_parameters(params: Params) -> dict[str, int]:
@@ -119,11 +99,10 @@ def _prepare(made: Experiment, workdir: Path) -> None:
         made.before(workdir)
 
 
-def _metadata(made: Experiment, settings: Json) -> Metadata:
-    metadata: Metadata = {"config": settings}
-    if made.vocabulary is not None:
-        metadata["vocabulary"] = made.vocabulary
-    return metadata
+def _metadata(made: Experiment, settings: Json) -> Json:
+    """What a checkpoint must share with the run that continues it."""
+    words = {} if made.vocabulary is None else {"vocabulary": made.vocabulary}
+    return {"config": settings, **words}
 
 
 def _begun(made: Experiment, settings: Json, result: FitResult) -> Record:
@@ -173,7 +152,7 @@ def run(
     start = time.perf_counter()
     made = build(config)
     training = made.training or config.train
-    parallel = make_parallel(training.parallel, accumulate=training.accumulate)
+    parallel = gtraining.make_parallel(training.parallel, accumulate=training.accumulate)
     _prepare(made, place.workdir)
     result = fit(
         made.task,
@@ -181,7 +160,7 @@ def run(
         made.validation,
         training,
         place.workdir,
-        metadata=dict(_metadata(made, place.settings)),
+        metadata=_metadata(made, place.settings),
         parallel=parallel,
     )
     metrics = analysis.read_metrics(place.workdir / "metrics.jsonl")
@@ -232,9 +211,9 @@ def run_lanes(
         made.validation,
         training,
         place.workdir,
-        metadata=dict(_metadata(made, recorded)),
+        metadata=_metadata(made, recorded),
     )
-    parallel = make_parallel("sharding")
+    parallel = gtraining.make_parallel("sharding")
     metrics = analysis.read_metrics(place.workdir / "metrics.jsonl")
     runs = []
     for one, alone, lane, result in _lanes(made, config, training, results):
@@ -285,11 +264,13 @@ def lanes_that_fit(made: Experiment, training: TrainConfig) -> int:
     XLA says what one step of one seed needs at the longest shape; a lane needs as much.
     """
     task, train = made.task, made.train(training.seed)
-    tx = make_optimizer(training.optimizer, training.num_steps, frozen=frozen_parameters(task))
+    tx = gtraining.make_optimizer(
+        training.optimizer, training.num_steps, frozen=gtraining.frozen_parameters(task)
+    )
     batch = _largest(train)
     key = jax.random.key(0)
-    state = jax.eval_shape(lambda k: init_state(task, tx, k, batch), key)
-    step = jax.jit(make_train_step(task, tx), donate_argnums=0)
+    state = jax.eval_shape(lambda k: gtraining.init_state(task, tx, k, batch), key)
+    step = jax.jit(gtraining.make_train_step(task, tx), donate_argnums=0)
     memory = step.lower(state, batch, key).compile().memory_analysis()
     size = sum(
         math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves((state, state.params))
