@@ -13,22 +13,13 @@ from experiments.agt.config import OPTIMIZERS, PRESETS, OptimizerName, changes_o
 from experiments.agt.experiment import experiment, resolved
 from experiments.agt.layer_tables import FULL
 from experiments.agt.reported import DATA, NAMES
-from experiments.core import cli, columns
+from experiments.core import cli
+from experiments.core import columns as c
 from experiments.core.comparison import LEVEL, ONE_SEED, sentence
 from experiments.core.kinds import Json
 from experiments.core.origins import origin_of, other_data
-from experiments.core.paper import (
-    Column,
-    Figure,
-    Job,
-    Options,
-    Paper,
-    Row,
-    Table,
-    Variant,
-    variants,
-)
-from experiments.core.records import Records, Store, alive
+from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.records import Records, Store, alive, averaged
 from experiments.core.report import print_metrics, print_parameters, print_time
 from gatedjax import analysis
 from gatedjax.models.agt import AblateMode
@@ -52,7 +43,7 @@ def ablation(above: int, mode: AblateMode) -> Variant:
     return Variant(ablated(above, mode), title, changes)
 
 
-VARIANTS = variants(
+_SYSTEMS = (
     Variant(FULL, "AGT, all selection vectors"),
     *(ablation(above, mode) for mode in MODES for above in ABOVE),
     Variant("average", "mean of the word vectors", {"model.system": "average"}),
@@ -65,6 +56,7 @@ VARIANTS = variants(
     Variant("agt_head_200_200", "two hidden layers", {"model.head_hidden": (200, 200)}),
     *(Variant(f"agt_{name}", name, changes_of(name), FULL) for name in OPTIMIZERS),
 )
+VARIANTS = {one.name: one for one in _SYSTEMS}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,13 +88,13 @@ def systems(store: Store) -> str:
         for name, value in reported.QUOTED.items()
     ]
     rows.append(["AGT", f"{reported.ACCURACY[FULL]:.1f}", "the paper's own"])
-    ours = {"AGT": DATA, "AGT, trained on sentences only": "sst1_sentences"}
-    for title, name in ours.items():
+    trained = {"AGT": DATA, "AGT, trained on sentences only": "sst1_sentences"}
+    for title, name in trained.items():
         records = store.all(name, FULL)
         if records or name == DATA:
             whose = f"ours, on {origin_of(records[0])}" if other_data(records) else "ours"
-            row = Row(data=name, label="", variant=FULL, title="", records=records)
-            rows.append([title, columns.percent("", "test.accuracy").text(row), whose])
+            ours = averaged(records, lambda one: 100 * one["test"]["accuracy"], 2)
+            rows.append([title, ours, whose])
     return analysis.render_table(["system", "test accuracy (%)", "source"], rows)
 
 
@@ -117,17 +109,17 @@ BY_DATA = Table(
     data=(DATA,),
     variants=(FULL,),
     columns=(
-        columns.data(),
+        c.data(),
         several("trained on", lambda one: f"{one['train_n']:,} {one['train_on']}"),
         several(
             "word vectors",
             lambda one: f"{one['config']['data']['embeddings']}, {one['embedding_dim']}",
             "; ",
         ),
-        columns.parameters("parameters without them", "parameters_without_embeddings"),
-        columns.percent("validation (%)", "validation.accuracy"),
-        columns.percent("test (%)", "test.accuracy"),
-        columns.percent("test, last step (%)", "test_last.accuracy"),
+        c.parameters("parameters without them", "parameters_without_embeddings"),
+        c.percent("validation (%)", "validation.accuracy"),
+        c.percent("test (%)", "test.accuracy"),
+        c.percent("test, last step (%)", "test_last.accuracy"),
     ),
 )
 
@@ -147,28 +139,20 @@ def sentences(rows: Sequence[Row]) -> Iterable[str]:
 
 
 def compared(names: Sequence[str], accuracies: Mapping[str, float], **more: Any) -> Table:
-    """Variants beside the whole AGT, with paired tests; then the tests in sentences.
-
-    Args:
-      names: of the variants.
-      accuracies: the paper's on SST-1, in percent.
-      **more: of the table.
-    """
+    """Variants beside the paper's percentages and the whole AGT; then the tests in sentences."""
     return Table(
         data=(DATA,),
         variants=tuple(names),
         seen=tuple(name for name in names if not whole(name)),
         pair=lambda data, name: None if whole(name) else (name, FULL),
         columns=(
-            columns.data(),
-            columns.variant("network"),
-            columns.quoted(
-                "paper (%)", {name: {DATA: one} for name, one in accuracies.items()}, ".1f"
-            ),
-            columns.percent("validation (%)", "validation.accuracy"),
-            columns.percent("test (%)", "test.accuracy"),
-            *columns.paired(("minus AGT", "95 % interval", "bootstrap p", "McNemar p (each seed)")),
-            columns.parameters(key="parameters_without_embeddings"),
+            c.data(),
+            c.variant("network"),
+            c.quoted("paper (%)", {name: {DATA: one} for name, one in accuracies.items()}, ".1f"),
+            c.percent("validation (%)", "validation.accuracy"),
+            c.percent("test (%)", "test.accuracy"),
+            *c.paired(("minus AGT", "95 % interval", "bootstrap p", "McNemar p (each seed)")),
+            c.parameters(key="parameters_without_embeddings"),
         ),
         below=sentences,
         **more,
@@ -251,28 +235,28 @@ OPTIMISERS = Table(
         job.paper.record_name(data, f"agt_{name}") for name in job.options.optimizers
     ],
     columns=(
-        columns.data(),
-        columns.variant("optimiser preset"),
+        c.data(),
+        c.variant("optimiser preset"),
         Column("rule", lambda row: OPTIMIZERS[row.title].name),
         Column("learning rate", lambda row: f"{OPTIMIZERS[row.title].learning_rate:g}"),
-        columns.percent("validation (%)", "validation.accuracy"),
-        columns.percent("test (%)", "test.accuracy"),
-        columns.each("best step", "best_step"),
-        columns.each("steps", "steps"),
+        c.percent("validation (%)", "validation.accuracy"),
+        c.percent("test (%)", "test.accuracy"),
+        c.each("best step", "best_step"),
+        c.each("steps", "steps"),
     ),
     below=winners,
     after=figures.draw,
 )
-RUNS = columns.runs(
+RUNS = c.runs(
     NAMES,
-    columns.first("batch", "config.data.batch_size"),
-    columns.first("rule", "config.train.optimizer.name"),
-    columns.first("lr", "config.train.optimizer.learning_rate", "g"),
-    columns.first("word vectors", "config.data.embeddings"),
-    columns.each("steps", "steps"),
-    columns.each("best steps", "best_step"),
-    columns.seconds(),
-    columns.milliseconds(),
+    c.first("batch", "config.data.batch_size"),
+    c.first("rule", "config.train.optimizer.name"),
+    c.first("lr", "config.train.optimizer.learning_rate", "g"),
+    c.first("word vectors", "config.data.embeddings"),
+    c.each("steps", "steps"),
+    c.each("best steps", "best_step"),
+    c.seconds(),
+    c.milliseconds(),
 )
 TABLE1 = Table(
     title="Table 1: SST-1 test accuracy",

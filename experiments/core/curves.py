@@ -51,12 +51,9 @@ def points(records: Records, key: str, column: int) -> list[Point]:
 
 
 def curve(metrics: Records, split: str, points: int | None = None) -> list[list[float | None]]:
-    """The lines of metrics.jsonl of a split as [step, loss, accuracy].
+    """The lines of metrics.jsonl of "train" or "eval" as [step, loss, accuracy].
 
-    Args:
-      metrics: the lines.
-      split: "train" or "eval".
-      points: at most so many; neighbouring lines are averaged, at the step of the last of them.
+    Where they are more than `points`, neighbours are averaged, at the step of the last of them.
     """
     lines = [_likelihood(line) for line in metrics if line.get("split") == split]
     size = 1 if points is None else max(1, math.ceil(len(lines) / points))
@@ -83,12 +80,7 @@ def seconds_per_step(metrics: Records) -> float | None:
 
 
 def outcome(result: FitResult, metrics: Records) -> Json:
-    """What every record has of a training run.
-
-    Args:
-      result: of the run.
-      metrics: the lines that it logged.
-    """
+    """What every record has of a training run and of the lines that it logged."""
     return {
         "stopped": result.stopped,
         "exit_code": result.exit_code,
@@ -105,14 +97,7 @@ def outcome(result: FitResult, metrics: Records) -> Json:
 def results_on_test(
     task: Task, result: FitResult, test: Batches, parallel: Parallel, best: Params = None
 ) -> tuple[Json, Json]:
-    """Evaluates the best parameters and, where they are others, the last ones.
-
-    Args:
-      task: of the run.
-      result: of the run.
-      test: batches in one ordered pass.
-      parallel: devices.
-      best: parameters to take for the best; None takes those of the run.
+    """Evaluates the best parameters (`best` where given) and, where they are others, the last.
 
     Returns:
       ({"test": metrics, "test_last": metrics}, predictions of the best).

@@ -82,12 +82,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a run is and what it is called.
-
-    Attributes:
-      workdir: gets metrics.jsonl, checkpoints and results.json.
-      settings: the configuration as the record has it.
-    """
+    """Where a run is (metrics.jsonl, checkpoints, results.json) and what its record says it is."""
 
     workdir: Path
     settings: Json
@@ -139,11 +134,7 @@ def run(
 ) -> Run:
     """Trains, and evaluates the best parameters of the validation and the last ones on test.
 
-    Args:
-      build: makes the run of a configuration.
-      config: has `train`.
-      place: where it is.
-      test: evaluate on the test split; a search for settings must not.
+    A search for settings must not evaluate on the test split: it says `test=False`.
 
     Returns:
       The run; `results.json` in the workdir holds its record, less "exit_code" and "signal". A run
@@ -185,12 +176,8 @@ def run_lanes(
 ) -> list[Run]:
     """Trains several seeds (and a sweep) in one program; tests each as `run` does.
 
-    Args:
-      build: makes the run of a configuration.
-      config: has `train`, which says how many seeds and what is swept.
-      place: where the runs are.
-      settings: from the configuration of a single run to what its record has as "config".
-      seeds: how many seeds; None takes the number of the configuration.
+    `settings` makes of the configuration of a single run what its record has as "config"; without
+    `seeds` their number is that of the configuration.
 
     Returns:
       A run per lane. Its record is that of the single run, with "lanes", how many were trained

@@ -51,16 +51,9 @@ def check_embeddings(path: Path | None, dim: int) -> None:
 def read_embeddings(
     path: Path, vocabulary: gdata.Vocabulary, *, dim: int, **options: Any
 ) -> gdata.Embeddings:
-    """Reads the word vectors of a run, and prints how many of its words have one.
-
-    Args:
-      path: the file.
-      vocabulary: of the run.
-      dim: width of the vectors.
-      **options: of `gatedjax.data.load_embeddings`.
+    """As `gatedjax.data.load_embeddings`; prints how many of the words have a vector.
 
     Raises:
-      FileNotFoundError: as `gatedjax.data.load_embeddings`.
       ValueError: as there; and if no word has a vector, as in a file of another language.
     """
     vectors = gdata.load_embeddings(path, vocabulary, dim=dim, **options)
@@ -205,9 +198,7 @@ def _read_texts(
 def common_edges(lengths: Mapping[str, Any], max_buckets: int) -> tuple[int, ...]:
     """Edges of length buckets for all splits: what validation compiled, the test pass finds.
 
-    Args:
-      lengths: of the texts of every split; those of "train" decide all edges but the last.
-      max_buckets: how many there are at most.
+    The lengths of "train" decide all edges but the last, of which there are at most `max_buckets`.
     """
     edges = gdata.plan_buckets(lengths["train"], max_buckets)
     longest = max(int(one.max()) for one in lengths.values())

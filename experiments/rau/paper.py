@@ -7,20 +7,8 @@ from typing import Any, get_args
 
 from rich.console import Console
 
+from experiments.core import columns as c
 from experiments.core.cli import fail
-from experiments.core.columns import (
-    data,
-    each,
-    first,
-    metric,
-    milliseconds,
-    paired,
-    parameters,
-    quoted,
-    runs,
-    seconds,
-    variant,
-)
 from experiments.core.comparison import LEVEL, WINDOW_SAMPLES, sentence
 from experiments.core.origins import NOT_RUN, origin_of, other_data
 from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
@@ -127,7 +115,7 @@ def result(heading: str, part: str) -> Column:
         name, digits = ("perplexity", 2) if row.data in LANGUAGE else ("accuracy", 4)
         if row.records and not any(name in record.get(part, {}) for record in row.records):
             return "-"  # a language model has no test of its last step
-        return metric(heading, f"{part}.{name}", digits).text(row)
+        return c.metric(heading, f"{part}.{name}", digits).text(row)
 
     return Column(heading, text)
 
@@ -143,12 +131,12 @@ TABLE1 = Table(
     variants=CELLS,
     trained=asked,
     columns=(
-        data(),
+        c.data(),
         CELL,
-        parameters(of="both"),
-        quoted("validation: paper", reported.VALIDATION, ""),
+        c.parameters(of="both"),
+        c.quoted("validation: paper", reported.VALIDATION, ""),
         result("ours", "validation"),
-        quoted("test: paper", reported.TEST, ""),
+        c.quoted("test: paper", reported.TEST, ""),
         result("ours", "test"),
         result("ours, last step", "test_last"),
     ),
@@ -181,9 +169,9 @@ PAIRED = Table(
     seen=CELLS,
     pair=lambda data, baseline: ("rau", baseline),
     columns=(
-        data(),
-        variant("baseline"),
-        *paired(
+        c.data(),
+        c.variant("baseline"),
+        *c.paired(
             ("RAU minus baseline", "95 % interval", "bootstrap p", "McNemar p (each seed)"),
             points=False,
             digits=4,
@@ -200,10 +188,10 @@ TRAINING = Table(
     variants=("rau",),
     seen=(),
     columns=(
-        data(),
+        c.data(),
         CELL,
-        quoted("paper", reported.TRAIN_PERPLEXITY, ""),
-        metric("ours", "train_last_epoch_perplexity", 2),
+        c.quoted("paper", reported.TRAIN_PERPLEXITY, ""),
+        c.metric("ours", "train_last_epoch_perplexity", 2),
     ),
 )
 TABLE2 = Table(
@@ -236,8 +224,8 @@ OTHERS = Table(
     note="`tables table1 --hidden 28`; `tables table1 --data ptb_small --learning-rate 0.5`.",
     shown=others,
     columns=(
-        *(data(), CELL, Column("changed", lambda row: changed(row.variant))),
-        *(parameters(), *RESULTS),
+        *(c.data(), CELL, Column("changed", lambda row: changed(row.variant))),
+        *(c.parameters(), *RESULTS),
     ),
 )
 
@@ -295,13 +283,13 @@ ATTENTION = Table(
     trained=forms,
     pair=lambda data, form: None if form == PLAIN else (form, PLAIN),
     columns=(
-        data(),
-        variant("attention"),
+        c.data(),
+        c.variant("attention"),
         Column("rescale", lambda row: "yes" if row.variant.endswith("_rescale") else "no"),
-        parameters(),
+        c.parameters(),
         *RESULTS,
-        *paired(("minus feature_proj", "", "bootstrap p"), points=False, seeds=False),
-        milliseconds(),
+        *c.paired(("minus feature_proj", "", "bootstrap p"), points=False, seeds=False),
+        c.milliseconds(),
     ),
 )
 MATCHED = Table(
@@ -314,22 +302,24 @@ MATCHED = Table(
     trained=matched,
     pair=lambda data, name: None if name == "gru" else (name, "gru"),
     columns=(
-        *(data(), CELL, first("width", "config.model.hidden"), parameters(), *RESULTS),
-        *paired(("minus GRU", "95 % interval", "bootstrap p"), points=False, seeds=False, digits=4),
+        *(c.data(), CELL, c.first("width", "config.model.hidden"), c.parameters(), *RESULTS),
+        *c.paired(
+            ("minus GRU", "95 % interval", "bootstrap p"), points=False, seeds=False, digits=4
+        ),
     ),
 )
 FIGURES = Table(title="Figures", note="Curves are drawn from the records.", body=figures.listed)
-RUNS = runs(
+RUNS = c.runs(
     reported.NAMES,
-    first("batch", "config.data.batch_size"),
-    first("lr", "config.train.optimizer.learning_rate", "g"),
-    first("schedule", "config.train.optimizer.schedule"),
-    first("clip", "config.train.optimizer.clip_norm", "g"),
-    first("width", "config.model.hidden"),
-    each("steps", "steps"),
-    each("best steps", "best_step"),
-    seconds(),
-    milliseconds(),
+    c.first("batch", "config.data.batch_size"),
+    c.first("lr", "config.train.optimizer.learning_rate", "g"),
+    c.first("schedule", "config.train.optimizer.schedule"),
+    c.first("clip", "config.train.optimizer.clip_norm", "g"),
+    c.first("width", "config.model.hidden"),
+    c.each("steps", "steps"),
+    c.each("best steps", "best_step"),
+    c.seconds(),
+    c.milliseconds(),
 )
 
 
