@@ -1,7 +1,7 @@
 """AGT: Guo, "A Deep Network with Visual Text Composition Behavior" (2017)."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,15 +13,12 @@ from experiments.agt.config import OPTIMIZERS, PRESETS, OptimizerName, changes_o
 from experiments.agt.experiment import experiment, resolved
 from experiments.agt.layer_tables import FULL
 from experiments.agt.reported import DATA, NAMES
-from experiments.core import cli
 from experiments.core import columns as c
-from experiments.core.comparison import LEVEL, ONE_SEED, sentence
+from experiments.core.comparison import LEVEL, ONE_SEED
 from experiments.core.kinds import Json
-from experiments.core.origins import origin_of, other_data
 from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
-from experiments.core.records import Records, Store, alive, averaged
+from experiments.core.records import Records, Store, alive
 from experiments.core.report import print_metrics, print_parameters, print_time
-from gatedjax import analysis
 from gatedjax.models.agt import AblateMode
 
 MODES: tuple[AblateMode, ...] = get_args(AblateMode)
@@ -72,30 +69,19 @@ class AGTOptions(Options):
     """GloVe file (default: the preset's); "none" starts from random vectors."""
 
 
-def check(options: AGTOptions) -> None:
-    """Refuses an option of one table with another."""
-    for name, owner in (("optimizers", "optimizers"), ("ablate_modes", "ablation")):
-        default = getattr(AGTOptions(what=""), name)
-        if getattr(options, name) != default and options.what != owner:
-            option = name.replace("_", "-")
-            cli.fail(f"--{option} is an option of {owner}, not of {options.what}")
-
-
 def systems(store: Store) -> str:
     """SST-1 test accuracy beside the paper's own row and the rows that it quotes."""
-    rows = [
-        [name, f"{value:.1f}", "quoted in the paper, not trained here"]
-        for name, value in reported.QUOTED.items()
-    ]
-    rows.append(["AGT", f"{reported.ACCURACY[FULL]:.1f}", "the paper's own"])
-    trained = {"AGT": DATA, "AGT, trained on sentences only": "sst1_sentences"}
-    for title, name in trained.items():
-        records = store.all(name, FULL)
-        if records or name == DATA:
-            whose = f"ours, on {origin_of(records[0])}" if other_data(records) else "ours"
-            ours = averaged(records, lambda one: 100 * one["test"]["accuracy"], 2)
-            rows.append([title, ours, whose])
-    return analysis.render_table(["system", "test accuracy (%)", "source"], rows)
+    ours = {
+        "AGT": store.all(DATA, FULL),
+        "AGT, trained on sentences only": store.all("sst1_sentences", FULL),
+    }
+    return c.beside_quoted(
+        "test accuracy (%)",
+        {name: f"{value:.1f}" for name, value in reported.QUOTED.items()},
+        ("AGT", f"{reported.ACCURACY[FULL]:.1f}"),
+        {title: records for title, records in ours.items() if records or title == "AGT"},
+        lambda record: 100 * record["test"]["accuracy"],
+    )
 
 
 def several(heading: str, fact: Callable[[Json], str], between: str = ", ") -> Column:
@@ -129,15 +115,6 @@ def whole(name: str) -> bool:
     return name in (FULL, "agt_bias_1", "agt_head")
 
 
-def sentences(rows: Sequence[Row]) -> Iterable[str]:
-    """What the tests of a table found."""
-    yield "\n".join(
-        f"- {sentence(row.label, row.title, 'AGT', row.comparison)}"
-        for row in rows
-        if not whole(row.variant)
-    )
-
-
 def compared(names: Sequence[str], accuracies: Mapping[str, float], **more: Any) -> Table:
     """Variants beside the paper's percentages and the whole AGT; then the tests in sentences."""
     return Table(
@@ -154,7 +131,7 @@ def compared(names: Sequence[str], accuracies: Mapping[str, float], **more: Any)
             *c.paired(("minus AGT", "95 % interval", "bootstrap p", "McNemar p (each seed)")),
             c.parameters(key="parameters_without_embeddings"),
         ),
-        below=sentences,
+        below=c.verdicts(lambda row: None if whole(row.variant) else (row.title, "AGT")),
         **more,
     )
 
@@ -338,6 +315,6 @@ to stop: the run is saved, and the same command continues it.""",
     resolve=resolved,
     options=AGTOptions,
     drawn=("polarity",),
-    check=check,
+    owned={"optimizers": ("optimizers",), "ablate_modes": ("ablation",)},
     presets_for=presets_for,
 )

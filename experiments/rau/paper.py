@@ -1,7 +1,7 @@
 """RAU: Zhong, Yue and Ling, "Recurrent Attention Unit" (2018)."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -9,17 +9,16 @@ from rich.console import Console
 
 from experiments.core import columns as c
 from experiments.core.cli import fail
-from experiments.core.comparison import LEVEL, WINDOW_SAMPLES, sentence
-from experiments.core.origins import NOT_RUN, origin_of, other_data
+from experiments.core.comparison import LEVEL, WINDOW_SAMPLES
+from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
-from experiments.core.records import Records, Store, averaged
+from experiments.core.records import Records, Store
 from experiments.core.report import print_metrics, print_time
 from experiments.rau import figures, reported
 from experiments.rau.config import PRESETS, CellName
 from experiments.rau.experiment import experiment
 from experiments.rau.figures import at, at_rate, rate_of
 from experiments.rau.parameters import matched_width, table2, table4
-from gatedjax import analysis
 from gatedjax._terminal import say
 from gatedjax.functional import RAUAttention
 
@@ -62,17 +61,12 @@ class RAUOptions(Options):
 
 def check(options: Any) -> None:
     """Refuses options that the table or figure does not have."""
-    what = options.what
-    for name, owners in (("hidden", ("table1",)), ("learning_rate", ("table1", "figure7"))):
-        if getattr(options, name) is not None and what not in owners:
-            owner = " and ".join(owners)
-            fail(f"--{name.replace('_', '-')} is an option of {owner}, not of {what}")
     if options.hidden is not None and options.learning_rate is not None:
         fail("--hidden and --learning-rate make rows of their own each: give one of them")
-    if what in ("learning_rates", "figure7", "variants", "matched"):
+    if options.what in ("learning_rates", "figure7", "variants", "matched"):
         for name in options.data:
             if name in LANGUAGE:
-                fail(f"{what} is for classifiers, not for --data {name}")
+                fail(f"{options.what} is for classifiers, not for --data {name}")
 
 
 def asked(job: Job, data: str) -> Iterable[Variant | str]:
@@ -151,12 +145,6 @@ def better(row: Row) -> str:
     return {None: unknown, True: "RAU", False: row.title}[row.comparison.better]
 
 
-def sentences(rows: Sequence[Row]) -> Iterable[str]:
-    """The tests of a table in words."""
-    lines = (f"- {sentence(row.label, 'RAU', row.title, row.comparison)}" for row in rows)
-    return ["\n".join(lines)]
-
-
 PAIRED = Table(
     title="Table 1, paired tests",
     note="Classifiers: bootstrap over test examples of the correctness averaged over seeds "
@@ -179,7 +167,7 @@ PAIRED = Table(
         ),
         Column("better", better),
     ),
-    below=sentences,
+    below=c.verdicts(lambda row: ("RAU", row.title)),
 )
 TRAINING = Table(
     title="Text: training perplexity in the last epoch",
@@ -232,15 +220,13 @@ OTHERS = Table(
 
 def errors(store: Store) -> str:
     """MNIST error in percent beside rows that the paper quotes."""
-    source = "quoted in the paper, not trained here"
-    rows = [[name, error, source] for name, error in reported.QUOTED_ERRORS.items()]
-    rows.append(["RAU", reported.MNIST_ERROR, "the paper's own"])
-    for cell, title in reported.CELLS.items():
-        records = store.all("mnist", cell)
-        error = averaged(records, lambda record: 100 * (1 - record["test"]["accuracy"]), 2)
-        other = f", on {origin_of(records[0])}" if other_data(records) else ""
-        rows.append([title, error, f"ours{other}"])
-    return analysis.render_table(["system", "error (%)", "source"], rows)
+    return c.beside_quoted(
+        "error (%)",
+        reported.QUOTED_ERRORS,
+        ("RAU", reported.MNIST_ERROR),
+        {title: store.all("mnist", cell) for cell, title in reported.CELLS.items()},
+        lambda record: 100 * (1 - record["test"]["accuracy"]),
+    )
 
 
 TABLE3 = Table(
@@ -375,6 +361,7 @@ saved, and the same command continues it.""",
     workdir=lambda config: f"{config.preset}-{config.model.cell}",
     keys=("config", "seed", "cell", "validation", "test", "test_n"),
     options=RAUOptions,
+    owned={"hidden": ("table1",), "learning_rate": ("table1", "figure7")},
     check=check,
     together=lambda config: config.data.name != "ptb",  # its state is carried from step to step
 )
