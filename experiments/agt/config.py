@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from experiments.core.cli import option_value, preset_named
 from experiments.core.config import Changes, Files, RunConfig, changed, evaluated
 from gatedjax.models import AGTConfig
-from gatedjax.training import OptimizerConfig, TrainConfig
+from gatedjax.training import OptimizerConfig
 
 DataName = Literal["sst1", "sst2", "trec", "polarity"]
 PresetName = Literal["sst1", "sst1_sentences", "sst2", "trec", "polarity"]
@@ -57,7 +57,6 @@ class Config(RunConfig):
     adam_5e-4 (default: that of the preset)."""
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: AGTConfig = dataclasses.field(default_factory=AGTConfig)
-    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
     several: ClassVar[str | None] = "agt.tables table1"
 
 

@@ -8,19 +8,12 @@ from pathlib import Path
 
 from experiments.core.curves import stop_message
 from experiments.core.experiment import Place, Run, lanes_that_fit, run, run_lanes
+from experiments.core.kinds import Config, Record, Records
 from experiments.core.origins import origin_of
-from experiments.core.paper import Cell, Config, Job, Paper
-from experiments.core.records import (
-    SEED,
-    Difference,
-    Record,
-    Records,
-    differences,
-    read_json,
-    saved_record,
-    write_json,
-)
+from experiments.core.paper import Cell, Job, Paper
+from experiments.core.records import SEED, Difference, differences, read_json, saved_record
 from gatedjax._terminal import say
+from gatedjax.training.log import write_json
 
 Missing = list[tuple[int, Config]]
 """Seeds and configurations with work folders."""

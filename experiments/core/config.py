@@ -37,7 +37,7 @@ class RunConfig:
     """CPU devices to split a batch over (default: one per core); no effect on GPU or TPU."""
     data: Any
     model: Any
-    train: TrainConfig
+    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
     several: ClassVar[str | None] = None
     """The command for several seeds, where this one makes a single run; None allows several."""
 

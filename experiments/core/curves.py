@@ -2,16 +2,12 @@
 
 import math
 import statistics
-import time
-from pathlib import Path
 
 from experiments.core.hardware import hardware
 from experiments.core.kinds import Batches, Json, Params, Record, Records, Task
 from experiments.core.origins import origin_of
-from experiments.core.records import saved_record, write_json
 from gatedjax import analysis
 from gatedjax.training import FitResult, eval_params, evaluate
-from gatedjax.training.distributed import is_main
 from gatedjax.training.parallel import Parallel
 
 CURVE = ("loss", "accuracy")
@@ -111,16 +107,10 @@ def results_on_test(
     return {"test": found, "test_last": last}, predictions
 
 
-def finish(record: Record, start: float, workdir: Path, *, write: bool = True) -> Json:
-    """Adds time since `start`, hardware and origin of the data; writes `results.json`.
-
-    That only of a finished run; of several processes the first one writes.
-    """
-    record |= {"seconds": round(time.perf_counter() - start, 1), "hardware": hardware()}
+def finish(record: Record, seconds: float) -> None:
+    """Adds time, hardware and the origin of the data."""
+    record |= {"seconds": round(seconds, 1), "hardware": hardware()}
     record["origin"] = origin_of(record)
-    if write and record["stopped"] != "signal" and is_main():
-        write_json(workdir / "results.json", saved_record(record))
-    return record
 
 
 def stop_message(record: Record) -> str | None:

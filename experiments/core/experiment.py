@@ -13,14 +13,13 @@ import numpy as np
 from experiments.core import collapse
 from experiments.core.config import changed
 from experiments.core.curves import finish, outcome, results_on_test
-from experiments.core.hardware import hardware
 from experiments.core.kinds import Array, Batches, Config, Json, Params, Records, Task
-from experiments.core.origins import origin_of
 from experiments.core.records import Record, saved_record, write_json
 from experiments.core.text import correct_string
 from gatedjax import analysis
 from gatedjax import training as gtraining
 from gatedjax.training import FitResult, Lane, Parallel, TrainConfig, fit, fit_lanes, lanes_of
+from gatedjax.training.distributed import is_main
 
 Predictions = dict[str, np.ndarray]
 
@@ -163,7 +162,11 @@ def run(
         record |= {"stopped": "signal"} if measured is None else measured
     elif test:
         record |= _tested(made, result, place.workdir, parallel)
-    return Run(result, made.task, finish(record, start, place.workdir, write=test))
+    finish(record, time.perf_counter() - start)
+    # of several processes the first one writes
+    if test and record["stopped"] != "signal" and is_main():
+        write_json(place.workdir / "results.json", saved_record(record))
+    return Run(result, made.task, record)
 
 
 def run_lanes(
@@ -212,10 +215,9 @@ def run_lanes(
             record |= _tested(one, result, place.workdir, parallel)
         runs.append(Run(result, one.task, record))
     # a run's share, so that records of lanes and of single runs can be compared
-    each = round((time.perf_counter() - start) / len(runs), 1)
-    seconds = {"seconds": each, "hardware": hardware()}
+    seconds = (time.perf_counter() - start) / len(runs)
     for one_run in runs:
-        one_run.record.update(seconds, origin=origin_of(one_run.record))
+        finish(one_run.record, seconds)
     if all(one_run.fit.stopped != "signal" for one_run in runs):
         records = [saved_record(one_run.record) for one_run in runs]
         write_json(place.workdir / "results.json", {"lanes": records})

@@ -5,7 +5,7 @@ from typing import Literal
 
 from experiments.core.config import Changes, Files, RunConfig, changed, evaluated
 from gatedjax.models import GANetConfig
-from gatedjax.training import DistributedConfig, OptimizerConfig, TrainConfig
+from gatedjax.training import DistributedConfig, OptimizerConfig
 
 SystemName = Literal["bilstm", "local", "soft", "ganet"]
 DataName = Literal["polarity", "trec", "sst1", "sst2", "imdb", "ag_news"]
@@ -43,7 +43,6 @@ class Config(RunConfig):
     """Starting point that the other options change: polarity, trec, sst1, sst2, imdb, ag_news."""
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: GANetConfig = dataclasses.field(default_factory=GANetConfig)
-    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
     distributed: DistributedConfig = dataclasses.field(default_factory=DistributedConfig)
     """Several processes as one run; see docs/training.md."""
 

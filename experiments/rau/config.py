@@ -5,7 +5,6 @@ from typing import ClassVar, Literal
 
 from experiments.core.config import Changes, Files, RunConfig, changed
 from gatedjax.models import RAUConfig
-from gatedjax.training import TrainConfig
 
 DataName = Literal["digits", "mnist", "fashion_mnist", "imdb", "ptb"]
 CellName = Literal["rau", "gru", "lstm"]
@@ -48,7 +47,6 @@ class Config(RunConfig):
     imdb_100 (the paper's text: width 100, batches of 32), ptb_small, ptb_medium, ptb_large."""
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: RAUConfig = dataclasses.field(default_factory=RAUConfig)
-    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
     several: ClassVar[str | None] = "rau.tables table1"
 
 
