@@ -37,19 +37,6 @@ def test_options_that_are_not_given_come_from_the_preset():
     )
 
 
-def test_records_hold_nothing_of_one_machine():
-    config = dataclasses.replace(
-        settings.PRESETS["trec"],
-        data=dataclasses.replace(
-            settings.PRESETS["trec"].data,
-            manual_dir="/somewhere/data",
-            data_dir="/somewhere/tfds",
-            embeddings="/somewhere/glove.txt.gz",
-        ),
-    )
-    assert "somewhere" not in json.dumps(PAPER.recorded(config))
-
-
 def test_a_grid_varies_only_what_was_asked():
     options = TuneConfig(data="trec", dropouts=(0.1, 0.2), temperatures=(0.5, 1.0))
     found = trials(options)
