@@ -94,6 +94,10 @@ def percent(heading: str, figure: str | Callable[[Record], float | None]) -> Col
     return metric(heading, figure, 2, times=100)
 
 
+TESTS = ("95 % interval", "bootstrap p", "McNemar p (each seed)")
+"""What follows the difference in the headings of `paired`."""
+
+
 def paired(
     headings: Sequence[str],
     *,

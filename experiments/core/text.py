@@ -98,10 +98,7 @@ class Texts(Generic[E]):
 
     def facts(self) -> Json:
         """What a record says of the words."""
-        return {
-            "vocabulary_size": len(self.vocabulary),
-            "embedding_coverage": self.coverage,
-        }
+        return {"vocabulary_size": len(self.vocabulary), "embedding_coverage": self.coverage}
 
     def classifier(self, kind: Callable[..., M], config: Config) -> M:
         """A network for the words, the classes and the word vectors."""
@@ -167,21 +164,17 @@ def _read_texts(
     dim: int | None,
     random: bool,
     everywhere: bool,
-    vocabulary_options: Options,
-    encode_options: Options,
-    load_options: Options,
+    *options: Options,
 ) -> Texts[gdata.Encoded]:
-    options = dict(load_options)
-    path = find_embeddings(embeddings, options["manual_dir"])
+    counting, encoding, loading = map(dict, options)
+    path = find_embeddings(embeddings, loading["manual_dir"])
     if path is not None and dim is not None:
         check_embeddings(path, dim)
     sources = {
-        split: gdata.load(name, split, **options) for split, name in zip(SPLITS, names, strict=True)
+        split: gdata.load(name, split, **loading) for split, name in zip(SPLITS, names, strict=True)
     }
     counted = SPLITS if everywhere and path is not None else SPLITS[:1]
-    vocabulary = gdata.Vocabulary.build(
-        [sources[split] for split in counted], **dict(vocabulary_options)
-    )
+    vocabulary = gdata.Vocabulary.build([sources[split] for split in counted], **counting)
     matrix = coverage = None
     if path is not None and dim is not None:
         vectors = read_embeddings(path, vocabulary, dim=dim)
@@ -189,8 +182,7 @@ def _read_texts(
     elif random and dim is not None:
         matrix = gdata.random_embeddings(vocabulary, dim)
     encoded = {
-        split: gdata.encode(source, vocabulary, **dict(encode_options))
-        for split, source in sources.items()
+        split: gdata.encode(source, vocabulary, **encoding) for split, source in sources.items()
     }
     return Texts(encoded, vocabulary, matrix, coverage)
 

@@ -54,7 +54,6 @@ def gated(row: Row) -> bool:
 
 def asked(job: Job, data: str) -> list[str]:
     """The systems of a table that --systems names."""
-    del data
     return [name for name in job.table.variants if name in job.options.systems]
 
 
@@ -94,11 +93,7 @@ PAIRED = Table(
     columns=(
         c.data(),
         c.variant("baseline"),
-        *c.paired(
-            ("GA-Net minus baseline", "95 % interval", "bootstrap p", "McNemar p (each seed)"),
-            points=False,
-            missing=NOT_RUN,
-        ),
+        *c.paired(("GA-Net minus baseline", *c.TESTS), points=False, missing=NOT_RUN),
     ),
 )
 

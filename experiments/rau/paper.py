@@ -71,7 +71,6 @@ def check(options: Any) -> None:
 
 def asked(job: Job, data: str) -> Iterable[Variant | str]:
     """The cells that --cells names, at the width or the learning rate that was asked for."""
-    del data
     hidden, rate = job.options.hidden, job.options.learning_rate
     for cell in job.options.cells:
         if hidden is not None:
@@ -82,7 +81,6 @@ def asked(job: Job, data: str) -> Iterable[Variant | str]:
 
 def at_rates(job: Job, data: str) -> list[Variant]:
     """The cells that --cells names at the learning rates of the table, or at that of figure 7."""
-    del data
     rates = [rate_of(job)] if job.options.what == "figure7" else reported.LEARNING_RATES.values()
     return [at_rate(cell, rate) for rate in rates for cell in job.options.cells]
 
@@ -159,12 +157,7 @@ PAIRED = Table(
     columns=(
         c.data(),
         c.variant("baseline"),
-        *c.paired(
-            ("RAU minus baseline", "95 % interval", "bootstrap p", "McNemar p (each seed)"),
-            points=False,
-            digits=4,
-            missing=NOT_RUN,
-        ),
+        *c.paired(("RAU minus baseline", *c.TESTS), points=False, digits=4, missing=NOT_RUN),
         Column("better", better),
     ),
     below=c.verdicts(lambda row: ("RAU", row.title)),
@@ -289,9 +282,7 @@ MATCHED = Table(
     pair=lambda data, name: None if name == "gru" else (name, "gru"),
     columns=(
         *(c.data(), CELL, c.first("width", "config.model.hidden"), c.parameters(), *RESULTS),
-        *c.paired(
-            ("minus GRU", "95 % interval", "bootstrap p"), points=False, seeds=False, digits=4
-        ),
+        *c.paired(("minus GRU", *c.TESTS[:2]), points=False, seeds=False, digits=4),
     ),
 )
 FIGURES = Table(title="Figures", note="Curves are drawn from the records.", body=figures.listed)
