@@ -71,13 +71,6 @@ def test_missing_word_vectors_are_found_missing_before_the_texts_are_read(tmp_pa
     assert "glove" in message.lower()
 
 
-def test_options_that_are_not_given_come_from_the_preset():
-    preset = PRESETS["imdb"]
-    parsed = parse(PAPER, ["--preset", "imdb", "--model.cell", "gru"])
-    model = dataclasses.replace(preset.model, cell="gru")
-    assert parsed == dataclasses.replace(preset, model=model)
-
-
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_whole_evaluations_and_as_the_command_line_shows_it(name):
     config = PRESETS[name]
