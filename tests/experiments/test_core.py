@@ -355,9 +355,7 @@ def test_seeds_side_by_side_are_refused_where_a_command_makes_one_run():
         several = "toy.tables table1"
 
     assert Alone().train.seeds == 1
-    with pytest.raises(
-        ValueError, match=r"use python .*toy\.tables table1 --seeds N"
-    ):
+    with pytest.raises(ValueError, match=r"use python .*toy\.tables table1 --seeds N"):
         Alone(train=TrainConfig(seeds=2))
 
 
