@@ -5,7 +5,7 @@ import functools
 import gzip
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -16,6 +16,8 @@ from experiments.core.origins import joined
 from gatedjax import data as gdata
 from gatedjax._terminal import say
 from gatedjax.training.distributed import is_main
+
+Network = TypeVar("Network")
 
 
 def find_embeddings(name: str, manual_dir: str | None) -> Path | None:
@@ -71,7 +73,6 @@ def read_embeddings(
 
 SPLITS = ("train", "validation", "test")
 E = TypeVar("E", gdata.Encoded, gdata.EncodedCloze)
-M = TypeVar("M")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -100,7 +101,7 @@ class Texts(Generic[E]):
         """What a record says of the words."""
         return {"vocabulary_size": len(self.vocabulary), "embedding_coverage": self.coverage}
 
-    def classifier(self, kind: Callable[..., M], config: Config) -> M:
+    def classifier(self, kind: Callable[..., Network], config: Config) -> Network:
         """A network for the words, the classes and the word vectors."""
         return kind(
             config,
@@ -110,7 +111,7 @@ class Texts(Generic[E]):
         )
 
 
-def load_splits(name: str, files: Any, splits: Iterable[str] = SPLITS) -> Json:
+def load_splits(name: str, files: Any, splits: Sequence[str] = SPLITS) -> Json:
     """The splits of a data set by name; `files` has data_dir and manual_dir."""
     folders = {"data_dir": files.data_dir, "manual_dir": files.manual_dir}
     return {split: gdata.load(name, split, **folders) for split in splits}
