@@ -1,15 +1,12 @@
 """Trains and evaluates one AGT: `python -m experiments.agt --preset sst1`."""
 
+import functools
 import sys
 
 from experiments.agt.paper import PAPER
 from experiments.core import command
 
-
-def main(args: list[str] | None = None) -> int:
-    """Runs the command; returns its exit status."""
-    return command.run(PAPER, args)
-
+main = functools.partial(command.run, PAPER)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,12 +2,12 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 from experiments.core.cli import option_value, preset_named
-from experiments.core.config import Changes, Files, RunConfig, changed
+from experiments.core.config import Changes, Files, RunConfig, changed, evaluated
 from gatedjax.models import AGTConfig
-from gatedjax.training import OptimizerConfig, TrainConfig
+from gatedjax.training import OptimizerConfig
 
 DataName = Literal["sst1", "sst2", "trec", "polarity"]
 PresetName = Literal["sst1", "sst1_sentences", "sst2", "trec", "polarity"]
@@ -57,15 +57,7 @@ class Config(RunConfig):
     adam_5e-4 (default: that of the preset)."""
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: AGTConfig = dataclasses.field(default_factory=AGTConfig)
-    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
-
-    def __post_init__(self) -> None:
-        """Refuses what this command does not do."""
-        if self.train.seeds != 1 or self.train.sweep:
-            raise ValueError(
-                "train.seeds must be 1 and train.sweep empty; for several seeds use "
-                "python -m experiments.agt.tables table1 --seeds N"
-            )
+    several: ClassVar[str | None] = "agt.tables table1"
 
 
 # The paper's rate multiplies an update that Adadelta starts at about 1e-3 of the gradient's scale:
@@ -92,25 +84,11 @@ def presets_for(args: list[str], presets: Mapping[str, Config]) -> Mapping[str, 
 
 
 def _preset(
-    preset: PresetName,
-    name: DataName,
-    num_steps: int,
-    eval_every: int,
-    changes: Changes | None = None,
+    preset: PresetName, name: DataName, num_steps: int, every: int, changes: Changes | None = None
 ) -> Config:
-    config = Config(
-        preset=preset,
-        data=DataConfig(name=name, embeddings=GLOVE),
-        train=TrainConfig(
-            num_steps=num_steps,
-            eval_every=eval_every,
-            checkpoint_every=eval_every,
-            log_every=min(50, eval_every),
-            early_stop_patience=10,
-            optimizer=OPTIMIZERS["adam_5e-4"],
-        ),
-    )
-    return changed(config, changes or {})
+    config = Config(preset=preset, data=DataConfig(name=name, embeddings=GLOVE))
+    usual = {"train.early_stop_patience": 10, "train.optimizer": OPTIMIZERS["adam_5e-4"]}
+    return changed(config, {**evaluated(num_steps, every), **usual, **(changes or {})})
 
 
 # Batches of 50. With phrases (about 3,200 steps an epoch) evaluation is every 1,000 steps, else

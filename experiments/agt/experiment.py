@@ -5,7 +5,7 @@ from experiments.agt.config import PAPER_DIM, Config
 from experiments.core.config import changed
 from experiments.core.experiment import Experiment
 from experiments.core.origins import joined
-from experiments.core.text import Texts, find_embeddings, in_batches, read_texts, width_of
+from experiments.core.text import Texts, find_embeddings, for_training, read_texts, width_of
 from gatedjax.models import AGT, AGTTask
 
 
@@ -32,18 +32,10 @@ def texts_of(config: Config) -> Texts:
 def experiment(config: Config) -> Experiment:
     """The run of a configuration."""
     texts = texts_of(config)
-    train, validation, test = in_batches(texts.splits, config.data)
-    model = AGT(
-        config.model,
-        vocab_size=len(texts.vocabulary),
-        num_classes=len(texts.info.class_names),
-        embeddings=texts.embeddings,
-    )
+    model = texts.classifier(AGT, config.model)
+    parts = for_training(texts, config.data) | {"substitute": substitute(config, texts)}
     return Experiment(
         task=AGTTask(model),
-        train=train,
-        validation=validation,
-        test=test,
         facts={
             "data": config.data.name,
             "train_on": config.data.train_on,
@@ -52,10 +44,8 @@ def experiment(config: Config) -> Experiment:
             "embedding_dim": config.model.embedding_dim,
             **texts.facts(),
         },
-        vocabulary=texts.vocabulary.digest(),
-        labels=texts.splits["train"].labels,
-        substitute=substitute(config, texts),
-        measure=lambda params: layers.facts(model, params, test),
+        measure=lambda params: layers.facts(model, params, parts["test"]),
+        **parts,
     )
 
 

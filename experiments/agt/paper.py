@@ -1,7 +1,7 @@
 """AGT: Guo, "A Deep Network with Visual Text Composition Behavior" (2017)."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,24 +13,12 @@ from experiments.agt.config import OPTIMIZERS, PRESETS, OptimizerName, changes_o
 from experiments.agt.experiment import experiment, resolved
 from experiments.agt.layer_tables import FULL
 from experiments.agt.reported import DATA, NAMES
-from experiments.core import cli, columns
-from experiments.core.comparison import LEVEL, ONE_SEED, sentence
+from experiments.core import columns as c
+from experiments.core.comparison import LEVEL, ONE_SEED
 from experiments.core.kinds import Json
-from experiments.core.origins import origin_of, other_data
-from experiments.core.paper import (
-    Column,
-    Figure,
-    Job,
-    Options,
-    Paper,
-    Row,
-    Table,
-    Variant,
-    variants,
-)
+from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.records import Records, Store, alive
 from experiments.core.report import print_metrics, print_parameters, print_time
-from gatedjax import analysis
 from gatedjax.models.agt import AblateMode
 
 MODES: tuple[AblateMode, ...] = get_args(AblateMode)
@@ -52,7 +40,7 @@ def ablation(above: int, mode: AblateMode) -> Variant:
     return Variant(ablated(above, mode), title, changes)
 
 
-VARIANTS = variants(
+_SYSTEMS = (
     Variant(FULL, "AGT, all selection vectors"),
     *(ablation(above, mode) for mode in MODES for above in ABOVE),
     Variant("average", "mean of the word vectors", {"model.system": "average"}),
@@ -65,6 +53,7 @@ VARIANTS = variants(
     Variant("agt_head_200_200", "two hidden layers", {"model.head_hidden": (200, 200)}),
     *(Variant(f"agt_{name}", name, changes_of(name), FULL) for name in OPTIMIZERS),
 )
+VARIANTS = {one.name: one for one in _SYSTEMS}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,30 +69,19 @@ class AGTOptions(Options):
     """GloVe file (default: the preset's); "none" starts from random vectors."""
 
 
-def check(options: AGTOptions) -> None:
-    """Refuses an option of one table with another."""
-    for name, owner in (("optimizers", "optimizers"), ("ablate_modes", "ablation")):
-        default = getattr(AGTOptions(what=""), name)
-        if getattr(options, name) != default and options.what != owner:
-            option = name.replace("_", "-")
-            cli.fail(f"--{option} is an option of {owner}, not of {options.what}")
-
-
 def systems(store: Store) -> str:
     """SST-1 test accuracy beside the paper's own row and the rows that it quotes."""
-    rows = [
-        [name, f"{value:.1f}", "quoted in the paper, not trained here"]
-        for name, value in reported.QUOTED.items()
-    ]
-    rows.append(["AGT", f"{reported.ACCURACY[FULL]:.1f}", "the paper's own"])
-    ours = {"AGT": DATA, "AGT, trained on sentences only": "sst1_sentences"}
-    for title, name in ours.items():
-        records = store.all(name, FULL)
-        if records or name == DATA:
-            whose = f"ours, on {origin_of(records[0])}" if other_data(records) else "ours"
-            row = Row(data=name, label="", variant=FULL, title="", records=records)
-            rows.append([title, columns.percent("", "test.accuracy").text(row), whose])
-    return analysis.render_table(["system", "test accuracy (%)", "source"], rows)
+    ours = {
+        "AGT": store.all(DATA, FULL),
+        "AGT, trained on sentences only": store.all("sst1_sentences", FULL),
+    }
+    return c.beside_quoted(
+        "test accuracy (%)",
+        {name: f"{value:.1f}" for name, value in reported.QUOTED.items()},
+        ("AGT", f"{reported.ACCURACY[FULL]:.1f}"),
+        {title: records for title, records in ours.items() if records or title == "AGT"},
+        lambda record: 100 * record["test"]["accuracy"],
+    )
 
 
 def several(heading: str, fact: Callable[[Json], str], between: str = ", ") -> Column:
@@ -111,23 +89,26 @@ def several(heading: str, fact: Callable[[Json], str], between: str = ", ") -> C
     return Column(heading, lambda row: between.join(sorted(set(map(fact, row.records)))) or "-")
 
 
+RESULTS = (
+    c.percent("validation (%)", "validation.accuracy"),
+    c.percent("test (%)", "test.accuracy"),
+)
 BY_DATA = Table(
     title="AGT by data set",
     note="The paper reports SST-1 only. Word vectors: file and width.",
     data=(DATA,),
     variants=(FULL,),
     columns=(
-        columns.data(),
+        c.data(),
         several("trained on", lambda one: f"{one['train_n']:,} {one['train_on']}"),
         several(
             "word vectors",
             lambda one: f"{one['config']['data']['embeddings']}, {one['embedding_dim']}",
             "; ",
         ),
-        columns.parameters("parameters without them", "parameters_without_embeddings"),
-        columns.percent("validation (%)", "validation.accuracy"),
-        columns.percent("test (%)", "test.accuracy"),
-        columns.percent("test, last step (%)", "test_last.accuracy"),
+        c.parameters("parameters without them", "parameters_without_embeddings"),
+        *RESULTS,
+        c.percent("test, last step (%)", "test_last.accuracy"),
     ),
 )
 
@@ -137,40 +118,22 @@ def whole(name: str) -> bool:
     return name in (FULL, "agt_bias_1", "agt_head")
 
 
-def sentences(rows: Sequence[Row]) -> Iterable[str]:
-    """What the tests of a table found."""
-    yield "\n".join(
-        f"- {sentence(row.label, row.title, 'AGT', row.comparison)}"
-        for row in rows
-        if not whole(row.variant)
-    )
-
-
 def compared(names: Sequence[str], accuracies: Mapping[str, float], **more: Any) -> Table:
-    """Variants beside the whole AGT, with paired tests; then the tests in sentences.
-
-    Args:
-      names: of the variants.
-      accuracies: the paper's on SST-1, in percent.
-      **more: of the table.
-    """
+    """Variants beside the paper's percentages and the whole AGT; then the tests in sentences."""
     return Table(
         data=(DATA,),
         variants=tuple(names),
         seen=tuple(name for name in names if not whole(name)),
         pair=lambda data, name: None if whole(name) else (name, FULL),
         columns=(
-            columns.data(),
-            columns.variant("network"),
-            columns.quoted(
-                "paper (%)", {name: {DATA: one} for name, one in accuracies.items()}, ".1f"
-            ),
-            columns.percent("validation (%)", "validation.accuracy"),
-            columns.percent("test (%)", "test.accuracy"),
-            *columns.paired(("minus AGT", "95 % interval", "bootstrap p", "McNemar p (each seed)")),
-            columns.parameters(key="parameters_without_embeddings"),
+            c.data(),
+            c.variant("network"),
+            c.quoted("paper (%)", {name: {DATA: one} for name, one in accuracies.items()}, ".1f"),
+            *RESULTS,
+            *c.paired(("minus AGT", *c.TESTS)),
+            c.parameters(key="parameters_without_embeddings"),
         ),
-        below=sentences,
+        below=c.verdicts(lambda row: None if whole(row.variant) else (row.title, "AGT")),
         **more,
     )
 
@@ -251,28 +214,27 @@ OPTIMISERS = Table(
         job.paper.record_name(data, f"agt_{name}") for name in job.options.optimizers
     ],
     columns=(
-        columns.data(),
-        columns.variant("optimiser preset"),
+        c.data(),
+        c.variant("optimiser preset"),
         Column("rule", lambda row: OPTIMIZERS[row.title].name),
         Column("learning rate", lambda row: f"{OPTIMIZERS[row.title].learning_rate:g}"),
-        columns.percent("validation (%)", "validation.accuracy"),
-        columns.percent("test (%)", "test.accuracy"),
-        columns.each("best step", "best_step"),
-        columns.each("steps", "steps"),
+        *RESULTS,
+        c.each("best step", "best_step"),
+        c.each("steps", "steps"),
     ),
     below=winners,
     after=figures.draw,
 )
-RUNS = columns.runs(
+RUNS = c.runs(
     NAMES,
-    columns.first("batch", "config.data.batch_size"),
-    columns.first("rule", "config.train.optimizer.name"),
-    columns.first("lr", "config.train.optimizer.learning_rate", "g"),
-    columns.first("word vectors", "config.data.embeddings"),
-    columns.each("steps", "steps"),
-    columns.each("best steps", "best_step"),
-    columns.seconds(),
-    columns.milliseconds(),
+    c.first("batch", "config.data.batch_size"),
+    c.first("rule", "config.train.optimizer.name"),
+    c.first("lr", "config.train.optimizer.learning_rate", "g"),
+    c.first("word vectors", "config.data.embeddings"),
+    c.each("steps", "steps"),
+    c.each("best steps", "best_step"),
+    c.seconds(),
+    c.milliseconds(),
 )
 TABLE1 = Table(
     title="Table 1: SST-1 test accuracy",
@@ -354,6 +316,6 @@ to stop: the run is saved, and the same command continues it.""",
     resolve=resolved,
     options=AGTOptions,
     drawn=("polarity",),
-    check=check,
+    owned={"optimizers": ("optimizers",), "ablate_modes": ("ablation",)},
     presets_for=presets_for,
 )

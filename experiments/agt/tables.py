@@ -1,15 +1,12 @@
 """Reproduces the paper's table and figures: `python -m experiments.agt.tables table1`."""
 
+import functools
 import sys
 
 from experiments.agt.paper import PAPER
 from experiments.core import command
 
-
-def main(args: list[str] | None = None) -> int:
-    """Runs the command; returns its exit status."""
-    return command.tables(PAPER, args)
-
+main = functools.partial(command.tables, PAPER)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,24 +3,17 @@
 import dataclasses
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from experiments.core.curves import stop_message
 from experiments.core.experiment import Place, Run, lanes_that_fit, run, run_lanes
+from experiments.core.kinds import Config, Record, Records
 from experiments.core.origins import origin_of
-from experiments.core.paper import Cell, Config, Job, Paper
-from experiments.core.records import (
-    SEED,
-    Difference,
-    Record,
-    Records,
-    differences,
-    read_json,
-    saved_record,
-    write_json,
-)
+from experiments.core.paper import Cell, Job, Paper
+from experiments.core.records import SEED, Difference, differences, read_json, saved_record
 from gatedjax._terminal import say
+from gatedjax.training.log import write_json
 
 Missing = list[tuple[int, Config]]
 """Seeds and configurations with work folders."""
@@ -51,11 +44,8 @@ def check_cells(job: Job, cells: Iterable[Cell]) -> None:
             other = _other(job, cell, record, config)
             _refuse(cell, record, [one for one in other if asked or one.field != SEED], asked)
             staying.append(record)
-        new = [
-            config
-            for seed, config in cell.configs.items()
-            if all(record["seed"] != seed for record in staying)
-        ]
+        seeds = {record["seed"] for record in staying}
+        new = [config for seed, config in cell.configs.items() if seed not in seeds]
         if staying and new:
             substitute = job.paper.experiment(new[0]).substitute
             planned = {"data": staying[0].get("data"), "substitute": substitute}
@@ -81,49 +71,37 @@ def _refuse(cell: Cell, record: Record, other: list[Difference], asked: bool) ->
 def missing_runs(job: Job, cell: Cell) -> Missing:
     """The runs of one cell that have no record yet.
 
-    A finished work folder of the same run, made by the command for one run or by an interrupted
-    table, becomes a record. With --rerun every run is missing, and its work folder is removed.
+    The record of the same run, from its finished work folder or under the name of another table,
+    becomes that of the cell. With --rerun every run is missing, and its work folder is removed.
     """
-    missing, rerun = [], job.options.rerun
+    missing = []
     for seed, config in cell.configs.items():
         path = job.store.path(cell.data, cell.variant, seed)
-        if path.exists() and not rerun:
-            continue
         workdir = job.options.runs / f"{cell.data}-{cell.variant}-seed{seed}"
-        finished = workdir / "results.json"
-        if finished.exists() and not rerun:
-            record = read_json(finished, *job.store.keys)
-            if not _other(job, cell, record, config):
+        if job.options.rerun:
+            if workdir.exists():
+                shutil.rmtree(workdir)  # a finished one would be taken as it is
+        elif path.exists():
+            continue
+        else:
+            elsewhere = _elsewhere(job, cell, seed, workdir / "results.json")
+            same = (one for one in elsewhere if not _other(job, cell, one, config))
+            record = next(same, None)
+            if record is not None:
                 write_json(path, record)
                 continue
-        if rerun and workdir.exists():
-            # a finished work folder would be taken as it is
-            shutil.rmtree(workdir)
         missing.append((seed, dataclasses.replace(config, workdir=str(workdir))))
     return missing
 
 
-def _without_twins(job: Job, cell: Cell, missing: Missing) -> Missing:
-    """Takes the records of runs that another table made under its name; returns the other runs."""
-    if job.options.rerun:
-        return missing
-    left = []
-    for seed, config in missing:
-        twin = _twin(job, cell, seed, config)
-        if twin is None:
-            left.append((seed, config))
-        else:
-            write_json(job.store.path(cell.data, cell.variant, seed), twin)
-    return left
-
-
-def _twin(job: Job, cell: Cell, seed: int, config: Config) -> Record | None:
-    """The record of the same run under the name of another table, or None."""
-    for other in job.store.variants(cell.data):
-        record = job.store.get(cell.data, other, seed) if other != cell.variant else None
-        if record is not None and not _other(job, cell, record, config):
-            return record
-    return None
+def _elsewhere(job: Job, cell: Cell, seed: int, finished: Path) -> Iterator[Record]:
+    """Records that may be of the same run: in its work folder, and of other tables."""
+    if finished.exists():
+        yield read_json(finished, *job.store.keys)
+    for variant in job.store.variants(cell.data):
+        record = job.store.get(cell.data, variant, seed)
+        if record is not None and variant != cell.variant:
+            yield record
 
 
 def run_of(paper: Paper, config: Config, *, test: bool = True) -> Run:
@@ -132,12 +110,16 @@ def run_of(paper: Paper, config: Config, *, test: bool = True) -> Run:
     return run(paper.experiment, config, place, test=test)
 
 
-def _ended(record: Record) -> None:
-    """Exits where a signal ended the run."""
-    message = stop_message(record)
+def _keep(job: Job, cell: Cell, records: Records) -> None:
+    """Writes the records of runs that were not broken off; exits where a signal ended the last."""
+    for record in records:
+        if record["stopped"] != "signal":
+            path = job.store.path(cell.data, cell.variant, record["seed"])
+            write_json(path, saved_record(record))
+    message = stop_message(records[-1])
     if message is not None:
         say(message, file=sys.stderr)
-        sys.exit(record["exit_code"])
+        sys.exit(records[-1]["exit_code"])
 
 
 def run_cells(job: Job, cells: Iterable[Cell]) -> None:
@@ -150,43 +132,32 @@ def run_cells(job: Job, cells: Iterable[Cell]) -> None:
     check_cells(job, cells)
     for cell in cells:
         # before seeds are put side by side: what is there already needs no lane
-        missing = _without_twins(job, cell, missing_runs(job, cell))
-        for seed, config in _run_together(job, cell, missing):
-            path = job.store.path(cell.data, cell.variant, seed)
+        for seed, config in _run_together(job, cell, missing_runs(job, cell)):
             say(f"{cell.data}, {cell.variant}, seed {seed}: {config.workdir}", flush=True)
-            record = run_of(job.paper, config).record
-            if record["stopped"] != "signal":
-                write_json(path, saved_record(record))
-            _ended(record)
+            _keep(job, cell, [run_of(job.paper, config).record])
 
 
 def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
     """Trains neighbouring seeds side by side; returns those that must run alone."""
     alone = [one for one in missing if Path(str(one[1].workdir)).exists()]
     fresh = [one for one in missing if one not in alone]
+    paper, options = job.paper, job.options
     while fresh:
         first, config = fresh[0]
-        count = 1
-        while count < min(job.options.lanes, len(fresh)) and fresh[count][0] == first + count:
-            count += 1
-        if count > 1 and not job.paper.together(config):
-            count = 1
+        neighbours = sum(seed == first + place for place, (seed, _) in enumerate(fresh))
+        count = min(options.lanes, neighbours) if paper.together(config) else 1
         if count > 1:
-            count = min(count, lanes_that_fit(job.paper.experiment(config), config.train))
+            count = min(count, lanes_that_fit(paper.experiment(config), config.train))
         if count == 1:
             alone.append(fresh.pop(0))
             continue
-        name = f"{cell.data}, {cell.variant}, seeds {first} to {first + count - 1}"
-        workdir = job.options.runs / f"{cell.data}-{cell.variant}-seeds{first}to{first + count - 1}"
-        say(f"{name}: {workdir}", flush=True)
-        if job.options.rerun and workdir.exists():
+        last = first + count - 1
+        workdir = options.runs / f"{cell.data}-{cell.variant}-seeds{first}to{last}"
+        say(f"{cell.data}, {cell.variant}, seeds {first} to {last}: {workdir}", flush=True)
+        if options.rerun and workdir.exists():
             shutil.rmtree(workdir)
-        place = Place(workdir, job.paper.recorded(config))
-        runs = run_lanes(job.paper.experiment, config, place, job.paper.recorded, seeds=count)
-        for record in (one.record for one in runs):
-            if record["stopped"] != "signal":
-                path = job.store.path(cell.data, cell.variant, record["seed"])
-                write_json(path, saved_record(record))
-        _ended(runs[-1].record)
+        place = Place(workdir, paper.recorded(config))
+        runs = run_lanes(paper.experiment, config, place, paper.recorded, seeds=count)
+        _keep(job, cell, [one.record for one in runs])
         fresh = fresh[count:]
     return sorted(alone, key=lambda one: one[0])

@@ -41,11 +41,7 @@ def fail(message: str) -> NoReturn:
 
 @contextlib.contextmanager
 def refusals(options: Mapping[str, str] = RUN_OPTIONS) -> Iterator[None]:
-    """Turns the errors of a command's work into `fail`, in the words of its options.
-
-    Args:
-      options: see `RUN_OPTIONS`.
-    """
+    """Turns the errors of a command's work into `fail`, in its own words: see `RUN_OPTIONS`."""
     try:
         yield
     except (ValueError, OSError, RuntimeError, ImportError) as error:
@@ -89,13 +85,7 @@ def show_version(args: list[str]) -> None:
 
 
 def check_folder(path: Path | str, option: str, *, exists: bool = False) -> None:
-    """Refuses a path that is no folder and cannot become one.
-
-    Args:
-      path: what the option was given.
-      option: its name.
-      exists: refuse a folder that is not there, too.
-    """
+    """Refuses a path that is no folder and cannot become one, or with `exists` is not there."""
     path = Path(path).expanduser()
     if exists and not path.exists():
         fail(f"{option} {path}: there is no such folder")
@@ -109,15 +99,7 @@ def parse(
 ) -> C:
     """Reads a run's options; those that are not given come from the preset.
 
-    Args:
-      args: the command line.
-      presets: configurations by name.
-      default: the preset without --preset.
-      prog: name of the command, for its help.
-      description: shown by --help.
-
-    Returns:
-      The configuration.
+    Without --preset that is `default`; `prog` and `description` are for the help.
     """
     show_version(args)
     if args and not args[0].startswith("-"):
@@ -151,13 +133,7 @@ def _not_a_command(word: str, prog: str) -> str:
 
 
 def parse_many(kind: type[C], args: list[str] | None, prog: str) -> C:
-    """Reads the options of a command that makes many runs, and refuses what none of them could use.
-
-    Args:
-      kind: of the options.
-      args: the command line; None takes that of the process.
-      prog: name of the command, for its help.
-    """
+    """Reads the options of a command that makes many runs; refuses what none of them could use."""
     args = sys.argv[1:] if args is None else args
     show_version(args)
     options: Any = tyro.cli(kind, args=args, prog=prog)

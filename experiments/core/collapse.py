@@ -29,12 +29,7 @@ def entropy(counts: Array) -> float:
 
 
 def facts(train_labels: Any, predicted: Any) -> Json:
-    """What a classifier's record has for `collapsed`.
-
-    Args:
-      train_labels: [n] classes of the training examples.
-      predicted: [m] classes that were predicted for the test examples.
-    """
+    """What a record has for `collapsed`: of labels [n] of training, predictions [m] of the test."""
     _, counts = np.unique(np.asarray(train_labels), return_counts=True)
     return {
         "label_entropy": round(entropy(counts), 6),

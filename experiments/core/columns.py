@@ -5,10 +5,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from experiments.core.comparison import sentence
 from experiments.core.config import value_at
-from experiments.core.origins import substitute_of
+from experiments.core.origins import origin_of, other_data, substitute_of
 from experiments.core.paper import Column, Row, Table
 from experiments.core.records import Record, Records, averaged
+from gatedjax import analysis
 
 Numbers = Mapping[str, Any] | Callable[[Row], Any]
 
@@ -90,6 +92,10 @@ def metric(
 def percent(heading: str, figure: str | Callable[[Record], float | None]) -> Column:
     """`metric` in percent, with two digits."""
     return metric(heading, figure, 2, times=100)
+
+
+TESTS = ("95 % interval", "bootstrap p", "McNemar p (each seed)")
+"""What follows the difference in the headings of `paired`."""
 
 
 def paired(
@@ -197,6 +203,36 @@ def substitute(heading: str = "substitute") -> Column:
 def seeds(heading: str = "seeds") -> Column:
     """The seeds of the records."""
     return each(heading, "seed")
+
+
+def verdicts(
+    systems: Callable[[Row], tuple[str, str] | None],
+) -> Callable[[Sequence[Row]], list[str]]:
+    """What stands below paired tests: a sentence for every row that compares two systems."""
+
+    def below(rows: Sequence[Row]) -> list[str]:
+        pairs = [(row, names) for row in rows if (names := systems(row)) is not None]
+        lines = (f"- {sentence(row.label, *names, row.comparison)}" for row, names in pairs)
+        return ["\n".join(lines)]
+
+    return below
+
+
+def beside_quoted(
+    heading: str,
+    quoted: Mapping[str, str],
+    own: tuple[str, str],
+    ours: Mapping[str, Records],
+    figure: Callable[[Record], float],
+) -> str:
+    """A table of a number with its source: systems of other papers, the paper's own, and ours."""
+    source = "quoted in the paper, not trained here"
+    rows = [[name, number, source] for name, number in quoted.items()]
+    rows.append([*own, "the paper's own"])
+    for title, records in ours.items():
+        other = f", on {origin_of(records[0])}" if other_data(records) else ""
+        rows.append([title, averaged(records, figure, 2), f"ours{other}"])
+    return analysis.render_table(["system", heading, "source"], rows)
 
 
 def runs(names: Iterable[str], *settings: Column, heading: str = "variant") -> Table:

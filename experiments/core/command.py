@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
@@ -11,7 +11,7 @@ from experiments.core import cli
 from experiments.core.cells import run_cells, run_of
 from experiments.core.experiment import Place, Run, run_lanes
 from experiments.core.hardware import prepare_cpu
-from experiments.core.paper import RENDER, Config, Figure, Job, Options, Paper, Table
+from experiments.core.paper import RENDER, Config, Figure, Job, Options, Paper
 from gatedjax._terminal import new_console
 from gatedjax.training.distributed import initialize, is_main
 
@@ -62,15 +62,15 @@ def run(paper: Paper, args: list[str] | None = None) -> int:
 
 def options_of(paper: Paper) -> type[Options]:
     """The options of the command for tables, with the paper's names of tables and its folders."""
-    about = "; ".join(f"{name}: {one.about}" for name, one in _named(paper).items())
-    what: Any = Annotated[
-        _one_of(_named(paper)), tyro.conf.Positional, tyro.conf.arg(help=f"{about}.")
-    ]
-    runs = f"runs/{paper.name}/tables"
+    named = {**paper.tables, "render": RENDER}
+    about = "; ".join(f"{name}: {one.about}" for name, one in named.items())
+    names: Any = Literal.__getitem__(tuple(named))
+    what: Any = Annotated[names, tyro.conf.Positional, tyro.conf.arg(help=f"{about}.")]
+    types = {field.name: field.type for field in dataclasses.fields(paper.options)}
     fields: list[Any] = [
         ("what", what),
-        ("results", _type(paper.options, "results"), dataclasses.field(default=paper.folder)),
-        ("runs", _type(paper.options, "runs"), dataclasses.field(default=type(paper.folder)(runs))),
+        ("results", types["results"], dataclasses.field(default=paper.folder)),
+        ("runs", types["runs"], dataclasses.field(default=Path("runs") / paper.name / "tables")),
     ]
     made = dataclasses.make_dataclass(
         "Options", fields, bases=(paper.options,), frozen=True, kw_only=True
@@ -79,23 +79,16 @@ def options_of(paper: Paper) -> type[Options]:
     return made
 
 
-def _one_of(names: Iterable[str]) -> Any:
-    return Literal.__getitem__(tuple(names))
-
-
-def _type(options: type[Options], name: str) -> Any:
-    return next(field.type for field in dataclasses.fields(options) if field.name == name)
-
-
-def _named(paper: Paper) -> dict[str, Table | Figure]:
-    return {**paper.tables, "render": RENDER}
-
-
 def tables(paper: Paper, args: list[str] | None = None) -> int:
     """Runs what a table or figure lacks and writes RESULTS.md; returns the exit status."""
     options = cli.parse_many(options_of(paper), args, f"python -m experiments.{paper.name}.tables")
     for name in options.data:
         cli.preset_named(name, paper.presets)
+    for field in dataclasses.fields(options):
+        owners = paper.owned.get(field.name, (options.what,))
+        if getattr(options, field.name) != field.default and options.what not in owners:
+            option = f"--{field.name.replace('_', '-')}"
+            cli.fail(f"{option} is an option of {' and '.join(owners)}, not of {options.what}")
     paper.check(options)
     job = Job(paper, options)
     prepare_cpu(options.cpu_devices)

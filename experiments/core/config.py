@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from experiments.core.kinds import Config, Fields, Json
 from gatedjax.training import TrainConfig
@@ -37,7 +37,27 @@ class RunConfig:
     """CPU devices to split a batch over (default: one per core); no effect on GPU or TPU."""
     data: Any
     model: Any
-    train: TrainConfig
+    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+    several: ClassVar[str | None] = None
+    """The command for several seeds, where this one makes a single run; None allows several."""
+
+    def __post_init__(self) -> None:
+        """Refuses what this command does not do."""
+        if self.several is not None and (self.train.seeds != 1 or self.train.sweep):
+            raise ValueError(
+                "train.seeds must be 1 and train.sweep empty; for several seeds use "
+                f"python -m experiments.{self.several} --seeds N"
+            )
+
+
+def evaluated(num_steps: int, every: int) -> Changes:
+    """So many steps, with an evaluation and a checkpoint after every so many of them."""
+    return {
+        "train.num_steps": num_steps,
+        "train.eval_every": every,
+        "train.checkpoint_every": every,
+        "train.log_every": min(50, every),
+    }
 
 
 def changed(config: C, changes: Changes) -> C:

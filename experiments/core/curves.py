@@ -2,16 +2,12 @@
 
 import math
 import statistics
-import time
-from pathlib import Path
 
 from experiments.core.hardware import hardware
 from experiments.core.kinds import Batches, Json, Params, Record, Records, Task
 from experiments.core.origins import origin_of
-from experiments.core.records import saved_record, write_json
 from gatedjax import analysis
 from gatedjax.training import FitResult, eval_params, evaluate
-from gatedjax.training.distributed import is_main
 from gatedjax.training.parallel import Parallel
 
 CURVE = ("loss", "accuracy")
@@ -51,12 +47,9 @@ def points(records: Records, key: str, column: int) -> list[Point]:
 
 
 def curve(metrics: Records, split: str, points: int | None = None) -> list[list[float | None]]:
-    """The lines of metrics.jsonl of a split as [step, loss, accuracy].
+    """The lines of metrics.jsonl of "train" or "eval" as [step, loss, accuracy].
 
-    Args:
-      metrics: the lines.
-      split: "train" or "eval".
-      points: at most so many; neighbouring lines are averaged, at the step of the last of them.
+    Where they are more than `points`, neighbours are averaged, at the step of the last of them.
     """
     lines = [_likelihood(line) for line in metrics if line.get("split") == split]
     size = 1 if points is None else max(1, math.ceil(len(lines) / points))
@@ -83,12 +76,7 @@ def seconds_per_step(metrics: Records) -> float | None:
 
 
 def outcome(result: FitResult, metrics: Records) -> Json:
-    """What every record has of a training run.
-
-    Args:
-      result: of the run.
-      metrics: the lines that it logged.
-    """
+    """What every record has of a training run and of the lines that it logged."""
     return {
         "stopped": result.stopped,
         "exit_code": result.exit_code,
@@ -105,14 +93,7 @@ def outcome(result: FitResult, metrics: Records) -> Json:
 def results_on_test(
     task: Task, result: FitResult, test: Batches, parallel: Parallel, best: Params = None
 ) -> tuple[Json, Json]:
-    """Evaluates the best parameters and, where they are others, the last ones.
-
-    Args:
-      task: of the run.
-      result: of the run.
-      test: batches in one ordered pass.
-      parallel: devices.
-      best: parameters to take for the best; None takes those of the run.
+    """Evaluates the best parameters (`best` where given) and, where they are others, the last.
 
     Returns:
       ({"test": metrics, "test_last": metrics}, predictions of the best).
@@ -126,16 +107,10 @@ def results_on_test(
     return {"test": found, "test_last": last}, predictions
 
 
-def finish(record: Record, start: float, workdir: Path, *, write: bool = True) -> Json:
-    """Adds time since `start`, hardware and origin of the data; writes `results.json`.
-
-    That only of a finished run; of several processes the first one writes.
-    """
-    record |= {"seconds": round(time.perf_counter() - start, 1), "hardware": hardware()}
+def finish(record: Record, seconds: float) -> None:
+    """Adds time, hardware and the origin of the data."""
+    record |= {"seconds": round(seconds, 1), "hardware": hardware()}
     record["origin"] = origin_of(record)
-    if write and record["stopped"] != "signal" and is_main():
-        write_json(workdir / "results.json", saved_record(record))
-    return record
 
 
 def stop_message(record: Record) -> str | None:

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypedDict
 
 import jax
 import numpy as np
@@ -14,35 +13,15 @@ import numpy as np
 from experiments.core import collapse
 from experiments.core.config import changed
 from experiments.core.curves import finish, outcome, results_on_test
-from experiments.core.hardware import hardware
 from experiments.core.kinds import Array, Batches, Config, Json, Params, Records, Task
-from experiments.core.origins import origin_of
 from experiments.core.records import Record, saved_record, write_json
 from experiments.core.text import correct_string
 from gatedjax import analysis
-from gatedjax.training import (
-    FitResult,
-    Lane,
-    Parallel,
-    TrainConfig,
-    fit,
-    fit_lanes,
-    frozen_parameters,
-    init_state,
-    lanes_of,
-    make_optimizer,
-    make_parallel,
-    make_train_step,
-)
+from gatedjax import training as gtraining
+from gatedjax.training import FitResult, Lane, Parallel, TrainConfig, fit, fit_lanes, lanes_of
+from gatedjax.training.distributed import is_main
 
 Predictions = dict[str, np.ndarray]
-
-
-class Metadata(TypedDict, total=False):
-    """What a checkpoint must share with the run that continues it."""
-
-    config: Json
-    vocabulary: str
 
 
 def count_parameters(params: Params) -> dict[str, int]:
@@ -102,12 +81,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a run is and what it is called.
-
-    Attributes:
-      workdir: gets metrics.jsonl, checkpoints and results.json.
-      settings: the configuration as the record has it.
-    """
+    """Where a run is (metrics.jsonl, checkpoints, results.json) and what its record says it is."""
 
     workdir: Path
     settings: Json
@@ -119,11 +93,10 @@ def _prepare(made: Experiment, workdir: Path) -> None:
         made.before(workdir)
 
 
-def _metadata(made: Experiment, settings: Json) -> Metadata:
-    metadata: Metadata = {"config": settings}
-    if made.vocabulary is not None:
-        metadata["vocabulary"] = made.vocabulary
-    return metadata
+def _metadata(made: Experiment, settings: Json) -> Json:
+    """What a checkpoint must share with the run that continues it."""
+    words = {} if made.vocabulary is None else {"vocabulary": made.vocabulary}
+    return {"config": settings, **words}
 
 
 def _begun(made: Experiment, settings: Json, result: FitResult) -> Record:
@@ -160,11 +133,7 @@ def run(
 ) -> Run:
     """Trains, and evaluates the best parameters of the validation and the last ones on test.
 
-    Args:
-      build: makes the run of a configuration.
-      config: has `train`.
-      place: where it is.
-      test: evaluate on the test split; a search for settings must not.
+    A search for settings must not evaluate on the test split: it says `test=False`.
 
     Returns:
       The run; `results.json` in the workdir holds its record, less "exit_code" and "signal". A run
@@ -173,7 +142,7 @@ def run(
     start = time.perf_counter()
     made = build(config)
     training = made.training or config.train
-    parallel = make_parallel(training.parallel, accumulate=training.accumulate)
+    parallel = gtraining.make_parallel(training.parallel, accumulate=training.accumulate)
     _prepare(made, place.workdir)
     result = fit(
         made.task,
@@ -181,7 +150,7 @@ def run(
         made.validation,
         training,
         place.workdir,
-        metadata=dict(_metadata(made, place.settings)),
+        metadata=_metadata(made, place.settings),
         parallel=parallel,
     )
     metrics = analysis.read_metrics(place.workdir / "metrics.jsonl")
@@ -193,7 +162,11 @@ def run(
         record |= {"stopped": "signal"} if measured is None else measured
     elif test:
         record |= _tested(made, result, place.workdir, parallel)
-    return Run(result, made.task, finish(record, start, place.workdir, write=test))
+    finish(record, time.perf_counter() - start)
+    # of several processes the first one writes
+    if test and record["stopped"] != "signal" and is_main():
+        write_json(place.workdir / "results.json", saved_record(record))
+    return Run(result, made.task, record)
 
 
 def run_lanes(
@@ -206,12 +179,8 @@ def run_lanes(
 ) -> list[Run]:
     """Trains several seeds (and a sweep) in one program; tests each as `run` does.
 
-    Args:
-      build: makes the run of a configuration.
-      config: has `train`, which says how many seeds and what is swept.
-      place: where the runs are.
-      settings: from the configuration of a single run to what its record has as "config".
-      seeds: how many seeds; None takes the number of the configuration.
+    `settings` makes of the configuration of a single run what its record has as "config"; without
+    `seeds` their number is that of the configuration.
 
     Returns:
       A run per lane. Its record is that of the single run, with "lanes", how many were trained
@@ -232,9 +201,9 @@ def run_lanes(
         made.validation,
         training,
         place.workdir,
-        metadata=dict(_metadata(made, recorded)),
+        metadata=_metadata(made, recorded),
     )
-    parallel = make_parallel("sharding")
+    parallel = gtraining.make_parallel("sharding")
     metrics = analysis.read_metrics(place.workdir / "metrics.jsonl")
     runs = []
     for one, alone, lane, result in _lanes(made, config, training, results):
@@ -246,10 +215,9 @@ def run_lanes(
             record |= _tested(one, result, place.workdir, parallel)
         runs.append(Run(result, one.task, record))
     # a run's share, so that records of lanes and of single runs can be compared
-    each = round((time.perf_counter() - start) / len(runs), 1)
-    seconds = {"seconds": each, "hardware": hardware()}
+    seconds = (time.perf_counter() - start) / len(runs)
     for one_run in runs:
-        one_run.record.update(seconds, origin=origin_of(one_run.record))
+        finish(one_run.record, seconds)
     if all(one_run.fit.stopped != "signal" for one_run in runs):
         records = [saved_record(one_run.record) for one_run in runs]
         write_json(place.workdir / "results.json", {"lanes": records})
@@ -285,11 +253,13 @@ def lanes_that_fit(made: Experiment, training: TrainConfig) -> int:
     XLA says what one step of one seed needs at the longest shape; a lane needs as much.
     """
     task, train = made.task, made.train(training.seed)
-    tx = make_optimizer(training.optimizer, training.num_steps, frozen=frozen_parameters(task))
+    tx = gtraining.make_optimizer(
+        training.optimizer, training.num_steps, frozen=gtraining.frozen_parameters(task)
+    )
     batch = _largest(train)
     key = jax.random.key(0)
-    state = jax.eval_shape(lambda k: init_state(task, tx, k, batch), key)
-    step = jax.jit(make_train_step(task, tx), donate_argnums=0)
+    state = jax.eval_shape(lambda k: gtraining.init_state(task, tx, k, batch), key)
+    step = jax.jit(gtraining.make_train_step(task, tx), donate_argnums=0)
     memory = step.lower(state, batch, key).compile().memory_analysis()
     size = sum(
         math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves((state, state.params))

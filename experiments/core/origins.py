@@ -70,17 +70,7 @@ def columns(records: Iterable[Record]) -> tuple[str, str]:
 def beside(
     name: str, quoted: Sequence[str], ours: Sequence[str], records: Records
 ) -> list[list[str]]:
-    """The rows of a system: one with the paper's numbers and ours, or one each on other data.
-
-    Args:
-      name: of the data set.
-      quoted: the paper's cells.
-      ours: our cells.
-      records: of our runs.
-
-    Returns:
-      (name, quoted, ours) of every row, as lists of cells.
-    """
+    """The rows of a system: one with the paper's numbers and ours, or one each on other data."""
     if not other_data(records) or set(quoted) <= {"-"}:
         return [[name, *quoted, *ours]]
     return [

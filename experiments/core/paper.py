@@ -41,13 +41,7 @@ def variants(*each: Variant) -> dict[str, Variant]:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """The runs that one cell of a table needs.
-
-    Attributes:
-      data: the data set's name in the records.
-      variant: the name of the cell.
-      configs: the configuration of every seed.
-    """
+    """The runs that one cell of a table needs: names of its records, a configuration per seed."""
 
     data: str
     variant: str
@@ -179,21 +173,25 @@ class Table:
     def rows(self, paper: "Paper", store: Store) -> list[Row]:
         """What the table shows, with the records and the tests of every row."""
         grid = list(self.grid(paper, store))
-        pairs = {}
-        for place in grid if self.pair else ():
-            assert self.pair is not None
-            names = self.pair(*place)
-            if names is not None:
-                first, second = (store.all(place[0], paper.record_name(place[0], n)) for n in names)
-                pairs[place] = first, second
-        found = compare_all(pairs)
+
+        def records(data: str, name: str) -> Records:
+            return store.all(data, paper.record_name(data, name))
+
+        pairs = {place: self.pair(*place) for place in grid} if self.pair is not None else {}
+        found = compare_all(
+            {
+                (data, variant): (records(data, names[0]), records(data, names[1]))
+                for (data, variant), names in pairs.items()
+                if names is not None
+            }
+        )
         return [
             Row(
                 data=data,
                 label=paper.names.get(data, data),
                 variant=variant,
                 title=paper.variants[variant].title if variant in paper.variants else variant,
-                records=store.all(data, paper.record_name(data, variant)),
+                records=records(data, variant),
                 comparison=found.get((data, variant)),
             )
             for data, variant in grid
@@ -283,6 +281,7 @@ class Paper:
       options: of the command for tables.
       given: (options, preset) -> what options of one paper change in the configuration of a run.
       budget: (configuration, steps) -> the configuration with another number of steps.
+      owned: tables that an option belongs to; the others refuse it.
       drawn: presets whose word vectors --embeddings does not change.
       check: refuses options that do not go together.
       presets_for: (command line) -> presets as other options make them.
@@ -310,6 +309,7 @@ class Paper:
     budget: Callable[[Config, int], Config] = lambda config, steps: changed(
         config, {"train.num_steps": steps}
     )
+    owned: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     drawn: tuple[str, ...] = ()
     check: Callable[[Any], None] = lambda options: None
     presets_for: Callable[[list[str], Mapping[str, Config]], Mapping[str, Config]] = (
@@ -328,11 +328,9 @@ class Paper:
 
     def _default(self, data: str) -> Json:
         """A configuration with defaults, for records that are older than an option."""
-        kinds = {type(preset) for preset in self.presets.values()}
-        kind = type(self.presets[data]) if data in self.presets else next(iter(kinds))
-        if data not in self.presets and len(kinds) > 1:
-            return {}
-        return jsonable(self.settings(kind()))
+        presets = [self.presets[data]] if data in self.presets else self.presets.values()
+        kinds = {type(preset) for preset in presets}
+        return jsonable(self.settings(kinds.pop()())) if len(kinds) == 1 else {}
 
     def recorded(self, config: Config) -> Json:
         """What the record of a run has as "config"."""
@@ -371,12 +369,7 @@ class Paper:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A command for tables at work.
-
-    Attributes:
-      paper: whose.
-      options: what was asked for.
-    """
+    """A command for tables at work: of a paper, with what was asked for."""
 
     paper: Paper
     options: Any

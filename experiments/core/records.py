@@ -65,12 +65,11 @@ def filled(config: Config, default: Fields) -> Json:
 
 
 def _flat(config: Fields, above: str = "") -> Json:
-    found: Record = {}
+    flat: Json = {}
     for name, value in config.items():
-        found |= (
-            _flat(value, f"{above}{name}.") if isinstance(value, dict) else {above + name: value}
-        )
-    return found
+        path = above + name
+        flat |= _flat(value, f"{path}.") if isinstance(value, dict) else {path: value}
+    return flat
 
 
 FACTS = ("train_n", "test_n", "vocabulary_size", "embedding_coverage")
@@ -121,11 +120,7 @@ def best(found: Records) -> Json | None:
 
 
 def train_settings(saved: Json) -> Json:
-    """How a record's run was trained; an option younger than the record has its default.
-
-    Args:
-      saved: the configuration of the record.
-    """
+    """How a record's run was trained; an option younger than the record has its default."""
     default = jsonable(dataclasses.asdict(TrainConfig()))
     given = saved.get("train", {})
     train = default | given
@@ -134,15 +129,7 @@ def train_settings(saved: Json) -> Json:
 
 
 def read_json(path: Path, *keys: str) -> Any:
-    """Reads a file that a command wrote.
-
-    Args:
-      path: the file.
-      keys: what an object must have to be used.
-
-    Raises:
-      ValueError: naming the file, if it is damaged or lacks a key.
-    """
+    """Reads a file that a command wrote; a ValueError names one that is damaged or lacks a key."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -157,24 +144,11 @@ def read_json(path: Path, *keys: str) -> Any:
 
 
 def refuse_other(
-    path: Path,
-    name: str,
-    known: Record | None,
-    found: Record,
-    *,
-    rerun: bool,
+    path: Path, name: str, known: Record | None, found: Record, *, rerun: bool
 ) -> None:
     """Refuses to replace what an earlier command measured by something else, before it is written.
 
-    Args:
-      path: the file that has it.
-      name: what was measured.
-      known: what the file has; None if it has nothing of the kind.
-      found: what would replace it.
-      rerun: whether that is asked for.
-
-    Raises:
-      ValueError: naming the first value that differs.
+    `known` is what the file has, None if it has nothing of the kind; with `rerun` that is replaced.
     """
     if known is None or rerun:
         return
@@ -201,21 +175,10 @@ def mean_std(values: list[float], digits: int = 4) -> str:
     return f"{summary.mean:.{digits}f}{spread} (n={summary.n})"
 
 
-def averaged(
-    records: Records,
-    figure: Callable[[Json], float | None],
-    digits: int = 4,
-) -> str:
-    """A cell of a table: a figure of the runs of one cell, without those that collapsed.
+def averaged(records: Records, figure: Callable[[Json], float | None], digits: int = 4) -> str:
+    """A cell of a table: mean, deviation and number of runs of a figure that records may have.
 
-    Args:
-      records: of the seeds.
-      figure: of a record; None if it has none.
-      digits: after the point.
-
-    Returns:
-      Mean, deviation and number of runs; what collapsed is counted instead; `NOT_RUN` if no record
-      has the figure.
+    What collapsed is counted instead; `NOT_RUN` if no record has the figure.
     """
     known = [(record, value) for record in records if (value := figure(record)) is not None]
     if not known:
@@ -284,14 +247,9 @@ class Store:
 def write_results(
     folder: Path, paper: str, *, module: str, source: str, parts: list[tuple[str, str, str]]
 ) -> None:
-    """Writes RESULTS.md of a paper.
+    """Writes RESULTS.md of a paper: heading, body and note of every section.
 
-    Args:
-      folder: of the results.
-      paper: short name, for the title.
-      module: of the command that writes it.
-      source: authors, title and year.
-      parts: (heading, body, note) of every section.
+    Below the title stand the module of the command that writes it and authors, title and year.
     """
     lines = [
         f"# {paper}: results",

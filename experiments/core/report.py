@@ -1,38 +1,45 @@
 """What every run prints when it is done."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from experiments.core.kinds import Record
+from experiments.core.kinds import Json, Record
+
+
+def screen(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table for the terminal; all but its first column are numbers."""
+    table = Table(title=title, title_justify="left")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def print_metrics(console: Console, record: Record, title: str, names: tuple[str, ...]) -> None:
     """Prints the metrics of the best parameters in validation and test, and of the last ones.
 
-    Args:
-      console: to print to.
-      record: of the run.
-      title: of the table; what the data stand in for is added.
-      names: of the metrics; "-" for one that a split does not have.
+    The title is completed by what differs from the official data; a metric that a split does not
+    have is a dash.
     """
     if record.get("substitute"):
         title += f"\n{record['substitute']}"
-    rows = [
+    parts = [
         (f"validation, best step {record['best_step']}", record["validation"]),
         (f"test, best step {record['best_step']}", record["test"]),
     ]
     if "test_last" in record:
-        rows.append((f"test, last step {record['steps']}", record["test_last"]))
-    table = Table(title=title, title_justify="left")
-    table.add_column("parameters of")
-    for name in names:
-        table.add_column(name, justify="right")
-    for label, metrics in rows:
-        found = (f"{metrics[name]:.4f}" if name in metrics else "-" for name in names)
-        table.add_row(label, *found)
-    console.print(table)
+        parts.append((f"test, last step {record['steps']}", record["test_last"]))
+    rows = [[label, *(cell(metrics, name) for name in names)] for label, metrics in parts]
+    console.print(screen(title, ("parameters of", *names), rows))
+
+
+def cell(metrics: Json, name: str) -> str:
+    """A metric with four digits, or a dash."""
+    return f"{metrics[name]:.4f}" if name in metrics else "-"
 
 
 def print_parameters(console: Console, record: Record, more: str = "") -> None:

@@ -17,6 +17,8 @@ from gatedjax import data as gdata
 from gatedjax._terminal import say
 from gatedjax.training.distributed import is_main
 
+Network = TypeVar("Network")
+
 
 def find_embeddings(name: str, manual_dir: str | None) -> Path | None:
     """Returns the file of word vectors: as given, or below manual_dir; None for "none"."""
@@ -51,16 +53,9 @@ def check_embeddings(path: Path | None, dim: int) -> None:
 def read_embeddings(
     path: Path, vocabulary: gdata.Vocabulary, *, dim: int, **options: Any
 ) -> gdata.Embeddings:
-    """Reads the word vectors of a run, and prints how many of its words have one.
-
-    Args:
-      path: the file.
-      vocabulary: of the run.
-      dim: width of the vectors.
-      **options: of `gatedjax.data.load_embeddings`.
+    """As `gatedjax.data.load_embeddings`; prints how many of the words have a vector.
 
     Raises:
-      FileNotFoundError: as `gatedjax.data.load_embeddings`.
       ValueError: as there; and if no word has a vector, as in a file of another language.
     """
     vectors = gdata.load_embeddings(path, vocabulary, dim=dim, **options)
@@ -114,10 +109,22 @@ class Texts(Generic[E]):
 
     def facts(self) -> Json:
         """What a record says of the words."""
-        return {
-            "vocabulary_size": len(self.vocabulary),
-            "embedding_coverage": self.coverage,
-        }
+        return {"vocabulary_size": len(self.vocabulary), "embedding_coverage": self.coverage}
+
+    def classifier(self, kind: Callable[..., Network], config: Config) -> Network:
+        """A network for the words, the classes and the word vectors."""
+        return kind(
+            config,
+            vocab_size=len(self.vocabulary),
+            num_classes=len(self.info.class_names),
+            embeddings=self.embeddings,
+        )
+
+
+def load_splits(name: str, files: Any, splits: Sequence[str] = SPLITS) -> Json:
+    """The splits of a data set by name; `files` has data_dir and manual_dir."""
+    folders = {"data_dir": files.data_dir, "manual_dir": files.manual_dir}
+    return {split: gdata.load(name, split, **folders) for split in splits}
 
 
 def read_texts(
@@ -168,21 +175,17 @@ def _read_texts(
     dim: int | None,
     random: bool,
     everywhere: bool,
-    vocabulary_options: Options,
-    encode_options: Options,
-    load_options: Options,
+    *options: Options,
 ) -> Texts[gdata.Encoded]:
-    options = dict(load_options)
-    path = find_embeddings(embeddings, options["manual_dir"])
+    counting, encoding, loading = map(dict, options)
+    path = find_embeddings(embeddings, loading["manual_dir"])
     if path is not None and dim is not None:
         check_embeddings(path, dim)
     sources = {
-        split: gdata.load(name, split, **options) for split, name in zip(SPLITS, names, strict=True)
+        split: gdata.load(name, split, **loading) for split, name in zip(SPLITS, names, strict=True)
     }
     counted = SPLITS if everywhere and path is not None else SPLITS[:1]
-    vocabulary = gdata.Vocabulary.build(
-        [sources[split] for split in counted], **dict(vocabulary_options)
-    )
+    vocabulary = gdata.Vocabulary.build([sources[split] for split in counted], **counting)
     matrix = coverage = None
     if path is not None and dim is not None:
         vectors = read_embeddings(path, vocabulary, dim=dim)
@@ -190,8 +193,7 @@ def _read_texts(
     elif random and dim is not None:
         matrix = gdata.random_embeddings(vocabulary, dim)
     encoded = {
-        split: gdata.encode(source, vocabulary, **dict(encode_options))
-        for split, source in sources.items()
+        split: gdata.encode(source, vocabulary, **encoding) for split, source in sources.items()
     }
     return Texts(encoded, vocabulary, matrix, coverage)
 
@@ -199,9 +201,7 @@ def _read_texts(
 def common_edges(lengths: Mapping[str, Any], max_buckets: int) -> tuple[int, ...]:
     """Edges of length buckets for all splits: what validation compiled, the test pass finds.
 
-    Args:
-      lengths: of the texts of every split; those of "train" decide all edges but the last.
-      max_buckets: how many there are at most.
+    The lengths of "train" decide all edges but the last, of which there are at most `max_buckets`.
     """
     edges = gdata.plan_buckets(lengths["train"], max_buckets)
     longest = max(int(one.max()) for one in lengths.values())
@@ -233,6 +233,19 @@ def in_batches(
         return gdata.Batches.eval(splits[split], batch_size=size, bucket_edges=edges)
 
     return training, one_pass("validation"), one_pass("test")
+
+
+def for_training(texts: Texts[gdata.Encoded], config: Config) -> Json:
+    """What an `Experiment` of classified texts has of them: see `in_batches`."""
+    train, validation, test = in_batches(texts.splits, config)
+    return {
+        "train": train,
+        "validation": validation,
+        "test": test,
+        "vocabulary": texts.vocabulary.digest(),
+        "labels": texts.splits["train"].labels,
+        "substitute": texts.substitute,
+    }
 
 
 def correct_string(predictions: dict[str, np.ndarray]) -> str:

@@ -14,10 +14,11 @@ from experiments.core.cli import parse_many, refusals
 from experiments.core.config import changed
 from experiments.core.experiment import Run
 from experiments.core.hardware import prepare_cpu
+from experiments.core.report import screen
 from experiments.ga_net.config import PRESETS
 from experiments.ga_net.experiment import texts_of
 from experiments.ga_net.figures import Inspected, inspect
-from experiments.ga_net.paper import PAPER
+from experiments.ga_net.paper import PAPER, operations
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._terminal import clean, new_console
@@ -80,10 +81,7 @@ def main(args: list[str] | None = None) -> int:
 def compared(runs: Mapping[str, Run], test: gdata.Encoded, seen: Sequence[Inspected]) -> Table:
     """Accuracy, operations and what the gates found, of both models."""
     soft, ganet = runs["soft"].record, runs["ganet"].record
-    model = soft["config"]["model"]
-    width = model["hidden"] * (2 if model["merge"] == "concat" else 1)
-    full = analysis.attention_flops(soft["test_tokens"], width)
-    sparse = analysis.attention_flops(ganet["attended_tokens"], width)
+    full, sparse = operations(ganet)
     truth = [test.extra(index, "decides") for index in range(len(test))]
     scores = analysis.gate_truth(
         analysis.pad([one.gates for one in seen]),
@@ -92,15 +90,14 @@ def compared(runs: Mapping[str, Run], test: gdata.Encoded, seen: Sequence[Inspec
     )
     chance = sum(map(sum, truth)) / soft["test_tokens"]
     accuracies = [f"{record['test']['accuracy']:.4f}" for record in (soft, ganet)]
-    table = Table(title="polarity, test set", title_justify="left")
-    for heading in ("", *SYSTEMS.values()):
-        table.add_column(heading, justify="left" if not heading else "right")
-    table.add_row("accuracy", *accuracies)
-    table.add_row("gate density", "1.0000", f"{ganet['test']['density']:.4f}")
-    table.add_row("attention FLOPs", f"{full:,}", f"{sparse:,} ({sparse / full:.2f} of soft)")
-    table.add_row("gate precision", f"{chance:.4f}", f"{scores.precision:.4f}")
-    table.add_row("gate recall", "1.0000", f"{scores.recall:.4f}")
-    return table
+    rows = [
+        ["accuracy", *accuracies],
+        ["gate density", "1.0000", f"{ganet['test']['density']:.4f}"],
+        ["attention FLOPs", f"{full:,}", f"{sparse:,} ({sparse / full:.2f} of soft)"],
+        ["gate precision", f"{chance:.4f}", f"{scores.precision:.4f}"],
+        ["gate recall", "1.0000", f"{scores.recall:.4f}"],
+    ]
+    return screen("polarity, test set", ("", *SYSTEMS.values()), rows)
 
 
 def show_words(console: Console, seen: Sequence[Inspected]) -> None:

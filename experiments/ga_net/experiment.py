@@ -2,7 +2,7 @@
 
 from experiments.core.experiment import Experiment, Predictions
 from experiments.core.kinds import Json
-from experiments.core.text import Texts, in_batches, read_texts
+from experiments.core.text import Texts, for_training, read_texts
 from experiments.ga_net.config import Config, DataConfig
 from gatedjax.models import GANet, GANetTask
 
@@ -25,28 +25,16 @@ def texts_of(config: DataConfig, embedding_dim: int) -> Texts:
 def experiment(config: Config) -> Experiment:
     """The run of a configuration."""
     texts = texts_of(config.data, config.model.embedding_dim)
-    model = GANet(
-        config.model,
-        vocab_size=len(texts.vocabulary),
-        num_classes=len(texts.info.class_names),
-        embeddings=texts.embeddings,
-    )
-    train, validation, test = in_batches(texts.splits, config.data)
     return Experiment(
-        task=GANetTask(model),
-        train=train,
-        validation=validation,
-        test=test,
+        task=GANetTask(texts.classifier(GANet, config.model)),
         facts={
             "data": config.data.name,
             "system": config.model.system,
             "train_n": len(texts.splits["train"]),
             **texts.facts(),
         },
-        vocabulary=texts.vocabulary.digest(),
-        labels=texts.splits["train"].labels,
-        substitute=texts.substitute,
         score=operations,
+        **for_training(texts, config.data),
     )
 
 

@@ -12,7 +12,7 @@ from experiments.core.kinds import Array, Json
 from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Job
 from experiments.core.records import Store, alive, read_json, refuse_other, write_json
-from experiments.core.text import SPLITS
+from experiments.core.text import SPLITS, load_splits
 from experiments.ga_net import reported
 from experiments.ga_net.experiment import SOURCES, texts_of
 from gatedjax import analysis
@@ -27,15 +27,7 @@ def count(job: Job) -> None:
     counts = read_json(path) if path.exists() else {}
     for name in job.data:
         try:
-            sources = {
-                split: gdata.load(
-                    SOURCES.get(name, name),
-                    split,
-                    data_dir=options.data_dir,
-                    manual_dir=options.manual_dir,
-                )
-                for split in SPLITS
-            }
+            sources = load_splits(SOURCES.get(name, name), options)
         except (FileNotFoundError, ValueError) as error:
             say(f"{name}: not counted: {error}", flush=True)
             continue

@@ -1,41 +1,21 @@
 """GA-Net: Xue, Li and Zhang, "Not All Attention Is Needed" (AAAI 2020)."""
 
 import dataclasses
+import functools
 import statistics
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table as Screen
 
+from experiments.core import columns as c
 from experiments.core.collapse import COLLAPSED
-from experiments.core.columns import (
-    data,
-    each,
-    first,
-    metric,
-    paired,
-    quoted,
-    runs,
-    seconds,
-    variant,
-)
 from experiments.core.config import value_at
 from experiments.core.origins import NOT_RUN
-from experiments.core.paper import (
-    Column,
-    Figure,
-    Job,
-    Options,
-    Paper,
-    Row,
-    Table,
-    Variant,
-    variants,
-)
-from experiments.core.records import Record, Records, Store, alive
+from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.records import Record, Records, Store, alive, averaged
+from experiments.core.report import cell, screen
 from experiments.ga_net import figures, reported
 from experiments.ga_net.config import PRESETS, SystemName
 from experiments.ga_net.experiment import experiment
@@ -43,7 +23,7 @@ from gatedjax import analysis
 from gatedjax.models.ga_net import GATE_MODES
 
 WIDTHS = tuple(f"ganet_width_{width}" for width in reported.AUX_WIDTHS)
-VARIANTS = variants(
+_SYSTEMS = (
     *(Variant(name, title, {"model.system": name}) for name, title in reported.SYSTEMS.items()),
     *(
         Variant(f"ganet_aux_{kind}", title, {"model.system": "ganet", "model.aux": kind}, "ganet")
@@ -54,6 +34,7 @@ VARIANTS = variants(
         for name, width in zip(WIDTHS, reported.AUX_WIDTHS, strict=True)
     ),
 )
+VARIANTS = {one.name: one for one in _SYSTEMS}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,7 +54,6 @@ def gated(row: Row) -> bool:
 
 def asked(job: Job, data: str) -> list[str]:
     """The systems of a table that --systems names."""
-    del data
     return [name for name in job.table.variants if name in job.options.systems]
 
 
@@ -94,12 +74,12 @@ TABLE2 = Table(
     variants=("bilstm", "local", "soft", "ganet"),
     trained=asked,
     columns=(
-        data(),
-        variant(),
-        quoted("paper", reported.ACCURACY),
-        metric("ours", "test.accuracy"),
-        quoted("density: paper", reported.DENSITY, where=gated),
-        metric("ours (mean gate)", "test.density", where=gated),
+        c.data(),
+        c.variant(),
+        c.quoted("paper", reported.ACCURACY),
+        c.metric("ours", "test.accuracy"),
+        c.quoted("density: paper", reported.DENSITY, where=gated),
+        c.metric("ours (mean gate)", "test.density", where=gated),
     ),
 )
 PAIRED = Table(
@@ -111,13 +91,9 @@ PAIRED = Table(
     seen=("ganet",),
     pair=lambda data, baseline: ("ganet", baseline),
     columns=(
-        data(),
-        variant("baseline"),
-        *paired(
-            ("GA-Net minus baseline", "95 % interval", "bootstrap p", "McNemar p (each seed)"),
-            points=False,
-            missing=NOT_RUN,
-        ),
+        c.data(),
+        c.variant("baseline"),
+        *c.paired(("GA-Net minus baseline", *c.TESTS), points=False, missing=NOT_RUN),
     ),
 )
 
@@ -143,9 +119,9 @@ MODES = Table(
     data=reported.DATA,
     variants=("ganet",),
     columns=(
-        data(),
+        c.data(),
         *map(mode, ("sample", "threshold", "expected", "relaxed")),
-        metric("all closed (sample)", "test.closed_sample"),
+        c.metric("all closed (sample)", "test.closed_sample"),
     ),
 )
 
@@ -215,7 +191,7 @@ TABLE3 = Table(
     variants=("ganet",),
     trained=lambda job, data: [name for name in reported.FLOPS if name in job.options.systems],
     columns=(
-        data(),
+        c.data(),
         paper_operations("paper: soft", lambda soft, ganet: short(soft)),
         paper_operations("GA-Net", lambda soft, ganet: short(ganet)),
         paper_operations("ratio", lambda soft, ganet: f"{ganet / soft:.3f}"),
@@ -234,14 +210,12 @@ TABLE5 = Table(
     variants=("ganet_aux_fnn", "ganet_aux_att", "ganet_aux_lstm"),
     seen=("ganet_aux_fnn",),
     columns=(
-        data(),
-        variant("auxiliary network"),
-        quoted(
-            "paper: accuracy", {name: {"imdb": one[0]} for name, one in reported.AUX_IMDB.items()}
-        ),
-        quoted("density", {name: {"imdb": one[1]} for name, one in reported.AUX_IMDB.items()}),
-        metric("ours: accuracy", "test.accuracy"),
-        metric("density", "test.density"),
+        c.data(),
+        c.variant("auxiliary network"),
+        c.quoted("paper: accuracy", reported.AUX_ACCURACY),
+        c.quoted("density", reported.AUX_DENSITY),
+        c.metric("ours: accuracy", "test.accuracy"),
+        c.metric("density", "test.density"),
     ),
 )
 
@@ -253,9 +227,9 @@ def widths(store: Store) -> str:
         cells = [store.all(name, PAPER.record_name(name, width)) for width in WIDTHS]
         if name in FIGURE5.data or any(store.all(name, width) for width in WIDTHS):
             for of in ("accuracy", "density"):
-                column = metric("", f"test.{of}")
-                row = [Row(data=name, label="", variant="", title="", records=r) for r in cells]
-                rows.append([reported.NAMES[name], of, *map(column.text, row)])
+                value = functools.partial(value_at, path=f"test.{of}")
+                means = (averaged(records, value) for records in cells)
+                rows.append([reported.NAMES[name], of, *means])
     return analysis.render_table(["data", "metric", *map(str, reported.AUX_WIDTHS)], rows)
 
 
@@ -275,22 +249,18 @@ def of_gates(path: str) -> Any:
     return lambda record: value_at(record, path) if record["system"] == "ganet" else None
 
 
-RUNS = runs(
+RATES = "{embedding_dropout:g}/{pool_dropout:g}"
+RUNS = c.runs(
     reported.NAMES,
-    first("batch", "config.data.batch_size"),
-    first("lr", "config.train.optimizer.learning_rate", "g"),
-    first("tau", of_gates("config.model.temperature"), "g"),
-    first("lambda", of_gates("config.model.penalty"), "g"),
-    first("dropout", lambda record: dropouts(**record["config"]["model"])),
-    each("steps", "best_step"),
-    seconds(),
+    c.first("batch", "config.data.batch_size"),
+    c.first("lr", "config.train.optimizer.learning_rate", "g"),
+    c.first("tau", of_gates("config.model.temperature"), "g"),
+    c.first("lambda", of_gates("config.model.penalty"), "g"),
+    c.first("dropout", lambda record: RATES.format(**record["config"]["model"])),
+    c.each("steps", "best_step"),
+    c.seconds(),
     heading="system",
 )
-
-
-def dropouts(*, embedding_dropout: float, pool_dropout: float, **_: object) -> str:
-    """Both rates."""
-    return f"{embedding_dropout:g}/{pool_dropout:g}"
 
 
 def report(console: Console, records: Records, workdir: Path) -> None:
@@ -299,9 +269,8 @@ def report(console: Console, records: Records, workdir: Path) -> None:
     title = f"{one['system']} on {one['data']} (test, n = {one['test_n']})"
     if one["substitute"] and not several:
         title += f"\n{one['substitute']}"
-    table = Screen(title=title, title_justify="left")
-    (_lanes if several else _gates)(table, records)
-    console.print(table)
+    headings, rows = _lanes(records) if several else _gates(one)
+    console.print(screen(title, headings, rows))
     if not several:
         console.print(
             f"best of {one['steps']} steps: step {one['best_step']} "
@@ -318,15 +287,8 @@ def report(console: Console, records: Records, workdir: Path) -> None:
     console.print(f"{len(records)} runs, {one['seconds']} s each; results in {workdir}")
 
 
-def _fill(table: Screen, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left")
-    for row in rows:
-        table.add_row(*row)
-
-
-def _lanes(table: Screen, records: Records) -> None:
-    """Runs that were trained side by side."""
+def _lanes(records: Records) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows of runs that were trained side by side."""
     settings = {
         "learning rate": "config.train.optimizer.learning_rate",
         "tau": "config.model.temperature",
@@ -337,27 +299,26 @@ def _lanes(table: Screen, records: Records) -> None:
             str(record["seed"]),
             *(f"{value_at(record, path):g}" for path in settings.values()),
             str(record["steps"]),
-            f"{record['test']['accuracy']:.4f}",
-            f"{record['test']['density']:.4f}" if "density" in record["test"] else "-",
+            *(cell(record["test"], name) for name in ("accuracy", "density")),
         ]
         for record in records
     ]
-    _fill(table, ["seed", *settings, "steps", "accuracy", "density"], rows)
+    return ["seed", *settings, "steps", "accuracy", "density"], rows
 
 
-def _gates(table: Screen, records: Records) -> None:
-    """One run under every kind of gates."""
-    test = records[0]["test"]
-    headings = ("gates", "accuracy", "density", "density (tokens)", "all closed")
-    keys = ("accuracy", "density", "density_tok", "closed")
-    rows = [["none", f"{test['accuracy']:.4f}", "-", "-", "-"]]
-    if records[0]["system"] == "ganet":
-        cells = {name: [f"{key}_{name}" for key in keys] for name in GATE_MODES}
-        rows = [
-            [name, *(f"{test[key]:.4f}" if key in test else "-" for key in of)]
-            for name, of in cells.items()
-        ]
-    _fill(table, headings, rows)
+def _gates(record: Record) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows of one run under every kind of gates."""
+    names = {
+        "accuracy": "accuracy",
+        "density": "density",
+        "density_tok": "density (tokens)",
+        "closed": "all closed",
+    }
+    test = record["test"]
+    rows = [["none", cell(test, "accuracy"), "-", "-", "-"]]
+    if record["system"] == "ganet":
+        rows = [[mode, *(cell(test, f"{key}_{mode}") for key in names)] for mode in GATE_MODES]
+    return ["gates", *names.values()], rows
 
 
 PAPER = Paper(

@@ -1,15 +1,12 @@
 """Reproduces the paper's tables and figures: `python -m experiments.ga_net.tables table2`."""
 
+import functools
 import sys
 
 from experiments.core import command
 from experiments.ga_net.paper import PAPER
 
-
-def main(args: list[str] | None = None) -> int:
-    """Runs the command; returns its exit status."""
-    return command.tables(PAPER, args)
-
+main = functools.partial(command.tables, PAPER)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,23 +2,24 @@
 
 import dataclasses
 import itertools
+import operator
 import sys
 from pathlib import Path
 
 from experiments.core.cells import run_of
 from experiments.core.cli import TABLE_OPTIONS, parse_many, refusals
-from experiments.core.config import changed
+from experiments.core.config import Files, changed
 from experiments.core.hardware import prepare_cpu
 from experiments.core.kinds import Json, Records
 from experiments.core.records import RESULTS, read_json, write_json, write_text
-from experiments.ga_net.config import PRESETS, Config, DataName, SystemName, given_paths
+from experiments.ga_net.config import PRESETS, Config, DataName, SystemName
 from experiments.ga_net.paper import PAPER
 from gatedjax import analysis
 from gatedjax._terminal import say
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TuneConfig:
+class TuneConfig(Files):
     """Trains every combination of the given values; the test split is never evaluated.
 
     A value that is not given stays as in the preset. The paper's grids: learning rate 1e-4 to 1e-2,
@@ -43,10 +44,6 @@ class TuneConfig:
     """Steps per trial (default: the preset's)."""
     seed: int = 0
     """Seed of every trial."""
-    data_dir: str | None = None
-    """Where prepared TFDS data sets are."""
-    manual_dir: str | None = None
-    """Folder with the raw files, to work without a network."""
     embeddings: str | None = None
     """GloVe file (default: the preset's)."""
     results: Path = RESULTS / "ga_net"
@@ -57,34 +54,38 @@ class TuneConfig:
     """CPU devices to split a batch over (default: one per core)."""
 
 
+# Name of a value -> the option with those to try, and the fields that have it.
+SWEPT = {
+    "learning rate": ("learning_rates", "train.optimizer.learning_rate"),
+    "batch": ("batch_sizes", "data.batch_size"),
+    "dropout": ("dropouts", "model.embedding_dropout", "model.pool_dropout"),
+    "tau": ("temperatures", "model.temperature"),
+    "lambda": ("penalties", "model.penalty"),
+}
+OF_GATES = ("tau", "lambda")
+FILES = ("data_dir", "manual_dir", "embeddings")
+
+
 def trials(options: TuneConfig) -> list[tuple[dict[str, float], Config]]:
     """Every combination: the values that vary, and the configuration."""
-    preset = changed(
-        PRESETS[options.data],
-        {"train.seed": options.seed, "model.system": options.system}
-        | {f"data.{name}": value for name, value in given_paths(options).items()}
-        | ({} if options.num_steps is None else {"train.num_steps": options.num_steps}),
-    )
+    changes: Json = {"train.seed": options.seed, "model.system": options.system}
+    given = {f"data.{name}": getattr(options, name) for name in FILES}
+    given["train.num_steps"] = options.num_steps
+    changes |= {path: value for path, value in given.items() if value is not None}
+    preset = changed(PRESETS[options.data], changes)
+    grids = [
+        getattr(options, option) or (operator.attrgetter(path)(preset),)
+        for option, path, *_ in SWEPT.values()
+    ]
     configs = []
-    for rate, size, drop, tau, penalty in itertools.product(
-        options.learning_rates or (preset.train.optimizer.learning_rate,),
-        options.batch_sizes or (preset.data.batch_size,),
-        options.dropouts or (preset.model.embedding_dropout,),
-        options.temperatures or (preset.model.temperature,),
-        options.penalties or (preset.model.penalty,),
-    ):
-        values: dict[str, float] = {"learning rate": rate, "batch": size, "dropout": drop}
-        if options.system == "ganet":
-            values |= {"tau": tau, "lambda": penalty}
-        changes = {
-            "train.optimizer.learning_rate": rate,
-            "data.batch_size": size,
-            "model.embedding_dropout": drop,
-            "model.pool_dropout": drop,
-            "model.temperature": tau,
-            "model.penalty": penalty,
-        }
-        configs.append((values, changed(preset, changes)))
+    for combination in itertools.product(*grids):
+        values = dict(zip(SWEPT, combination, strict=True))
+        config = changed(
+            preset, {path: value for name, value in values.items() for path in SWEPT[name][1:]}
+        )
+        gated = options.system == "ganet"
+        shown = {name: v for name, v in values.items() if gated or name not in OF_GATES}
+        configs.append((shown, config))
     return configs
 
 
@@ -96,10 +97,9 @@ def render(records: Records) -> str:
     rows = []
     for record in ordered:
         values = record["values"]
-        names = ("learning rate", "batch", "dropout", "tau", "lambda")
         rows.append(
             [record["data"], record["system"]]
-            + [f"{values[name]:g}" if name in values else "-" for name in names]
+            + [f"{values[name]:g}" if name in values else "-" for name in SWEPT]
             + [str(record[name]) for name in ("seed", "num_steps", "best_step")]
             + [f"{record['accuracy']:.4f}"]
             + ["-" if record["density"] is None else f"{record['density']:.4f}"]
@@ -113,14 +113,12 @@ def render(records: Records) -> str:
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     options = parse_many(TuneConfig, args, "python -m experiments.ga_net.tune")
-
     prepare_cpu(options.cpu_devices)
     path = options.results / "tuning.json"
     with refusals(TABLE_OPTIONS):
         records = read_json(path) if path.exists() else []
         for values, config in trials(options):
-            key: Json = {"data": options.data, "system": options.system}
-            key["values"] = values
+            key: Json = {"data": options.data, "system": options.system, "values": values}
             key |= {"seed": options.seed, "num_steps": config.train.num_steps}
             if any(record.items() >= key.items() for record in records):
                 continue
@@ -133,14 +131,8 @@ def main(args: list[str] | None = None) -> int:
                 say("stopped; the same command continues", file=sys.stderr)
                 return result.fit.exit_code
             best = result.fit.best_metrics
-            records.append(
-                key
-                | {
-                    "accuracy": best["accuracy"],
-                    "density": best.get("density"),
-                    "best_step": result.fit.best_step,
-                }
-            )
+            figures = {"accuracy": best["accuracy"], "density": best.get("density")}
+            records.append({**key, **figures, "best_step": result.fit.best_step})
             write_json(path, records)
     table = options.results / "TUNING.md"
     write_text(table, render(records))

@@ -1,11 +1,10 @@
 """What a run is made of, and the presets of the paper's data sets."""
 
 import dataclasses
-from typing import Literal
+from typing import ClassVar, Literal
 
 from experiments.core.config import Changes, Files, RunConfig, changed
 from gatedjax.models import RAUConfig
-from gatedjax.training import TrainConfig
 
 DataName = Literal["digits", "mnist", "fashion_mnist", "imdb", "ptb"]
 CellName = Literal["rau", "gru", "lstm"]
@@ -48,15 +47,7 @@ class Config(RunConfig):
     imdb_100 (the paper's text: width 100, batches of 32), ptb_small, ptb_medium, ptb_large."""
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: RAUConfig = dataclasses.field(default_factory=RAUConfig)
-    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
-
-    def __post_init__(self) -> None:
-        """Refuses what this command does not do."""
-        if self.train.seeds != 1 or self.train.sweep:
-            raise ValueError(
-                "train.seeds must be 1 and train.sweep empty; for several seeds use "
-                "python -m experiments.rau.tables table1 --seeds N"
-            )
+    several: ClassVar[str | None] = "rau.tables table1"
 
 
 TRAIN_EXAMPLES = {"digits": 1_294, "mnist": 55_000, "fashion_mnist": 55_000, "imdb": 20_000}

@@ -1,34 +1,44 @@
-"""What one run of RAU, a GRU or an LSTM is made of."""
+"""What one run of RAU, a GRU or an LSTM is made of: images, reviews, or a language model."""
 
 import functools
-from typing import Any
+import math
+from pathlib import Path
 
+import numpy as np
+
+from experiments.core.config import Files
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Json
 from experiments.core.origins import joined
-from experiments.core.text import SPLITS, Texts, in_batches, read_texts
+from experiments.core.text import SPLITS, Texts, for_training, load_splits, read_texts
 from experiments.rau.config import Config, DataConfig
-from experiments.rau.language import language_model
 from experiments.rau.parameters import count_parameters
+from gatedjax import analysis
 from gatedjax import data as gdata
-from gatedjax.models import RAUClassifier, RAUTask
+from gatedjax.models import RAUClassifier, RAULanguageModel, RAULanguageTask, RAUTask
+from gatedjax.training import FitResult, evaluate, make_parallel
+
+# those of the last call are kept for the runs that follow
+_images = functools.lru_cache(maxsize=1)(load_splits)
 
 
-@functools.lru_cache(maxsize=1)
-def _images(name: Any, data_dir: str | None, manual_dir: str | None) -> Json:
-    """The images of a data set; those of the last call are kept for the runs that follow."""
-    folders = {} if name == "digits" else {"data_dir": data_dir, "manual_dir": manual_dir}
-    return {split: gdata.load(name, split, **folders) for split in SPLITS}
-
-
-def _image_batches(splits: Json, config: DataConfig) -> tuple[Any, ...]:
-    """From a seed to the training batches; those of validation and test, each one ordered pass."""
+def _image_parts(config: DataConfig) -> Json:
+    """As `core.text.for_training`, of images."""
+    digits = config.name == "digits"  # they need no files
+    folders = Files(data_dir=config.data_dir, manual_dir=config.manual_dir)
+    splits = _images(config.name, Files() if digits else folders)
 
     def training(seed: int) -> gdata.ImageBatches:
         return gdata.ImageBatches(splits["train"], batch_size=config.batch_size, seed=seed)
 
     size = config.eval_batch_size
-    return training, *(gdata.ImageBatches.eval(splits[s], batch_size=size) for s in SPLITS[1:])
+    one_pass = {s: gdata.ImageBatches.eval(splits[s], batch_size=size) for s in SPLITS[1:]}
+    return {
+        "train": training,
+        **one_pass,
+        "labels": splits["train"].labels,
+        "substitute": joined(split.info.substitute for split in splits.values()),
+    }
 
 
 def _texts(config: Config) -> Texts:
@@ -51,29 +61,96 @@ def experiment(config: Config) -> Experiment:
     data = config.data
     if data.name == "ptb":
         return language_model(config)
-    texts = _texts(config) if data.name == "imdb" else None
-    if texts is None:
-        splits = _images(data.name, data.data_dir, data.manual_dir)
-        train, validation, test = _image_batches(splits, data)
+    facts: Json = {"data": data.name, "cell": config.model.cell}
+    if data.name == "imdb":
+        texts = _texts(config)
+        model = texts.classifier(RAUClassifier, config.model)
+        facts, parts = facts | texts.facts(), for_training(texts, data)
     else:
-        splits = texts.splits
-        train, validation, test = in_batches(texts.splits, data)
-    model = RAUClassifier(
-        config.model,
-        num_classes=len(splits["test"].info.class_names),
-        vocab_size=None if texts is None else len(texts.vocabulary),
-        embeddings=None if texts is None else texts.embeddings,
+        parts = _image_parts(data)
+        classes = len(parts["test"].source.info.class_names)
+        model = RAUClassifier(config.model, num_classes=classes)
+        facts |= {"vocabulary_size": None, "embedding_coverage": None}
+    return Experiment(task=RAUTask(model), facts=facts, count=count_parameters, **parts)
+
+
+def language_model(config: Config) -> Experiment:
+    """The run of a configuration.
+
+    The best parameters are those of the lowest validation loss after an epoch, measured on
+    `data.eval_batch_size` rows, each of which starts from the zero state. The perplexities of the
+    record are measured on one row: every word is predicted after all that come before it.
+    """
+    data = config.data
+    streams = load_splits("ptb", data)
+    vocabulary = streams["train"].vocabulary
+    train = gdata.LanguageModelBatches(
+        streams["train"], batch_size=data.batch_size, num_steps=data.window
     )
-    words = {"vocabulary_size": None, "embedding_coverage": None}
-    words = words if texts is None else texts.facts()
+    task = RAULanguageTask(RAULanguageModel(config.model, vocab_size=len(vocabulary)))
+
+    def one_pass(split: str, rows: int) -> gdata.LanguageModelBatches:
+        stream = streams[split]
+        return gdata.LanguageModelBatches.eval(stream, batch_size=rows, num_steps=data.window)
+
+    def tested(result: FitResult, workdir: Path) -> Json | None:
+        # also one that came with the last step: measuring takes minutes, the same command does it
+        if result.signal is not None:
+            return None
+        single, params = make_parallel("single"), result.best_params
+        validation, _ = evaluate(task, params, one_pass("validation", 1), single)
+        test, predictions = evaluate(task, params, one_pass("test", 1), single)
+        order = np.argsort(predictions["example_id"], kind="stable")
+        return {
+            "curve": [[one["step"], one["loss"], one["perplexity"]] for one in result.history],
+            "validation": validation,
+            "test": test,
+            "test_n": int(predictions["tokens"].sum()),
+            "test_tokens": predictions["tokens"][order].tolist(),
+            # what each window of the test text cost, in nats: for paired tests
+            "test_nll": [round(float(x), 3) for x in predictions["nll"][order]],
+            "train_last_epoch_perplexity": last_epoch_perplexity(
+                workdir, result.steps, train.steps_per_epoch
+            ),
+        }
+
     return Experiment(
-        task=RAUTask(model),
-        train=train,
-        validation=validation,
-        test=test,
-        facts={"data": data.name, "cell": config.model.cell, **words},
-        vocabulary=None if texts is None else texts.vocabulary.digest(),
-        labels=splits["train"].labels,
-        substitute=joined(split.info.substitute for split in splits.values()),
+        task=task,
+        # a text has one order, whatever the seed
+        train=lambda seed: train,
+        validation=one_pass("validation", data.eval_batch_size),
+        test=one_pass("test", 1),
+        facts={
+            "data": config.preset,
+            "cell": config.model.cell,
+            "vocabulary_size": len(vocabulary),
+        },
+        vocabulary=vocabulary.digest(),
+        substitute=joined(stream.info.substitute for stream in streams.values()),
         count=count_parameters,
+        tested=tested,
     )
+
+
+def last_epoch_perplexity(workdir: Path, steps: int, steps_per_epoch: int) -> float | None:
+    """Training perplexity over the last whole epoch, dropout included, from metrics.jsonl.
+
+    Returns:
+      None if there was no whole epoch.
+    """
+    first = steps // steps_per_epoch * steps_per_epoch - steps_per_epoch
+    if first < 0:
+        return None
+    found = [
+        (line["step"], line["loss"])
+        for line in analysis.read_metrics(workdir / "metrics.jsonl")
+        if line["split"] == "train"
+        and first < line["step"] <= first + steps_per_epoch
+        and line["loss"] is not None
+    ]
+    if not found:
+        return None
+    # a line is the mean since the line before it
+    ends = [first, *(step for step, _ in found)]
+    total = sum(loss * (b - a) for (_, loss), a, b in zip(found, ends[:-1], ends[1:], strict=True))
+    return math.exp(total / (ends[-1] - first))

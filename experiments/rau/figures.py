@@ -2,15 +2,14 @@
 
 import math
 from pathlib import Path
-from typing import Any
 
 from experiments.core.curves import points
 from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Job, Variant
 from experiments.core.records import Store
+from experiments.core.text import load_splits
 from experiments.rau import reported
 from gatedjax import analysis
-from gatedjax import data as gdata
 from gatedjax._terminal import say
 
 CURVES = {
@@ -31,10 +30,9 @@ def samples(job: Job) -> None:
 
     They belong to the data set, so the figure stays with the runs, outside the results.
     """
-    options, (name,) = job.options, job.table.data
-    folders = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
-    source: Any = gdata.load(name, "test", **folders)
-    stem = options.runs / options.what
+    (name,) = job.table.data
+    source = load_splits(name, job.options, ["test"])["test"]
+    stem = job.options.runs / job.options.what
     title = f"{reported.NAMES[name]}: first test images"
     analysis.plot_images(source.images, source.labels, source.info.class_names, stem, title=title)
     say(f"wrote {stem}.png and .svg", flush=True)

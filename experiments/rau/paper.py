@@ -1,37 +1,24 @@
 """RAU: Zhong, Yue and Ling, "Recurrent Attention Unit" (2018)."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
 from rich.console import Console
 
+from experiments.core import columns as c
 from experiments.core.cli import fail
-from experiments.core.columns import (
-    data,
-    each,
-    first,
-    metric,
-    milliseconds,
-    paired,
-    parameters,
-    quoted,
-    runs,
-    seconds,
-    variant,
-)
-from experiments.core.comparison import LEVEL, WINDOW_SAMPLES, sentence
-from experiments.core.origins import NOT_RUN, origin_of, other_data
+from experiments.core.comparison import LEVEL, WINDOW_SAMPLES
+from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
-from experiments.core.records import Records, Store, averaged
+from experiments.core.records import Records, Store
 from experiments.core.report import print_metrics, print_time
 from experiments.rau import figures, reported
 from experiments.rau.config import PRESETS, CellName
 from experiments.rau.experiment import experiment
 from experiments.rau.figures import at, at_rate, rate_of
 from experiments.rau.parameters import matched_width, table2, table4
-from gatedjax import analysis
 from gatedjax._terminal import say
 from gatedjax.functional import RAUAttention
 
@@ -74,22 +61,16 @@ class RAUOptions(Options):
 
 def check(options: Any) -> None:
     """Refuses options that the table or figure does not have."""
-    what = options.what
-    for name, owners in (("hidden", ("table1",)), ("learning_rate", ("table1", "figure7"))):
-        if getattr(options, name) is not None and what not in owners:
-            owner = " and ".join(owners)
-            fail(f"--{name.replace('_', '-')} is an option of {owner}, not of {what}")
     if options.hidden is not None and options.learning_rate is not None:
         fail("--hidden and --learning-rate make rows of their own each: give one of them")
-    if what in ("learning_rates", "figure7", "variants", "matched"):
+    if options.what in ("learning_rates", "figure7", "variants", "matched"):
         for name in options.data:
             if name in LANGUAGE:
-                fail(f"{what} is for classifiers, not for --data {name}")
+                fail(f"{options.what} is for classifiers, not for --data {name}")
 
 
 def asked(job: Job, data: str) -> Iterable[Variant | str]:
     """The cells that --cells names, at the width or the learning rate that was asked for."""
-    del data
     hidden, rate = job.options.hidden, job.options.learning_rate
     for cell in job.options.cells:
         if hidden is not None:
@@ -100,7 +81,6 @@ def asked(job: Job, data: str) -> Iterable[Variant | str]:
 
 def at_rates(job: Job, data: str) -> list[Variant]:
     """The cells that --cells names at the learning rates of the table, or at that of figure 7."""
-    del data
     rates = [rate_of(job)] if job.options.what == "figure7" else reported.LEARNING_RATES.values()
     return [at_rate(cell, rate) for rate in rates for cell in job.options.cells]
 
@@ -127,7 +107,7 @@ def result(heading: str, part: str) -> Column:
         name, digits = ("perplexity", 2) if row.data in LANGUAGE else ("accuracy", 4)
         if row.records and not any(name in record.get(part, {}) for record in row.records):
             return "-"  # a language model has no test of its last step
-        return metric(heading, f"{part}.{name}", digits).text(row)
+        return c.metric(heading, f"{part}.{name}", digits).text(row)
 
     return Column(heading, text)
 
@@ -143,12 +123,12 @@ TABLE1 = Table(
     variants=CELLS,
     trained=asked,
     columns=(
-        data(),
+        c.data(),
         CELL,
-        parameters(of="both"),
-        quoted("validation: paper", reported.VALIDATION, ""),
+        c.parameters(of="both"),
+        c.quoted("validation: paper", reported.VALIDATION, ""),
         result("ours", "validation"),
-        quoted("test: paper", reported.TEST, ""),
+        c.quoted("test: paper", reported.TEST, ""),
         result("ours", "test"),
         result("ours, last step", "test_last"),
     ),
@@ -163,12 +143,6 @@ def better(row: Row) -> str:
     return {None: unknown, True: "RAU", False: row.title}[row.comparison.better]
 
 
-def sentences(rows: Sequence[Row]) -> Iterable[str]:
-    """The tests of a table in words."""
-    lines = (f"- {sentence(row.label, 'RAU', row.title, row.comparison)}" for row in rows)
-    return ["\n".join(lines)]
-
-
 PAIRED = Table(
     title="Table 1, paired tests",
     note="Classifiers: bootstrap over test examples of the correctness averaged over seeds "
@@ -181,17 +155,12 @@ PAIRED = Table(
     seen=CELLS,
     pair=lambda data, baseline: ("rau", baseline),
     columns=(
-        data(),
-        variant("baseline"),
-        *paired(
-            ("RAU minus baseline", "95 % interval", "bootstrap p", "McNemar p (each seed)"),
-            points=False,
-            digits=4,
-            missing=NOT_RUN,
-        ),
+        c.data(),
+        c.variant("baseline"),
+        *c.paired(("RAU minus baseline", *c.TESTS), points=False, digits=4, missing=NOT_RUN),
         Column("better", better),
     ),
-    below=sentences,
+    below=c.verdicts(lambda row: ("RAU", row.title)),
 )
 TRAINING = Table(
     title="Text: training perplexity in the last epoch",
@@ -200,10 +169,10 @@ TRAINING = Table(
     variants=("rau",),
     seen=(),
     columns=(
-        data(),
+        c.data(),
         CELL,
-        quoted("paper", reported.TRAIN_PERPLEXITY, ""),
-        metric("ours", "train_last_epoch_perplexity", 2),
+        c.quoted("paper", reported.TRAIN_PERPLEXITY, ""),
+        c.metric("ours", "train_last_epoch_perplexity", 2),
     ),
 )
 TABLE2 = Table(
@@ -236,23 +205,21 @@ OTHERS = Table(
     note="`tables table1 --hidden 28`; `tables table1 --data ptb_small --learning-rate 0.5`.",
     shown=others,
     columns=(
-        *(data(), CELL, Column("changed", lambda row: changed(row.variant))),
-        *(parameters(), *RESULTS),
+        *(c.data(), CELL, Column("changed", lambda row: changed(row.variant))),
+        *(c.parameters(), *RESULTS),
     ),
 )
 
 
 def errors(store: Store) -> str:
     """MNIST error in percent beside rows that the paper quotes."""
-    source = "quoted in the paper, not trained here"
-    rows = [[name, error, source] for name, error in reported.QUOTED_ERRORS.items()]
-    rows.append(["RAU", reported.MNIST_ERROR, "the paper's own"])
-    for cell, title in reported.CELLS.items():
-        records = store.all("mnist", cell)
-        error = averaged(records, lambda record: 100 * (1 - record["test"]["accuracy"]), 2)
-        other = f", on {origin_of(records[0])}" if other_data(records) else ""
-        rows.append([title, error, f"ours{other}"])
-    return analysis.render_table(["system", "error (%)", "source"], rows)
+    return c.beside_quoted(
+        "error (%)",
+        reported.QUOTED_ERRORS,
+        ("RAU", reported.MNIST_ERROR),
+        {title: store.all("mnist", cell) for cell, title in reported.CELLS.items()},
+        lambda record: 100 * (1 - record["test"]["accuracy"]),
+    )
 
 
 TABLE3 = Table(
@@ -295,13 +262,13 @@ ATTENTION = Table(
     trained=forms,
     pair=lambda data, form: None if form == PLAIN else (form, PLAIN),
     columns=(
-        data(),
-        variant("attention"),
+        c.data(),
+        c.variant("attention"),
         Column("rescale", lambda row: "yes" if row.variant.endswith("_rescale") else "no"),
-        parameters(),
+        c.parameters(),
         *RESULTS,
-        *paired(("minus feature_proj", "", "bootstrap p"), points=False, seeds=False),
-        milliseconds(),
+        *c.paired(("minus feature_proj", "", "bootstrap p"), points=False, seeds=False),
+        c.milliseconds(),
     ),
 )
 MATCHED = Table(
@@ -314,22 +281,22 @@ MATCHED = Table(
     trained=matched,
     pair=lambda data, name: None if name == "gru" else (name, "gru"),
     columns=(
-        *(data(), CELL, first("width", "config.model.hidden"), parameters(), *RESULTS),
-        *paired(("minus GRU", "95 % interval", "bootstrap p"), points=False, seeds=False, digits=4),
+        *(c.data(), CELL, c.first("width", "config.model.hidden"), c.parameters(), *RESULTS),
+        *c.paired(("minus GRU", *c.TESTS[:2]), points=False, seeds=False, digits=4),
     ),
 )
 FIGURES = Table(title="Figures", note="Curves are drawn from the records.", body=figures.listed)
-RUNS = runs(
+RUNS = c.runs(
     reported.NAMES,
-    first("batch", "config.data.batch_size"),
-    first("lr", "config.train.optimizer.learning_rate", "g"),
-    first("schedule", "config.train.optimizer.schedule"),
-    first("clip", "config.train.optimizer.clip_norm", "g"),
-    first("width", "config.model.hidden"),
-    each("steps", "steps"),
-    each("best steps", "best_step"),
-    seconds(),
-    milliseconds(),
+    c.first("batch", "config.data.batch_size"),
+    c.first("lr", "config.train.optimizer.learning_rate", "g"),
+    c.first("schedule", "config.train.optimizer.schedule"),
+    c.first("clip", "config.train.optimizer.clip_norm", "g"),
+    c.first("width", "config.model.hidden"),
+    c.each("steps", "steps"),
+    c.each("best steps", "best_step"),
+    c.seconds(),
+    c.milliseconds(),
 )
 
 
@@ -385,6 +352,7 @@ saved, and the same command continues it.""",
     workdir=lambda config: f"{config.preset}-{config.model.cell}",
     keys=("config", "seed", "cell", "validation", "test", "test_n"),
     options=RAUOptions,
+    owned={"hidden": ("table1",), "learning_rate": ("table1", "figure7")},
     check=check,
     together=lambda config: config.data.name != "ptb",  # its state is carried from step to step
 )

@@ -26,12 +26,7 @@ def count_parameters(params: Params) -> dict[str, int]:
 
 @functools.lru_cache(maxsize=512)
 def network(config: RAUConfig, name: str) -> tuple[int, int]:
-    """Parameters of the network of a data set: without word vectors, and of its recurrent layer.
-
-    Args:
-      config: the network.
-      name: the data set, not "ptb".
-    """
+    """Parameters for a data set (not "ptb"): without word vectors, and of the recurrent layer."""
     batch: Json = {"lengths": np.ones(1, np.int32)}
     if name in ROW_WIDTH:
         batch["rows"] = np.ones((1, 1, ROW_WIDTH[name]), np.float32)

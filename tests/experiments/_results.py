@@ -1,6 +1,53 @@
-"""What the tests of every paper's RESULTS.md share."""
+"""What the tests of every paper's records and RESULTS.md share."""
 
+import json
 import math
+
+from experiments.core.config import changed
+
+
+def config_of(paper, preset, seed, **model):
+    """A preset with a seed and another network."""
+    changes = {f"model.{name}": value for name, value in model.items()}
+    return changed(paper.presets[preset], {"train.seed": seed, **changes})
+
+
+def record_of(paper, config, correct, **more):
+    """What a run of a classifier leaves, from which of its test examples are right."""
+    return {
+        "data": config.data.name,
+        "substitute": None,
+        "seed": config.train.seed,
+        "config": paper.recorded(config),
+        "stopped": "done",
+        "steps": 9,
+        "best_step": 7,
+        "validation": {"accuracy": 0.5, "loss": 1.0},
+        "test": {"accuracy": correct.count("1") / len(correct), "loss": 1.0},
+        "test_last": {"accuracy": 0.25, "loss": 1.0},
+        "test_n": len(correct),
+        "correct": correct,
+        "curve": [[5, 1.0, 0.5], [10, 0.5, 0.75]],
+        "train_curve": [[5, 2.0, 0.25]],
+        "seconds": 2.0,
+        "seconds_per_step": 0.01,
+        "hardware": {"device": "cpu", "devices": 1, "jax": "0"},
+        **more,
+    }
+
+
+def save(store, data, variant, records):
+    """Writes records to where a table would."""
+    for record in records:
+        path = store.path(data, variant, record["seed"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record), encoding="utf-8")
+
+
+def rendered(paper, store):
+    """RESULTS.md, from the records of a folder."""
+    paper.write(store)
+    return (store.folder / "RESULTS.md").read_text(encoding="utf-8")
 
 
 def rows_of(text, heading):

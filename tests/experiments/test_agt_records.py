@@ -1,9 +1,8 @@
 """Records of AGT's runs: what is shown of them, with exact numbers."""
 
 import dataclasses
-import json
+import functools
 import math
-import re
 from types import SimpleNamespace
 
 import jax
@@ -11,24 +10,20 @@ import numpy as np
 import pytest
 
 from experiments.agt import figures, layer_tables, layers, reported
-from experiments.agt.config import PRESETS
 from experiments.agt.paper import PAPER
 from experiments.core import cells
 from experiments.core.command import options_of
-from experiments.core.config import changed
 from experiments.core.paper import Job
 from experiments.core.records import best
 from gatedjax import data as gdata
 from gatedjax.analysis import phrases
 from gatedjax.models import AGT, AGTConfig, AGTTask
-from tests.experiments._results import rows_of
+from tests.experiments import _results
+from tests.experiments._results import rows_of, save
 
+config_of = functools.partial(_results.config_of, PAPER)
+rendered = functools.partial(_results.rendered, PAPER)
 WORDS = ("Not", "so", "much", "bad-luck", ".")
-
-
-def config_of(preset, seed, **model):
-    changes = {f"model.{name}": value for name, value in model.items()}
-    return changed(PRESETS[preset], {"train.seed": seed, **changes})
 
 
 def job_of(tmp_path, what, **options):
@@ -67,49 +62,19 @@ def layer_record():
 
 
 def make_record(config, correct, **more):
-    accuracy = correct.count("1") / len(correct)
-    return {
-        "data": config.data.name,
+    facts = {
         "train_on": config.data.train_on,
         "train_n": 100,
-        "substitute": None,
         "system": config.model.system,
-        "seed": config.train.seed,
-        "config": PAPER.recorded(config),
         "embedding_dim": 300,
         "parameters": 5000,
         "parameters_without_embeddings": 1234,
-        "stopped": "done",
-        "steps": 9,
-        "best_step": 7,
-        "validation": {"accuracy": 0.5, "loss": 1.0},
-        "test": {"accuracy": accuracy, "loss": 1.0},
-        "test_last": {"accuracy": 0.25, "loss": 1.0},
-        "test_n": len(correct),
-        "correct": correct,
-        "curve": [[5, 1.0, 0.5], [10, 0.5, 0.75]],
-        "train_curve": [[5, 2.0, 0.25]],
-        "seconds": 2.0,
-        "seconds_per_step": 0.01,
-        "hardware": {"device": "cpu", "devices": 1, "jax": "0"},
         "layers": layer_record(),
         "first_words": [["never", 9], ["not", 8], ["bad", 8]],
         "paper_words": {"n't": [None, 0], "never": [1, 9], "not": [2, 8]},
         "examples": [example(1), example(3)],
-        **more,
     }
-
-
-def save(store, data, variant, records):
-    for record in records:
-        path = store.path(data, variant, record["seed"])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record), encoding="utf-8")
-
-
-def rendered(store):
-    PAPER.write(store)
-    return (store.folder / "RESULTS.md").read_text(encoding="utf-8")
+    return _results.record_of(PAPER, config, correct, **facts | more)
 
 
 def test_a_figure_takes_the_record_that_is_there(tmp_path, monkeypatch):
@@ -355,8 +320,3 @@ def test_the_example_sentences_are_found_word_by_word(shared_data):
     assert len(encoded.tokens(found[0])) == 28
     assert "bad-luck" in encoded.tokens(found[1])
     assert layers.find(encoded, "no sentence begins like this") is None
-
-
-def test_records_of_the_repository_hold_nothing_of_one_machine():
-    for path in sorted(PAPER.folder.glob("**/*.json")):
-        assert not re.search(r'"(/|~|[A-Z]:\\)', path.read_text(encoding="utf-8")), path

@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import json
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ import experiments.__main__ as listing
 import gatedjax.__main__ as library
 from experiments.core import text
 from experiments.core.cli import RUN_OPTIONS, TABLE_OPTIONS
+from experiments.core.config import changed
 from experiments.core.papers import BENCHMARKS, PAPERS
+from experiments.core.records import RESULTS
 from gatedjax import __version__
 from gatedjax import data as gdata
 from tests.conftest import ROOT
@@ -86,6 +89,23 @@ def test_an_empty_preset_and_a_misspelt_command_are_refused(capsys):
     assert message.endswith("Did you mean python -m experiments.agt.tables table1?")
     message = refused(command("ssan", "tables"), ["table2", "--data", "bshit"], capsys)
     assert "Did you mean 'bshift'?" in message
+
+
+@pytest.mark.parametrize("paper", TABLES)
+def test_records_hold_nothing_of_one_machine(paper):
+    value = importlib.import_module(f"experiments.{paper}.paper").PAPER
+    for preset in value.presets.values():
+        files = {"manual_dir": "data", "data_dir": "tfds", "embeddings": "glove.txt.gz"}
+        there = {name: file for name, file in files.items() if hasattr(preset.data, name)}
+        changes = {f"data.{name}": f"/somewhere/{file}" for name, file in there.items()}
+        recorded = value.recorded(changed(preset, {"workdir": "/somewhere/w", **changes}))
+        assert "somewhere" not in json.dumps(recorded)
+        assert recorded["data"].get("embeddings", "glove.txt") == "glove.txt"
+
+
+def test_records_of_the_repository_hold_nothing_of_one_machine():
+    for path in sorted(RESULTS.glob("**/*.json")):
+        assert not re.search(r'"(/|~|[A-Z]:\\)', path.read_text(encoding="utf-8")), path
 
 
 @pytest.mark.parametrize("paper", TABLES)

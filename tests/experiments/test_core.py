@@ -329,6 +329,11 @@ def test_help_lists_options_tables_and_what_they_are(capsys):
     )
 
 
+def test_options_that_are_not_given_come_from_the_preset():
+    parsed = command.parse(PAPER, ["--preset", "wide", "--model.noise", "0.3"])
+    assert parsed == changed(PAPER.presets["wide"], {"model.noise": 0.3})
+
+
 def test_unknown_names_are_refused_with_a_suggestion(tmp_path, capsys):
     tables = lambda args: command.tables(PAPER, args)  # noqa: E731
     run = lambda args: command.run(PAPER, args)  # noqa: E731
@@ -336,6 +341,22 @@ def test_unknown_names_are_refused_with_a_suggestion(tmp_path, capsys):
     assert "Did you mean 'wide'?" in refused(tables, ["table1", "--data", "wid"], capsys)
     assert "--model.noise" in refused(run, ["--model.nois", "1"], capsys)
     assert "table1" in refused(tables, ["tabel1"], capsys)
+
+
+def test_an_option_of_some_tables_is_refused_by_the_others(tmp_path, capsys):
+    paper = dataclasses.replace(PAPER, owned={"rows": ("table1", "table2")})
+    args = ["figure1", "--rows", "5", "--results", str(tmp_path / "results")]
+    message = refused(lambda args: command.tables(paper, args), args, capsys)
+    assert message == "error: --rows is an option of table1 and table2, not of figure1"
+
+
+def test_seeds_side_by_side_are_refused_where_a_command_makes_one_run():
+    class Alone(Config):
+        several = "toy.tables table1"
+
+    assert Alone().train.seeds == 1
+    with pytest.raises(ValueError, match=r"use python .*toy\.tables table1 --seeds N"):
+        Alone(train=TrainConfig(seeds=2))
 
 
 def test_nothing_run_shows_the_papers_numbers_and_not_run(tmp_path):

@@ -1,17 +1,14 @@
 """The commands of experiments.ga_net as a stranger meets them."""
 
-import dataclasses
 import json
 import re
 
 import pytest
 
-from experiments.core.command import parse
 from experiments.ga_net import config as settings
 from experiments.ga_net import tables
 from experiments.ga_net.__main__ import main
 from experiments.ga_net.demo import main as demo
-from experiments.ga_net.paper import PAPER
 from experiments.ga_net.tune import TuneConfig, trials
 
 
@@ -27,27 +24,6 @@ def test_missing_word_vectors_say_where_to_get_them_and_how_to_do_without(tmp_pa
     message = capsys.readouterr().err
     assert "--data.embeddings none" in message
     assert "glove" in message.lower()
-
-
-def test_options_that_are_not_given_come_from_the_preset():
-    parsed = parse(PAPER, ["--preset", "sst2", "--model.system", "soft"])
-    preset = settings.PRESETS["sst2"]
-    assert parsed == dataclasses.replace(
-        preset, model=dataclasses.replace(preset.model, system="soft")
-    )
-
-
-def test_records_hold_nothing_of_one_machine():
-    config = dataclasses.replace(
-        settings.PRESETS["trec"],
-        data=dataclasses.replace(
-            settings.PRESETS["trec"].data,
-            manual_dir="/somewhere/data",
-            data_dir="/somewhere/tfds",
-            embeddings="/somewhere/glove.txt.gz",
-        ),
-    )
-    assert "somewhere" not in json.dumps(PAPER.recorded(config))
 
 
 def test_a_grid_varies_only_what_was_asked():

@@ -1,18 +1,16 @@
 """Records of runs: reused, made again, damaged, and rendered with exact numbers."""
 
-import dataclasses
 import json
-import re
 
 import numpy as np
 import pytest
 
 from experiments.core.command import options_of
 from experiments.core.paper import Job
-from experiments.ga_net import config as settings
 from experiments.ga_net import figures, tune
 from experiments.ga_net.paper import FIGURE5, PAPER, TABLE2
-from tests.experiments._results import binomial_two_sided, rows_of
+from tests.experiments import _results
+from tests.experiments._results import binomial_two_sided, rows_of, save
 
 MODES = ("sample", "threshold", "expected", "relaxed")
 
@@ -25,37 +23,13 @@ def make_record(config, correct, *, density=0.5):
         test |= {"density": density, "closed_sample": 0.0}
         test |= {f"accuracy_{m}": accuracy for m in MODES}
         test |= {f"density_{m}": density for m in MODES}
-    return {
-        "data": config.data.name,
-        "substitute": None,
-        "system": config.model.system,
-        "seed": config.train.seed,
-        "config": PAPER.recorded(config),
-        "correct": correct,
-        "test_n": len(correct),
-        "test_tokens": 10 * len(correct),
-        "attended_tokens": 4 * len(correct),
-        "best_step": 7,
-        "seconds": 1.0,
-        "hardware": {"device": "cpu", "devices": 1, "jax": "0"},
-        "test": test,
-    }
-
-
-def save(store, variant, records):
-    for record in records:
-        path = store.path(record["data"], variant, record["seed"])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record), encoding="utf-8")
+    words = {"test_tokens": 10 * len(correct), "attended_tokens": 4 * len(correct)}
+    system = config.model.system
+    return _results.record_of(PAPER, config, correct, system=system, test=test, **words)
 
 
 def trec(system, seed, **model):
-    preset = settings.PRESETS["trec"]
-    return dataclasses.replace(
-        preset,
-        model=dataclasses.replace(preset.model, system=system, **model),
-        train=dataclasses.replace(preset.train, seed=seed),
-    )
+    return _results.config_of(PAPER, "trec", seed, system=system, **model)
 
 
 def test_a_damaged_tuning_record_is_named(tmp_path, capsys):
@@ -67,8 +41,7 @@ def test_a_damaged_tuning_record_is_named(tmp_path, capsys):
 
 
 def test_nothing_run_renders_the_papers_numbers_and_not_run(tmp_path):
-    PAPER.write(PAPER.store(tmp_path))
-    text = (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
+    text = _results.rendered(PAPER, PAPER.store(tmp_path))
     table = {
         (row[0], row[1]): row[2:] for row in rows_of(text, "Table 2: test accuracy and density")
     }
@@ -91,9 +64,8 @@ def test_rendered_numbers_equal_those_of_the_records(tmp_path, np_rng):
             make_record(trec(system, seed), correct[system, seed], density=0.3 + 0.1 * seed)
             for seed in range(3)
         ]
-        save(store, system, records)
-    PAPER.write(store)
-    text = (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
+        save(store, "trec", system, records)
+    text = _results.rendered(PAPER, store)
     right = {key: np.array([c == "1" for c in row], float) for key, row in correct.items()}
     table = {
         (row[0], row[1]): row[2:] for row in rows_of(text, "Table 2: test accuracy and density")
@@ -135,32 +107,25 @@ def test_rendered_numbers_equal_those_of_the_records(tmp_path, np_rng):
 
 def test_only_seeds_that_both_systems_have_are_paired(tmp_path):
     store = PAPER.store(tmp_path)
-    save(
-        store,
-        "ganet",
-        [make_record(trec("ganet", s), row) for s, row in ((0, "1111"), (1, "1100"))],
-    )
-    save(
-        store, "soft", [make_record(trec("soft", s), row) for s, row in ((1, "1000"), (2, "0000"))]
-    )
-    PAPER.write(store)
-    text = (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
+    rights = {"ganet": ((0, "1111"), (1, "1100")), "soft": ((1, "1000"), (2, "0000"))}
+    for system, seeds in rights.items():
+        save(store, "trec", system, [make_record(trec(system, s), row) for s, row in seeds])
+    text = _results.rendered(PAPER, store)
     paired = {(row[0], row[1]): row[2:] for row in rows_of(text, "Table 2, paired tests")}
     assert paired["TREC", "BiLSTM + softAtt"][0] == "+0.2500 (n=1 seeds)"
 
 
 def test_one_seed_has_no_deviation(tmp_path):
     store = PAPER.store(tmp_path)
-    save(store, "soft", [make_record(trec("soft", 0), "1110")])
+    save(store, "trec", "soft", [make_record(trec("soft", 0), "1110")])
     assert "0.7500 (n=1)" in TABLE2.text(PAPER, store)
     assert "±" not in TABLE2.text(PAPER, store)
 
 
 def test_a_baseline_alone_on_the_embedded_corpus_has_its_row(tmp_path):
     store = PAPER.store(tmp_path)
-    preset = settings.PRESETS["polarity"]
-    soft = dataclasses.replace(preset, model=dataclasses.replace(preset.model, system="soft"))
-    save(store, "soft", [make_record(soft, "1110")])
+    soft = _results.config_of(PAPER, "polarity", 0, system="soft")
+    save(store, "polarity", "soft", [make_record(soft, "1110")])
     text = f"## table\n{TABLE2.text(PAPER, store)}"
     table = {(row[0], row[1]): row[2:] for row in rows_of(text, "table")}
     assert table["polarity", "BiLSTM + softAtt"] == ["-", "0.7500 (n=1)", "-", "-"]
@@ -169,23 +134,18 @@ def test_a_baseline_alone_on_the_embedded_corpus_has_its_row(tmp_path):
 
 def test_figure_5_takes_the_presets_width_from_the_runs_of_table_2(tmp_path):
     store = PAPER.store(tmp_path)
-    save(store, "ganet", [make_record(trec("ganet", 0), "1110")])
-    save(store, "ganet_width_20", [make_record(trec("ganet", 0, aux_hidden=20), "1000")])
+    save(store, "trec", "ganet", [make_record(trec("ganet", 0), "1110")])
+    save(store, "trec", "ganet_width_20", [make_record(trec("ganet", 0, aux_hidden=20), "1000")])
     # polarity's own width is none of the figure's: its GA-Net is no point of the figure
-    polarity = settings.PRESETS["polarity"]
-    wide = dataclasses.replace(polarity, model=dataclasses.replace(polarity.model, aux_hidden=20))
-    save(store, "ganet", [make_record(polarity, "1111")])
-    save(store, "ganet_width_20", [make_record(wide, "1100")])
+    polarity = _results.config_of(PAPER, "polarity", 0)
+    wide = _results.config_of(PAPER, "polarity", 0, aux_hidden=20)
+    save(store, "polarity", "ganet", [make_record(polarity, "1111")])
+    save(store, "polarity", "ganet_width_20", [make_record(wide, "1100")])
     text = f"## figure\n{FIGURE5.text(PAPER, store)}"
     table = {(row[0], row[1]): row[2:] for row in rows_of(text, "figure")}
     rest = ["not run"] * 3
     assert table["TREC", "accuracy"] == ["0.2500 (n=1)", *rest, "0.7500 (n=1)"]
     assert table["polarity", "accuracy"] == ["0.5000 (n=1)", *rest, "not run"]
-
-
-def test_records_of_the_repository_hold_nothing_of_one_machine():
-    for path in sorted(PAPER.folder.glob("**/*.json")):
-        assert not re.search(r'"(/|~|[A-Z]:\\)', path.read_text(encoding="utf-8")), path
 
 
 def test_the_statistics_of_the_embedded_corpus_are_counted(tmp_path):

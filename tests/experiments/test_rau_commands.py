@@ -1,7 +1,6 @@
 """The commands of experiments.rau as a stranger meets them."""
 
 import dataclasses
-import json
 
 import pytest
 
@@ -72,13 +71,6 @@ def test_missing_word_vectors_are_found_missing_before_the_texts_are_read(tmp_pa
     assert "glove" in message.lower()
 
 
-def test_options_that_are_not_given_come_from_the_preset():
-    preset = PRESETS["imdb"]
-    parsed = parse(PAPER, ["--preset", "imdb", "--model.cell", "gru"])
-    model = dataclasses.replace(preset.model, cell="gru")
-    assert parsed == dataclasses.replace(preset, model=model)
-
-
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_whole_evaluations_and_as_the_command_line_shows_it(name):
     config = PRESETS[name]
@@ -106,22 +98,6 @@ def test_the_settings_of_imdb_are_those_of_the_paper():
         400,
         0.2,
     )
-
-
-def test_records_hold_nothing_of_one_machine():
-    preset = PRESETS["imdb"]
-    config = dataclasses.replace(
-        preset,
-        workdir="/somewhere/w",
-        data=dataclasses.replace(
-            preset.data,
-            manual_dir="/somewhere/data",
-            data_dir="/somewhere/tfds",
-            embeddings="/somewhere/glove.txt.gz",
-        ),
-    )
-    assert "somewhere" not in json.dumps(PAPER.recorded(config))
-    assert PAPER.recorded(config)["data"]["embeddings"] == "glove.txt"
 
 
 @pytest.mark.parametrize(("cell", "gates"), [("gru", 3), ("lstm", 4), ("rau", 5)])

@@ -14,7 +14,7 @@ import pytest
 from experiments.core import experiment
 from experiments.core.cells import run_of
 from experiments.rau.config import PRESETS
-from experiments.rau.language import last_epoch_perplexity
+from experiments.rau.experiment import last_epoch_perplexity
 from experiments.rau.paper import PAPER
 from gatedjax.__main__ import main
 from gatedjax.training import fit, make_optimizer
