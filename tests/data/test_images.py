@@ -130,6 +130,7 @@ def test_an_unknown_label_is_set_aside(raw, capsys):
 # digits --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_digits_are_shared_out_once_and_for_all(capsys):
     pytest.importorskip("sklearn")
     train, held, test, whole = (

@@ -285,6 +285,7 @@ def test_a_table_trains_its_cells_and_shows_what_their_records_hold(tmp_path, ca
     assert [path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("runs/*.json"))] == before
 
 
+@pytest.mark.slow
 def test_seeds_side_by_side_leave_the_records_of_single_runs(tmp_path):
     alone = job_of(tmp_path / "alone")
     together = job_of(tmp_path / "together", lanes=2)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.core import text
+from experiments.core.cells import run_cells
 from experiments.core.command import options_of, parse
 from experiments.core.config import changed
 from experiments.core.paper import Job
@@ -302,17 +303,21 @@ def test_a_table_is_trained_and_shown_with_its_figures(texts, tmp_path, small, c
 
 @pytest.mark.slow
 def test_seeds_side_by_side_are_those_of_single_runs(texts, tmp_path, small):
-    for name, lanes in (("alone", "1"), ("lanes", "2")):
-        options = ["--layers", "1", "--seeds", "2", "--lanes", lanes]
-        command(texts, tmp_path / name, "table2", *options)
-    for seed in (0, 1):
-        alone, lane = (
-            PAPER.store(tmp_path / name / "results").get("bshift", "ssan_layer1", seed)
-            for name in ("alone", "lanes")
-        )
-        assert lane["lanes"] == 2
-        assert set(lane) - set(alone) == {"lanes"}
-        assert set(alone) == set(lane) - {"lanes"}
-        assert lane["config"] == alone["config"]
-        assert lane["selection_curve"].keys() == alone["selection_curve"].keys() == {"1"}
-        assert lane["test"]["loss"] == pytest.approx(alone["test"]["loss"], rel=1e-4)
+    folders = {"alone": tmp_path / "alone", "lanes": tmp_path / "lanes"}
+    for name, count in (("alone", 1), ("lanes", 2)):
+        options = options_of(PAPER)(
+            what="table2", seeds=count, lanes=count, num_steps=4, manual_dir=str(texts),
+            results=folders[name] / "results", runs=folders[name] / "runs",
+        )  # fmt: skip
+        job = Job(PAPER, options)
+        run_cells(job, [job.cell("bshift", "ssan_layer1")])
+    alone, lane = (
+        PAPER.store(folder / "results").get("bshift", "ssan_layer1", 0)
+        for folder in folders.values()
+    )
+    assert lane["lanes"] == 2
+    assert set(lane) - set(alone) == {"lanes"}
+    assert set(alone) == set(lane) - {"lanes"}
+    assert lane["config"] == alone["config"]
+    assert lane["selection_curve"].keys() == alone["selection_curve"].keys() == {"1"}
+    assert lane["test"]["loss"] == pytest.approx(alone["test"]["loss"], rel=1e-4)

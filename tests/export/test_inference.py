@@ -59,6 +59,7 @@ def test_logits_are_those_of_the_model(params, inference, rows):
         np.testing.assert_allclose(value, getattr(wanted, name), **F32)
 
 
+@pytest.mark.slow
 def test_the_padded_length_may_be_open_too(params):
     data = export.export_inference(
         lambda p, b: _apply(p, b).logits, params, _batch(2), shapes={"tokens": "b, t"}

@@ -501,6 +501,7 @@ def unanswerable(batch):
     return batch | {"label": np.array([-1, 2, 0], np.int32), "occurrence": occurrence}
 
 
+@pytest.mark.slow
 def test_examples_without_an_answer_are_not_trained_on_and_count_as_wrong(np_rng):
     task = make_task(dropout=0.0)
     batch = make_batch(np_rng)
@@ -592,6 +593,7 @@ def test_fixed_word_vectors_stay_and_take_no_optimiser_memory(np_rng):
         assert np.isfinite(kernels).all()
 
 
+@pytest.mark.slow
 def test_a_few_examples_are_learned_by_heart(np_rng):
     task = make_task(hidden=8, embedding_dim=8, dropout=0.0)
     batch = make_batch(np_rng, documents=(7, 6, 5))

@@ -241,6 +241,7 @@ def test_every_mode_trains_its_selector(selector):
     assert ("reward_baseline" in params) == (selector == "reinforce")
 
 
+@pytest.mark.slow
 def test_filler_rows_count_for_nothing():
     task, params = probe(selected_weight=0.1)
     batch = batch_of()

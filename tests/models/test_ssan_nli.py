@@ -48,6 +48,7 @@ VARIANTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", slow_but(VARIANTS, VARIANTS[0]), ids=["dot", "san", "multi_dim", "soft"]
 )

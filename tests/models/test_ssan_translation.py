@@ -203,6 +203,7 @@ def test_the_selector_is_in_the_chosen_encoder_layers_only():
     assert shapes[1, 2] - shapes[0,] == 2 * extra
 
 
+@pytest.mark.slow
 def test_reinforce_reaches_the_selector_and_its_baseline(np_rng):
     model, params = trained(selector="reinforce")
     batch = batch_of(np_rng, [4, 3], [3, 4])

@@ -56,6 +56,7 @@ CHARACTERS = np.array([[3, 1, 2, 0], [4, 0, 0, 0], [0, 0, 0, 0], [1, 2, 3, 4]], 
 LENGTHS = np.array([3, 1, 0, 9], np.int32)
 
 
+@pytest.mark.slow
 def test_characters_are_read_both_ways_from_their_ends(rng):
     module = gnn.CharacterEncoder(5, 6, hidden=4, char_features=3, gru=GRU)
     params = jax.jit(module.init)(rng, CHARACTERS, LENGTHS)["params"]

@@ -60,6 +60,7 @@ def test_gradients_see_what_was_carried():
     np.testing.assert_allclose(state.params["w"], w, **F32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but(["single", "sharding", "pmap"], "sharding"))
 @pytest.mark.parametrize("accumulate", slow_but([1, 2], 2))
 def test_every_kind_of_parallelism_carries_the_same(tmp_path, kind, accumulate):

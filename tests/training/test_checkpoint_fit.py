@@ -47,6 +47,7 @@ def whole(tmp_path_factory):
     return workdir, run(workdir)
 
 
+@pytest.mark.slow
 def test_saved_comes_only_when_the_manifest_is_in_place(tmp_path):
     events = []
 

@@ -125,6 +125,7 @@ def test_a_stopped_run_continues_with_the_same_bits(stop_at, tmp_path):
     assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_killed_run_repeats_the_steps_since_its_last_checkpoint(tmp_path):
     data = Data()
     whole = fit(Tiny(), data, data.once(), config(), tmp_path / "whole")

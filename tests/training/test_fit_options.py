@@ -124,6 +124,7 @@ def test_what_is_not_finite_is_skipped_counted_and_named(place, tmp_path):
     assert all(np.isfinite(array).all() for array in state.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but(["sharding", "pmap", "single"], "single"))
 def test_parts_of_a_batch_give_the_losses_of_the_whole(kind, tmp_path):
     options = dataclasses.replace(CONFIG, log_every=1, parallel=kind)

@@ -117,6 +117,7 @@ def test_a_sweep_runs_every_value_with_every_seed(tmp_path, name, task):
         assert_lane_is_run(result, solo(own, lane, tmp_path / str(number)))
 
 
+@pytest.mark.slow
 def test_lanes_continue_with_the_same_bits(tmp_path):
     config = dataclasses.replace(CONFIG, early_stop_patience=None)
     whole = fit_lanes(Tiny(), Shifted, EVALUATION, config, tmp_path / "whole")
@@ -147,6 +148,7 @@ class Poisoned(Shifted):
         return batch
 
 
+@pytest.mark.slow
 def test_a_lane_that_skips_does_not_touch_the_others(tmp_path):
     config = dataclasses.replace(CONFIG, num_steps=12, early_stop_patience=None)
     clean = fit_lanes(Tiny(), Shifted, None, config, tmp_path / "clean")

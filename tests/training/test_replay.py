@@ -22,6 +22,7 @@ def training():
     return model, params, train_data
 
 
+@pytest.mark.slow
 def test_the_gates_of_an_example_are_those_of_its_batch(training):
     model, params, train_data = training
     seed, step = 5, 7
