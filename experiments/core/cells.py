@@ -98,7 +98,7 @@ def _elsewhere(job: Job, cell: Cell, seed: int, finished: Path) -> Iterator[Reco
     """Records that may be of the same run: in its work folder, and of other tables."""
     if finished.exists():
         yield read_json(finished, *job.store.keys)
-    for variant in job.store.variants(cell.data):
+    for variant in job.store.variants(cell.data) if job.paper.twins else ():
         record = job.store.get(cell.data, variant, seed)
         if record is not None and variant != cell.variant:
             yield record

@@ -153,7 +153,8 @@ def run(
         metadata=_metadata(made, place.settings),
         parallel=parallel,
     )
-    metrics = analysis.read_metrics(place.workdir / "metrics.jsonl")
+    # the first of several processes writes it, perhaps on a disk of its own; the record is its, too
+    metrics = analysis.read_metrics(place.workdir / "metrics.jsonl") if is_main() else []
     record = _begun(made, place.settings, result) | outcome(result, metrics) | made.logged(metrics)
     test = test and result.stopped != "signal"
     if test and made.tested is not None:

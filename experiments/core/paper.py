@@ -72,7 +72,8 @@ class Options:
     """Run again, from the start, what has a record or a work folder."""
     lanes: int = 1
     """Seeds of a cell that are trained side by side in one program; as many of them as fit into
-    memory. A cell with a run that was interrupted continues that run alone."""
+    memory. A cell with a run that was interrupted continues that run alone. Figures that look into
+    a network need a run that was trained alone."""
     cpu_devices: int | None = None
     """CPU devices to split a batch over (default: one per core)."""
 
@@ -286,6 +287,8 @@ class Paper:
       check: refuses options that do not go together.
       presets_for: (command line) -> presets as other options make them.
       together: whether seeds can be trained side by side.
+      twins: whether a record with equal settings is that of the same run, whatever its name. Not
+        where two systems differ in a file that a record names by its last part alone.
     """
 
     name: str
@@ -316,6 +319,7 @@ class Paper:
         lambda args, presets: presets
     )
     together: Callable[[Config], bool] = lambda config: True
+    twins: bool = False
 
     @property
     def folder(self) -> Path:

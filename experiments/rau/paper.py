@@ -320,6 +320,7 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 PAPER = Paper(
     name="rau",
+    twins=True,
     title="RAU",
     source='Zhong, Yue and Ling, "Recurrent Attention Unit" (2018)',
     about="""Train a recurrent attention unit, or a baseline with --model.cell, and evaluate it

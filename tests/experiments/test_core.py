@@ -31,7 +31,9 @@ def given(options, preset):
     return {} if options.rows is None else {"data.rows": options.rows}
 
 
-PAPER = dataclasses.replace(TOY, options=MoreOptions, given=given, keys=("config", "seed", "test"))
+PAPER = dataclasses.replace(
+    TOY, options=MoreOptions, given=given, keys=("config", "seed", "test"), twins=True
+)
 OPTIONS = command.options_of(PAPER)
 
 
