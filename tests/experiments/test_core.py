@@ -318,6 +318,14 @@ def test_a_run_is_printed_recorded_and_not_repeated(tmp_path, capsys):
     assert str(tmp_path) not in json.dumps(first)
 
 
+def test_a_process_that_is_not_the_first_needs_no_file_of_the_first(tmp_path, monkeypatch):
+    refuse = lambda path: pytest.fail(f"{path} is on the disk of the first process")  # noqa: E731
+    monkeypatch.setattr("experiments.core.experiment.is_main", lambda: False)
+    monkeypatch.setattr("experiments.core.experiment.analysis.read_metrics", refuse)
+    config = changed(Config(), {"workdir": str(tmp_path), "train.num_steps": 2})
+    assert cells.run_of(PAPER, config).record["test_n"] == 8
+
+
 # commands ---------------------------------------------------------------------------------------
 
 
