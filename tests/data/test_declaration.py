@@ -1,11 +1,14 @@
 """A declared set is loaded, checked, prepared and opened without a line of code elsewhere."""
 
+import pickle
+
 import pytest
 
 from gatedjax import data
 from gatedjax.data.account import _check
 from gatedjax.data.files._lines import LineError
 from gatedjax.data.files._places import Files
+from gatedjax.data.sets import _cloze
 from gatedjax.data.sets._all import SETS
 from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, each
 
@@ -83,3 +86,13 @@ def test_its_prepared_form_has_the_same_examples_and_account(raw, tmp_path, monk
         assert prepared.info == direct.info
         assert prepared.report.lines == direct.report.lines
         assert [q.reason for q in prepared.quarantine] == [q.reason for q in direct.quarantine]
+
+
+def test_sources_can_be_pickled(tmp_path):
+    for side, text in (("a", "one\ntwo\n"), ("b", "eins\nzwei\n")):
+        (tmp_path / side).write_text(text, encoding="utf-8")
+    pairs = data.load_parallel(tmp_path / "a", tmp_path / "b")
+    questions = data.load("two_facts", "test")
+    for source in (pairs, questions):
+        assert pickle.loads(pickle.dumps(source))[1] == source[1]
+    assert pickle.loads(pickle.dumps(_cloze._of_row)) is _cloze._of_row

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gatedjax.data.files._lines import LineError, Rows
+from gatedjax.data.files._lines import LineError, Row, Rows
 from gatedjax.data.files._places import Places
 from gatedjax.data.files._source import Example
 from gatedjax.data.sets._declaration import DataSet, Record, TfdsForm, lazily
@@ -136,6 +136,10 @@ def _stored(record: Record) -> tuple[int, Question, str]:
     return question.status, question, record["place"].decode()
 
 
+def _of_row(row: Row, example_id: int) -> Example:
+    return example(row.content, example_id)
+
+
 def cloze_set(
     *,
     name: str,
@@ -154,7 +158,7 @@ def cloze_set(
         files=files,
         read=read,
         family=family,
-        examples=lazily(lambda row, example_id: example(row.content, example_id)),
+        examples=lazily(_of_row),
         classes=CLASSES,
         unit="questions",
         notes=notes,

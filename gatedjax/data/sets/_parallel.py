@@ -1,6 +1,7 @@
 """Parallel text: a file per language, line i of one is the translation of line i of the other."""
 
 import dataclasses
+import functools
 import html
 import re
 from collections.abc import Iterator, Mapping
@@ -200,18 +201,18 @@ def count(path: PairPath) -> int:
 
 def _examples(rows: Rows, base: int, *, swap: bool = False) -> RowExamples:
     """Examples of pairs, made when they are asked for: a corpus may have millions."""
+    return RowExamples(rows, base, functools.partial(_example, swap=swap))
 
-    def example(row: Row, example_id: int) -> Example:
-        source, target = row.content[::-1] if swap else row.content
-        return {
-            "tokens": tuple(source.split()),
-            "label": 0,
-            "example_id": example_id,
-            "text": source,
-            "target": target,
-        }
 
-    return RowExamples(rows, base, example)
+def _example(row: Row, example_id: int, *, swap: bool) -> Example:
+    source, target = row.content[::-1] if swap else row.content
+    return {
+        "tokens": tuple(source.split()),
+        "label": 0,
+        "example_id": example_id,
+        "text": source,
+        "target": target,
+    }
 
 
 def load_parallel(source: str | Path, target: str | Path, *, base: int = 0) -> Source:
