@@ -16,7 +16,17 @@ from experiments.agt.reported import DATA, NAMES
 from experiments.core import columns as c
 from experiments.core.comparison import LEVEL, ONE_SEED
 from experiments.core.kinds import Json
-from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.paper import (
+    Column,
+    Figure,
+    Job,
+    Options,
+    Paper,
+    Row,
+    Table,
+    Variant,
+    variants,
+)
 from experiments.core.records import Records, Store, alive
 from experiments.core.report import print_metrics, print_parameters, print_time
 from gatedjax.models.agt import AblateMode
@@ -40,7 +50,7 @@ def ablation(above: int, mode: AblateMode) -> Variant:
     return Variant(ablated(above, mode), title, changes)
 
 
-_SYSTEMS = (
+VARIANTS = variants(
     Variant(FULL, "AGT, all selection vectors"),
     *(ablation(above, mode) for mode in MODES for above in ABOVE),
     Variant("average", "mean of the word vectors", {"model.system": "average"}),
@@ -53,7 +63,6 @@ _SYSTEMS = (
     Variant("agt_head_200_200", "two hidden layers", {"model.head_hidden": (200, 200)}),
     *(Variant(f"agt_{name}", name, changes_of(name), FULL) for name in OPTIMIZERS),
 )
-VARIANTS = {one.name: one for one in _SYSTEMS}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

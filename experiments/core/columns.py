@@ -63,6 +63,11 @@ def quoted(
     return Column(heading, text, "paper")
 
 
+def _reader(path: str | Callable[[Record], Any]) -> Callable[[Record], Any]:
+    """What reads a value of a record, from its dotted path or itself."""
+    return path if callable(path) else lambda record: value_at(record, path)
+
+
 def metric(
     heading: str,
     figure: str | Callable[[Record], float | None],
@@ -80,11 +85,11 @@ def metric(
       times: what it is multiplied by.
       where: rows that have one; others have a dash.
     """
-    path = figure if isinstance(figure, str) else ""
+    read = _reader(figure)
 
     def value(record: Record) -> float | None:
-        found = value_at(record, path) if path else figure(record)  # type: ignore[operator]
-        return None if found is None else times * found
+        number = read(record)
+        return None if number is None else times * number
 
     return Column(heading, lambda row: averaged(row.records, value, digits) if where(row) else "-")
 
@@ -153,12 +158,12 @@ def each(heading: str, path: str, spec: str = "") -> Column:
 
 def first(heading: str, path: str | Callable[[Record], Any], spec: str = "") -> Column:
     """A value of the first record: of what the runs of a cell have alike."""
+    read = _reader(path)
 
     def text(row: Row) -> str:
         if not row.records:
             return "-"
-        record = row.records[0]
-        value = path(record) if callable(path) else value_at(record, path)
+        value = read(row.records[0])
         return "-" if value is None else format(value, spec)
 
     return Column(heading, text)

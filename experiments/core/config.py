@@ -3,13 +3,15 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from experiments.core.kinds import Config, Fields, Json
 from gatedjax.training import TrainConfig
-from gatedjax.training.identity import as_json
 
-C = TypeVar("C")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+C = TypeVar("C", bound="DataclassInstance")
 Changes = Fields
 """Dotted path of a field -> its value: {"model.select_layers": (3,)}."""
 
@@ -74,7 +76,7 @@ def changed(config: C, changes: Changes) -> C:
     """
     parts: dict[str, Json] = {}
     values: Json = {}
-    known = {field.name for field in dataclasses.fields(config)}  # type: ignore[arg-type]
+    known = {field.name for field in dataclasses.fields(config)}
     for path, value in changes.items():
         name, _, rest = path.partition(".")
         if name not in known:
@@ -85,7 +87,7 @@ def changed(config: C, changes: Changes) -> C:
             values[name] = value
     for name, inner in parts.items():
         values[name] = changed(values.get(name, getattr(config, name)), inner)
-    return dataclasses.replace(config, **values) if values else config  # type: ignore[type-var]
+    return dataclasses.replace(config, **values) if values else config
 
 
 def at_least_1(options: object, *names: str) -> None:
@@ -125,8 +127,3 @@ def public_config(config: Config, *more: str) -> Json:
     if data.get("embeddings") is not None:
         data["embeddings"] = Path(data["embeddings"]).name.removesuffix(".gz")
     return {name: recorded[name] for name in (*more, "data", "model", "train")}
-
-
-def recorded_config(config: Config, *more: str) -> Json:
-    """`public_config` as a record has it: values of JSON."""
-    return as_json(public_config(config, *more))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from experiments.core.kinds import Record, Records
+from experiments.core.kinds import Record
 
 NOT_RUN = "not run"
 OFFICIAL = "official files"
@@ -67,13 +67,32 @@ def columns(records: Iterable[Record]) -> tuple[str, str]:
     )
 
 
+def apart(cells: Sequence[str], kinds: Sequence[str], records: Iterable[Record]) -> list[list[str]]:
+    """The rows of a system: one with the paper's numbers and ours, or one each on other data.
+
+    Args:
+      cells: of one row.
+      kinds: of every cell: "paper", "ours", "data" for the name of the data set; anything else
+        stands in both rows.
+      records: of our runs.
+    """
+    quoted = any(cell != "-" for cell, kind in zip(cells, kinds, strict=True) if kind == "paper")
+    if not quoted or not other_data(records):
+        return [list(cells)]
+    theirs, ours = list(cells), list(cells)
+    for place, kind in enumerate(kinds):
+        if kind == "data":
+            ours[place] += ", other data"
+        elif kind == "paper":
+            ours[place] = "-"
+        elif kind == "ours":
+            theirs[place] = "-" if cells[place] == "-" else NOT_RUN
+    return [theirs, ours]
+
+
 def beside(
-    name: str, quoted: Sequence[str], ours: Sequence[str], records: Records
+    name: str, quoted: Sequence[str], ours: Sequence[str], records: Iterable[Record]
 ) -> list[list[str]]:
-    """The rows of a system: one with the paper's numbers and ours, or one each on other data."""
-    if not other_data(records) or set(quoted) <= {"-"}:
-        return [[name, *quoted, *ours]]
-    return [
-        [name, *quoted, *("-" if cell == "-" else NOT_RUN for cell in ours)],
-        [f"{name}, other data", *("-" for _ in quoted), *ours],
-    ]
+    """`apart` of the name of a data set, the paper's cells and ours."""
+    kinds = ["data", *("paper" for _ in quoted), *("ours" for _ in ours)]
+    return apart([name, *quoted, *ours], kinds, records)

@@ -1,6 +1,7 @@
 """A paper as a value: its systems, tables and figures, and what a run of it is."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from experiments.core.comparison import Comparison, compare_all, holm_note, para
 from experiments.core.config import Changes, changed, public_config
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Config, Json
-from experiments.core.origins import NOT_RUN, columns, other_data
+from experiments.core.origins import NOT_RUN, apart, columns
 from experiments.core.records import RESULTS, Records, Store, jsonable, write_results
 from gatedjax import analysis
 
@@ -175,6 +176,7 @@ class Table:
         """What the table shows, with the records and the tests of every row."""
         grid = list(self.grid(paper, store))
 
+        @functools.cache  # what a table compares with stands in many of its rows
         def records(data: str, name: str) -> Records:
             return store.all(data, paper.record_name(data, name))
 
@@ -208,29 +210,13 @@ class Table:
         headings = [one.heading.format(**words) for one in self.columns]
         named = any(one.heading != text for one, text in zip(self.columns, headings, strict=True))
         lines = [[*line, *["-"] * (len(headings) - len(line))] for line in self.above]
-        lines += [line for row in rows for line in self._lines(row, apart=not named)]
+        kinds = [column.of for column in self.columns]
+        for row in rows:
+            cells = [column.text(row) for column in self.columns]
+            lines += [cells] if named else apart(cells, kinds, row.records)
         table = analysis.render_table(headings, lines) if lines else NOT_RUN
         tests = {(row.data, row.variant): row.comparison for row in rows}
         return paragraphs(table, *self.below(rows), *self.remarks(store, rows), holm_note(tests))
-
-    def _lines(self, row: Row, *, apart: bool) -> list[list[str]]:
-        """One line, or one with the paper's numbers and one with ours that are of other data."""
-        cells = [column.text(row) for column in self.columns]
-        kinds = [column.of for column in self.columns]
-        quoted = any(
-            cell != "-" for cell, kind in zip(cells, kinds, strict=True) if kind == "paper"
-        )
-        if not (apart and quoted and other_data(row.records)):
-            return [cells]
-        theirs, ours = list(cells), list(cells)
-        for place, kind in enumerate(kinds):
-            if kind == "data":
-                ours[place] += ", other data"
-            elif kind == "paper":
-                ours[place] = "-"
-            elif kind == "ours":
-                theirs[place] = "-" if cells[place] == "-" else NOT_RUN
-        return [theirs, ours]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,17 @@ from experiments.core import columns as c
 from experiments.core.collapse import COLLAPSED
 from experiments.core.config import value_at
 from experiments.core.origins import NOT_RUN
-from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.paper import (
+    Column,
+    Figure,
+    Job,
+    Options,
+    Paper,
+    Row,
+    Table,
+    Variant,
+    variants,
+)
 from experiments.core.records import Record, Records, Store, alive, averaged
 from experiments.core.report import cell, screen
 from experiments.ga_net import figures, reported
@@ -23,7 +33,7 @@ from gatedjax import analysis
 from gatedjax.models.ga_net import GATE_MODES
 
 WIDTHS = tuple(f"ganet_width_{width}" for width in reported.AUX_WIDTHS)
-_SYSTEMS = (
+VARIANTS = variants(
     *(Variant(name, title, {"model.system": name}) for name, title in reported.SYSTEMS.items()),
     *(
         Variant(f"ganet_aux_{kind}", title, {"model.system": "ganet", "model.aux": kind}, "ganet")
@@ -34,7 +44,6 @@ _SYSTEMS = (
         for name, width in zip(WIDTHS, reported.AUX_WIDTHS, strict=True)
     ),
 )
-VARIANTS = {one.name: one for one in _SYSTEMS}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 from experiments.core.config import Files, RunConfig, changed
 from experiments.core.kinds import Json
@@ -67,15 +67,11 @@ class Config(RunConfig):
     train.early-stop-patience."""
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: GAReaderConfig = dataclasses.field(default_factory=GAReaderConfig)
-    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+    several: ClassVar[str | None] = "ga_reader.tables table1"
 
     def __post_init__(self) -> None:
         """Refuses what this command does not do."""
-        if self.train.seeds != 1 or self.train.sweep:
-            raise ValueError(
-                "train.seeds must be 1 and train.sweep empty; for several seeds use "
-                "python -m experiments.ga_reader.tables table1 --seeds N"
-            )
+        super().__post_init__()
         for name in ("epochs", "halve_after", "patience_epochs"):
             value = getattr(self, name)
             if value is not None and not value > 0:

@@ -1,7 +1,7 @@
 """What a run is made of: a kind of configuration for every kind of task, and the presets."""
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from experiments.core import config
 from experiments.core.kinds import Json
@@ -161,15 +161,7 @@ class RunConfig(config.RunConfig):
     workdir: str | None = None
     """Where metrics, checkpoints and results go (default: runs/ssan/PRESET-SYSTEM). A workdir that
     holds a checkpoint of the same configuration is resumed."""
-    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
-
-    def __post_init__(self) -> None:
-        """Refuses what this command does not do."""
-        if self.train.seeds != 1 or self.train.sweep:
-            raise ValueError(
-                "train.seeds must be 1 and train.sweep empty; for several seeds use "
-                "python -m experiments.ssan.tables table2 --seeds N"
-            )
+    several: ClassVar[str | None] = "ssan.tables table2"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

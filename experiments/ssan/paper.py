@@ -542,9 +542,7 @@ def given(options: SSANOptions, preset: RunConfig) -> Changes:
 
 
 def check(options: SSANOptions) -> None:
-    """Refuses data sets and layers that there are not."""
-    for name in options.data:
-        cli.preset_named(name, PRESETS)
+    """Refuses layers that there are not."""
     if unknown := sorted(set(options.layers) - set(reported.LAYERS)):
         cli.fail(f"--layers must be among {reported.LAYERS}, got {unknown}")
 
