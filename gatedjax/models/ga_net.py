@@ -69,6 +69,8 @@ class GANetConfig:
     """tau of the Gumbel relaxation (paper: 0.5, 1.0, 1.5 or 2.0)."""
     penalty: float = 1e-4
     """lambda, weight of the mean gate in the loss (paper: 4e-6 to 1e-3)."""
+    density: float | None = None
+    """Hold the share of open words at this by a Lagrange multiplier, in place of the penalty."""
     penalty_on: Literal["gate", "prob"] = "gate"
     """Penalise the sampled soft gates, or the open probabilities (lower variance)."""
     relax: Literal["soft", "straight_through"] = "soft"
@@ -105,6 +107,10 @@ class GANetConfig:
             raise ValueError(f"penalty must be at least 0 and finite, got {self.penalty}")
         check_rates(self, "embedding_dropout", "layer_dropout")
         check_rates(self, "recurrent_dropout", "pool_dropout")
+        if self.density is not None and not 0 < self.density < 1:
+            raise ValueError(f"density must be in (0, 1) or None, got {self.density}")
+        if self.density is not None and self.system != "ganet":
+            raise ValueError(f"density must be None for system={self.system!r}: it has no gates")
 
 
 @struct.dataclass
@@ -150,6 +156,7 @@ class GANet(nn.Module):
 
     Call with a batch {"tokens": int [B, T], "lengths": int [B]} and, where noise is drawn,
     "example_id": int [B]. Streams: "dropout" (train) and "gate" (train and sampled evaluation).
+    Evaluation without the stream "gate" takes the gates that are likelier open than closed.
 
     Reference: Xue et al. 2020, "Not All Attention Is Needed".
     """
@@ -182,6 +189,8 @@ class GANet(nn.Module):
                 bias_init=c.gate_bias_init,
                 **types,
             )
+            if c.density is not None:
+                self.param("multiplier", nn.initializers.zeros, ())
         if c.system == "local":
             self.position = gnn.LocalPosition(**types)
         self.classifier = nn.Dense(self.num_classes, name="classifier", **types)
@@ -207,7 +216,7 @@ class GANet(nn.Module):
         if train:
             noise = F.example_noise(self._keys(batch, "gate"), encoded.mask.shape[-1])
             return self._relaxed(encoded, noise, batch, temperature, train=True)
-        if config.test_gate == "threshold":
+        if config.test_gate == "threshold" or not self.has_rng("gate"):
             return self._hard(encoded, F.threshold_gates(encoded.gate_logits), batch)
         draws = _draw(encoded, self._noise(encoded, batch))
         if config.test_gate == "sample":
@@ -259,8 +268,7 @@ class GANet(nn.Module):
           ValueError: if the system has no gates.
         """
         encoded = self.encode(batch)
-        if self.config.system != "ganet":
-            raise ValueError(f"system {self.config.system!r} has no gates")
+        self._check_gated()
         noise = self._noise(encoded, batch)
         logits = encoded.gate_logits[None]
         return {
@@ -269,6 +277,27 @@ class GANet(nn.Module):
             "expected": self._gated(encoded, nn.sigmoid(logits), batch),
             "relaxed": self._relaxed(encoded, noise, batch, temperature, train=False),
         }
+
+    def with_gates(self, batch: Batch, gates: Float[Array, "S B T"]) -> GANetOutput:
+        """The same states under gates that are given, from one pass over the sequence.
+
+        Args:
+          batch: as of a call.
+          gates: 0 or 1 for every word, S times; `config.empty` says what happens if all are 0.
+
+        Returns:
+          As `gate_modes`, with the leading axis S.
+
+        Raises:
+          ValueError: if the system has no gates.
+        """
+        encoded = self.encode(batch)
+        self._check_gated()
+        return self._hard(encoded, gates, batch)
+
+    def _check_gated(self) -> None:
+        if self.config.system != "ganet":
+            raise ValueError(f"system {self.config.system!r} has no gates")
 
     def _keys(self, batch: Batch, stream: str) -> Array:
         return example_keys(self, stream, batch.get("example_id"), len(batch["tokens"]))
@@ -387,11 +416,40 @@ def _mean_log_probability(logits: Float[Array, "S B C"]) -> Float[Array, "B C"]:
     return jax.nn.logsumexp(nn.log_softmax(logits), axis=0) - jnp.log(logits.shape[0])
 
 
+_MULTIPLIER_SCALE = 10.0
+
+
+def _constraint(
+    raw: Array, gate_logits: Float[Array, "B T"], mask: Bool[Array, "B T"], density: float
+) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+    """(lambda (p - density), lambda) of every example: gradient descent-ascent on a Lagrangian.
+
+        p = mean_t sigmoid(a_t),  d = mean_t [a_t > 0],  lambda = 10 raw
+        gradient of a_t: lambda dp/da_t;  of raw: -(d - density)
+
+    The multiplier rises while more words than wanted are open where gates are thresholded, which
+    is how the network is used, and falls below 0 where too few are. Adam moves raw by about the
+    learning rate; the factor lets lambda follow within some hundred steps.
+
+    Reference: Bastings et al. 2019, "Interpretable Neural Predictions with Differentiable Binary
+      Variables", section 3.4.
+    Deviations: an equality; the multiplier is a parameter under the optimiser of the others; their
+      average over steps is left to it.
+    """
+    p = F.gate_penalty(nn.sigmoid(gate_logits), mask)
+    d = F.gate_penalty(F.threshold_gates(gate_logits), mask)
+    multiplier = jax.lax.stop_gradient(_MULTIPLIER_SCALE * raw)
+    ascent = (jax.lax.stop_gradient(raw) - raw) * jax.lax.stop_gradient(d - density)
+    return multiplier * (p - density) + ascent, jnp.broadcast_to(multiplier, p.shape)
+
+
 @dataclasses.dataclass(frozen=True)
 class GANetTask:
     """How a `GANet` (or a baseline) is trained and evaluated.
 
-    Loss per example: cross-entropy + lambda * mean gate over the true length.
+    Loss per example: cross-entropy + lambda * mean gate over the true length. With
+    `config.density` lambda is a multiplier that gradient ascent fits to the constraint, and what it
+    multiplies is the mean open probability less that density (see `_constraint`).
 
     Attributes:
       model: the network.
@@ -435,9 +493,16 @@ class GANetTask:
         if config.system == "ganet":
             mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
             open_probability = nn.sigmoid(output.gate_logits)
-            penalised = output.gates if config.penalty_on == "gate" else open_probability
-            strength = config.penalty if self.penalty is None else self.penalty
-            loss = loss + strength * F.gate_penalty(penalised, mask)
+            if config.density is not None:
+                term, multiplier = _constraint(
+                    params["multiplier"], output.gate_logits, mask, config.density
+                )
+                loss = loss + term
+                metrics["multiplier"] = Ratio.of(multiplier, weight)
+            else:
+                penalised = output.gates if config.penalty_on == "gate" else open_probability
+                strength = config.penalty if self.penalty is None else self.penalty
+                loss = loss + strength * F.gate_penalty(penalised, mask)
             metrics["density"] = Ratio.of(F.gate_penalty(output.gates, mask), weight)
         metrics["loss"] = Ratio.of(loss, weight)
         metrics["cross_entropy"] = Ratio.of(likelihood, weight)
