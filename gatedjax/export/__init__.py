@@ -6,6 +6,8 @@ Nothing here reads or writes a pickle.
 from gatedjax.export._card import ModelCard as ModelCard
 from gatedjax.export._folder import load as load
 from gatedjax.export._folder import load_predictor as load_predictor
+from gatedjax.export._folder import read_config as read_config
+from gatedjax.export._folder import read_file as read_file
 from gatedjax.export._folder import save as save
 from gatedjax.export._inference import Inference as Inference
 from gatedjax.export._inference import export_inference as export_inference

@@ -19,6 +19,8 @@ PARAMS, CONFIG, INFERENCE = "model.safetensors", "config.json", "model.jax_expor
 CARD, DIGESTS = "README.md", "SHA256SUMS"
 _LARGEST_SUMS = 1 << 20
 _FILES = {PARAMS, CONFIG, INFERENCE, CARD, DIGESTS}
+# plain on every system: no separator, no device, nothing hidden
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 
 
 def save(
@@ -28,12 +30,14 @@ def save(
     config: Mapping[str, Tree],
     card: ModelCard | None = None,
     inference: bytes | None = None,
+    files: Mapping[str, bytes] | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Saves a model to a folder, which appears whole or not at all.
 
     It holds model.safetensors, config.json, README.md (the card), SHA256SUMS and, if given,
-    model.jax_export. The card may be edited later; the other files are checked when read.
+    model.jax_export and further files. The card may be edited later; the other files are checked
+    when read.
 
     Args:
       folder: where to; parents are made.
@@ -42,6 +46,7 @@ def save(
         become dicts.
       card: what people should know of the model; None writes a card that says only what is known.
       inference: what `export_inference` returned.
+      files: further files by name, such as the vocabulary; `read_file` reads them.
       overwrite: replace a folder that an earlier call wrote.
 
     Returns:
@@ -50,10 +55,11 @@ def save(
     Raises:
       FileExistsError: if folder exists and is not empty, and overwrite is False or it holds
         anything but what `save` writes.
-      TypeError, ValueError: if params or config cannot be saved.
+      TypeError, ValueError: if params, config or files cannot be saved.
     """
     folder = Path(folder).absolute()
     text = _config_text(config)
+    more = _checked_files(files or {})
     check_target(folder, overwrite, "overwrite=True")
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.with_name(f".{folder.name}.partial-{os.getpid()}")
@@ -65,6 +71,8 @@ def save(
         if inference is not None:
             load_inference(inference)
             _write(partial / INFERENCE, inference)
+        for name, content in more.items():
+            _write(partial / name, content)
         digests = {path.name: _sha256(path) for path in sorted(partial.iterdir())}
         card = card or ModelCard(name=folder.name)
         leaves = read_header(partial / PARAMS)
@@ -83,8 +91,8 @@ def load(folder: str | Path, like: Tree = None) -> tuple[dict[str, Tree], dict[s
     """Reads what `save` wrote.
 
     Args:
-      folder: where from. The files must have the digests that SHA256SUMS states, unless there is
-        no SHA256SUMS.
+      folder: where from. All files that are there must have the digests that SHA256SUMS states,
+        unless there is no SHA256SUMS.
       like: parameters, or their `jax.eval_shape`, whose names, shapes and dtypes the saved ones
         must have; compared before any array is read.
 
@@ -99,14 +107,54 @@ def load(folder: str | Path, like: Tree = None) -> tuple[dict[str, Tree], dict[s
     folder = _existing(folder)
     # the header is checked first: it says better than a digest what is wrong with a file
     read_header(folder / PARAMS)
-    _check_digests(folder, (PARAMS, CONFIG))
-    try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise BadFile(f"{folder / CONFIG} is not JSON: {error}") from None
-    if not isinstance(config, dict):
-        raise BadFile(f"{folder / CONFIG} must hold an object, got {type(config).__name__}")
+    _check_digests(folder, (PARAMS, CONFIG), rest=True)
+    config = read_config(folder)
     return load_params(folder / PARAMS, like), config
+
+
+def read_config(folder: str | Path) -> dict[str, Tree]:
+    """Reads config.json of what `save` wrote, and no array.
+
+    Args:
+      folder: see `load`.
+
+    Raises:
+      FileNotFoundError, BadFile: as `load`.
+    """
+    content = read_file(folder, CONFIG)
+    path = Path(folder) / CONFIG
+    try:
+        config = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise BadFile(f"{path} is not JSON: {error}") from None
+    if not isinstance(config, dict):
+        raise BadFile(f"{path} must hold an object, got {type(config).__name__}")
+    return config
+
+
+def read_file(folder: str | Path, name: str) -> bytes:
+    """Reads one file of what `save` wrote.
+
+    Args:
+      folder: see `load`.
+      name: of the file, as it was given to `save`.
+
+    Returns:
+      Its content, which has the digest that SHA256SUMS states, unless there is no SHA256SUMS.
+
+    Raises:
+      FileNotFoundError, BadFile: as `load`.
+      ValueError: if name is not that of a file in the folder itself.
+    """
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"name must be that of a file in the folder, got {name!r}")
+    folder = _existing(folder)
+    if not (folder / name).is_file():
+        raise FileNotFoundError(f"{folder} lacks {name}")
+    content = (folder / name).read_bytes()
+    if (stated := _stated(folder / DIGESTS)) is not None:
+        _check_digest(folder, name, stated, hashlib.sha256(content).hexdigest())
+    return content
 
 
 def load_predictor(folder: str | Path) -> Callable[[Mapping[str, Tree]], Any]:
@@ -158,6 +206,22 @@ def _config_text(config: Any) -> str:
         raise ValueError(f"config must be what JSON can hold: {error}") from None
 
 
+def _checked_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    taken = {name.lower() for name in _FILES}
+    for name, content in files.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ValueError(
+                f"files: a name must be of letters, digits, '_', '-' and '.', got {name!r}"
+            )
+        # some file systems take "Config.json" for config.json
+        if name.lower() in taken:
+            raise ValueError(f"files: the name {name!r} is taken")
+        if not isinstance(content, bytes):
+            raise TypeError(f"files: {name} must be bytes, got {type(content).__name__}")
+        taken.add(name.lower())
+    return dict(files)
+
+
 def check_target(folder: Path, overwrite: bool, option: str) -> None:
     """Refuses a folder that `save` would not replace.
 
@@ -174,7 +238,7 @@ def check_target(folder: Path, overwrite: bool, option: str) -> None:
     held = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
     if held and not overwrite:
         raise FileExistsError(f"{folder} exists: {option} replaces it")
-    if foreign := sorted(held - _FILES):
+    if foreign := sorted(held - _FILES - _further(folder)):
         raise FileExistsError(f"{folder} holds what save did not write: {', '.join(foreign[:5])}")
 
 
@@ -204,23 +268,49 @@ def _move(partial: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _check_digests(folder: Path, names: tuple[str, ...]) -> None:
+def _further(folder: Path) -> set[str]:
+    """The further files of a folder that `save` wrote, as long as they are as it wrote them."""
+    try:
+        stated = _stated(folder / DIGESTS)
+    except BadFile:
+        return set()
+    if stated is None or not {PARAMS, CONFIG} <= stated.keys():
+        return set()
+    return {
+        name
+        for name in stated.keys() - _FILES
+        if (folder / name).is_file() and _sha256(folder / name) == stated[name]
+    }
+
+
+def _check_digests(folder: Path, names: tuple[str, ...], *, rest: bool = False) -> None:
+    """Checks files that must be there and, with `rest`, all others that have a digest."""
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         raise FileNotFoundError(f"{folder} lacks {', '.join(missing)}")
-    sums = folder / DIGESTS
+    stated = _stated(folder / DIGESTS)
+    if stated is None:
+        return
+    others = [name for name in stated if name not in names and (folder / name).is_file()]
+    for name in (*names, *(others if rest else ())):
+        _check_digest(folder, name, stated, _sha256(folder / name))
+
+
+def _check_digest(folder: Path, name: str, stated: Mapping[str, str], digest: str) -> None:
+    if name not in stated:
+        raise BadFile(f"{folder / DIGESTS} is damaged: it has no line for {name}")
+    if stated[name] != digest:
+        raise BadFile(f"{folder / name} is damaged: its SHA-256 is not the one in {DIGESTS}")
+
+
+def _stated(sums: Path) -> dict[str, str] | None:
+    """Digests by name; a file that is cut, or holds anything else, is damaged.
+
+    None without the file: a folder put together by hand. Lines for files in other folders, which
+    `save` does not write, are passed.
+    """
     if not sums.is_file():
-        return  # a folder put together by hand
-    stated = _stated(sums)
-    for name in names:
-        if name not in stated:
-            raise BadFile(f"{sums} is damaged: it has no line for {name}")
-        if stated[name] != _sha256(folder / name):
-            raise BadFile(f"{folder / name} is damaged: its SHA-256 is not the one in {DIGESTS}")
-
-
-def _stated(sums: Path) -> dict[str, str]:
-    """Digests by name; a file that is cut, or holds anything else, is damaged."""
+        return None
     if sums.stat().st_size > _LARGEST_SUMS:
         raise BadFile(f"{sums} is damaged: it has more than {_LARGEST_SUMS} bytes")
     text = sums.read_text(encoding="utf-8", errors="replace")
@@ -232,5 +322,6 @@ def _stated(sums: Path) -> dict[str, str]:
         match = re.fullmatch(r"([0-9a-f]{64}) [ *](.+)", line)
         if not match:
             raise BadFile(f"{sums} is damaged: line {number} is no digest and name")
-        stated[match[2]] = match[1]
+        if _NAME.fullmatch(match[2]):
+            stated[match[2]] = match[1]
     return stated

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gatedjax import data, export
+from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.models import GANetConfig
 
 PARAMS = {"dense": {"kernel": np.arange(6, dtype=np.float32).reshape(2, 3)}}
@@ -193,3 +194,77 @@ def test_missing_parts_are_named(tmp_path):
     (folder / "config.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"lacks config\.json"):
         export.load(folder)
+
+
+FILES = {"vocabulary.json": b'{"words": []}\n', "classes.json": b"[]\n"}
+
+
+def test_further_files_are_digested_read_and_replaced(tmp_path):
+    folder = export.save(tmp_path / "model", PARAMS, config={"n": 1}, files=FILES)
+    assert {name: export.read_file(folder, name) for name in FILES} == FILES
+    assert export.read_config(folder) == export.load(folder)[1] == {"n": 1}
+    assert "vocabulary.json" in (folder / "README.md").read_text()
+    export.save(folder, PARAMS, config={"n": 2}, files={"one.json": b"1"}, overwrite=True)
+    assert not (folder / "vocabulary.json").exists()
+    assert export.read_file(folder, "one.json") == b"1"
+    # what was edited is not what `save` wrote: it is somebody's work
+    (folder / "one.json").write_bytes(b"2")
+    with pytest.raises(FileExistsError, match=r"save did not write: one\.json"):
+        export.save(folder, PARAMS, config={}, overwrite=True)
+
+
+def test_a_further_file_that_was_changed_is_found(tmp_path):
+    folder = export.save(tmp_path / "model", PARAMS, config={}, files=FILES)
+    (folder / "classes.json").write_bytes(b"[1]\n")
+    for read in (export.load, lambda one: export.read_file(one, "classes.json")):
+        with pytest.raises(export.BadFile, match=r"classes\.json is damaged"):
+            read(folder)
+    (folder / "classes.json").unlink()
+    export.load(folder)
+    with pytest.raises(FileNotFoundError, match=r"lacks classes\.json"):
+        export.read_file(folder, "classes.json")
+    (folder / "more.json").touch()
+    with pytest.raises(export.BadFile, match=r"no line for more\.json"):
+        export.read_file(folder, "more.json")
+    (folder / "SHA256SUMS").unlink()
+    assert export.read_file(folder, "more.json") == b""
+    with pytest.raises(ValueError, match="name must be that of a file in the folder"):
+        export.read_file(folder, "../model/config.json")
+
+
+@pytest.mark.parametrize(
+    ("files", "error", "match"),
+    [
+        ({"../up": b""}, ValueError, "a name must be of letters"),
+        ({".hidden": b""}, ValueError, "a name must be of letters"),
+        ({"": b""}, ValueError, "a name must be of letters"),
+        ({"Config.json": b""}, ValueError, "'Config.json' is taken"),
+        ({"a.txt": b"", "A.txt": b""}, ValueError, "'A.txt' is taken"),
+        ({"a.txt": "text"}, TypeError, r"a\.txt must be bytes, got str"),
+    ],
+)
+def test_files_that_cannot_be_saved_are_refused(tmp_path, files, error, match):
+    with pytest.raises(error, match=match):
+        export.save(tmp_path / "model", PARAMS, config={}, files=files)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("facts", "match"),
+    [
+        (None, "does not say what kind"),
+        ({"kind": "text", "format": 1}, "holds a text classifier: gatedjax predict reads it"),
+        ({"kind": "cloze", "format": 2}, "has format 2, and gatedjax .* up to 1: a newer"),
+        ({"kind": "cloze", "format": "1"}, "format must be a number"),
+        ({"kind": "poem", "format": 1}, "unknown kind 'poem'"),
+    ],
+)
+def test_folders_of_other_kinds_are_told_apart(facts, match):
+    with pytest.raises(ValueError, match=f"model.*{match}"):
+        check_kind({"gatedjax": facts}, "cloze", "model")
+
+
+def test_a_kind_is_what_was_written():
+    assert check_kind(facts_of("pair"), ("text", "pair"), "model") == "pair"
+    with pytest.raises(ValueError, match="kind must be one of text"):
+        facts_of("poem")

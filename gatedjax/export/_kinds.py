@@ -1,0 +1,75 @@
+"""What a model folder says of itself: the kind of its model, and the format of the folder."""
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Literal, get_args
+
+from gatedjax._types import Tree
+from gatedjax._version import __version__
+
+FORMAT = 1
+"""Of the folders that this version writes; it reads those up to it."""
+KEY = "gatedjax"
+"""Where config.json has the facts."""
+Kind = Literal["text", "pair", "tags", "cloze", "translation", "run"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _About:
+    held: str
+    reader: str
+
+
+_ABOUT: dict[Kind, _About] = {
+    "text": _About("a text classifier", "gatedjax predict"),
+    "pair": _About("a classifier of pairs of texts", "gatedjax predict"),
+    "tags": _About("a tagger", "gatedjax predict"),
+    "cloze": _About("a reader that answers questions", "gatedjax answer"),
+    "translation": _About("a translator", "gatedjax translate"),
+    "run": _About("the parameters of an experiment's run", "gatedjax.export.load"),
+}
+
+
+def facts_of(kind: Kind) -> dict[str, Tree]:
+    """What config.json of a folder has, for `check_kind` to read: {"gatedjax": {...}}."""
+    if kind not in get_args(Kind):
+        raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")
+    return {KEY: {"kind": kind, "format": FORMAT}}
+
+
+def check_kind(
+    config: Mapping[str, Tree], wanted: Kind | Collection[Kind], folder: str | Path
+) -> Kind:
+    """Refuses the folder of a model of another kind, or of a newer version.
+
+    Args:
+      config: what config.json of the folder holds.
+      wanted: the kind, or the kinds, that the caller can use.
+      folder: for messages.
+
+    Returns:
+      The kind.
+
+    Raises:
+      ValueError: naming what the folder holds and what reads it.
+    """
+    facts = config.get(KEY)
+    if not isinstance(facts, dict) or "kind" not in facts:
+        raise ValueError(
+            f"{folder} does not say what kind of model it holds: write it again with "
+            "gatedjax export WORKDIR --out FOLDER, or read it with gatedjax.export.load"
+        )
+    version, kind = facts.get("format"), facts["kind"]
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ValueError(f"{folder}: its format must be a number from 1 on, got {version!r}")
+    if version > FORMAT:
+        raise ValueError(
+            f"{folder} has format {version}, and gatedjax {__version__} reads formats up to "
+            f"{FORMAT}: a newer gatedjax wrote it and reads it"
+        )
+    if kind not in _ABOUT:
+        raise ValueError(f"{folder} holds a model of the unknown kind {kind!r}")
+    if kind not in ([wanted] if isinstance(wanted, str) else wanted):
+        raise ValueError(f"{folder} holds {_ABOUT[kind].held}: {_ABOUT[kind].reader} reads it")
+    return kind
