@@ -128,6 +128,8 @@ class Run:
     """What a checkpoint must share with it to be continued."""
     step: int
     resumed: bool
+    stop_when: Callable[[int], bool] | None = None
+    """From a step to whether it is the last one, though `num_steps` are not made."""
     shapes: set[tuple[Any, ...]] = dataclasses.field(default_factory=set)
     """Of the batches so far: another shape is another program."""
 
@@ -154,12 +156,12 @@ def train(run: Run, signals: Signals) -> int | None:
             profile.before_step(run.step - begun, engine.state)
             _step(run, next(batches))
             work.tell_saved()
-            at_end = run.step >= config.num_steps
+            at_end = run.step >= config.num_steps or _ends_here(run)
             if run.step % config.log_every == 0 or at_end:
                 run.meter.log(run.step)
             if engine.eval_data is not None and (run.step % config.eval_every == 0 or at_end):
                 _evaluate(run)
-            _decide(run)
+            _decide(run, at_end)
             # asked once a round, and before the save, so that what stops is always saved
             stop = _asked_to_stop(run, signals)
             if run.step % config.checkpoint_every == 0 or run.over or stop:
@@ -214,11 +216,17 @@ def _evaluate(run: Run) -> None:
     work.view.phase("train")
 
 
-def _decide(run: Run) -> None:
+def _ends_here(run: Run) -> bool:
+    return run.stop_when is not None and run.stop_when(run.step)
+
+
+def _decide(run: Run, at_end: bool) -> None:
     for record in run.meter.records:
         if record.finished is None:
             record.step = run.step
             record.finished = record.ended(run.step, run.work.config)
+            if record.finished is None and at_end:
+                record.finished = "done"
 
 
 def _asked_to_stop(run: Run, signals: Signals) -> bool:
@@ -378,6 +386,7 @@ def fit(
     parallel: Parallel | None = None,
     optimizer: optax.GradientTransformation | None = None,
     raise_on_signal: bool = False,
+    stop_when: Callable[[int], bool] | None = None,
 ) -> FitResult:
     """Trains a task; continues where the checkpoints in workdir end, with the same bits.
 
@@ -400,6 +409,8 @@ def fit(
         another learning rate is refused; or by `metadata["optimizer"]` alone, if that is given.
       raise_on_signal: raise `StoppedBySignal` in place of returning, so that the program does not
         go on after Ctrl-C or SIGTERM as if the run had ended.
+      stop_when: asked after every step with the number of steps so far; True makes it the last one:
+        it is logged, evaluated and saved, as where a time is up. For one process.
 
     Returns:
       The result. After SIGTERM or Ctrl-C the run is saved and `stopped` is "signal": a program
@@ -433,8 +444,11 @@ def fit(
             f"wants {config.accumulate}"
         )
     work = Workdir(workdir, config, on_event, on_log, parallel.several_processes)
+    if stop_when is not None and work.several:
+        raise ValueError("stop_when must be None with several processes: they would not agree")
     with work, Signals(work.stopping) as signals:
         run = _begin(task, train_data, eval_data, work, metadata or {}, parallel, optimizer)
+        run.stop_when = stop_when
         number = None if run.over else train(run, signals)
         (result,) = results_of(run, number)
     if work.writes and result.stopped != "signal":

@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import hashlib
+import itertools
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,6 +150,30 @@ def load_embeddings(
         if row != PAD:
             matrix[row] = _word_vector(vocabulary.words[row], dim, seed, oov_std)
     return Embeddings(matrix, in_file)
+
+
+def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
+    """Reads the width of the vectors of a GloVe text file, and its first words.
+
+    Args:
+      path: the file, plain or .gz.
+      most: how many words are wanted.
+
+    Raises:
+      FileNotFoundError, ValueError: as `load_embeddings`.
+    """
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(f"no word vectors at {path}")
+    with limited(None):
+        allowed = allowance(path.stat().st_size)
+    width, words = 0, []
+    for _, line in itertools.islice(_numbered(path, allowed), most):
+        width = width or line.count(b" ")
+        words.append(line.split(b" ", 1)[0].decode("utf-8", "replace"))
+    if not width:
+        raise ValueError(f"{path}: wanted lines of a word and its numbers, got none")
+    return width, words
 
 
 def _numbered(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:

@@ -1,0 +1,357 @@
+"""Texts as numbers: read once and kept on disk, so that memory holds the words, not the texts."""
+
+import array
+import collections
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from gatedjax.data import stratified_split, tokenize
+from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
+from gatedjax.text._read import Aside, Label, Record, Table
+
+_FLUSH = 1 << 20
+_SHOWN = 5
+SPLIT_SEED = 20_200_820
+"""Fixed: one file is split in one way, whatever the seed of the training."""
+
+
+class Rows(Sequence[np.ndarray]):
+    """Ids of texts, cut from one array as they are asked for.
+
+    Args:
+      flat: ids of all texts, one after the other.
+      starts: int64 [n + 1], where the texts begin, and where the last one ends.
+      table: what an id becomes; None leaves it as it is.
+      max_len: words of a text that are used.
+    """
+
+    def __init__(
+        self,
+        flat: np.ndarray,
+        starts: np.ndarray,
+        table: np.ndarray | None = None,
+        max_len: int | None = None,
+    ) -> None:
+        self._flat, self._starts, self._table, self._max_len = flat, starts, table, max_len
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        start, end = int(self._starts[index]), int(self._starts[index + 1])
+        if self._max_len is not None:
+            end = min(end, start + self._max_len)
+        if start == end:
+            return np.array([UNK], np.int32)
+        piece = self._flat[start:end]
+        return piece if self._table is None else self._table[piece]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[i] for i in range(len(self)))
+
+    def pieces(self) -> Iterator[np.ndarray]:
+        """All ids as they are, some at a time."""
+        return (self._flat[i : i + _FLUSH] for i in range(0, len(self._flat), _FLUSH))
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Where the texts begin, and where the last one ends."""
+        return self._starts
+
+    def numbered(self, table: np.ndarray, max_len: int | None) -> "Rows":
+        """The same texts with ids that a table gives, cut to so many words."""
+        return Rows(self._flat, self._starts, table, max_len)
+
+    def taken(self, chosen: np.ndarray) -> "Chosen":
+        """Some of the texts."""
+        return Chosen(self, chosen)
+
+
+class Chosen(Sequence[np.ndarray]):
+    """Some rows, by their numbers."""
+
+    def __init__(self, rows: Sequence[np.ndarray], chosen: np.ndarray) -> None:
+        self._rows, self._chosen = rows, chosen
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return self._rows[int(self._chosen[index])]
+
+
+class Numbers:
+    """Numbers for words, in the order in which they first come."""
+
+    def __init__(self, *, lowercase: bool) -> None:
+        self.lowercase = lowercase
+        self.ids: collections.defaultdict[str, int] = collections.defaultdict()
+        self.ids.default_factory = self.ids.__len__
+
+    def of(self, tokens: Iterable[str]) -> list[int]:
+        """The number of every word; new words get the next ones."""
+        ids = self.ids
+        return [ids[token.lower()] for token in tokens] if self.lowercase else [
+            ids[token] for token in tokens
+        ]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Corpus:
+    """Labelled texts of one file, as numbers."""
+
+    name: str
+    texts: tuple[Rows, ...]
+    """Of every column of text, with the numbers of `Numbers`."""
+    labels: np.ndarray
+    """int32 [n]: positions in `classes`."""
+    lines: np.ndarray
+    """int64 [n]: where the examples begin in the file."""
+    classes: tuple[Label, ...]
+    """Sorted."""
+    aside: int
+    """Lines that could not be used."""
+    first_aside: tuple[Aside, ...]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def class_counts(self) -> dict[Label, int]:
+        """Examples of every class."""
+        counts = np.bincount(self.labels, minlength=len(self.classes)).tolist()
+        return dict(zip(self.classes, counts, strict=True))
+
+
+def split_words(text: str) -> tuple[str, ...]:
+    """The tokens of a text; control characters are no part of any."""
+    return tokenize(text.replace("\0", " "))
+
+
+def read_corpus(
+    table: Table,
+    folder: Path,
+    part: str,
+    numbers: Numbers,
+    *,
+    tokens: Callable[[str], Sequence[str]] = split_words,
+    classes: Sequence[Label] | None = None,
+) -> Corpus:
+    """Reads labelled texts in one pass; their numbers lie in a file of the folder.
+
+    Args:
+      table: the texts.
+      folder: where the numbers are written.
+      part: name of the file.
+      numbers: of the words.
+      tokens: from a text to its words.
+      classes: the labels that there may be; None takes those of the file.
+
+    Raises:
+      ValueError: if no line can be used, labels look like texts or numbers rather than classes, or
+        one is not in `classes`.
+    """
+    width = len(table.columns.inputs)
+    files = [folder / f"{part}-{i}.ids" for i in range(width)]
+    buffers = [array.array("i") for _ in files]
+    starts = [array.array("q", [0]) for _ in files]
+    found: dict[Label, int] = {} if classes is None else {c: i for i, c in enumerate(classes)}
+    labels, lines = array.array("i"), array.array("q")
+    aside, first = 0, []
+    handles = [path.open("wb") for path in files]
+    try:
+        for record in table:
+            if isinstance(record, Record):
+                pieces = [numbers.of(tokens(text)) for text in record.inputs]
+                if not all(pieces):
+                    record = Aside(record.where, record.line, "a text without a word")
+            if isinstance(record, Aside):
+                aside += 1
+                if len(first) < _SHOWN:
+                    first.append(record)
+                continue
+            label: Label = record.label  # type: ignore[assignment]
+            if label not in found:
+                if classes is not None:
+                    raise ValueError(
+                        f"{record.where}:{record.line}: the label {label!r} is none that the model "
+                        f"was trained on: {_listed(classes)}"
+                    )
+                found[label] = len(found)
+                _check_classes(table.name, len(found), len(labels) + 1)
+            labels.append(found[label])
+            lines.append(record.line)
+            for piece, buffer, begun, handle in zip(pieces, buffers, starts, handles, strict=True):
+                buffer.extend(piece)
+                begun.append(begun[-1] + len(piece))
+                if len(buffer) >= _FLUSH:
+                    buffer.tofile(handle)
+                    del buffer[:]
+        for buffer, handle in zip(buffers, handles, strict=True):
+            buffer.tofile(handle)
+    finally:
+        for handle in handles:
+            handle.close()
+    if not labels:
+        reasons = f": {aside:,} lines cannot be used, the first is {first[0]}" if first else ""
+        raise ValueError(f"{table.name} has no labelled text{reasons}")
+    if classes is None and len(found) > len(labels) / 2:
+        raise _not_classes(table.name, len(found), len(labels))
+    names = tuple(found) if classes is not None else _sorted(found)
+    place = {name: i for i, name in enumerate(names)}
+    order = np.array([place[name] for name in found], np.int32)
+    flat = [np.memmap(path, np.int32, "r") for path in files]
+    return Corpus(
+        table.name,
+        tuple(Rows(f, np.frombuffer(b, np.int64)) for f, b in zip(flat, starts, strict=True)),
+        order[np.frombuffer(labels, np.int32)],
+        np.frombuffer(lines, np.int64),
+        names,
+        aside,
+        tuple(first),
+    )
+
+
+def _sorted(labels: Iterable[Label]) -> tuple[Label, ...]:
+    """By value where they are of one kind, else as texts."""
+    labels = list(labels)
+    kinds = {str if isinstance(label, str) else float for label in labels}
+    if kinds == {float}:
+        return tuple(sorted(labels, key=float))
+    return tuple(sorted(labels, key=str))
+
+
+def _listed(classes: Sequence[Label]) -> str:
+    shown = ", ".join(repr(label) for label in itertools.islice(classes, 8))
+    return shown + (f", ... ({len(classes)} in all)" if len(classes) > 8 else "")
+
+
+def _check_classes(name: str, distinct: int, lines: int) -> None:
+    # asked early, so that a column of texts is not kept as a million labels
+    if distinct > 2000 and distinct > lines / 2:
+        raise _not_classes(name, distinct, lines)
+
+
+def _not_classes(name: str, distinct: int, lines: int) -> ValueError:
+    return ValueError(
+        f"{name}: {distinct:,} of {lines:,} labels are distinct, so they are no classes: name the "
+        "column that has the classes (--label NAME), or put numbers into ranges"
+    )
+
+
+def check_trainable(corpus: Corpus, *, split: bool) -> None:
+    """Refuses what no classifier can be trained on.
+
+    Args:
+      corpus: the training texts.
+      split: whether a part of them is to be held out.
+
+    Raises:
+      ValueError: for one class, or, with `split`, a class with one example.
+    """
+    if len(corpus.classes) < 2:
+        raise ValueError(
+            f"{corpus.name} has one class, {corpus.classes[0]!r}: a classifier needs two"
+        )
+    if split:
+        for label, count in corpus.class_counts.items():
+            if count < 2:
+                line = int(corpus.lines[list(corpus.labels).index(corpus.classes.index(label))])
+                raise ValueError(
+                    f"{corpus.name}:{line}: the class {label!r} has one example, which cannot be "
+                    "both learned and checked: add one, or leave it out"
+                )
+
+
+def held_out(labels: np.ndarray, fraction: float) -> tuple[np.ndarray, np.ndarray]:
+    """(kept, held out): in proportion to the classes, at least one example of each in either."""
+    kept, held = stratified_split(labels, fraction, seed=SPLIT_SEED)
+    lacking = np.setdiff1d(labels, labels[held])
+    moved = np.array([kept[labels[kept] == label][0] for label in lacking], np.int64)
+    held = np.sort(np.concatenate([held, moved]))
+    return np.setdiff1d(np.arange(len(labels)), held), held
+
+
+def build_vocabulary(
+    corpus: Corpus,
+    held: np.ndarray,
+    numbers: Numbers,
+    *,
+    min_count: int,
+    max_words: int,
+    more: Iterable[str] = (),
+) -> tuple[Vocabulary, np.ndarray]:
+    """The words of the training texts, the most frequent first, equal counts alphabetically.
+
+    Args:
+      corpus: with the training texts.
+      held: which of its texts are not for training.
+      numbers: of the words.
+      min_count: drop words that occur less often.
+      max_words: how many are kept at most.
+      more: words that join them, such as those of a file of vectors.
+
+    Returns:
+      The vocabulary, and its id of every number.
+    """
+    counts = np.zeros(len(numbers.ids), np.int64)
+    for rows in corpus.texts:
+        for piece in rows.pieces():
+            counts += np.bincount(piece, minlength=len(counts))
+        for i in held:
+            np.subtract.at(counts, rows[int(i)], 1)
+    words = list(numbers.ids)
+    known = [i for i in np.flatnonzero(counts >= min_count).tolist() if words[i] not in SPECIALS]
+    known.sort(key=lambda i: (-counts[i], words[i]))
+    names = [words[i] for i in known[:max_words]]
+    have = set(names) | set(SPECIALS)
+    names += dict.fromkeys(word for word in more if word not in have)
+    vocabulary = Vocabulary(names, lowercase=numbers.lowercase)
+    return vocabulary, table_of(numbers, vocabulary)
+
+
+def table_of(numbers: Numbers, vocabulary: Vocabulary) -> np.ndarray:
+    """The id in the vocabulary of every number."""
+    return np.array(vocabulary.encode(numbers.ids), np.int32).reshape(-1)
+
+
+def log_ratios(
+    texts: Sequence[Sequence[np.ndarray]], labels: np.ndarray, words: int, classes: int
+) -> np.ndarray:
+    """How much more often than in the average class a word occurs in each [words, classes].
+
+        r_wc = log p(w | c) - mean_c' log p(w | c'),  p(w | c) ~ 1 + texts of c that have w
+
+    The weights of a naive Bayes classifier; word vectors that start with them let a network begin
+    where counting words ends.
+    """
+    counts = np.ones((classes, words))
+    for rows in texts:
+        for ids, label in zip(rows, labels, strict=True):
+            counts[label, np.unique(ids)] += 1
+    logs = np.log(counts / counts.sum(axis=1, keepdims=True))
+    ratios = (logs - logs.mean(axis=0)).T
+    ratios[: len(SPECIALS)] = 0
+    return ratios
+
+
+def digest_of(corpora: Mapping[str, Corpus]) -> str:
+    """What a checkpoint knows texts by: another file is another run."""
+    digest = hashlib.sha256()
+    for name, corpus in sorted(corpora.items()):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(corpus.labels).tobytes())
+        for rows in corpus.texts:
+            digest.update(rows.starts.tobytes())
+            for piece in rows.pieces():
+                digest.update(piece.tobytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,327 @@
+"""A trained model: what a folder holds, and what it says of texts."""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from gatedjax import export
+from gatedjax._types import Params
+from gatedjax.data.batches._plan import pad_rows
+from gatedjax.data.text._vocabulary import UNK, Vocabulary
+from gatedjax.export import ModelCard
+from gatedjax.export._kinds import check_kind, facts_of
+from gatedjax.text._corpus import split_words
+from gatedjax.text._networks import PAIR, TEXT, Network
+from gatedjax.text._read import Label
+
+VOCABULARY, REPORT = "vocabulary.json", "report.json"
+NAMES = ("tokens", "hypothesis")
+"""Of the texts of an example in a batch."""
+LENGTHS = ("lengths", "hypothesis_lengths")
+EDGES = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Padded lengths of prediction, and twice the last one again and again: programs are few."""
+CELLS = 8192
+"""Words of a batch of prediction, padding included."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a model says of one text (or pair of texts).
+
+    Attributes:
+      label: the likeliest class, as it was written in the training data.
+      probability: of that class.
+      kept: the words that the network used: those with an open gate, or all of them where it has
+        no gates. A pair has a list for each text.
+      density: share of the words that were kept.
+    """
+
+    label: Label
+    probability: float
+    kept: list[Any]
+    density: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As a line of `gatedjax predict`."""
+        return {
+            "label": self.label,
+            "probability": round(self.probability, 6),
+            "kept": self.kept,
+            "density": round(self.density, 6),
+        }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failure:
+    """Why nothing can be said of a text."""
+
+    error: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As a line of `gatedjax predict`."""
+        return {"error": self.error}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Read:
+    """One text as the network saw it."""
+
+    tokens: tuple[tuple[str, ...], ...]
+    probabilities: np.ndarray
+    kept: tuple[np.ndarray, ...]
+    density: float
+    attention: np.ndarray | None
+    gates: np.ndarray | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class TrainedModel:
+    """Everything that prediction needs.
+
+    Attributes:
+      kind: "text" or "pair".
+      network: name of the network.
+      config: its configuration.
+      vocabulary: gives the ids.
+      classes: labels as written, in the order of the outputs.
+      params: parameters.
+      max_len: words of a text that are used.
+      report: what is known of its quality.
+    """
+
+    kind: str
+    network: str
+    config: Any
+    vocabulary: Vocabulary
+    classes: tuple[Label, ...]
+    params: Params
+    max_len: int
+    report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def entry(self) -> Network:
+        """The network's entry in the list."""
+        return networks(self.kind)[self.network]
+
+    @functools.cached_property
+    def module(self) -> Any:
+        """The Flax module."""
+        return self.entry.make(
+            self.config, words=len(self.vocabulary), classes=len(self.classes)
+        )
+
+    @functools.cached_property
+    def _read(self) -> Any:
+        return jax.jit(self.entry.reading(self.module))
+
+    @functools.cached_property
+    def _placed(self) -> Any:
+        return jax.device_put(self.params)
+
+    def ids(self, tokens: Sequence[str]) -> np.ndarray:
+        """int32 ids of the words of a text, as far as they are used."""
+        words = self.vocabulary.encode(tokens[: self.max_len]) or [UNK]
+        return np.array(words, np.int32)
+
+    def run(self, batch: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """What the network says of a padded batch, as NumPy arrays."""
+        return jax.device_get(self._read(self._placed, batch))
+
+    def read(
+        self, examples: Iterable[Sequence[str]], *, chunk: int = 4096
+    ) -> Iterator[Read | Failure]:
+        """Runs the network over texts, in their order.
+
+        Memory holds one chunk; padded shapes are few whatever the texts.
+
+        Args:
+          examples: texts, as many each as the model reads.
+          chunk: examples that are sorted into batches of one length together.
+        """
+        iterator = iter(examples)
+        while part := list(itertools.islice(iterator, chunk)):
+            yield from self._read_chunk(part)
+
+    def predict(self, examples: Iterable[Sequence[str]]) -> Iterator[Prediction | Failure]:
+        """What `read` found, in words."""
+        return (self._prediction(one) for one in self.read(examples))
+
+    def probabilities(self, examples: Iterable[Sequence[str]]) -> np.ndarray:
+        """float32 [n, C].
+
+        Raises:
+          ValueError: if a text has no word.
+        """
+        rows = []
+        for number, one in enumerate(self.read(examples)):
+            if isinstance(one, Failure):
+                raise ValueError(f"text {number}: {one.error}")
+            rows.append(one.probabilities)
+        return np.array(rows, np.float32).reshape(-1, len(self.classes))
+
+    def _prediction(self, one: Read | Failure) -> Prediction | Failure:
+        if isinstance(one, Failure):
+            return one
+        best = int(np.argmax(one.probabilities))
+        kept = [
+            list(itertools.compress(words, mask.tolist()))
+            for words, mask in zip(one.tokens, one.kept, strict=True)
+        ]
+        return Prediction(
+            self.classes[best],
+            float(one.probabilities[best]),
+            kept if self.kind == "pair" else kept[0],
+            one.density,
+        )
+
+    def _read_chunk(self, examples: Sequence[Sequence[str]]) -> list[Read | Failure]:
+        found: list[Read | Failure] = [Failure("")] * len(examples)
+        tokens: list[tuple[tuple[str, ...], ...]] = []
+        groups: dict[int, list[int]] = {}
+        for number, texts in enumerate(examples):
+            reason = self._unusable(texts)
+            words = () if reason else tuple(split_words(text)[: self.max_len] for text in texts)
+            if not reason and not all(words):
+                reason = "the text has no word"
+            tokens.append(words)
+            if reason:
+                found[number] = Failure(reason)
+                continue
+            groups.setdefault(edge_of(max(map(len, words)), self.max_len), []).append(number)
+        for edge, numbers in sorted(groups.items()):
+            rows = rows_of(edge)
+            for begin in range(0, len(numbers), rows):
+                some = numbers[begin : begin + rows]
+                out = self.run(self.batch([tokens[i] for i in some], edge))
+                for row, number in enumerate(some):
+                    found[number] = _cut(tokens[number], out, row)
+        return found
+
+    def _unusable(self, texts: Sequence[str]) -> str:
+        wanted = len(NAMES) if self.kind == "pair" else 1
+        if isinstance(texts, str) or len(texts) != wanted:
+            return f"wanted {wanted} texts"
+        bad = next((text for text in texts if not isinstance(text, str)), None)
+        return "" if bad is None else f"a text must be a str, got {type(bad).__name__}"
+
+    def batch(
+        self, examples: Sequence[Sequence[Sequence[str]]], edge: int
+    ) -> dict[str, np.ndarray]:
+        """The padded batch of tokenised texts; a few sizes of batches, whatever their number."""
+        size = next(s for s in sizes_of(edge) if s >= len(examples))
+        batch: dict[str, np.ndarray] = {}
+        for place, texts in enumerate(zip(*examples, strict=True)):
+            ids = [self.ids(words) for words in texts]
+            lengths = np.ones(size, np.int32)
+            lengths[: len(ids)] = [len(row) for row in ids]
+            batch[NAMES[place]] = pad_rows(ids, (size, edge))
+            batch[LENGTHS[place]] = lengths
+        return batch
+
+    def save(self, folder: str | Path, *, card: ModelCard | None = None, overwrite: bool) -> Path:
+        """Writes the folder; see `gatedjax.export.save`."""
+        import json
+
+        config = {
+            **facts_of(self.kind),  # type: ignore[arg-type]
+            "network": self.network,
+            "model": dataclasses.asdict(self.config),
+            "classes": list(self.classes),
+            "vocab_size": len(self.vocabulary),
+            "max_len": self.max_len,
+        }
+        words = {"words": list(self.vocabulary.words), "lowercase": self.vocabulary.lowercase}
+        files = {
+            VOCABULARY: json.dumps(words, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+            REPORT: json.dumps(self.report, indent=1).encode(),
+        }
+        return export.save(
+            folder, self.params, config=config, card=card, files=files, overwrite=overwrite
+        )
+
+    @classmethod
+    def load(cls, folder: str | Path, kinds: Sequence[str]) -> "TrainedModel":
+        """Reads what `save` wrote; nothing of it is executed.
+
+        Raises:
+          FileNotFoundError, ValueError: for a folder that is none, holds another kind of model, is
+            damaged, or was written by a newer version.
+        """
+        import json
+
+        config: Any = export.read_config(folder)
+        kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
+        try:
+            entry = networks(kind)[config["network"]]
+            settings = {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in config["model"].items()
+            }
+            words = json.loads(export.read_file(folder, VOCABULARY))
+            vocabulary = Vocabulary(words["words"][2:], lowercase=words["lowercase"])
+            made = cls(
+                kind=kind,
+                network=config["network"],
+                config=type(entry.config)(**settings),
+                vocabulary=vocabulary,
+                classes=tuple(config["classes"]),
+                params={},
+                max_len=int(config["max_len"]),
+                report=json.loads(export.read_file(folder, REPORT)),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise export.BadFile(f"{folder} is no model of this version: {error!r}") from error
+        like = jax.eval_shape(made._init)
+        params, _ = export.load(folder, like)
+        return dataclasses.replace(made, params=params)
+
+    def _init(self) -> Params:
+        example = ["a"]
+        batch = self.batch([[example] * (2 if self.kind == "pair" else 1)], EDGES[0])
+        return self.module.init(jax.random.key(0), batch)["params"]
+
+
+def networks(kind: str) -> dict[str, Network]:
+    """The networks for a kind of model."""
+    return PAIR if kind == "pair" else TEXT
+
+
+def edge_of(length: int, longest: int) -> int:
+    """The padded length of a text of so many words."""
+    for edge in EDGES:
+        if length <= edge:
+            return min(edge, longest) if longest > EDGES[0] else edge
+    edge = EDGES[-1]
+    while edge < length:
+        edge *= 2
+    return min(edge, longest)
+
+
+def rows_of(edge: int) -> int:
+    """Rows of a full batch of this padded length."""
+    return max(8, min(256, CELLS // edge // 8 * 8))
+
+
+def sizes_of(edge: int) -> tuple[int, ...]:
+    """The sizes of batches: one text, a few, a full batch."""
+    return tuple(sorted({1, 8, rows_of(edge)}))
+
+
+def _cut(tokens: tuple[tuple[str, ...], ...], out: Mapping[str, Any], row: int) -> Read:
+    """One row of a batch, without its padding."""
+    size = len(tokens[0])
+    attention, gates = out.get("attention"), out.get("gates")
+    return Read(
+        tokens,
+        out["probabilities"][row],
+        tuple(kept[row, : len(words)] for kept, words in zip(out["kept"], tokens, strict=True)),
+        float(out["density"][row]),
+        None if attention is None else attention[row, :size],
+        None if gates is None else gates[row, :size],
+    )

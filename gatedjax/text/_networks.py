@@ -1,0 +1,206 @@
+"""The networks by name: what is built for texts of one's own, and how its output is read."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from gatedjax import functional as F
+from gatedjax import models
+from gatedjax._types import Output, Params, Tree
+from gatedjax.models._classification import class_metrics
+from gatedjax.training import Ratio
+
+Config = Any
+Batch = Mapping[str, Any]
+Reading = dict[str, Any]
+"""Of a batch: "probabilities" [B, C], "density" [B], "kept", a bool [B, T] for each text, and where
+there are any "attention" [B, T] and "gates" [B, T], the probabilities that they are open."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Network:
+    """A network as `gatedjax train --model NAME` makes it."""
+
+    about: str
+    config: Config
+    """With the defaults for texts of one's own."""
+    kind: Callable[..., nn.Module]
+    task: Callable[[Any], Any]
+    read: Callable[[Output, Batch], Reading]
+    width: Callable[[Config, int], Config] = lambda c, d: dataclasses.replace(c, embedding_dim=d)
+    """The configuration for word vectors of this width."""
+    starts_from_counts: bool = True
+    """Whether word vectors begin with `log_ratios` where there is no file of them."""
+
+    @property
+    def gated(self) -> bool:
+        """Whether there are gates, with modes and a density that can be held."""
+        return getattr(self.config, "system", None) == "ganet"
+
+    def make(self, config: Config, *, words: int, classes: int, vectors: Any = None) -> Any:
+        """The Flax module."""
+        return self.kind(config, vocab_size=words, num_classes=classes, embeddings=vectors)
+
+    def reading(self, module: Any) -> Callable[[Params, Batch], Reading]:
+        """A pure function of (params, batch)."""
+
+        def read(params: Params, batch: Batch) -> Reading:
+            output = module.apply({"params": params}, batch)
+            return {"probabilities": nn.softmax(output.logits), **self.read(output, batch)}
+
+        return read
+
+
+def _mask(batch: Batch, name: str = "tokens", lengths: str = "lengths") -> jax.Array:
+    return F.length_mask(batch[lengths], batch[name].shape[1])
+
+
+def _density(kept: jax.Array, mask: jax.Array) -> jax.Array:
+    return jnp.sum(kept, axis=1) / jnp.maximum(jnp.sum(mask, axis=1), 1)
+
+
+def _all(output: Output, batch: Batch) -> Reading:
+    mask = _mask(batch)
+    return {"kept": (mask,), "density": jnp.ones(len(mask))}
+
+
+def _ga_net(output: Output, batch: Batch) -> Reading:
+    mask = _mask(batch)
+    if output.attention is None:
+        return _all(output, batch)
+    kept = mask if output.gates is None else mask & (output.gates > 0)
+    if output.gates is None:  # local attention leaves out what is outside of its window
+        kept = mask & (output.attention > 0)
+    more = {"attention": output.attention, "kept": (kept,), "density": _density(kept, mask)}
+    if output.gate_logits is not None:
+        more["gates"] = jnp.where(mask, nn.sigmoid(output.gate_logits), 0)
+    return more
+
+
+def _agt(output: Output, batch: Batch) -> Reading:
+    more = _all(output, batch)
+    if output.attention is not None:
+        more["attention"] = jnp.mean(output.attention, axis=1)
+    return more
+
+
+def _selected(selections: Any, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """(words that more than half of the words select, share of the pairs), over layers, heads."""
+    gates = [s.gates for s in selections if s.gates is not None]
+    if not gates:
+        return mask, jnp.ones(len(mask))
+    queries = jnp.sum(mask, axis=1).clip(1)[:, None]
+    share = jnp.mean(
+        jnp.stack([jnp.mean(jnp.sum(g * mask[:, None, :, None], 2), 1) / queries for g in gates]), 0
+    )
+    return mask & (share > 0.5), jnp.sum(share * mask, axis=1) / queries[:, 0]
+
+
+def _ssan(output: Output, batch: Batch) -> Reading:
+    mask = _mask(batch)
+    kept, density = _selected(output.selections, mask)
+    received = [s.weights for s in output.selections if s.weights is not None]
+    more: Reading = {"kept": (kept,), "density": density}
+    if received:
+        weights = jnp.mean(jnp.stack(received), axis=(0, 2))
+        total = jnp.sum(weights * mask[:, :, None], axis=1)
+        more["attention"] = total / jnp.maximum(jnp.sum(total, axis=1, keepdims=True), 1e-9)
+    return more
+
+
+def _nli(output: Output, batch: Batch) -> Reading:
+    first, one = _selected((output.premise,), _mask(batch))
+    second, other = _selected((output.hypothesis,), _mask(batch, "hypothesis", "hypothesis_lengths"))
+    return {"kept": (first, second), "density": (one + other) / 2}
+
+
+def _heads(config: Config, width: int) -> Config:
+    heads = next(h for h in (config.num_heads, 4, 2, 1) if width % h == 0)
+    return dataclasses.replace(config, hidden=width, num_heads=heads)
+
+
+def _ga(system: str) -> Config:
+    gates: Tree = {"test_gate": "threshold", "penalty": 1e-2} if system == "ganet" else {}
+    return models.GANetConfig(
+        system=system,  # type: ignore[arg-type]
+        hidden=64,
+        num_layers=1,
+        aux_hidden=32,
+        embedding_dropout=0.5,
+        pool_dropout=0.5,
+        **gates,
+    )
+
+
+def _rau(cell: str) -> Config:
+    return models.RAUConfig(
+        cell=cell,  # type: ignore[arg-type]
+        hidden=64,
+        embedding_dropout=0.5,
+        state_dropout=0.5,
+    )
+
+
+class _Thresholded(models.GANetTask):
+    """Evaluates under the gates that prediction uses, and no others: one pass, one small program."""
+
+    def evaluate(self, params: Params, batch: Batch) -> tuple[Any, Any]:
+        """See `gatedjax.training.Task`."""
+        output: Output = self.model.apply({"params": params}, batch)
+        metrics = class_metrics(output.logits, batch["label"], batch["weight"])
+        if output.gates is not None:
+            kept = F.gate_penalty(output.gates, _mask(batch))
+            metrics["density"] = Ratio.of(kept, batch["weight"])
+        return metrics, {}
+
+
+_GA_NET = {"kind": models.GANet, "task": _Thresholded, "read": _ga_net}
+_RAU = {"kind": models.RAUClassifier, "task": models.RAUTask, "read": _all}
+TEXT: dict[str, Network] = {
+    "ganet": Network(about="a BiLSTM whose gates choose the words", config=_ga("ganet"), **_GA_NET),
+    "soft": Network(about="a BiLSTM with soft attention", config=_ga("soft"), **_GA_NET),
+    "local": Network(about="a BiLSTM with local attention", config=_ga("local"), **_GA_NET),
+    "bilstm": Network(about="a BiLSTM's last states", config=_ga("bilstm"), **_GA_NET),
+    "agt": Network(
+        about="an attention gated transformation of the words",
+        config=models.AGTConfig(
+            num_layers=6, hidden=64, attention_hidden=64, embedding_dim=100, head_hidden=()
+        ),
+        kind=models.AGT,
+        task=models.AGTTask,
+        read=_agt,
+    ),
+    "rau": Network(about="recurrent attention units", config=_rau("rau"), **_RAU),
+    "gru": Network(about="a GRU", config=_rau("gru"), **_RAU),
+    "lstm": Network(about="an LSTM", config=_rau("lstm"), **_RAU),
+    "ssan": Network(
+        about="a Transformer encoder that selects whom words attend to",
+        config=models.SSANProbeConfig(
+            num_layers=1, hidden=100, filter_size=200, head_hidden=(), pool="mean"
+        ),
+        kind=models.SSANProbe,
+        task=models.SSANProbeTask,
+        read=_ssan,
+        width=_heads,
+    ),
+}
+"""For one text: what `--model` names."""
+
+_NLI = {"kind": models.SSANNLI, "task": models.SSANNLITask, "read": _nli}
+PAIR: dict[str, Network] = {
+    name: Network(
+        about=about,
+        config=models.SSANNLIConfig(select_layers=layers, hidden=100, embedding_dim=100),
+        starts_from_counts=False,
+        **_NLI,
+    )
+    for name, about, layers in (
+        ("ssan", "self-attention over words that are selected", (1,)),
+        ("san", "self-attention", (0,)),
+    )
+}
+"""For two texts."""

@@ -1,0 +1,429 @@
+"""From labelled texts to a trained model."""
+
+import dataclasses
+import difflib
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+
+from gatedjax.data import SequenceBatches, load_embeddings, plan_buckets, random_embeddings
+from gatedjax.data.text._embeddings import words_in
+from gatedjax.data.text._vocabulary import UNK, Vocabulary
+from gatedjax.text import _corpus
+from gatedjax.text._baseline import LinearBaseline
+from gatedjax.text._corpus import Corpus, Numbers, Rows
+from gatedjax.text._metrics import classification_metrics
+from gatedjax.text._model import LENGTHS, NAMES, TrainedModel, networks
+from gatedjax.text._networks import Network
+from gatedjax.text._read import Columns, Table
+from gatedjax.training import FitResult, OptimizerConfig, TrainConfig, fit
+
+Say = Callable[[str], None]
+_LARGEST_HELD = 20_000
+_MORE_WORDS = 50_000
+_NO_END = 1_000_000_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a model is made. Every default is meant to be kept.
+
+    Attributes:
+      model: name of the network.
+      embeddings: GloVe text file (plain or .gz); None starts from the counts of words in classes.
+      minutes: train for at most so long; None: until `num_steps`, or no improvement is in sight.
+      num_steps: train for at most so many steps; None is some twenty epochs.
+      density: share of open gates to hold; None leaves it to the penalty.
+      max_len: words of a text that are used.
+      min_count: words that occur less often are unknown; None is 2, or 1 for 1,000 texts and fewer.
+      max_words: words that are known at most.
+      lowercase: fold case.
+      held_out: share of the training texts that is kept for choosing the best parameters, of
+        20,000 texts at most.
+      batch_size: texts of a step; None is 32, or 64 above 10,000 texts.
+      seed: of parameters, dropout, gates and order.
+      network: options of the network by name, as {"hidden": 128}.
+      training: options of `TrainConfig` by dotted name, as {"optimizer.learning_rate": 3e-4}.
+    """
+
+    model: str = "ganet"
+    embeddings: str | Path | None = None
+    minutes: float | None = None
+    num_steps: int | None = None
+    density: float | None = None
+    max_len: int = 400
+    min_count: int | None = None
+    max_words: int = 100_000
+    lowercase: bool = True
+    held_out: float = 0.1
+    batch_size: int | None = None
+    seed: int = 0
+    network: Mapping[str, Any] | None = None
+    training: Mapping[str, Any] | None = None
+
+    def check(self, kind: str) -> None:
+        """Refuses what no training could use, before a file is read."""
+        known = networks(kind)
+        if self.model not in known:
+            near = difflib.get_close_matches(str(self.model), known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"model must be one of {', '.join(known)}, got {self.model!r}.{hint}")
+        for name in ("max_len", "max_words"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("num_steps", "min_count", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise ValueError(f"minutes must be positive, got {self.minutes}")
+        if not 0 < self.held_out < 1:
+            raise ValueError(f"held_out must be between 0 and 1, got {self.held_out}")
+        entry = known[self.model]
+        if self.density is not None:
+            if not entry.gated:
+                raise ValueError(f"density needs model='ganet', got {self.model!r}: it has no gates")
+            if not 0 < self.density < 1:
+                raise ValueError(f"density must be between 0 and 1, got {self.density}")
+        self.configured(entry, 100)
+        self.trained(1)
+
+    def configured(self, entry: Network, width: int) -> Any:
+        """The network's configuration for word vectors of this width."""
+        held = {} if self.density is None else {"density": self.density}
+        config = entry.width(entry.config, width)
+        return _changed(config, {**held, **(self.network or {})}, "network")
+
+    def trained(self, epoch: int) -> TrainConfig:
+        """How to train where an epoch has so many steps."""
+        every = min(max(epoch // 2, 20), 2000)
+        default = TrainConfig(
+            num_steps=_NO_END if self.minutes else max(20 * epoch, 400),
+            log_every=max(every // 2, 1),
+            eval_every=every,
+            checkpoint_every=2 * every,
+            early_stop_patience=6,
+            best_metric="loss",
+            best_mode="min",
+            seed=self.seed,
+            optimizer=OptimizerConfig(learning_rate=1e-3, clip_norm=5.0),
+        )
+        if self.num_steps is not None:
+            default = dataclasses.replace(default, num_steps=self.num_steps)
+        config: TrainConfig = _changed(default, self.training or {}, "training")
+        if config.seeds > 1 or config.sweep:
+            raise ValueError("training: a model is one seed; train it again with another `seed`")
+        if self.minutes and config.optimizer.schedule not in ("constant", "rsqrt", "staircase"):
+            raise ValueError(
+                f"minutes needs a schedule without an end, got {config.optimizer.schedule!r}: "
+                "give num_steps"
+            )
+        return config
+
+
+def _changed(config: Any, changes: Mapping[str, Any], what: str) -> Any:
+    """A configuration with some options, by dotted name, changed."""
+    for name, value in changes.items():
+        first, _, rest = name.partition(".")
+        fields = get_type_hints(type(config))
+        if first not in fields:
+            near = difflib.get_close_matches(first, fields, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"{what}: there is no option {name!r}.{hint}")
+        if rest:
+            value = _changed(getattr(config, first), {rest: value}, what)
+        elif isinstance(getattr(config, first), tuple) and isinstance(value, list):
+            value = tuple(value)
+        config = dataclasses.replace(config, **{first: value})
+    return config
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Part:
+    """Texts for one purpose."""
+
+    texts: tuple[Sequence[np.ndarray], ...]
+    labels: np.ndarray
+
+    def lengths(self) -> np.ndarray:
+        return np.max([[len(row) for row in rows] for rows in self.texts], axis=0)
+
+    def batches(self, size: int, edges: Sequence[int], **options: Any) -> SequenceBatches:
+        return SequenceBatches(
+            dict(zip(NAMES, self.texts, strict=False)),
+            np.arange(len(self.labels)),
+            lengths=dict(zip(LENGTHS, NAMES[: len(self.texts)], strict=False)),
+            columns={"label": self.labels},
+            batch_size=size,
+            bucket_edges=edges,
+            **options,
+        )
+
+    def words(self, vocabulary: Vocabulary) -> Iterator[list[str]]:
+        """The known words of every text; those of a second text are told apart."""
+        names = vocabulary.words
+        for row in zip(*self.texts, strict=True):
+            words = [names[i] for i in row[0]]
+            for ids in row[1:]:
+                words += [f"2:{names[i]}" for i in ids]
+            yield words
+
+
+def train_model(
+    kind: str,
+    table: Table,
+    options: Options,
+    folder: Path,
+    *,
+    validation: Table | None = None,
+    test: Table | None = None,
+    say: Say = lambda line: None,
+    progress: bool = False,
+) -> TrainedModel:
+    """Trains a classifier of texts or of pairs; continues where a run in the folder ended.
+
+    Args:
+      kind: "text" or "pair".
+      table: labelled texts.
+      options: how.
+      folder: where the run keeps its files; its checkpoints are continued with the same bits.
+      validation: chooses the best parameters; None holds out a part of `table`.
+      test: is only reported on.
+      say: is told what is read and made, a line at a time.
+      progress: whether training shows its bar.
+
+    Raises:
+      ValueError: for data or options that no model can be made of.
+      StoppedBySignal: after Ctrl-C or SIGTERM; the run is saved.
+    """
+    options.check(kind)
+    entry = networks(kind)[options.model]
+    numbers = Numbers(lowercase=options.lowercase)
+    corpora = {"train": _corpus.read_corpus(table, folder, "train", numbers)}
+    corpus = corpora["train"]
+    _corpus.check_trainable(corpus, split=validation is None)
+    _say_read(corpus, say)
+    for name, other in (("validation", validation), ("test", test)):
+        if other is not None:
+            corpora[name] = _corpus.read_corpus(
+                other, folder, name, numbers, classes=corpus.classes
+            )
+            _say_read(corpora[name], say)
+    everything = np.arange(len(corpus))
+    kept, held = everything, everything[:0]
+    if validation is None:
+        share = min(options.held_out, _LARGEST_HELD / len(corpus))
+        kept, held = _corpus.held_out(corpus.labels, share)
+    vocabulary, table_of_ids, vectors, coverage = _words(corpus, held, numbers, options)
+    parts = {name: _part(one, table_of_ids, options.max_len) for name, one in corpora.items()}
+    whole = parts["train"]
+    if validation is None:
+        parts |= {"train": _chosen(whole, kept), "validation": _chosen(whole, held)}
+    sizes = ", ".join(f"{len(part.labels):,} for {name}" for name, part in parts.items())
+    split = "" if validation is not None else " (in proportion to the classes, always the same)"
+    say(f"split: {sizes}{split}")
+    say(f"words: {len(vocabulary) - 2:,}, {coverage}")
+
+    train = parts["train"]
+    width = 100 if vectors is None else vectors.shape[1]
+    config = options.configured(entry, width)
+    vectors = _start(vectors, entry, config, vocabulary, train, len(corpus.classes))
+    module = entry.make(
+        config, words=len(vocabulary), classes=len(corpus.classes), vectors=vectors
+    )
+    lengths = train.lengths()
+    buckets = 2 if len(lengths) <= 5000 else 4
+    longest = max(int(part.lengths().max()) for part in parts.values())
+    planned = plan_buckets(lengths, buckets)
+    edges = (*planned[:-1], max(longest, planned[-1]))
+    size = options.batch_size or (32 if len(lengths) <= 10_000 else 64)
+    batches = train.batches(size, edges, seed=options.seed)
+    checked = parts["validation"].batches(128, edges, shuffle=False).eval()
+    training = options.trained(batches.steps_per_epoch)
+    training = dataclasses.replace(training, progress=progress)
+    facts = {
+        "model": options.model,
+        "network": dataclasses.asdict(config),
+        "texts": _corpus.digest_of(corpora),
+        "vocabulary": vocabulary.digest(),
+    }
+    result = _fit(entry.task(module), batches, checked, training, folder, facts, options.minutes)
+    model = TrainedModel(
+        kind=kind,
+        network=options.model,
+        config=config,
+        vocabulary=vocabulary,
+        classes=corpus.classes,
+        params=result.best_params,
+        max_len=options.max_len,
+    )
+    report = _report(model, parts, edges, result, say)
+    report["data"] = {
+        name: {"n": len(part.labels), "aside": corpora[name].aside if name in corpora else 0}
+        for name, part in parts.items()
+    }
+    return dataclasses.replace(model, report=report)
+
+
+def _say_read(corpus: Corpus, say: Say) -> None:
+    counts = sorted(corpus.class_counts.items(), key=lambda pair: -pair[1])
+    shown = ", ".join(f"{label} {count:,}" for label, count in counts[:10])
+    more = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
+    say(f"{corpus.name}: {len(corpus):,} texts in {len(counts)} classes: {shown}{more}")
+    if corpus.aside:
+        say(f"{corpus.aside:,} lines set aside, as {'; '.join(map(str, corpus.first_aside))}")
+
+
+def _words(
+    corpus: Corpus, held: np.ndarray, numbers: Numbers, options: Options
+) -> tuple[Vocabulary, np.ndarray, np.ndarray | None, str]:
+    """(vocabulary, id of every number, vectors of a file, what is to be said of them)."""
+    min_count = options.min_count or (2 if len(corpus) > 1000 else 1)
+    path = None if options.embeddings is None else Path(options.embeddings).expanduser()
+    more: Iterable[str] = ()
+    width = 0
+    if path is not None:
+        width, words = words_in(path, _MORE_WORDS)
+        min_count, more = options.min_count or 1, words
+    vocabulary, ids = _corpus.build_vocabulary(
+        corpus, held, numbers, min_count=min_count, max_words=options.max_words, more=more
+    )
+    known = np.mean([float(np.mean(ids[p] != UNK)) for r in corpus.texts for p in r.pieces()])
+    share = f"they cover {known:.1%} of the texts"
+    if path is None:
+        return vocabulary, ids, None, share
+    vectors = load_embeddings(path, vocabulary, dim=width)
+    trained = ids[ids > UNK]
+    found = float(vectors.found[trained].mean()) if len(trained) else 0.0
+    if not found:
+        raise ValueError(f"{path} has a vector for none of the words of {corpus.name}")
+    return vocabulary, ids, vectors.matrix, f"{share}; {found:.1%} of theirs have a vector in {path}"
+
+
+def _part(corpus: Corpus, ids: np.ndarray, max_len: int) -> _Part:
+    # words that the tables of numbers got after it was made are unknown to the vocabulary
+    return _Part(tuple(rows.numbered(ids, max_len) for rows in corpus.texts), corpus.labels)
+
+
+def _chosen(part: _Part, numbers: np.ndarray) -> _Part:
+    texts = tuple(rows.taken(numbers) for rows in part.texts if isinstance(rows, Rows))
+    return _Part(texts, part.labels[numbers])
+
+
+def _start(
+    vectors: np.ndarray | None,
+    entry: Network,
+    config: Any,
+    vocabulary: Vocabulary,
+    train: _Part,
+    classes: int,
+) -> np.ndarray | None:
+    """Word vectors to start from: a file's, or random ones that begin with counts of classes."""
+    width = getattr(config, "embedding_dim", None) or config.hidden
+    if vectors is not None:
+        if vectors.shape[1] != width:
+            raise ValueError(
+                f"network: the word vectors of the file have {vectors.shape[1]} numbers, got a "
+                f"width of {width}"
+            )
+        return vectors
+    made = random_embeddings(vocabulary, width)
+    if entry.starts_from_counts:
+        ratios = _corpus.log_ratios(train.texts, train.labels, len(vocabulary), classes)
+        used = min(classes, width)
+        made[:, :used] = ratios[:, :used]
+    return made
+
+
+def _fit(
+    task: Any,
+    train: SequenceBatches,
+    validation: SequenceBatches,
+    config: TrainConfig,
+    folder: Path,
+    facts: Mapping[str, Any],
+    minutes: float | None,
+) -> FitResult:
+    """Trains; a time limit counts what earlier parts of the same run have used."""
+    clock = folder / "seconds"
+    used = float(clock.read_text()) if clock.is_file() else 0.0
+    began = time.monotonic()
+
+    def seconds() -> float:
+        return used + time.monotonic() - began
+
+    def on_event(event: str, step: int) -> None:
+        if event == "save":
+            clock.write_text(f"{seconds():.3f}")
+
+    return fit(
+        task,
+        train,
+        validation,
+        config,
+        folder,
+        metadata=dict(facts),
+        on_event=on_event,
+        raise_on_signal=True,
+        stop_when=None if minutes is None else lambda step: seconds() >= 60 * minutes,
+    )
+
+
+def _report(
+    model: TrainedModel,
+    parts: Mapping[str, _Part],
+    edges: Sequence[int],
+    result: FitResult,
+    say: Say,
+) -> dict[str, Any]:
+    """What is known of the model's quality, beside a linear baseline's on the same texts."""
+    train = parts["train"]
+    baseline = LinearBaseline().fit(
+        train.words(model.vocabulary), train.labels, len(model.classes)
+    )
+    report: dict[str, Any] = {
+        "steps": result.steps,
+        "best_step": result.best_step,
+        "baseline": {"kind": baseline.kind},
+    }
+    for name in ("validation", "test"):
+        if name not in parts:
+            continue
+        part = parts[name]
+        probabilities, density = _probabilities(model, part, edges)
+        ours = classification_metrics(part.labels, probabilities, model.classes)
+        linear = baseline.probabilities(part.words(model.vocabulary))
+        theirs = float(np.mean(linear.argmax(axis=1) == part.labels))
+        report[name] = {**ours, "density": density}
+        report["baseline"][name] = theirs
+        accuracy = ours["accuracy"]
+        better = "" if accuracy >= theirs else ": THE BASELINE IS BETTER"
+        say(
+            f"{name}: accuracy {accuracy:.4f}, macro F1 {ours['macro_f1']:.4f}, density "
+            f"{density:.3f}; linear baseline (words and bigrams) {theirs:.4f}{better}"
+        )
+    return report
+
+
+def _probabilities(
+    model: TrainedModel, part: _Part, edges: Sequence[int]
+) -> tuple[np.ndarray, float]:
+    """(float32 [n, C], mean density) of texts that are numbers already."""
+    found = np.zeros((len(part.labels), len(model.classes)), np.float32)
+    total = 0.0
+    for batch in part.batches(128, edges, shuffle=False).eval():
+        real = batch["weight"] > 0
+        inputs = {name: batch[name] for name in (*NAMES, *LENGTHS) if name in batch}
+        # filler rows have no word; a length of one keeps them finite
+        out = model.run({k: np.maximum(v, 1) if k in LENGTHS else v for k, v in inputs.items()})
+        found[batch["example_id"][real]] = out["probabilities"][real]
+        total += float(np.sum(out["density"][real]))
+    return found, total / len(found)
+
+
+COLUMNS = {"text": Columns(("text",)), "pair": Columns(("premise", "hypothesis"))}
+"""What is read for each kind."""
