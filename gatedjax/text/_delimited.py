@@ -135,7 +135,7 @@ class Delimited:
 
     def check(self, columns: Columns) -> None:
         """Refuses a header without the columns, and a file with nothing below it."""
-        check_names(f"{self.name}:1", self.names, columns)
+        check_names(self.name, self.names, columns, header=True)
         if next(self.rows(columns), None) is None:
             raise ValueError(f"{self.name}: there is no line after the header")
 

@@ -14,7 +14,7 @@ from gatedjax.data.files._unpack import Counted, allowance
 from gatedjax.text._table import fault
 
 LONGEST = 1 << 25
-"""Characters of a line, and of a record of several lines: a field of 10 MB is one, a file is not."""
+"""Characters of a line, or of a record of several: a field of 10 MB is one, a file is not."""
 
 _BINARY = {
     b"\x89PNG": "an image (PNG)",
@@ -93,9 +93,12 @@ class TextFile:
                 raise ValueError(f"{self.path}: not {self.encoding} but {name}: --encoding {name}")
         bad = len(start) - len(start.translate(None, _CONTROL))
         if bad * 20 > len(start) and not wide:
+            hint = (
+                " (UTF-16 has such: --encoding utf-16)" if start.count(0) * 5 > len(start) else ""
+            )
             raise ValueError(
                 f"{self.path}: not a text file: {bad:,} of its first {len(start):,} bytes are "
-                "control characters (--encoding utf-16 reads that one)"
+                f"control characters{hint}"
             )
 
     def lines(self) -> Iterator[tuple[int, str]]:
@@ -116,9 +119,10 @@ class TextFile:
                     while rest and len(rest) == LONGEST and rest[-1] not in "\r\n":
                         rest = text.readline(LONGEST)
         except UnicodeError as error:
-            raise ValueError(
-                f"{self.path}: line {number + 1} is not {self.encoding}: {error}"
-            ) from None
+            message = (
+                f"{self.path}: line {number + 1} or one after it is not {self.encoding}: {error}"
+            )
+            raise ValueError(message) from None
 
     def fault(self, line: str) -> str | None:
         """Why a line cannot be used; None if it can."""

@@ -36,9 +36,8 @@ class InColumns:
     def check(self, columns: Columns) -> None:
         """Refuses columns that are not there, of different lengths, or without a row."""
         check_names(self.name, self.names, columns)
-        lengths = {
-            name: _length(self.name, name, dict(self.headed)[name]) for name in columns.wanted
-        }
+        found = dict(self.headed)
+        lengths = {name: _length(self.name, name, found[name]) for name in columns.wanted}
         if len(set(lengths.values())) > 1:
             shown = ", ".join(f"{name!r} {length:,}" for name, length in lengths.items())
             raise ValueError(f"{self.name}: columns must have one length, got {shown}")
@@ -170,11 +169,11 @@ def form_of(data: object, split: str) -> Form:
                 raise ValueError(f"the data have no split {split!r}; there are {names}")
             return form_of(data[split], split)
         return InColumns("columns", tuple((str(name), data[name]) for name in data))
+    if hasattr(type(data), "collect"):  # of polars; a column may have that name, its type not
+        raise TypeError("data must be a frame with its rows: call .collect() of this lazy one")
     if hasattr(data, "column_names") and hasattr(data, "features"):
         return dataset_form("rows", cast(Iterable[object], data))
     if hasattr(data, "columns") and hasattr(data, "__getitem__"):
-        if hasattr(data, "collect"):
-            raise TypeError("data must be a frame with its rows: call .collect() of this lazy one")
         return _frame_form(cast(_Frame, data))
     if not isinstance(data, Iterable) or isinstance(data, bytes):
         raise TypeError(

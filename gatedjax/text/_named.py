@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import importlib.util
 import io
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -28,11 +27,12 @@ def open_named(name: str, split: str) -> Form | None:
         if not isinstance(source, Source) or not source.info.class_names or not _texts(source):
             raise ValueError(f"{name!r} is not a set of labelled texts")
         return Own(name, source)
-    if name.isidentifier() and importlib.util.find_spec("tensorflow_datasets") is not None:
-        import tensorflow_datasets as tfds  # takes a second to import
+    if name.isidentifier():
+        with contextlib.suppress(ImportError):
+            import tensorflow_datasets as tfds  # takes a second
 
-        if name in tfds.list_builders(with_community_datasets=False):
-            return _tfds(name, name, split)
+            if name in tfds.list_builders(with_community_datasets=False):
+                return _tfds(name, name, split)
     return None
 
 
@@ -98,11 +98,11 @@ class _Records:
 
 
 def _tfds(shown: str, name: str, split: str) -> Form:
-    if importlib.util.find_spec("tensorflow_datasets") is None:
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError:
         message = f"{shown} needs the package tensorflow-datasets: pip install tensorflow-datasets"
-        raise ValueError(message)
-    import tensorflow_datasets as tfds
-
+        raise ValueError(message) from None
     try:
         builder = tfds.builder(name, file_format="array_record")
         if not builder.is_prepared():

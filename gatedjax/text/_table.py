@@ -179,22 +179,30 @@ def fault(text: str, encoding: str) -> str | None:
     return None
 
 
-def check_names(where: str, names: Sequence[str], columns: Columns) -> None:
-    """Refuses columns that are not among the names, with what to ask for instead."""
+def check_names(
+    where: str, names: Sequence[str], columns: Columns, *, header: bool = False
+) -> None:
+    """Refuses columns that are not among the names, with what to ask for instead.
+
+    Args:
+      where: the names are, for messages.
+      names: those that there are.
+      columns: those that are wanted.
+      header: whether the names are the first line of a file, which may have no header.
+    """
     twice = sorted({name for name in names if name and names.count(name) > 1})
     if twice:
         raise ValueError(f"{where}: columns must have different names, twice: {_quoted(twice)}")
     missing = [name for name in columns.wanted if name not in names]
     if missing:
         there = f"there are {_quoted(names)}" if any(names) else "there are none with a name"
-        hint = suggest(names, columns)
+        options = "--text" if columns.label is None else "--text and --label"
+        near = suggest(names, columns)
+        hint = near or f"{options} name others" * (len(names) >= columns.count)
+        first = "; the first line must be the header" * (header and not near)
         raise ValueError(
             f"{where}: there is no column {' and no '.join(map(repr, missing))}; {there}"
-            + (
-                f": {hint}"
-                if hint
-                else "; the first line must name the columns" * (where[-2:] == ":1")
-            )
+            f"{': ' * bool(hint)}{hint}{first}"
         )
 
 

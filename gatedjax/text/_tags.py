@@ -107,7 +107,7 @@ def open_tags(
 
     Raises:
       FileNotFoundError: if there is no such file.
-      ValueError: if it is no text file, or the first sentences have no such columns.
+      ValueError: if it is no text file.
     """
     file = TextFile(Path(path), encoding)
     file.check()
