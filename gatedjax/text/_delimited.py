@@ -1,0 +1,165 @@
+"""Tables of fields between commas or tabs, of which a field in quotes may have several lines."""
+
+import csv
+import dataclasses
+from collections import deque
+from collections.abc import Iterator
+
+from gatedjax.text._lines import LONGEST, TextFile
+from gatedjax.text._table import Aside, Cells, Columns, check_names
+
+_DELIMITERS = {".csv": (",", ";", "\t"), ".tsv": ("\t",)}
+Fields = tuple[int, list[str] | str]
+"""The line where a record begins; its fields, or why it has none."""
+
+
+class _Lines:
+    """Lines for `csv.reader`, kept until their record is whole so that they can be given back."""
+
+    def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
+        self._lines, self._again = lines, deque[tuple[int, str]]()
+        self.held: list[tuple[int, str]] = []
+        self.read = self.reread = self._size = 0
+
+    def __iter__(self) -> "_Lines":
+        return self
+
+    def __next__(self) -> str:
+        if self._again:
+            line = self._again.popleft()
+        else:
+            line = next(self._lines)
+            self.read += len(line[1])
+        self._size += len(line[1])
+        if self.held and self._size > LONGEST:
+            self._again.appendleft(line)
+            raise csv.Error(f"no end of a field within {LONGEST:,} characters")
+        self.held.append(line)
+        return line[1]
+
+    def used(self) -> None:
+        """The lines held are done with."""
+        self.held.clear()
+        self._size = 0
+
+    def give_back(self) -> None:
+        """All lines held but the first are read again."""
+        self.reread += self._size
+        self._again.extendleft(reversed(self.held[1:]))
+        self.used()
+
+
+def _split(line: str) -> list[str]:
+    return line.rstrip("\r\n").split("\t")
+
+
+def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
+    """Every record. Where quotes are wrong only the first line is set aside, the next is read anew.
+
+    Between tabs quotes need mean nothing: where they do not add up they are part of the text.
+    """
+    if csv.field_size_limit() < LONGEST:  # of the process; 128 KiB if nobody has raised it
+        csv.field_size_limit(LONGEST)
+    lines, tabs, width = _Lines(file.lines()), delimiter == "\t", 0
+    while True:
+        try:
+            for fields in csv.reader(lines, delimiter=delimiter, strict=True):
+                line, first = lines.held[0]
+                width = width or len(fields)
+                problems = (file.fault(text) for _, text in lines.held)
+                if problem := next(filter(None, problems), None):
+                    lines.used()
+                    yield line, problem
+                elif tabs and len(lines.held) > 1 and _each_is_one(lines.held, width):
+                    lines.give_back()
+                    yield line, _split(first)
+                    break  # csv.reader may go on only where it ended
+                else:
+                    lines.used()
+                    yield line, fields
+            else:
+                return
+        except csv.Error as error:
+            (line, first), last = lines.held[0], lines.held[-1][0]
+            lines.give_back()
+            if lines.reread > 4 * (lines.read + LONGEST):
+                message = f"{file.path}:{line}: the quotes of this file do not add up: {error}"
+                raise ValueError(message) from None
+            width = width or len(_split(first))
+            problem = file.fault(first)
+            yield line, problem or (_split(first) if tabs else _reason(line, last, str(error)))
+
+
+def _each_is_one(held: list[tuple[int, str]], width: int) -> bool:
+    """Whether lines that quotes make one record are, without quotes, a record each."""
+    return width > 1 and all(text.count("\t") == width - 1 for _, text in held)
+
+
+def _reason(first: int, last: int, error: str) -> str:
+    if "end of data" in error or "no end" in error or "field limit" in error:
+        return "a quote opens a field here that no quote closes"
+    where = "" if first == last else f", which closes in line {last}"
+    return f"text after a field in quotes{where}: a quote inside such a field is written twice"
+
+
+@dataclasses.dataclass(frozen=True)
+class Delimited:
+    """A file with a header, .csv or .tsv; where a .csv has semicolons or tabs, those are taken."""
+
+    file: TextFile
+    kind: str
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self.file.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The header."""
+        return self._header()[1]
+
+    def _header(self) -> tuple[str, tuple[str, ...]]:
+        """The delimiter and the names: the first delimiter, unless that finds a single name."""
+        found = [(one, self._first(one)) for one in _DELIMITERS[self.kind]]
+        return found[0] if len(found[0][1]) > 1 else max(found, key=lambda one: len(one[1]))
+
+    def _first(self, delimiter: str) -> tuple[str, ...]:
+        for line, fields in _records(self.file, delimiter):
+            if isinstance(fields, str):
+                hint = "; --encoding names another" if fields.startswith("not ") else ""
+                raise ValueError(f"{self.name}:{line}: the header cannot be read: {fields}{hint}")
+            if fields:
+                return tuple(name.strip() for name in fields)
+        raise ValueError(f"{self.name}: the file is empty")
+
+    def check(self, columns: Columns) -> None:
+        """Refuses a header without the columns, and a file with nothing below it."""
+        check_names(self.name, self.names, columns, header=True)
+        if next(self.rows(columns), None) is None:
+            raise ValueError(f"{self.name}: there is no line after the header")
+
+    def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
+        """Every record below the header."""
+        delimiter, names = self._header()
+        places = [names.index(name) for name in columns.wanted]
+        texts, header = len(columns.inputs), True
+        for line, fields in _records(self.file, delimiter):
+            if header:
+                header = not fields  # lines before it may be empty
+            elif isinstance(fields, str):
+                yield Aside(self.name, line, fields)
+            elif not fields:
+                yield Aside(self.name, line, "empty line")
+            elif len(fields) != len(names):
+                reason = f"{_fields(len(fields))} where the header has {len(names)}"
+                yield Aside(self.name, line, reason)
+            else:
+                values = [fields[place] for place in places]
+                # spaces around a label would make another class of it
+                values[texts:] = [value.strip() for value in values[texts:]]
+                yield self.name, line, values
+
+
+def _fields(count: int) -> str:
+    return f"{count} field{'s' * (count != 1)}"

@@ -1,0 +1,189 @@
+"""The other files of texts: JSON lines, fastText's lines, and a folder with a folder per class."""
+
+import dataclasses
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from gatedjax.text._lines import LONGEST, TextFile
+from gatedjax.text._table import Aside, Cells, Columns, check_names, fault
+
+PREFIX = "__label__"
+_LABEL = re.compile(rf"(?<!\S){PREFIX}(\S*)\s*")
+_LOOK = 100
+_PARTS = {"train", "test", "dev", "val", "valid", "validation"}
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in found if names.count(name) > 1)
+        raise ValueError(f"the name {twice!r} is there twice")
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object)
+
+
+def _parse(line: str) -> dict[str, object] | str:
+    """The object of a line, or why there is none."""
+    try:
+        value = _DECODER.decode(line)
+    except json.JSONDecodeError as error:
+        return f"not JSON: {error.msg} at character {error.colno}"
+    except RecursionError:
+        return "not JSON that can be read: it is nested too deep"
+    except ValueError as error:  # a name that is there twice, a number of 5,000 digits
+        return f"not JSON that can be read: {error}"
+    return value if isinstance(value, dict) else f"not an object but a {type(value).__name__}"
+
+
+def _lines(file: TextFile) -> Iterator[tuple[int, str | None, str]]:
+    """Number, why the line cannot be used or None, and the line without its end."""
+    for number, line in file.lines():
+        text = line.rstrip("\r\n")
+        yield number, "empty line" if not text.strip() else file.fault(line), text
+
+
+@dataclasses.dataclass(frozen=True)
+class JsonLines:
+    """An object a line."""
+
+    file: TextFile
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self.file.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those of the first objects."""
+        found: dict[str, None] = {}
+        for _, problem, text in itertools.islice(_lines(self.file), _LOOK):
+            value = problem or _parse(text)
+            found |= {} if isinstance(value, str) else dict.fromkeys(value)
+        return tuple(found)
+
+    def check(self, columns: Columns) -> None:
+        """Refuses a file whose first objects have not these names."""
+        if next(self.file.lines(), None) is None:
+            raise ValueError(f"{self.name}: the file is empty")
+        if names := self.names:
+            check_names(self.name, names, columns)
+
+    def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
+        """Every line."""
+        for number, problem, text in _lines(self.file):
+            value = problem or _parse(text)
+            if isinstance(value, str):
+                yield Aside(self.name, number, value)
+            else:
+                yield self.name, number, [value.get(name) for name in columns.wanted]
+
+
+@dataclasses.dataclass(frozen=True)
+class FastText:
+    """A text a line, with a word "__label__NAME" in it where labels are wanted."""
+
+    file: TextFile
+    names: tuple[str, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self.file.name
+
+    def check(self, columns: Columns) -> None:
+        """Refuses pairs, and a file that is none of fastText's."""
+        _one_text(self.name, "a .txt file", columns)
+        first = [text for _, _, text in itertools.islice(_lines(self.file), _LOOK)]
+        if not first:
+            raise ValueError(f"{self.name}: the file is empty")
+        if columns.label is not None and not any(PREFIX in text for text in first):
+            raise ValueError(
+                f"{self.name}: no {PREFIX}NAME in its first {len(first)} lines, which is how a "
+                ".txt file has labels; a table with a header is .csv or .tsv"
+            )
+
+    def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
+        """Every line."""
+        for number, problem, text in _lines(self.file):
+            labels = _LABEL.findall(text)
+            if problem is None and columns.label is not None and len(labels) != 1:
+                problem = f"{len(labels)} labels, not one" if labels else f"no {PREFIX}NAME"
+            if problem is not None:
+                yield Aside(self.name, number, problem)
+                continue
+            yield self.name, number, (_LABEL.sub("", text).strip(), *labels)
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+    """A folder per class with a text in every .txt file below; the order is that of the names."""
+
+    path: Path
+    encoding: str
+    names: tuple[str, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return str(self.path)
+
+    def check(self, columns: Columns) -> None:
+        """Refuses a folder without folders of texts."""
+        _one_text(self.name, "a folder", columns)
+        wanted = "a folder of texts has a folder per class with .txt files"
+        inner = [path.name for path in self.path.iterdir() if _is_class(path)]
+        if columns.label is not None and not inner:
+            raise ValueError(f"{self.path}: there is no folder in it; {wanted}")
+        if inner and {name.lower() for name in inner} <= _PARTS:
+            shown = ", ".join(sorted(inner))
+            raise ValueError(f"{self.path}: its folders are parts, not classes ({shown}): give one")
+        if not any(isinstance(row, tuple) for row in self.rows(columns)):
+            raise ValueError(f"{self.path}: there is no text that can be used in it; {wanted}")
+
+    def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
+        """Every file: a row, or set aside."""
+        for path in sorted(self.path.iterdir()):
+            if _is_class(path):
+                for file in sorted(path.rglob("*")):
+                    if not file.is_dir() and not file.name.startswith("."):
+                        yield self._row(file, path.name)
+            elif not path.name.startswith("."):
+                unlabelled = columns.label is None
+                yield (
+                    self._row(path, "")
+                    if unlabelled
+                    else Aside(str(path), 1, "not in the folder of a class")
+                )
+
+    def _row(self, path: Path, label: str) -> Cells | Aside:
+        where = str(path)
+        if not path.is_file():
+            return Aside(where, 1, "not a regular file")
+        if path.suffix.lower() != ".txt":
+            return Aside(where, 1, "not a .txt file")
+        try:
+            if path.stat().st_size > LONGEST:
+                return Aside(where, 1, f"longer than {LONGEST:,} bytes")
+            text = "".join(line for _, line in TextFile(path, self.encoding).lines())
+        except (OSError, ValueError) as error:
+            return Aside(where, 1, str(error))
+        if problem := fault(text, self.encoding):
+            at = next((i for i, c in enumerate(text) if c == "\0" or 0xD800 <= ord(c) < 0xE000), 0)
+            return Aside(where, 1 + text.count("\n", 0, at), problem)
+        return where, 1, (text, label)
+
+
+def _is_class(path: Path) -> bool:
+    return path.is_dir() and not path.name.startswith(".")
+
+
+def _one_text(name: str, what: str, columns: Columns) -> None:
+    if len(columns.inputs) > 1:
+        raise ValueError(f"{name}: {what} has one text a line, not pairs: use .csv, .tsv or .jsonl")

@@ -1,0 +1,146 @@
+"""Text files read a line at a time: what is no text is refused before, bad bytes are kept apart."""
+
+import codecs
+import contextlib
+import dataclasses
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from gatedjax.data.files._unpack import Counted, allowance
+from gatedjax.text._table import fault
+
+LONGEST = 1 << 25
+"""Characters of a line, or of a record of several: a field of 10 MB is one, a file is not."""
+
+_BINARY = {
+    b"\x89PNG": "an image (PNG)",
+    b"\xff\xd8\xff": "an image (JPEG)",
+    b"GIF8": "an image (GIF)",
+    b"%PDF": "a PDF",
+    b"PK\x03\x04": "a zip archive, as .xlsx is: export the sheet as .csv",
+    b"\x1f\x8b": "packed by gzip: its name must end with .gz",
+    b"PAR1": "a Parquet file: give it as a pandas or polars frame",
+    b"SQLite": "a database",
+}
+_WIDE = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_CONTROL = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
+
+
+def check_encoding(encoding: str) -> str:
+    """The name of an encoding for opening a file, which also takes away a byte-order mark."""
+    try:
+        found = codecs.lookup(encoding)
+        if not getattr(found, "_is_text_encoding", True):
+            raise LookupError
+    except (LookupError, ValueError):
+        message = f"encoding must be one that Python knows, as utf-8 or cp1252, got {encoding!r}"
+        raise ValueError(message) from None
+    return "utf-8-sig" if found.name == "utf-8" else found.name
+
+
+class _Raw(io.RawIOBase):
+    """An unpacked stream that ends with TooLarge, as a file of Python's."""
+
+    def __init__(self, file: Counted) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextFile:
+    """A text file, plain or .gz.
+
+    Attributes:
+      path: as it was given.
+      encoding: of its text.
+    """
+
+    path: Path
+    encoding: str = "utf-8"
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return str(self.path)
+
+    def check(self) -> None:
+        """Refuses what is no text file."""
+        codec = check_encoding(self.encoding)
+        if not self.path.is_file():
+            there = "not a regular file" if self.path.exists() else "there is no such file"
+            raise FileNotFoundError(f"{self.path}: {there}")
+        with self._bytes() as file:
+            start = file.read(1 << 13)
+        if not start:
+            raise ValueError(f"{self.path}: the file is empty")
+        wide = codec.startswith(("utf-16", "utf-32"))
+        for magic, what in _BINARY.items():
+            if start.startswith(magic):
+                raise ValueError(f"{self.path}: not a text file: it is {what}")
+        for mark, name in _WIDE.items():
+            if start.startswith(mark) and not wide:
+                raise ValueError(f"{self.path}: not {self.encoding} but {name}: --encoding {name}")
+        bad = len(start) - len(start.translate(None, _CONTROL))
+        if bad * 20 > len(start) and not wide:
+            hint = (
+                " (UTF-16 has such: --encoding utf-16)" if start.count(0) * 5 > len(start) else ""
+            )
+            raise ValueError(
+                f"{self.path}: not a text file: {bad:,} of its first {len(start):,} bytes are "
+                f"control characters{hint}"
+            )
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        r"""The lines with their numbers from 1 and their ends: "\n", "\r\n" or "\r".
+
+        A byte that is no character of the encoding becomes half of a surrogate pair.
+        """
+        codec, number = check_encoding(self.encoding), 0
+        try:
+            with (
+                self._bytes() as file,
+                io.TextIOWrapper(file, codec, errors="surrogateescape", newline="") as text,
+            ):
+                while line := text.readline(LONGEST):
+                    number += 1
+                    yield number, line
+                    rest = line
+                    while rest and len(rest) == LONGEST and rest[-1] not in "\r\n":
+                        rest = text.readline(LONGEST)
+        except UnicodeError as error:
+            message = (
+                f"{self.path}: line {number + 1} or one after it is not {self.encoding}: {error}"
+            )
+            raise ValueError(message) from None
+
+    def fault(self, line: str) -> str | None:
+        """Why a line cannot be used; None if it can."""
+        if len(line) >= LONGEST:
+            return f"longer than {LONGEST:,} characters"
+        return fault(line, self.encoding)
+
+    @contextlib.contextmanager
+    def _bytes(self) -> Iterator[BinaryIO]:
+        with self.path.open("rb") as file:
+            if self.path.suffix.lower() != ".gz":
+                yield file
+                return
+            allowed = allowance(self.path.stat().st_size)
+            try:
+                with gzip.GzipFile(fileobj=file) as unpacked:
+                    counted = Counted(unpacked, self.path, allowed)
+                    yield cast(BinaryIO, io.BufferedReader(_Raw(counted)))
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                message = f"{self.path}: truncated or damaged compressed file: {error}"
+                raise ValueError(message) from error

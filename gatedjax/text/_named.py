@@ -1,0 +1,122 @@
+"""Data sets by name: those of gatedjax.data, of TFDS, and of Hugging Face where it is installed."""
+
+import contextlib
+import dataclasses
+import io
+from collections.abc import Iterable, Iterator, Sequence
+
+from gatedjax.data import load, names
+from gatedjax.data.files._source import Source
+from gatedjax.text._memory import InRows, class_name, dataset_form
+from gatedjax.text._table import Aside, Cells, Columns, Form, check_names
+
+
+def open_named(name: str, split: str) -> Form | None:
+    """Opens "hf:NAME[:CONFIG]", "tfds:NAME" or a bare name; None if no set is called so.
+
+    Raises:
+      ValueError: if the set, its split or its package is not there.
+      FileNotFoundError: if a set of gatedjax.data has no files; the message says where they are.
+    """
+    if name.startswith("hf:"):
+        return _hugging_face(name, split)
+    if name.startswith("tfds:"):
+        return _tfds(name, name.removeprefix("tfds:"), split)
+    if name in names():
+        source = load(name, split)
+        if not isinstance(source, Source) or not source.info.class_names or not _texts(source):
+            raise ValueError(f"{name!r} is not a set of labelled texts")
+        return Own(name, source)
+    if name.isidentifier():
+        with contextlib.suppress(ImportError):
+            import tensorflow_datasets as tfds  # takes a second
+
+            if name in tfds.list_builders(with_community_datasets=False):
+                return _tfds(name, name, split)
+    return None
+
+
+def _texts(source: Source) -> tuple[str, ...]:
+    """Names of the texts that an example has tokens of."""
+    first = source[0]
+    if "tokens" not in first or "query" in first:
+        return ()
+    return ("premise", "hypothesis") if "hypothesis" in first else ("text",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Own:
+    """A set of gatedjax.data: its tokens between spaces, its classes by name."""
+
+    name: str
+    source: Source
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """As the columns of a file would be called."""
+        return (*_texts(self.source), "label")
+
+    def check(self, columns: Columns) -> None:
+        """Refuses other columns."""
+        check_names(self.name, self.names, columns)
+
+    def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
+        """Every example, then what was set aside when the set was read."""
+        keys = dict(zip(_texts(self.source), ("tokens", "hypothesis"), strict=False))
+        for number, example in enumerate(self.source, 1):
+            found = {name: " ".join(example[key]) for name, key in keys.items()}
+            label = class_name(self.source.info.class_names, example["label"])
+            yield self.name, number, [found.get(name, label) for name in columns.wanted]
+        for aside in self.source.quarantine:
+            yield Aside(aside.file, aside.line, aside.reason)
+
+
+def _hugging_face(name: str, split: str) -> Form:
+    path, _, config = name.removeprefix("hf:").partition(":")
+    if not path:
+        raise ValueError(f"a data set of Hugging Face is hf:NAME or hf:NAME:CONFIG, got {name!r}")
+    try:
+        import datasets
+    except ImportError:
+        message = f"{name} needs the package datasets: pip install datasets"
+        raise ValueError(message) from None
+    try:
+        found = datasets.load_dataset(path, config or None, split=split)
+    except Exception as error:  # of many kinds, by hub, network and set
+        raise ValueError(f"{name}, split {split!r}: {_line(error)}") from error
+    return dataset_form(name, found)
+
+
+class _Records:
+    """A data source of TFDS as an iterable that can begin again."""
+
+    def __init__(self, records: Sequence[object]) -> None:
+        self._records = records
+
+    def __iter__(self) -> Iterator[object]:
+        return (self._records[i] for i in range(len(self._records)))
+
+
+def _tfds(shown: str, name: str, split: str) -> Form:
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError:
+        message = f"{shown} needs the package tensorflow-datasets: pip install tensorflow-datasets"
+        raise ValueError(message) from None
+    try:
+        builder = tfds.builder(name, file_format="array_record")
+        if not builder.is_prepared():
+            with contextlib.redirect_stdout(io.StringIO()):
+                builder.download_and_prepare()
+        records: Iterable[object] = _Records(builder.as_data_source(split))
+    except Exception as error:  # of many kinds, by set, network and TensorFlow
+        raise ValueError(f"{shown}, split {split!r}: {_line(error)}") from error
+    features = dict(builder.info.features)
+    classes = {key: getattr(feature, "names", None) for key, feature in features.items()}
+    found = {key: tuple(names) for key, names in classes.items() if names}
+    return InRows(shown, records, found, tuple(features))
+
+
+def _line(error: Exception) -> str:
+    lines = f"{type(error).__name__}: {error}".strip().splitlines()
+    return lines[0][:300]

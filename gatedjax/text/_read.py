@@ -1,0 +1,114 @@
+"""`open_table`: labelled texts from a file, a folder, a data set by name, or values in memory."""
+
+import difflib
+import os
+from pathlib import Path
+from typing import Literal
+
+from gatedjax._terminal import clean
+from gatedjax.text._delimited import Delimited
+from gatedjax.text._formats import FastText, Folder, JsonLines
+from gatedjax.text._lines import TextFile, check_encoding
+from gatedjax.text._memory import form_of
+from gatedjax.text._named import open_named
+from gatedjax.text._table import Aside as Aside
+from gatedjax.text._table import Columns as Columns
+from gatedjax.text._table import Form, Table
+from gatedjax.text._table import Label as Label
+from gatedjax.text._table import Record as Record
+from gatedjax.text._tags import ENDS as _TAGS
+from gatedjax.text._tags import TaggedRecord as TaggedRecord
+from gatedjax.text._tags import open_tags as open_tags
+
+_ENDS = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt")
+
+
+def open_table(
+    data: object, columns: Columns | None = None, *, encoding: str = "utf-8", split: str = "train"
+) -> Table:
+    """Opens labelled texts.
+
+    Args:
+      data: a path: .csv, .tsv (a header names the columns), .jsonl, .ndjson (an object a line),
+        .txt (fastText's "__label__x words"), each also .gz; or a folder with a folder per class.
+        Or "hf:NAME[:CONFIG]", "tfds:NAME", or a name that `gatedjax.data.load` or TFDS knows. Or
+        rows (text, label), (premise, hypothesis, label) or dicts; a dict of columns; a frame of
+        pandas or polars; a Dataset of datasets. Without a label also texts alone.
+      columns: which are read; by default text and label.
+      encoding: of files.
+      split: of a data set by name.
+
+    Returns:
+      A table that can be read again and again; every line is a `Record` or an `Aside`.
+
+    Raises:
+      FileNotFoundError: if there is no such file or data set.
+      ValueError: if the whole of it cannot be used: no such column, no line, no text file.
+      TypeError: if data is of no such type.
+    """
+    columns = Columns() if columns is None else columns
+    form = _form(data, encoding, split)
+    form.check(columns)
+    return Table(form, columns)
+
+
+def infer_task(
+    data: object, *, encoding: str = "utf-8", split: str = "train"
+) -> Literal["text", "pair", "tags"]:
+    """What the data are for: columns premise and hypothesis are pairs, CoNLL's files have tags.
+
+    Args:
+      data: as for `open_table`, or a file of tags.
+      encoding: of files.
+      split: of a data set by name.
+    """
+    if isinstance(data, str | os.PathLike) and _ending(os.fspath(data)) in _TAGS:
+        return "tags"
+    found = _form(data, encoding, split).names or ()
+    return "pair" if {"premise", "hypothesis"} <= set(found) else "text"
+
+
+def _ending(path: str | bytes) -> str:
+    return Path(os.fsdecode(path).lower().removesuffix(".gz")).suffix
+
+
+def _form(data: object, encoding: str, split: str) -> Form:
+    check_encoding(encoding)
+    if not isinstance(data, str | os.PathLike):
+        return form_of(data, split)
+    given = os.fsdecode(data)
+    if not given.strip():
+        raise ValueError(f"data must be a path or the name of a data set, got {given!r}")
+    named = isinstance(data, str)
+    if not os.path.exists(given):
+        form = open_named(given, split) if named else None
+        if form is None:
+            raise FileNotFoundError(_not_there(given))
+        return form
+    path, ending = Path(given), _ending(given)
+    if path.is_dir():
+        return Folder(path, encoding)
+    if ending not in _ENDS:
+        hint = "; files of tags are for the tagger" if ending in _TAGS else ""
+        raise ValueError(
+            f"{path}: a file of texts must end with {', '.join(_ENDS)} (or one of them and .gz), "
+            f"or be a folder with a folder per class, got {ending or 'no ending'!r}{hint}"
+        )
+    file = TextFile(path, encoding)
+    file.check()
+    if ending in (".csv", ".tsv"):
+        return Delimited(file, ending)
+    return FastText(file) if ending == ".txt" else JsonLines(file)
+
+
+def _not_there(given: str) -> str:
+    shown = clean(given[:200])
+    path = Path(given)
+    try:
+        there = [one.name for one in path.parent.iterdir()]
+    except (OSError, ValueError):
+        there = []
+    near = difflib.get_close_matches(path.name, there, n=1)
+    hint = f"; did you mean {clean(str(path.parent / near[0]))}?" if near else ""
+    kind = "file" if path.suffix or os.sep in given else "file, and no data set of this name"
+    return f"{shown}: there is no such {kind}{hint}"
