@@ -1,0 +1,1 @@
+"""Your own text: read it, train on it, predict, evaluate and explain."""
