@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from gatedjax.data.batches._plan import pad_rows
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.export import ModelCard
 from gatedjax.export._kinds import check_kind, facts_of
+from gatedjax.models import GANet
 from gatedjax.text._corpus import split_words
 from gatedjax.text._networks import PAIR, TEXT, Network
 from gatedjax.text._read import Label
@@ -28,6 +30,7 @@ EDGES = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 """Padded lengths of prediction, and twice the last one again and again: programs are few."""
 CELLS = 8192
 """Words of a batch of prediction, padding included."""
+_POWERS = tuple(2**n for n in range(3, 16))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -124,6 +127,11 @@ class TrainedModel:
     def _placed(self) -> Any:
         return jax.device_put(self.params)
 
+    @property
+    def inputs(self) -> int:
+        """Texts of an example."""
+        return 2 if self.kind == "pair" else 1
+
     def ids(self, tokens: Sequence[str]) -> np.ndarray:
         """int32 ids of the words of a text, as far as they are used."""
         words = self.vocabulary.encode(tokens[: self.max_len]) or [UNK]
@@ -181,37 +189,84 @@ class TrainedModel:
         )
 
     def _read_chunk(self, examples: Sequence[Sequence[str]]) -> list[Read | Failure]:
-        found: list[Read | Failure] = [Failure("")] * len(examples)
-        tokens: list[tuple[tuple[str, ...], ...]] = []
-        groups: dict[int, list[int]] = {}
-        for number, texts in enumerate(examples):
+        found: list[Read | Failure] = []
+        usable: list[tuple[tuple[str, ...], ...]] = []
+        for texts in examples:
             reason = self._unusable(texts)
-            words = () if reason else tuple(split_words(text)[: self.max_len] for text in texts)
-            if not reason and not all(words):
+            words = () if reason else self.tokens(texts)
+            if not all(words):
                 reason = "the text has no word"
-            tokens.append(words)
-            if reason:
-                found[number] = Failure(reason)
-                continue
+            found.append(Failure(reason))
+            if not reason:
+                usable.append(words)
+        rest = iter(self.read_tokens(usable))
+        return [one if one.error else next(rest) for one in found if isinstance(one, Failure)]
+
+    def tokens(self, texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """The words of every text of an example, as far as they are used."""
+        return tuple(split_words(text)[: self.max_len] for text in texts)
+
+    def read_tokens(self, examples: Sequence[tuple[tuple[str, ...], ...]]) -> list[Read]:
+        """Runs the network over texts that are words already; no word is read as an unknown one."""
+        found: dict[int, Read] = {}
+        for numbers, batch in self.batches(examples):
+            out = self.run(batch)
+            for row, number in enumerate(numbers):
+                found[number] = _cut(examples[number], out, row)
+        return [found[number] for number in range(len(examples))]
+
+    def batches(
+        self, examples: Sequence[tuple[tuple[str, ...], ...]]
+    ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
+        """Yields (which examples, their padded batch), the shortest texts first."""
+        groups: dict[int, list[int]] = {}
+        for number, words in enumerate(examples):
             groups.setdefault(edge_of(max(map(len, words)), self.max_len), []).append(number)
         for edge, numbers in sorted(groups.items()):
             rows = rows_of(edge)
             for begin in range(0, len(numbers), rows):
                 some = numbers[begin : begin + rows]
-                out = self.run(self.batch([tokens[i] for i in some], edge))
-                for row, number in enumerate(some):
-                    found[number] = _cut(tokens[number], out, row)
-        return found
+                yield some, self.batch([examples[i] for i in some], edge)
+
+    @functools.cached_property
+    def modes(self) -> Any:
+        """A compiled function of (params, batch): the logits [draws, B, C] of every gate mode."""
+
+        def logits(params: Params, batch: Mapping[str, Any]) -> dict[str, Any]:
+            # one seed: the draws of a text are the same in every evaluation
+            rngs = {"gate": jax.random.key(0)}
+            outputs = self.module.apply(
+                {"params": params}, batch, rngs=rngs, method=GANet.gate_modes
+            )
+            return {mode: output.logits for mode, output in outputs.items()}
+
+        return jax.jit(logits)
+
+    @functools.cached_property
+    def _forced(self) -> Any:
+        def probabilities(params: Params, batch: Mapping[str, Any], gates: Any) -> Any:
+            output = self.module.apply({"params": params}, batch, gates, method=GANet.with_gates)
+            return jax.nn.softmax(output.logits)
+
+        return jax.jit(probabilities)
+
+    def with_gates(self, tokens: tuple[str, ...], gates: np.ndarray) -> np.ndarray:
+        """The class probabilities [S, C] of one text under gates [S, T] that are given."""
+        edge = edge_of(len(tokens), self.max_len)
+        rows = next(size for size in _POWERS if size >= len(gates))
+        padded = np.zeros((rows, 1, edge), np.float32)
+        padded[: len(gates), 0, : gates.shape[1]] = gates
+        found = self._forced(self._placed, self.batch([(tokens,)], edge), padded)
+        return np.asarray(found)[: len(gates), 0]
 
     def _unusable(self, texts: Sequence[str]) -> str:
-        wanted = len(NAMES) if self.kind == "pair" else 1
-        if isinstance(texts, str) or len(texts) != wanted:
-            return f"wanted {wanted} texts"
+        if isinstance(texts, str) or len(texts) != self.inputs:
+            return f"wanted {self.inputs} texts"
         bad = next((text for text in texts if not isinstance(text, str)), None)
         return "" if bad is None else f"a text must be a str, got {type(bad).__name__}"
 
     def batch(
-        self, examples: Sequence[Sequence[Sequence[str]]], edge: int
+        self, examples: Sequence[tuple[tuple[str, ...], ...]], edge: int
     ) -> dict[str, np.ndarray]:
         """The padded batch of tokenised texts; a few sizes of batches, whatever their number."""
         size = next(s for s in sizes_of(edge) if s >= len(examples))
@@ -226,8 +281,6 @@ class TrainedModel:
 
     def save(self, folder: str | Path, *, card: ModelCard | None = None, overwrite: bool) -> Path:
         """Writes the folder; see `gatedjax.export.save`."""
-        import json
-
         config = {
             **facts_of(self.kind),  # type: ignore[arg-type]
             "network": self.network,
@@ -253,8 +306,6 @@ class TrainedModel:
           FileNotFoundError, ValueError: for a folder that is none, holds another kind of model, is
             damaged, or was written by a newer version.
         """
-        import json
-
         config: Any = export.read_config(folder)
         kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
         try:
@@ -282,8 +333,8 @@ class TrainedModel:
         return dataclasses.replace(made, params=params)
 
     def _init(self) -> Params:
-        example = ["a"]
-        batch = self.batch([[example] * (2 if self.kind == "pair" else 1)], EDGES[0])
+        example = (("a",),) * self.inputs
+        batch = self.batch([example], EDGES[0])
         return self.module.init(jax.random.key(0), batch)["params"]
 
 

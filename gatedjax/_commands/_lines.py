@@ -1,0 +1,42 @@
+"""Lines of JSON that commands write, to a file or to standard output."""
+
+import contextlib
+import json
+import os
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+Write = Callable[[Any], None]
+
+
+def json_line(value: Any) -> str:
+    """The value on one line; characters that could steer a terminal are escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == " " else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    if unicodedata.category(character)[0] not in "CZ":
+        return character
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+@contextlib.contextmanager
+def lines_to(path: Path | None) -> Iterator[Write]:
+    """A function that writes a value as a line; a file appears whole or not at all."""
+    if path is None:
+        yield lambda value: print(json_line(value), flush=sys.stdout.isatty())
+        return
+    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            yield lambda value: file.write(json_line(value) + "\n") and None
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,111 @@
+"""`gatedjax predict MODEL TEXT ...`: labels of texts, and the words that each rests on."""
+
+import argparse
+import itertools
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from gatedjax._commands import program, run_command
+from gatedjax._commands._lines import lines_to
+from gatedjax._terminal import say
+
+_SECONDS = 1.0
+"""Between two messages of progress."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"{program()} predict",
+        description="Say which class texts belong to: a line of JSON each, with label, "
+        "probability, kept words and density, or with error.",
+        epilog='examples: gatedjax predict model "a dull film"; gatedjax predict model --file '
+        "in.csv --out out.jsonl; cat lines.txt | gatedjax predict model",
+    )
+    parser.add_argument("model", type=Path, help="the folder that `gatedjax train` wrote")
+    parser.add_argument("texts", nargs="*", help="texts (pairs: premise and hypothesis in turns)")
+    parser.add_argument(
+        "--file",
+        type=Path,
+        help="read the texts from a .csv, .tsv or .jsonl file, or the lines of a .txt file "
+        "(default: the lines of standard input, if no text is given)",
+    )
+    parser.add_argument("--out", type=Path, help="the file to write (default: standard output)")
+    parser.add_argument("--text", nargs="+", metavar="COLUMN", help="columns of the texts")
+    parser.add_argument("--encoding", default="utf-8", help="of the file (default: utf-8)")
+    parser.add_argument("--overwrite", action="store_true", help="replace the file of --out")
+    return parser
+
+
+Line = tuple[Sequence[str] | None, str]
+"""The texts of a line, or None and why there are none."""
+
+
+def _lines(options: argparse.Namespace, inputs: Sequence[str]) -> Iterable[Line]:
+    """What is to be predicted, one item for every line."""
+    from gatedjax.text._read import Aside, Columns, open_table
+
+    if options.texts:
+        count = len(inputs)
+        if len(options.texts) % count:
+            raise ValueError(f"wanted {' and '.join(inputs)} in turns, got {len(options.texts)}")
+        return [(part, "") for part in itertools.batched(options.texts, count)]
+    if options.file is not None and options.file.suffix != ".txt":
+        columns = Columns(tuple(options.text or inputs), None)
+        table = open_table(options.file, columns, encoding=options.encoding)
+        return (
+            (None, one.reason) if isinstance(one, Aside) else (one.inputs, "") for one in table
+        )
+    if len(inputs) > 1:
+        raise ValueError("pairs of texts come as arguments, or from a .csv, .tsv or .jsonl --file")
+    return _plain(options)
+
+
+def _plain(options: argparse.Namespace) -> Iterator[Line]:
+    if options.file is None:
+        sys.stdin.reconfigure(encoding=options.encoding, errors="replace")  # type: ignore[union-attr]
+        yield from (([line.rstrip("\r\n")], "") for line in sys.stdin)
+        return
+    with options.file.open(encoding=options.encoding, errors="replace") as file:
+        yield from (([line.rstrip("\r\n")], "") for line in file)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from gatedjax.text._model import Failure, TrainedModel
+    from gatedjax.text._training import COLUMNS
+
+    if options.out is not None and options.out.exists() and not options.overwrite:
+        raise FileExistsError(f"{options.out} exists: --overwrite replaces it")
+    if options.texts and options.file is not None:
+        raise ValueError("give texts or --file, not both")
+    model = TrainedModel.load(options.model, ("text", "pair"))
+    lines = iter(_lines(options, COLUMNS[model.kind].inputs))
+    began = told = time.monotonic()
+    done = failed = 0
+    size = 1 if options.file is None and not options.texts and sys.stdin.isatty() else 4096
+    with lines_to(options.out) as write:
+        while chunk := list(itertools.islice(lines, size)):
+            found = model.predict([texts for texts, _ in chunk if texts is not None])
+            for texts, why in chunk:
+                one = Failure(why) if texts is None else next(found)
+                failed += isinstance(one, Failure)
+                write(one.to_json())
+            done += len(chunk)
+            now = time.monotonic()
+            if sys.stderr.isatty() and now - told > _SECONDS:
+                told = now
+                rate = done / (now - began)
+                say(f"\r{done:,} lines, {rate:,.0f} a second", file=sys.stderr, end="")
+    if sys.stderr.isatty() and told > began:
+        say("", file=sys.stderr)
+    if failed:
+        say(f"{failed:,} of {done:,} lines could not be used (error)", file=sys.stderr)
+    return 0
+
+
+def main(args: list[str]) -> int:
+    """Runs the command; 0, or 2 for what cannot be done."""
+    return run_command(_run, _parser().parse_args(args))
+
+

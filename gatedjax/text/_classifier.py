@@ -1,0 +1,421 @@
+"""`TextClassifier` and `PairClassifier`: train, predict, evaluate and explain, from Python."""
+
+import contextlib
+import inspect
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+
+from gatedjax.export import ModelCard
+from gatedjax.text._evaluation import evaluate_model
+from gatedjax.text._explanation import explain_texts
+from gatedjax.text._model import Failure, Prediction, TrainedModel
+from gatedjax.text._read import Columns, Label, Table, open_table
+from gatedjax.text._show import Explanation
+from gatedjax.text._training import COLUMNS, Options, Say, train_model
+
+
+class Predictions(Sequence[Prediction]):
+    """Predictions in the order of the texts; as an array they are the labels."""
+
+    def __init__(self, items: Iterable[Prediction]) -> None:
+        self._items = list(items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index):
+        return Predictions(self._items[index]) if isinstance(index, slice) else self._items[index]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array([one.label for one in self._items], dtype=dtype)
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The likeliest class of every text."""
+        return np.asarray(self)
+
+    def __repr__(self) -> str:
+        return f"Predictions({self._items!r})"
+
+
+class _Classifier:
+    """What both classifiers share; parameters are those of `Options`, by name."""
+
+    _kind: ClassVar[str]
+    _estimator_type = "classifier"
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters of the constructor, as scikit-learn wants them.
+
+        Args:
+          deep: has no effect: no parameter has parameters.
+        """
+        return {name: getattr(self, name) for name in _names(type(self))}
+
+    def set_params(self, **params: Any) -> Self:
+        """Sets parameters of the constructor.
+
+        Raises:
+          ValueError: for one that it does not have.
+        """
+        known = _names(type(self))
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(
+                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}"
+                )
+            setattr(self, name, value)
+        return self
+
+    @property
+    def options(self) -> Options:
+        """The parameters as `Options`."""
+        return Options(**self.get_params())
+
+    @classmethod
+    def train(
+        cls,
+        data: object,
+        *,
+        columns: Columns | None = None,
+        validation: object = None,
+        test: object = None,
+        encoding: str = "utf-8",
+        workdir: str | Path | None = None,
+        say: Say = lambda line: None,
+        progress: bool = False,
+        **options: Any,
+    ) -> Self:
+        """Trains a classifier.
+
+        Args:
+          data: a path (.csv, .tsv, .jsonl, fastText's .txt, a folder per class), the name of a data
+            set, rows of texts and label, a frame, a Dataset, or a dict of columns.
+          columns: names of the columns, if they are not those of the class.
+          validation: data that choose the best parameters; None holds out a tenth.
+          test: data that are reported on.
+          encoding: of files.
+          workdir: where checkpoints are kept: the same call continues what was stopped. None uses
+            a temporary folder.
+          say: is told what is read and made, a line at a time, as `print`.
+          progress: whether training shows its bar.
+          **options: of the constructor.
+
+        Returns:
+          The trained classifier.
+
+        Raises:
+          FileNotFoundError, ValueError, TypeError: for data or options that cannot be used.
+          StoppedBySignal: after Ctrl-C or SIGTERM.
+        """
+        made = cls(**options)
+        columns = columns or COLUMNS[cls._kind]
+        tables = [
+            None if one is None else open_table(one, columns, encoding=encoding)
+            for one in (data, validation, test)
+        ]
+        made._train(cast(Table, tables[0]), tables[1], tables[2], workdir, say, progress)
+        return made
+
+    def fit(self, X: Any, y: Any, *, workdir: str | Path | None = None) -> Self:
+        """Trains on texts and their labels, as scikit-learn wants it.
+
+        Args:
+          X: n texts (of a `PairClassifier`, n pairs of texts).
+          y: n labels.
+          workdir: see `train`.
+        """
+        texts, labels = _listed(X, self._kind), _values(y, "y")
+        if len(texts) != len(labels):
+            raise ValueError(f"X and y must be of one length, got {len(texts)} and {len(labels)}")
+        rows = [(*text, label) for text, label in zip(texts, labels, strict=True)]
+        table = open_table(rows, COLUMNS[self._kind])
+        self._train(table, None, None, workdir, lambda line: None, False)
+        return self
+
+    def predict(self, X: Any) -> Predictions:
+        """What the model says of texts.
+
+        Args:
+          X: texts (of a `PairClassifier`, pairs of texts).
+
+        Returns:
+          A prediction for each; `np.asarray` of them is the array of labels.
+
+        Raises:
+          ValueError: if a text has no word.
+        """
+        found = []
+        for number, one in enumerate(self._fitted().predict(_listed(X, self._kind))):
+            if isinstance(one, Failure):
+                raise ValueError(f"text {number}: {one.error}")
+            found.append(one)
+        return Predictions(found)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of every class [n, C], in the order of `classes_`."""
+        return self._fitted().probabilities(_listed(X, self._kind))
+
+    def score(self, X: Any, y: Any) -> float:
+        """The accuracy on texts and their labels."""
+        return float(np.mean(self.predict(X).labels == np.asarray(_values(y, "y"))))
+
+    def evaluate(
+        self, data: object, *, columns: Columns | None = None, encoding: str = "utf-8"
+    ) -> dict[str, Any]:
+        """Accuracy, macro F1, confusion, calibration, density and the gap between gate modes.
+
+        Args:
+          data: labelled texts, as for `train`.
+          columns: see `train`.
+          encoding: of files.
+        """
+        table = open_table(data, columns or COLUMNS[self._kind], encoding=encoding)
+        return evaluate_model(self._fitted(), table)
+
+    def explain(self, text: str | Sequence[str]) -> Explanation:
+        """What a prediction rests on: kept words, attention, and what changes if a gate flips."""
+        pair = (text,) if isinstance(text, str) else tuple(text)
+        return explain_texts(self._fitted(), pair)
+
+    def save(
+        self, folder: str | Path, *, card: ModelCard | None = None, overwrite: bool = False
+    ) -> Path:
+        """Writes the model to a folder, which appears whole or not at all; see `export.save`."""
+        return self._fitted().save(folder, card=card, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Reads what `save` or `gatedjax train` wrote; nothing of it is executed.
+
+        Raises:
+          FileNotFoundError, ValueError: for a folder that is no such model.
+        """
+        trained = TrainedModel.load(folder, (cls._kind,))
+        made = cls(model=trained.network, max_len=trained.max_len)  # type: ignore[call-arg]
+        made._take(trained)
+        return made
+
+    def _train(
+        self,
+        table: Table,
+        validation: Table | None,
+        test: Table | None,
+        workdir: str | Path | None,
+        say: Say,
+        progress: bool,
+    ) -> None:
+        options = self.options
+        options.check(self._kind)
+        with _folder(workdir) as folder:
+            trained = train_model(
+                self._kind,
+                table,
+                options,
+                folder,
+                validation=validation,
+                test=test,
+                say=say,
+                progress=progress,
+            )
+        self._take(trained)
+
+    def _take(self, trained: TrainedModel) -> None:
+        self.model_ = trained
+        self.classes_ = np.array(trained.classes)
+        self.report_ = trained.report
+
+    def _fitted(self) -> TrainedModel:
+        if not hasattr(self, "model_"):
+            raise _not_fitted(f"this {type(self).__name__} is not trained: call fit or train first")
+        return self.model_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True),
+            transformer_tags=None,
+            classifier_tags=ClassifierTags(),
+            regressor_tags=None,
+            input_tags=InputTags(two_d_array=False, string=True),
+        )
+
+    def __repr__(self) -> str:
+        defaults = _defaults(type(self))
+        given = {k: v for k, v in self.get_params().items() if v != defaults[k]}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in given.items())})"
+
+
+class TextClassifier(_Classifier):
+    """A classifier of texts that says which words it used.
+
+        model = TextClassifier.train("reviews.csv")
+        model.predict(["a dull , lifeless film"])[0]   # Prediction(label=..., kept=[...], ...)
+        model.save("model"); model = TextClassifier.load("model")
+
+    It is a scikit-learn classifier: `fit(X, y)`, `predict`, `predict_proba`, `score`, `classes_`.
+
+    Args:
+      model: ganet, soft, local, bilstm, agt, rau, gru, lstm or ssan.
+      embeddings: GloVe text file; None starts from how often words occur in which class.
+      minutes: train for at most so long.
+      num_steps: train for at most so many steps; None is some twenty epochs.
+      density: share of open gates to hold (ganet), by a Lagrange multiplier.
+      max_len: words of a text that are used.
+      min_count: words that occur less often are unknown; None is 2, or 1 for few texts.
+      max_words: words that are known at most.
+      lowercase: fold case.
+      held_out: share of the training texts that chooses the best parameters.
+      batch_size: texts of a step; None is 32, or 64 for many texts.
+      seed: of parameters, dropout, gates and order.
+      network: options of the network by name, as {"hidden": 128}.
+      training: options of `gatedjax.training.TrainConfig` by dotted name.
+
+    Attributes:
+      classes_: the labels, sorted.
+      report_: what is known of the model's quality, beside a linear baseline's.
+    """
+
+    _kind = "text"
+
+    def __init__(
+        self,
+        model: str = "ganet",
+        *,
+        embeddings: str | Path | None = None,
+        minutes: float | None = None,
+        num_steps: int | None = None,
+        density: float | None = None,
+        max_len: int = 400,
+        min_count: int | None = None,
+        max_words: int = 100_000,
+        lowercase: bool = True,
+        held_out: float = 0.1,
+        batch_size: int | None = None,
+        seed: int = 0,
+        network: dict[str, Any] | None = None,
+        training: dict[str, Any] | None = None,
+    ) -> None:
+        self.model = model
+        self.embeddings = embeddings
+        self.minutes = minutes
+        self.num_steps = num_steps
+        self.density = density
+        self.max_len = max_len
+        self.min_count = min_count
+        self.max_words = max_words
+        self.lowercase = lowercase
+        self.held_out = held_out
+        self.batch_size = batch_size
+        self.seed = seed
+        self.network = network
+        self.training = training
+
+
+class PairClassifier(TextClassifier):
+    """A classifier of pairs of texts: does the first entail the second?
+
+    Columns are premise, hypothesis and label; everything else is as for `TextClassifier`.
+
+    Args:
+      model: ssan (attention over words that are selected) or san (over all words).
+      embeddings, minutes, num_steps, density, max_len, min_count, max_words, lowercase, held_out,
+      batch_size, seed, network, training: see `TextClassifier`.
+    """
+
+    _kind = "pair"
+
+    def __init__(
+        self,
+        model: str = "ssan",
+        *,
+        embeddings: str | Path | None = None,
+        minutes: float | None = None,
+        num_steps: int | None = None,
+        density: float | None = None,
+        max_len: int = 400,
+        min_count: int | None = None,
+        max_words: int = 100_000,
+        lowercase: bool = True,
+        held_out: float = 0.1,
+        batch_size: int | None = None,
+        seed: int = 0,
+        network: dict[str, Any] | None = None,
+        training: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            model,
+            embeddings=embeddings,
+            minutes=minutes,
+            num_steps=num_steps,
+            density=density,
+            max_len=max_len,
+            min_count=min_count,
+            max_words=max_words,
+            lowercase=lowercase,
+            held_out=held_out,
+            batch_size=batch_size,
+            seed=seed,
+            network=network,
+            training=training,
+        )
+
+
+def _defaults(cls: type) -> dict[str, Any]:
+    parameters = inspect.signature(cls).parameters
+    return {name: one.default for name, one in parameters.items()}
+
+
+def _names(cls: type) -> list[str]:
+    return list(_defaults(cls))
+
+
+def _not_fitted(message: str) -> Exception:
+    """scikit-learn's own error where it is installed: its tools look for it."""
+    try:
+        from sklearn.exceptions import NotFittedError
+    except ImportError:
+        return AttributeError(message)
+    return NotFittedError(message)
+
+
+def _values(values: Any, what: str) -> list[Label]:
+    listed = values.tolist() if hasattr(values, "tolist") else list(values)
+    if listed and isinstance(listed[0], list):
+        raise ValueError(f"{what} must have one dimension")
+    return listed
+
+
+def _listed(texts: Any, kind: str) -> list[tuple[str, ...]]:
+    """Texts, or pairs, as tuples."""
+    if isinstance(texts, str):
+        raise TypeError("X must be a list of texts, got one text")
+    listed = texts.tolist() if hasattr(texts, "tolist") else list(texts)
+    if kind == "pair":
+        return [tuple(row) for row in listed]
+    for number, one in enumerate(listed):
+        if not isinstance(one, str):
+            raise TypeError(f"X must be a list of texts, got {type(one).__name__} at {number}")
+    return [(text,) for text in listed]
+
+
+@contextlib.contextmanager
+def _folder(workdir: str | Path | None) -> Iterator[Path]:
+    if workdir is None:
+        with tempfile.TemporaryDirectory(prefix="gatedjax-") as folder:
+            yield Path(folder)
+        return
+    folder = Path(workdir).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    yield folder
+
+

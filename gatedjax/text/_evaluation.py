@@ -1,0 +1,90 @@
+"""How good a trained model is on labelled texts."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gatedjax.text._metrics import classification_metrics
+from gatedjax.text._model import Failure, TrainedModel
+from gatedjax.text._read import Aside, Table
+
+_CHUNK = 4096
+
+
+def evaluate_model(model: TrainedModel, table: Table) -> dict[str, Any]:
+    """What `classification_metrics` measures, density, and accuracy under every gate mode.
+
+    Args:
+      model: the model.
+      table: labelled texts, read once, a chunk at a time.
+
+    Returns:
+      A dict that JSON can hold; "gate_modes" and "gate_gap" (the largest accuracy less the
+      smallest) where the model has gates, "aside" lines that were not used.
+
+    Raises:
+      ValueError: for a label that training has not seen, or no usable line.
+    """
+    place = {label: number for number, label in enumerate(model.classes)}
+    probabilities, labels, densities = [], [], []
+    modes: dict[str, list[np.ndarray]] = {}
+    aside = 0
+    for records in _chunks(table):
+        texts = []
+        for record in records:
+            if isinstance(record, Aside):
+                aside += 1
+                continue
+            label = record.label
+            if label not in place:
+                known = ", ".join(map(repr, itertools.islice(model.classes, 8)))
+                raise ValueError(
+                    f"{record.where}:{record.line}: the label {label!r} is none that the model was "
+                    f"trained on: {known}"
+                )
+            texts.append((record.inputs, place[label]))
+        used = []
+        for (inputs, label), one in zip(texts, model.read([t for t, _ in texts]), strict=True):
+            if isinstance(one, Failure):
+                aside += 1
+                continue
+            probabilities.append(one.probabilities)
+            labels.append(label)
+            densities.append(one.density)
+            used.append(inputs)
+        if model.entry.gated:
+            for mode, right in _by_mode(model, used, labels[len(labels) - len(used) :]).items():
+                modes.setdefault(mode, []).append(right)
+    if not labels:
+        raise ValueError(f"{table.name} has no labelled text ({aside} lines cannot be used)")
+    metrics = classification_metrics(
+        np.array(labels), np.array(probabilities, np.float64), model.classes
+    )
+    report: dict[str, Any] = {**metrics, "density": float(np.mean(densities)), "aside": aside}
+    if modes:
+        accuracy = {mode: float(np.mean(np.concatenate(right))) for mode, right in modes.items()}
+        report["gate_modes"] = accuracy
+        report["gate_gap"] = max(accuracy.values()) - min(accuracy.values())
+    return report
+
+
+def _chunks(table: Table) -> Iterator[list[Any]]:
+    iterator = iter(table)
+    while chunk := list(itertools.islice(iterator, _CHUNK)):
+        yield chunk
+
+
+def _by_mode(
+    model: TrainedModel, texts: Sequence[tuple[str, ...]], labels: Sequence[int]
+) -> dict[str, np.ndarray]:
+    """Of every text, how often it is right under every gate mode; draws are the same every time."""
+    right: dict[str, np.ndarray] = {}
+    targets = np.array(labels)
+    for numbers, batch in model.batches([model.tokens(example) for example in texts]):
+        for mode, logits in model.modes(model.params, batch).items():
+            best = np.asarray(logits).argmax(axis=-1)[:, : len(numbers)]
+            share = np.mean(best == targets[numbers], axis=0)
+            right.setdefault(mode, np.zeros(len(texts)))[numbers] = share
+    return right

@@ -1,0 +1,68 @@
+"""What a prediction rests on: the words that were kept, and what changes without them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gatedjax.text._model import Failure, TrainedModel
+from gatedjax.text._show import Change, Explanation
+
+
+def explain_texts(model: TrainedModel, texts: Sequence[str]) -> Explanation:
+    """Runs the network on a text, under every gate flipped alone, and without each of its words.
+
+    Args:
+      model: of texts; a pair is explained by the words of both.
+      texts: the text, or both texts of a pair.
+
+    Raises:
+      ValueError: if a text has no word.
+    """
+    (one,) = model.read([tuple(texts)])
+    if isinstance(one, Failure):
+        raise ValueError(one.error)
+    probabilities = one.probabilities
+    best = int(np.argmax(probabilities))
+    words = [word for tokens in one.tokens for word in tokens]
+    kept = [bool(k) for mask in one.kept for k in mask]
+    attention = None if one.attention is None else tuple(map(float, one.attention))
+    return Explanation(
+        text="\n".join(texts),
+        tokens=tuple(words),
+        label=model.classes[best],
+        probability=float(probabilities[best]),
+        probabilities=dict(zip(model.classes, map(float, probabilities), strict=True)),
+        kept=tuple(kept),
+        density=one.density,
+        attention=attention,
+        gates=None if one.gates is None else tuple(map(float, one.gates)),
+        flips=_flips(model, one.tokens[0], np.array(one.kept[0]), best),
+        removed=_removed(model, one.tokens, best),
+    )
+
+
+def _change(model: TrainedModel, probabilities: np.ndarray, best: int) -> Change:
+    label = model.classes[int(np.argmax(probabilities))]
+    return Change(label=label, probability=float(probabilities[best]))
+
+
+def _flips(
+    model: TrainedModel, tokens: tuple[str, ...], kept: np.ndarray, best: int
+) -> tuple[Change, ...] | None:
+    """Every gate flipped alone; the states behind the gates stay as they are."""
+    if not model.entry.gated:
+        return None
+    flipped = np.logical_xor(kept, np.eye(len(kept), dtype=bool)).astype(np.float32)
+    return tuple(_change(model, row, best) for row in model.with_gates(tokens, flipped))
+
+
+def _removed(
+    model: TrainedModel, tokens: tuple[tuple[str, ...], ...], best: int
+) -> tuple[Change, ...]:
+    """Each word deleted from the text, the network run again on the rest."""
+    shorter = []
+    for place, words in enumerate(tokens):
+        for number in range(len(words)):
+            rest = (*words[:number], *words[number + 1 :])
+            shorter.append((*tokens[:place], rest, *tokens[place + 1 :]))
+    return tuple(_change(model, one.probabilities, best) for one in model.read_tokens(shorter))
