@@ -1,16 +1,19 @@
-"""`python -m gatedjax COMMAND ...`: tools for runs and data."""
+"""`gatedjax COMMAND ...`, or `python -m gatedjax COMMAND ...`: trained models, runs and data."""
 
 import difflib
 import importlib
 import sys
 
 from gatedjax import __version__
+from gatedjax._cli import program
 from gatedjax._terminal import say
 
 COMMANDS = {
+    "answer": "ask a trained reader about a document",
     "checkpoints": "list, verify and compare the checkpoints of a work folder",
     "data": "prepare a data set, or check the files it is made from",
     "export": "save the best parameters of a run with a model card",
+    "translate": "translate lines with a trained translator",
     "verify-resume": "prove that a killed run continues with the same bits",
 }
 
@@ -19,11 +22,12 @@ def usage() -> str:
     """What is shown without a command, and with --help."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
+    called = program()
     return (
-        "usage: python -m gatedjax COMMAND ...\n\ncommands:\n"
+        f"usage: {called} COMMAND ...\n\ncommands:\n"
         + "\n".join(lines)
-        + "\n\npython -m gatedjax COMMAND --help shows the options of a command, and\n"
-        "python -m gatedjax --version the version."
+        + f"\n\n{called} COMMAND --help shows the options of a command, and\n"
+        f"{called} --version the version."
     )
 
 

@@ -2,12 +2,17 @@
 
 import ast
 import re
+import shutil
+import subprocess
+import sys
 
 import pytest
 
 import gatedjax
+from tests._programs import environment
 from tests.conftest import ROOT
 from tests.lower_bounds import constraints, requirements
+from tests.text._runs import DOCUMENT, LINES, QUESTION, reader_run, translator_run
 
 SOURCES = sorted((ROOT / "gatedjax").rglob("*.py"))
 
@@ -92,3 +97,86 @@ def test_every_python_of_setup_cfg_is_one_of_the_tiers():
     assert f"OLDEST_PYTHON ?= python{versions[0]}\n" in makefile
     assert f"python_requires = >={versions[0]}\n" in text
     assert f"NEWEST_PYTHON ?= python{versions[-1]}\n" in makefile
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A function that runs the console script of an installed wheel in an empty folder.
+
+    The wheel is installed without its dependencies, which are those of this environment; what may
+    be on its path besides, `experiments` of a checkout, is hidden.
+    """
+    place = tmp_path_factory.mktemp("wheel")
+    shutil.copytree(
+        ROOT / "gatedjax", place / "src" / "gatedjax", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, place / "src")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    # an absolute path: a bare name would be one of a package index
+    built = subprocess.run(
+        [*pip, "wheel", "--no-deps", "--wheel-dir", place, place / "src"], capture_output=True
+    )
+    if built.returncode and b"No matching distribution found for setuptools" in built.stderr:
+        pytest.skip("the build needs setuptools from a package index, and there is none")
+    assert not built.returncode, built.stderr.decode()
+    (wheel,) = place.glob("*.whl")
+    install = ["install", "--no-deps", "--no-index", "--ignore-installed", "--prefix", place]
+    subprocess.run([*pip, *install, wheel], check=True)
+    (packages,) = place.glob("lib*/python*/site-packages")
+    assert not (packages / "experiments").exists()
+    hidden = "raise ImportError('a wheel has no experiments')"
+    (packages / "experiments.py").write_text(hidden, encoding="utf-8")
+    empty = place / "empty"
+    empty.mkdir()
+
+    def run(*args, command=(str(place / "bin" / "gatedjax"),), **more):
+        done = subprocess.run(
+            [*command, *map(str, args)],
+            cwd=empty,
+            env=environment() | {"PYTHONPATH": str(packages), "COLUMNS": "100"},
+            capture_output=True,
+            text=True,
+            **more,
+        )
+        assert not list(empty.iterdir())
+        return done
+
+    run.packages = packages
+    return run
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_has_the_console_script(installed):
+    assert installed("--version").stdout == f"gatedjax {gatedjax.__version__}\n"
+    usage = installed("--help").stdout
+    assert usage.startswith("usage: gatedjax COMMAND ...\n")
+    assert installed("--help", command=[sys.executable, "-m", "gatedjax"]).stdout == usage.replace(
+        "gatedjax COMMAND", "python -m gatedjax COMMAND"
+    ).replace("gatedjax --version", "python -m gatedjax --version")
+    where = "import gatedjax; print(gatedjax.__file__)"
+    found = installed("-c", where, command=[sys.executable]).stdout
+    assert found.startswith(str(installed.packages))
+    assert "usage: gatedjax export " in installed("export", "--help").stdout
+    assert installed("answers").returncode == 2
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_answers_and_translates(installed, tmp_path):
+    pytest.importorskip("tokenizers")
+    document = tmp_path / "d.txt"
+    document.write_text(DOCUMENT, encoding="utf-8")
+    asked = ["--document", document, *QUESTION]
+    for make, command, given in (
+        (reader_run, ["answer", *asked], None),
+        (translator_run, ["translate"], "\n".join(LINES)),
+    ):
+        run = make(tmp_path / command[0])
+        out = run.with_suffix(".model")
+        made = installed("export", run, "--out", out)
+        assert made.returncode == 0, made.stderr
+        name, *options = command
+        results = [installed(name, folder, *options, input=given) for folder in (out, run)]
+        assert [one.returncode for one in results] == [0, 0], results[0].stderr
+        assert results[0].stdout == results[1].stdout
+        assert results[0].stdout.count("\n") >= 2

@@ -3,17 +3,17 @@
 import contextlib
 import difflib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import tyro
 
 from experiments.core.kinds import Config
 from experiments.core.papers import PAPERS, owners
-from gatedjax import __version__
-from gatedjax._commands import reason
-from gatedjax._terminal import say
+from gatedjax import _cli
+from gatedjax._cli import fail as fail
+from gatedjax._cli import show_version as show_version
 
 C = TypeVar("C")
 
@@ -33,22 +33,11 @@ TABLE_OPTIONS = {
 """The same for the commands that make many runs."""
 
 
-def fail(message: str) -> NoReturn:
-    """Prints an error and exits with status 2, as for any wrong command line."""
-    say(f"error: {message}", file=sys.stderr)
-    sys.exit(2)
-
-
-@contextlib.contextmanager
-def refusals(options: Mapping[str, str] = RUN_OPTIONS) -> Iterator[None]:
+def refusals(
+    options: Mapping[str, str] = RUN_OPTIONS,
+) -> contextlib.AbstractContextManager[None]:
     """Turns the errors of a command's work into `fail`, in its own words: see `RUN_OPTIONS`."""
-    try:
-        yield
-    except (ValueError, OSError, RuntimeError, ImportError) as error:
-        message = reason(error)
-        for argument, option in options.items():
-            message = message.replace(argument, option)
-        fail(message)
+    return _cli.refusals(options)
 
 
 def preset_named(name: str, presets: Mapping[str, C]) -> C:
@@ -75,13 +64,6 @@ def option_value(args: list[str], option: str) -> str | None:
         elif i + 1 < len(args):
             value = args[i + 1]
     return value
-
-
-def show_version(args: list[str]) -> None:
-    """Prints the version and exits if that was asked for."""
-    if "--version" in args:
-        say(f"gatedjax {__version__}")
-        sys.exit(0)
 
 
 def check_folder(path: Path | str, option: str, *, exists: bool = False) -> None:

@@ -1,10 +1,8 @@
 """Records of finished runs: one JSON file each, written only by the run itself."""
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from experiments.core.collapse import COLLAPSED, RULE, collapsed
 from experiments.core.config import public_config as public_config
@@ -15,6 +13,7 @@ from gatedjax import analysis
 from gatedjax._terminal import say
 from gatedjax.training import TrainConfig
 from gatedjax.training.identity import as_json as jsonable
+from gatedjax.training.log import read_json as read_json
 from gatedjax.training.log import write_json as write_json
 from gatedjax.training.log import write_text as write_text
 
@@ -126,21 +125,6 @@ def train_settings(saved: Json) -> Json:
     train = default | given
     train["optimizer"] = default["optimizer"] | given.get("optimizer", {})
     return train
-
-
-def read_json(path: Path, *keys: str) -> Any:
-    """Reads a file that a command wrote; a ValueError names one that is damaged or lacks a key."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}); delete it to have it made again") from error
-    missing = [key for key in keys if not isinstance(value, dict) or key not in value]
-    if missing:
-        raise ValueError(
-            f"{path} is not a record: it has no {', '.join(missing)}; delete it to have it made "
-            "again"
-        )
-    return value
 
 
 def refuse_other(

@@ -15,7 +15,10 @@ from experiments.core.kinds import Config, Fields, Json, Records
 from experiments.core.origins import joined
 from gatedjax import data as gdata
 from gatedjax._terminal import say
+from gatedjax.text._folders import CLASSES, VOCABULARY
+from gatedjax.training import CheckpointStore
 from gatedjax.training.distributed import is_main
+from gatedjax.training.log import write_json
 
 Network = TypeVar("Network")
 
@@ -235,6 +238,27 @@ def in_batches(
     return training, one_pass("validation"), one_pass("test")
 
 
+def kept(vocabulary: gdata.Vocabulary, classes: Sequence[str] = ()) -> Json:
+    """What an `Experiment` has of its words and classes; both are written beside the checkpoints.
+
+    `gatedjax export` takes them along.
+    """
+    before = functools.partial(write_words, vocabulary, classes)
+    return {"vocabulary": vocabulary.digest(), "before": before}
+
+
+def write_words(vocabulary: gdata.Vocabulary, classes: Sequence[str], workdir: Path) -> None:
+    """Writes words and names of classes into a work folder.
+
+    The words of a run that has begun stay: it refuses to continue with others.
+    """
+    place = workdir / VOCABULARY
+    if not place.exists() or CheckpointStore(workdir / "checkpoints").latest() is None:
+        vocabulary.save(place)
+    if classes:
+        write_json(workdir / CLASSES, list(classes))
+
+
 def for_training(texts: Texts[gdata.Encoded], config: Config) -> Json:
     """What an `Experiment` of classified texts has of them: see `in_batches`."""
     train, validation, test = in_batches(texts.splits, config)
@@ -242,7 +266,7 @@ def for_training(texts: Texts[gdata.Encoded], config: Config) -> Json:
         "train": train,
         "validation": validation,
         "test": test,
-        "vocabulary": texts.vocabulary.digest(),
+        **kept(texts.vocabulary, texts.info.class_names),
         "labels": texts.splits["train"].labels,
         "substitute": texts.substitute,
     }

@@ -10,18 +10,20 @@ from experiments.core.records import Records, Store, alive, best, read_json
 from experiments.ga_reader import reported
 from experiments.ga_reader.config import PRESETS, base_of, feature_of
 from experiments.ga_reader.experiment import source_of
-from experiments.ga_reader.reading import Place, Reader, Reading
 from experiments.ga_reader.statistics import one_sided_texts, reached
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._terminal import say
+from gatedjax.text._folders import VOCABULARY
+from gatedjax.text._reader import Reader, Reading
+from gatedjax.text._reader_figure import draw
 
 SHOWN = 5
 """Questions in figure 3, as in the paper."""
 LOOKED_AT = 200
 """Validation questions, from the first, that figure 3 chooses from."""
-MOST_ROWS, MOST_WORDS = 24, 24
-"""Of a heat map; places beyond are left out, the least weighty first."""
+MOST_WORDS = 24
+"""Of a query in figure 3."""
 
 
 def with_share(variant: str, share: int) -> str:
@@ -99,7 +101,7 @@ def workdir_of(job: Job, data: str) -> Path | None:
     for variant in (base_of(data), feature_of(data)):
         for record in job.store.all(data, variant):
             folder = job.options.runs / f"{data}-{variant}-seed{record['seed']}"
-            if (folder / "vocabulary.json").is_file():
+            if (folder / VOCABULARY).is_file():
                 here.append(record | {"folder": folder})
     shown = best(here)
     return None if shown is None else shown["folder"]
@@ -122,36 +124,6 @@ def chosen_readings(readings: Sequence[Reading]) -> list[Reading]:
         return max(counts) == counts[reading.predicted]
 
     return sorted(short, key=easy)[:SHOWN]
-
-
-def shown_places(places: Sequence[Place]) -> list[Place]:
-    """At most 24 places, those with the largest weights, in their order."""
-    heaviest = sorted(places, key=lambda place: -place.weight)[:MOST_ROWS]
-    return sorted(heaviest, key=lambda place: (place.candidate, place.position))
-
-
-def draw(reading: Reading, stem: Path, title: str) -> None:
-    """Draws one question: attention of every hop, and the last one, at the candidates' places."""
-    places = shown_places(reading.places)
-    if not places:
-        raise ValueError("no candidate occurs in the document: there is nothing to draw")
-    panels = [
-        analysis.GridPanel(f"hop {k + 1}", [place.hops[k] for place in places])
-        for k in range(len(places[0].hops))
-    ]
-    left_out = len(reading.places) - len(places)
-    rest = f" ({left_out} places with less weight not shown)" if left_out else ""
-    analysis.plot_attention_grid(
-        [f"{reading.candidates[p.candidate]} · {p.position + 1}" for p in places],
-        reading.query,
-        panels,
-        [place.weight for place in places],
-        stem,
-        title + rest,
-        groups=[place.candidate for place in places],
-        marked=[place.candidate == reading.example["label"] for place in places],
-        final_name="last hop",
-    )
 
 
 def heat_maps(job: Job) -> None:

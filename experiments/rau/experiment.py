@@ -10,7 +10,7 @@ from experiments.core.config import Files
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Json
 from experiments.core.origins import joined
-from experiments.core.text import SPLITS, Texts, for_training, load_splits, read_texts
+from experiments.core.text import SPLITS, Texts, for_training, kept, load_splits, read_texts
 from experiments.rau.config import Config, DataConfig
 from experiments.rau.parameters import count_parameters
 from gatedjax import analysis
@@ -125,7 +125,7 @@ def language_model(config: Config) -> Experiment:
             "cell": config.model.cell,
             "vocabulary_size": len(vocabulary),
         },
-        vocabulary=vocabulary.digest(),
+        **kept(vocabulary),
         substitute=joined(stream.info.substitute for stream in streams.values()),
         count=count_parameters,
         tested=tested,

@@ -11,11 +11,12 @@ import numpy as np
 from experiments.core.kinds import Batch, Params
 from experiments.ssan.config import ProbeConfig, ReorderingConfig, RunConfig, TranslationConfig
 from experiments.ssan.experiment import experiment
-from experiments.ssan.sentences import one_pass, sentences
-from experiments.ssan.translation import load_run
+from experiments.ssan.sentences import sentences
 from gatedjax import analysis
+from gatedjax.data.batches._sequences import one_pass
 from gatedjax.models import SSANTranslator
 from gatedjax.models.ssan_translation import STOP
+from gatedjax.text._translator import load_run
 from gatedjax.training import load_params
 
 BATCH = 64

@@ -1,7 +1,7 @@
 """BLEU by sacrebleu (the extra `mt`), and paired tests of it and of other scores of a corpus."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,39 +9,15 @@ from experiments.core.collapse import COLLAPSED
 from experiments.core.comparison import ONE_SEED, compare, p_text
 from experiments.core.records import Records
 from gatedjax import analysis
+from gatedjax.analysis._bleu import bleu_metric
+from gatedjax.analysis._bleu import corpus_bleu as corpus_bleu
 
 SAMPLES = 1_000
 
 
-class Scored(NamedTuple):
-    """BLEU of a corpus in percent, and how sacrebleu computed it."""
-
-    score: float
-    signature: str
-    statistics: list[list[int]]
-    """Of every sentence: length of the translation and of the reference, then matched and all
-    n-grams for n from 1 to 4."""
-
-
-def corpus_bleu(translations: Sequence[str], references: Sequence[str]) -> Scored:
-    """Scores detokenised translations, cased, as sacrebleu does by default; one per reference."""
-    if len(translations) != len(references) or not references:
-        raise ValueError(
-            f"there must be one translation per reference, got {len(translations)} and "
-            f"{len(references)}"
-        )
-    metric = _metric()
-    score = metric.corpus_score(list(translations), [list(references)])
-    statistics = []
-    for translation, reference in zip(translations, references, strict=True):
-        one = metric.corpus_score([translation], [[reference]])
-        statistics.append([one.sys_len, one.ref_len, *one.counts, *one.totals])
-    return Scored(float(score.score), str(metric.get_signature()), statistics)
-
-
 def bleu_of(statistics: np.ndarray) -> float:
     """BLEU in percent of summed statistics, as sacrebleu smooths it."""
-    metric = _metric()
+    metric = bleu_metric()
     total = [int(x) for x in statistics]
     return float(
         metric.compute_bleu(total[2:6], total[6:10], total[0], total[1], smooth_method="exp").score
@@ -121,11 +97,3 @@ def difference(base: Records, full: Records, metric: str) -> Difference | None:
         return None
     boots = tuple(paired(ours[seed][key], theirs[seed][key], score) for seed in seeds)
     return Difference(boots, ONE_SEED if len(seeds) == 1 else None)
-
-
-def _metric() -> Any:
-    try:
-        from sacrebleu.metrics import BLEU
-    except ImportError as error:
-        raise ImportError("BLEU needs sacrebleu: pip install 'gatedjax[mt]'") from error
-    return BLEU()

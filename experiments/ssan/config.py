@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 from experiments.core import config
 from experiments.core.kinds import Json
 from gatedjax import models
+from gatedjax.text._translator import SearchConfig as SearchConfig
 from gatedjax.training import OptimizerConfig, TrainConfig
 
 Corpus = Literal["multi30k", "iwslt14_en_ro", "kftt", "wmt14_en_de"]
@@ -128,28 +129,6 @@ class TranslationData(BudgetConfig):
     """File of byte pairs to use instead of learning them."""
     max_buckets: int = 8
     """Length buckets, each compiled once; more of them means less padding."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SearchConfig:
-    """How translations are searched."""
-
-    beam_size: int = 4
-    """Targets that are followed; 1 is greedy search."""
-    length_penalty: float = 0.6
-    """Exponent of the length that scores are divided by."""
-    extra: int = 50
-    """A translation has at most so many pieces more than its source."""
-    average: int = 1
-    """Translate with the mean of so many of the newest checkpoints; 1 takes the best parameters."""
-    batch_sentences: int = 64
-    """Sentences that are translated at once."""
-
-    def __post_init__(self) -> None:
-        """Refuses a search that finds nothing."""
-        config.at_least_1(self, "beam_size", "extra", "average", "batch_sentences")
-        if not 0 <= self.length_penalty < float("inf"):
-            raise ValueError(f"length_penalty must be at least 0, got {self.length_penalty}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

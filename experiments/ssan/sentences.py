@@ -2,15 +2,15 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from experiments.core.experiment import Experiment, Predictions
-from experiments.core.kinds import Batch, Config, Json
+from experiments.core.kinds import Config, Json
 from experiments.core.origins import joined
-from experiments.core.text import SPLITS, Texts, common_edges, in_batches, read_texts
+from experiments.core.text import SPLITS, Texts, common_edges, in_batches, kept, read_texts
 from experiments.ssan import reported
 from experiments.ssan.config import ProbeConfig, ReorderingConfig, ReorderingData
 from gatedjax import analysis, models
@@ -85,26 +85,6 @@ def sequence_batches(
     return {"train": functools.partial(batches, "train"), **held}
 
 
-def one_pass(ids: Sequence[np.ndarray], size: int) -> Iterator[tuple[Batch, list[tuple[int, int]]]]:
-    """Batches of sequences "tokens", each with (row, which sequence) of its real rows."""
-    batches = gdata.SequenceBatches(
-        {"tokens": ids},
-        np.arange(len(ids)),
-        lengths={"lengths": "tokens"},
-        batch_size=min(size, len(ids)),
-        max_buckets=4,
-        shuffle=False,
-    )
-    for batch in batches.eval():
-        yield batch, real_rows(batch)
-
-
-def real_rows(batch: Batch) -> list[tuple[int, int]]:
-    """(row, example_id) of the rows that are no padding."""
-    rows = np.flatnonzero(batch["weight"] > 0)
-    return [(int(row), int(batch["example_id"][row])) for row in rows]
-
-
 def probe_texts(config: ProbeConfig) -> Texts:
     """The sentences of a probe."""
     data = config.data
@@ -127,7 +107,7 @@ def probe(config: ProbeConfig) -> Experiment:
         train=train,
         validation=validation,
         test=test,
-        vocabulary=texts.vocabulary.digest(),
+        **kept(texts.vocabulary, classes),
         facts={
             "train_n": len(training),
             "vocabulary_size": len(texts.vocabulary),
@@ -223,7 +203,7 @@ def reordering(config: ReorderingConfig) -> Experiment:
             models.WordReorderingDetector(config.model, len(texts.vocabulary))
         ),
         **sequence_batches(splits, {"lengths": "tokens"}, config.data, edges=edges),
-        vocabulary=texts.vocabulary.digest(),
+        **kept(texts.vocabulary),
         facts={"train_n": len(lengths["train"]), "vocabulary_size": len(texts.vocabulary)},
         substitute=reported.REORDERING_SUBSTITUTES[config.data.text],
         score=positions,

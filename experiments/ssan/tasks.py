@@ -16,13 +16,15 @@ from experiments.core.text import (
     Texts,
     check_embeddings,
     find_embeddings,
+    kept,
     read_embeddings,
 )
 from experiments.ssan import reported
 from experiments.ssan.config import NLIConfig, NLIData, SRLConfig, SRLData
-from experiments.ssan.sentences import Split, load, real_rows, sequence_batches, without_batches
+from experiments.ssan.sentences import Split, load, sequence_batches, without_batches
 from gatedjax import analysis
 from gatedjax import data as gdata
+from gatedjax.data.batches._sequences import real_rows
 from gatedjax.models import SSANNLI, SSANNLITask, SSANTagger, SSANTaggingTask
 
 PAIR = {"lengths": "tokens", "hypothesis_lengths": "hypothesis"}
@@ -100,7 +102,7 @@ def inference(config: NLIConfig) -> Experiment:
     return Experiment(
         task=SSANNLITask(model),
         **sequence_batches(texts.splits, PAIR, config.data, rows=rows),
-        vocabulary=texts.vocabulary.digest(),
+        **kept(texts.vocabulary, info.class_names),
         facts={"train_n": len(rows), **texts.facts(), "class_names": list(info.class_names)},
         labels=train.columns["label"][rows],
         substitute=joined([config.data.note, info.substitute, *_other_than_snli(config)]),
@@ -185,7 +187,7 @@ def roles(config: SRLConfig) -> Experiment:
     return Experiment(
         task=SSANTaggingTask(model, width),
         **batches,
-        vocabulary=texts.vocabulary.digest(),
+        **kept(texts.vocabulary, labels),
         facts={"train_n": len(rows), "labels": len(labels), **texts.facts()},
         substitute=joined([config.data.note, texts.info.substitute, drawn]),
         measure=measure,

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from gatedjax._commands import reason
+from gatedjax._cli import program, reason
 from gatedjax._terminal import clean, say
 from gatedjax._types import Tree
 from gatedjax.analysis import render_table
@@ -22,7 +22,7 @@ from gatedjax.training.identity import describe, flatten
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m gatedjax checkpoints",
+        prog=f"{program()} checkpoints",
         description="List, verify and compare the checkpoints of a work folder.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="ls|verify|diff")

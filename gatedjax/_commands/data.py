@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from gatedjax._commands import reason
+from gatedjax._cli import program, reason
 from gatedjax._terminal import say
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gatedjax.data.sets._declaration import DataSet
 
-PROG = "python -m gatedjax data"
+PROG = f"{program()} data"
 
 _Folder = Annotated[str | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
 _Size = Annotated[str | None, tyro.conf.arg(metavar="SIZE", help_behavior_hint="")]

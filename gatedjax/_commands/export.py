@@ -1,33 +1,44 @@
-"""`python -m gatedjax export WORKDIR --out FOLDER`: the best parameters of a run, in a folder.
+"""`gatedjax export WORKDIR --out FOLDER`: the parameters of a run, and its words, in a folder.
 
 Like `checkpoints` it takes no lock and runs on the CPU.
 """
 
 import argparse
+import dataclasses
 import json
 import sys
 from pathlib import Path
 
 import jax
 
-from gatedjax._commands import reason
+from gatedjax._cli import program, reason
 from gatedjax._terminal import say
 from gatedjax._types import Tree
 from gatedjax.export import ModelCard, save
 from gatedjax.export._folder import check_target
+from gatedjax.export._kinds import facts_of
 from gatedjax.export._names import unflatten
+from gatedjax.text._folders import BYTE_PAIRS, VOCABULARY, belongings
+from gatedjax.training import average_params
 from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
 from gatedjax.training.identity import flatten
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m gatedjax export",
-        description="Save the best parameters of a run with its configuration and a model card.",
+        prog=f"{program()} export",
+        description="Save the best parameters of a run with its configuration, its vocabulary and "
+        "names of classes as far as its work folder has them, and a model card.",
     )
     parser.add_argument("workdir", type=Path, help="what `fit` was given")
     parser.add_argument("--out", type=Path, required=True, help="the folder to write")
     parser.add_argument("--step", type=int, help="checkpoint to read (default: the newest)")
+    parser.add_argument(
+        "--average",
+        type=int,
+        help="save the mean of so many of the newest checkpoints (default: as a run of translation "
+        "was tested; else the best parameters)",
+    )
     parser.add_argument("--name", help="title of the card (default: the work folder's name)")
     parser.add_argument("--licence", default="", help='of the parameters, as in "Apache-2.0"')
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier export")
@@ -83,16 +94,47 @@ def _export(options: argparse.Namespace) -> None:
             f"{options.workdir} trained several seeds together: save the best_params of one of "
             "the results of fit_lanes with gatedjax.export.save"
         )
-    params = unflatten(store.arrays(step, "best"))
+    metadata = record.get("metadata", {})
+    kind, files = belongings(options.workdir, metadata)
+    params, card = unflatten(store.arrays(step, "best")), _card(options, record, step)
+    taken = f"checkpoint {step}"
+    count = _averaged(options, kind, metadata)
+    if count > 1:
+        params, averaged = average_params(options.workdir, params, count)
+        taken = f"checkpoints {', '.join(map(str, averaged))}"
+        card = dataclasses.replace(
+            card, description=f"The mean of the parameters in {taken} of a run."
+        )
     folder = save(
         options.out,
         params,
-        config=record.get("metadata", {}),
-        card=_card(options, record, step),
+        config={**metadata, **facts_of(kind)},
+        card=card,
+        files=files,
         overwrite=options.overwrite,
     )
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
-    say(f"{folder}: {size:,} parameters of checkpoint {step}")
+    say(f"{folder}: {size:,} parameters of {taken}")
+    if "vocabulary" in metadata and not {VOCABULARY, BYTE_PAIRS} & files.keys():
+        say(
+            f"note: {options.workdir} has no vocabulary, so {folder} has none: an older version "
+            "made the run. Its own command, given again, writes the vocabulary and trains nothing "
+            "that is trained; then export again with --overwrite",
+            file=sys.stderr,
+        )
+
+
+def _averaged(options: argparse.Namespace, kind: str, metadata: dict[str, Tree]) -> int:
+    """Of how many checkpoints the mean is wanted; 1 takes the best parameters."""
+    if options.average is not None and options.average < 1:
+        raise ValueError(f"--average must be at least 1, got {options.average}")
+    if options.step is not None:
+        if options.average is not None:
+            raise ValueError("--average takes the newest checkpoints: give it, or --step")
+        return 1
+    if options.average is None and kind == "translation":
+        return metadata["config"]["search"].get("average", 1)
+    return options.average or 1
 
 
 def main(args: list[str]) -> int:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gatedjax._commands import reason
+from gatedjax._cli import program, reason
 from gatedjax._terminal import say
 from gatedjax._types import Tree
 from gatedjax.training._verify import DIGESTS, KILL_AT, RESUMES
@@ -28,7 +28,7 @@ LONGEST_SAVE_S = 0.2
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m gatedjax verify-resume",
+        prog=f"{program()} verify-resume",
         description=DESCRIPTION,
         usage="%(prog)s [--kills N] [--seed N] [--keep DIR] -- COMMAND ...",
     )

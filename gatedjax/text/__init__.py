@@ -1,13 +1,48 @@
-"""Texts of your own: train, predict, evaluate, explain.
+"""Trained models and texts of your own: train, predict, evaluate, explain.
 
-`gatedjax train reviews.csv --out model` and the classes here are the same thing; `_read` reads what
+`gatedjax train reviews.csv --out model` and `TextClassifier` are the same thing: `_read` reads what
 people have, `_corpus` numbers it, `_training` trains, `_model` predicts and is what a folder holds.
+Names load on first use, so that commands which need a few of them start soon.
 """
 
-from gatedjax.text._classifier import PairClassifier as PairClassifier
-from gatedjax.text._classifier import Predictions as Predictions
-from gatedjax.text._classifier import TextClassifier as TextClassifier
-from gatedjax.text._model import Prediction as Prediction
-from gatedjax.text._read import Columns as Columns
-from gatedjax.text._show import Change as Change
-from gatedjax.text._show import Explanation as Explanation
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gatedjax.text._classifier import PairClassifier as PairClassifier
+    from gatedjax.text._classifier import Predictions as Predictions
+    from gatedjax.text._classifier import TextClassifier as TextClassifier
+    from gatedjax.text._model import Prediction as Prediction
+    from gatedjax.text._read import Columns as Columns
+    from gatedjax.text._show import Change as Change
+    from gatedjax.text._show import Explanation as Explanation
+
+_MODULES = {
+    "Change": "_show",
+    "Columns": "_read",
+    "Explanation": "_show",
+    "PairClassifier": "_classifier",
+    "Prediction": "_model",
+    "Predictions": "_classifier",
+    "TextClassifier": "_classifier",
+}
+
+__all__ = [
+    "Change",
+    "Columns",
+    "Explanation",
+    "PairClassifier",
+    "Prediction",
+    "Predictions",
+    "TextClassifier",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"gatedjax.text.{_MODULES[name]}"), name)
+    raise AttributeError(f"module 'gatedjax.text' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

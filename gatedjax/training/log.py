@@ -37,6 +37,21 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
 
 
+def read_json(path: Path, *keys: str) -> Any:
+    """Reads a file that a command wrote; a ValueError names one that is damaged or lacks a key."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}); delete it to have it made again") from error
+    missing = [key for key in keys if not isinstance(value, dict) or key not in value]
+    if missing:
+        raise ValueError(
+            f"{path} is not a record: it has no {', '.join(missing)}; delete it to have it made "
+            "again"
+        )
+    return value
+
+
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)

@@ -48,6 +48,8 @@ COMMANDS = PAPERS | {
             "data check",
             "data list",
             "export",
+            "answer",
+            "translate",
             "verify-resume",
         )
     },
@@ -64,6 +66,8 @@ REQUIRED = {
     "gatedjax data prepare": ["trec"],
     "gatedjax data check": ["trec"],
     "gatedjax export": ["nowhere", "--out", "nothing"],
+    "gatedjax answer": [*["nowhere", "--document", "d", "--question", "q", "--candidates", "c"]],
+    "gatedjax translate": ["nowhere"],
 }
 # a line of a list of options, in a frame or not; texts are further to the right
 LINE = re.compile(r"^(?:│ |  )(-.*)$", re.MULTILINE)

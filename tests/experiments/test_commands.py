@@ -222,8 +222,7 @@ def test_every_paper_reads_word_vectors_by_the_one_function_that_prints_coverage
         for path in (ROOT / "experiments").rglob("*.py")
         if "load_embeddings(" in path.read_text("utf-8")
     }
-    # `answer` looks up the words of one question, which is no data set
-    assert users == {"core/text.py", "ga_reader/reading.py"}
+    assert users == {"core/text.py"}
 
 
 # words of refusals ----------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from experiments.core.paper import Job
 from experiments.ga_reader import figures, statistics, tables
 from experiments.ga_reader.config import PRESETS
 from experiments.ga_reader.paper import PAPER, VARIANTS
-from experiments.ga_reader.reading import Place, Reading
+from gatedjax.text._reader import Place, Reading
+from gatedjax.text._reader_figure import shown_places
 
 
 def make_record(data, variant, seed, correct, **more):
@@ -197,7 +198,7 @@ def test_figure3_shows_right_answers_that_counting_does_not_give():
     assert figures.chosen_readings([wrong, easy, long, hard]) == [hard, easy]
     assert figures.chosen_readings([wrong, long]) == [long]
     assert len(figures.chosen_readings([hard] * 9)) == 5
-    kept = figures.shown_places(reading(0, [20, 20], [0.5, 0.5]).places)
+    kept = shown_places(reading(0, [20, 20], [0.5, 0.5]).places)
     assert len(kept) == 24
     assert [(p.candidate, p.position) for p in kept] == sorted(
         (p.candidate, p.position) for p in kept

@@ -13,10 +13,10 @@ from experiments.ga_reader import figures, tables
 from experiments.ga_reader.__main__ import main
 from experiments.ga_reader.config import PRESETS
 from experiments.ga_reader.paper import PAPER
-from experiments.ga_reader.reading import Reader
 from gatedjax import data as gdata
 from gatedjax.data.sets import _two_facts
 from gatedjax.models import GAReader, GAReaderTask
+from gatedjax.text._reader import Reader
 from gatedjax.training import init_state, make_optimizer, make_train_step
 from tests.experiments.test_ga_reader_books import library
 

@@ -42,6 +42,7 @@ def test_a_run_becomes_a_folder(workdir, tmp_path, capsys):
     assert out == f"{tmp_path / 'out'}: 6 parameters of checkpoint 30\n"
     params, config = export.load(tmp_path / "out", like=BEST)
     np.testing.assert_array_equal(params["dense"]["kernel"], BEST["dense"]["kernel"])
+    assert config.pop("gatedjax") == {"kind": "run", "format": 1}
     assert config == {"train": {"seed": 3}, "hidden": 7}
     card = (tmp_path / "out" / "README.md").read_text()
     for part in ("# run\n", "step 20", "polarity", "0.75", "0.625", "## Seeds\n\n3\n", "Apache-2"):

@@ -1,7 +1,7 @@
 """Batches of examples with several sequences each: pairs of texts, texts with labels."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -108,3 +108,23 @@ class SequenceBatches(PlannedBatches):
 def _rows(max_tokens: int, edge: int) -> int:
     rows = max(max_tokens // edge, 1)
     return rows // 8 * 8 if rows >= 8 else rows
+
+
+def one_pass(ids: Sequence[np.ndarray], size: int) -> Iterator[tuple[Batch, list[tuple[int, int]]]]:
+    """Batches of sequences "tokens", each with (row, which sequence) of its real rows."""
+    batches = SequenceBatches(
+        {"tokens": ids},
+        np.arange(len(ids)),
+        lengths={"lengths": "tokens"},
+        batch_size=min(size, len(ids)),
+        max_buckets=4,
+        shuffle=False,
+    )
+    for batch in batches.eval():
+        yield batch, real_rows(batch)
+
+
+def real_rows(batch: Batch) -> list[tuple[int, int]]:
+    """(row, example_id) of the rows that are no padding."""
+    rows = np.flatnonzero(batch["weight"] > 0)
+    return [(int(row), int(batch["example_id"][row])) for row in rows]

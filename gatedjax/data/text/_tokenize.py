@@ -37,3 +37,38 @@ def tokenize(text: str) -> tuple[str, ...]:
 
 
 _RUNS = {"..": "...", "--": "--"}
+
+_TREEBANK = re.compile(
+    r"""
+      @placeholder\b
+    | n't\b | '(?:s|re|ve|ll|d|m)\b          # clitics, split off above
+    | (?:Mr|Mrs|Ms|Dr|St|Prof|Capt|Col|Gen|Rev|Hon|Jr|Sr|vs|etc|No)\.(?=\s)
+    | (?:[^\W\d_]\.){2,}                     # U.S.
+    | \d+(?:[.,:]\d+)*                       # 1,000  3.5  10:30
+    | [^\W_]+(?:[-'][^\W_]+)*                # words, with hyphens and apostrophes inside
+    | \.{2,} | -{2,} | `` | ''
+    | [^\w\s] | _
+    """,
+    re.VERBOSE,
+)
+_OPENING = re.compile(r'(^|[\s([{-])"')
+_OPENING_SINGLE = re.compile(r"(^|[\s([{-])'(?=\w)")
+_PLAIN = {"“": " `` ", "”": " '' ", "‘": " ` ", "’": "'", "—": " -- ", "–": "-"}
+
+
+def treebank_tokens(text: str) -> list[str]:
+    """Splits text into tokens as in the Children's Book Test, roughly those of the Penn Treebank.
+
+    Double quotes become `` and '', single ones that open become `, clitics are split off ("do n't",
+    "Heidi 's"), words with hyphens stay whole, titles keep their full stop. XXXXX stands for the
+    placeholder.
+    """
+    for fancy, plain in _PLAIN.items():
+        text = text.replace(fancy, plain)
+    text = re.sub(r"\bXXXXX\b", "@placeholder", text)
+    # an opening quote follows a space or a bracket; any other one closes
+    text = _OPENING.sub(r"\1 `` ", text).replace('"', " '' ")
+    text = _OPENING_SINGLE.sub(r"\1 ` ", text)
+    text = _CLITIC.sub(r" '\1", _NOT.sub(" n't", text))
+    words = _TREEBANK.findall(text)
+    return ["..." if re.fullmatch(r"\.{2,}", w) else "--" if w[:2] == "--" else w for w in words]

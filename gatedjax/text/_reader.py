@@ -1,20 +1,22 @@
-"""A trained reader out of a work folder, and what it looks at in a question."""
+"""A trained reader out of a folder, and what it looks at in a question."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from experiments.core.kinds import Batch, Json, Params
-from experiments.core.records import read_json
 from gatedjax import data as gdata
+from gatedjax import export
+from gatedjax._types import Params, Tree
 from gatedjax.data.batches._encode_cloze import wrapped
 from gatedjax.data.sets import _cloze
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
+from gatedjax.text._folders import CHARACTERS, VOCABULARY, described, is_exported, opened
 from gatedjax.training import load_params
+from gatedjax.training.log import read_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Place:
 class Reading:
     """One question under a trained reader."""
 
-    example: Json
+    example: dict[str, Any]
     candidates: tuple[str, ...]
     probabilities: np.ndarray
     """Of the candidates; 0 for one that does not occur."""
@@ -53,16 +55,16 @@ class Reader:
     """A trained reader: network, recorded options of its data, words, characters, parameters."""
 
     config: GAReaderConfig
-    data: Json
+    data: dict[str, Any]
     vocabulary: gdata.Vocabulary
     characters: gdata.Characters
     params: Params
 
     @classmethod
     def load(cls, workdir: str | Path) -> "Reader":
-        """Reads the best parameters of a run of this paper, and the words beside them."""
+        """Reads the best parameters of a run of the GA Reader, and the words beside them."""
         workdir = Path(workdir)
-        needed = ["config.json", "vocabulary.json", "characters.json"]
+        needed = ["config.json", VOCABULARY, CHARACTERS]
         missing = [name for name in needed if not (workdir / name).is_file()]
         if missing:
             raise FileNotFoundError(
@@ -70,15 +72,33 @@ class Reader:
                 + ", ".join(missing)
             )
         settings = read_json(workdir / "config.json", "config")["config"]
-        vocabulary = gdata.Vocabulary.load(workdir / "vocabulary.json")
-        alphabet = read_json(workdir / "characters.json", "alphabet")["alphabet"]
+        return cls._built(workdir, settings, lambda like: load_params(workdir, like)[0])
+
+    @classmethod
+    def open(cls, folder: str | Path) -> "Reader":
+        """Reads what `gatedjax export` wrote of such a run, or, as `load`, the run itself."""
+        folder = Path(folder)
+        if not is_exported(folder):
+            return cls.load(folder)
+        config = opened(folder, "cloze", VOCABULARY, CHARACTERS)
+        with described(folder):
+            settings = config["config"]
+            return cls._built(folder, settings, lambda like: export.load(folder, like)[0])
+
+    @classmethod
+    def _built(
+        cls, folder: Path, settings: dict[str, Any], params: Callable[[Tree], Params]
+    ) -> "Reader":
+        """A reader of the words in a folder; `params` reads the parameters of these shapes."""
+        vocabulary = gdata.Vocabulary.load(folder / VOCABULARY)
+        alphabet = read_json(folder / CHARACTERS, "alphabet")["alphabet"]
         config, data = GAReaderConfig(**settings["model"]), settings["data"]
         reader = cls(config, data, vocabulary, gdata.Characters(alphabet), {})
         # a batch, for the shapes of the parameters
-        batch: Batch = reader._batches(question("it", _cloze.PLACEHOLDER, ["it"]), 1)[0]
+        batch: Tree = reader._batches(question("it", _cloze.PLACEHOLDER, ["it"]), 1)[0]
         task = GAReaderTask(reader._network())
         like = jax.eval_shape(lambda key: task.init(key, batch), jax.random.key(0))
-        return dataclasses.replace(reader, params=load_params(workdir, like)[0])
+        return dataclasses.replace(reader, params=params(like))
 
     def knowing(self, words: Sequence[str], vectors: str | Path | None = None) -> "Reader":
         """The reader with more words in its vocabulary: each gets a vector of its own.

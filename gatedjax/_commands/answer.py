@@ -1,0 +1,10 @@
+"""`gatedjax answer FOLDER`: one's own question to a trained reader."""
+
+from gatedjax._cli import program
+from gatedjax.text._answer import AnswerOptions, run
+from gatedjax.text._reader import Reader
+
+
+def main(args: list[str]) -> int:
+    """Runs the command; returns its exit status."""
+    return run(AnswerOptions, args, f"{program()} answer", Reader.open)

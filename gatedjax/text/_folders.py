@@ -1,0 +1,96 @@
+"""Where a trained model is: a folder that `gatedjax export` wrote, or the work folder of a run."""
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gatedjax import export
+from gatedjax.export._folder import CONFIG, PARAMS
+from gatedjax.export._kinds import Kind, check_kind
+
+VOCABULARY, CHARACTERS, CLASSES, BYTE_PAIRS = (
+    "vocabulary.json",
+    "characters.json",
+    "classes.json",
+    "bpe.json",
+)
+"""What a run or an export has beside its parameters, as far as the task has it."""
+
+
+def is_exported(folder: Path) -> bool:
+    """Whether a folder is one that `gatedjax export` wrote, not the work folder of a run.
+
+    Raises:
+      FileNotFoundError: if it is neither.
+    """
+    if not folder.exists():
+        raise FileNotFoundError(f"{folder}: there is no such folder")
+    exported = (folder / PARAMS).is_file()
+    if not exported and not (folder / "checkpoints").is_dir():
+        raise FileNotFoundError(
+            f"{folder} is not a model: it has neither {PARAMS}, which gatedjax export writes, nor "
+            "the checkpoints of a run"
+        )
+    return exported
+
+
+def opened(folder: Path, kind: Kind, *names: str) -> dict[str, Any]:
+    """What config.json of an exported folder holds.
+
+    Args:
+      folder: what `gatedjax export` wrote.
+      kind: of the model that is wanted.
+      *names: further files that it must have, undamaged.
+
+    Raises:
+      FileNotFoundError, BadFile: as `export.load`.
+      ValueError: if the folder is of another kind or of a newer version.
+    """
+    config = export.read_config(folder)
+    check_kind(config, kind, folder)
+    for name in names:
+        export.read_file(folder, name)
+    return config
+
+
+def belongings(workdir: Path, metadata: Mapping[str, Any]) -> tuple[Kind, dict[str, bytes]]:
+    """What a model folder of a run needs beside its parameters.
+
+    Args:
+      workdir: of the run.
+      metadata: of its checkpoint: the configuration, and the digest of its vocabulary.
+
+    Returns:
+      The kind of the model, and files by name: vocabulary, alphabet, byte pairs, classes, as far as
+      they are in workdir.
+
+    Raises:
+      ValueError: if workdir has the vocabulary of another run.
+    """
+    names = (VOCABULARY, BYTE_PAIRS, CHARACTERS, CLASSES)
+    files = {name: (workdir / name).read_bytes() for name in names if (workdir / name).is_file()}
+    digest = metadata.get("vocabulary")
+    for name in (VOCABULARY, BYTE_PAIRS):
+        # both kinds of vocabulary digest the text that they write as one line
+        if name in files and hashlib.sha256(files[name].removesuffix(b"\n")).hexdigest() != digest:
+            raise ValueError(
+                f"{workdir / name} is not the vocabulary that the checkpoint was trained with"
+            )
+    kind: Kind = "run"
+    if {VOCABULARY, CHARACTERS} <= files.keys():
+        kind = "cloze"
+    elif BYTE_PAIRS in files and "search" in metadata.get("config", {}):
+        kind = "translation"
+    return kind, files
+
+
+@contextlib.contextmanager
+def described(folder: Path) -> Iterator[None]:
+    """Names config.json where what it says of a model cannot be that of a model."""
+    try:
+        yield
+    except (KeyError, TypeError) as error:
+        what = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"{folder / CONFIG} does not describe such a model: {what}") from error

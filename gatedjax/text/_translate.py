@@ -1,0 +1,92 @@
+"""Lines through a trained translator: the command, whatever it is called by."""
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import tyro
+
+from gatedjax._cli import refusals, show_version
+from gatedjax._terminal import say
+from gatedjax.analysis._bleu import corpus_bleu
+from gatedjax.text._translator import Translator, translate_texts
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslateOptions:
+    """Translates the lines of standard input with a trained network."""
+
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """Folder that gatedjax export wrote of a run of translation, or that run's work folder."""
+    beam_size: int | None = None
+    """Targets that are followed (default: as the run was tested); 1 is greedy search."""
+    length_penalty: float | None = None
+    """Exponent of the length that scores are divided by (default: as the run was tested)."""
+    average: int | None = None
+    """Use the mean of so many of the newest checkpoints (default: as the run was tested)."""
+    batch_sentences: int | None = None
+    """Sentences that are translated at once (default: as the run was tested)."""
+    bpe: Path | None = None
+    """File of the run's byte pairs (default: that in the folder)."""
+    references: Path | None = None
+    """Text to score the translations against: BLEU is printed to standard error."""
+
+
+def run(
+    kind: type[TranslateOptions],
+    args: Sequence[str],
+    prog: str,
+    read: Callable[..., Translator],
+    *,
+    called: Mapping[str, str],
+    lines: TextIO,
+    out: TextIO,
+) -> int:
+    """Runs the command; returns its exit status.
+
+    Args:
+      kind: the options; a subclass may call the folder otherwise.
+      args: the command line.
+      prog: how the command is called, for its help.
+      read: opens the folder, with `bpe` and `average`.
+      called: what the library says, and what it is called here.
+      lines: what is translated.
+      out: where translations go.
+    """
+    show_version(args)
+    options = tyro.cli(kind, args=args, prog=prog)
+    changes = {
+        name: value
+        for name in ("beam_size", "length_penalty", "batch_sentences")
+        if (value := getattr(options, name)) is not None
+    }
+    with refusals(called):
+        references = None
+        if options.references is not None:
+            references = lines_of(options.references.read_text("utf-8"))
+        translator = read(options.folder, bpe=options.bpe, average=options.average)
+        search = dataclasses.replace(translator.search, average=1, **changes)
+        texts = lines_of(lines.read())
+        if references is not None and len(references) != len(texts):
+            raise ValueError(
+                f"{options.references} has {len(references):,} lines, the input {len(texts):,}"
+            )
+        translations = translate_texts(dataclasses.replace(translator, search=search), texts)
+    # a file gets the translations as they are; a terminal is not to obey them
+    write = say if out.isatty() else print
+    for text in translations:
+        write(text, file=out)
+    if references is not None:
+        scored = corpus_bleu(translations, references)
+        say(f"BLEU {scored.score:.2f} {scored.signature}", file=sys.stderr)
+    return 0
+
+
+def lines_of(text: str) -> list[str]:
+    r"""The lines of a text; only "\n" and "\r\n" end one."""
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]

@@ -1,0 +1,119 @@
+"""`gatedjax answer`: a run and its export answer alike; other folders are refused."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from experiments.ga_reader.__main__ import main as of_paper
+from gatedjax import export
+from gatedjax.__main__ import main
+from gatedjax.export._kinds import facts_of
+from tests.text._runs import DOCUMENT, QUESTION, reader_run
+
+ANY = {"w": np.zeros(1, np.float32)}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A run and its export."""
+    place = tmp_path_factory.mktemp("reader")
+    run, out = reader_run(place / "run"), place / "model"
+    assert main(["export", str(run), "--out", str(out)]) == 0
+    return run, out
+
+
+@pytest.fixture
+def document(tmp_path):
+    path = tmp_path / "d.txt"
+    path.write_text(DOCUMENT, encoding="utf-8")
+    return ["--document", str(path), *QUESTION]
+
+
+def refused(args, capsys):
+    """The one line by which a command refuses, with status 2."""
+    with pytest.raises(SystemExit) as stop:
+        main(args)
+    said = capsys.readouterr()
+    assert (stop.value.code, said.out) == (2, "")
+    assert said.err.count("\n") == 1
+    return said.err
+
+
+def test_an_export_holds_the_words_with_their_digests(folders):
+    run, out = folders
+    names = {"vocabulary.json", "characters.json"}
+    assert names < {path.name for path in out.iterdir()}
+    for name in names:
+        assert export.read_file(out, name) == (run / name).read_bytes()
+        assert f"  {name}\n" in (out / "SHA256SUMS").read_text()
+    config = export.read_config(out)
+    assert config["gatedjax"] == {"kind": "cloze", "format": 1}
+    assert config["config"] == json.loads((run / "config.json").read_text())["config"]
+
+
+def test_the_paper_the_run_and_the_export_answer_alike(folders, document, capsys, tmp_path):
+    run, out = folders
+    assert of_paper(["answer", "--workdir", str(run), *document]) == 0
+    wanted = capsys.readouterr().out
+    assert re.match(r"0\.\d{4}  (Anna|Emil)  \(1 x\)\n", wanted)
+    assert "hop 1 attends to" in wanted
+    for folder in (run, out):
+        assert main(["answer", str(folder), *document]) == 0
+        assert capsys.readouterr().out == wanted
+    assert list(tmp_path.iterdir()) == [tmp_path / "d.txt"]
+
+
+def changed(folder, tmp_path, **facts):
+    """A copy of an export whose config.json says something else of itself."""
+    params, config = export.load(folder)
+    config["gatedjax"] |= facts
+    words = {name: export.read_file(folder, name) for name in ("vocabulary.json",)}
+    return export.save(tmp_path / "changed", params, config=config, files=words)
+
+
+def test_other_folders_are_refused_by_what_they_are(folders, document, capsys, tmp_path):
+    _, out = folders
+    (tmp_path / "empty").mkdir()
+    for folder, message in {
+        tmp_path / "nowhere": "there is no such folder",
+        tmp_path / "empty": "is not a model: it has neither model.safetensors",
+        changed(out, tmp_path, kind="text"): "holds a text classifier: gatedjax predict reads it",
+    }.items():
+        line = refused(["answer", str(folder), *document], capsys)
+        assert line.startswith(f"error: {folder}")
+        assert message in line
+    line = refused(["translate", str(out)], capsys)
+    assert line == f"error: {out} holds a reader that answers questions: gatedjax answer reads it\n"
+
+
+def test_newer_and_incomplete_folders_are_refused(folders, document, capsys, tmp_path):
+    newer = changed(folders[1], tmp_path, format=2)
+    assert "has format 2, and gatedjax" in refused(["answer", str(newer), *document], capsys)
+    export.save(newer, ANY, config=facts_of("cloze"), overwrite=True)
+    assert "lacks vocabulary.json" in refused(["answer", str(newer), *document], capsys)
+    words = {"vocabulary.json": b"{}", "characters.json": b'{"alphabet": "a"}'}
+    export.save(newer, ANY, config=facts_of("cloze"), files=words, overwrite=True)
+    line = refused(["answer", str(newer), *document], capsys)
+    assert "config.json does not describe such a model: it has no 'config'" in line
+    (newer / "characters.json").write_bytes(b"[]")
+    line = refused(["answer", str(newer), *document], capsys)
+    assert "characters.json is damaged" in line
+
+
+def test_words_of_another_run_are_not_exported(folders, capsys, tmp_path):
+    run = reader_run(tmp_path / "run")
+    words = run / "vocabulary.json"
+    words.write_text(words.read_text().replace("emil", "emma"))
+    assert main(["export", str(run), "--out", str(tmp_path / "out")]) == 2
+    assert "is not the vocabulary that the checkpoint was trained" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_without_its_words_is_exported_with_a_note(folders, capsys, tmp_path):
+    run = reader_run(tmp_path / "run")
+    (run / "vocabulary.json").unlink()
+    assert main(["export", str(run), "--out", str(tmp_path / "out")]) == 0
+    assert "has no vocabulary, so" in capsys.readouterr().err
+    assert export.read_config(tmp_path / "out")["gatedjax"]["kind"] == "run"

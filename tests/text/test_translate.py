@@ -1,0 +1,68 @@
+"""`gatedjax translate`: a run and its export translate alike."""
+
+import io
+
+import numpy as np
+import pytest
+
+from experiments.ssan import translation
+from gatedjax import data, export
+from gatedjax.__main__ import main
+from tests.text._runs import LINES, translator_run
+from tests.text.test_answer import refused
+
+pytest.importorskip("tokenizers")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A run and its export."""
+    place = tmp_path_factory.mktemp("translator")
+    run, out = translator_run(place / "run"), place / "model"
+    assert main(["export", str(run), "--out", str(out)]) == 0
+    return run, out
+
+
+def test_the_paper_the_run_and_the_export_translate_alike(folders, capsys, monkeypatch):
+    given, wanted = f"{LINES[0]}\r\n\n{LINES[1]}\n", io.StringIO()
+    assert translation.main(["--workdir", str(folders[0])], io.StringIO(given), wanted) == 0
+    assert wanted.getvalue().count("\n") == 3
+    assert wanted.getvalue().split("\n")[1] == ""
+    for folder in folders:
+        monkeypatch.setattr("sys.stdin", io.StringIO(given))
+        assert main(["translate", str(folder)]) == 0
+        assert capsys.readouterr().out == wanted.getvalue()
+
+
+def test_an_export_has_the_mean_that_the_run_was_tested_with(folders, capsys, tmp_path):
+    run, out = folders
+    config = export.read_config(out)
+    assert config["gatedjax"] == {"kind": "translation", "format": 1}
+    assert export.read_file(out, "bpe.json") == (run / "bpe.json").read_bytes()
+    assert "mean of the parameters in checkpoints 1, 2" in (out / "README.md").read_text()
+    mean, last = export.load(out)[0], tmp_path / "last"
+    # the run's parameters are those of its first step, times the step
+    assert main(["export", str(run), "--out", str(last), "--average", "1"]) == 0
+    assert capsys.readouterr().out.endswith("parameters of checkpoint 2\n")
+    one, other = (tree["encoder"]["embed"]["table"] for tree in (mean, export.load(last)[0]))
+    np.testing.assert_allclose(one * 2, other * 1.5, rtol=1e-6)
+    for more, message in (
+        (["--average", "0"], "--average must be at least 1, got 0"),
+        (["--average", "2", "--step", "1"], "give it, or --step"),
+    ):
+        assert main(["export", str(run), "--out", str(tmp_path / "no"), *more]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_what_cannot_be_translated_is_refused(folders, capsys, tmp_path, monkeypatch):
+    run, out = map(str, folders)
+    other = tmp_path / "other.json"
+    data.BytePairs.train(["quite another text"], 30).save(other)
+    for args, message in (
+        ([out, "--average", "2"], "--average is for the work folder of a run"),
+        ([out, "--bpe", str(other)], f"is not the vocabulary that {out} was trained with"),
+        ([run, "--beam-size", "0"], "beam_size must be at least 1, got 0"),
+        ([str(tmp_path)], "is not a model"),
+    ):
+        monkeypatch.setattr("sys.stdin", io.StringIO("A dog runs.\n"))
+        assert message in refused(["translate", *args], capsys)
