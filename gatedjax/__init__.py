@@ -2,23 +2,30 @@
 
 `functional` holds the mathematics as pure functions of arrays, `nn` the Flax modules that own
 parameters, `models` the networks of the papers with the tasks that train them. `data`, `training`,
-`analysis` and `export` stand beside them. Subpackages load on first use, so that `import gatedjax`
-is cheap.
+`analysis` and `export` stand beside them, and `text` makes models of one's own texts
+(`TextClassifier`, `PairClassifier`). Names load on first use, so that `import gatedjax` is cheap.
 """
 
 import importlib
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from gatedjax._version import __version__ as __version__
 
-_SUBPACKAGES = ("analysis", "data", "export", "functional", "models", "nn", "training")
+if TYPE_CHECKING:
+    from gatedjax.text import PairClassifier as PairClassifier
+    from gatedjax.text import TextClassifier as TextClassifier
 
-__all__ = ["__version__", *_SUBPACKAGES]
+_SUBPACKAGES = ("analysis", "data", "export", "functional", "models", "nn", "text", "training")
+_CLASSES = ("PairClassifier", "TextClassifier")
+
+__all__ = ["PairClassifier", "TextClassifier", "__version__", *_SUBPACKAGES]
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES:
         return importlib.import_module(f"gatedjax.{name}")
+    if name in _CLASSES:
+        return getattr(importlib.import_module("gatedjax.text"), name)
     raise AttributeError(f"module 'gatedjax' has no attribute {name!r}")
 
 

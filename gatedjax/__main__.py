@@ -12,7 +12,11 @@ COMMANDS = {
     "answer": "ask a trained reader about a document",
     "checkpoints": "list, verify and compare the checkpoints of a work folder",
     "data": "prepare a data set, or check the files it is made from",
+    "evaluate": "measure a model on labelled texts",
+    "explain": "show the words that a prediction rests on",
     "export": "save the best parameters of a run with a model card",
+    "predict": "say which class texts belong to",
+    "train": "train a classifier of your own texts",
     "translate": "translate lines with a trained translator",
     "verify-resume": "prove that a killed run continues with the same bits",
 }

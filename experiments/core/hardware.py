@@ -9,6 +9,7 @@ from experiments.core.kinds import Json
 from gatedjax._cpu import keep_freed_memory as keep_freed_memory
 from gatedjax._cpu import prepare_cpu as prepare_cpu
 
+
 def hardware() -> Json:
     """What the run ran on."""
     device = jax.devices()[0]

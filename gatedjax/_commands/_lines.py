@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,11 @@ def _escaped(character: str) -> str:
         return character
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+def in_turns(texts: Sequence[str], count: int) -> list[tuple[str, ...]]:
+    """The texts, so many at a time."""
+    return [tuple(texts[i : i + count]) for i in range(0, len(texts), count)]
 
 
 @contextlib.contextmanager

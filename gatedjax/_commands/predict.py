@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from gatedjax._commands import program, run_command
-from gatedjax._commands._lines import lines_to
+from gatedjax._cli import program, refusals
+from gatedjax._commands._lines import in_turns, lines_to
 from gatedjax._terminal import say
 
 _SECONDS = 1.0
@@ -50,13 +50,11 @@ def _lines(options: argparse.Namespace, inputs: Sequence[str]) -> Iterable[Line]
         count = len(inputs)
         if len(options.texts) % count:
             raise ValueError(f"wanted {' and '.join(inputs)} in turns, got {len(options.texts)}")
-        return [(part, "") for part in itertools.batched(options.texts, count)]
+        return [(part, "") for part in in_turns(options.texts, count)]
     if options.file is not None and options.file.suffix != ".txt":
         columns = Columns(tuple(options.text or inputs), None)
         table = open_table(options.file, columns, encoding=options.encoding)
-        return (
-            (None, one.reason) if isinstance(one, Aside) else (one.inputs, "") for one in table
-        )
+        return ((None, one.reason) if isinstance(one, Aside) else (one.inputs, "") for one in table)
     if len(inputs) > 1:
         raise ValueError("pairs of texts come as arguments, or from a .csv, .tsv or .jsonl --file")
     return _plain(options)
@@ -71,7 +69,7 @@ def _plain(options: argparse.Namespace) -> Iterator[Line]:
         yield from (([line.rstrip("\r\n")], "") for line in file)
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> None:
     from gatedjax.text._model import Failure, TrainedModel
     from gatedjax.text._training import COLUMNS
 
@@ -101,11 +99,11 @@ def _run(options: argparse.Namespace) -> int:
         say("", file=sys.stderr)
     if failed:
         say(f"{failed:,} of {done:,} lines could not be used (error)", file=sys.stderr)
-    return 0
 
 
 def main(args: list[str]) -> int:
     """Runs the command; 0, or 2 for what cannot be done."""
-    return run_command(_run, _parser().parse_args(args))
-
-
+    options = _parser().parse_args(args)
+    with refusals({}):
+        _run(options)
+    return 0

@@ -55,9 +55,7 @@ class LinearBaseline:
           library: "auto" is scikit-learn where it is installed and else "own".
         """
         if library not in ("auto", "scikit-learn", "own"):
-            raise ValueError(
-                f"library must be 'auto', 'scikit-learn' or 'own', got {library!r}"
-            )
+            raise ValueError(f"library must be 'auto', 'scikit-learn' or 'own', got {library!r}")
         if library == "auto":
             library = "scikit-learn" if importlib.util.find_spec("sklearn") else "own"
         self._library = library
@@ -82,9 +80,7 @@ class LinearBaseline:
         """
         labels = np.asarray(labels)
         if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-            raise TypeError(
-                f"labels must be a list of integers, got {labels.dtype} {labels.shape}"
-            )
+            raise TypeError(f"labels must be a list of integers, got {labels.dtype} {labels.shape}")
         if labels.size and not 0 <= labels.min() <= labels.max() < num_classes:
             raise ValueError(
                 f"labels must be in [0, {num_classes}), got {labels.min()} to {labels.max()}"
@@ -197,9 +193,7 @@ class _Rows(NamedTuple):
         return np.stack(columns, axis=1)
 
 
-def _read(
-    texts: Iterable[Sequence[str]], most: int
-) -> tuple[_Corpus, np.ndarray, dict[str, int]]:
+def _read(texts: Iterable[Sequence[str]], most: int) -> tuple[_Corpus, np.ndarray, dict[str, int]]:
     """Words as numbers; where they are more than `most`, those of every second text, and so on."""
     words: dict[str, int] = {}
     ids, ends, numbers = array("i"), array("q"), array("q")

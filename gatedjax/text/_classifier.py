@@ -417,5 +417,3 @@ def _folder(workdir: str | Path | None) -> Iterator[Path]:
     folder = Path(workdir).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
     yield folder
-
-

@@ -100,9 +100,11 @@ class Numbers:
     def of(self, tokens: Iterable[str]) -> list[int]:
         """The number of every word; new words get the next ones."""
         ids = self.ids
-        return [ids[token.lower()] for token in tokens] if self.lowercase else [
-            ids[token] for token in tokens
-        ]
+        return (
+            [ids[token.lower()] for token in tokens]
+            if self.lowercase
+            else [ids[token] for token in tokens]
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -115,9 +115,7 @@ class TrainedModel:
     @functools.cached_property
     def module(self) -> Any:
         """The Flax module."""
-        return self.entry.make(
-            self.config, words=len(self.vocabulary), classes=len(self.classes)
-        )
+        return self.entry.make(self.config, words=len(self.vocabulary), classes=len(self.classes))
 
     @functools.cached_property
     def _read(self) -> Any:

@@ -114,7 +114,9 @@ def _ssan(output: Output, batch: Batch) -> Reading:
 
 def _nli(output: Output, batch: Batch) -> Reading:
     first, one = _selected((output.premise,), _mask(batch))
-    second, other = _selected((output.hypothesis,), _mask(batch, "hypothesis", "hypothesis_lengths"))
+    second, other = _selected(
+        (output.hypothesis,), _mask(batch, "hypothesis", "hypothesis_lengths")
+    )
     return {"kept": (first, second), "density": (one + other) / 2}
 
 

@@ -1,9 +1,13 @@
 import dataclasses
 from typing import Any
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Change:
     label: Any
     probability: float
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Explanation:
     text: str

@@ -86,7 +86,9 @@ class Options:
         entry = known[self.model]
         if self.density is not None:
             if not entry.gated:
-                raise ValueError(f"density needs model='ganet', got {self.model!r}: it has no gates")
+                raise ValueError(
+                    f"density needs model='ganet', got {self.model!r}: it has no gates"
+                )
             if not 0 < self.density < 1:
                 raise ValueError(f"density must be between 0 and 1, got {self.density}")
         self.configured(entry, 100)
@@ -232,9 +234,7 @@ def train_model(
     width = 100 if vectors is None else vectors.shape[1]
     config = options.configured(entry, width)
     vectors = _start(vectors, entry, config, vocabulary, train, len(corpus.classes))
-    module = entry.make(
-        config, words=len(vocabulary), classes=len(corpus.classes), vectors=vectors
-    )
+    module = entry.make(config, words=len(vocabulary), classes=len(corpus.classes), vectors=vectors)
     lengths = train.lengths()
     buckets = 2 if len(lengths) <= 5000 else 4
     longest = max(int(part.lengths().max()) for part in parts.values())
@@ -301,7 +301,12 @@ def _words(
     found = float(vectors.found[trained].mean()) if len(trained) else 0.0
     if not found:
         raise ValueError(f"{path} has a vector for none of the words of {corpus.name}")
-    return vocabulary, ids, vectors.matrix, f"{share}; {found:.1%} of theirs have a vector in {path}"
+    return (
+        vocabulary,
+        ids,
+        vectors.matrix,
+        f"{share}; {found:.1%} of theirs have a vector in {path}",
+    )
 
 
 def _part(corpus: Corpus, ids: np.ndarray, max_len: int) -> _Part:
@@ -382,9 +387,7 @@ def _report(
 ) -> dict[str, Any]:
     """What is known of the model's quality, beside a linear baseline's on the same texts."""
     train = parts["train"]
-    baseline = LinearBaseline().fit(
-        train.words(model.vocabulary), train.labels, len(model.classes)
-    )
+    baseline = LinearBaseline().fit(train.words(model.vocabulary), train.labels, len(model.classes))
     report: dict[str, Any] = {
         "steps": result.steps,
         "best_step": result.best_step,

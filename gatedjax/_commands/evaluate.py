@@ -1,0 +1,56 @@
+"""`gatedjax evaluate MODEL DATA`: how good a model is on labelled texts."""
+
+import argparse
+import json
+from pathlib import Path
+
+from gatedjax._cli import program, refusals
+from gatedjax._terminal import say
+from gatedjax._write import write_atomic
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"{program()} evaluate",
+        description="Accuracy, macro F1, confusion, calibration, density, and the gap between gate "
+        "modes, on labelled texts.",
+    )
+    parser.add_argument("model", type=Path, help="the folder that `gatedjax train` wrote")
+    parser.add_argument("data", help="labelled texts, as `gatedjax train` reads them")
+    parser.add_argument("--text", nargs="+", metavar="COLUMN", help="columns of the texts")
+    parser.add_argument("--label", default="label", help="column of the label (default: label)")
+    parser.add_argument("--encoding", default="utf-8", help="of files (default: utf-8)")
+    parser.add_argument("--split", default="test", help="of a data set by name (default: test)")
+    parser.add_argument("--out", type=Path, help="also write everything as JSON to this file")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> None:
+    from gatedjax.text._evaluation import evaluate_model
+    from gatedjax.text._metrics import render_metrics
+    from gatedjax.text._model import TrainedModel
+    from gatedjax.text._read import Columns, open_table
+    from gatedjax.text._training import COLUMNS
+
+    model = TrainedModel.load(options.model, ("text", "pair"))
+    inputs = tuple(options.text or COLUMNS[model.kind].inputs)
+    columns = Columns(inputs, options.label)
+    table = open_table(options.data, columns, encoding=options.encoding, split=options.split)
+    metrics = evaluate_model(model, table)
+    say(render_metrics(metrics).rstrip())
+    say(f"\ndensity: {metrics['density']:.4f} of the words are kept")
+    if "gate_modes" in metrics:
+        modes = ", ".join(f"{mode} {value:.4f}" for mode, value in metrics["gate_modes"].items())
+        say(f"accuracy by gate mode: {modes}; gap {metrics['gate_gap']:.4f}")
+    if metrics["aside"]:
+        say(f"{metrics['aside']:,} lines could not be used")
+    if options.out is not None:
+        write_atomic(options.out, (json.dumps(metrics, indent=1) + "\n").encode())
+
+
+def main(args: list[str]) -> int:
+    """Runs the command; 0, or 2 for what cannot be done."""
+    options = _parser().parse_args(args)
+    with refusals({}):
+        _run(options)
+    return 0

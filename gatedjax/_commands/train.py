@@ -1,0 +1,242 @@
+"""`gatedjax train DATA --out FOLDER`: a classifier of one's own texts."""
+
+import dataclasses
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from gatedjax._cli import fail, program, refusals
+from gatedjax._cpu import prepare_cpu
+from gatedjax._terminal import say
+from gatedjax.export import ModelCard
+from gatedjax.export._folder import check_target
+from gatedjax.text._model import networks
+from gatedjax.text._read import Columns, infer_task, open_table
+from gatedjax.text._training import COLUMNS, Options, train_model
+from gatedjax.training import StoppedBySignal, TrainConfig
+from gatedjax.training.distributed import is_main
+
+_ARGUMENTS = {
+    "overwrite=True": "--overwrite",
+    "another workdir": "another folder (--workdir DIR)",
+    "held_out must": "--held-out must",
+    "num_steps must": "--num-steps must",
+    "batch_size must": "--batch-size must",
+    "max_len must": "--max-len must",
+    "min_count must": "--min-count must",
+    "max_words must": "--max-words must",
+    "minutes must": "--minutes must",
+    "density must": "--density must",
+    "density needs model=": "--density needs --model ",
+    "give num_steps": "give --num-steps",
+    "network: ": "--network: ",
+    "training: ": "--train: ",
+}
+"""What the library says, and what it is called here."""
+_TASKS = ("text", "pair")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """Trains a classifier of your own texts, and writes it to a folder.
+
+    Labelled texts are a .csv, .tsv or .jsonl file with columns text and label (or premise,
+    hypothesis and label), fastText's .txt, a folder with a folder per class, or the name of a data
+    set ("trec", "tfds:NAME", "hf:NAME"). The same command goes on where it was stopped.
+    """
+
+    data: Annotated[str, tyro.conf.Positional]
+    """Labelled texts."""
+    out: Path
+    """Folder of the model; it appears when it is whole."""
+    task: Literal["auto", "text", "pair"] = "auto"
+    """One text or a pair; auto looks at the columns."""
+    text: tuple[str, ...] = ()
+    """Columns of the texts (default: text, or premise and hypothesis)."""
+    label: str = "label"
+    """Column of the label."""
+    validation: str | None = None
+    """Labelled texts that choose the best parameters (default: a fixed tenth of the data)."""
+    test: str | None = None
+    """Labelled texts that the report is made on, too."""
+    encoding: str = "utf-8"
+    """Of files."""
+    model: str = ""
+    """Network: ganet (default), soft, local, bilstm, agt, rau, gru, lstm, ssan; for pairs ssan or
+    san."""
+    embeddings: Path | None = None
+    """GloVe text file (plain or .gz) of word vectors to start from."""
+    minutes: float | None = None
+    """Train for at most so long."""
+    num_steps: int | None = None
+    """Train for at most so many steps (default: some twenty epochs, less without improvement)."""
+    density: float | None = None
+    """Share of open gates to hold (ganet)."""
+    max_len: int = 400
+    """Words of a text that are used."""
+    min_count: int | None = None
+    """Words that occur less often are unknown (default: 2, or 1 for 1,000 texts and fewer)."""
+    max_words: int = 100_000
+    """Words that are known at most."""
+    lowercase: bool = True
+    """Fold case."""
+    held_out: float = 0.1
+    """Share of the data that chooses the best parameters."""
+    batch_size: int | None = None
+    """Texts of a step (default: 32, or 64 above 10,000 texts)."""
+    seed: int = 0
+    """Of parameters, dropout, gates and order."""
+    cpu_devices: int | None = None
+    """CPU devices to split a batch over (default: one per core)."""
+    workdir: Path | None = None
+    """Checkpoints and metrics of the run, which are kept (default: OUT.run, removed at the end)."""
+    overwrite: bool = False
+    """Replace a model that an earlier command wrote."""
+    network: Any = None
+    """Options of the network, also as --model.NAME."""
+    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+    """Options of training; those that are not given follow from the data."""
+
+
+def _value_of(args: Sequence[str], option: str) -> str | None:
+    for place, arg in enumerate(args):
+        name, equals, value = arg.partition("=")
+        if name == option:
+            return value if equals else next(iter(args[place + 1 :]), None)
+    return None
+
+
+def _given(args: Sequence[str], prefix: str) -> list[str]:
+    """The dotted names of the options below a prefix that a command line has."""
+    start = f"--{prefix}."
+    names = [arg.partition("=")[0] for arg in args if arg.startswith(start)]
+    return [name.removeprefix(start).removeprefix("no-").replace("-", "_") for name in names]
+
+
+def _at(config: Any, name: str) -> Any:
+    for part in name.split("."):
+        config = getattr(config, part.removeprefix("no_"))
+    return config
+
+
+def _task(args: Sequence[str]) -> str:
+    """One text or a pair: as asked for, or as the data look."""
+    named = _value_of(args, "--task")
+    if named in _TASKS:
+        return named
+    for arg in args:
+        if not arg.startswith("-") and Path(arg).exists():
+            try:
+                found = infer_task(arg, encoding=_value_of(args, "--encoding") or "utf-8")
+            except (ValueError, OSError, LookupError):
+                return "text"  # the reader says what is wrong with it
+            return found if found in _TASKS else "text"
+    return "text"
+
+
+def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, Options]:
+    """(the command line, kind of model, how it is made)."""
+    args = [arg.replace("--model.", "--network.", 1) for arg in args]
+    kind = _task(args)
+    known = networks(kind)
+    name = _value_of(args, "--model") or next(iter(known))
+    if name not in known:
+        with refusals({"model must": "--model must"}):
+            Options(model=name).check(kind)
+    default = known[name].config
+    fields = [("network", type(default), dataclasses.field(default=default))]
+    shown: Any = dataclasses.make_dataclass(
+        "TrainOptions", fields, bases=(TrainOptions,), frozen=True, kw_only=True
+    )
+    shown.__doc__ = TrainOptions.__doc__
+    made: TrainOptions = tyro.cli(shown, args=args, prog=f"{program()} train")
+    options = {
+        field.name: getattr(made, field.name)
+        for field in dataclasses.fields(Options)
+        if hasattr(made, field.name)
+    }
+    options |= {
+        "model": name,
+        "network": {one: _at(made.network, one) for one in _given(args, "network")},
+        "training": {one: _at(made.train, one) for one in _given(args, "train")},
+    }
+    return made, kind, Options(**options)
+
+
+def _tell(line: str) -> None:
+    if is_main():
+        say(line, file=sys.stderr, flush=True)
+
+
+def _train(made: TrainOptions, kind: str, options: Options) -> int:
+    options.check(kind)
+    out = made.out.expanduser()
+    check_target(out, made.overwrite, "--overwrite")
+    columns = Columns(made.text or COLUMNS[kind].inputs, made.label)
+    tables = [
+        None if data is None else open_table(data, columns, encoding=made.encoding)
+        for data in (made.data, made.validation, made.test)
+    ]
+    run = out.with_name(f"{out.name}.run") if made.workdir is None else made.workdir.expanduser()
+    new = not run.exists()
+    run.mkdir(parents=True, exist_ok=True)
+    try:
+        trained = train_model(
+            kind,
+            tables[0],  # type: ignore[arg-type]
+            options,
+            run,
+            validation=tables[1],
+            test=tables[2],
+            say=_tell,
+            progress=True,
+        )
+    except StoppedBySignal as stopped:
+        _tell(f"stopped after step {stopped.results[0].steps}; the same command continues")
+        return stopped.results[0].exit_code
+    except BaseException:
+        if new and not (run / "checkpoints").exists():
+            shutil.rmtree(run, ignore_errors=True)
+        raise
+    trained.save(out, card=_card(made, trained.report, options), overwrite=made.overwrite)
+    if made.workdir is None:
+        shutil.rmtree(run, ignore_errors=True)
+    _tell(f'wrote {out}; try: {program()} predict {out} "..."')
+    return 0
+
+
+def _card(made: TrainOptions, report: Any, options: Options) -> ModelCard:
+    metrics = {
+        f"{part} {name}": float(report[part][name])
+        for part in ("validation", "test")
+        if part in report
+        for name in ("accuracy", "macro_f1", "density")
+    }
+    baseline = {
+        f"{part} accuracy of a linear baseline": float(value)
+        for part, value in report["baseline"].items()
+        if part != "kind"
+    }
+    counts = ", ".join(f"{part['n']:,} for {name}" for name, part in report["data"].items())
+    return ModelCard(
+        name=made.out.name,
+        description=f"A classifier ({options.model}) that `gatedjax train` made.",
+        data=f"{Path(made.data).name}: texts {counts}. The best parameters were chosen by "
+        "validation, so its numbers flatter the model a little.",
+        metrics={**metrics, **baseline},
+        seeds=(options.seed,),
+    )
+
+
+def main(args: list[str]) -> int:
+    """Runs the command; 0, 2 for what cannot be done, 130 after Ctrl-C."""
+    made, kind, options = _parse(args)
+    if made.cpu_devices is not None and made.cpu_devices < 1:
+        fail(f"--cpu-devices must be at least 1, got {made.cpu_devices}")
+    prepare_cpu(made.cpu_devices)
+    with refusals(_ARGUMENTS):
+        return _train(made, kind, options)
