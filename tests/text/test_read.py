@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -242,6 +243,21 @@ def test_quotes_that_never_add_up_end_and_keep_little(write, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_a_quote_that_nothing_closes_does_not_hold_the_file(write, monkeypatch, name):
+    monkeypatch.setattr(_delimited, "LONGEST", 1 << 12)
+    delimiter = "\t" if name == "a.tsv" else ","
+    lines = ["text,label", '"a,b', *["some words of a film,pos"] * 30_000, '"c\nd",neg']
+    path = write("\n".join(lines).replace(",", delimiter), name)
+    tracemalloc.start()
+    try:
+        used = sum(isinstance(row, Record) for row in open_table(path))
+        assert tracemalloc.get_traced_memory()[1] < 300_000
+    finally:
+        tracemalloc.stop()
+    assert used == 30_001 + (name == "a.tsv")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
 def test_what_a_writer_of_csv_wrote_is_read_as_it_was(write, name):
     generator = random.Random(0)
     delimiter = "\t" if name == "a.tsv" else ","
@@ -423,7 +439,9 @@ def test_lines_of_fasttext(write):
     assert "has one text a line, not pairs" in refused(path, PAIR)
 
 
-def test_a_folder_per_class(write, tmp_path):
+def test_a_folder_per_class(write, tmp_path, monkeypatch):
+    listed = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda self: iter(sorted(listed(self), reverse=True)))
     top = tmp_path / "films"
     for name, content in {
         "pos/b.txt": "good\nindeed\n", "pos/a.txt": b"\xef\xbb\xbffirst", "pos/deep/c.txt": "deep",
