@@ -250,11 +250,14 @@ def test_a_quote_that_nothing_closes_does_not_hold_the_file(write, monkeypatch, 
     path = write("\n".join(lines).replace(",", delimiter), name)
     tracemalloc.start()
     try:
-        used = sum(isinstance(row, Record) for row in open_table(path))
+        used = 0
+        for row in open_table(path):
+            used += isinstance(row, Record)
         assert tracemalloc.get_traced_memory()[1] < 300_000
     finally:
         tracemalloc.stop()
     assert used == 30_001 + (name == "a.tsv")
+    assert row.inputs == ("c\nd",)
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
