@@ -92,7 +92,7 @@ class TextFile:
             if start.startswith(mark) and not wide:
                 raise ValueError(f"{self.path}: not {self.encoding} but {name}: --encoding {name}")
         bad = len(start) - len(start.translate(None, _CONTROL))
-        if bad * 20 > len(start) and not wide:
+        if bad > 8 and bad * 20 > len(start) and not wide:  # a text may have one by mistake
             hint = (
                 " (UTF-16 has such: --encoding utf-16)" if start.count(0) * 5 > len(start) else ""
             )

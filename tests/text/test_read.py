@@ -1,19 +1,21 @@
 """Readers of your own text: every line is a record or set aside with its file, line and reason."""
 
 import csv
-import dataclasses
 import gzip
+import io
 import itertools
 import json
+import random
 import subprocess
 import sys
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gatedjax.data import Quarantined, ReadReport, Source, SourceInfo
-from gatedjax.text import _lines, _named
+from gatedjax.text import _delimited, _lines, _named
 from gatedjax.text._read import (
     Aside,
     Columns,
@@ -240,6 +242,55 @@ def test_quotes_that_never_add_up_end_and_keep_little(write, monkeypatch):
     assert "the quotes of this file do not add up" in refused(path)
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_a_quote_that_nothing_closes_does_not_hold_the_file(write, monkeypatch, name):
+    monkeypatch.setattr(_delimited, "LONGEST", 1 << 12)
+    delimiter = "\t" if name == "a.tsv" else ","
+    lines = ["text,label", '"a,b', *["some words of a film,pos"] * 30_000, '"c\nd",neg']
+    path = write("\n".join(lines).replace(",", delimiter), name)
+    tracemalloc.start()
+    try:
+        used = 0
+        for row in open_table(path):
+            used += isinstance(row, Record)
+        assert tracemalloc.get_traced_memory()[1] < 300_000
+    finally:
+        tracemalloc.stop()
+    assert used == 30_001 + (name == "a.tsv")
+    assert row.inputs == ("c\nd",)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_what_a_writer_of_csv_wrote_is_read_as_it_was(write, name):
+    generator = random.Random(0)
+    delimiter = "\t" if name == "a.tsv" else ","
+    pieces = ["a", "é", '"', ",", "\n", "\r\n", " ", "#", ";"]
+    rows = [
+        ("x" + "".join(generator.choices(pieces, k=generator.randrange(12))), str(i))
+        for i in range(500)
+    ]
+    file = io.StringIO()
+    csv.writer(file, delimiter=delimiter).writerows([("text", "label"), *rows])
+    lines = [2 + sum(text.count("\n") + 1 for text, _ in rows[:i]) for i in range(500)]
+    expected = [(line, *row) for line, row in zip(lines, rows, strict=True)]
+    assert read(write(file.getvalue(), name)) == expected
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_no_line_is_lost_whatever_the_quotes(write, name):
+    generator = random.Random(1)
+    delimiter = "\t" if name == "a.tsv" else ","
+    for _ in range(100):
+        body = "".join(generator.choices(["a", '"', delimiter, "\n"], k=80)) + "\n"
+        path = write(f"text{delimiter}label\n{body}", name)
+        found = list(_delimited._records(_lines.TextFile(path), delimiter))
+        ends = [line for line, _ in found[1:]] + [2 + body.count("\n")]
+        for (line, fields), end in zip(found, ends, strict=True):
+            # a record has the lines of its fields; what is set aside for its quotes has one
+            inside = 0 if isinstance(fields, str) else sum(one.count("\n") for one in fields)
+            assert end - line == 1 + inside
+
+
 def test_a_field_of_10_mb_is_a_text_and_a_line_may_not_be_a_file(write, monkeypatch):
     size = 10_000_000
     before = csv.field_size_limit()
@@ -292,6 +343,14 @@ def test_a_file_that_is_no_text_is_refused_whole(write, content, what, name):
     message = refused(write(content, name))
     assert "FILE: not a text file: " in message
     assert what in message
+
+
+def test_one_nul_does_not_make_a_short_file_binary(write):
+    assert read(write("text,label\nN\0,x\n\0\0\0,y\nz,z")) == [
+        (2, "NUL character"),
+        (3, "NUL character"),
+        (4, "z", "z"),
+    ]
 
 
 def test_endings_and_paths_that_are_not_read(write, tmp_path):
@@ -383,7 +442,9 @@ def test_lines_of_fasttext(write):
     assert "has one text a line, not pairs" in refused(path, PAIR)
 
 
-def test_a_folder_per_class(write, tmp_path):
+def test_a_folder_per_class(write, tmp_path, monkeypatch):
+    listed = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda self: iter(sorted(listed(self), reverse=True)))
     top = tmp_path / "films"
     for name, content in {
         "pos/b.txt": "good\nindeed\n", "pos/a.txt": b"\xef\xbb\xbffirst", "pos/deep/c.txt": "deep",
@@ -587,7 +648,7 @@ def test_a_set_of_gatedjax_may_be_of_pairs_and_has_lines_aside(monkeypatch):
         "snli": Source([pair | {"label": 1}, pair | {"label": -1}], info,
                        ReadReport(lines=3, used=2, quarantine=(aside,))),
         "cbt_ne": Source([{"tokens": ("a",), "query": ("b",), "label": 0}], info),
-        "ewt_trees": Source([{"tokens": ("a",), "label": 0}], dataclasses.replace(info, class_names=())),
+        "ewt_trees": Source([{"tokens": ("a",), "label": 0}], SourceInfo("ewt_trees", "test", ())),
         "digits": Source([{"image": 0, "label": 0}], info),
     }  # fmt: skip
     monkeypatch.setattr(_named, "load", lambda name, split: sources[name])
