@@ -228,7 +228,7 @@ def suggest(names: Sequence[str], columns: Columns) -> str:
                 left.remove(near)
     if len(found) < columns.count:
         return ""
-    hint = f"--text {','.join(found[name] for name in columns.inputs)}"
+    hint = f"--text {' '.join(found[name] for name in columns.inputs)}"
     return printable(hint + ("" if columns.label is None else f" --label {found[columns.label]}"))
 
 

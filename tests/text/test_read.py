@@ -156,7 +156,7 @@ def test_encodings(write):
         ("Text,LABEL,id", None, "--text Text --label LABEL"),
         ("id,txet,labels", None, "--text txet --label labels"),
         ("text,verdict", None, "--text text --label verdict"),
-        ("sentence1,sentence2,gold", PAIR, "--text sentence1,sentence2 --label gold"),
+        ("sentence1 sentence2,gold", PAIR, "--text sentence1,sentence2 --label gold"),
         ("review,stars", TEXTS, "there are 'review', 'stars': --text review"),
         ("a,b,c", None, "there are 'a', 'b', 'c': --text and --label name others; the first line "
          "must be the header"),
