@@ -14,7 +14,7 @@ import numpy as np
 # parts of the training sets of TREC, MR, CR, Subj and IMDB moves by less than a point.
 _C = 10.0
 # Of the solver: most steps, when the slope is small enough, and how many steps L-BFGS looks back.
-_STEPS, _TOLERANCE, _HISTORY = 100, 1e-4, 10
+_STEPS, _TOLERANCE, _HISTORY = 100, 3e-4, 5
 # What bounds memory and time: more words times columns of weights than this, and texts are left out.
 _MOST_WORDS = 10_000_000
 _MOST_CELLS = 80_000_000

@@ -1,0 +1,162 @@
+"""What a classifier's predictions are worth: accuracy, F1, likelihood and calibration."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gatedjax.analysis._scores import class_scores
+from gatedjax.analysis._text import render_table
+
+Label = str | int | float | bool
+# Bins of the calibration, by the probability of the predicted class.
+_BINS = 15
+# A probability of 0 counts as this much in the likelihood, so that it stays a number.
+_LEAST = 1e-12
+# A confusion matrix of more classes is too wide for a terminal; its largest cells are listed.
+_WIDEST, _MOST_CONFUSIONS = 10, 10
+
+
+def classification_metrics(
+    labels: np.ndarray, probabilities: np.ndarray, classes: Sequence[Label]
+) -> dict[str, Any]:
+    """Scores predicted probabilities.
+
+    With p_ic the probability of class c for text i and y_i its label:
+    nll = -mean_i log p_iy;  brier = mean_i sum_c (p_ic - [c = y_i])^2, from 0 to 2;
+    ece = sum_b n_b / n |accuracy_b - confidence_b| over 15 bins of equal width of max_c p_ic.
+
+    Args:
+      labels: [n] the true classes, from 0.
+      probabilities: [n, C]; rows sum to 1. The first of equal ones is predicted.
+      classes: the C classes as they are called.
+
+    Returns:
+      What `json.dumps` takes: n, accuracy, macro_f1 (over the classes that occur in labels or
+      predictions), nll, brier, ece, per_class (label, precision, recall, f1, n; 0 where there is
+      nothing to divide by), confusion (rows are true classes) and bins (from, to, n, and the mean
+      confidence and accuracy, None where n is 0).
+
+    Raises:
+      TypeError: if labels are not integers.
+      ValueError: if there is nothing to score, shapes do not agree, a label is not in [0, C), or a
+        row is no distribution.
+
+    Reference: Guo et al. 2017 (ece); Brier 1950.
+    """
+    labels, probabilities = np.asarray(labels), np.asarray(probabilities, np.float64)
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise TypeError(f"labels must be integers, got {labels.dtype}")
+    n = len(labels)
+    if probabilities.shape != (n, len(classes)) or labels.ndim != 1 or not n:
+        raise ValueError(
+            f"probabilities must have shape [n, {len(classes)}] and labels [n], n > 0, "
+            f"got {probabilities.shape} and {labels.shape}"
+        )
+    sums = probabilities.sum(1)
+    # also refuses NaN
+    proper = (probabilities >= 0).all(1) & (np.abs(sums - 1) < 1e-3)
+    if not proper.all():
+        row = int(np.argmin(proper))
+        raise ValueError(
+            f"probabilities must be at least 0 and sum to 1, got {probabilities[row].tolist()} "
+            f"in row {row}"
+        )
+    predicted = probabilities.argmax(1)
+    scores = class_scores(labels, predicted, len(classes))
+    cells = np.bincount(labels * len(classes) + predicted, minlength=len(classes) ** 2)
+    truth = probabilities[np.arange(n), labels]
+    # sum_c (p_c - [c = y])^2 without a matrix of the labels
+    brier = np.square(probabilities).sum(1) - 2 * truth + 1
+    bins = _bins(probabilities.max(1), predicted == labels)
+    return {
+        "n": n,
+        "accuracy": scores.accuracy,
+        "macro_f1": scores.macro,
+        "nll": float(-np.log(np.maximum(truth, _LEAST)).mean()),
+        "brier": float(brier.mean()),
+        "ece": sum(b["n"] * abs(b["accuracy"] - b["confidence"]) for b in bins if b["n"]) / n,
+        "per_class": [
+            {
+                "label": label,
+                "precision": float(scores.precision[i]),
+                "recall": float(scores.recall[i]),
+                "f1": float(scores.f1[i]),
+                "n": int(scores.support[i]),
+            }
+            for i, label in enumerate(classes)
+        ],
+        "confusion": cells.reshape(len(classes), len(classes)).tolist(),
+        "bins": bins,
+    }
+
+
+def _bins(confidence: np.ndarray, correct: np.ndarray) -> list[dict[str, Any]]:
+    """Bin k is (k / 15, (k + 1) / 15]; rounding may put a probability a little above 1."""
+    edges = np.linspace(0, 1, _BINS + 1)
+    place = np.clip(np.searchsorted(edges, confidence) - 1, 0, _BINS - 1)
+    counts = np.bincount(place, minlength=_BINS)
+    sums = [np.bincount(place, part, _BINS) for part in (confidence, correct)]
+    found = []
+    for k, count in enumerate(counts.tolist()):
+        mean, right = (float(part[k] / count) if count else None for part in sums)
+        found.append(
+            {
+                "from": float(edges[k]),
+                "to": float(edges[k + 1]),
+                "n": count,
+                "confidence": mean,
+                "accuracy": right,
+            }
+        )
+    return found
+
+
+def render_metrics(metrics: Mapping[str, Any]) -> str:
+    """The metrics for a terminal: a line, a table by class, the confusion and the calibration.
+
+    Control characters in labels are replaced.
+
+    Args:
+      metrics: from `classification_metrics`.
+    """
+    names = [str(entry["label"]) for entry in metrics["per_class"]]
+    parts = [
+        f"{metrics['n']} texts: accuracy {metrics['accuracy']:.4f}, macro F1 "
+        f"{metrics['macro_f1']:.4f}, log loss {metrics['nll']:.4f}, Brier {metrics['brier']:.4f}, "
+        f"calibration error {metrics['ece']:.4f}\n",
+        render_table(
+            ("class", "precision", "recall", "F1", "texts"),
+            [
+                (name, *(f"{entry[key]:.3f}" for key in ("precision", "recall", "f1")), entry["n"])
+                for name, entry in zip(names, metrics["per_class"], strict=True)
+            ],
+        ),
+        _confusion(names, metrics["confusion"]),
+        render_table(
+            ("confidence", "texts", "mean", "accuracy"),
+            [
+                (f"{b['from']:.2f} to {b['to']:.2f}", b["n"])
+                + tuple(f"{b[key]:.3f}" for key in ("confidence", "accuracy"))
+                for b in metrics["bins"]
+                if b["n"]
+            ],
+        ),
+    ]
+    return "\n".join(parts)
+
+
+def _confusion(names: Sequence[str], confusion: Sequence[Sequence[int]]) -> str:
+    if len(names) <= _WIDEST:
+        rows = [(name, *row) for name, row in zip(names, confusion, strict=True)]
+        return render_table(("true \\ predicted", *names), rows)
+    wrong = [
+        (-count, i, j)
+        for i, row in enumerate(confusion)
+        for j, count in enumerate(row)
+        if count and i != j
+    ]
+    return render_table(
+        ("true", "predicted", "texts"),
+        [(names[i], names[j], -count) for count, i, j in sorted(wrong)[:_MOST_CONFUSIONS]],
+    )
