@@ -111,8 +111,12 @@ def test_the_table_names_classes_and_steers_no_terminal(example):
 def test_of_many_classes_the_largest_confusions_are_listed():
     labels = np.array([0] * 6 + [1] * 3 + list(range(12)))
     probabilities = np.eye(12)[[5] * 6 + [2] * 3 + list(range(12))]
-    shown = render_metrics(classification_metrics(labels, probabilities, [f"c{i}" for i in range(12)]))
+    shown = render_metrics(
+        classification_metrics(labels, probabilities, [f"c{i}" for i in range(12)])
+    )
     lines = shown.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("| true"))
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[start + 2 : start + 4]]
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in lines[start + 2 : start + 4]
+    ]
     assert rows == [["c0", "c5", "6"], ["c1", "c2", "3"]]
