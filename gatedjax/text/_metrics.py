@@ -136,8 +136,11 @@ def render_metrics(metrics: Mapping[str, Any]) -> str:
         render_table(
             ("confidence", "texts", "mean", "accuracy"),
             [
-                (f"{b['from']:.2f} to {b['to']:.2f}", b["n"])
-                + tuple(f"{b[key]:.3f}" for key in ("confidence", "accuracy"))
+                (
+                    f"{b['from']:.2f} to {b['to']:.2f}",
+                    b["n"],
+                    *(f"{b[key]:.3f}" for key in ("confidence", "accuracy")),
+                )
                 for b in metrics["bins"]
                 if b["n"]
             ],

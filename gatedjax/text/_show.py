@@ -1,23 +1,351 @@
-import dataclasses
+"""Why a text was given its label: word by word, as JSON, in a terminal and as a page."""
+
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from string import Template
 from typing import Any
 
+from gatedjax._terminal import clean, printable
+from gatedjax.analysis._text import render_table
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+Label = str | int | float | bool
+# characters of a bar in the terminal
+_BAR = 10
+# A page lists so many classes of a text, and folds the table of a text of more words.
+_MOST_CLASSES, _MOST_WORDS = 10, 60
+# a title made out of a text
+_TITLE = 60
+
+
+@dataclass(frozen=True, kw_only=True)
 class Change:
-    label: Any
+    """What is predicted where one thing is otherwise.
+
+    Attributes:
+      label: what is predicted then.
+      probability: then, of the class that was predicted before.
+    """
+
+    label: Label
     probability: float
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Explanation:
+    """One prediction and what it rests on.
+
+    Attributes:
+      text: as it was given.
+      tokens: its words as the network reads them; what follows has one entry for each.
+      label: what is predicted.
+      probability: of the label.
+      probabilities: of every class.
+      kept: whether the word is read (its gate is open).
+      density: share of words that are.
+      attention: of each word, with the sum 1; None where the network has none.
+      gates: probability that the gate is open; None where the network has none.
+      flips: what is predicted with this gate alone the other way; None without gates.
+      removed: what is predicted of the text without the word.
+    """
+
     text: str
-    tokens: Any
-    label: Any
+    tokens: tuple[str, ...]
+    label: Label
     probability: float
-    probabilities: Any
-    kept: Any
+    probabilities: Mapping[Label, float]
+    kept: tuple[bool, ...]
     density: float
-    attention: Any
-    gates: Any
-    flips: Any
-    removed: Any
+    attention: tuple[float, ...] | None
+    gates: tuple[float, ...] | None
+    flips: tuple[Change, ...] | None
+    removed: tuple[Change, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("kept", "attention", "gates", "flips", "removed"):
+            values = getattr(self, name)
+            if values is not None and len(values) != len(self.tokens):
+                raise ValueError(
+                    f"{name} must have one entry per word ({len(self.tokens)}), got {len(values)}"
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        """What `json.dumps` takes; classes come in a list, as their names need not be strings."""
+        return {
+            "text": self.text,
+            "label": self.label,
+            "probability": float(self.probability),
+            "probabilities": [
+                {"label": label, "probability": float(share)} for label, share in _ranked(self)
+            ],
+            "tokens": list(self.tokens),
+            "kept": [bool(kept) for kept in self.kept],
+            "density": float(self.density),
+            "attention": None if self.attention is None else [float(a) for a in self.attention],
+            "gates": None if self.gates is None else [float(g) for g in self.gates],
+            "flips": None if self.flips is None else [_change_json(c) for c in self.flips],
+            "removed": [_change_json(c) for c in self.removed],
+        }
+
+    def render(self) -> str:
+        """The explanation for a terminal: a line or two, and a table of the words.
+
+        Control characters are replaced.
+        """
+        classes = ", ".join(f"{clean(str(k))} {p:.3f}" for k, p in _ranked(self)[:_MOST_CLASSES])
+        lines = [f"{clean(str(self.label))} {self.probability:.3f} (of {classes})"]
+        if not self.tokens:
+            return f"{lines[0]}\nno words\n"
+        lines.append(_reading(self))
+        lines += [f"{clean(sentence)}" for sentence in _deciding(self)]
+        headers, rows = ["word", "read"], []
+        top = max(self.attention or (0.0,))
+        headers += ["gate"] if self.gates is not None else []
+        headers += ["attention", ""] if self.attention is not None else []
+        headers += ["if flipped"] if self.flips is not None else []
+        headers += ["if removed"]
+        for i, token in enumerate(self.tokens):
+            row: list[str] = [clean(token) or "(empty)", "yes" if self.kept[i] else "-"]
+            if self.gates is not None:
+                row.append(f"{self.gates[i]:.2f}")
+            if self.attention is not None:
+                share = self.attention[i] / top if top > 0 else 0.0
+                row += [f"{self.attention[i]:.3f}", "#" * round(_BAR * share)]
+            if self.flips is not None:
+                row.append(_change(self, self.flips[i]))
+            rows.append([*row, _change(self, self.removed[i])])
+        return "\n".join([*lines, "", render_table(headers, rows)])
+
+    def html(self) -> str:
+        """A whole page about this text alone; `html_page` has one of many."""
+        text = clean(self.text)
+        cut = text if len(text) <= _TITLE else text[: _TITLE - 1] + "…"
+        return html_page([self], f"{clean(str(self.label))}: {cut}")
+
+
+def html_page(explanations: Sequence[Explanation], title: str) -> str:
+    """A page of explanations that is one file: no script, nothing loaded, light or dark.
+
+    Words that are read are underlined, on a blue that grows with attention; the others are struck
+    through. A table below the text has the numbers and what changes. What a text holds is escaped,
+    and its control characters, also those that turn the direction of writing, are shown as Python
+    writes them.
+
+    Args:
+      explanations: in the order of the page.
+      title: of the page.
+
+    Returns:
+      The page; `gatedjax.analysis.write_html` writes it.
+    """
+    gated = any(e.gates is not None for e in explanations)
+    shaded = any(e.attention is not None for e in explanations)
+    legend = []
+    if gated:
+        legend.append('<span class="w">Underlined</span>: read (its gate is open).')
+        legend.append('<del class="closed">Struck through</del>: not read (its gate is closed).')
+    if shaded:
+        legend.append(
+            'Shade: attention, from <span class="w" style="--a:0.1">little</span> to '
+            '<span class="w" style="--a:1">the most of the text</span>.'
+        )
+    legend.append(
+        "The tables have the probability of the predicted class, and its change, "
+        + ("if the gate of a word alone were the other way, and " if gated else "")
+        + "if the word were not in the text."
+    )
+    articles = "\n".join(_article(e, i) for i, e in enumerate(explanations, 1))
+    return _PAGE.substitute(title=_escape(clean(title)), legend=" ".join(legend), articles=articles)
+
+
+def _article(e: Explanation, number: int) -> str:
+    parts = [
+        f'<article aria-labelledby="e{number}">',
+        f'<h2 id="e{number}"><bdi>{_escape(str(e.label))}</bdi> '
+        f'<span class="share">{_percent(e.probability)}</span></h2>',
+    ]
+    if not e.tokens:
+        given = _escape(e.text) if e.text.strip() else "(empty)"
+        parts.append(f'<p class="text" lang="" dir="auto">{given}</p>\n<p>No words to read.</p>')
+        return "\n".join([*parts, _classes(e), "</article>"])
+    parts.append(f'<p class="text" lang="" dir="auto">{" ".join(_words(e))}</p>')
+    parts.append(f"<p>{' '.join(_escape(s) for s in (_reading(e), *_deciding(e)))}</p>")
+    is_open = " open" if len(e.tokens) <= _MOST_WORDS else ""
+    parts += [
+        f"<details{is_open}>",
+        f"<summary>Word by word ({len(e.tokens)})</summary>",
+        f'<div class="scroll" role="region" tabindex="0" aria-label="Words of text {number}">',
+        _table(e),
+        "</div>",
+        "</details>",
+        _classes(e),
+        "</article>",
+    ]
+    return "\n".join(parts)
+
+
+def _words(e: Explanation) -> Iterator[str]:
+    top = max(e.attention or (0.0,))
+    for i, token in enumerate(e.tokens):
+        word = f"<bdi>{_escape(_word(token))}</bdi>"
+        if not e.kept[i]:
+            yield f'<del class="closed">{word}</del>'
+            continue
+        share = e.attention[i] / top if e.attention is not None and top > 0 else 0.0
+        tag = "span" if e.gates is None else "strong"
+        yield f'<{tag} class="w" style="--a:{share:.3f}">{word}</{tag}>'
+
+
+def _table(e: Explanation) -> str:
+    top = max(e.attention or (0.0,))
+    heads = ["Word", "Read"]
+    heads += ["Gate open"] if e.gates is not None else []
+    heads += ["Attention"] if e.attention is not None else []
+    heads += ["If flipped"] if e.flips is not None else []
+    heads += ["If removed"]
+    lines = ["<table>", "<thead><tr>"]
+    lines += [f'<th scope="col">{head}</th>' for head in heads]
+    lines += ["</tr></thead>", "<tbody>"]
+    for i, token in enumerate(e.tokens):
+        style = "" if e.kept[i] else ' class="closed"'
+        cells = [
+            f'<th scope="row" lang=""{style}><bdi>{_escape(_word(token))}</bdi></th>',
+            f"<td>{'yes' if e.kept[i] else 'no'}</td>",
+        ]
+        if e.gates is not None:
+            cells.append(f'<td class="n">{e.gates[i]:.2f}</td>')
+        if e.attention is not None:
+            cells.append(_bar(e.attention[i], e.attention[i] / top if top > 0 else 0.0))
+        for change in (e.flips[i] if e.flips is not None else None, e.removed[i]):
+            if change is not None:
+                mark = ' class="other n"' if change.label != e.label else ' class="n"'
+                cells.append(f"<td{mark}>{_escape(_change(e, change))}</td>")
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return "\n".join([*lines, "</tbody>", "</table>"])
+
+
+def _classes(e: Explanation) -> str:
+    ranked = _ranked(e)
+    lines = [
+        '<table class="classes">',
+        '<thead><tr><th scope="col">Class</th><th scope="col">Probability</th></tr></thead>',
+        "<tbody>",
+    ]
+    lines += [
+        f'<tr><th scope="row"><bdi>{_escape(str(label))}</bdi></th>{_bar(share, share)}</tr>'
+        for label, share in ranked[:_MOST_CLASSES]
+    ]
+    lines += ["</tbody>", "</table>"]
+    if len(ranked) > _MOST_CLASSES:
+        rest = sum(share for _, share in ranked[_MOST_CLASSES:])
+        lines.append(f"<p>{len(ranked) - _MOST_CLASSES} more classes together: {rest:.3f}</p>")
+    return "\n".join(lines)
+
+
+def _bar(number: float, share: float) -> str:
+    width = min(max(share, 0.0), 1.0)
+    return (
+        f'<td class="n">{number:.3f}'
+        f'<span class="bar" style="--a:{width:.3f}" aria-hidden="true"></span></td>'
+    )
+
+
+def _reading(e: Explanation) -> str:
+    if e.gates is None and all(e.kept):
+        return f"{len(e.tokens)} words, all of them read."
+    return f"{sum(map(bool, e.kept))} of {len(e.tokens)} words are read ({e.density:.0%})."
+
+
+def _deciding(e: Explanation) -> Iterator[str]:
+    """Sentences on the words that matter most."""
+    for changes, deed in ((e.flips, "Flipping the gate of"), (e.removed, "Removing")):
+        if changes is None:
+            continue
+        other = [_word(e.tokens[i]) for i, c in enumerate(changes) if c.label != e.label]
+        if other:
+            more = f" and {len(other) - 5} more" if len(other) > 5 else ""
+            names = ", ".join(f'"{word}"' for word in other[:5])
+            yield f"{deed} one of these changes the prediction: {names}{more}."
+        else:
+            i = min(range(len(changes)), key=lambda i: changes[i].probability)
+            yield (
+                f"{deed} no single word changes the prediction; "
+                f'"{_word(e.tokens[i])}" does most ({_change(e, changes[i])}).'
+            )
+
+
+def _change(e: Explanation, change: Change) -> str:
+    moved = f"{change.probability:.3f} ({change.probability - e.probability:+.3f})"
+    return moved if change.label == e.label else f"{moved}, {_word(str(change.label))}"
+
+
+def _change_json(change: Change) -> dict[str, Any]:
+    return {"label": change.label, "probability": float(change.probability)}
+
+
+def _ranked(e: Explanation) -> list[tuple[Label, float]]:
+    return sorted(e.probabilities.items(), key=lambda item: -item[1])
+
+
+def _percent(share: float) -> str:
+    # what is not certain is not called so
+    return f"{min(share, 0.999) if share < 1 else 1:.1%}"
+
+
+def _word(token: str) -> str:
+    """On one line, with whatever cannot be seen made visible."""
+    return printable(token).replace("\n", "\\n").replace("\t", "\\t") or "(empty)"
+
+
+def _escape(text: str) -> str:
+    return html.escape(printable(text), quote=True)
+
+
+_PAGE = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
+style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
+<meta name="referrer" content="no-referrer">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$title</title>
+<style>
+:root { color-scheme: light dark; --back: #ffffff; --front: #1a1a1a; --closed: #595959;
+  --shade: 0 114 178; --line: #0072b2; --other: #a33c00; --rule: #d5d5d5; }
+@media (prefers-color-scheme: dark) {
+  :root { --back: #14181d; --front: #f2f2f2; --closed: #a6a6a6; --shade: 86 180 233;
+    --line: #56b4e9; --other: #ffb37a; --rule: #3a4048; } }
+body { background: var(--back); color: var(--front); font: 1rem/1.5 system-ui, sans-serif;
+  max-width: 52rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.4rem; line-height: 1.3; overflow-wrap: anywhere; }
+h2 { font-size: 1.15rem; margin: 0; overflow-wrap: anywhere; }
+.share { font-weight: normal; color: var(--closed); }
+article { margin: 2.5rem 0; padding-top: 1rem; border-top: 1px solid var(--rule); }
+.text { font: 1.15rem/2 Georgia, serif; overflow-wrap: anywhere; }
+.w { background: rgb(var(--shade) / calc(var(--a, 0) * 0.5)); border-bottom: 2px solid var(--line);
+  border-radius: 0.2em 0.2em 0 0; padding: 0.1em 0.15em; font-weight: inherit; }
+.closed { color: var(--closed); text-decoration: line-through; }
+.legend { border: 1px solid var(--rule); border-radius: 0.3em; padding: 0.4rem 0.8rem; }
+summary { cursor: pointer; margin: 0.5rem 0; }
+.scroll { overflow-x: auto; max-width: 100%; }
+:focus-visible { outline: 2px solid var(--line); outline-offset: 2px; }
+table { border-collapse: collapse; margin: 0.5rem 0 1rem; font-size: 0.92rem; }
+th, td { text-align: start; padding: 0.15rem 0.9rem 0.15rem 0; border-bottom: 1px solid var(--rule);
+  vertical-align: baseline; }
+tbody th { font-weight: normal; overflow-wrap: anywhere; }
+.n { font-variant-numeric: tabular-nums; white-space: nowrap; }
+.other { color: var(--other); font-weight: bold; }
+.bar { display: inline-block; margin-inline-start: 0.6em; height: 0.6em; vertical-align: baseline;
+  width: calc(var(--a) * 6rem); background: var(--line); }
+</style>
+</head>
+<body>
+<main>
+<h1>$title</h1>
+<p class="legend">$legend</p>
+$articles
+</main>
+</body>
+</html>
+""")
