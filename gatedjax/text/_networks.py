@@ -147,6 +147,10 @@ def _rau(cell: str) -> Config:
     )
 
 
+_OFF = 2.0
+"""What a density that is off by 1 adds to the loss by which the best parameters are chosen."""
+
+
 class _Thresholded(models.GANetTask):
     """Evaluates under the gates of prediction, and no others: one pass, a small program."""
 
@@ -157,6 +161,13 @@ class _Thresholded(models.GANetTask):
         if output.gates is not None:
             kept = F.gate_penalty(output.gates, _mask(batch))
             metrics["density"] = Ratio.of(kept, batch["weight"])
+            if self.model.config.density is not None:
+                # the best parameters are those that also keep what was asked for
+                weight = batch["weight"]
+                share = jnp.sum(kept * weight) / jnp.maximum(jnp.sum(weight), 1)
+                off = jnp.abs(share - self.model.config.density)
+                loss = metrics["loss"]
+                metrics["objective"] = Ratio(loss.total + _OFF * off * loss.count, loss.count)
         return metrics, {}
 
 
