@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 
 from experiments.agt import figures, layer_tables, reported
-from experiments.agt.config import OPTIMIZERS, PRESETS, OptimizerName, changes_of, presets_for
+from experiments.agt.config import OPTIMIZERS, START, OptimizerName, changes_of
 from experiments.agt.experiment import experiment, resolved
 from experiments.agt.layer_tables import FULL
 from experiments.agt.reported import DATA, NAMES
@@ -284,14 +284,9 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 
 PAPER = Paper(
-    name="agt",
+    **START,
     title="AGT",
     source='Guo, "A Deep Network with Visual Text Composition Behavior" (2017)',
-    about="""Train an attention gated transformation network, or a baseline with --model.system,
-and evaluate it on the test sentences. Options that are not given come from --preset. Press Ctrl-C
-to stop: the run is saved, and the same command continues it.""",
-    presets=PRESETS,
-    default="sst1",
     names=NAMES,
     variants=VARIANTS,
     tables={
@@ -326,5 +321,4 @@ to stop: the run is saved, and the same command continues it.""",
     options=AGTOptions,
     drawn=("polarity",),
     owned={"optimizers": ("optimizers",), "ablate_modes": ("ablation",)},
-    presets_for=presets_for,
 )

@@ -1,7 +1,6 @@
 """The two commands of every paper: one run, and its tables and figures."""
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,15 +15,10 @@ from gatedjax._terminal import new_console
 from gatedjax.training.distributed import initialize, is_main
 
 
-def parse(paper: Paper, args: list[str]) -> Config:
+def parse(paper: Paper, args: list[str] | None) -> Config:
     """Reads a run's options; those that are not given come from the preset."""
-    return cli.parse(
-        args,
-        paper.presets_for(args, paper.presets),
-        default=paper.default,
-        prog=f"python -m experiments.{paper.name}",
-        description=paper.about,
-    )
+    names = ("name", "about", "presets", "default", "presets_for")
+    return cli.parse(args, **{name: getattr(paper, name) for name in names})
 
 
 def runs_of(paper: Paper, config: Config) -> list[Run]:
@@ -38,7 +32,11 @@ def runs_of(paper: Paper, config: Config) -> list[Run]:
 
 def run(paper: Paper, args: list[str] | None = None) -> int:
     """Makes a run and prints what came of it; returns the exit status."""
-    config = parse(paper, sys.argv[1:] if args is None else args)
+    return run_config(paper, parse(paper, args))
+
+
+def run_config(paper: Paper, config: Config) -> int:
+    """As `run`, of options that were read already."""
     workdir = paper.workdir_of(config)
     cli.check_folder(workdir, "--workdir")
     prepare_cpu(config.cpu_devices)

@@ -27,7 +27,7 @@ from experiments.core.paper import (
 from experiments.core.records import Record, Records, Store, alive, averaged
 from experiments.core.report import cell, screen
 from experiments.ga_net import figures, reported
-from experiments.ga_net.config import PRESETS, SystemName
+from experiments.ga_net.config import START, SystemName
 from experiments.ga_net.experiment import experiment
 from gatedjax import analysis
 from gatedjax.models.ga_net import GATE_MODES
@@ -331,14 +331,9 @@ def _gates(record: Record) -> tuple[list[str], list[list[str]]]:
 
 
 PAPER = Paper(
-    name="ga_net",
+    **START,
     title="GA-Net",
     source='Xue, Li and Zhang, "Not All Attention Is Needed" (AAAI 2020)',
-    about="""Train GA-Net, or a baseline with --model.system, and evaluate it on the test set.
-Options that are not given come from --preset. Press Ctrl-C to stop: the run is saved, and the
-same command continues it.""",
-    presets=PRESETS,
-    default="polarity",
     names=reported.NAMES,
     variants=VARIANTS,
     tables={

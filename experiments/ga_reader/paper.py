@@ -18,7 +18,7 @@ from experiments.core.paper import Column, Job, Options, Paper, Row, Table, Vari
 from experiments.core.records import Record, Records, Store
 from experiments.core.report import print_metrics, print_parameters, print_time
 from experiments.ga_reader import figures, reported, statistics
-from experiments.ga_reader.config import PRESETS, Config, base_of, feature_of
+from experiments.ga_reader.config import START, Config, base_of, feature_of
 from experiments.ga_reader.experiment import experiment
 from gatedjax import analysis
 from gatedjax._terminal import say
@@ -384,17 +384,9 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 
 PAPER = Paper(
-    name="ga_reader",
+    **START,
     title="GA Reader",
     source='Dhingra et al., "Gated-Attention Readers for Text Comprehension" (2017)',
-    about="""Train a gated-attention reader, or a baseline with --model.hops 1 or --model.gating
-none, and evaluate it on the test questions. Options that are not given come from --preset. Press
-Ctrl-C to stop: the run is saved, and the same command continues it.
-
-Other commands: `answer` asks a trained reader one's own question; `make-cloze` makes questions of
-books.""",
-    presets=PRESETS,
-    default="toy",
     names=reported.NAMES,
     variants=VARIANTS,
     tables={

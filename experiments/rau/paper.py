@@ -15,7 +15,7 @@ from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Tab
 from experiments.core.records import Records, Store
 from experiments.core.report import print_metrics, print_time
 from experiments.rau import figures, reported
-from experiments.rau.config import PRESETS, CellName
+from experiments.rau.config import START, CellName
 from experiments.rau.experiment import experiment
 from experiments.rau.figures import at, at_rate, rate_of
 from experiments.rau.parameters import matched_width, table2, table4
@@ -319,15 +319,10 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 
 PAPER = Paper(
-    name="rau",
+    **START,
     twins=True,
     title="RAU",
     source='Zhong, Yue and Ling, "Recurrent Attention Unit" (2018)',
-    about="""Train a recurrent attention unit, or a baseline with --model.cell, and evaluate it
-on the test set. Options that are not given come from --preset. Press Ctrl-C to stop: the run is
-saved, and the same command continues it.""",
-    presets=PRESETS,
-    default="digits",
     names=reported.NAMES,
     variants={one.name: one for one in (*SYSTEMS, *RATES, *FORMS)},
     tables={

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -29,10 +28,9 @@ from experiments.ssan.bleu import difference
 from experiments.ssan.config import (
     BASE,
     FULL,
-    PRESETS,
+    START,
     RunConfig,
     TranslationConfig,
-    short_warmup,
     with_budget,
 )
 from experiments.ssan.experiment import experiment, system_of
@@ -503,29 +501,6 @@ RUNS = columns.runs(
 
 # the commands ------------------------------------------------------------------------------------
 
-NUM_STEPS, WARMUP = "--train.num-steps", "--train.optimizer.warmup-steps"
-
-
-def short_presets(args: list[str], presets: Mapping[str, RunConfig]) -> Mapping[str, RunConfig]:
-    """Fewer steps than a preset's also shorten its warm-up, as they do in the tables."""
-    given = cli.option_value(args, NUM_STEPS) or ""
-    if not given.isdecimal() or cli.option_value(args, WARMUP) is not None:
-        return presets
-    short = {
-        name: dataclasses.replace(config, train=short_warmup(config.train, int(given)))
-        for name, config in presets.items()
-    }
-    name = cli.option_value(args, "--preset") or PAPER.default
-    if name in presets:
-        usual, warmup = (one[name].train.optimizer.warmup_steps for one in (presets, short))
-        if warmup < usual:
-            say(
-                f"warm-up: {warmup:,} steps, a quarter of {NUM_STEPS} (preset: {usual:,}); "
-                f"{WARMUP} sets it",
-                file=sys.stderr,
-            )
-    return short
-
 
 def given(options: SSANOptions, preset: RunConfig) -> Changes:
     """What the files are, and the width of their word vectors where it is not the preset's."""
@@ -577,16 +552,9 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 
 PAPER = Paper(
-    name="ssan",
+    **START,
     title="SSAN",
     source='Geng et al., "How Does Selective Mechanism Improve Self-Attention Networks?" (2020)',
-    about="""Train a network with selective self-attention (SSAN), or the standard one (SAN)
-with --model.select-layers 0, and evaluate it on the test data. Options that are not given come from
---preset, which also decides which options there are. Press Ctrl-C to stop: the run is saved, and
-the same command continues it. Translate with a finished run:
-python -m experiments.ssan translate --workdir W < in.txt""",
-    presets=PRESETS,
-    default="bshift",
     names=reported.NAMES,
     variants=VARIANTS,
     tables={
@@ -614,6 +582,5 @@ python -m experiments.ssan translate --workdir W < in.txt""",
     given=given,
     budget=lambda config, steps: changed(config, {"train": with_budget(config.train, steps)}),
     check=check,
-    presets_for=short_presets,
     together=together,
 )
