@@ -14,6 +14,7 @@ from experiments.agt.experiment import experiment, resolved
 from experiments.agt.layer_tables import FULL
 from experiments.agt.reported import DATA, NAMES
 from experiments.core import columns as c
+from experiments.core.columns import print_metrics, print_parameters, print_time
 from experiments.core.comparison import LEVEL, ONE_SEED
 from experiments.core.kinds import Json
 from experiments.core.paper import (
@@ -28,7 +29,6 @@ from experiments.core.paper import (
     variants,
 )
 from experiments.core.records import Records, Store, alive
-from experiments.core.report import print_metrics, print_parameters, print_time
 from gatedjax.models.agt import AblateMode
 
 MODES: tuple[AblateMode, ...] = get_args(AblateMode)

@@ -1,9 +1,13 @@
-"""Curves and times of a run, from what it logged and from its record."""
+"""What a record has of a run beside its metrics: curves, times, and what it ran on."""
 
+import ctypes
 import math
+import os
+import platform
 import statistics
 
-from experiments.core.hardware import hardware
+import jax
+
 from experiments.core.kinds import Batches, Json, Params, Record, Records, Task
 from experiments.core.origins import origin_of
 from gatedjax import analysis
@@ -105,6 +109,54 @@ def results_on_test(
         params = eval_params(result.state.params, result.state.opt_state)
         last, _ = evaluate(task, params, test, parallel)
     return {"test": found, "test_last": last}, predictions
+
+
+# Numbers of glibc's malloc.h.
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
+
+
+def prepare_cpu(devices: int | None) -> None:
+    """Gives JAX one CPU device per core and keeps freed memory; call before the first computation.
+
+    A scan runs on one thread of a CPU device, so data parallelism is what uses the other cores.
+    """
+    keep_freed_memory()
+    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        jax.config.update("jax_num_cpu_devices", devices or os.cpu_count() or 1)
+
+
+def keep_freed_memory() -> bool:
+    """Lets the process keep large blocks that it frees, where the C library is glibc.
+
+    XLA's CPU backend allocates the temporaries of a step anew at every step. By default glibc maps
+    large blocks and unmaps them when they are freed, so that every step pays for page faults on all
+    of its memory. Returns whether the settings were taken; another C library stays as it is.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    mallopt = ctypes.CDLL(None).mallopt
+    settings = (
+        (_ARENA_MAX, 1),
+        (_MMAP_MAX, 0),
+        (_TRIM_THRESHOLD, 2**31 - 1),
+        (_TOP_PAD, 2**27),
+    )
+    taken = [mallopt(name, value) == 1 for name, value in settings]  # all, also after a refusal
+    return all(taken)
+
+
+def hardware() -> Json:
+    """What the run ran on."""
+    device = jax.devices()[0]
+    return {
+        "platform": device.platform,
+        "device": device.device_kind,
+        "devices": jax.device_count(),
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+    }
 
 
 def finish(record: Record, seconds: float) -> None:

@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from experiments.core.cells import run_of
 from experiments.core.cli import parse_many, refusals
+from experiments.core.columns import screen
+from experiments.core.command import run_of
 from experiments.core.config import changed
+from experiments.core.curves import prepare_cpu
 from experiments.core.experiment import Run
-from experiments.core.hardware import prepare_cpu
-from experiments.core.report import screen
 from experiments.ga_net.config import PRESETS
 from experiments.ga_net.experiment import texts_of
 from experiments.ga_net.figures import Inspected, inspect

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from experiments.core.cells import run_of
+from experiments.core.command import run_of
 from experiments.core.experiment import Run
 from experiments.core.kinds import Array, Json
 from experiments.core.origins import NOT_RUN

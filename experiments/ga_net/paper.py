@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from experiments.core import columns as c
-from experiments.core.collapse import COLLAPSED
+from experiments.core.columns import cell, screen
 from experiments.core.config import value_at
 from experiments.core.origins import NOT_RUN
 from experiments.core.paper import (
@@ -24,8 +24,7 @@ from experiments.core.paper import (
     Variant,
     variants,
 )
-from experiments.core.records import Record, Records, Store, alive, averaged
-from experiments.core.report import cell, screen
+from experiments.core.records import COLLAPSED, Record, Records, Store, alive, averaged
 from experiments.ga_net import figures, reported
 from experiments.ga_net.config import START, SystemName
 from experiments.ga_net.experiment import experiment

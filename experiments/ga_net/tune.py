@@ -6,10 +6,10 @@ import operator
 import sys
 from pathlib import Path
 
-from experiments.core.cells import run_of
 from experiments.core.cli import TABLE_OPTIONS, parse_many, refusals
+from experiments.core.command import run_of
 from experiments.core.config import Files, changed
-from experiments.core.hardware import prepare_cpu
+from experiments.core.curves import prepare_cpu
 from experiments.core.kinds import Json, Records
 from experiments.core.records import RESULTS, read_json, write_json, write_text
 from experiments.ga_net.config import PRESETS, Config, DataName, SystemName

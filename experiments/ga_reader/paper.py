@@ -10,13 +10,13 @@ from rich.console import Console
 
 from experiments.core import columns
 from experiments.core.cli import fail
+from experiments.core.columns import print_metrics, print_parameters, print_time
 from experiments.core.comparison import LEVEL, paragraphs, sentence
 from experiments.core.config import Changes, public_config
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN, origin_of, other_data
 from experiments.core.paper import Column, Job, Options, Paper, Row, Table, Variant, variants
 from experiments.core.records import Record, Records, Store
-from experiments.core.report import print_metrics, print_parameters, print_time
 from experiments.ga_reader import figures, reported, statistics
 from experiments.ga_reader.config import START, Config, base_of, feature_of
 from experiments.ga_reader.experiment import experiment

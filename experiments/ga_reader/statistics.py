@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 
-from experiments.core.collapse import COLLAPSED, collapsed
 from experiments.core.comparison import ONE_SEED, K, p_text, paragraphs
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN, joined, origin_of, other_data, substitute_of
 from experiments.core.paper import Job
 from experiments.core.records import (
+    COLLAPSED,
     Records,
     Store,
     alive,
     averaged,
+    collapsed,
     read_json,
     refuse_other,
     write_json,

@@ -9,16 +9,15 @@ from rich.console import Console
 
 from experiments.core import columns as c
 from experiments.core.cli import fail
+from experiments.core.columns import print_metrics, print_time
 from experiments.core.comparison import LEVEL, WINDOW_SAMPLES
 from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.records import Records, Store
-from experiments.core.report import print_metrics, print_time
 from experiments.rau import figures, reported
 from experiments.rau.config import START, CellName
 from experiments.rau.experiment import experiment
-from experiments.rau.figures import at, at_rate, rate_of
-from experiments.rau.parameters import matched_width, table2, table4
+from experiments.rau.figures import at, at_rate, matched_width, rate_of, table2, table4
 from gatedjax._terminal import say
 from gatedjax.functional import RAUAttention
 

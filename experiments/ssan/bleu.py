@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.core.collapse import COLLAPSED
 from experiments.core.comparison import ONE_SEED, compare, p_text
-from experiments.core.records import Records
+from experiments.core.records import COLLAPSED, Records
 from gatedjax import analysis
 
 SAMPLES = 1_000

@@ -10,8 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from experiments.core import cli, columns
-from experiments.core.collapse import COLLAPSED, collapsed
-from experiments.core.columns import metric, percent
+from experiments.core.columns import metric, percent, print_metrics, print_parameters, print_time
 from experiments.core.comparison import LEVEL, holm_note, paragraphs, sentence
 from experiments.core.config import Changes, changed
 from experiments.core.kinds import Json
@@ -19,8 +18,7 @@ from experiments.core.origins import NOT_RUN, beside, substitute_of
 from experiments.core.origins import columns as whose
 from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.paper import variants as by_name
-from experiments.core.records import Record, Records, Store, read_json
-from experiments.core.report import print_metrics, print_parameters, print_time
+from experiments.core.records import COLLAPSED, Record, Records, Store, collapsed, read_json
 from experiments.core.text import find_embeddings, width_of
 from experiments.ssan import analyses, reported
 from experiments.ssan.analyses import of_each
