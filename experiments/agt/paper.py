@@ -236,14 +236,11 @@ OPTIMISERS = Table(
 )
 RUNS = c.runs(
     NAMES,
-    c.first("batch", "config.data.batch_size"),
+    c.BATCH,
     c.first("rule", "config.train.optimizer.name"),
-    c.first("lr", "config.train.optimizer.learning_rate", "g"),
+    c.RATE,
     c.first("word vectors", "config.data.embeddings"),
-    c.each("steps", "steps"),
-    c.each("best steps", "best_step"),
-    c.seconds(),
-    c.milliseconds(),
+    *c.PROGRESS,
 )
 TABLE1 = Table(
     title="Table 1: SST-1 test accuracy",

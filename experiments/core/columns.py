@@ -214,6 +214,12 @@ def seeds(heading: str = "seeds") -> Column:
     return each(heading, "seed")
 
 
+BATCH = first("batch", "config.data.batch_size")
+RATE = first("lr", "config.train.optimizer.learning_rate", "g")
+PROGRESS = (each("steps", "steps"), each("best steps", "best_step"), seconds(), milliseconds())
+"""How far the runs went, and how long they took."""
+
+
 def verdicts(
     systems: Callable[[Row], tuple[str, str] | None],
 ) -> Callable[[Sequence[Row]], list[str]]:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from experiments.core.config import public_config as public_config
 from experiments.core.kinds import Array, Config, Fields, Json, Record, Records
 from experiments.core.origins import NOT_RUN as NOT_RUN
-from experiments.core.origins import origin_of
+from experiments.core.origins import origin_of, substitute_of
 from gatedjax import analysis
 from gatedjax._terminal import say
 from gatedjax.training import TrainConfig
@@ -228,6 +228,30 @@ def refuse_other(
             f"found {_short(one.wanted)}; keep it and give another folder (--results DIR), or "
             "replace it (--rerun)"
         )
+
+
+def count_each(
+    path: Path, names: Iterable[str], count: Callable[[str], Json], *, rerun: bool
+) -> None:
+    """Counts every data set that can be had here, and writes the counts to a file of a table.
+
+    Raises:
+      ValueError: if the file has another count of a set, as `refuse_other`.
+    """
+    counts = read_json(path) if path.exists() else {}
+    for name in names:
+        try:
+            counted = count(name)
+        except (FileNotFoundError, ValueError) as error:
+            say(f"{name}: not counted: {error}", flush=True)
+            continue
+        known = counts.get(name)
+        if known is not None:
+            known = known | {"substitute": substitute_of(known)}
+        refuse_other(path, f"count of {name}", known, counted, rerun=rerun)
+        counts[name] = counted
+        say(f"{name}: counted", flush=True)
+    write_json(path, counts)
 
 
 def _short(value: object) -> str:

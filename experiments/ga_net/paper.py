@@ -260,8 +260,8 @@ def of_gates(path: str) -> Any:
 RATES = "{embedding_dropout:g}/{pool_dropout:g}"
 RUNS = c.runs(
     reported.NAMES,
-    c.first("batch", "config.data.batch_size"),
-    c.first("lr", "config.train.optimizer.learning_rate", "g"),
+    c.BATCH,
+    c.RATE,
     c.first("tau", of_gates("config.model.temperature"), "g"),
     c.first("lambda", of_gates("config.model.penalty"), "g"),
     c.first("dropout", lambda record: RATES.format(**record["config"]["model"])),

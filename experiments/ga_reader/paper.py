@@ -349,10 +349,10 @@ def word_vectors(record: Record) -> str:
 RUNS = columns.runs(
     reported.NAMES,
     columns.first("training questions", "train_n", ","),
-    columns.first("batch", "config.data.batch_size"),
+    columns.BATCH,
     columns.first("H", "config.model.hidden"),
     columns.first("K", "config.model.hops"),
-    columns.first("lr", "config.train.optimizer.learning_rate", "g"),
+    columns.RATE,
     columns.first("word vectors (found)", word_vectors),
     columns.each("steps", "steps"),
     columns.each("best steps", "best_step"),

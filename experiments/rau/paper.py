@@ -287,15 +287,12 @@ MATCHED = Table(
 FIGURES = Table(title="Figures", note="Curves are drawn from the records.", body=figures.listed)
 RUNS = c.runs(
     reported.NAMES,
-    c.first("batch", "config.data.batch_size"),
-    c.first("lr", "config.train.optimizer.learning_rate", "g"),
+    c.BATCH,
+    c.RATE,
     c.first("schedule", "config.train.optimizer.schedule"),
     c.first("clip", "config.train.optimizer.clip_norm", "g"),
     c.first("width", "config.model.hidden"),
-    c.each("steps", "steps"),
-    c.each("best steps", "best_step"),
-    c.seconds(),
-    c.milliseconds(),
+    *c.PROGRESS,
 )
 
 

@@ -489,7 +489,7 @@ def batch_of(record: Record) -> str:
 RUNS = columns.runs(
     reported.NAMES,
     columns.first("batch", batch_of),
-    columns.first("lr", "config.train.optimizer.learning_rate", "g"),
+    columns.RATE,
     STEPS,
     columns.each("best steps", "best_step", ","),
     columns.seconds(),
