@@ -17,17 +17,8 @@ from experiments.core import columns as c
 from experiments.core.columns import print_metrics, print_parameters, print_time
 from experiments.core.comparison import LEVEL, ONE_SEED
 from experiments.core.kinds import Json
-from experiments.core.paper import (
-    Column,
-    Figure,
-    Job,
-    Options,
-    Paper,
-    Row,
-    Table,
-    Variant,
-    variants,
-)
+from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.paper import variants as by_name
 from experiments.core.records import Records, Store, alive
 from gatedjax.models.agt import AblateMode
 
@@ -50,7 +41,7 @@ def ablation(above: int, mode: AblateMode) -> Variant:
     return Variant(ablated(above, mode), title, changes)
 
 
-VARIANTS = variants(
+VARIANTS = by_name(
     Variant(FULL, "AGT, all selection vectors"),
     *(ablation(above, mode) for mode in MODES for above in ABOVE),
     Variant("average", "mean of the word vectors", {"model.system": "average"}),

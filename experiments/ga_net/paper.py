@@ -13,17 +13,8 @@ from experiments.core import columns as c
 from experiments.core.columns import cell, screen
 from experiments.core.config import value_at
 from experiments.core.origins import NOT_RUN
-from experiments.core.paper import (
-    Column,
-    Figure,
-    Job,
-    Options,
-    Paper,
-    Row,
-    Table,
-    Variant,
-    variants,
-)
+from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.paper import variants as by_name
 from experiments.core.records import COLLAPSED, Record, Records, Store, alive, averaged
 from experiments.ga_net import figures, reported
 from experiments.ga_net.config import START, SystemName
@@ -32,7 +23,7 @@ from gatedjax import analysis
 from gatedjax.models.ga_net import GATE_MODES
 
 WIDTHS = tuple(f"ganet_width_{width}" for width in reported.AUX_WIDTHS)
-VARIANTS = variants(
+VARIANTS = by_name(
     *(Variant(name, title, {"model.system": name}) for name, title in reported.SYSTEMS.items()),
     *(
         Variant(f"ganet_aux_{kind}", title, {"model.system": "ganet", "model.aux": kind}, "ganet")
