@@ -126,7 +126,11 @@ def _heads(config: Config, width: int) -> Config:
 
 
 def _ga(system: str) -> Config:
-    gates: Tree = {"test_gate": "threshold", "penalty": 1e-2} if system == "ganet" else {}
+    gates: Tree = (
+        {"test_gate": "threshold", "penalty": 1e-2, "gate_bias_init": 1.0}
+        if system == "ganet"
+        else {}
+    )
     return models.GANetConfig(
         system=system,  # type: ignore[arg-type]
         hidden=64,
