@@ -33,6 +33,8 @@ class Network:
     read: Callable[[Output, Batch], Reading]
     width: Callable[[Config, int], Config] = lambda c, d: dataclasses.replace(c, embedding_dim=d)
     """The configuration for word vectors of this width."""
+    with_vectors: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What the configuration has otherwise where there is a file of word vectors."""
     starts_from_counts: bool = True
     """Whether word vectors begin with `log_ratios` where there is no file of them."""
 
@@ -175,7 +177,12 @@ class _Thresholded(models.GANetTask):
         return metrics, {}
 
 
-_GA_NET: Tree = {"kind": models.GANet, "task": _Thresholded, "read": _ga_net}
+_GA_NET: Tree = {
+    "kind": models.GANet,
+    "task": _Thresholded,
+    "read": _ga_net,
+    "with_vectors": {"hidden": 100, "embedding_dropout": 0.3, "pool_dropout": 0.3},
+}
 _RAU: Tree = {"kind": models.RAUClassifier, "task": models.RAUTask, "read": _all}
 TEXT: dict[str, Network] = {
     "ganet": Network(about="a BiLSTM whose gates choose the words", config=_ga("ganet"), **_GA_NET),

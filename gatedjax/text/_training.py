@@ -97,9 +97,11 @@ class Options:
 
     def configured(self, entry: Network, width: int) -> Any:
         """The network's configuration for word vectors of this width."""
-        held = {} if self.density is None else {"density": self.density}
+        usual = {} if self.embeddings is None else dict(entry.with_vectors)
+        if self.density is not None:
+            usual["density"] = self.density
         config = entry.width(entry.config, width)
-        return _changed(config, {**held, **(self.network or {})}, "network")
+        return _changed(config, {**usual, **(self.network or {})}, "network")
 
     def trained(self, epoch: int) -> TrainConfig:
         """How to train where an epoch has so many steps."""
@@ -113,7 +115,9 @@ class Options:
             best_metric="loss" if self.density is None else "objective",
             best_mode="min",
             seed=self.seed,
-            optimizer=OptimizerConfig(learning_rate=1e-3, clip_norm=5.0),
+            optimizer=OptimizerConfig(
+                learning_rate=1e-3 if self.embeddings is None else 2e-3, clip_norm=5.0
+            ),
         )
         if self.num_steps is not None:
             default = dataclasses.replace(default, num_steps=self.num_steps)
