@@ -18,7 +18,7 @@ from gatedjax.text._baseline import LinearBaseline
 from gatedjax.text._corpus import Corpus, Numbers, Rows
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import LENGTHS, NAMES, TrainedModel, networks
-from gatedjax.text._networks import Network
+from gatedjax.text._networks import Network, held_at
 from gatedjax.text._read import Columns, Table
 from gatedjax.training import FitResult, OptimizerConfig, TrainConfig, fit
 
@@ -112,7 +112,7 @@ class Options:
             eval_every=every,
             checkpoint_every=2 * every,
             early_stop_patience=6,
-            best_metric="loss" if self.density is None else "objective",
+            best_metric="loss",
             best_mode="min",
             seed=self.seed,
             optimizer=OptimizerConfig(
@@ -266,6 +266,11 @@ def train_model(
         params=result.best_params,
         max_len=options.max_len,
     )
+    if getattr(config, "density", None) is not None:
+        _, read = _probabilities(model, parts["validation"], edges)
+        model = dataclasses.replace(
+            model, params=held_at(model.params, read["gates"], config.density)
+        )
     report = _report(model, parts, edges, result, say)
     report["data"] = {
         name: {"n": len(part.labels), "aside": corpora[name].aside if name in corpora else 0}
@@ -404,7 +409,8 @@ def _report(
         if name not in parts:
             continue
         part = parts[name]
-        probabilities, density = _probabilities(model, part, edges)
+        probabilities, read = _probabilities(model, part, edges)
+        density = float(read["density"].mean())
         ours = classification_metrics(part.labels, probabilities, model.classes)
         linear = baseline.probabilities(part.words(model.vocabulary))
         theirs = float(np.mean(linear.argmax(axis=1) == part.labels))
@@ -421,18 +427,21 @@ def _report(
 
 def _probabilities(
     model: TrainedModel, part: _Part, edges: Sequence[int]
-) -> tuple[np.ndarray, float]:
-    """(float32 [n, C], mean density) of texts that are numbers already."""
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """(float32 [n, C], densities of texts and gates of words) of texts that are numbers already."""
     found = np.zeros((len(part.labels), len(model.classes)), np.float32)
-    total = 0.0
+    rest: dict[str, list[np.ndarray]] = {"density": [], "gates": []}
     for batch in part.batches(128, edges, shuffle=False).eval():
         real = batch["weight"] > 0
         inputs = {name: batch[name] for name in (*NAMES, *LENGTHS) if name in batch}
         # filler rows have no word; a length of one keeps them finite
         out = model.run({k: np.maximum(v, 1) if k in LENGTHS else v for k, v in inputs.items()})
         found[batch["example_id"][real]] = out["probabilities"][real]
-        total += float(np.sum(out["density"][real]))
-    return found, total / len(found)
+        rest["density"].append(out["density"][real])
+        if "gates" in out:
+            words = np.arange(out["gates"].shape[1]) < batch[LENGTHS[0]][:, None]
+            rest["gates"].append(out["gates"][words])
+    return found, {name: np.concatenate(parts) for name, parts in rest.items() if parts}
 
 
 COLUMNS = {"text": Columns(("text",)), "pair": Columns(("premise", "hypothesis"))}
