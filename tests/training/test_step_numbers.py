@@ -71,10 +71,12 @@ def test_the_step_follows_the_gradient_of_the_mean_over_real_rows():
         np.testing.assert_allclose(got, w, **F32)
 
 
-def test_clipping_bounds_the_length_of_an_update():
-    config = OptimizerConfig(name="sgd", learning_rate=0.1, clip_norm=0.5)
-    _, found = steps(config, 1)
-    np.testing.assert_allclose(found[0][0], 2.0 - 0.1 * 0.5 * np.sign(slope(2.0)), **F32)
+def test_the_gradient_is_clipped_as_a_whole_before_the_rule_and_the_rate():
+    tx = make_optimizer(OptimizerConfig(name="sgd", learning_rate=0.5, clip_norm=1.0), 10)
+    state = tx.init({"w": np.zeros(2, np.float32)})
+    for gradient, wanted in (([30, -40], [-0.3, 0.4]), ([0.3, 0.4], [-0.15, -0.2])):
+        update, state = tx.update({"w": np.array(gradient, np.float32)}, state)
+        np.testing.assert_allclose(update["w"], wanted, **F32)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_adam_and_adamw_differ_by_the_decoupled_decay():
 
 
 def test_weight_decay_of_adadelta_is_part_of_the_gradient():
-    rate, rho, epsilon, decay = 0.5, 0.9, 1e-2, 0.3
+    rate, rho, epsilon, decay = 0.5, 0.95, 1e-2, 0.3
     config = OptimizerConfig(
         name="adadelta", learning_rate=rate, rho=rho, epsilon=epsilon, weight_decay=decay
     )
