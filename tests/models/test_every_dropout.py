@@ -1,7 +1,6 @@
 """Dropout of every network: each rate acts at its sites, and no two sites share their bits."""
 
 import contextlib
-import dataclasses
 import inspect
 from collections import Counter
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ import pytest
 from gatedjax import functional as F
 from gatedjax import models
 from tests._slow import slow_but
+from tests.models._losses import rates_of
 from tests.models._passes import DRAWS, RNGS
 
 
@@ -63,13 +63,6 @@ class Pass:
             return output * (1 + self.factors[number]).astype(output.dtype)
 
         return dropped
-
-
-def rates_of(config) -> dict[str, float]:
-    """Another rate for every field that is one: it names the field wherever it is used."""
-    names = [field.name for field in dataclasses.fields(config) if "dropout" in field.name]
-    rates = [name for name in names if isinstance(getattr(config, name), float)]
-    return {name: 0.25 + 0.0625 * number for number, name in enumerate(rates)}
 
 
 def texts(rows=2, size=5, vocabulary=9, name="tokens"):

@@ -13,7 +13,8 @@ import jax
 import numpy as np
 import pytest
 
-from tests.models.test_every_dropout import MAKERS, RNGS, carry_of, rates_of
+from tests.models._losses import rates_of
+from tests.models.test_every_dropout import MAKERS, RNGS, carry_of
 
 # a minute of tracing
 pytestmark = pytest.mark.slow

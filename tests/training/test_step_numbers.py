@@ -195,11 +195,12 @@ def test_a_task_is_recognised_by_its_three_methods():
     assert not isinstance(object(), Task)
 
 
-def test_the_moving_average_follows_its_recurrence_and_is_what_is_evaluated():
-    state, found = steps(OptimizerConfig(name="sgd", learning_rate=0.1, ema_decay=0.3), 6)
+@pytest.mark.parametrize("decay", [0.15, 0.9])  # soon the decay itself, and never
+def test_the_moving_average_follows_its_recurrence_and_is_what_is_evaluated(decay):
+    state, found = steps(OptimizerConfig(name="sgd", learning_rate=0.1, ema_decay=decay), 6)
     average = 2.0
     for t, (w, _) in enumerate(found):
-        d = min(0.3, (1 + t) / (10 + t))
+        d = min(decay, (1 + t) / (10 + t))
         average = d * average + (1 - d) * w
     np.testing.assert_allclose(eval_params(state.params, state.opt_state)["w"], average, **F32)
     plain, _ = steps(OptimizerConfig(name="sgd", learning_rate=0.1), 6)
