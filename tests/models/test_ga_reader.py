@@ -382,12 +382,11 @@ def widened(batch):
     return batch
 
 
-def test_padding_and_batch_company_change_no_example(np_rng):
+def test_nothing_looks_at_padding(np_rng):
+    """That the loss does not is a matter of test_every_task."""
     task = make_task(dropout=0.4, embed_dropout=0.3, char_dim=2, feature=True)
     batch = make_batch(np_rng)
     params = draw(task, batch)
-    moved = {k: v[::-1] for k, v in batch.items()}
-    other = batch | {"example_id": batch["example_id"] + 1}
     for train in (False, True):
         run = functools.partial(forward, task.model, params, train=train)
         base, padded = run(batch), run(widened(batch))
@@ -397,12 +396,6 @@ def test_padding_and_batch_company_change_no_example(np_rng):
         np.testing.assert_array_equal(padded.attention[0][..., 5:], 0.0)
         np.testing.assert_allclose(padded.document_attention[:, :7], base.document_attention, **F32)
         np.testing.assert_array_equal(padded.document_attention[:, 7:], 0.0)
-        for row in range(3):  # alone, and again with padding
-            single = run({k: v[row : row + 1] for k, v in widened(batch).items()})
-            np.testing.assert_allclose(single.logits[0], padded.logits[row], **F32)
-        np.testing.assert_allclose(run(moved).logits[::-1], base.logits, **F32)
-        # the bits belong to the number of the example and to nothing else
-        assert np.array_equal(run(other).logits, base.logits) == (not train)
 
 
 def test_both_forms_of_the_candidates_give_the_same(np_rng):

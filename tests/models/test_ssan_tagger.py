@@ -8,7 +8,6 @@ import pytest
 
 from gatedjax.models import SSANTagger, SSANTaggerConfig, SSANTaggingTask
 from gatedjax.training import OptimizerConfig, make_optimizer
-from tests._slow import slow_but
 from tests.models._passes import apply, evaluate, loss
 from tests.models.learning import learn
 
@@ -41,22 +40,6 @@ def made(**options):
     shapes = jax.eval_shape(task.init, jax.random.key(0), batch_of(np.random.default_rng(0)))
     draw = np.random.default_rng(5).normal
     return task, jax.tree.map(lambda s: (0.3 * draw(size=s.shape)).astype(s.dtype), shapes)
-
-
-@pytest.mark.parametrize(
-    "options", slow_but([{}, {"norm": "pre", "positions": "none"}], {}), ids=["post", "pre"]
-)
-def test_padding_changes_neither_loss_nor_gradient(np_rng, options):
-    task, params = made(**options)
-    batch = batch_of(np_rng)
-    wide = {n: np.pad(x, ((0, 0), (0, 3))) if x.ndim == 2 else x for n, x in batch.items()}
-    (one, metrics), gradient = loss(task, params, batch)
-    (other, _), wide_gradient = loss(task, params, wide)
-    np.testing.assert_allclose(one, other, rtol=1e-4)
-    assert metrics["loss"].count == 9
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-4), gradient, wide_gradient
-    )
 
 
 def test_labels_depend_on_which_word_is_the_predicate(np_rng):
