@@ -9,6 +9,7 @@ import pytest
 
 from gatedjax.data import load
 from gatedjax.models import AGT, AGTConfig, AGTTask
+from tests._drawn import drawn
 from tests.functional.test_agt import gated_rows, highway_rows, select_rows
 from tests.models._passes import in_numpy
 from tests.tolerances import F32
@@ -44,11 +45,7 @@ def shapes_of(task, batch):
 
 
 def draw(task, batch):
-    """Parameters without a compilation, which is what these tests spend their time on."""
-    rng = np.random.default_rng(1)
-    return jax.tree.map(
-        lambda s: (rng.normal(size=s.shape) * 0.5).astype(s.dtype), shapes_of(task, batch)
-    )
+    return drawn(task.init, batch)
 
 
 init = in_numpy(lambda task, key, batch: task.init(key, batch))

@@ -16,6 +16,7 @@ from gatedjax.training import (
     make_parallel,
     make_train_step,
 )
+from tests._drawn import drawn
 from tests.models._passes import Recording, in_numpy
 from tests.tolerances import F32, F64
 
@@ -77,11 +78,7 @@ def shapes_of(task, batch):
 
 
 def draw(task, batch, dtype=np.float32):
-    """Parameters without a compilation, which is what these tests spend their time on."""
-    rng = np.random.default_rng(1)
-    return jax.tree.map(
-        lambda s: (rng.normal(size=s.shape) * 0.7).astype(dtype), shapes_of(task, batch)
-    )
+    return drawn(task.init, batch, std=0.7, dtype=dtype)
 
 
 def begin(task, tx, batch):
@@ -555,15 +552,9 @@ def one_device():
 @pytest.mark.parametrize("kind", ["sharding", "pmap"])
 def test_devices_and_parts_train_as_one(kind):
     """Three rows on two devices, with filler rows; the tables of characters belong to the rows."""
-    devices = jax.devices()[:2]
-    found = [
-        two_steps(make_parallel(kind, devices)),
-        two_steps(make_parallel(kind, devices, accumulate=2)),
-    ]
-    for other in found:
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), one_device(), other
-        )
+    found = two_steps(make_parallel(kind, jax.devices()[:2], accumulate=2))
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
+    jax.tree.map(close, one_device(), found)
 
 
 @pytest.mark.slow

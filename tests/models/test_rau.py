@@ -12,6 +12,7 @@ from flax.errors import ScopeParamShapeError
 from gatedjax import functional as F
 from gatedjax.data import ImageBatches, load
 from gatedjax.models import RAUClassifier, RAUConfig, RAUTask
+from tests._drawn import drawn
 from tests.models._passes import in_numpy
 from tests.tolerances import F32
 
@@ -52,10 +53,7 @@ def make_batch(rng, lengths=(4, 7, 1), size=8, text=False):
 
 
 def draw(task, batch):
-    """Parameters without a compilation, which is what these tests spend their time on."""
-    rng = np.random.default_rng(1)
-    shapes = jax.eval_shape(task.init, jax.random.key(0), batch)
-    return jax.tree.map(lambda s: (rng.normal(size=s.shape) * 0.4).astype(s.dtype), shapes)
+    return drawn(task.init, batch, std=0.4)
 
 
 @functools.partial(in_numpy, static_argnames=("train", "attention"))

@@ -6,6 +6,7 @@ import pytest
 
 from gatedjax import models
 from gatedjax.training import OptimizerConfig, init_state, make_optimizer, make_train_step
+from tests._drawn import drawn
 from tests._slow import slow_but
 
 V, D = 9, 8
@@ -62,12 +63,8 @@ def trained(task):
     tx = make_optimizer(DECAYING, 10, frozen=task.frozen)
     shapes = jax.eval_shape(lambda key: init_state(task, tx, key, batch()), jax.random.key(0))
     # a state of the beginning without a compilation: moments and counts are zero
-    rng, zeros = np.random.default_rng(1), lambda s: np.zeros(s.shape, s.dtype)
-    first = jax.tree.map(zeros, shapes).replace(
-        params=jax.tree.map(
-            lambda s: (0.3 * rng.normal(size=s.shape)).astype(s.dtype), shapes.params
-        )
-    )
+    zeros = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes)
+    first = zeros.replace(params=drawn(task.init, batch(), std=0.3))
     last, _ = jax.jit(make_train_step(task, tx))(first, batch(), jax.random.key(1))
     return first, last
 

@@ -9,6 +9,7 @@ import pytest
 from gatedjax.models import SSANNLI, SSANNLIConfig, SSANNLITask
 from gatedjax.models.ssan.nli import MultiDimensionalAttention
 from gatedjax.training import OptimizerConfig, make_optimizer
+from tests._drawn import drawn
 from tests.models._passes import apply, evaluate, loss
 from tests.models.learning import learn
 from tests.tolerances import F32
@@ -34,9 +35,7 @@ def batch_of(np_rng, first=(5, 3, 1), second=(2, 4, 6)):
 def made(**options):
     model = SSANNLI(SSANNLIConfig(**{"hidden": 8, "embedding_dim": 6, **dict(options)}), V)
     batch = batch_of(np.random.default_rng(0))
-    shapes = jax.eval_shape(SSANNLITask(model).init, jax.random.key(0), batch)
-    draw = np.random.default_rng(5).normal
-    return model, jax.tree.map(lambda s: (0.4 * draw(size=s.shape)).astype(s.dtype), shapes)
+    return model, drawn(SSANNLITask(model).init, batch, std=0.4, rng=5)
 
 
 def dense(p, x):

@@ -8,6 +8,7 @@ import pytest
 
 from gatedjax.models import SSANTagger, SSANTaggerConfig, SSANTaggingTask
 from gatedjax.training import OptimizerConfig, make_optimizer
+from tests._drawn import drawn
 from tests.models._passes import apply, evaluate, loss
 from tests.models.learning import learn
 
@@ -37,9 +38,7 @@ def batch_of(np_rng, lengths=(5, 3, 1)):
 @functools.cache
 def made(**options):
     task = SSANTaggingTask(SSANTagger(config(**dict(options)), V, L), width=9)
-    shapes = jax.eval_shape(task.init, jax.random.key(0), batch_of(np.random.default_rng(0)))
-    draw = np.random.default_rng(5).normal
-    return task, jax.tree.map(lambda s: (0.3 * draw(size=s.shape)).astype(s.dtype), shapes)
+    return task, drawn(task.init, batch_of(np.random.default_rng(0)), std=0.3, rng=5)
 
 
 def test_labels_depend_on_which_word_is_the_predicate(np_rng):
@@ -106,12 +105,12 @@ def test_bad_batches_and_widths_are_refused(np_rng):
 
 
 @pytest.mark.slow
-def test_a_hundred_predicates_are_learned_by_heart(np_rng):
-    batch = batch_of(np_rng, lengths=(6,) * 100)
+def test_fifty_predicates_are_learned_by_heart(np_rng):
+    batch = batch_of(np_rng, lengths=(6,) * 50)
     task = SSANTaggingTask(
-        SSANTagger(config(embedding_dim=32, hidden=64, dropout=0.0, attention_dropout=0.0,
+        SSANTagger(config(embedding_dim=16, hidden=32, dropout=0.0, attention_dropout=0.0,
                           relu_dropout=0.0), V, L), width=6
     )  # fmt: skip
-    tx = make_optimizer(OptimizerConfig(learning_rate=2e-3, warmup_steps=20), 250)
-    _, _, metrics = learn(task, tx, batch, 250)
+    tx = make_optimizer(OptimizerConfig(learning_rate=5e-3, warmup_steps=20), 120)
+    _, _, metrics = learn(task, tx, batch, 120)
     assert metrics["accuracy"].value() > 0.9
