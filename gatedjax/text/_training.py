@@ -437,7 +437,7 @@ def _probabilities(
         # filler rows have no word; a length of one keeps them finite
         out = model.run({k: np.maximum(v, 1) if k in LENGTHS else v for k, v in inputs.items()})
         found[batch["example_id"][real]] = out["probabilities"][real]
-        words = sum(batch[name] for name in LENGTHS if name in batch)
+        words = np.sum([batch[name] for name in LENGTHS if name in batch], axis=0)
         rest["words"].append(words[real])
         rest["kept"].append((out["density"] * words)[real])
         if "gates" in out:
