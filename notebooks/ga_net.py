@@ -21,7 +21,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import HTML
 
-from gatedjax import analysis, data, models, training
+from gatedjax import TextClassifier, analysis, data, models, training
 from gatedjax import functional as F
 
 STEPS = int(os.environ.get("GATEDJAX_NOTEBOOK_STEPS", "1000"))
@@ -210,3 +210,22 @@ capacity = F.plan_capacity(np.asarray(open_gates.sum(1)))
 compact = F.compact_attention_pool(score, states, open_gates, capacity=capacity)
 dense = F.attention_pool(states, F.gated_softmax(score(states), open_gates))
 print("capacity", capacity, "of 231; largest difference", float(abs(compact.pooled - dense).max()))
+
+# %% [markdown]
+# ## Your own sentences
+# A few rows of text and label are enough for the same network as a classifier of your own;
+# `docs/own_text.md` has files, options and the command line.
+
+# %%
+good, bad = ("fine", "moving", "bright", "witty"), ("dull", "flat", "tedious", "lifeless")
+rows = [
+    (f"a {one} and {two} {thing}", label)
+    for label, words in (("positive", good), ("negative", bad))
+    for one in words
+    for two in words
+    for thing in ("film", "story", "cast", "plot")
+]
+own = TextClassifier.train(rows, num_steps=min(STEPS, 120))
+print(own.predict(["a dull and tedious script"])[0])
+page = html.escape(own.explain("a dull script").html())
+HTML(f'<iframe srcdoc="{page}" width="100%" height="420"></iframe>')
