@@ -35,6 +35,8 @@ class Network:
     """The configuration for word vectors of this width."""
     starts_from_counts: bool = True
     """Whether word vectors begin with `log_ratios` where there is no file of them."""
+    vectors: int = 100
+    """Width of the word vectors where there is no file of them."""
 
     @property
     def gated(self) -> bool:
@@ -206,3 +208,51 @@ PAIR: dict[str, Network] = {
     )
 }
 """For two texts."""
+
+
+class _Tagger(models.SSANTagger):
+    """For sentences in which no predicate is marked."""
+
+    def __call__(self, batch: Batch, *, train: bool = False) -> Any:
+        unmarked = {**batch, "is_predicate": jnp.zeros_like(batch["tokens"])}
+        return super().__call__(unmarked, train=train)
+
+
+class _TaggingTask(models.SSANTaggingTask):
+    """Evaluates without telling what is predicted."""
+
+    def _predictions(self, output: Output, batch: Batch) -> Any:
+        return {}
+
+
+def _halves(config: Config, width: int) -> Config:
+    return _heads(dataclasses.replace(config, embedding_dim=width, hidden=2 * width), 2 * width)
+
+
+TAGS: dict[str, Network] = {
+    name: Network(
+        about=about,
+        config=models.SSANTaggerConfig(
+            select_layers=layers,
+            num_layers=2,
+            embedding_dim=64,
+            hidden=128,
+            filter_size=256,
+            num_heads=4,
+            dropout=0.2,
+        ),
+        kind=lambda config, vocab_size, num_classes, embeddings: _Tagger(
+            config, vocab_size, num_classes, embeddings
+        ),
+        task=lambda module: _TaggingTask(module, 0),
+        read=_all,
+        width=_halves,
+        starts_from_counts=False,
+        vectors=64,
+    )
+    for name, about, layers in (
+        ("ssan", "a Transformer encoder that selects whom words attend to", (1,)),
+        ("san", "a Transformer encoder", (0,)),
+    )
+}
+"""For a tag of every word."""
