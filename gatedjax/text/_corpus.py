@@ -15,6 +15,7 @@ import numpy as np
 from gatedjax.data import stratified_split, tokenize
 from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
 from gatedjax.text._read import Aside, Label, Record, Table, TaggedRecord
+from gatedjax.text._shapes import ShapedVocabulary, common_shapes
 
 _FLUSH = 1 << 20
 _SHOWN = 5
@@ -371,6 +372,7 @@ def build_vocabulary(
     min_count: int,
     max_words: int,
     more: Iterable[str] = (),
+    make: type[Vocabulary] = Vocabulary,
 ) -> tuple[Vocabulary, np.ndarray]:
     """The words of the training texts, the most frequent first, equal counts alphabetically.
 
@@ -381,6 +383,7 @@ def build_vocabulary(
       min_count: drop words that occur less often.
       max_words: how many are kept at most.
       more: words that join them, such as those of a file of vectors.
+      make: what is made; a `ShapedVocabulary` also has the shapes of words that are dropped.
 
     Returns:
       The vocabulary, and its id of every number.
@@ -395,9 +398,12 @@ def build_vocabulary(
     known = [i for i in np.flatnonzero(counts >= min_count).tolist() if words[i] not in SPECIALS]
     known.sort(key=lambda i: (-counts[i], words[i]))
     names = [words[i] for i in known[:max_words]]
+    if make is ShapedVocabulary:
+        kept = set(names)
+        names += common_shapes(words[i] for i in np.flatnonzero(counts) if words[i] not in kept)
     have = set(names) | set(SPECIALS)
     names += dict.fromkeys(word for word in more if word not in have)
-    vocabulary = Vocabulary(names, lowercase=numbers.lowercase)
+    vocabulary = make(names, lowercase=numbers.lowercase)
     return vocabulary, table_of(numbers, vocabulary)
 
 

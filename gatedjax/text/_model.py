@@ -313,7 +313,7 @@ class TrainedModel:
                 for name, value in config["model"].items()
             }
             words = json.loads(export.read_file(folder, VOCABULARY))
-            vocabulary = Vocabulary(words["words"][2:], lowercase=words["lowercase"])
+            vocabulary = entry.vocabulary(words["words"][2:], lowercase=words["lowercase"])
             made = cls(
                 kind=kind,
                 network=config["network"],

@@ -11,7 +11,9 @@ import jax.numpy as jnp
 from gatedjax import functional as F
 from gatedjax import models
 from gatedjax._types import Output, Params, Tree
+from gatedjax.data.text._vocabulary import Vocabulary
 from gatedjax.models._classification import class_metrics
+from gatedjax.text._shapes import ShapedVocabulary
 from gatedjax.training import Ratio
 
 Config = Any
@@ -37,6 +39,8 @@ class Network:
     """Whether word vectors begin with `log_ratios` where there is no file of them."""
     vectors: int = 100
     """Width of the word vectors where there is no file of them."""
+    vocabulary: type[Vocabulary] = Vocabulary
+    """What words become ids by."""
 
     @property
     def gated(self) -> bool:
@@ -249,6 +253,7 @@ TAGS: dict[str, Network] = {
         width=_halves,
         starts_from_counts=False,
         vectors=64,
+        vocabulary=ShapedVocabulary,
     )
     for name, about, layers in (
         ("ssan", "a Transformer encoder that selects whom words attend to", (1,)),

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gatedjax.analysis._roles import chunks
-from gatedjax.data.text._vocabulary import UNK
 from gatedjax.text import _corpus
 from gatedjax.text._corpus import Corpus, Numbers, Spool
 from gatedjax.text._metrics import metrics_of
@@ -193,11 +192,17 @@ def rule_metrics(rule: TagRule, sentences: Sentences, tags: Sequence[Label]) -> 
 
 
 def model_metrics(
-    read: Iterable[tuple[int, np.ndarray]], sentences: Sentences, tags: Sequence[Label]
+    read: Iterable[tuple[int, np.ndarray]],
+    sentences: Sentences,
+    tags: Sequence[Label],
+    unknown: np.ndarray,
 ) -> dict[str, Any]:
-    """What a model is worth that gave probabilities [n, C] for sentences, by their numbers."""
+    """What a model is worth that gave probabilities [n, C] for sentences, by their numbers.
+
+    `unknown` says which ids stand for words that its vocabulary does not have.
+    """
     scorer = Scorer(tags)
     for number, probabilities in read:
         ids = sentences.words[number]
-        scorer.add(sentences.tags[number], probabilities[: len(ids)], ids == UNK)
+        scorer.add(sentences.tags[number], probabilities[: len(ids)], unknown[ids])
     return scorer.metrics()

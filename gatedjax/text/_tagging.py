@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax.data.text._vocabulary import UNK
 from gatedjax.text._corpus import split_words, unseen
 from gatedjax.text._model import Failure, TrainedModel
 from gatedjax.text._read import Aside, Label
@@ -131,7 +130,7 @@ def evaluate_tags(model: TrainedModel, table: SentenceTable) -> dict[str, Any]:
                     raise unseen(record, "tag", tag, model.classes)
         found = word_probabilities(model, [record.words for record in records])
         for record, probabilities in zip(records, found, strict=True):
-            unknown = np.array(model.vocabulary.encode(record.words)) == UNK
+            unknown = np.array([word not in model.vocabulary for word in record.words])
             scorer.add(np.array([place[tag] for tag in record.tags]), probabilities, unknown)
     if not scorer.sentences:
         raise ValueError(f"{table.name} has no tagged sentence ({aside} cannot be used)")

@@ -21,6 +21,7 @@ from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import LENGTHS, NAMES, TrainedModel, networks
 from gatedjax.text._networks import Network
 from gatedjax.text._read import Columns, Table
+from gatedjax.text._shapes import strange
 from gatedjax.text._tagged import (
     RULE,
     Sentences,
@@ -237,13 +238,13 @@ def train_model(
     if validation is None:
         share = min(options.held_out, _LARGEST_HELD / len(corpus))
         kept, held = _corpus.held_out(corpus.labels, share)
-    vocabulary, table_of_ids, vectors, coverage = _words(corpus, held, numbers, options)
+    vocabulary, table_of_ids, vectors, coverage = _words(kind, corpus, held, numbers, options)
     parts = _parts(corpora, kept, held, table_of_ids, options.max_len)
     sizes = ", ".join(f"{len(part.labels):,} for {name}" for name, part in parts.items())
     way = "always the same" if kind == "tags" else "in proportion to the classes, always the same"
     split = "" if validation is not None else f" ({way})"
     say(f"split: {sizes}{split}")
-    say(f"words: {len(vocabulary) - 2:,}, {coverage}")
+    say(f"words: {coverage}")
 
     train = parts["train"]
     width = entry.vectors if vectors is None else vectors.shape[1]
@@ -298,10 +299,10 @@ def _say_read(corpus: Corpus, say: Say) -> None:
 
 
 def _words(
-    corpus: Corpus, held: np.ndarray, numbers: Numbers, options: Options
+    kind: str, corpus: Corpus, held: np.ndarray, numbers: Numbers, options: Options
 ) -> tuple[Vocabulary, np.ndarray, np.ndarray | None, str]:
     """(vocabulary, id of every number, vectors of a file, what is to be said of them)."""
-    min_count = options.min_count or (2 if len(corpus) > 1000 else 1)
+    min_count = options.min_count or (2 if len(corpus) > 1000 or corpus.tagged else 1)
     path = None if options.embeddings is None else Path(options.embeddings).expanduser()
     more: Iterable[str] = ()
     width = 0
@@ -309,10 +310,17 @@ def _words(
         width, words = words_in(path, _MORE_WORDS)
         min_count, more = options.min_count or 1, words
     vocabulary, ids = _corpus.build_vocabulary(
-        corpus, held, numbers, min_count=min_count, max_words=options.max_words, more=more
+        corpus,
+        held,
+        numbers,
+        min_count=min_count,
+        max_words=options.max_words,
+        more=more,
+        make=networks(kind)[options.model].vocabulary,
     )
-    known = np.mean([float(np.mean(ids[p] != UNK)) for r in corpus.texts for p in r.pieces()])
-    share = f"they cover {known:.1%} of the texts"
+    unknown = strange(vocabulary)
+    known = np.mean([float(np.mean(~unknown[ids[p]])) for r in corpus.texts for p in r.pieces()])
+    share = f"{np.sum(~unknown) - 1:,}, they cover {known:.1%} of the texts"
     if path is None:
         return vocabulary, ids, None, share
     vectors = load_embeddings(path, vocabulary, dim=width)
@@ -484,7 +492,7 @@ def _report_tags(
         read = (
             (n, p) for some, out in outputs for n, p in zip(some, out["probabilities"], strict=True)
         )
-        ours = model_metrics(read, _sentences(parts[name]), classes)
+        ours = model_metrics(read, _sentences(parts[name]), classes, strange(model.vocabulary))
         report[name] = ours
         report["baseline"][name] = theirs["accuracy"]
         better = "" if ours["accuracy"] >= theirs["accuracy"] else ": THE BASELINE IS BETTER"
