@@ -62,7 +62,8 @@ def classification_metrics(
             f"probabilities must be at least 0 and sum to 1, got {probabilities[row].tolist()} "
             f"in row {row}"
         )
-    truth = probabilities[np.arange(n), labels]
+    # a label outside of the classes is refused below, by name
+    truth = probabilities[np.arange(n), np.clip(labels, 0, len(classes) - 1)]
     best, squares = probabilities.max(1), np.square(probabilities).sum(1)
     return metrics_of(labels, probabilities.argmax(1), truth, best, squares, classes)
 
