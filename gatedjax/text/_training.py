@@ -38,6 +38,7 @@ Say = Callable[[str], None]
 Data = Table | SentenceTable
 _LARGEST_HELD = 20_000
 _MORE_WORDS = 50_000
+_NOISE = 0.1
 _NO_END = 1_000_000_000
 
 
@@ -122,7 +123,7 @@ class Options:
             eval_every=every,
             checkpoint_every=2 * every,
             early_stop_patience=6,
-            best_metric="loss",
+            best_metric="loss" if self.density is None else "objective",
             best_mode="min",
             seed=self.seed,
             optimizer=OptimizerConfig(learning_rate=1e-3, clip_norm=5.0),
@@ -379,6 +380,8 @@ def _start(
         return vectors
     made = random_embeddings(vocabulary, width)
     if entry.starts_from_counts:
+        # small beside the counts, which a hundred random numbers would drown
+        made *= _NOISE
         ratios = _corpus.log_ratios(train.texts, train.labels, len(vocabulary), classes)
         used = min(classes, width)
         made[:, :used] = ratios[:, :used]
