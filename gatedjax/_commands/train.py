@@ -84,9 +84,10 @@ class TrainOptions:
     density: float | None = None
     """Share of open gates to hold (ganet)."""
     max_len: int = 400
-    """Words of a text that are used."""
+    """Words of a text that are used; longer sentences are tagged in windows."""
     min_count: int | None = None
-    """Words that occur less often are unknown (default: 2, or 1 for 1,000 texts and fewer)."""
+    """Words that occur less often are unknown (default: 2, or 1 for 1,000 texts and fewer); to
+    a tagger they are known by their shape (default: 2)."""
     max_words: int = 100_000
     """Words that are known at most."""
     lowercase: bool | None = None

@@ -413,11 +413,12 @@ def table_of(numbers: Numbers, vocabulary: Vocabulary) -> np.ndarray:
 
 
 def log_ratios(
-    texts: Sequence[Sequence[np.ndarray]], labels: np.ndarray, words: int, classes: int
+    texts: Sequence[Sequence[np.ndarray]], labels: Labels, words: int, classes: int
 ) -> np.ndarray:
     """How much more often than in the average class a word occurs in each [words, classes].
 
         r_wc = log p(w | c) - mean_c' log p(w | c'),  p(w | c) ~ 2 + texts of c that have w
+        (of tags: 2 + times that w has c)
 
     The weights of a naive Bayes classifier; word vectors that start with them let a network begin
     where counting words ends.
@@ -425,7 +426,10 @@ def log_ratios(
     counts = np.full((classes, words), 2.0)
     for rows in texts:
         for ids, label in zip(rows, labels, strict=True):
-            counts[label, np.unique(ids)] += 1
+            if np.ndim(label):
+                np.add.at(counts, (label, ids), 1)
+            else:
+                counts[label, np.unique(ids)] += 1
     logs = np.log(counts / counts.sum(axis=1, keepdims=True))
     ratios = (logs - logs.mean(axis=0)).T
     ratios[: len(SPECIALS)] = 0

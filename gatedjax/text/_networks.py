@@ -39,6 +39,8 @@ class Network:
     """Whether word vectors begin with `log_ratios` where there is no file of them."""
     vectors: int = 100
     """Width of the word vectors where there is no file of them."""
+    vector_std: float | None = None
+    """Scale word vectors to this standard deviation; None takes them as they are."""
     vocabulary: type[Vocabulary] = Vocabulary
     """What words become ids by."""
 
@@ -266,8 +268,9 @@ TAGS: dict[str, Network] = {
         task=lambda module: _TaggingTask(module, 0),
         read=_all,
         width=_halves,
-        starts_from_counts=False,
         vectors=64,
+        # sqrt(hidden) makes them about as large as the sinusoids of the positions
+        vector_std=0.1,
         vocabulary=ShapedVocabulary,
     )
     for name, about, layers in (

@@ -20,13 +20,14 @@ class Tagger(Estimator):
 
     Args:
       model: ssan (attention over words that are selected) or san (over all words).
-      embeddings: GloVe text file; None starts from random vectors.
+      embeddings: GloVe text file; None starts from how often words have which tag.
       minutes: train for at most so long.
       num_steps: train for at most so many steps; None is some twenty epochs.
       max_len: words that are read at once. A longer sentence is learned in pieces, and tagged in
         windows that overlap by half: every word gets a tag, from the window in which it has the
         most words around it.
-      min_count: words that occur less often are unknown; None is 2, or 1 for few sentences.
+      min_count: words that occur less often are known by their shape alone (capitals, digits, last
+        letters), as words are that training has not seen; None is 2, or 1 with `embeddings`.
       max_words: words that are known at most.
       lowercase: fold case, which tells names from other words: for vectors that have no capitals.
       held_out: share of the training sentences that chooses the best parameters.

@@ -52,8 +52,9 @@ class Options:
       minutes: train for at most so long; None: until `num_steps`, or no improvement is in sight.
       num_steps: train for at most so many steps; None is some twenty epochs.
       density: share of open gates to hold; None leaves it to the penalty.
-      max_len: words of a text that are used.
-      min_count: words that occur less often are unknown; None is 2, or 1 for 1,000 texts and fewer.
+      max_len: words of a text that are used; a tagger learns a longer sentence in pieces.
+      min_count: words that occur less often are unknown; None is 2, or 1 for 1,000 texts and fewer
+        (of tagged sentences 2).
       max_words: words that are known at most.
       lowercase: fold case.
       held_out: share of the training texts that is kept for choosing the best parameters, of
@@ -377,7 +378,7 @@ def _start(
                 f"network: the word vectors of the file have {vectors.shape[1]} numbers, got a "
                 f"width of {width}"
             )
-        return vectors
+        return _scaled(vectors, entry.vector_std)
     made = random_embeddings(vocabulary, width)
     if entry.starts_from_counts:
         # small beside the counts, which a hundred random numbers would drown
@@ -385,7 +386,11 @@ def _start(
         ratios = _corpus.log_ratios(train.texts, train.labels, len(vocabulary), classes)
         used = min(classes, width)
         made[:, :used] = ratios[:, :used]
-    return made
+    return _scaled(made, entry.vector_std)
+
+
+def _scaled(vectors: np.ndarray, std: float | None) -> np.ndarray:
+    return vectors if std is None else vectors * np.float32(std / vectors.std())
 
 
 def _fit(

@@ -286,6 +286,31 @@ def test_the_commands_agree_with_the_class(tagger, folder, tmp_path, capsys):
     assert "test.conll:1: the tag 'X' is none" in error
 
 
+def test_train_writes_a_folder_of_a_tagger(tmp_path, capsys):
+    path = written(tmp_path / "t.conll", sentences(60))
+    rng = np.random.default_rng(0)
+    vectors = tmp_path / "vectors.txt"
+    words = ["John", "in", "Rome", "elsewhere"]
+    rows = [" ".join([word, *map(str, rng.normal(size=4))]) for word in words]
+    vectors.write_text("\n".join(rows) + "\n")
+    out = tmp_path / "model"
+    network = ["--model.num-heads", "2", "--model.filter-size", "8", "--model.num-layers", "1"]
+    network += ["--num-steps", "2", "--embeddings", vectors]
+    status, _, error = run(train, capsys, path, "--out", out, *network)
+    assert status == 0, error
+    assert f"{path}: 60 sentences, " in error
+    assert "the most frequent tag of each word 1.0000 (span F1 1.0000)" in error
+    config = json.loads((out / "config.json").read_text())
+    assert (config["model"]["embedding_dim"], config["model"]["hidden"]) == (4, 8)
+    loaded = Tagger.load(out)
+    assert "elsewhere" in loaded.model_.vocabulary
+    assert loaded.get_params()["lowercase"] is False
+    card = (out / "README.md").read_text()
+    assert "A tagger (ssan)" in card
+    assert "accuracy of the most frequent tag of each word" in card
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["model", "t.conll", "vectors.txt"]
+
+
 def test_train_asks_for_the_columns_of_tags(tmp_path, capsys):
     path = written(tmp_path / "t.conll", sentences(3))
     for args, message in (
