@@ -90,8 +90,8 @@ class TrainOptions:
     a tagger they are known by their shape (default: 2)."""
     max_words: int = 100_000
     """Words that are known at most."""
-    lowercase: bool | None = None
-    """Fold case (default: yes; for tags no)."""
+    lowercase: bool = True
+    """Fold case (for tags it is kept: capitals tell names)."""
     held_out: float = 0.1
     """Share of the data that chooses the best parameters."""
     batch_size: int | None = None
@@ -156,7 +156,8 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, Options]:
         with refusals({"model must": "--model must"}):
             Options(model=name).check(kind)
     default = known[name].config
-    fields = [("network", type(default), dataclasses.field(default=default))]
+    fields: list[Any] = [("network", type(default), dataclasses.field(default=default))]
+    fields += [("lowercase", bool, dataclasses.field(default=kind != "tags"))]
     shown: Any = dataclasses.make_dataclass(
         "TrainOptions", fields, bases=(TrainOptions,), frozen=True, kw_only=True
     )
@@ -169,7 +170,6 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, Options]:
     }
     options |= {
         "model": name,
-        "lowercase": kind != "tags" if made.lowercase is None else made.lowercase,
         "network": {one: _at(made.network, one) for one in _given(args, "network")},
         "training": {one: _at(made.train, one) for one in _given(args, "train")},
     }
