@@ -3,7 +3,7 @@
 import contextlib
 import inspect
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -18,6 +18,11 @@ class Estimator:
     """A model with parameters in the manner of scikit-learn: those of `Options`, by name."""
 
     _kind: ClassVar[str]
+
+    def _keep(self, given: Mapping[str, Any]) -> None:
+        """Keeps the arguments of the constructor under their names."""
+        for name in _names(type(self)):
+            setattr(self, name, given[name])
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters of the constructor, as scikit-learn wants them.

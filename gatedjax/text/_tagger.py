@@ -60,19 +60,7 @@ class Tagger(Estimator):
         network: dict[str, Any] | None = None,
         training: dict[str, Any] | None = None,
     ) -> None:
-        self.model = model
-        self.embeddings = embeddings
-        self.minutes = minutes
-        self.num_steps = num_steps
-        self.max_len = max_len
-        self.min_count = min_count
-        self.max_words = max_words
-        self.lowercase = lowercase
-        self.held_out = held_out
-        self.batch_size = batch_size
-        self.seed = seed
-        self.network = network
-        self.training = training
+        self._keep(locals())
 
     @classmethod
     def train(
