@@ -7,6 +7,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from gatedjax import functional as F
 from gatedjax import models
@@ -35,6 +36,8 @@ class Network:
     read: Callable[[Output, Batch], Reading]
     width: Callable[[Config, int], Config] = lambda c, d: dataclasses.replace(c, embedding_dim=d)
     """The configuration for word vectors of this width."""
+    with_vectors: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What the configuration has otherwise where there is a file of word vectors."""
     starts_from_counts: bool = True
     """Whether word vectors begin with `log_ratios` where there is no file of them."""
     vectors: int = 100
@@ -159,31 +162,54 @@ def _rau(cell: str) -> Config:
     )
 
 
-_OFF = 2.0
-"""What a density that is off by 1 adds to the loss by which the best parameters are chosen."""
-
-
 class _Thresholded(models.GANetTask):
-    """Evaluates under the gates of prediction, and no others: one pass, a small program."""
+    """Evaluates under the gates of prediction, and no others: one pass, a small program.
+
+    Where a density is held, those are the likeliest of all words of a batch, as many as it says;
+    `held_at` makes the same of a trained network.
+    """
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Any, Any]:
         """See `gatedjax.training.Task`."""
-        output: Output = self.model.apply({"params": params}, batch)
-        metrics = class_metrics(output.logits, batch["label"], batch["weight"])
+        variables, weight = {"params": params}, batch["weight"]
+        output: Output = self.model.apply(variables, batch)
+        density = self.model.config.density
+        if density is not None:
+            mask = _mask(batch) & (weight > 0)[:, None]
+            ranked = -jnp.sort(-jnp.where(mask, output.gate_logits, -jnp.inf).ravel())
+            words = jnp.maximum(jnp.round(density * jnp.sum(mask)).astype(int), 1)
+            gates = (output.gate_logits >= ranked[words - 1]).astype(jnp.float32)
+            forced: Output = self.model.apply(
+                variables, batch, gates[None], method=models.GANet.with_gates
+            )
+            output = output.replace(logits=forced.logits[0], gates=forced.gates[0])
+        metrics = class_metrics(output.logits, batch["label"], weight)
         if output.gates is not None:
-            kept = F.gate_penalty(output.gates, _mask(batch))
-            metrics["density"] = Ratio.of(kept, batch["weight"])
-            if self.model.config.density is not None:
-                # the best parameters are those that also keep what was asked for
-                weight = batch["weight"]
-                share = jnp.sum(kept * weight) / jnp.maximum(jnp.sum(weight), 1)
-                off = jnp.abs(share - self.model.config.density)
-                loss = metrics["loss"]
-                metrics["objective"] = Ratio(loss.total + _OFF * off * loss.count, loss.count)
+            metrics["density"] = Ratio.of(F.gate_penalty(output.gates, _mask(batch)), weight)
         return metrics, {}
 
 
-_GA_NET: Tree = {"kind": models.GANet, "task": _Thresholded, "read": _ga_net}
+def held_at(params: Params, probabilities: np.ndarray, density: float) -> Params:
+    """The parameters with the gates' bias at which this share of words has an open gate.
+
+    Args:
+      params: of a `GANet`.
+      probabilities: [n] that the gates of some words are open.
+      density: the share.
+    """
+    clipped = np.clip(probabilities.astype(np.float64), 1e-9, 1 - 1e-7)
+    cut = np.quantile(np.log(clipped) - np.log1p(-clipped), 1 - density)
+    gate = params["auxiliary"]["gate"]
+    moved = {**gate, "bias": (gate["bias"] - cut).astype(gate["bias"].dtype)}
+    return {**params, "auxiliary": {**params["auxiliary"], "gate": moved}}
+
+
+_GA_NET: Tree = {
+    "kind": models.GANet,
+    "task": _Thresholded,
+    "read": _ga_net,
+    "with_vectors": {"hidden": 100, "embedding_dropout": 0.3, "pool_dropout": 0.3},
+}
 _RAU: Tree = {"kind": models.RAUClassifier, "task": models.RAUTask, "read": _all}
 TEXT: dict[str, Network] = {
     "ganet": Network(about="a BiLSTM whose gates choose the words", config=_ga("ganet"), **_GA_NET),

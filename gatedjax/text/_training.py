@@ -12,6 +12,7 @@ from typing import Any, cast, get_type_hints
 import numpy as np
 
 from gatedjax.data import SequenceBatches, load_embeddings, plan_buckets, random_embeddings
+from gatedjax.data.batches._sequences import real_rows
 from gatedjax.data.text._embeddings import words_in
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.text import _corpus
@@ -19,7 +20,7 @@ from gatedjax.text._baseline import LinearBaseline
 from gatedjax.text._corpus import Corpus, Labels, Numbers, Rows
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import LENGTHS, NAMES, TrainedModel, networks
-from gatedjax.text._networks import Network
+from gatedjax.text._networks import Network, held_at
 from gatedjax.text._read import Columns, Table
 from gatedjax.text._shapes import strange
 from gatedjax.text._tagged import (
@@ -111,9 +112,11 @@ class Options:
 
     def configured(self, entry: Network, width: int) -> Any:
         """The network's configuration for word vectors of this width."""
-        held = {} if self.density is None else {"density": self.density}
+        usual = {} if self.embeddings is None else dict(entry.with_vectors)
+        if self.density is not None:
+            usual["density"] = self.density
         config = entry.width(entry.config, width)
-        return _changed(config, {**held, **(self.network or {})}, "network")
+        return _changed(config, {**usual, **(self.network or {})}, "network")
 
     def trained(self, epoch: int) -> TrainConfig:
         """How to train where an epoch has so many steps."""
@@ -124,10 +127,12 @@ class Options:
             eval_every=every,
             checkpoint_every=2 * every,
             early_stop_patience=6,
-            best_metric="loss" if self.density is None else "objective",
+            best_metric="loss",
             best_mode="min",
             seed=self.seed,
-            optimizer=OptimizerConfig(learning_rate=1e-3, clip_norm=5.0),
+            optimizer=OptimizerConfig(
+                learning_rate=1e-3 if self.embeddings is None else 2e-3, clip_norm=5.0
+            ),
         )
         if self.num_steps is not None:
             default = dataclasses.replace(default, num_steps=self.num_steps)
@@ -279,6 +284,11 @@ def train_model(
         params=result.best_params,
         max_len=options.max_len,
     )
+    if getattr(config, "density", None) is not None:
+        _, read = _probabilities(model, parts["validation"], edges)
+        model = dataclasses.replace(
+            model, params=held_at(model.params, read["gates"], config.density)
+        )
     report: dict[str, Any] = {"steps": result.steps, "best_step": result.best_step}
     if kind == "tags":
         report |= _report_tags(model, parts, _parts(corpora, kept, held), numbers, edges, say)
@@ -438,7 +448,8 @@ def _report(
         if name not in parts:
             continue
         part = parts[name]
-        probabilities, density = _probabilities(model, part, edges)
+        probabilities, read = _probabilities(model, part, edges)
+        density = float(read["density"].mean())
         ours = classification_metrics(part.labels, probabilities, model.classes)
         linear = baseline.probabilities(part.words(model.vocabulary))
         theirs = float(np.mean(linear.argmax(axis=1) == part.labels))
@@ -455,29 +466,29 @@ def _report(
 
 def _probabilities(
     model: TrainedModel, part: _Part, edges: Sequence[int]
-) -> tuple[np.ndarray, float]:
-    """(float32 [n, C], mean density) of texts that are numbers already."""
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """(float32 [n, C], densities of texts and gates of words) of texts that are numbers already."""
     found = np.zeros((len(part.labels), len(model.classes)), np.float32)
-    total = 0.0
-    for numbers, out in _outputs(model, part, edges):
-        found[numbers] = out["probabilities"]
-        total += float(np.sum(out["density"]))
-    return found, total / len(found)
+    rest: dict[str, list[np.ndarray]] = {"density": [], "gates": []}
+    for batch, out in _outputs(model, part, edges):
+        real = batch["weight"] > 0
+        found[batch["example_id"][real]] = out["probabilities"][real]
+        rest["density"].append(out["density"][real])
+        if "gates" in out:
+            words = np.arange(out["gates"].shape[1]) < batch[LENGTHS[0]][:, None]
+            rest["gates"].append(out["gates"][words])
+    return found, {name: np.concatenate(parts) for name, parts in rest.items() if parts}
 
 
 def _outputs(
     model: TrainedModel, part: _Part, edges: Sequence[int]
-) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """Yields (which texts, what the network says of them)."""
+) -> Iterator[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
+    """Yields (a batch of the texts, what the network says of it)."""
     for batch in part.batches(128, edges, shuffle=False).eval():
-        real = batch["weight"] > 0
         inputs = {name: batch[name] for name in (*NAMES, *LENGTHS) if name in batch}
         # filler rows have no word; a length of one keeps them finite
         out = model.run({k: np.maximum(v, 1) if k in LENGTHS else v for k, v in inputs.items()})
-        yield (
-            batch["example_id"][real],
-            {name: out[name][real] for name in ("probabilities", "density")},
-        )
+        yield batch, out
 
 
 def _report_tags(
@@ -496,9 +507,10 @@ def _report_tags(
         if name not in parts:
             continue
         theirs = rule_metrics(rule, _sentences(numbered[name]), classes)
-        outputs = _outputs(model, parts[name], edges)
         read = (
-            (n, p) for some, out in outputs for n, p in zip(some, out["probabilities"], strict=True)
+            (number, out["probabilities"][row])
+            for batch, out in _outputs(model, parts[name], edges)
+            for row, number in real_rows(batch)
         )
         ours = model_metrics(read, _sentences(parts[name]), classes, strange(model.vocabulary))
         report[name] = ours
