@@ -19,7 +19,7 @@ from gatedjax.export import ModelCard
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.models import GANet
 from gatedjax.text._corpus import split_words
-from gatedjax.text._networks import PAIR, TEXT, Network
+from gatedjax.text._networks import PAIR, TAGS, TEXT, Network
 from gatedjax.text._read import Label
 
 VOCABULARY, REPORT = "vocabulary.json", "report.json"
@@ -88,7 +88,7 @@ class TrainedModel:
     """Everything that prediction needs.
 
     Attributes:
-      kind: "text" or "pair".
+      kind: "text", "pair" or "tags".
       network: name of the network.
       config: its configuration.
       vocabulary: gives the ids.
@@ -313,7 +313,7 @@ class TrainedModel:
                 for name, value in config["model"].items()
             }
             words = json.loads(export.read_file(folder, VOCABULARY))
-            vocabulary = Vocabulary(words["words"][2:], lowercase=words["lowercase"])
+            vocabulary = entry.vocabulary(words["words"][2:], lowercase=words["lowercase"])
             made = cls(
                 kind=kind,
                 network=config["network"],
@@ -338,7 +338,7 @@ class TrainedModel:
 
 def networks(kind: str) -> dict[str, Network]:
     """The networks for a kind of model."""
-    return PAIR if kind == "pair" else TEXT
+    return {"text": TEXT, "pair": PAIR, "tags": TAGS}[kind]
 
 
 def edge_of(length: int, longest: int) -> int:
