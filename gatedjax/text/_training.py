@@ -17,7 +17,7 @@ from gatedjax.text import _corpus
 from gatedjax.text._baseline import LinearBaseline
 from gatedjax.text._corpus import Corpus, Numbers, Rows
 from gatedjax.text._metrics import classification_metrics
-from gatedjax.text._model import LENGTHS, NAMES, TrainedModel, networks
+from gatedjax.text._model import LENGTHS, NAMES, TrainedModel, check_inputs, networks
 from gatedjax.text._networks import Network
 from gatedjax.text._read import Columns, Table
 from gatedjax.training import FitResult, OptimizerConfig, TrainConfig, fit
@@ -203,6 +203,9 @@ def train_model(
       StoppedBySignal: after Ctrl-C or SIGTERM; the run is saved.
     """
     options.check(kind)
+    for one in (table, validation, test):
+        if one is not None:
+            check_inputs(one.columns, kind)
     entry = networks(kind)[options.model]
     numbers = Numbers(lowercase=options.lowercase)
     corpora = {"train": _corpus.read_corpus(table, folder, "train", numbers)}

@@ -19,14 +19,18 @@ SMALL = {
     "agt": {"num_layers": 1, "hidden": 4, "attention_hidden": 3},
     **dict.fromkeys(("rau", "gru", "lstm"), {"hidden": 4}),
 }
-"""Options of the networks; word vectors are six numbers wide, and eight for attention in heads."""
+"""Options of the networks; word vectors are six numbers wide."""
 TRAINING = {"parallel": "single", "checkpoint_every": 2, "eval_every": 2, "log_every": 2}
 
 
-def options(model="ganet", **changes):
+def options(model="ganet", *, kind="text", **changes):
     """Of a classifier that trains for two steps."""
-    heads = {"hidden": 8, "filter_size": 8, "num_heads": 2}
-    network = {**SMALL[model], "embedding_dim": 6} if model in SMALL else heads
+    if kind == "pair":
+        network = {"hidden": 8, "embedding_dim": 6}
+    elif model == "ssan":
+        network = {"hidden": 8, "filter_size": 8, "num_heads": 2}
+    else:
+        network = {**SMALL[model], "embedding_dim": 6}
     return {"model": model, "num_steps": 2, "network": network, "training": TRAINING} | changes
 
 
