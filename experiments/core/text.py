@@ -247,13 +247,17 @@ def kept(vocabulary: gdata.Vocabulary, classes: Sequence[str] = ()) -> Json:
     return {"vocabulary": vocabulary.digest(), "before": before}
 
 
-def write_words(vocabulary: gdata.Vocabulary, classes: Sequence[str], workdir: Path) -> None:
-    """Writes words and names of classes into a work folder.
+def write_words(vocabulary: gdata.Vocabulary | None, classes: Sequence[str], workdir: Path) -> None:
+    """Writes words and names of classes into a work folder, as far as there are some.
 
-    The words of a run that has begun stay: it refuses to continue with others.
+    The words of a run that has begun stay: it refuses to continue with others. Of several processes
+    the first one writes.
     """
+    if not is_main():
+        return
     place = workdir / VOCABULARY
-    if not place.exists() or CheckpointStore(workdir / "checkpoints").latest() is None:
+    begun = CheckpointStore(workdir / "checkpoints").latest() is not None
+    if vocabulary is not None and not (begun and place.exists()):
         vocabulary.save(place)
     if classes:
         write_json(workdir / CLASSES, list(classes))

@@ -17,6 +17,7 @@ from experiments.ga_reader.config import Config, DataConfig
 from gatedjax import data as gdata
 from gatedjax.models import GAReader, GAReaderTask
 from gatedjax.text._folders import CHARACTERS
+from gatedjax.training.distributed import is_main
 
 SOURCES = {"cnn": "cnn_cloze", "daily_mail": "daily_mail_cloze", "wdw": "wdw_strict"}
 """Names of data sets that are other ones in `gatedjax.data.load`."""
@@ -45,7 +46,8 @@ class Questions:
     def save(self, workdir: Path) -> None:
         """Writes what `answer` needs beside the checkpoints: words and alphabet."""
         text.write_words(self.texts.vocabulary, (), workdir)
-        write_json(workdir / CHARACTERS, {"alphabet": self.characters.alphabet})
+        if is_main():
+            write_json(workdir / CHARACTERS, {"alphabet": self.characters.alphabet})
 
 
 @functools.lru_cache(maxsize=1)

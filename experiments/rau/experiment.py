@@ -10,7 +10,15 @@ from experiments.core.config import Files
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Json
 from experiments.core.origins import joined
-from experiments.core.text import SPLITS, Texts, for_training, kept, load_splits, read_texts
+from experiments.core.text import (
+    SPLITS,
+    Texts,
+    for_training,
+    kept,
+    load_splits,
+    read_texts,
+    write_words,
+)
 from experiments.rau.config import Config, DataConfig
 from experiments.rau.parameters import count_parameters
 from gatedjax import analysis
@@ -37,6 +45,7 @@ def _image_parts(config: DataConfig) -> Json:
         "train": training,
         **one_pass,
         "labels": splits["train"].labels,
+        "before": functools.partial(write_words, None, splits["train"].info.class_names),
         "substitute": joined(split.info.substitute for split in splits.values()),
     }
 

@@ -38,10 +38,14 @@ def lines_to(path: Path | None) -> Iterator[Write]:
     if path is None:
         yield lambda value: print(json_line(value), flush=sys.stdout.isatty())
         return
+
+    def write(value: Any) -> None:
+        file.write(json_line(value) + "\n")
+
     partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
     try:
         with partial.open("w", encoding="utf-8") as file:
-            yield lambda value: file.write(json_line(value) + "\n") and None
+            yield write
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)

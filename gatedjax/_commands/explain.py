@@ -31,9 +31,7 @@ def _run(options: argparse.Namespace) -> None:
     model = TrainedModel.load(options.model, ("text", "pair"))
     if len(options.texts) % model.inputs:
         raise ValueError(f"wanted premise and hypothesis in turns, got {len(options.texts)} texts")
-    found = [
-        explain_texts(model, texts) for texts in in_turns(options.texts, model.inputs)
-    ]
+    found = [explain_texts(model, texts) for texts in in_turns(options.texts, model.inputs)]
     if options.html is not None:
         page = html_page(found, f"What {options.model.name} rests on")
         write_atomic(options.html, page.encode("utf-8", "replace"))

@@ -68,7 +68,7 @@ def check_kind(
             f"{folder} has format {version}, and gatedjax {__version__} reads formats up to "
             f"{FORMAT}: a newer gatedjax wrote it and reads it"
         )
-    if kind not in _ABOUT:
+    if not isinstance(kind, str) or kind not in _ABOUT:
         raise ValueError(f"{folder} holds a model of the unknown kind {kind!r}")
     if kind not in ([wanted] if isinstance(wanted, str) else wanted):
         raise ValueError(f"{folder} holds {_ABOUT[kind].held}: {_ABOUT[kind].reader} reads it")

@@ -411,8 +411,8 @@ def _listed(texts: Any, kind: str) -> list[tuple[str, ...]]:
 @contextlib.contextmanager
 def _folder(workdir: str | Path | None) -> Iterator[Path]:
     if workdir is None:
-        with tempfile.TemporaryDirectory(prefix="gatedjax-") as folder:
-            yield Path(folder)
+        with tempfile.TemporaryDirectory(prefix="gatedjax-") as temporary:
+            yield Path(temporary)
         return
     folder = Path(workdir).expanduser()
     folder.mkdir(parents=True, exist_ok=True)

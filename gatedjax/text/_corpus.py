@@ -170,7 +170,7 @@ def read_corpus(
     starts = [array.array("q", [0]) for _ in files]
     found: dict[Label, int] = {} if classes is None else {c: i for i, c in enumerate(classes)}
     labels, lines = array.array("i"), array.array("q")
-    aside, first = 0, []
+    aside, first = 0, list[Aside]()
     handles = [path.open("wb") for path in files]
     try:
         for record in table:

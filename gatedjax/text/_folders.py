@@ -91,6 +91,6 @@ def described(folder: Path) -> Iterator[None]:
     """Names config.json where what it says of a model cannot be that of a model."""
     try:
         yield
-    except (KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError) as error:
         what = f"it has no {error}" if isinstance(error, KeyError) else error
         raise ValueError(f"{folder / CONFIG} does not describe such a model: {what}") from error

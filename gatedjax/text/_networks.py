@@ -148,7 +148,7 @@ def _rau(cell: str) -> Config:
 
 
 class _Thresholded(models.GANetTask):
-    """Evaluates under the gates that prediction uses, and no others: one pass, one small program."""
+    """Evaluates under the gates of prediction, and no others: one pass, a small program."""
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Any, Any]:
         """See `gatedjax.training.Task`."""
@@ -160,8 +160,8 @@ class _Thresholded(models.GANetTask):
         return metrics, {}
 
 
-_GA_NET = {"kind": models.GANet, "task": _Thresholded, "read": _ga_net}
-_RAU = {"kind": models.RAUClassifier, "task": models.RAUTask, "read": _all}
+_GA_NET: Tree = {"kind": models.GANet, "task": _Thresholded, "read": _ga_net}
+_RAU: Tree = {"kind": models.RAUClassifier, "task": models.RAUTask, "read": _all}
 TEXT: dict[str, Network] = {
     "ganet": Network(about="a BiLSTM whose gates choose the words", config=_ga("ganet"), **_GA_NET),
     "soft": Network(about="a BiLSTM with soft attention", config=_ga("soft"), **_GA_NET),
@@ -192,7 +192,7 @@ TEXT: dict[str, Network] = {
 }
 """For one text: what `--model` names."""
 
-_NLI = {"kind": models.SSANNLI, "task": models.SSANNLITask, "read": _nli}
+_NLI: Tree = {"kind": models.SSANNLI, "task": models.SSANNLITask, "read": _nli}
 PAIR: dict[str, Network] = {
     name: Network(
         about=about,

@@ -7,10 +7,11 @@ import re
 import numpy as np
 import pytest
 
-from experiments.core import cells, command
+from experiments.core import cells, command, text
 from experiments.core.config import changed, value_at
 from experiments.core.experiment import Run, lanes_that_fit
 from experiments.core.paper import Job, Options, Variant
+from gatedjax import data as gdata
 from gatedjax.training import TrainConfig
 from tests.conftest import ROOT
 from tests.experiments._commands import left_out_of_help, plain, refused
@@ -327,6 +328,25 @@ def test_a_process_that_is_not_the_first_needs_no_file_of_the_first(tmp_path, mo
 
 
 # commands ---------------------------------------------------------------------------------------
+
+
+def test_words_and_classes_stay_beside_the_checkpoints_of_the_run_that_they_are_of(
+    tmp_path, monkeypatch
+):
+    first, second = (gdata.Vocabulary([word]) for word in ("a", "b"))
+    text.write_words(first, ("no", "yes"), tmp_path)
+    text.write_words(second, (), tmp_path)  # nothing was trained yet
+    words = tmp_path / "vocabulary.json"
+    assert gdata.Vocabulary.load(words).digest() == second.digest()
+    assert json.loads((tmp_path / "classes.json").read_text()) == ["no", "yes"]
+    monkeypatch.setattr(text.CheckpointStore, "latest", lambda store: 2)
+    text.write_words(first, (), tmp_path)
+    assert gdata.Vocabulary.load(words).digest() == second.digest()
+    words.unlink()
+    text.write_words(None, (), tmp_path)
+    monkeypatch.setattr(text, "is_main", lambda: False)
+    text.write_words(first, (), tmp_path)
+    assert not words.exists()
 
 
 def test_help_lists_options_tables_and_what_they_are(capsys):

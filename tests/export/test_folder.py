@@ -257,6 +257,7 @@ def test_files_that_cannot_be_saved_are_refused(tmp_path, files, error, match):
         ({"kind": "cloze", "format": 2}, "has format 2, and gatedjax .* up to 1: a newer"),
         ({"kind": "cloze", "format": "1"}, "format must be a number"),
         ({"kind": "poem", "format": 1}, "unknown kind 'poem'"),
+        ({"kind": ["cloze"], "format": 1}, "unknown kind"),
     ],
 )
 def test_folders_of_other_kinds_are_told_apart(facts, match):
