@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from gatedjax._cli import program, refusals
+from gatedjax._commands._lines import check_place
 from gatedjax._terminal import say
 from gatedjax._write import write_atomic
 
@@ -32,6 +33,7 @@ def _run(options: argparse.Namespace) -> None:
     from gatedjax.text._read import Columns, open_table
     from gatedjax.text._training import COLUMNS
 
+    check_place(options.out)
     model = TrainedModel.load(options.model, ("text", "pair"))
     inputs = tuple(options.text or COLUMNS[model.kind].inputs)
     columns = Columns(inputs, options.label)
@@ -51,6 +53,6 @@ def _run(options: argparse.Namespace) -> None:
 def main(args: list[str]) -> int:
     """Runs the command; 0, or 2 for what cannot be done."""
     options = _parser().parse_args(args)
-    with refusals({}):
+    with refusals({"columns.inputs must": "--text must"}):
         _run(options)
     return 0

@@ -2,13 +2,14 @@
 
 import argparse
 import itertools
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gatedjax._cli import program, refusals
-from gatedjax._commands._lines import in_turns, lines_to
+from gatedjax._commands._lines import check_place, in_turns, lines_to
 from gatedjax._terminal import say
 
 _SECONDS = 1.0
@@ -42,10 +43,14 @@ Line = tuple[Sequence[str] | None, str]
 """The texts of a line, or None and why there are none."""
 
 
-def _lines(options: argparse.Namespace, inputs: Sequence[str]) -> Iterable[Line]:
+def _lines(options: argparse.Namespace, kind: str) -> Iterable[Line]:
     """What is to be predicted, one item for every line."""
+    from gatedjax.text._lines import check_encoding
+    from gatedjax.text._model import check_inputs
     from gatedjax.text._read import Aside, Columns, open_table
+    from gatedjax.text._training import COLUMNS
 
+    inputs = COLUMNS[kind].inputs
     if options.texts:
         count = len(inputs)
         if len(options.texts) % count:
@@ -53,32 +58,33 @@ def _lines(options: argparse.Namespace, inputs: Sequence[str]) -> Iterable[Line]
         return [(part, "") for part in in_turns(options.texts, count)]
     if options.file is not None and options.file.suffix != ".txt":
         columns = Columns(tuple(options.text or inputs), None)
+        check_inputs(columns, kind)
         table = open_table(options.file, columns, encoding=options.encoding)
         return ((None, one.reason) if isinstance(one, Aside) else (one.inputs, "") for one in table)
     if len(inputs) > 1:
         raise ValueError("pairs of texts come as arguments, or from a .csv, .tsv or .jsonl --file")
-    return _plain(options)
+    return _plain(options.file, check_encoding(options.encoding))
 
 
-def _plain(options: argparse.Namespace) -> Iterator[Line]:
-    if options.file is None:
-        sys.stdin.reconfigure(encoding=options.encoding, errors="replace")  # type: ignore[union-attr]
+def _plain(path: Path | None, encoding: str) -> Iterator[Line]:
+    if path is None:
+        sys.stdin.reconfigure(encoding=encoding, errors="replace")  # type: ignore[union-attr]
         yield from (([line.rstrip("\r\n")], "") for line in sys.stdin)
         return
-    with options.file.open(encoding=options.encoding, errors="replace") as file:
+    with path.open(encoding=encoding, errors="replace") as file:
         yield from (([line.rstrip("\r\n")], "") for line in file)
 
 
 def _run(options: argparse.Namespace) -> None:
     from gatedjax.text._model import Failure, TrainedModel
-    from gatedjax.text._training import COLUMNS
 
     if options.out is not None and options.out.exists() and not options.overwrite:
         raise FileExistsError(f"{options.out} exists: --overwrite replaces it")
+    check_place(options.out)
     if options.texts and options.file is not None:
         raise ValueError("give texts or --file, not both")
     model = TrainedModel.load(options.model, ("text", "pair"))
-    lines = iter(_lines(options, COLUMNS[model.kind].inputs))
+    lines = iter(_lines(options, model.kind))
     began = told = time.monotonic()
     done = failed = 0
     size = 1 if options.file is None and not options.texts and sys.stdin.isatty() else 4096
@@ -103,7 +109,12 @@ def _run(options: argparse.Namespace) -> None:
 
 def main(args: list[str]) -> int:
     """Runs the command; 0, or 2 for what cannot be done."""
-    options = _parser().parse_args(args)
-    with refusals({}):
-        _run(options)
+    # a text may follow the options
+    options = _parser().parse_intermixed_args(args)
+    with refusals({"columns.inputs must": "--text must"}):
+        try:
+            _run(options)
+            sys.stdout.flush()
+        except BrokenPipeError:  # as `head` ends when it has enough; nothing is left to flush
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

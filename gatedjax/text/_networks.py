@@ -147,16 +147,34 @@ def _rau(cell: str) -> Config:
     )
 
 
+_NEAR, _DISTANCE = 0.02, 10.0
+"""A density as far off as this is held; weight of what it is beyond."""
+
+
 class _Thresholded(models.GANetTask):
-    """Evaluates under the gates of prediction, and no others: one pass, a small program."""
+    """Evaluates under the gates of prediction, and no others: one pass, a small program.
+
+    Where a density is to be held, "loss" grows with the distance of a batch from it: the best
+    parameters, and no improvement in sight, are not those of the steps before it was reached.
+    """
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Any, Any]:
         """See `gatedjax.training.Task`."""
         output: Output = self.model.apply({"params": params}, batch)
-        metrics = class_metrics(output.logits, batch["label"], batch["weight"])
-        if output.gates is not None:
-            kept = F.gate_penalty(output.gates, _mask(batch))
-            metrics["density"] = Ratio.of(kept, batch["weight"])
+        weight = batch["weight"]
+        metrics = class_metrics(output.logits, batch["label"], weight)
+        if output.gates is None:
+            return metrics, {}
+        kept = Ratio.of(F.gate_penalty(output.gates, _mask(batch)), weight)
+        metrics["density"] = kept
+        wanted = self.model.config.density
+        if wanted is not None:
+            metrics["cross_entropy"] = likelihood = metrics["loss"]
+            mean = kept.total / jnp.maximum(kept.count, 1)
+            beyond = jnp.maximum(jnp.abs(mean - wanted) - _NEAR, 0)
+            metrics["loss"] = likelihood.replace(
+                total=likelihood.total + _DISTANCE * beyond * likelihood.count
+            )
         return metrics, {}
 
 

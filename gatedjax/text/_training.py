@@ -119,7 +119,8 @@ class Options:
         config: TrainConfig = _changed(default, self.training or {}, "training")
         if config.seeds > 1 or config.sweep:
             raise ValueError("training: a model is one seed; train it again with another `seed`")
-        if self.minutes and config.optimizer.schedule not in ("constant", "rsqrt", "staircase"):
+        endless = config.num_steps == _NO_END
+        if endless and config.optimizer.schedule not in ("constant", "rsqrt", "staircase"):
             raise ValueError(
                 f"minutes needs a schedule without an end, got {config.optimizer.schedule!r}: "
                 "give num_steps"
@@ -211,19 +212,19 @@ def train_model(
     corpora = {"train": _corpus.read_corpus(table, folder, "train", numbers)}
     corpus = corpora["train"]
     _corpus.check_trainable(corpus, split=validation is None)
-    _say_read(corpus, say)
     for name, other in (("validation", validation), ("test", test)):
         if other is not None:
             corpora[name] = _corpus.read_corpus(
                 other, folder, name, numbers, classes=corpus.classes
             )
-            _say_read(corpora[name], say)
     everything = np.arange(len(corpus))
     kept, held = everything, everything[:0]
     if validation is None:
         share = min(options.held_out, _LARGEST_HELD / len(corpus))
         kept, held = _corpus.held_out(corpus.labels, share)
     vocabulary, table_of_ids, vectors, coverage = _words(corpus, held, numbers, options)
+    for one in corpora.values():
+        _say_read(one, say)
     parts = {name: _part(one, table_of_ids, options.max_len) for name, one in corpora.items()}
     whole = parts["train"]
     if validation is None:
