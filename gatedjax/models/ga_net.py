@@ -416,7 +416,7 @@ def _mean_log_probability(logits: Float[Array, "S B C"]) -> Float[Array, "B C"]:
     return jax.nn.logsumexp(nn.log_softmax(logits), axis=0) - jnp.log(logits.shape[0])
 
 
-_MULTIPLIER_SCALE = 10.0
+_MULTIPLIER_SCALE, _DAMPING = 10.0, 2.0
 
 
 def _constraint(
@@ -424,23 +424,24 @@ def _constraint(
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
     """(lambda (p - density), lambda) of every example: gradient descent-ascent on a Lagrangian.
 
-        p = mean_t sigmoid(a_t),  d = mean_t [a_t > 0],  lambda = 10 raw
+        p = mean_t sigmoid(a_t),  d = mean_t [a_t > 0],  lambda = 10 raw + 2 (d - density)
         gradient of a_t: lambda dp/da_t;  of raw: -(d - density)
 
     The multiplier rises while more words than wanted are open where gates are thresholded, which
     is how the network is used, and falls below 0 where too few are. Adam moves raw by about the
-    learning rate; the factor lets lambda follow within some hundred steps.
+    learning rate; the factor lets lambda follow within some hundred steps. The
+    second term answers at once: without it all gates open together, then all close, for ever.
 
     Reference: Bastings et al. 2019, "Interpretable Neural Predictions with Differentiable Binary
       Variables", section 3.4.
     Deviations: an equality; the multiplier is a parameter under the optimiser of the others; their
-      average over steps is left to it.
+      average over steps is left to it; the second term of lambda.
     """
     p = F.gate_penalty(nn.sigmoid(gate_logits), mask)
     d = F.gate_penalty(F.threshold_gates(gate_logits), mask)
-    multiplier = jax.lax.stop_gradient(_MULTIPLIER_SCALE * raw)
+    multiplier = jax.lax.stop_gradient(_MULTIPLIER_SCALE * raw + _DAMPING * (d - density))
     ascent = (jax.lax.stop_gradient(raw) - raw) * jax.lax.stop_gradient(d - density)
-    return multiplier * (p - density) + ascent, jnp.broadcast_to(multiplier, p.shape)
+    return multiplier * (p - density) + ascent, multiplier
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,9 +15,9 @@ PAIRS = [
     for other in ("dog", "cat", "cow")
 ] * 4
 SMALL = {
-    **dict.fromkeys(("ganet", "soft", "local", "bilstm"), {"hidden": 4, "aux_hidden": 3}),
+    **{name: {"hidden": 4, "aux_hidden": 3} for name in ("ganet", "soft", "local", "bilstm")},
     "agt": {"num_layers": 1, "hidden": 4, "attention_hidden": 3},
-    **dict.fromkeys(("rau", "gru", "lstm"), {"hidden": 4}),
+    **{name: {"hidden": 4} for name in ("rau", "gru", "lstm")},
 }
 """Options of the networks; word vectors are six numbers wide."""
 TRAINING = {"parallel": "single", "checkpoint_every": 2, "eval_every": 2, "log_every": 2}
