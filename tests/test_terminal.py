@@ -10,7 +10,7 @@ import pytest
 from rich.table import Table
 
 from experiments.core import cli, command
-from experiments.core.report import print_time
+from experiments.core.columns import print_time
 from gatedjax import data
 from gatedjax._terminal import new_console, printable, say
 from gatedjax.data.files import _source

@@ -1,12 +1,20 @@
 """Trains and evaluates one AGT: `python -m experiments.agt --preset sst1`."""
 
-import functools
 import sys
 
-from experiments.agt.paper import PAPER
-from experiments.core import command
+from experiments.agt.config import START
+from experiments.core import cli
 
-main = functools.partial(command.run, PAPER)
+
+def main(args: list[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    config = cli.parse(args, **START)
+    # what trains and draws is loaded for a run, not for a help or a refused option
+    from experiments.agt.paper import PAPER
+    from experiments.core import command
+
+    return command.run_config(PAPER, config)
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from experiments.core.cli import option_value, preset_named
 from experiments.core.config import Changes, Files, RunConfig, changed, evaluated
+from experiments.core.kinds import Json
 from gatedjax.models import AGTConfig
 from gatedjax.training import OptimizerConfig
 
@@ -118,3 +119,14 @@ PRESETS: dict[str, Config] = {
         },
     ),
 }
+
+START: Json = {
+    "name": "agt",
+    "about": """Train an attention gated transformation network, or a baseline with --model.system,
+and evaluate it on the test sentences. Options that are not given come from --preset. Press Ctrl-C
+to stop: the run is saved, and the same command continues it.""",
+    "presets": PRESETS,
+    "default": "sst1",
+    "presets_for": presets_for,
+}
+"""What the command of a run reads of `paper.PAPER` before it loads the rest."""

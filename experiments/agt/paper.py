@@ -9,26 +9,17 @@ import numpy as np
 from rich.console import Console
 
 from experiments.agt import figures, layer_tables, reported
-from experiments.agt.config import OPTIMIZERS, PRESETS, OptimizerName, changes_of, presets_for
+from experiments.agt.config import OPTIMIZERS, START, OptimizerName, changes_of
 from experiments.agt.experiment import experiment, resolved
 from experiments.agt.layer_tables import FULL
 from experiments.agt.reported import DATA, NAMES
 from experiments.core import columns as c
+from experiments.core.columns import print_metrics, print_parameters, print_time
 from experiments.core.comparison import LEVEL, ONE_SEED
 from experiments.core.kinds import Json
-from experiments.core.paper import (
-    Column,
-    Figure,
-    Job,
-    Options,
-    Paper,
-    Row,
-    Table,
-    Variant,
-    variants,
-)
+from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.paper import variants as by_name
 from experiments.core.records import Records, Store, alive
-from experiments.core.report import print_metrics, print_parameters, print_time
 from gatedjax.models.agt import AblateMode
 
 MODES: tuple[AblateMode, ...] = get_args(AblateMode)
@@ -50,7 +41,7 @@ def ablation(above: int, mode: AblateMode) -> Variant:
     return Variant(ablated(above, mode), title, changes)
 
 
-VARIANTS = variants(
+VARIANTS = by_name(
     Variant(FULL, "AGT, all selection vectors"),
     *(ablation(above, mode) for mode in MODES for above in ABOVE),
     Variant("average", "mean of the word vectors", {"model.system": "average"}),
@@ -236,14 +227,11 @@ OPTIMISERS = Table(
 )
 RUNS = c.runs(
     NAMES,
-    c.first("batch", "config.data.batch_size"),
+    c.BATCH,
     c.first("rule", "config.train.optimizer.name"),
-    c.first("lr", "config.train.optimizer.learning_rate", "g"),
+    c.RATE,
     c.first("word vectors", "config.data.embeddings"),
-    c.each("steps", "steps"),
-    c.each("best steps", "best_step"),
-    c.seconds(),
-    c.milliseconds(),
+    *c.PROGRESS,
 )
 TABLE1 = Table(
     title="Table 1: SST-1 test accuracy",
@@ -284,14 +272,9 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 
 PAPER = Paper(
-    name="agt",
+    **START,
     title="AGT",
     source='Guo, "A Deep Network with Visual Text Composition Behavior" (2017)',
-    about="""Train an attention gated transformation network, or a baseline with --model.system,
-and evaluate it on the test sentences. Options that are not given come from --preset. Press Ctrl-C
-to stop: the run is saved, and the same command continues it.""",
-    presets=PRESETS,
-    default="sst1",
     names=NAMES,
     variants=VARIANTS,
     tables={
@@ -326,5 +309,4 @@ to stop: the run is saved, and the same command continues it.""",
     options=AGTOptions,
     drawn=("polarity",),
     owned={"optimizers": ("optimizers",), "ablate_modes": ("ablation",)},
-    presets_for=presets_for,
 )

@@ -20,7 +20,7 @@ import tyro
 from jax.experimental.compilation_cache import compilation_cache
 from rich.table import Table
 
-from experiments.core.hardware import hardware
+from experiments.core.curves import hardware
 from experiments.core.kinds import Json
 
 R = TypeVar("R")

@@ -16,10 +16,11 @@ from typing import Annotated
 import jax
 import jax.numpy as jnp
 import tyro
+from rich.table import Table
 
 from experiments.benchmarks import _harness
 from experiments.benchmarks import _recurrence_peers as peers
-from experiments.benchmarks._recurrence_report import console_table, write_docs
+from experiments.benchmarks._harness import markdown_table, replace_section, screen_table
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Records
 from experiments.core.records import read_json
@@ -63,6 +64,194 @@ class Options:
     """Rewrite the tables in this file, from the figures of this run or those of --figures."""
     figures: tuple[Path, ...] = ()
     """Files written with --json: write --docs from them and measure nothing; later ones win."""
+
+
+COMMAND = "python -m experiments.benchmarks.recurrence --docs"
+# A median above this many times the fastest turn says more about the machine than the contestant.
+UNSTABLE = 1.5
+KINDS = ("forward", "train")
+NOT_RUN = "not run"
+# The encoder of GA-Net, the library's largest user of the LSTM.
+_EXTRA: Records = [
+    {"cell": "lstm", "batch": 32, "steps": 231, "hidden": 100, "layers": 2, "bidirectional": True}
+]
+
+
+def is_stable(row: Json, kind: str) -> bool:
+    """Says whether the median of a row is near its fastest turn."""
+    return bool(row[f"{kind}_ms"] <= UNSTABLE * row[f"{kind}_min_ms"])
+
+
+def _best(result: Json, names: tuple[str, ...], kind: str) -> str | None:
+    """Returns which of the named contestants has the least median."""
+    there = [name for name in names if f"{kind}_ms" in result["rows"].get(name, {})]
+    return min(there, key=lambda name: result["rows"][name][f"{kind}_ms"], default=None)
+
+
+def ratio(result: Json, names: tuple[str, ...], kind: str, ours: str = peers.OURS) -> str:
+    """Returns the time of the fastest of the named contestants over ours, or why there is none."""
+    rows, name = result["rows"], _best(result, names, kind)
+    if name is None or f"{kind}_ms" not in rows.get(ours, {}):
+        return NOT_RUN
+    if not (is_stable(rows[ours], kind) and is_stable(rows[name], kind)):
+        return "unstable"
+    return f"{rows[name][f'{kind}_ms'] / rows[ours][f'{kind}_ms']:.2f}"
+
+
+_HEADS = (
+    "contestant",
+    *("fwd, ms", "(fastest)", "/ ours", "GFLOP/s", "of peak"),
+    *("+ bwd, ms", "(fastest)", "/ ours", "GFLOP/s", "of peak"),
+    *("MB", "compile, s"),
+)
+
+
+def _rows(result: Json) -> list[list[str]]:
+    """Returns the table of one case without its heads."""
+    lines = []
+    for name, row in result["rows"].items():
+        if row.get("missing") == peers.NO_CELL:
+            continue
+        if "missing" in row:
+            lines.append([name, row["missing"], *[""] * (len(_HEADS) - 2)])
+            continue
+        cells = [name]
+        for kind in KINDS:
+            cells += [f"{row[f'{kind}_ms']:.1f}", f"{row[f'{kind}_min_ms']:.1f}"]
+            cells += [ratio(result, (name,), kind), f"{row[f'{kind}_gflops']:.1f}"]
+            cells.append(f"{row[f'{kind}_gflops'] / result['gemm_gflops']:.0%}")
+        for name, scale, digits in (("memory_bytes", 1e-6, 1), ("compile_s", 1.0, 2)):
+            cells.append("" if row[name] is None else f"{scale * row[name]:.{digits}f}")
+        lines.append(cells)
+    return lines
+
+
+def _title(result: Json) -> str:
+    case = peers.Case(**result["case"])
+    return (
+        f"{case.cell.upper()} {case.size}, {case.devices} device(s), {result['real_steps']:.0%} of "
+        f"the steps real, {case.gflop:.2f} GFLOP forward, peak {result['gemm_gflops']:.0f} GFLOP/s"
+    )
+
+
+def console_table(result: Json) -> Table:
+    """Returns the table of one case for the terminal."""
+    return screen_table(_title(result), _HEADS, _rows(result), wrap=False)
+
+
+def _pair(result: Json, names: tuple[str, ...], ours: str = peers.OURS) -> str:
+    found = [ratio(result, names, kind, ours) for kind in KINDS]
+    return found[0] if found[0] == found[1] == NOT_RUN else " / ".join(found)
+
+
+def _times(result: Json, name: str) -> str:
+    row = result["rows"].get(name, {})
+    if "forward_ms" not in row:
+        return NOT_RUN
+    return " / ".join(f"{row[f'{kind}_ms']:.1f}" for kind in KINDS)
+
+
+def _memory(result: Json, ours: str, names: tuple[str, ...]) -> str:
+    """Returns our memory over the least of the named contestants, in MB."""
+    rows = [result["rows"].get(name, {}) for name in (ours, *names)]
+    first, *others = [row.get("memory_bytes") for row in rows]
+    least = min((value for value in others if value is not None), default=None)
+    if first is None or least is None:
+        return NOT_RUN
+    return f"{1e-6 * first:.1f} / {1e-6 * least:.1f}"
+
+
+def _summary(results: Records) -> list[str]:
+    """Returns the two tables of ratios of one number of devices."""
+    lines, raus = [], []
+    for result in results:
+        case = peers.Case(**result["case"])
+        if case.cell == "rau":
+            # the one ratio that is ours over another
+            over = _pair(result, (peers.OURS,), peers.OUR_GRU)
+            plain = _pair(result, ("scanned step",))
+            memory = _memory(result, peers.OURS, (peers.OUR_GRU,))
+            raus.append([case.size, _times(result, peers.OURS), over, plain, memory])
+            continue
+        best = _best(result, peers.JAX_PEERS, "train")
+        names = {peers.OURS: case.cell.upper()}
+        if case.cell == "gru":
+            names[peers.RESET_AFTER] = "GRU, reset after"
+        for ours, name in names.items():
+            line = [case.size, name, _times(result, ours), _pair(result, peers.FLAX, ours)]
+            line.append(_pair(result, peers.JAX_PEERS, ours) + (f" ({best})" if best else ""))
+            line += [_pair(result, (f"torch {how}",), ours) for how in ("packed", "unpacked")]
+            lines.append([*line, _memory(result, ours, peers.FLAX)])
+    heads = (
+        *("(B, T, H)", "cell", "ours, ms", "flax's best", "fastest JAX peer"),
+        *("torch packed", "torch unpacked", "MB, ours / flax"),
+    )
+    rau_heads = ("(B, T, H)", "RAU, ms", "RAU / GRU", "plain scan / RAU", "MB, RAU / GRU")
+    return [*markdown_table(heads, lines, 2), "", *markdown_table(rau_heads, raus)]
+
+
+def _key(case: Json) -> tuple[object, ...]:
+    return tuple(sorted(case.items()))
+
+
+def _about(file: Json) -> str:
+    about = file["machine"]
+    versions = ", ".join(f"{k} {v or 'not installed'}" for k, v in about["versions"].items())
+    return (
+        f"Machine: {about['processor']}, {about['cores']} cores, backend {about['backend']}. "
+        f"Python {about['python']}, {versions}."
+    )
+
+
+def docs_section(files: Records, sizes: tuple[str, ...]) -> str:
+    """Returns the tables in Markdown, from the contents of files written with --json.
+
+    Of two with the same case the later one counts; sizes that no file has are named as "not run".
+    """
+    found = {_key(result["case"]): result for file in files for result in file["results"]}
+    cores = max(file["machine"]["cores"] for file in files)
+    counts = sorted({1, cores} | {result["case"]["devices"] for result in found.values()})
+    blocks = list(dict.fromkeys(map(_about, files)))
+    loads = [load for result in found.values() for load in result["load"]]
+    turns = {
+        len(row["train_all_ms"])
+        for result in found.values()
+        for row in result["rows"].values()
+        if "train_all_ms" in row
+    }
+    if loads and turns:
+        blocks.append(
+            f"Load average (this process included) {min(loads):.1f} to {max(loads):.1f}; "
+            f"{' or '.join(map(str, sorted(turns)))} turns per contestant."
+        )
+    details = []
+    for count in counts:
+        full = {"layers": 1, "bidirectional": False, "devices": count}
+        named = [
+            {"cell": cell, **dict(zip(("batch", "steps", "hidden"), size, strict=True))}
+            for size in (tuple(map(int, text.split(","))) for text in sizes)
+            for cell in ("lstm", "gru", "rau")
+        ]
+        keys = {_key(full | case): full | case for case in named + _EXTRA}
+        more = {k: r["case"] for k, r in found.items() if r["case"]["devices"] == count}
+        results = [
+            found.get(key, {"case": case, "rows": {}}) for key, case in (keys | more).items()
+        ]
+        blocks += [
+            f"### {count} CPU device{'s' if count > 1 else ''}",
+            "\n".join(_summary(results)),
+        ]
+        for result in results:
+            if result["rows"]:
+                table = "\n".join(markdown_table(_HEADS, _rows(result)))
+                head = f"<details><summary>{_title(result)}</summary>"
+                details.append(f"{head}\n\n{table}\n\n</details>")
+    return "\n\n".join([*blocks, "### Every contestant", *(details or [NOT_RUN])])
+
+
+def write_docs(path: Path, files: Records, sizes: tuple[str, ...]) -> None:
+    """Replaces what is between the marks of a Markdown file."""
+    replace_section(path, COMMAND, docs_section(files, sizes))
 
 
 def _make_gemm(devices: int, size: int = 2048) -> tuple[Callable[[], object], float]:

@@ -3,7 +3,7 @@
 import contextlib
 import difflib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,20 +77,28 @@ def check_folder(path: Path | str, option: str, *, exists: bool = False) -> None
 
 
 def parse(
-    args: list[str], presets: Mapping[str, C], *, default: str, prog: str, description: str
+    args: list[str] | None,
+    *,
+    name: str,
+    about: str,
+    presets: Mapping[str, C],
+    default: str,
+    presets_for: Callable[[list[str], Mapping[str, C]], Mapping[str, C]] | None = None,
 ) -> C:
     """Reads a run's options; those that are not given come from the preset.
 
-    Without --preset that is `default`; `prog` and `description` are for the help.
+    The rest are fields of a `paper.Paper`, taken singly: a help needs no paper.
     """
+    args = sys.argv[1:] if args is None else args
+    prog = f"python -m experiments.{name}"
+    if presets_for is not None:
+        presets = presets_for(args, presets)
     show_version(args)
     if args and not args[0].startswith("-"):
         fail(_not_a_command(args[0], prog))
-    name = option_value(args, "--preset")
-    preset: Config = preset_named(default if name is None else name, presets)
-    config: Config = tyro.cli(
-        type(preset), args=args, prog=prog, description=description, default=preset
-    )
+    given = option_value(args, "--preset")
+    preset: Config = preset_named(default if given is None else given, presets)
+    config: Config = tyro.cli(type(preset), args=args, prog=prog, description=about, default=preset)
     check_counts(config, "cpu_devices")
     if config.data.manual_dir is not None:
         check_folder(config.data.manual_dir, "--data.manual-dir", exists=True)

@@ -1,30 +1,179 @@
-"""The two commands of every paper: one run, and its tables and figures."""
+"""The two commands of every paper: one run, and its tables and figures with the runs they lack."""
 
 import dataclasses
+import shutil
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
 from experiments.core import cli
-from experiments.core.cells import run_cells, run_of
-from experiments.core.experiment import Place, Run, run_lanes
-from experiments.core.hardware import prepare_cpu
-from experiments.core.paper import RENDER, Config, Figure, Job, Options, Paper
-from gatedjax._terminal import new_console
+from experiments.core.curves import stop_message
+from experiments.core.experiment import Place, Run, lanes_that_fit, run_lanes
+from experiments.core.experiment import run as run_one
+from experiments.core.kinds import Config, Record, Records
+from experiments.core.origins import origin_of
+from experiments.core.paper import RENDER, Cell, Figure, Job, Options, Paper
+from experiments.core.records import SEED, Difference, differences, read_json, saved_record
+from gatedjax._cpu import prepare_cpu
+from gatedjax._terminal import new_console, say
 from gatedjax.training.distributed import initialize, is_main
+from gatedjax.training.log import write_json
+
+Missing = list[tuple[int, Config]]
+"""Seeds and configurations with work folders."""
 
 
-def parse(paper: Paper, args: list[str]) -> Config:
-    """Reads a run's options; those that are not given come from the preset."""
-    return cli.parse(
-        args,
-        paper.presets_for(args, paper.presets),
-        default=paper.default,
-        prog=f"python -m experiments.{paper.name}",
-        description=paper.about,
+def _other(job: Job, cell: Cell, record: Record, config: Config) -> list[Difference]:
+    """The settings in which a record is not the run of a configuration."""
+    return differences(record["config"], job.paper.recorded(config), job.store.default(cell.data))
+
+
+def check_cells(job: Job, cells: Iterable[Cell]) -> None:
+    """Refuses runs beside records of another kind, before anything is trained or written.
+
+    A record of other settings is only replaced where that is asked for, and the records of a cell
+    must be of one configuration and of the same data when all runs are done.
+
+    Raises:
+      ValueError: naming the setting, what the record has and what was asked for.
+    """
+    for cell in cells:
+        staying: Records = []
+        for record in job.store.read(cell.data, cell.variant):
+            seed = record["seed"]
+            asked = seed in cell.configs
+            if asked and job.options.rerun:
+                continue  # it is replaced
+            config = cell.configs[seed] if asked else next(iter(cell.configs.values()))
+            other = _other(job, cell, record, config)
+            _refuse(cell, record, [one for one in other if asked or one.field != SEED], asked)
+            staying.append(record)
+        seeds = {record["seed"] for record in staying}
+        new = [config for seed, config in cell.configs.items() if seed not in seeds]
+        if staying and new:
+            substitute = job.paper.experiment(new[0]).substitute
+            planned = {"data": staying[0].get("data"), "substitute": substitute}
+            old, origin = origin_of(staying[0]), origin_of(planned)
+            if old != origin:
+                difference = Difference("the origin of the data", old, origin)
+                _refuse(cell, staying[0], [difference], False)
+
+
+def _refuse(cell: Cell, record: Record, other: list[Difference], asked: bool) -> None:
+    if not other:
+        return
+    one, more = other[0], len(other) - 1
+    rest = f" (and {more} more)" if more else ""
+    replace = "--rerun" if asked else "--rerun with its seed among --seeds"
+    raise ValueError(
+        f"{cell.data}, {cell.variant}: the record of seed {record['seed']} has {one.field} "
+        f"{one.recorded}, wanted {one.wanted}{rest}; keep it and give another folder "
+        f"(--results DIR), or replace it ({replace})"
     )
+
+
+def missing_runs(job: Job, cell: Cell) -> Missing:
+    """The runs of one cell that have no record yet.
+
+    The record of the same run, from its finished work folder or under the name of another table,
+    becomes that of the cell. With --rerun every run is missing, and its work folder is removed.
+    """
+    missing = []
+    for seed, config in cell.configs.items():
+        path = job.store.path(cell.data, cell.variant, seed)
+        workdir = job.options.runs / f"{cell.data}-{cell.variant}-seed{seed}"
+        if job.options.rerun:
+            if workdir.exists():
+                shutil.rmtree(workdir)  # a finished one would be taken as it is
+        elif path.exists():
+            continue
+        else:
+            elsewhere = _elsewhere(job, cell, seed, workdir / "results.json")
+            same = (one for one in elsewhere if not _other(job, cell, one, config))
+            record = next(same, None)
+            if record is not None:
+                write_json(path, record)
+                continue
+        missing.append((seed, dataclasses.replace(config, workdir=str(workdir))))
+    return missing
+
+
+def _elsewhere(job: Job, cell: Cell, seed: int, finished: Path) -> Iterator[Record]:
+    """Records that may be of the same run: in its work folder, and of other tables."""
+    if finished.exists():
+        yield read_json(finished, *job.store.keys)
+    for variant in job.store.variants(cell.data) if job.paper.twins else ():
+        record = job.store.get(cell.data, variant, seed)
+        if record is not None and variant != cell.variant:
+            yield record
+
+
+def run_of(paper: Paper, config: Config, *, test: bool = True) -> Run:
+    """Makes the run of a configuration, or takes it from its finished work folder."""
+    place = Place(paper.workdir_of(config), paper.recorded(config))
+    return run_one(paper.experiment, config, place, test=test)
+
+
+def _keep(job: Job, cell: Cell, records: Records) -> None:
+    """Writes the records of runs that were not broken off; exits where a signal ended the last."""
+    for record in records:
+        if record["stopped"] != "signal":
+            path = job.store.path(cell.data, cell.variant, record["seed"])
+            write_json(path, saved_record(record))
+    message = stop_message(records[-1])
+    if message is not None:
+        say(message, file=sys.stderr)
+        sys.exit(records[-1]["exit_code"])
+
+
+def run_cells(job: Job, cells: Iterable[Cell]) -> None:
+    """Runs what is missing of the cells, and writes its records; exits where a signal stops a run.
+
+    Raises:
+      ValueError: as `check_cells`, before the first run.
+    """
+    cells = list(cells)
+    check_cells(job, cells)
+    for cell in cells:
+        # before seeds are put side by side: what is there already needs no lane
+        for seed, config in _run_together(job, cell, missing_runs(job, cell)):
+            say(f"{cell.data}, {cell.variant}, seed {seed}: {config.workdir}", flush=True)
+            _keep(job, cell, [run_of(job.paper, config).record])
+
+
+def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
+    """Trains neighbouring seeds side by side; returns those that must run alone."""
+    alone = [one for one in missing if Path(str(one[1].workdir)).exists()]
+    fresh = [one for one in missing if one not in alone]
+    paper, options = job.paper, job.options
+    while fresh:
+        first, config = fresh[0]
+        neighbours = sum(seed == first + place for place, (seed, _) in enumerate(fresh))
+        count = min(options.lanes, neighbours) if paper.together(config) else 1
+        if count > 1:
+            count = min(count, lanes_that_fit(paper.experiment(config), config.train))
+        if count == 1:
+            alone.append(fresh.pop(0))
+            continue
+        last = first + count - 1
+        workdir = options.runs / f"{cell.data}-{cell.variant}-seeds{first}to{last}"
+        say(f"{cell.data}, {cell.variant}, seeds {first} to {last}: {workdir}", flush=True)
+        if options.rerun and workdir.exists():
+            shutil.rmtree(workdir)
+        place = Place(workdir, paper.recorded(config))
+        runs = run_lanes(paper.experiment, config, place, paper.recorded, seeds=count)
+        _keep(job, cell, [one.record for one in runs])
+        fresh = fresh[count:]
+    return sorted(alone, key=lambda one: one[0])
+
+
+def parse(paper: Paper, args: list[str] | None) -> Config:
+    """Reads a run's options; those that are not given come from the preset."""
+    names = ("name", "about", "presets", "default", "presets_for")
+    return cli.parse(args, **{name: getattr(paper, name) for name in names})
 
 
 def runs_of(paper: Paper, config: Config) -> list[Run]:
@@ -38,7 +187,11 @@ def runs_of(paper: Paper, config: Config) -> list[Run]:
 
 def run(paper: Paper, args: list[str] | None = None) -> int:
     """Makes a run and prints what came of it; returns the exit status."""
-    config = parse(paper, sys.argv[1:] if args is None else args)
+    return run_config(paper, parse(paper, args))
+
+
+def run_config(paper: Paper, config: Config) -> int:
+    """As `run`, of options that were read already."""
     workdir = paper.workdir_of(config)
     cli.check_folder(workdir, "--workdir")
     prepare_cpu(config.cpu_devices)

@@ -6,10 +6,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from experiments.core.collapse import COLLAPSED, collapsed
 from experiments.core.kinds import Json, Record, Records
 from experiments.core.origins import origin_of
-from experiments.core.records import train_settings
+from experiments.core.records import COLLAPSED, collapsed, train_settings
 from experiments.core.text import correctness
 from gatedjax import analysis
 

@@ -1,9 +1,12 @@
-"""Curves and times of a run, from what it logged and from its record."""
+"""What a record has of a run beside its metrics: curves, times, and what it ran on."""
 
 import math
+import os
+import platform
 import statistics
 
-from experiments.core.hardware import hardware
+import jax
+
 from experiments.core.kinds import Batches, Json, Params, Record, Records, Task
 from experiments.core.origins import origin_of
 from gatedjax import analysis
@@ -105,6 +108,20 @@ def results_on_test(
         params = eval_params(result.state.params, result.state.opt_state)
         last, _ = evaluate(task, params, test, parallel)
     return {"test": found, "test_last": last}, predictions
+
+
+def hardware() -> Json:
+    """What the run ran on."""
+    device = jax.devices()[0]
+    return {
+        "platform": device.platform,
+        "device": device.device_kind,
+        "devices": jax.device_count(),
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+    }
 
 
 def finish(record: Record, seconds: float) -> None:

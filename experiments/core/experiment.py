@@ -10,11 +10,10 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from experiments.core import collapse
 from experiments.core.config import changed
 from experiments.core.curves import finish, outcome, results_on_test
 from experiments.core.kinds import Array, Batches, Config, Json, Params, Records, Task
-from experiments.core.records import Record, saved_record, write_json
+from experiments.core.records import Record, class_facts, saved_record, write_json
 from experiments.core.text import correct_string
 from gatedjax import analysis
 from gatedjax import training as gtraining
@@ -122,7 +121,7 @@ def _tested(made: Experiment, result: FitResult, workdir: Path, parallel: Parall
         **made.measure(chosen),
     }
     if made.labels is not None:
-        record |= collapse.facts(made.labels, predictions["predicted"])
+        record |= class_facts(made.labels, predictions["predicted"])
     if "correct" in predictions:
         record["correct"] = correct_string(predictions)
     return record

@@ -1,14 +1,15 @@
 """Records of finished runs: one JSON file each, written only by the run itself."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from experiments.core.collapse import COLLAPSED, RULE, collapsed
+import numpy as np
+
 from experiments.core.config import public_config as public_config
-from experiments.core.kinds import Config, Fields, Json, Record, Records
+from experiments.core.kinds import Array, Config, Fields, Json, Record, Records
 from experiments.core.origins import NOT_RUN as NOT_RUN
-from experiments.core.origins import origin_of
+from experiments.core.origins import origin_of, substitute_of
 from gatedjax import analysis
 from gatedjax._terminal import say
 from gatedjax.training import TrainConfig
@@ -19,6 +20,72 @@ from gatedjax.training.log import write_text as write_text
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 """Where the results of every paper are."""
+
+COLLAPSED = "collapsed"
+MARGIN = 0.0005
+"""Nats: how near to the entropy of the labels a training loss counts as equal to it."""
+RULE = (
+    '"Collapsed": the training loss of the last third stays within .0005 of the entropy of the '
+    "labels, or all test predictions are one class."
+)
+
+# Class counts of (validation, test) of data sets, by class, for records that are older than their
+# predictions: a network that knows one class has its share right in both.
+_COUNTS = {
+    "sst1": ((139, 289, 229, 279, 165), (279, 633, 389, 510, 399)),
+}
+
+
+def entropy(counts: Array) -> float:
+    """-sum p log p in nats of the shares of these counts; no constant has a smaller loss."""
+    p = np.asarray(counts, np.float64)
+    p = p[p > 0] / p.sum()
+    return float(-(p * np.log(p)).sum())
+
+
+def class_facts(train_labels: Array, predicted: Array) -> Json:
+    """What a record has for `collapsed`: of labels [n] of training, predictions [m] of the test."""
+    _, counts = np.unique(np.asarray(train_labels), return_counts=True)
+    return {
+        "label_entropy": round(entropy(counts), 6),
+        "predicted_classes": np.bincount(np.asarray(predicted, np.int64)).tolist(),
+    }
+
+
+def collapsed(record: Record) -> bool:
+    """Whether the run of a record became a constant.
+
+    Either its training loss stays within `MARGIN` of the entropy of the labels over the last third
+    of its curve, or its predictions for the test examples are one class. Records that are older
+    than these facts are judged by what they have: the confusion matrix, the labels of the test
+    examples in place of those of the training examples, or the shares of classes.
+    """
+    return _one_class(record) or _at_entropy(record)
+
+
+def _one_class(record: Record) -> bool:
+    if "predicted_classes" in record:
+        return sum(count > 0 for count in record["predicted_classes"]) == 1
+    if "confusion" in record:
+        return int(np.count_nonzero(np.sum(record["confusion"], axis=0))) == 1
+    counts = _COUNTS.get(record.get("data", ""))
+    if counts is None:
+        return False
+    reached = [record.get(part, {}).get("accuracy") for part in ("validation", "test")]
+    if None in reached:
+        return False
+    shares = np.array([np.array(part) / sum(part) for part in counts])
+    return bool(np.any(np.all(np.abs(shares - np.array(reached)[:, None]) < 1e-7, axis=0)))
+
+
+def _at_entropy(record: Record) -> bool:
+    support = record.get("support")
+    known = record.get("label_entropy", None if support is None else entropy(support))
+    points = [point for point in record.get("train_curve") or () if point[1] is not None]
+    if known is None or not points:
+        return False
+    last = [loss for step, loss, *_ in points if step > points[-1][0] * 2 / 3]
+    return all(abs(loss - known) <= MARGIN for loss in last)
 
 
 PASSING = ("exit_code", "signal")
@@ -145,6 +212,30 @@ def refuse_other(
             f"found {_short(one.wanted)}; keep it and give another folder (--results DIR), or "
             "replace it (--rerun)"
         )
+
+
+def count_each(
+    path: Path, names: Iterable[str], count: Callable[[str], Json], *, rerun: bool
+) -> None:
+    """Counts every data set that can be had here, and writes the counts to a file of a table.
+
+    Raises:
+      ValueError: if the file has another count of a set, as `refuse_other`.
+    """
+    counts = read_json(path) if path.exists() else {}
+    for name in names:
+        try:
+            counted = count(name)
+        except (FileNotFoundError, ValueError) as error:
+            say(f"{name}: not counted: {error}", flush=True)
+            continue
+        known = counts.get(name)
+        if known is not None:
+            known = known | {"substitute": substitute_of(known)}
+        refuse_other(path, f"count of {name}", known, counted, rerun=rerun)
+        counts[name] = counted
+        say(f"{name}: counted", flush=True)
+    write_json(path, counts)
 
 
 def _short(value: object) -> str:

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Literal
 
 from experiments.core.config import Changes, Files, RunConfig, changed, evaluated
+from experiments.core.kinds import Json
 from gatedjax.models import GANetConfig
 from gatedjax.training import DistributedConfig, OptimizerConfig
 
@@ -102,3 +103,13 @@ _PRESETS = (
     _preset("ag_news", 8450, 1690, 8.0, {"data.min_count": 2}),
 )
 PRESETS: dict[str, Config] = {config.preset: config for config in _PRESETS}
+
+START: Json = {
+    "name": "ga_net",
+    "about": """Train GA-Net, or a baseline with --model.system, and evaluate it on the test set.
+Options that are not given come from --preset. Press Ctrl-C to stop: the run is saved, and the
+same command continues it.""",
+    "presets": PRESETS,
+    "default": "polarity",
+}
+"""What the command of a run reads of `paper.PAPER` before it loads the rest."""

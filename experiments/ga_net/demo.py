@@ -9,18 +9,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from experiments.core.cells import run_of
 from experiments.core.cli import parse_many, refusals
+from experiments.core.columns import screen
+from experiments.core.command import run_of
 from experiments.core.config import changed
 from experiments.core.experiment import Run
-from experiments.core.hardware import prepare_cpu
-from experiments.core.report import screen
 from experiments.ga_net.config import PRESETS
 from experiments.ga_net.experiment import texts_of
 from experiments.ga_net.figures import Inspected, inspect
 from experiments.ga_net.paper import PAPER, operations
 from gatedjax import analysis
 from gatedjax import data as gdata
+from gatedjax._cpu import prepare_cpu
 from gatedjax._terminal import clean, new_console
 
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from experiments.core.cells import run_of
+from experiments.core.command import run_of
 from experiments.core.experiment import Run
 from experiments.core.kinds import Array, Json
 from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Job
-from experiments.core.records import Store, alive, read_json, refuse_other, write_json
+from experiments.core.records import Store, alive, count_each, read_json
 from experiments.core.text import SPLITS, load_splits
 from experiments.ga_net import reported
 from experiments.ga_net.experiment import SOURCES, texts_of
@@ -22,24 +22,16 @@ from gatedjax._terminal import new_console, say
 
 def count(job: Job) -> None:
     """Counts every data set that can be had here; writes table1.json."""
-    options = job.options
-    path = options.results / "table1.json"
-    counts = read_json(path) if path.exists() else {}
-    for name in job.data:
-        try:
-            sources = load_splits(SOURCES.get(name, name), options)
-        except (FileNotFoundError, ValueError) as error:
-            say(f"{name}: not counted: {error}", flush=True)
-            continue
-        counted: Json = {
+
+    def counted(name: str) -> Json:
+        sources = load_splits(SOURCES.get(name, name), job.options)
+        parts = {
             split: dataclasses.asdict(gdata.dataset_statistics(source))
             for split, source in sources.items()
         }
-        counted["substitute"] = sources["train"].info.substitute
-        refuse_other(path, f"count of {name}", counts.get(name), counted, rerun=options.rerun)
-        counts[name] = counted
-        say(f"{name}: counted", flush=True)
-    write_json(path, counts)
+        return {**parts, "substitute": sources["train"].info.substitute}
+
+    count_each(job.options.results / "table1.json", job.data, counted, rerun=job.options.rerun)
 
 
 def statistics(store: Store) -> str:

@@ -10,30 +10,20 @@ import numpy as np
 from rich.console import Console
 
 from experiments.core import columns as c
-from experiments.core.collapse import COLLAPSED
+from experiments.core.columns import cell, screen
 from experiments.core.config import value_at
 from experiments.core.origins import NOT_RUN
-from experiments.core.paper import (
-    Column,
-    Figure,
-    Job,
-    Options,
-    Paper,
-    Row,
-    Table,
-    Variant,
-    variants,
-)
-from experiments.core.records import Record, Records, Store, alive, averaged
-from experiments.core.report import cell, screen
+from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.paper import variants as by_name
+from experiments.core.records import COLLAPSED, Record, Records, Store, alive, averaged
 from experiments.ga_net import figures, reported
-from experiments.ga_net.config import PRESETS, SystemName
+from experiments.ga_net.config import START, SystemName
 from experiments.ga_net.experiment import experiment
 from gatedjax import analysis
 from gatedjax.models.ga_net import GATE_MODES
 
 WIDTHS = tuple(f"ganet_width_{width}" for width in reported.AUX_WIDTHS)
-VARIANTS = variants(
+VARIANTS = by_name(
     *(Variant(name, title, {"model.system": name}) for name, title in reported.SYSTEMS.items()),
     *(
         Variant(f"ganet_aux_{kind}", title, {"model.system": "ganet", "model.aux": kind}, "ganet")
@@ -261,8 +251,8 @@ def of_gates(path: str) -> Any:
 RATES = "{embedding_dropout:g}/{pool_dropout:g}"
 RUNS = c.runs(
     reported.NAMES,
-    c.first("batch", "config.data.batch_size"),
-    c.first("lr", "config.train.optimizer.learning_rate", "g"),
+    c.BATCH,
+    c.RATE,
     c.first("tau", of_gates("config.model.temperature"), "g"),
     c.first("lambda", of_gates("config.model.penalty"), "g"),
     c.first("dropout", lambda record: RATES.format(**record["config"]["model"])),
@@ -331,14 +321,9 @@ def _gates(record: Record) -> tuple[list[str], list[list[str]]]:
 
 
 PAPER = Paper(
-    name="ga_net",
+    **START,
     title="GA-Net",
     source='Xue, Li and Zhang, "Not All Attention Is Needed" (AAAI 2020)',
-    about="""Train GA-Net, or a baseline with --model.system, and evaluate it on the test set.
-Options that are not given come from --preset. Press Ctrl-C to stop: the run is saved, and the
-same command continues it.""",
-    presets=PRESETS,
-    default="polarity",
     names=reported.NAMES,
     variants=VARIANTS,
     tables={

@@ -6,15 +6,15 @@ import operator
 import sys
 from pathlib import Path
 
-from experiments.core.cells import run_of
 from experiments.core.cli import TABLE_OPTIONS, parse_many, refusals
+from experiments.core.command import run_of
 from experiments.core.config import Files, changed
-from experiments.core.hardware import prepare_cpu
 from experiments.core.kinds import Json, Records
 from experiments.core.records import RESULTS, read_json, write_json, write_text
 from experiments.ga_net.config import PRESETS, Config, DataName, SystemName
 from experiments.ga_net.paper import PAPER
 from gatedjax import analysis
+from gatedjax._cpu import prepare_cpu
 from gatedjax._terminal import say
 
 

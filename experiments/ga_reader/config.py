@@ -160,3 +160,17 @@ def base_of(data: str) -> str:
 def feature_of(data: str) -> str:
     """As `base_of`, with the feature."""
     return f"feature_{base_of(data)}"
+
+
+START: Json = {
+    "name": "ga_reader",
+    "about": """Train a gated-attention reader, or a baseline with --model.hops 1 or --model.gating
+none, and evaluate it on the test questions. Options that are not given come from --preset. Press
+Ctrl-C to stop: the run is saved, and the same command continues it.
+
+Other commands: `answer` asks a trained reader one's own question; `make-cloze` makes questions of
+books.""",
+    "presets": PRESETS,
+    "default": "toy",
+}
+"""What the command of a run reads of `paper.PAPER` before it loads the rest."""

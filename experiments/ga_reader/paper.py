@@ -10,15 +10,15 @@ from rich.console import Console
 
 from experiments.core import columns
 from experiments.core.cli import fail
+from experiments.core.columns import print_metrics, print_parameters, print_time
 from experiments.core.comparison import LEVEL, paragraphs, sentence
 from experiments.core.config import Changes, public_config
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN, origin_of, other_data
 from experiments.core.paper import Column, Job, Options, Paper, Row, Table, Variant, variants
 from experiments.core.records import Record, Records, Store
-from experiments.core.report import print_metrics, print_parameters, print_time
 from experiments.ga_reader import figures, reported, statistics
-from experiments.ga_reader.config import PRESETS, Config, base_of, feature_of
+from experiments.ga_reader.config import START, Config, base_of, feature_of
 from experiments.ga_reader.experiment import experiment
 from gatedjax import analysis
 from gatedjax._terminal import say
@@ -349,10 +349,10 @@ def word_vectors(record: Record) -> str:
 RUNS = columns.runs(
     reported.NAMES,
     columns.first("training questions", "train_n", ","),
-    columns.first("batch", "config.data.batch_size"),
+    columns.BATCH,
     columns.first("H", "config.model.hidden"),
     columns.first("K", "config.model.hops"),
-    columns.first("lr", "config.train.optimizer.learning_rate", "g"),
+    columns.RATE,
     columns.first("word vectors (found)", word_vectors),
     columns.each("steps", "steps"),
     columns.each("best steps", "best_step"),
@@ -384,17 +384,9 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 
 PAPER = Paper(
-    name="ga_reader",
+    **START,
     title="GA Reader",
     source='Dhingra et al., "Gated-Attention Readers for Text Comprehension" (2017)',
-    about="""Train a gated-attention reader, or a baseline with --model.hops 1 or --model.gating
-none, and evaluate it on the test questions. Options that are not given come from --preset. Press
-Ctrl-C to stop: the run is saved, and the same command continues it.
-
-Other commands: `answer` asks a trained reader one's own question; `make-cloze` makes questions of
-books.""",
-    presets=PRESETS,
-    default="toy",
     names=reported.NAMES,
     variants=VARIANTS,
     tables={

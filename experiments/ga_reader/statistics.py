@@ -2,26 +2,25 @@
 
 from collections.abc import Mapping
 
-from experiments.core.collapse import COLLAPSED, collapsed
 from experiments.core.comparison import ONE_SEED, K, p_text, paragraphs
 from experiments.core.kinds import Json
-from experiments.core.origins import NOT_RUN, joined, origin_of, other_data, substitute_of
+from experiments.core.origins import NOT_RUN, joined, origin_of, other_data
 from experiments.core.paper import Job
 from experiments.core.records import (
+    COLLAPSED,
     Records,
     Store,
     alive,
     averaged,
+    collapsed,
+    count_each,
     read_json,
-    refuse_other,
-    write_json,
 )
 from experiments.core.text import SPLITS, correctness
 from experiments.ga_reader import reported
 from experiments.ga_reader.config import PRESETS, feature_of
 from experiments.ga_reader.experiment import source_of
 from gatedjax import analysis
-from gatedjax._terminal import say
 
 
 def reached(records: Records, part: str = "test", digits: int = 2) -> str:
@@ -68,35 +67,26 @@ def one_sided_texts(pairs: Mapping[K, tuple[Records, Records]]) -> dict[K, str]:
 
 def count(job: Job) -> None:
     """Counts every data set that can be had here; writes statistics.json."""
-    path = job.options.results / "statistics.json"
-    counts = read_json(path) if path.exists() else {}
-    for name in job.data:
-        counted: Json = {}
+
+    def counted(name: str) -> Json:
+        parts: Json = {}
         differ: list[str | None] = []
         words: set[str] = set()
         longest = 0
-        try:
-            for split in SPLITS:
-                source = source_of(PRESETS[name].data.name, split, job.options)
-                for example in source:
-                    words.update(map(str.lower, (*example["tokens"], *example["query"])))
-                    longest = max(longest, len(example["tokens"]))
-                counted[split] = {
-                    "questions": len(source),
-                    "set_aside": len(source.quarantine),
-                    "notes": dict(source.report.notes),
-                }
-                differ.append(source.info.substitute)
-        except (FileNotFoundError, ValueError) as error:
-            say(f"{name}: not counted: {error}", flush=True)
-            continue
-        counted |= {"substitute": joined(differ), "words": len(words), "max": longest}
-        if name in counts:
-            earlier = counts[name] | {"substitute": substitute_of(counts[name])}
-            refuse_other(path, f"count of {name}", earlier, counted, rerun=job.options.rerun)
-        counts[name] = counted
-        say(f"{name}: counted", flush=True)
-    write_json(path, counts)
+        for split in SPLITS:
+            source = source_of(PRESETS[name].data.name, split, job.options)
+            for example in source:
+                words.update(map(str.lower, (*example["tokens"], *example["query"])))
+                longest = max(longest, len(example["tokens"]))
+            parts[split] = {
+                "questions": len(source),
+                "set_aside": len(source.quarantine),
+                "notes": dict(source.report.notes),
+            }
+            differ.append(source.info.substitute)
+        return {**parts, "substitute": joined(differ), "words": len(words), "max": longest}
+
+    count_each(job.options.results / "statistics.json", job.data, counted, rerun=job.options.rerun)
 
 
 def table5(store: Store) -> str:

@@ -1,12 +1,20 @@
 """Trains and evaluates one RAU, GRU or LSTM: `python -m experiments.rau --preset digits`."""
 
-import functools
 import sys
 
-from experiments.core import command
-from experiments.rau.paper import PAPER
+from experiments.core import cli
+from experiments.rau.config import START
 
-main = functools.partial(command.run, PAPER)
+
+def main(args: list[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    config = cli.parse(args, **START)
+    # what trains and draws is loaded for a run, not for a help or a refused option
+    from experiments.core import command
+    from experiments.rau.paper import PAPER
+
+    return command.run_config(PAPER, config)
+
 
 if __name__ == "__main__":
     sys.exit(main())

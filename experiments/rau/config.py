@@ -4,6 +4,7 @@ import dataclasses
 from typing import ClassVar, Literal
 
 from experiments.core.config import Changes, Files, RunConfig, changed
+from experiments.core.kinds import Json
 from gatedjax.models import RAUConfig
 
 DataName = Literal["digits", "mnist", "fashion_mnist", "imdb", "ptb"]
@@ -129,3 +130,13 @@ _PRESETS = (
     *map(_language_model, _PTB),
 )
 PRESETS: dict[str, Config] = {config.preset: config for config in _PRESETS}
+
+START: Json = {
+    "name": "rau",
+    "about": """Train a recurrent attention unit, or a baseline with --model.cell, and evaluate it
+on the test set. Options that are not given come from --preset. Press Ctrl-C to stop: the run is
+saved, and the same command continues it.""",
+    "presets": PRESETS,
+    "default": "digits",
+}
+"""What the command of a run reads of `paper.PAPER` before it loads the rest."""

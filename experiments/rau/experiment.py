@@ -4,11 +4,12 @@ import functools
 import math
 from pathlib import Path
 
+import jax
 import numpy as np
 
 from experiments.core.config import Files
 from experiments.core.experiment import Experiment
-from experiments.core.kinds import Json
+from experiments.core.kinds import Json, Params
 from experiments.core.origins import joined
 from experiments.core.text import (
     SPLITS,
@@ -20,11 +21,18 @@ from experiments.core.text import (
     write_words,
 )
 from experiments.rau.config import Config, DataConfig
-from experiments.rau.parameters import count_parameters
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax.models import RAUClassifier, RAULanguageModel, RAULanguageTask, RAUTask
 from gatedjax.training import FitResult, evaluate, make_parallel
+
+
+def count_parameters(params: Params) -> dict[str, int]:
+    """How many numbers are trained: all of them, and those of the recurrent layers."""
+    sizes = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in params.items()}
+    recurrent = sum(size for name, size in sizes.items() if name.startswith("recurrent"))
+    return {"parameters": sum(sizes.values()), "recurrent_parameters": recurrent}
+
 
 # those of the last call are kept for the runs that follow
 _images = functools.lru_cache(maxsize=1)(load_splits)

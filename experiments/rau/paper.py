@@ -9,16 +9,15 @@ from rich.console import Console
 
 from experiments.core import columns as c
 from experiments.core.cli import fail
+from experiments.core.columns import print_metrics, print_time
 from experiments.core.comparison import LEVEL, WINDOW_SAMPLES
 from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.records import Records, Store
-from experiments.core.report import print_metrics, print_time
 from experiments.rau import figures, reported
-from experiments.rau.config import PRESETS, CellName
+from experiments.rau.config import START, CellName
 from experiments.rau.experiment import experiment
-from experiments.rau.figures import at, at_rate, rate_of
-from experiments.rau.parameters import matched_width, table2, table4
+from experiments.rau.figures import at, at_rate, matched_width, rate_of, table2, table4
 from gatedjax._terminal import say
 from gatedjax.functional import RAUAttention
 
@@ -288,15 +287,12 @@ MATCHED = Table(
 FIGURES = Table(title="Figures", note="Curves are drawn from the records.", body=figures.listed)
 RUNS = c.runs(
     reported.NAMES,
-    c.first("batch", "config.data.batch_size"),
-    c.first("lr", "config.train.optimizer.learning_rate", "g"),
+    c.BATCH,
+    c.RATE,
     c.first("schedule", "config.train.optimizer.schedule"),
     c.first("clip", "config.train.optimizer.clip_norm", "g"),
     c.first("width", "config.model.hidden"),
-    c.each("steps", "steps"),
-    c.each("best steps", "best_step"),
-    c.seconds(),
-    c.milliseconds(),
+    *c.PROGRESS,
 )
 
 
@@ -319,15 +315,10 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 
 PAPER = Paper(
-    name="rau",
+    **START,
     twins=True,
     title="RAU",
     source='Zhong, Yue and Ling, "Recurrent Attention Unit" (2018)',
-    about="""Train a recurrent attention unit, or a baseline with --model.cell, and evaluate it
-on the test set. Options that are not given come from --preset. Press Ctrl-C to stop: the run is
-saved, and the same command continues it.""",
-    presets=PRESETS,
-    default="digits",
     names=reported.NAMES,
     variants={one.name: one for one in (*SYSTEMS, *RATES, *FORMS)},
     tables={

@@ -2,17 +2,23 @@
 
 import sys
 
-from experiments.core import command
-from experiments.ssan import translation
-from experiments.ssan.paper import PAPER
+from experiments.core import cli
+from experiments.ssan.config import START
 
 
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     args = sys.argv[1:] if args is None else args
+    # what a command needs is loaded when its name or its options are known
     if args[:1] == ["translate"]:
+        from experiments.ssan import translation
+
         return translation.main(args[1:])
-    return command.run(PAPER, args)
+    config = cli.parse(args, **START)
+    from experiments.core import command
+    from experiments.ssan.paper import PAPER
+
+    return command.run_config(PAPER, config)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.core.collapse import COLLAPSED
 from experiments.core.comparison import ONE_SEED, compare, p_text
-from experiments.core.records import Records
+from experiments.core.records import COLLAPSED, Records
 from gatedjax import analysis
 from gatedjax.analysis._bleu import bleu_metric
 from gatedjax.analysis._bleu import corpus_bleu as corpus_bleu

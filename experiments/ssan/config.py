@@ -1,11 +1,15 @@
 """What a run is made of: a kind of configuration for every kind of task, and the presets."""
 
 import dataclasses
+import sys
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from experiments.core import config
+from experiments.core.cli import option_value
 from experiments.core.kinds import Json
 from gatedjax import models
+from gatedjax._terminal import say
 from gatedjax.text._translator import SearchConfig as SearchConfig
 from gatedjax.training import OptimizerConfig, TrainConfig
 
@@ -329,3 +333,40 @@ _CONFIGS: tuple[RunConfig, ...] = (
     ),
 )
 PRESETS: dict[str, RunConfig] = {one.preset: one for one in _CONFIGS}
+
+NUM_STEPS, WARMUP = "--train.num-steps", "--train.optimizer.warmup-steps"
+
+
+def short_presets(args: list[str], presets: Mapping[str, RunConfig]) -> Mapping[str, RunConfig]:
+    """Fewer steps than a preset's also shorten its warm-up, as they do in the tables."""
+    given = option_value(args, NUM_STEPS) or ""
+    if not given.isdecimal() or option_value(args, WARMUP) is not None:
+        return presets
+    short = {
+        name: dataclasses.replace(config, train=short_warmup(config.train, int(given)))
+        for name, config in presets.items()
+    }
+    name = option_value(args, "--preset") or START["default"]
+    if name in presets:
+        usual, warmup = (one[name].train.optimizer.warmup_steps for one in (presets, short))
+        if warmup < usual:
+            say(
+                f"warm-up: {warmup:,} steps, a quarter of {NUM_STEPS} (preset: {usual:,}); "
+                f"{WARMUP} sets it",
+                file=sys.stderr,
+            )
+    return short
+
+
+START: Json = {
+    "name": "ssan",
+    "about": """Train a network with selective self-attention (SSAN), or the standard one (SAN)
+with --model.select-layers 0, and evaluate it on the test data. Options that are not given come from
+--preset, which also decides which options there are. Press Ctrl-C to stop: the run is saved, and
+the same command continues it. Translate with a finished run:
+python -m experiments.ssan translate --workdir W < in.txt""",
+    "presets": PRESETS,
+    "default": "bshift",
+    "presets_for": short_presets,
+}
+"""What the command of a run reads of `paper.PAPER` before it loads the rest."""

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from experiments.core.curves import hardware
 from experiments.core.experiment import Experiment
-from experiments.core.hardware import hardware
 from experiments.core.kinds import Array, Batch, Batches, Json, Params
 from gatedjax import functional as F
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -11,8 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from experiments.core import cli, columns
-from experiments.core.collapse import COLLAPSED, collapsed
-from experiments.core.columns import metric, percent
+from experiments.core.columns import metric, percent, print_metrics, print_parameters, print_time
 from experiments.core.comparison import LEVEL, holm_note, paragraphs, sentence
 from experiments.core.config import Changes, changed
 from experiments.core.kinds import Json
@@ -20,8 +18,7 @@ from experiments.core.origins import NOT_RUN, beside, substitute_of
 from experiments.core.origins import columns as whose
 from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.paper import variants as by_name
-from experiments.core.records import Record, Records, Store, read_json
-from experiments.core.report import print_metrics, print_parameters, print_time
+from experiments.core.records import COLLAPSED, Record, Records, Store, collapsed, read_json
 from experiments.core.text import find_embeddings, width_of
 from experiments.ssan import analyses, reported
 from experiments.ssan.analyses import of_each
@@ -29,10 +26,9 @@ from experiments.ssan.bleu import difference
 from experiments.ssan.config import (
     BASE,
     FULL,
-    PRESETS,
+    START,
     RunConfig,
     TranslationConfig,
-    short_warmup,
     with_budget,
 )
 from experiments.ssan.experiment import experiment, system_of
@@ -493,7 +489,7 @@ def batch_of(record: Record) -> str:
 RUNS = columns.runs(
     reported.NAMES,
     columns.first("batch", batch_of),
-    columns.first("lr", "config.train.optimizer.learning_rate", "g"),
+    columns.RATE,
     STEPS,
     columns.each("best steps", "best_step", ","),
     columns.seconds(),
@@ -502,29 +498,6 @@ RUNS = columns.runs(
 )
 
 # the commands ------------------------------------------------------------------------------------
-
-NUM_STEPS, WARMUP = "--train.num-steps", "--train.optimizer.warmup-steps"
-
-
-def short_presets(args: list[str], presets: Mapping[str, RunConfig]) -> Mapping[str, RunConfig]:
-    """Fewer steps than a preset's also shorten its warm-up, as they do in the tables."""
-    given = cli.option_value(args, NUM_STEPS) or ""
-    if not given.isdecimal() or cli.option_value(args, WARMUP) is not None:
-        return presets
-    short = {
-        name: dataclasses.replace(config, train=short_warmup(config.train, int(given)))
-        for name, config in presets.items()
-    }
-    name = cli.option_value(args, "--preset") or PAPER.default
-    if name in presets:
-        usual, warmup = (one[name].train.optimizer.warmup_steps for one in (presets, short))
-        if warmup < usual:
-            say(
-                f"warm-up: {warmup:,} steps, a quarter of {NUM_STEPS} (preset: {usual:,}); "
-                f"{WARMUP} sets it",
-                file=sys.stderr,
-            )
-    return short
 
 
 def given(options: SSANOptions, preset: RunConfig) -> Changes:
@@ -577,16 +550,9 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 
 PAPER = Paper(
-    name="ssan",
+    **START,
     title="SSAN",
     source='Geng et al., "How Does Selective Mechanism Improve Self-Attention Networks?" (2020)',
-    about="""Train a network with selective self-attention (SSAN), or the standard one (SAN)
-with --model.select-layers 0, and evaluate it on the test data. Options that are not given come from
---preset, which also decides which options there are. Press Ctrl-C to stop: the run is saved, and
-the same command continues it. Translate with a finished run:
-python -m experiments.ssan translate --workdir W < in.txt""",
-    presets=PRESETS,
-    default="bshift",
     names=reported.NAMES,
     variants=VARIANTS,
     tables={
@@ -614,6 +580,5 @@ python -m experiments.ssan translate --workdir W < in.txt""",
     given=given,
     budget=lambda config, steps: changed(config, {"train": with_budget(config.train, steps)}),
     check=check,
-    presets_for=short_presets,
     together=together,
 )

@@ -2,7 +2,8 @@
 `phrases`: words that attention selects, and their runs, and `trees`: constituents out of attention.
 
 NumPy in, NumPy out; nothing here runs on a device. Plots need the extra `plots`: matplotlib is
-imported when a plot is drawn, and an ImportError tells how to get it.
+imported when a plot is drawn, and an ImportError tells how to get it. Every plot takes `path_stem`,
+which writes path_stem.png and path_stem.svg (None writes nothing), and a `title` above the figure.
 
 What does not fit is refused: TypeError for a wrong dtype, ValueError for a shape, for a number that
 is out of range or not finite, and for an option without such a value. The message names the

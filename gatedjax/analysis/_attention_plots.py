@@ -39,8 +39,6 @@ def plot_attention(
     Args:
       tokens: the words.
       panels: {name: W [N', N']}; what follows the last word is padding and ignored.
-      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
-      title: above the figure.
       marked: places of words to set in bold, as those that were moved.
 
     Reference: Geng et al. 2020 (SSAN), figures 3 and 5.
@@ -71,10 +69,8 @@ def plot_distances(
 
     Args:
       counts: {name: counts}; an entry without queries is listed as "not run".
-      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
       max_distance: the largest distance drawn.
       per_neighbour: the mean weight of a key at that distance instead.
-      title: above the figure.
 
     Reference: Geng et al. 2020 (SSAN), figures 2 and 4.
     """

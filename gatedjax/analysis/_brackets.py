@@ -2,32 +2,22 @@
 
 import dataclasses
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from numpy.typing import ArrayLike
 
+from gatedjax.analysis._scores import MatchCounts, MatchScores
 from gatedjax.analysis._trees import SpanTree
 
 PUNCTUATION = frozenset({",", ":", "``", "''", "."})
 """Tags of the words that EVALB's usual parameter file leaves out."""
 
 
-class BracketScores(NamedTuple):
-    """What `BracketCounts.value` returns, each in [0, 1]; 0 where there is nothing to divide by.
-
-    Attributes:
-      precision: share of the predicted spans that are gold.
-      recall: share of the gold spans that were predicted.
-      f1: their harmonic mean.
-    """
-
-    precision: float
-    recall: float
-    f1: float
+class BracketScores(MatchScores):
+    """What `BracketCounts.value` returns, of spans."""
 
 
 @dataclasses.dataclass(frozen=True)
-class BracketCounts:
+class BracketCounts(MatchCounts):
     """Counts of spans; those of the sentences of a corpus are added.
 
     Attributes:
@@ -36,21 +26,9 @@ class BracketCounts:
       gold: spans of the gold trees.
     """
 
-    matched: int = 0
-    predicted: int = 0
-    gold: int = 0
-
-    def __add__(self, other: "BracketCounts") -> "BracketCounts":
-        return BracketCounts(
-            self.matched + other.matched, self.predicted + other.predicted, self.gold + other.gold
-        )
-
     def value(self) -> BracketScores:
         """The scores of the corpus (micro)."""
-        precision = self.matched / self.predicted if self.predicted else 0.0
-        recall = self.matched / self.gold if self.gold else 0.0
-        both = self.predicted + self.gold
-        return BracketScores(precision, recall, 2 * self.matched / both if both else 0.0)
+        return BracketScores(*self._shares())
 
 
 def bracket_counts(

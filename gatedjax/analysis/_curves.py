@@ -33,9 +33,7 @@ def plot_lines(
       series: {measure: {name: points}}; a point is (x, mean, standard deviation), a deviation of
         0 draws no bar. A name keeps its colour, marker and dashes in all panels. A name without
         points is listed as "not run".
-      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
       xlabel: below every panel.
-      title: above the figure.
 
     Reference: Xue et al. 2020 (GA-Net), figure 5.
     """
@@ -69,14 +67,7 @@ def plot_lines(
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """Reads a metrics.jsonl; an unreadable line (the torn last one of a killed run) is left out.
-
-    Args:
-      path: the file.
-
-    Returns:
-      The records, in their order.
-    """
+    """Reads a metrics.jsonl; an unreadable line (the torn last one of a killed run) is left out."""
     records = []
     for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
         try:
@@ -100,9 +91,7 @@ def plot_learning_curves(
     Args:
       runs: {name: records} as of `read_metrics`: each with "split", "step" and numbers. None and
         missing numbers leave a gap; splits other than "train" and "eval" are not drawn.
-      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
       metrics: the panels; one that no record has is left out.
-      title: above the figure.
 
     Raises:
       ValueError: also if no record has any of the metrics.

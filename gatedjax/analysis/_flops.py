@@ -58,9 +58,6 @@ def attention_flops(
       include_tanh: count one more per evaluated tanh, D per token.
       score: "mlp1" has w . tanh(W h + b), with 2D^2 (D^2 MACs) more per token.
 
-    Returns:
-      The count.
-
     Reference: Xue et al. 2020 (GA-Net), table 3. The paper gives no formula; this one is inferred
       from its figures, about 400 per token.
     """
@@ -89,9 +86,6 @@ def attention_flops_total(
       counts: [N] attended tokens per sentence: lengths for soft attention, open gates for GA-Net.
       width: D, width of the states.
       count, include_tanh, score: as of `attention_flops`.
-
-    Returns:
-      The total.
     """
     total = int(_counts("counts", counts).sum())
     return attention_flops(total, width, count=count, include_tanh=include_tanh, score=score)
@@ -135,9 +129,6 @@ def auxiliary_flops(
       examples: number of texts.
       squared_tokens: sum of the squared lengths, which "att" needs; None takes texts of equal
         length, the least that tokens and examples allow.
-
-    Returns:
-      The count.
     """
     _known("kind", kind, ("lstm", "fnn", "att"))
     tokens, examples = _integer("tokens", tokens, 0), _integer("examples", examples, 0)
@@ -174,9 +165,6 @@ def flops_report(
       width: D, width of the states.
       auxiliary, input_dim, hidden: the network that predicts the gates (always in flops).
       count, include_tanh, score: as of `attention_flops`.
-
-    Returns:
-      The report.
 
     Raises:
       ValueError: also if a sentence attends to more tokens than it has.

@@ -94,9 +94,6 @@ def density_ratios(gates: ArrayLike, lengths: ArrayLike) -> DensityCounts:
     """Counts open gates, for data that come in parts: add the counts, then take `.value()`.
 
     Args: as of `density`.
-
-    Returns:
-      The counts of these rows.
     """
     gates, real, lengths = _rows(gates, lengths, "gates")
     gates = np.where(real, gates, 0).astype(np.float64)

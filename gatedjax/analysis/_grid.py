@@ -53,8 +53,6 @@ def plot_attention_grid(
       columns: names, such as the words of a query.
       panels: hops, from left to right; none draws the bars alone.
       final: [R] the last weights, drawn as bars with numbers (none below 0.005).
-      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
-      title: above the figure.
       groups: [R] a number per row; rows of one group stand together.
       marked: [R] rows that are drawn in bold and orange, such as those of the answer.
       final_name: above the bars.

@@ -49,8 +49,6 @@ def plot_heatmap(
     Args:
       rows: (name, tokens, weights, gates or None) per model; gates > 0 are open. What follows the
         last word in weights and gates is padding and ignored.
-      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
-      title: above the figure.
       width: of the figure, in inches.
 
     Reference: Xue et al. 2020 (GA-Net), figures 1 and 4.

@@ -27,9 +27,7 @@ def plot_images(
       images: [n, rows, columns], each drawn from its own 0 to its own maximum, black on white.
       labels: class numbers [n].
       class_names: of every class.
-      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
       per_class: images of a row; fewer where there are not as many.
-      title: above the figure.
     """
     images, labels = np.asarray(images), np.asarray(labels)
     if images.ndim != 3 or labels.shape != images.shape[:1]:

@@ -40,8 +40,6 @@ def plot_layer_histograms(
     Args:
       panels: {label of the x axis: histogram}, as of `phrases.weight_histogram`,
         `phrases.phrase_length_histogram` and `phrases.gate_histogram(...).pooled`.
-      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
-      title: above the figure.
       layers: names, the same for all panels; None is L1, L2, ...
 
     Reference: Guo 2017 (AGT), figures 2 and 3.
@@ -131,8 +129,6 @@ def plot_word_layers(
     Args:
       tokens: the words.
       r: [L, N] of `phrases.normalise`; what follows the last word is padding and ignored.
-      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
-      title: above the figure.
       threshold: words with r > threshold are outlined.
       layers: names; None is L1, L2, ...
 

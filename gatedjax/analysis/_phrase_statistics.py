@@ -83,9 +83,6 @@ def weight_histogram(
       layer_axis: which axis is that of the layers, 1 as in [B, L, N]; None pools all rows, as is
         done with [B, N] in any case: the result then has one layer.
 
-    Returns:
-      The counts.
-
     Reference: Guo 2017 (AGT), figure 2 (top): spikes at 0 and 1.
     """
     values, real = _real(r, mask, "r")

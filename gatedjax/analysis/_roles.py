@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from gatedjax.analysis._scores import MatchCounts, MatchScores
 
 Argument = tuple[str, tuple[tuple[int, int], ...]]
 """A role and its spans (first word, word after the last); several if it goes on after a break."""
@@ -53,22 +54,12 @@ def arguments(labels: Sequence[str]) -> list[Argument]:
     return [(role, tuple(spans)) for role, spans in roles if role not in ("V", "C-V")]
 
 
-class RoleScores(NamedTuple):
-    """What `RoleCounts.value` returns; 0 where there is nothing to divide by.
-
-    Attributes:
-      precision: share of the predicted arguments that are gold.
-      recall: share of the gold arguments that were predicted.
-      f1: their harmonic mean.
-    """
-
-    precision: float
-    recall: float
-    f1: float
+class RoleScores(MatchScores):
+    """What `RoleCounts.value` returns, of arguments."""
 
 
 @dataclasses.dataclass(frozen=True)
-class RoleCounts:
+class RoleCounts(MatchCounts):
     """Counts of arguments; those of the predicates of a corpus are added.
 
     Attributes:
@@ -77,21 +68,9 @@ class RoleCounts:
       gold: gold arguments.
     """
 
-    matched: int = 0
-    predicted: int = 0
-    gold: int = 0
-
-    def __add__(self, other: "RoleCounts") -> "RoleCounts":
-        return RoleCounts(
-            self.matched + other.matched, self.predicted + other.predicted, self.gold + other.gold
-        )
-
     def value(self) -> RoleScores:
         """The scores of the corpus (micro)."""
-        precision = self.matched / self.predicted if self.predicted else 0.0
-        recall = self.matched / self.gold if self.gold else 0.0
-        both = self.predicted + self.gold
-        return RoleScores(precision, recall, 2 * self.matched / both if both else 0.0)
+        return RoleScores(*self._shares())
 
 
 def role_counts(gold: Sequence[str], predicted: Sequence[str]) -> RoleCounts:

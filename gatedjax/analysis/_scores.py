@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -95,3 +96,38 @@ def group_scores(
 
 def _ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
     return np.where(bottom > 0, top / np.maximum(bottom, 1), 0.0)
+
+
+class MatchScores(NamedTuple):
+    """Scores of what was predicted, each in [0, 1]; 0 where there is nothing to divide by.
+
+    Attributes:
+      precision: share of what was predicted that is gold.
+      recall: share of what is gold that was predicted.
+      f1: their harmonic mean.
+    """
+
+    precision: float
+    recall: float
+    f1: float
+
+
+@dataclasses.dataclass(frozen=True)
+class MatchCounts:
+    """Counts of what was predicted and of what is gold; those of a corpus are added."""
+
+    matched: int = 0
+    predicted: int = 0
+    gold: int = 0
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            self.matched + other.matched, self.predicted + other.predicted, self.gold + other.gold
+        )
+
+    def _shares(self) -> tuple[float, float, float]:
+        """The numbers of `MatchScores` (micro)."""
+        precision = self.matched / self.predicted if self.predicted else 0.0
+        recall = self.matched / self.gold if self.gold else 0.0
+        both = self.predicted + self.gold
+        return precision, recall, 2 * self.matched / both if both else 0.0

@@ -167,9 +167,6 @@ def write_html(path: str | Path, page: str) -> Path:
     Args:
       path: the file; its folder is made if it is missing.
       page: the text, as from `highlight_html`.
-
-    Returns:
-      The path.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -33,8 +33,6 @@ def plot_trees(
     Args:
       words: of the sentence.
       trees: {name: tree}.
-      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
-      title: above the figure.
       gold: nodes that this tree has, too, are blue with a dot; the others are grey. None draws all
         in one colour.
 

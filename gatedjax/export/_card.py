@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -66,7 +67,7 @@ def render_card(
         front.append(f"license: {json.dumps(card.licence.lower())}")
     results = [(name, f"{value:.6g}") for name, value in card.metrics.items()]
     arrays = [(name, leaf.dtype, str(list(leaf.shape))) for name, leaf in leaves.items()]
-    total = sum(_size(leaf.shape) for leaf in leaves.values())
+    total = sum(math.prod(leaf.shape) for leaf in leaves.values())
     sections = [
         "\n".join([*front, "---"]),
         f"# {card.name}",
@@ -91,13 +92,6 @@ def render_card(
         render_table(("file", "SHA-256"), list(digests.items())).rstrip(),
     ]
     return "\n\n".join(sections) + "\n"
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    total = 1
-    for length in shape:
-        total *= length
-    return total
 
 
 def _fenced(language: str, text: str) -> str:

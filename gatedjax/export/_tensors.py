@@ -50,9 +50,6 @@ def save_params(path: str | Path, params: Params) -> Path:
       path: the file; one that exists is replaced.
       params: nested dicts of arrays; their names in the file are dotted ("backbone.kernel").
 
-    Returns:
-      The path.
-
     Raises:
       TypeError: if params is not nested dicts of arrays of a dtype that the format has.
       ValueError: if a name would not come back as it is.

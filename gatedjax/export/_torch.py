@@ -111,9 +111,6 @@ def replace_params(
       path: the module's dotted name, as in "backbone"; "" for the model itself.
       new: its parameters; names, shapes and dtypes must be those that it has.
 
-    Returns:
-      The new nested dict.
-
     Raises:
       ValueError: if no module has that name.
       ParamsMismatch: if new does not fit.

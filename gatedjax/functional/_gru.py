@@ -250,13 +250,18 @@ def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> Tree:
     return result, (arguments, saved)
 
 
-@compiled(*range(2))
-def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Tree, cotangents: Tree) -> Tree:
-    form = forms[1]
-    (weights, xs, mask, initial, dropout), (states, (r, z, candidate, inner)) = residuals
+def _loop_back(
+    form: Form, kind: _Kind, residuals: Tree, cotangents: Tree, recurrent: Array
+) -> tuple[Array, Array, Array]:
+    """The steps backwards; `recurrent` is U in the dtype of the products.
+
+    Returns:
+      The state before every step, the gradient of the first of them, and those of the sums of every
+      step.
+    """
+    (_, xs, mask, initial, dropout), (states, (r, z, candidate, inner)) = residuals
     final, outputs = cotangents
-    size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
-    recurrent = weights.recurrent.astype(dtype)
+    size, dtype, wide = initial.shape[1], xs.dtype, initial.dtype
     kernel, drop = form.turn(recurrent.T), form.turn(dropout)
     early, late = (form.turn(part.T) for part in jnp.split(recurrent, [2 * size], axis=1))
     bound = kind.gradient_clip
@@ -304,6 +309,16 @@ def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Tree, cotangents:
         reverse=not kind.reverse,
         unroll=form.unroll,
     )
+    return before, dh, gates
+
+
+@compiled(*range(2))
+def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Tree, cotangents: Tree) -> Tree:
+    form = forms[1]
+    (weights, xs, _, initial, dropout), (_, (r, *_, inner)) = residuals
+    size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
+    recurrent = weights.recurrent.astype(dtype)
+    before, dh, gates = _loop_back(form, kind, residuals, cotangents, recurrent)
     fed = before if dropout is None else before * dropout[None]
     both, last = gates[..., : 2 * size], gates[..., 2 * size :]
     reset = form.turn(r)

@@ -183,19 +183,11 @@ def _together(early: Array, late: Array) -> Array:
     return jnp.concatenate([early[..., : 2 * size], late, early[..., 2 * size :]], axis=-1)
 
 
-def _forward(
-    form: Form,
-    reverse: bool,
-    options: Options,
-    weights: RAUWeights,
-    xs: Array,
-    mask: Array | None,
-    initial: Array,
-    dropout: Array | None,
-) -> tuple[tuple[Array, Array], tuple[Array, Tree]]:
-    """Returns (final carry, outputs) and what the backward pass needs besides the arguments."""
-    size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
-    scale = size if options.rescale else 1
+def _gate_sums(
+    form: Form, options: Options, weights: RAUWeights, dtype: jnp.dtype, wide: jnp.dtype
+) -> tuple[GateSums, Array]:
+    """The sums of all blocks, the candidate's last, and the bias of U_c h."""
+    size = weights.recurrent.shape[0]
     # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
     logit = 0.5 if options.attention == "sigmoid" else 1.0
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, logit, 1.0], wide), size)
@@ -213,7 +205,23 @@ def _forward(
     )
     sums = GateSums(form, kernel, recurrent, bias)
     extra = weights.recurrent_bias
-    extra = jnp.zeros((), wide) if extra is None else form.spread(extra.astype(wide))
+    return sums, jnp.zeros((), wide) if extra is None else form.spread(extra.astype(wide))
+
+
+def _forward(
+    form: Form,
+    reverse: bool,
+    options: Options,
+    weights: RAUWeights,
+    xs: Array,
+    mask: Array | None,
+    initial: Array,
+    dropout: Array | None,
+) -> tuple[tuple[Array, Array], tuple[Array, Tree]]:
+    """Returns (final carry, outputs) and what the backward pass needs besides the arguments."""
+    size, dtype = weights.recurrent.shape[0], xs.dtype
+    scale = size if options.rescale else 1
+    sums, extra = _gate_sums(form, options, weights, dtype, initial.dtype)
     drop = form.turn(dropout)
 
     def body(h: Array, step: Tree) -> Tree:
@@ -260,17 +268,25 @@ def _rau_fwd(form: Form, reverse: bool, options: Options, *arguments: Tree) -> T
     return result, (arguments, saved)
 
 
-@compiled(*range(3))
-def _rau_bwd(
-    form: Form, reverse: bool, options: Options, residuals: Tree, cotangents: Tree
-) -> Tree:
-    (weights, xs, mask, initial, dropout), (states, saved) = residuals
-    (*stored, inner), r = saved, saved[0]
+def _loop_back(
+    form: Form,
+    reverse: bool,
+    options: Options,
+    residuals: Tree,
+    cotangents: Tree,
+    blocks: tuple[Array, Array],
+) -> tuple[Array, Array, tuple[Array, Array]]:
+    """The steps backwards; `blocks` are those of U, as of `_apart`.
+
+    Returns:
+      The state before every step, the gradient of the first of them, and those of the sums of every
+      step, as of `_apart`.
+    """
+    (_, xs, mask, initial, dropout), (states, (*stored, inner)) = residuals
     final, outputs = cotangents
-    size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
-    scale = size if options.rescale else 1
-    early, late = _apart(weights.recurrent.astype(dtype), size)
-    early_kernel, late_kernel = form.turn(early.T), form.turn(late.T)
+    dtype, wide = xs.dtype, initial.dtype
+    scale = initial.shape[1] if options.rescale else 1
+    early_kernel, late_kernel = (form.turn(block.T) for block in blocks)
     drop = form.turn(dropout)
     before = shifted(states, initial, reverse)
 
@@ -311,6 +327,17 @@ def _rau_bwd(
         reverse=not reverse,
         unroll=form.unroll,
     )
+    return before, dh, gates
+
+
+@compiled(*range(3))
+def _rau_bwd(
+    form: Form, reverse: bool, options: Options, residuals: Tree, cotangents: Tree
+) -> Tree:
+    (weights, xs, _, initial, dropout), (_, (r, *_, inner)) = residuals
+    size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
+    early, late = _apart(weights.recurrent.astype(dtype), size)
+    before, dh, gates = _loop_back(form, reverse, options, residuals, cotangents, (early, late))
     fed = before if dropout is None else before * dropout[None]
     reset, last = form.turn(r), gates[1]
     if options.reset_after:

@@ -27,9 +27,6 @@ def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
     Args:
       lengths: number of real positions per row; 0 is legal, more than size means all.
       size: padded length T; `jax.export` may leave it open.
-
-    Returns:
-      The bool mask.
     """
     lengths = jnp.asarray(lengths)
     if not jnp.issubdtype(lengths.dtype, jnp.integer):

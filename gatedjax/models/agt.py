@@ -162,12 +162,7 @@ class AGT(nn.Module):
         self.classifier = nn.Dense(self.num_classes, name="classifier", **dense)
 
     def __call__(self, batch: Batch, *, train: bool = False) -> AGTOutput:
-        """Runs the network.
-
-        Args:
-          batch: see the class.
-          train: dropout if True.
-        """
+        """Runs the network; to train, with dropout."""
         check_batch(batch, tokens="B N", lengths="B")
         tokens, lengths = batch["tokens"], batch["lengths"]
         mask = F.length_mask(lengths, tokens.shape[1])

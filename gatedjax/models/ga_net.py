@@ -70,7 +70,7 @@ class GANetConfig:
     penalty: float = 1e-4
     """lambda, weight of the mean gate in the loss (paper: 4e-6 to 1e-3)."""
     density: float | None = None
-    """Hold the share of open words at this by a Lagrange multiplier, in place of the penalty."""
+    """Hold the mean open probability at this by a Lagrange multiplier, in place of the penalty."""
     penalty_on: Literal["gate", "prob"] = "gate"
     """Penalise the sampled soft gates, or the open probabilities (lower variance)."""
     relax: Literal["soft", "straight_through"] = "soft"
@@ -416,7 +416,7 @@ def _mean_log_probability(logits: Float[Array, "S B C"]) -> Float[Array, "B C"]:
     return jax.nn.logsumexp(nn.log_softmax(logits), axis=0) - jnp.log(logits.shape[0])
 
 
-_MULTIPLIER_SCALE, _DAMPING = 10.0, 2.0
+_MULTIPLIER_SCALE = 10.0
 
 
 def _constraint(
@@ -424,24 +424,21 @@ def _constraint(
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
     """(lambda (p - density), lambda) of every example: gradient descent-ascent on a Lagrangian.
 
-        p = mean_t sigmoid(a_t),  d = mean_t [a_t > 0],  lambda = 10 raw + 2 (d - density)
-        gradient of a_t: lambda dp/da_t;  of raw: -(d - density)
+        p = mean_t sigmoid(a_t),  lambda = 10 raw
+        gradient of a_t: lambda dp/da_t;  of raw: -(p - density)
 
-    The multiplier rises while more words than wanted are open where gates are thresholded, which
-    is how the network is used, and falls below 0 where too few are. Adam moves raw by about the
-    learning rate; the factor lets lambda follow within some hundred steps. The
-    second term answers at once: without it all gates open together, then all close, for ever.
+    The multiplier rises while more than wanted is open, and falls below 0 where too little is. Adam
+    moves raw by about the learning rate; the factor lets lambda follow within some hundred steps.
 
     Reference: Bastings et al. 2019, "Interpretable Neural Predictions with Differentiable Binary
       Variables", section 3.4.
     Deviations: an equality; the multiplier is a parameter under the optimiser of the others; their
-      average over steps is left to it; the second term of lambda.
+      average over steps is left to it.
     """
     p = F.gate_penalty(nn.sigmoid(gate_logits), mask)
-    d = F.gate_penalty(F.threshold_gates(gate_logits), mask)
-    multiplier = jax.lax.stop_gradient(_MULTIPLIER_SCALE * raw + _DAMPING * (d - density))
-    ascent = (jax.lax.stop_gradient(raw) - raw) * jax.lax.stop_gradient(d - density)
-    return multiplier * (p - density) + ascent, multiplier
+    multiplier = jax.lax.stop_gradient(_MULTIPLIER_SCALE * raw)
+    ascent = (jax.lax.stop_gradient(raw) - raw) * jax.lax.stop_gradient(p - density)
+    return multiplier * (p - density) + ascent, jnp.broadcast_to(multiplier, p.shape)
 
 
 @dataclasses.dataclass(frozen=True)

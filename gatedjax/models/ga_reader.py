@@ -199,11 +199,7 @@ class GAReader(nn.Module):
         self.hop = [*below, gnn.GatedAttentionHop(c.hidden, gating=None, gru=gru, **types)]
 
     def __call__(self, batch: Batch, *, train: bool = False) -> GAReaderOutput:
-        """Runs the network.
-
-        Args:
-          batch: see the class.
-          train: dropout if True.
+        """Runs the network; to train, with dropout.
 
         Raises:
           ValueError: also if a cloze that is known is outside its query.

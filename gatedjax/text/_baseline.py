@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 # Inverse strength of the penalty, as scikit-learn's C. On held-out fifths of the training sets of
-# TREC, MR, CR and Subj it is within a point of the better of 3 and 30, and its likelihood is near
-# the best (3 loses two points on TREC, 30 is too sure of itself on MR).
+# TREC, MR, CR, Subj and IMDB it is within a point of the better of 3 and 30, and its likelihood is
+# near the best (3 loses two points on TREC, 30 is too sure of itself on MR).
 _C = 10.0
 # Of the solver: most steps, when the slope is small enough, and how many steps L-BFGS looks back.
 _STEPS, _TOLERANCE, _HISTORY = 100, 3e-4, 5

@@ -338,12 +338,12 @@ def log_ratios(
 ) -> np.ndarray:
     """How much more often than in the average class a word occurs in each [words, classes].
 
-        r_wc = log p(w | c) - mean_c' log p(w | c'),  p(w | c) ~ 1 + texts of c that have w
+        r_wc = log p(w | c) - mean_c' log p(w | c'),  p(w | c) ~ 2 + texts of c that have w
 
     The weights of a naive Bayes classifier; word vectors that start with them let a network begin
     where counting words ends.
     """
-    counts = np.ones((classes, words))
+    counts = np.full((classes, words), 2.0)
     for rows in texts:
         for ids, label in zip(rows, labels, strict=True):
             counts[label, np.unique(ids)] += 1

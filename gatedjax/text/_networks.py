@@ -7,6 +7,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from gatedjax import functional as F
 from gatedjax import models
@@ -33,6 +34,8 @@ class Network:
     read: Callable[[Output, Batch], Reading]
     width: Callable[[Config, int], Config] = lambda c, d: dataclasses.replace(c, embedding_dim=d)
     """The configuration for word vectors of this width."""
+    with_vectors: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What the configuration has otherwise where there is a file of word vectors."""
     starts_from_counts: bool = True
     """Whether word vectors begin with `log_ratios` where there is no file of them."""
 
@@ -126,7 +129,11 @@ def _heads(config: Config, width: int) -> Config:
 
 
 def _ga(system: str) -> Config:
-    gates: Tree = {"test_gate": "threshold", "penalty": 1e-2} if system == "ganet" else {}
+    gates: Tree = (
+        {"test_gate": "threshold", "penalty": 1e-2, "gate_bias_init": 1.0}
+        if system == "ganet"
+        else {}
+    )
     return models.GANetConfig(
         system=system,  # type: ignore[arg-type]
         hidden=64,
@@ -147,38 +154,54 @@ def _rau(cell: str) -> Config:
     )
 
 
-_NEAR, _DISTANCE = 0.02, 10.0
-"""A density as far off as this is held; weight of what it is beyond."""
-
-
 class _Thresholded(models.GANetTask):
     """Evaluates under the gates of prediction, and no others: one pass, a small program.
 
-    Where a density is to be held, "loss" grows with the distance of a batch from it: the best
-    parameters, and no improvement in sight, are not those of the steps before it was reached.
+    Where a density is held, those are the likeliest of all words of a batch, as many as it says;
+    `held_at` makes the same of a trained network.
     """
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Any, Any]:
         """See `gatedjax.training.Task`."""
-        output: Output = self.model.apply({"params": params}, batch)
-        weight = batch["weight"]
-        metrics = class_metrics(output.logits, batch["label"], weight)
-        if output.gates is None:
-            return metrics, {}
-        kept = Ratio.of(F.gate_penalty(output.gates, _mask(batch)), weight)
-        metrics["density"] = kept
-        wanted = self.model.config.density
-        if wanted is not None:
-            metrics["cross_entropy"] = likelihood = metrics["loss"]
-            mean = kept.total / jnp.maximum(kept.count, 1)
-            beyond = jnp.maximum(jnp.abs(mean - wanted) - _NEAR, 0)
-            metrics["loss"] = likelihood.replace(
-                total=likelihood.total + _DISTANCE * beyond * likelihood.count
+        variables, weight = {"params": params}, batch["weight"]
+        output: Output = self.model.apply(variables, batch)
+        density = self.model.config.density
+        if density is not None:
+            mask = _mask(batch) & (weight > 0)[:, None]
+            ranked = -jnp.sort(-jnp.where(mask, output.gate_logits, -jnp.inf).ravel())
+            words = jnp.maximum(jnp.round(density * jnp.sum(mask)).astype(int), 1)
+            gates = (output.gate_logits >= ranked[words - 1]).astype(jnp.float32)
+            forced: Output = self.model.apply(
+                variables, batch, gates[None], method=models.GANet.with_gates
             )
+            output = output.replace(logits=forced.logits[0], gates=forced.gates[0])
+        metrics = class_metrics(output.logits, batch["label"], weight)
+        if output.gates is not None:
+            metrics["density"] = Ratio.of(F.gate_penalty(output.gates, _mask(batch)), weight)
         return metrics, {}
 
 
-_GA_NET: Tree = {"kind": models.GANet, "task": _Thresholded, "read": _ga_net}
+def held_at(params: Params, probabilities: np.ndarray, density: float) -> Params:
+    """The parameters with the gates' bias at which this share of words has an open gate.
+
+    Args:
+      params: of a `GANet`.
+      probabilities: [n] that the gates of some words are open.
+      density: the share.
+    """
+    clipped = np.clip(probabilities.astype(np.float64), 1e-9, 1 - 1e-7)
+    cut = np.quantile(np.log(clipped) - np.log1p(-clipped), 1 - density)
+    gate = params["auxiliary"]["gate"]
+    moved = {**gate, "bias": (gate["bias"] - cut).astype(gate["bias"].dtype)}
+    return {**params, "auxiliary": {**params["auxiliary"], "gate": moved}}
+
+
+_GA_NET: Tree = {
+    "kind": models.GANet,
+    "task": _Thresholded,
+    "read": _ga_net,
+    "with_vectors": {"hidden": 100, "embedding_dropout": 0.3, "pool_dropout": 0.3},
+}
 _RAU: Tree = {"kind": models.RAUClassifier, "task": models.RAUTask, "read": _all}
 TEXT: dict[str, Network] = {
     "ganet": Network(about="a BiLSTM whose gates choose the words", config=_ga("ganet"), **_GA_NET),

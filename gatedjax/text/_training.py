@@ -18,13 +18,14 @@ from gatedjax.text._baseline import LinearBaseline
 from gatedjax.text._corpus import Corpus, Numbers, Rows
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import LENGTHS, NAMES, TrainedModel, check_inputs, networks
-from gatedjax.text._networks import Network
+from gatedjax.text._networks import Network, held_at
 from gatedjax.text._read import Columns, Table
 from gatedjax.training import FitResult, OptimizerConfig, TrainConfig, fit
 
 Say = Callable[[str], None]
 _LARGEST_HELD = 20_000
 _MORE_WORDS = 50_000
+_NOISE = 0.1
 _NO_END = 1_000_000_000
 
 
@@ -96,9 +97,11 @@ class Options:
 
     def configured(self, entry: Network, width: int) -> Any:
         """The network's configuration for word vectors of this width."""
-        held = {} if self.density is None else {"density": self.density}
+        usual = {} if self.embeddings is None else dict(entry.with_vectors)
+        if self.density is not None:
+            usual["density"] = self.density
         config = entry.width(entry.config, width)
-        return _changed(config, {**held, **(self.network or {})}, "network")
+        return _changed(config, {**usual, **(self.network or {})}, "network")
 
     def trained(self, epoch: int) -> TrainConfig:
         """How to train where an epoch has so many steps."""
@@ -112,7 +115,9 @@ class Options:
             best_metric="loss",
             best_mode="min",
             seed=self.seed,
-            optimizer=OptimizerConfig(learning_rate=1e-3, clip_norm=5.0),
+            optimizer=OptimizerConfig(
+                learning_rate=1e-3 if self.embeddings is None else 2e-3, clip_norm=5.0
+            ),
         )
         if self.num_steps is not None:
             default = dataclasses.replace(default, num_steps=self.num_steps)
@@ -204,9 +209,9 @@ def train_model(
       StoppedBySignal: after Ctrl-C or SIGTERM; the run is saved.
     """
     options.check(kind)
-    for one in (table, validation, test):
-        if one is not None:
-            check_inputs(one.columns, kind)
+    for given in (table, validation, test):
+        if given is not None:
+            check_inputs(given.columns, kind)
     entry = networks(kind)[options.model]
     numbers = Numbers(lowercase=options.lowercase)
     corpora = {"train": _corpus.read_corpus(table, folder, "train", numbers)}
@@ -265,6 +270,11 @@ def train_model(
         params=result.best_params,
         max_len=options.max_len,
     )
+    if getattr(config, "density", None) is not None:
+        _, read = _probabilities(model, parts["validation"], edges)
+        model = dataclasses.replace(
+            model, params=held_at(model.params, read["gates"], config.density)
+        )
     report = _report(model, parts, edges, result, say)
     report["data"] = {
         name: {"n": len(part.labels), "aside": corpora[name].aside if name in corpora else 0}
@@ -342,6 +352,8 @@ def _start(
         return vectors
     made = random_embeddings(vocabulary, width)
     if entry.starts_from_counts:
+        # small beside the counts, which a hundred random numbers would drown
+        made *= _NOISE
         ratios = _corpus.log_ratios(train.texts, train.labels, len(vocabulary), classes)
         used = min(classes, width)
         made[:, :used] = ratios[:, :used]
@@ -401,7 +413,8 @@ def _report(
         if name not in parts:
             continue
         part = parts[name]
-        probabilities, density = _probabilities(model, part, edges)
+        probabilities, read = _probabilities(model, part, edges)
+        density = float(read["density"].mean())
         ours = classification_metrics(part.labels, probabilities, model.classes)
         linear = baseline.probabilities(part.words(model.vocabulary))
         theirs = float(np.mean(linear.argmax(axis=1) == part.labels))
@@ -418,18 +431,21 @@ def _report(
 
 def _probabilities(
     model: TrainedModel, part: _Part, edges: Sequence[int]
-) -> tuple[np.ndarray, float]:
-    """(float32 [n, C], mean density) of texts that are numbers already."""
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """(float32 [n, C], densities of texts and gates of words) of texts that are numbers already."""
     found = np.zeros((len(part.labels), len(model.classes)), np.float32)
-    total = 0.0
+    rest: dict[str, list[np.ndarray]] = {"density": [], "gates": []}
     for batch in part.batches(128, edges, shuffle=False).eval():
         real = batch["weight"] > 0
         inputs = {name: batch[name] for name in (*NAMES, *LENGTHS) if name in batch}
         # filler rows have no word; a length of one keeps them finite
         out = model.run({k: np.maximum(v, 1) if k in LENGTHS else v for k, v in inputs.items()})
         found[batch["example_id"][real]] = out["probabilities"][real]
-        total += float(np.sum(out["density"][real]))
-    return found, total / len(found)
+        rest["density"].append(out["density"][real])
+        if "gates" in out:
+            words = np.arange(out["gates"].shape[1]) < batch[LENGTHS[0]][:, None]
+            rest["gates"].append(out["gates"][words])
+    return found, {name: np.concatenate(parts) for name, parts in rest.items() if parts}
 
 
 COLUMNS = {"text": Columns(("text",)), "pair": Columns(("premise", "hypothesis"))}

@@ -3,11 +3,12 @@
 import datetime
 import sys
 import time
-from typing import Any
-
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from typing import TYPE_CHECKING, Any
 
 from gatedjax._terminal import new_console, say
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 SHOWN = ("loss", "accuracy", "density")
 
@@ -41,12 +42,15 @@ class ProgressView:
         self._first = start
         self._total = total
         if enabled and self._console.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=24),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[left]}", markup=False),
-                TextColumn("{task.fields[note]}", markup=False),
+            # only a terminal has a bar: a help and a run in the background start sooner
+            from rich import progress
+
+            self._bar = progress.Progress(
+                progress.TextColumn("{task.description}", markup=False),
+                progress.BarColumn(bar_width=24),
+                progress.MofNCompleteColumn(),
+                progress.TextColumn("{task.fields[left]}", markup=False),
+                progress.TextColumn("{task.fields[note]}", markup=False),
                 console=self._console,
                 transient=True,
             )

@@ -11,7 +11,7 @@ import pytest
 
 from experiments.agt import figures, layer_tables, layers, reported
 from experiments.agt.paper import PAPER
-from experiments.core import cells
+from experiments.core import command
 from experiments.core.command import options_of
 from experiments.core.paper import Job
 from experiments.core.records import best
@@ -85,13 +85,13 @@ def test_a_figure_takes_the_record_that_is_there(tmp_path, monkeypatch):
         record = make_record(config, "1101", exit_code=0, signal=None)
         return SimpleNamespace(record=record)
 
-    monkeypatch.setattr(cells, "run_of", fake)
+    monkeypatch.setattr(command, "run_of", fake)
     for what in ("table1", "figure2", "selected"):
         job = job_of(tmp_path, what, data=("polarity",), seeds=2)
-        cells.run_cells(job, job.cells())
+        command.run_cells(job, job.cells())
         assert seeds == [0, 1]
     again = job_of(tmp_path, "figure2", data=("polarity",), seeds=2, rerun=True)
-    cells.run_cells(again, again.cells())
+    command.run_cells(again, again.cells())
     assert seeds == [0, 1, 0, 1]
 
 

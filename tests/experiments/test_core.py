@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from experiments.core import cells, command, text
+from experiments.core import command, text
 from experiments.core.config import changed, value_at
 from experiments.core.experiment import Run, lanes_that_fit
 from experiments.core.paper import Job, Options, Variant
@@ -69,12 +69,12 @@ def runs(monkeypatch):
         asked.append(config)
         return Run(None, None, record_of(config))
 
-    monkeypatch.setattr(cells, "run", fake)
+    monkeypatch.setattr(command, "run_one", fake)
     return asked
 
 
 def run_cell(job, variant="plain"):
-    cells.run_cells(job, [job.cell("toy", variant)])
+    command.run_cells(job, [job.cell("toy", variant)])
 
 
 def test_a_whole_paper_has_fewer_than_sixty_lines():
@@ -211,7 +211,7 @@ def test_a_signal_ends_a_table_and_leaves_the_records_of_finished_runs(
 ):
     ended = {"stopped": stopped, "exit_code": 130, "signal": 2}
     fake = lambda build, config, place, test=True: Run(None, None, record_of(config, **ended))  # noqa: E731
-    monkeypatch.setattr(cells, "run", fake)
+    monkeypatch.setattr(command, "run_one", fake)
     with pytest.raises(SystemExit) as stop:
         run_cell(job_of(tmp_path))
     assert stop.value.code == 130
@@ -324,7 +324,7 @@ def test_a_process_that_is_not_the_first_needs_no_file_of_the_first(tmp_path, mo
     monkeypatch.setattr("experiments.core.experiment.is_main", lambda: False)
     monkeypatch.setattr("experiments.core.experiment.analysis.read_metrics", refuse)
     config = changed(Config(), {"workdir": str(tmp_path), "train.num_steps": 2})
-    assert cells.run_of(PAPER, config).record["test_n"] == 8
+    assert command.run_of(PAPER, config).record["test_n"] == 8
 
 
 # commands ---------------------------------------------------------------------------------------

@@ -7,8 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.core.cells import run_of
-from experiments.core.command import runs_of
+from experiments.core.command import run_of, runs_of
 from experiments.core.records import saved_record
 from experiments.ga_net.config import PRESETS
 from experiments.ga_net.experiment import experiment

@@ -10,7 +10,7 @@ from tests._programs import environment
 
 STEP = """
 import resource, sys
-from experiments.core.hardware import keep_freed_memory
+from gatedjax._cpu import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 import jax, jax.numpy as jnp

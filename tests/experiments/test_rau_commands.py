@@ -9,8 +9,8 @@ from experiments.core.paper import Job
 from experiments.rau import tables
 from experiments.rau.__main__ import main
 from experiments.rau.config import PRESETS, TRAIN_EXAMPLES
+from experiments.rau.figures import matched_width, network
 from experiments.rau.paper import HEAVY, LIGHT, PAPER
-from experiments.rau.parameters import matched_width, network
 from gatedjax.models import RAUConfig
 from tests.experiments._commands import refused
 

@@ -12,7 +12,7 @@ import optax
 import pytest
 
 from experiments.core import experiment
-from experiments.core.cells import run_of
+from experiments.core.command import run_of
 from experiments.rau.config import PRESETS
 from experiments.rau.experiment import last_epoch_perplexity
 from experiments.rau.paper import PAPER

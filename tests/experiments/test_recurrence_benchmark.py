@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks import _recurrence_peers as peers
-from experiments.benchmarks import _recurrence_report as report
 from experiments.benchmarks import recurrence
+from experiments.benchmarks import recurrence as report
 from experiments.benchmarks._harness import marks, no_compilation_cache
 
 B, T, H = 2, 3, 4

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.core import text
-from experiments.core.cells import run_cells
-from experiments.core.command import options_of, parse
+from experiments.core.command import options_of, parse, run_cells
 from experiments.core.config import changed
 from experiments.core.paper import Job
 from experiments.core.records import differences

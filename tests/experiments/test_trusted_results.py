@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.core import collapse, origins
-from experiments.core.cells import run_cells
+from experiments.core import origins, records
+from experiments.core.command import run_cells
 from experiments.core.comparison import compare, compare_all, holm_note
 from experiments.core.paper import Cell
 from experiments.core.records import RESULTS, Store, averaged, read_json
@@ -74,7 +74,7 @@ def test_records_of_other_settings_are_kept_and_named_before_anything_is_trained
 ):
     args, cell, named = PAPERS[paper]
     tables = importlib.import_module(f"experiments.{paper}.tables")
-    monkeypatch.setattr("experiments.core.cells.run", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr("experiments.core.command.run_one", lambda *_, **__: pytest.fail("trained"))
     before = copied(paper, *cell, tmp_path / "results")
     places = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
     budget = ["--seeds", "1", "--num-steps", "5"]
@@ -206,7 +206,7 @@ def test_on_other_data_the_papers_number_has_a_row_of_its_own():
 
 
 def test_the_records_that_collapsed_are_those_of_bshift_and_one_of_adadelta():
-    lost = {path.name for path, record in committed().items() if collapse.collapsed(record)}
+    lost = {path.name for path, record in committed().items() if records.collapsed(record)}
     assert lost == {
         *(f"bshift-{name}-seed0.json" for name in ("san", "ssan_expect", "ssan_layer1")),
         *(f"bshift-{name}-seed1.json" for name in ("san", "ssan_layer1")),
@@ -225,7 +225,7 @@ def test_what_collapsed_is_neither_a_percentage_nor_a_p_value():
             if row[0] == "BShift" and "collapsed" in "".join(row):
                 assert not any(cell[:1].isdigit() for cell in row[2:-1])
     assert "- BShift: SSAN, layer 1 against SAN: collapsed, nothing to compare." in text
-    assert collapse.RULE in text
+    assert records.RULE in text
 
 
 def curve(*losses):
@@ -233,7 +233,7 @@ def curve(*losses):
 
 
 def test_a_loss_at_the_entropy_of_the_labels_over_its_last_third_is_a_collapse():
-    known = collapse.facts([0, 0, 0, 1], [1, 0, 1, 1])
+    known = records.class_facts([0, 0, 0, 1], [1, 0, 1, 1])
     assert known["predicted_classes"] == [1, 3]
     least = known["label_entropy"]
     assert least == pytest.approx(-0.75 * math.log(0.75) - 0.25 * math.log(0.25), abs=1e-6)
@@ -245,12 +245,12 @@ def test_a_loss_at_the_entropy_of_the_labels_over_its_last_third_is_a_collapse()
         ([far, far, far, near, near, least - 0.0006], False),
         ([near, near, near, near, near, None], True),
     ):
-        assert collapse.collapsed(known | curve(*losses)) == wanted, losses
-    assert not collapse.collapsed(known)
-    assert not collapse.collapsed(curve(least))  # nobody knows the labels
-    assert collapse.collapsed({"predicted_classes": [0, 9, 0]})
-    assert collapse.collapsed({"confusion": [[0, 3], [0, 2]]})
-    assert not collapse.collapsed({"confusion": [[0, 3], [1, 2]]})
+        assert records.collapsed(known | curve(*losses)) == wanted, losses
+    assert not records.collapsed(known)
+    assert not records.collapsed(curve(least))  # nobody knows the labels
+    assert records.collapsed({"predicted_classes": [0, 9, 0]})
+    assert records.collapsed({"confusion": [[0, 3], [0, 2]]})
+    assert not records.collapsed({"confusion": [[0, 3], [1, 2]]})
 
 
 def systems(*rights, first=0, **more):

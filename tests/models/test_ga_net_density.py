@@ -62,14 +62,13 @@ def test_the_gradients_are_those_of_descent_and_ascent(raw, x64):
     wanted, slopes, gaps = np.zeros(3), np.zeros((3, 7)), np.zeros(3)
     for row, length in enumerate(LENGTHS):
         a = padded[row, :length]
-        p, d = sigmoid(a).mean(), np.mean(a > 0)
-        strength = 10 * raw + 2 * (d - target)
+        p, strength = sigmoid(a).mean(), 10 * raw
         np.testing.assert_allclose(multiplier[row], strength, **F64)
-        wanted[row], gaps[row] = strength * (p - target), d - target
+        wanted[row], gaps[row] = strength * (p - target), p - target
         slopes[row, :length] = strength * sigmoid(a) * (1 - sigmoid(a)) / length
     np.testing.assert_allclose(terms, wanted, **F64)
     np.testing.assert_allclose(of_logits, slopes, **F64)
-    # descent on this is ascent on raw (d - target)
+    # descent on this is ascent on raw (p - target)
     np.testing.assert_allclose(of_raw, -gaps.sum(), **F64)
 
 
@@ -90,9 +89,8 @@ def test_the_loss_is_cross_entropy_and_the_constraint_of_real_rows():
     term, gap = 0.0, 0.0
     for row in (0, 1):  # the last row has no weight
         a = logits[row, : LENGTHS[row]].astype(np.float64)
-        d = np.mean(a > 0)
-        strength = 10 * float(params["multiplier"]) + 2 * (d - 0.3)
-        term, gap = term + strength * (sigmoid(a).mean() - 0.3), gap + d - 0.3
+        off = sigmoid(a).mean() - 0.3
+        term, gap = term + 10 * float(params["multiplier"]) * off, gap + off
     np.testing.assert_allclose(total, likelihood + term, rtol=1e-5)
     np.testing.assert_allclose(grads["multiplier"], -gap, rtol=1e-5)
     np.testing.assert_allclose(metrics["cross_entropy"].total, likelihood, rtol=1e-5)

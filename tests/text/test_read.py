@@ -156,7 +156,7 @@ def test_encodings(write):
         ("Text,LABEL,id", None, "--text Text --label LABEL"),
         ("id,txet,labels", None, "--text txet --label labels"),
         ("text,verdict", None, "--text text --label verdict"),
-        ("sentence1 sentence2,gold", PAIR, "--text sentence1,sentence2 --label gold"),
+        ("sentence1,sentence2,gold", PAIR, "--text sentence1 sentence2 --label gold"),
         ("review,stars", TEXTS, "there are 'review', 'stars': --text review"),
         ("a,b,c", None, "there are 'a', 'b', 'c': --text and --label name others; the first line "
          "must be the header"),
@@ -333,7 +333,7 @@ def test_packed_files_are_read_and_held_to_the_limit(write, monkeypatch):
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "an image (PNG)"),
         (b"\xff\xd8\xff\xe0\0\x10JFIF", "an image (JPEG)"),
         (b"PK\x03\x04\x14\0", "export the sheet as .csv"),
-        (gzip.compress(b"text,label\n"), "its name must end with .gz"),
+        (gzip.compress(b"text,label\n", mtime=0), "its name must end with .gz"),
         (b"PAR1\x15\x04", "a Parquet file"),
         (bytes(range(256)) * 20, "control characters"),
     ],

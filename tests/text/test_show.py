@@ -166,7 +166,7 @@ def test_shades_grow_with_attention():
 
 def test_long_texts_are_folded_and_many_classes_summed():
     words = tuple(f"w{i}" for i in range(200))
-    e = explain(words, probabilities={i: 1 / 40 for i in range(40)}, label=0, probability=1 / 40)
+    e = explain(words, probabilities=dict.fromkeys(range(40), 1 / 40), label=0, probability=1 / 40)
     page = Page(e.html())
     assert page.all("details") == [{}]
     assert "30 more classes together: 0.750" in page.inside("p")

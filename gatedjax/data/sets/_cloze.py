@@ -14,13 +14,12 @@ all (Dhingra et al. 2017 and its code leave them open or get them wrong):
 
 import collections
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gatedjax.data.files._lines import LineError, Row, Rows
-from gatedjax.data.files._places import Places
 from gatedjax.data.files._source import Example
 from gatedjax.data.sets._declaration import DataSet, Record, TfdsForm, lazily
 
@@ -140,24 +139,15 @@ def _of_row(row: Row, example_id: int) -> Example:
     return example(row.content, example_id)
 
 
-def cloze_set(
-    *,
-    name: str,
-    official: Mapping[str, int],
-    where: str,
-    files: Places,
-    read: Callable[[Any, str], Rows],
-    family: tuple[str, str, str],
-    description: str,
-) -> DataSet:
-    """A set of cloze questions; their classes are what becomes of the answer."""
+def cloze_set(*, description: str, **declared: Any) -> DataSet:
+    """A set of cloze questions; their classes are what becomes of the answer.
+
+    Args:
+      description: of its TFDS form.
+      **declared: the other fields of `DataSet`.
+    """
     return DataSet(
-        name=name,
-        official=official,
-        where=where,
-        files=files,
-        read=read,
-        family=family,
+        **declared,
         examples=lazily(_of_row),
         classes=CLASSES,
         unit="questions",

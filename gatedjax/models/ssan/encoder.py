@@ -145,11 +145,7 @@ class SSANEncoder(nn.Module):
 
     @nn.compact
     def __call__(self, batch: Batch, *, train: bool = False) -> SSANEncoderOutput:
-        """Encodes the texts.
-
-        Args:
-          batch: see the class.
-          train: dropout and drawn selections if True.
+        """Encodes the texts; to train, with dropout and drawn selections.
 
         Raises:
           ValueError: also if a text is longer than the table of learned positions.

@@ -153,12 +153,7 @@ class SSANNLI(nn.Module):
         self.baseline = reward_baseline(self, c)
 
     def __call__(self, batch: Batch, *, train: bool = False) -> SSANNLIOutput:
-        """Runs the network.
-
-        Args:
-          batch: see the class.
-          train: dropout and drawn selections if True.
-        """
+        """Runs the network; to train, with dropout and drawn selections."""
         check_batch(batch, tokens="B N", lengths="B", hypothesis="B N'", hypothesis_lengths="B")
         ids = batch.get("example_id")
         premise, left = self._encode(batch["tokens"], batch["lengths"], ids, train)

@@ -82,12 +82,7 @@ class SSANProbe(nn.Module):
 
     @nn.compact
     def __call__(self, batch: Batch, *, train: bool = False) -> SSANOutput:
-        """Runs the network.
-
-        Args:
-          batch: see `SSANEncoder`.
-          train: dropout and drawn selections if True.
-        """
+        """Runs the network; to train, with dropout and drawn selections."""
         c = self.config
         types: Options = {"dtype": jnp.dtype(c.dtype)}
         encoded = SSANEncoder(c, self.vocab_size, self.embeddings, name="encoder")(

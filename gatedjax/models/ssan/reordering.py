@@ -16,11 +16,11 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
-from gatedjax import nn as gnn
 from gatedjax._types import Options
 from gatedjax.models._checks import check_batch
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
+from gatedjax.models.ssan.probe import SSANOutput
 from gatedjax.models.ssan.selector import SelectorTask, reward_baseline
 from gatedjax.nn._types import Table
 from gatedjax.training import Ratio
@@ -41,20 +41,12 @@ class WordReorderingConfig(SSANConfig):
 
 
 @struct.dataclass
-class WordReorderingOutput:
-    """What one pass computed.
+class WordReorderingOutput(SSANOutput):
+    """What one pass computed, as an `SSANOutput`.
 
     Attributes:
       logits: of both positions [B, 2, N], insert first; -inf at padding, float32.
-      states: of the encoder [B, N, d].
-      selections: what the attention of every layer did (see `nn.Selection`).
-      baseline: expected reward of selector="reinforce", else None.
     """
-
-    logits: Array
-    states: Array
-    selections: tuple[gnn.Selection, ...]
-    baseline: Array | None = None
 
 
 class WordReorderingDetector(nn.Module):
@@ -77,12 +69,7 @@ class WordReorderingDetector(nn.Module):
 
     @nn.compact
     def __call__(self, batch: Batch, *, train: bool = False) -> WordReorderingOutput:
-        """Runs the network.
-
-        Args:
-          batch: see `SSANEncoder`.
-          train: dropout and drawn selections if True.
-        """
+        """Runs the network; to train, with dropout and drawn selections."""
         c = self.config
         types: Options = {"dtype": jnp.dtype(c.dtype)}
         encoded = SSANEncoder(c, self.vocab_size, self.embeddings, name="encoder")(

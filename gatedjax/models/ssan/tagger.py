@@ -99,12 +99,7 @@ class SSANTagger(nn.Module):
 
     @nn.compact
     def __call__(self, batch: Batch, *, train: bool = False) -> SSANTaggerOutput:
-        """Runs the network.
-
-        Args:
-          batch: see the class.
-          train: dropout and drawn selections if True.
-        """
+        """Runs the network; to train, with dropout and drawn selections."""
         c = self.config
         check_batch(batch, tokens="B N", is_predicate="B N", lengths="B")
         tokens, marks = batch["tokens"], batch["is_predicate"]

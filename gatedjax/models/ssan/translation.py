@@ -144,9 +144,7 @@ class SSANTranslator(nn.Module):
     def __call__(self, batch: Batch, *, train: bool = False) -> SSANTranslatorOutput:
         """Scores every target word after those before it.
 
-        Args:
-          batch: see the class.
-          train: dropout and drawn selections if True.
+        To train, with dropout and drawn selections.
 
         Raises:
           ValueError: also if a text is longer than the table of learned positions.
