@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score
-from sklearn.model_selection import GridSearchCV, ShuffleSplit, cross_val_score
+from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks
@@ -171,7 +171,7 @@ def test_scikit_learn_validates_and_searches():
     scores = cross_val_score(tiny(), X, Y, cv=2)
     assert len(scores) == 2
     assert all(0 <= score <= 1 for score in scores)
-    one = ShuffleSplit(1, random_state=0)
+    one = StratifiedShuffleSplit(1, random_state=0)
     search = GridSearchCV(tiny(), {"seed": [1, 2]}, cv=one, scoring="neg_log_loss").fit(X, Y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert search.predict(QUERIES).labels.shape == (3,)

@@ -12,7 +12,7 @@ import pytest
 from gatedjax import export
 from gatedjax.models import GANet
 from gatedjax.text._model import CELLS, EDGES, Failure, TrainedModel, edge_of, rows_of, sizes_of
-from gatedjax.text._networks import PAIR, TEXT
+from gatedjax.text._networks import PAIR, TEXT, held_at
 from gatedjax.text._read import open_table
 from gatedjax.text._training import COLUMNS, Options, train_model
 from tests._slow import slow_but
@@ -290,6 +290,21 @@ def test_every_network_trains_and_predicts(name, tmp_path):
 def test_every_network_of_pairs_trains_and_predicts(name, tmp_path):
     model = train("pair", PAIRS, tmp_path, **options(name, kind="pair"))
     check_network(model, [("a dog runs", "a cat"), ("cow", "a cow runs now")])
+
+
+@pytest.mark.parametrize("density", [0.05, 0.2, 0.75])
+def test_the_bias_of_gates_is_moved_to_a_density(density):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(2, 3, 400).astype(np.float32)
+    params = {"auxiliary": {"gate": {"bias": np.array([0.5], np.float32), "kernel": 1}}, "w": 2}
+    moved = held_at(params, 1 / (1 + np.exp(-logits)), density)
+    shift = moved["auxiliary"]["gate"]["bias"] - params["auxiliary"]["gate"]["bias"]
+    assert np.mean(logits + shift > 0) == pytest.approx(density, abs=1 / 400)
+    assert (moved["w"], moved["auxiliary"]["gate"]["kernel"]) == (2, 1)
+    assert params["auxiliary"]["gate"]["bias"] == 0.5  # left as they were
+    # certain gates are no infinite logits
+    sure = held_at(params, np.array([0, 1, 1, 1], np.float32), density)
+    assert np.isfinite(sure["auxiliary"]["gate"]["bias"]).all()
 
 
 def check_network(model, texts):
