@@ -15,6 +15,7 @@ import pytest
 import gatedjax.text._training as training_module
 from gatedjax import export
 from gatedjax.__main__ import main
+from gatedjax.text._model import TrainedModel
 from tests._programs import environment
 from tests._slow import slow_but
 from tests.text._own import PAIRS, TEXTS, write_csv
@@ -141,8 +142,6 @@ def test_out_is_there_when_it_is_whole(here, tmp_path, monkeypatch, capsys):
         yield next(predict(self, examples))
         raise OSError("the disk is full")
 
-    from gatedjax.text._model import TrainedModel
-
     predict = TrainedModel.predict
     monkeypatch.setattr(TrainedModel, "predict", broken)
     out = tmp_path / "out.jsonl"
@@ -153,7 +152,18 @@ def test_out_is_there_when_it_is_whole(here, tmp_path, monkeypatch, capsys):
     refused([*args, str(out), "--overwrite"], capsys)
     assert out.read_text() == "old"
     assert names(tmp_path) == ["out.jsonl"]
-    monkeypatch.undo()
+
+
+def test_ctrl_c_during_prediction_leaves_nothing(here, tmp_path, monkeypatch, capsys):
+    def stopped(self, examples):
+        yield next(predict(self, examples))
+        raise KeyboardInterrupt
+
+    predict = TrainedModel.predict
+    monkeypatch.setattr(TrainedModel, "predict", stopped)
+    assert main(["predict", "model", "warm", "dull", "--out", str(tmp_path / "o.jsonl")]) == 130
+    assert capsys.readouterr() == ("", "stopped\n")
+    assert names(tmp_path) == []
 
 
 def test_a_reader_that_goes_away_is_no_error(here, tmp_path):
