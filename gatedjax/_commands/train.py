@@ -80,7 +80,7 @@ class TrainOptions:
     num_steps: int | None = None
     """Train for at most so many steps (default: some twenty epochs, less without improvement)."""
     density: float | None = None
-    """Share of open gates to hold (ganet)."""
+    """Share of the words that gates keep (ganet; default: 0.5)."""
     max_len: int = 400
     """Words of a text that are used."""
     min_count: int | None = None

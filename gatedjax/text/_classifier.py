@@ -269,7 +269,7 @@ class TextClassifier(_Classifier):
       embeddings: GloVe text file; None starts from how often words occur in which class.
       minutes: train for at most so long.
       num_steps: train for at most so many steps; None is some twenty epochs.
-      density: share of open gates to hold (ganet), by a Lagrange multiplier.
+      density: share of the words to keep (ganet); None is a half.
       max_len: words of a text that are used.
       min_count: words that occur less often are unknown; None is 2, or 1 for few texts.
       max_words: words that are known at most.

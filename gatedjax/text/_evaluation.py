@@ -29,7 +29,8 @@ def evaluate_model(model: TrainedModel, table: Table) -> dict[str, Any]:
     """
     check_inputs(table.columns, model.kind)
     place = {label: number for number, label in enumerate(model.classes)}
-    probabilities, labels, densities = [], [], []
+    probabilities, labels = [], []
+    kept = words = 0.0
     modes: dict[str, list[np.ndarray]] = {}
     aside = 0
     for records in _chunks(table):
@@ -53,7 +54,9 @@ def evaluate_model(model: TrainedModel, table: Table) -> dict[str, Any]:
                 continue
             probabilities.append(one.probabilities)
             labels.append(label)
-            densities.append(one.density)
+            size = sum(map(len, one.tokens))
+            words += size
+            kept += one.density * size
             used.append(inputs)
         if model.entry.gated:
             for mode, right in _by_mode(model, used, labels[len(labels) - len(used) :]).items():
@@ -63,7 +66,7 @@ def evaluate_model(model: TrainedModel, table: Table) -> dict[str, Any]:
     metrics = classification_metrics(
         np.array(labels), np.array(probabilities, np.float64), model.classes
     )
-    report: dict[str, Any] = {**metrics, "density": float(np.mean(densities)), "aside": aside}
+    report: dict[str, Any] = {**metrics, "density": kept / words, "aside": aside}
     if modes:
         accuracy = {mode: float(np.mean(np.concatenate(right))) for mode, right in modes.items()}
         report["gate_modes"] = accuracy

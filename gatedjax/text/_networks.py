@@ -130,7 +130,7 @@ def _heads(config: Config, width: int) -> Config:
 
 def _ga(system: str) -> Config:
     gates: Tree = (
-        {"test_gate": "threshold", "penalty": 1e-2, "gate_bias_init": 1.0}
+        {"test_gate": "threshold", "density": 0.5, "gate_bias_init": 1.0}
         if system == "ganet"
         else {}
     )

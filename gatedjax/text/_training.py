@@ -38,7 +38,7 @@ class Options:
       embeddings: GloVe text file (plain or .gz); None starts from the counts of words in classes.
       minutes: train for at most so long; None: until `num_steps`, or no improvement is in sight.
       num_steps: train for at most so many steps; None is some twenty epochs.
-      density: share of open gates to hold; None leaves it to the penalty.
+      density: share of the words to keep (ganet); None keeps what the network says, a half.
       max_len: words of a text that are used.
       min_count: words that occur less often are unknown; None is 2, or 1 for 1,000 texts and fewer.
       max_words: words that are known at most.
@@ -414,7 +414,7 @@ def _report(
             continue
         part = parts[name]
         probabilities, read = _probabilities(model, part, edges)
-        density = float(read["density"].mean())
+        density = float(np.sum(read["kept"]) / np.sum(read["words"]))
         ours = classification_metrics(part.labels, probabilities, model.classes)
         linear = baseline.probabilities(part.words(model.vocabulary))
         theirs = float(np.mean(linear.argmax(axis=1) == part.labels))
@@ -432,19 +432,21 @@ def _report(
 def _probabilities(
     model: TrainedModel, part: _Part, edges: Sequence[int]
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """(float32 [n, C], densities of texts and gates of words) of texts that are numbers already."""
+    """(float32 [n, C], kept and all words of texts, gates of words) of texts that are numbers."""
     found = np.zeros((len(part.labels), len(model.classes)), np.float32)
-    rest: dict[str, list[np.ndarray]] = {"density": [], "gates": []}
+    rest: dict[str, list[np.ndarray]] = {"kept": [], "words": [], "gates": []}
     for batch in part.batches(128, edges, shuffle=False).eval():
         real = batch["weight"] > 0
         inputs = {name: batch[name] for name in (*NAMES, *LENGTHS) if name in batch}
         # filler rows have no word; a length of one keeps them finite
         out = model.run({k: np.maximum(v, 1) if k in LENGTHS else v for k, v in inputs.items()})
         found[batch["example_id"][real]] = out["probabilities"][real]
-        rest["density"].append(out["density"][real])
+        words = np.sum([batch[name] for name in LENGTHS if name in batch], axis=0)
+        rest["words"].append(words[real])
+        rest["kept"].append((out["density"] * words)[real])
         if "gates" in out:
-            words = np.arange(out["gates"].shape[1]) < batch[LENGTHS[0]][:, None]
-            rest["gates"].append(out["gates"][words])
+            real_words = np.arange(out["gates"].shape[1]) < batch[LENGTHS[0]][:, None]
+            rest["gates"].append(out["gates"][real_words])
     return found, {name: np.concatenate(parts) for name, parts in rest.items() if parts}
 
 

@@ -123,6 +123,7 @@ def test_trec_lines_are_used_or_named(questions, capsys):
         b"no label",
         b"NUM:date When\0?",
         b"NUM:date When ?\rLOC:city Where ?",
+        b"DESC: What ?",
     ]
     path.write_bytes(b"\n".join(lines) + b"\n")
     status, out, _ = run(capsys, "check", "trec", "--manual-dir", questions)
@@ -132,14 +133,20 @@ def test_trec_lines_are_used_or_named(questions, capsys):
         ("6", "no labe"),
         ("7", "NUL cha"),
         ("8", "carriag"),
+        ("9", "no labe"),
     ]
-    assert cells(out, "train")[2:5] == ["8", "4", "4"]
+    assert cells(out, "train")[2:5] == ["9", "4", "5"]
     # one of the four is held out; the empty text is in one of the two splits
     report = _check.check("trec", manual_dir=questions)
     assert sum(split.empty for split in report.splits) == 1
     full = data.load("trec", "train_full", manual_dir=questions)
-    assert full[3]["tokens"] == ("How", "many", "?")
-    assert full[3]["fine"] == "count"
+    words = [("How", "far", "?"), ("Who", "is", "José", "?"), (), ("How", "many", "?")]
+    assert [example["tokens"] for example in full] == words
+    assert [full.info.class_names[x["label"]] for x in full] == ["NUM", "HUM", "LOC", "NUM"]
+    assert [example["fine"] for example in full] == ["dist", "ind", "city", "count"]
+    assert [q.line for q in full.quarantine] == [3, 6, 7, 8, 9]
+    assert "unknown label 'FOO'" in full.quarantine[0].reason
+    assert full.report.reconciles
 
 
 def test_a_truncated_gz_file_fails_and_the_other_files_are_still_read(trees, capsys):

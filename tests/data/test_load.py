@@ -181,23 +181,6 @@ def test_a_file_cut_short_is_named_as_a_substitute_and_refused_by_strict(sst_dir
         data.load("sst", "train", manual_dir=sst_dir, strict=True)
 
 
-def test_trec_is_latin_1_with_an_empty_question_kept_and_bad_labels_set_aside(tmp_path):
-    lines = [b"NUM:dist How far ?", b"HUM:ind Who is Jos\xe9 ?", b"LOC:city ", b"FOO:x What ?"]
-    lines += [b"no label here", b"DESC: What ?"]
-    (tmp_path / "train_5500.label").write_bytes(b"\n".join(lines) + b"\n")
-    source = data.load("trec", "train_full", manual_dir=tmp_path)
-    assert [x["tokens"] for x in source] == [
-        ("How", "far", "?"),
-        ("Who", "is", "José", "?"),
-        (),
-    ]
-    assert [source.info.class_names[x["label"]] for x in source] == ["NUM", "HUM", "LOC"]
-    assert source[0]["fine"] == "dist"
-    assert [q.line for q in source.quarantine] == [4, 5, 6]
-    assert "unknown label 'FOO'" in source.quarantine[0].reason
-    assert source.report.reconciles
-
-
 def test_ag_news_rows_are_cleaned_and_bad_rows_set_aside(tmp_path):
     rows = [
         '"3","Oil up","Haiti #39;s oil costs  #36;10\\a barrel &lt;A HREF=""x""&gt;AP&lt;/A&gt;"',

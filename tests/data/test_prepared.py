@@ -16,6 +16,7 @@ from gatedjax import data
 from gatedjax.data.sets import _trec
 from gatedjax.data.sets._all import SETS
 from gatedjax.data.tfds import _prepared
+from tests.data._same import assert_same_set
 
 TREES = "(3 (2 A) (3 hit))\n(2 A (2 B))\n(1 (2 A) (1 bore))\n(2 (2 A) (2 film))\n"
 QUESTIONS = "NUM:dist How far ?\nBAD:x Why ?\nLOC:city Where ?\n" * 10
@@ -68,14 +69,8 @@ def site(raw, monkeypatch):
 def test_a_downloaded_set_equals_the_raw_files(site, raw, tmp_path, name, split):
     prepared = data.load(name, split, data_dir=tmp_path / "tfds")
     direct = data.load(name, split, manual_dir=raw)
-    assert list(prepared) == list(direct)
-    assert prepared.info == direct.info
-    # the account survives on disk; only the name of the file loses its folder
-    assert prepared.report.lines == direct.report.lines
-    got = [(Path(q.file).name, q.line, q.reason) for q in prepared.quarantine]
-    assert got == [(Path(q.file).name, q.line, q.reason) for q in direct.quarantine]
-    assert got
-    assert prepared.report.reconciles
+    assert_same_set(prepared, direct)
+    assert prepared.quarantine
     assert "tensorflow" not in sys.modules
 
 
@@ -157,10 +152,8 @@ def test_cloze_questions_survive_preparation_with_their_account(tmp_path, capsys
         "108719",
     ]
     prepared = data.load("cbt_ne", "train", data_dir=tmp_path / "tfds")
-    direct = data.load("cbt_ne", "train", manual_dir=raw)
-    assert list(prepared) == list(direct)
-    assert prepared.info == direct.info
-    assert prepared.report.notes == direct.report.notes == {"repeated candidates": 2}
+    assert_same_set(prepared, data.load("cbt_ne", "train", manual_dir=raw))
+    assert prepared.report.notes == {"repeated candidates": 2}
     (aside,) = prepared.quarantine
     assert (aside.file, aside.line) == ("cbtest_NE_train.txt", 43)
 

@@ -8,6 +8,7 @@ import pytest
 from gatedjax import data
 from gatedjax.data.sets._probing import classes_of
 from gatedjax.data.tfds import _prepared
+from tests.data._same import assert_same_set
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -90,10 +91,8 @@ def test_prepared_sets_are_the_raw_ones(name, raw, tmp_path):
     prepared = tmp_path / "tfds"
     _prepared.prepare(name, data_dir=prepared, manual_dir=raw)
     for split in ("validation", "test"):
-        wanted = data.load(name, split, manual_dir=raw)
         got = data.load(name, split, data_dir=prepared)
-        assert list(got) == list(wanted)
-        assert got.info == wanted.info
+        assert_same_set(got, data.load(name, split, manual_dir=raw))
 
 
 def test_published_reorderings_are_read_with_their_labels(raw):

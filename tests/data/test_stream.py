@@ -11,6 +11,7 @@ from gatedjax import data
 from gatedjax._commands.data import main as data_command
 from gatedjax.data.sets import _ptb
 from gatedjax.data.text import _stream
+from tests.data._same import assert_same_set
 
 INFO = data.SourceInfo("toy", "train", ("sentence",))
 
@@ -190,11 +191,10 @@ def test_the_prepared_set_equals_the_raw_files(ptb_dir, tmp_path_factory, capsys
     for split in ("train", "validation", "test"):
         raw = data.load("ptb", split, manual_dir=ptb_dir)
         prepared = data.load("ptb", split, data_dir=place)
-        assert list(prepared) == list(raw)
+        assert_same_set(prepared, raw)
         assert np.array_equal(prepared.ids, raw.ids)
         assert prepared.vocabulary.digest() == raw.vocabulary.digest()
-        assert prepared.report.lines == raw.report.lines
-        assert len(prepared.quarantine) == len(raw.quarantine) == (split == "test")
+        assert len(prepared.quarantine) == (split == "test")
     assert data_command(["check", "ptb", "--manual-dir", str(ptb_dir)]) == 0
     assert "quarantined" in capsys.readouterr().out
 

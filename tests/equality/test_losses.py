@@ -6,7 +6,6 @@ other random bits move them by far more.
 """
 
 import contextlib
-import dataclasses
 import zlib
 from typing import Any
 
@@ -17,7 +16,7 @@ import pytest
 from gatedjax import functional as F
 from tests._slow import slow_but
 from tests.equality._golden import digest, golden, leaves, same
-from tests.models._losses import losses
+from tests.models._losses import losses, with_dropout
 from tests.models._passes import DRAWS
 
 LOSSES = losses()
@@ -43,16 +42,6 @@ def watched(keys: list[tuple[str, Any]]):
         for name, place in DRAWS.items():
             patch.setattr(F, name, drawing(name, getattr(F, name), place))
         yield
-
-
-def with_dropout(task: Any) -> Any:
-    """The task with another rate in every field of its configuration that is one."""
-    config = task.model.config
-    names = [field.name for field in dataclasses.fields(config) if "dropout" in field.name]
-    rates = [name for name in names if isinstance(getattr(config, name), float)]
-    changes = {name: 0.25 + 0.0625 * number for number, name in enumerate(rates)}
-    model = task.model.clone(config=dataclasses.replace(config, **changes))
-    return dataclasses.replace(task, model=model)
 
 
 def parameters(name: str, shapes: Any) -> Any:

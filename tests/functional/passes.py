@@ -13,6 +13,16 @@ def close(got, want, **tolerance):
         np.testing.assert_allclose(value, expected, **tolerance)
 
 
+def complex_step(function, point, cotangent):
+    """The gradient of sum(cotangent * function(point)), exact to rounding for an analytic one."""
+    gradient = np.zeros(point.shape)
+    for index in np.ndindex(point.shape):
+        moved = point.astype(complex)
+        moved[index] += 1e-30j
+        gradient[index] = np.sum(cotangent * function(moved)).imag / 1e-30
+    return gradient
+
+
 def slope(function, point, path, rng):
     """A direction in one leaf, and the exact derivatives of all results along it."""
     leaves, tree = jax.tree.flatten(point)

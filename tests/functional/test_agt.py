@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from gatedjax import functional as F
+from tests.functional.passes import check_gradients
+from tests.functional.rau_oracle import sigmoid
 from tests.tolerances import BF16, F32, F64
 
 N, D, L, A, K = 4, 3, 3, 2, 5
@@ -32,10 +34,6 @@ def select_rows(words, kernels, vectors, mask, keys=None):
                 attention[row, layer, n] = np.exp(score[n]) / total
                 selected[row, layer] += attention[row, layer, n] * words[row, n]
     return selected, attention
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
 
 
 def gated_rows(selected, kernels, recurrent, bias):
@@ -63,19 +61,6 @@ def highway_rows(inputs, kernels, bias):
     return np.stack(states), np.stack(gates)
 
 
-def complex_step(function, arguments, which, cotangents):
-    """The gradient of sum(cotangents * outputs) with respect to one argument, exact to rounding."""
-    point = arguments[which]
-    gradient = np.zeros(point.shape)
-    for index in np.ndindex(point.shape):
-        moved = point.astype(complex)
-        moved[index] += 1e-30j
-        outputs = function(*arguments[:which], moved, *arguments[which + 1 :])
-        total = sum(np.sum(c * o) for c, o in zip(cotangents, outputs, strict=True))
-        gradient[index] = total.imag / 1e-30
-    return gradient
-
-
 @functools.partial(jax.jit, static_argnums=0)
 def with_gradients(function, arguments, cotangents):
     outputs, pull = jax.vjp(function, *arguments)
@@ -85,13 +70,12 @@ def with_gradients(function, arguments, cotangents):
 def check_against(function, oracle, arguments, rng):
     want = oracle(*arguments)
     cotangents = tuple(rng.normal(size=o.shape) for o in want)
-    got, gradients = with_gradients(function, arguments, cotangents)
+    found = with_gradients(function, arguments, cotangents)
+    got, gradients = jax.tree.map(np.asarray, found)
     for one, other in zip(got, want, strict=True):
         assert one.dtype == jnp.float64
         np.testing.assert_allclose(one, other, **F64)
-    for which, gradient in enumerate(gradients):
-        wanted = complex_step(oracle, arguments, which, cotangents)
-        np.testing.assert_allclose(gradient, wanted, **F64)
+    check_gradients(gradients, oracle, arguments, cotangents, rng, **F64)
 
 
 def masked_selection(words, kernels, vectors, keys=None):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gatedjax.functional._attention import attention_pool, local_attention_weights
+from tests.functional.passes import complex_step
 from tests.tolerances import BF16, F32, F64
 
 # Rows: position at the left end, at the right end, between tokens, left and right of the
@@ -33,16 +34,6 @@ def local_rows(scores, positions, half_width, lengths, renormalise=False):
         if renormalise:
             out[b] = out[b] / out[b].sum()
     return out
-
-
-def complex_step(function, point, cotangent):
-    """The gradient of sum(cotangent * function(point)), exact to rounding for an analytic one."""
-    gradient = np.zeros(point.shape)
-    for index in np.ndindex(point.shape):
-        moved = point.astype(complex)
-        moved[index] += 1e-30j
-        gradient[index] = np.sum(cotangent * function(moved)).imag / 1e-30
-    return gradient
 
 
 @pytest.mark.parametrize("renormalise", [False, True])

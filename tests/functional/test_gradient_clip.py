@@ -6,13 +6,10 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax.functional import GRUWeights
+from tests.functional.rau_oracle import sigmoid
 from tests.tolerances import F64
 
 D, H = 3, 8
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
 
 
 def messages(weights, h, x, change, bound, reset_after):

@@ -21,6 +21,8 @@ from gatedjax.functional._relaxations import (
     threshold_gates,
 )
 from gatedjax.functional._softmax import relaxed_gated_softmax
+from tests.functional.passes import complex_step
+from tests.functional.rau_oracle import sigmoid
 from tests.tolerances import BF16, F32, F64
 
 # The largest float32 below 1: what a uniform draw can come to at most.
@@ -30,20 +32,6 @@ draw_logistic = jax.jit(logistic_noise, static_argnums=1)
 draw_gumbel = jax.jit(gumbel_noise, static_argnums=1)
 draw_gates = jax.jit(sample_gates)
 EXTREME = np.array([-1e4, -100.0, -1.0, 0.0, 1.0, 100.0, 1e4], np.float32)
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def complex_step(function, point, cotangent):
-    """The gradient of sum(cotangent * function(point)), exact to rounding for an analytic one."""
-    gradient = np.zeros(point.shape)
-    for index in np.ndindex(point.shape):
-        moved = point.astype(complex)
-        moved[index] += 1e-30j
-        gradient[index] = np.sum(cotangent * function(moved)).imag / 1e-30
-    return gradient
 
 
 @functools.partial(jax.jit, static_argnums=(0, 4))

@@ -13,6 +13,7 @@ from gatedjax.functional._softmax import (
     masked_softmax,
     relaxed_gated_softmax,
 )
+from tests.functional.passes import complex_step
 from tests.tolerances import BF16, F32, F64
 
 LENGTHS = np.array([0, 1, 4, 6])
@@ -38,16 +39,6 @@ def gated_rows(scores, gates, mask):
         for t in real:
             out[row, t] = gates[row, t] * np.exp(scores[row, t]) / total if total != 0 else 0
     return out
-
-
-def complex_step(function, point, cotangent):
-    """The gradient of sum(cotangent * function(point)), exact to rounding for an analytic one."""
-    gradient = np.zeros(point.shape)
-    for index in np.ndindex(point.shape):
-        moved = point.astype(complex)
-        moved[index] += 1e-30j
-        gradient[index] = np.sum(cotangent * function(moved)).imag / 1e-30
-    return gradient
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -44,6 +44,20 @@ class Loss:
         return jax.tree.map(np.asarray, self.task.init_carry(self.batch))
 
 
+def rates_of(config: Any) -> dict[str, float]:
+    """Another rate for every field that is one: it names the field wherever it is used."""
+    names = [field.name for field in dataclasses.fields(config) if "dropout" in field.name]
+    rates = [name for name in names if isinstance(getattr(config, name), float)]
+    return {name: 0.25 + 0.0625 * number for number, name in enumerate(rates)}
+
+
+def with_dropout(task: Any) -> Any:
+    """The task with these rates."""
+    config = task.model.config
+    model = task.model.clone(config=dataclasses.replace(config, **rates_of(config)))
+    return dataclasses.replace(task, model=model)
+
+
 @functools.cache
 def losses() -> dict[str, Loss]:
     """Every task, with what is special about its network."""

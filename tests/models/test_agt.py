@@ -9,8 +9,9 @@ import pytest
 
 from gatedjax.data import load
 from gatedjax.models import AGT, AGTConfig, AGTTask
+from tests._drawn import drawn
 from tests.functional.test_agt import gated_rows, highway_rows, select_rows
-from tests.models._passes import evaluate, in_numpy
+from tests.models._passes import in_numpy
 from tests.tolerances import F32
 
 SMALL = {
@@ -44,11 +45,7 @@ def shapes_of(task, batch):
 
 
 def draw(task, batch):
-    """Parameters without a compilation, which is what these tests spend their time on."""
-    rng = np.random.default_rng(1)
-    return jax.tree.map(
-        lambda s: (rng.normal(size=s.shape) * 0.5).astype(s.dtype), shapes_of(task, batch)
-    )
+    return drawn(task.init, batch)
 
 
 init = in_numpy(lambda task, key, batch: task.init(key, batch))
@@ -165,25 +162,6 @@ def test_nothing_is_ablated_above_the_last_layer_and_everything_for_the_highway_
     assert np.abs(one - three).max() > 1e-3
 
 
-def test_padding_and_batch_company_change_no_example(np_rng):
-    task, batch = make_task(dropout=0.4), make_batch(np_rng)
-    params = draw(task, batch)
-    wide = batch | {"tokens": np.pad(batch["tokens"], ((0, 0), (0, 5)), constant_values=9)}
-    moved = {k: v[::-1] for k, v in batch.items()}
-    other = batch | {"example_id": batch["example_id"] + 1}
-    for train in (False, True):
-        run = functools.partial(forward, task.model, params, train=train)
-        base = run(batch)
-        for row in range(3):
-            one = run({k: v[row : row + 1] for k, v in wide.items()})
-            np.testing.assert_allclose(one.logits[0], base.logits[row], **F32)
-            np.testing.assert_allclose(one.attention[0, :, :8], base.attention[row], **F32)
-            np.testing.assert_array_equal(one.attention[..., 8:], 0.0)
-        np.testing.assert_allclose(run(moved).logits[::-1], base.logits, **F32)
-        # the bits belong to the number of the example and to nothing else
-        assert np.array_equal(run(other).logits, base.logits) == (not train)
-
-
 def test_each_dropout_site_acts_where_it_says(np_rng):
     batch = make_batch(np_rng)
     outputs = {}
@@ -279,19 +257,6 @@ def test_frozen_word_vectors_have_no_gradient_and_start_from_the_table(np_rng):
     assert np.abs(gradient["projection"]["kernel"]).max() > 0
 
 
-def test_filler_rows_count_for_nothing(np_rng):
-    task, batch = make_task(), make_batch(np_rng)
-    params = draw(task, batch)
-    filler = jax.tree.map(lambda v: np.concatenate([v, np.zeros_like(v[:1])]), batch)
-    filler["example_id"][-1] = -1
-    want, got = (loss_and_gradient(task, params, b) for b in (batch, filler))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F32), got, want)
-    metrics, predictions = evaluate(task, params, filler)
-    assert float(metrics["loss"].count) == float(metrics["accuracy"].count) == 3
-    assert set(predictions) == {"example_id", "label", "predicted", "correct"}
-    assert {len(values) for values in predictions.values()} == {4}
-
-
 def test_bfloat16_is_close_and_outputs_are_float32(np_rng):
     batch = make_batch(np_rng)
     params = draw(make_task(), batch)
@@ -353,6 +318,7 @@ def test_32_polarity_sentences_are_learnt_by_heart(variant):
     assert float(metrics["accuracy"].total) == 32
     assert float(metrics["loss"].total / metrics["loss"].count) < 0.1
     np.testing.assert_array_equal(predictions["predicted"], batch["label"])
+    assert set(predictions) == {"example_id", "label", "predicted", "correct"}
 
 
 @pytest.mark.parametrize(

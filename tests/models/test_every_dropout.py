@@ -1,7 +1,6 @@
 """Dropout of every network: each rate acts at its sites, and no two sites share their bits."""
 
 import contextlib
-import dataclasses
 import inspect
 from collections import Counter
 from typing import Any, NamedTuple
@@ -13,7 +12,9 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import models
+from tests._drawn import drawn
 from tests._slow import slow_but
+from tests.models._losses import rates_of
 from tests.models._passes import DRAWS, RNGS
 
 
@@ -63,13 +64,6 @@ class Pass:
             return output * (1 + self.factors[number]).astype(output.dtype)
 
         return dropped
-
-
-def rates_of(config) -> dict[str, float]:
-    """Another rate for every field that is one: it names the field wherever it is used."""
-    names = [field.name for field in dataclasses.fields(config) if "dropout" in field.name]
-    rates = [name for name in names if isinstance(getattr(config, name), float)]
-    return {name: 0.25 + 0.0625 * number for number, name in enumerate(rates)}
 
 
 def texts(rows=2, size=5, vocabulary=9, name="tokens"):
@@ -240,13 +234,6 @@ def shapes_of(case: Case) -> Any:
     return jax.eval_shape(case.task.init, jax.random.key(0), case.batch)
 
 
-def parameters(case: Case) -> Any:
-    """Parameters without a compilation; no bias is 0."""
-    rng = np.random.default_rng(1)
-    draw = lambda leaf: rng.normal(0, 0.5, leaf.shape).astype(leaf.dtype)  # noqa: E731
-    return jax.tree.map(draw, shapes_of(case))
-
-
 def carry_of(case: Case) -> tuple:
     """What a task that carries a state takes beside the batch."""
     init = getattr(case.task, "init_carry", None)
@@ -279,7 +266,7 @@ def test_every_configuration_with_a_rate_of_dropout_is_here():
 @pytest.mark.parametrize("name", slow_but(MAKERS, "agt", "rau", "rau_language", "ssan_probe"))
 def test_every_rate_acts_at_each_of_its_sites_and_no_two_share_their_bits(name):
     case = MAKERS[name]()
-    params, carry = parameters(case), carry_of(case)
+    params, carry = drawn(case.task.init, case.batch), carry_of(case)
     count = sum(case.sites.values())
     seen = Pass()
 
@@ -292,7 +279,7 @@ def test_every_rate_acts_at_each_of_its_sites_and_no_two_share_their_bits(name):
 
     # one site at a time is made larger, the last time none
     factors = np.eye(count + 1, count, dtype=np.float32)
-    losses, (keys, drawn) = jax.jit(jax.vmap(run, out_axes=(0, None)))(factors)
+    losses, (keys, bytes_) = jax.jit(jax.vmap(run, out_axes=(0, None)))(factors)
     assert sites_of(case, seen) == Counter(case.sites)
 
     changes = np.abs(np.asarray(losses[:-1]) - losses[-1])
@@ -305,7 +292,7 @@ def test_every_rate_acts_at_each_of_its_sites_and_no_two_share_their_bits(name):
     # columns are those of features, or heads of pairs, over all else
     columns = [
         np.asarray(site if site.ndim == 3 else np.moveaxis(site, 1, -1)).reshape(-1, width)
-        for site in drawn
+        for site in bytes_
         for width in [site.shape[2] if site.ndim == 3 else site.shape[1]]
     ]
     for one in range(len(columns)):

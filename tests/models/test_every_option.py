@@ -13,7 +13,8 @@ import jax
 import numpy as np
 import pytest
 
-from tests.models.test_every_dropout import MAKERS, RNGS, carry_of, rates_of
+from tests.models._losses import rates_of
+from tests.models.test_every_dropout import MAKERS, RNGS, carry_of
 
 # a minute of tracing
 pytestmark = pytest.mark.slow
@@ -98,12 +99,12 @@ def values_of(name: str, field: str, config: Any) -> tuple[Any, ...]:
     return (now / 2 + 0.1,)
 
 
-def text(function, *arguments) -> str:
-    """The program of a function, with the values of its constants, without addresses."""
-    closed = jax.make_jaxpr(function)(*arguments)
+def traced(function, *arguments) -> tuple[str, Any]:
+    """The program of a function, with its constants, without addresses; shapes of its results."""
+    closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
     keys = RNGS["gate"].dtype  # the same in all
     constants = [np.asarray(value).tobytes() for value in closed.consts if value.dtype != keys]
-    return re.sub(r" at 0x[0-9a-f]+", "", str(closed)) + str(constants)
+    return re.sub(r" at 0x[0-9a-f]+", "", str(closed)) + str(constants), shapes
 
 
 def programs(name: str, options: dict[str, Any]):
@@ -112,11 +113,11 @@ def programs(name: str, options: dict[str, Any]):
     # a changing temperature is one of steps
     batch = case.batch | {"step": np.full(2, 3, np.int32)}
     task, carry = case.task, carry_of(case)
-    yield text(task.init, RNGS["gate"], batch) + str(task.frozen if hasattr(task, "frozen") else "")
-    shapes = jax.eval_shape(task.init, RNGS["gate"], batch)
-    gradient = jax.grad(lambda params: task.loss(params, batch, RNGS, *carry)[0])
-    yield text(gradient, shapes)
-    yield text(lambda params: task.evaluate(params, batch, *carry), shapes)
+    init, shapes = traced(task.init, RNGS["gate"], batch)
+    yield init + str(getattr(task, "frozen", ""))
+    cost = lambda params: task.loss(params, batch, RNGS, *carry)[0]  # noqa: E731
+    for part in (lambda params: task.evaluate(params, batch, *carry), cost, jax.grad(cost)):
+        yield traced(part, shapes)[0]
 
 
 @functools.cache

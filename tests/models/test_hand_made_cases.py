@@ -12,22 +12,16 @@ from gatedjax.models import (
     SSANTaggerConfig,
     SSANTaggingTask,
 )
+from tests._drawn import drawn
 
 LENGTHS = np.array([3, 1], np.int32)
 TOKENS = np.array([[2, 3, 2, 0, 0], [4, 0, 0, 0, 0]], np.int32)
 BATCH = {"tokens": TOKENS, "lengths": LENGTHS, "example_id": np.arange(2, dtype=np.int32)}
 
 
-def drawn(init, *args):
-    """Parameters without a compilation."""
-    rng = np.random.default_rng(0)
-    shapes = jax.eval_shape(init, *args)
-    return jax.tree.map(lambda x: rng.normal(0, 0.5, x.shape).astype(x.dtype), shapes)
-
-
 def test_the_average_of_word_vectors_is_over_the_words_that_are_there():
     model = AGT(AGTConfig(system="average", embedding_dim=3, head_hidden=()), 5, 2)
-    params = drawn(lambda: model.init(jax.random.key(0), BATCH)["params"])
+    params = drawn(model.init, BATCH)["params"]
     got = jax.jit(lambda p: model.apply({"params": p}, BATCH).logits)(params)
     table, out = params["embed"]["table"], params["classifier"]
     means = np.stack([(2 * table[2] + table[3]) / 3, table[4]])
@@ -37,7 +31,7 @@ def test_the_average_of_word_vectors_is_over_the_words_that_are_there():
 def test_pretrained_vectors_are_taken_as_they_are_and_drawn_ones_are_scaled():
     config = SSANConfig(num_layers=1, hidden=4, filter_size=4, num_heads=1, select_layers=(0,))
     plain = SSANEncoder(config, 5)
-    params = drawn(lambda: plain.init(jax.random.key(0), BATCH)["params"])
+    params = drawn(plain.init, BATCH)["params"]
     table = np.asarray(params["embed"]["table"])
     given = SSANEncoder(config, 5, embeddings=table * config.hidden**0.5)
     scaled = params | {"embed": {"table": table * config.hidden**0.5}}
@@ -58,7 +52,7 @@ def test_a_label_that_nobody_knows_is_wrong_even_where_the_first_label_is_predic
     task = SSANTaggingTask(SSANTagger(config, 5, 3), width=5)
     labels = np.array([[0, -1, 3, 0, 0], [0, 0, 0, 0, 0]], np.int32)
     batch = BATCH | {"labels": labels, "is_predicate": np.zeros((2, 5), np.int32)}
-    params = drawn(task.init, jax.random.key(0), batch)
+    params = drawn(task.init, batch)
     params["classifier"]["bias"] = np.array([50, 0, 0], np.float32)
     metrics, predictions = jax.jit(task.evaluate)(params, batch | {"weight": np.ones(2)})
     assert (predictions["predicted"][0, :3] == 0).all()
@@ -73,7 +67,7 @@ def test_a_tagger_selects_from_what_its_feed_forward_network_made_of_the_words()
     )
     model = SSANTagger(config, 5, 3)
     batch = BATCH | {"is_predicate": np.zeros((2, 5), np.int32)}
-    params = drawn(lambda: model.init(jax.random.key(0), batch)["params"])
+    params = drawn(model.init, batch)["params"]
     layer = params["layer_1"]
     narrow = jax.tree.map(lambda x: 2 * x, layer["feed_forward"]["narrow"])
     changed = layer | {"feed_forward": layer["feed_forward"] | {"narrow": narrow}}

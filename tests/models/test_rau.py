@@ -12,6 +12,7 @@ from flax.errors import ScopeParamShapeError
 from gatedjax import functional as F
 from gatedjax.data import ImageBatches, load
 from gatedjax.models import RAUClassifier, RAUConfig, RAUTask
+from tests._drawn import drawn
 from tests.models._passes import in_numpy
 from tests.tolerances import F32
 
@@ -52,13 +53,7 @@ def make_batch(rng, lengths=(4, 7, 1), size=8, text=False):
 
 
 def draw(task, batch):
-    """Parameters without a compilation, which is what these tests spend their time on."""
-    rng = np.random.default_rng(1)
-    shapes = jax.eval_shape(task.init, jax.random.key(0), batch)
-    return jax.tree.map(lambda s: (rng.normal(size=s.shape) * 0.4).astype(s.dtype), shapes)
-
-
-loss = in_numpy(lambda task, params, batch, keys: task.loss(params, batch, keys))
+    return drawn(task.init, batch, std=0.4)
 
 
 @functools.partial(in_numpy, static_argnames=("train", "attention"))
@@ -80,30 +75,17 @@ def test_parameter_counts_of_the_paper(cell, count):
     assert size_of(params["classifier"]) == 128 * 10 + 10
 
 
-@pytest.mark.parametrize("text", [False, True])
-@pytest.mark.parametrize(
-    "variant",
-    [
-        {"cell": "rau"},
-        pytest.param({"cell": "lstm"}, marks=pytest.mark.slow),
-        pytest.param({"attention": "time_causal"}, marks=pytest.mark.slow),
-    ],
-    ids=ids,
-)
-def test_padding_and_batch_company_change_no_example(variant, text, np_rng):
-    drop = {"embedding_dropout": 0.3, "recurrent_dropout": 0.3, "state_dropout": 0.3}
-    task = make_task(text, **variant, **drop)
-    batch = make_batch(np_rng, text=text)
+# of texts it is a matter of test_every_task
+@pytest.mark.parametrize("cell", ["rau", pytest.param("lstm", marks=pytest.mark.slow)])
+def test_padding_and_batch_company_change_no_image(cell, np_rng):
+    rates = dict.fromkeys(("embedding_dropout", "recurrent_dropout", "state_dropout"), 0.3)
+    task, batch = make_task(cell=cell, **rates), make_batch(np_rng)
     params = draw(task, batch)
-    name = "tokens" if text else "rows"
-    widths = [(0, 0), (0, 5), (0, 0)][: batch[name].ndim]
-    wide = batch | {name: np.pad(batch[name], widths, constant_values=9)}
-    moved = {k: v[::-1] for k, v in batch.items()}
-    alone = [{k: v[row : row + 1] for k, v in wide.items()} for row in range(3)]
+    rows = np.pad(batch["rows"], ((0, 0), (0, 5), (0, 0)), constant_values=9)
+    alone = [{k: v[row : row + 1] for k, v in (batch | {"rows": rows}).items()} for row in range(3)]
     for train in (False, True):
         run = functools.partial(forward, task.model, params, train=train)
         want = run(batch).logits
-        np.testing.assert_allclose(run(moved).logits, want[::-1], **F32)
         for row in range(3):
             np.testing.assert_allclose(run(alone[row]).logits[0], want[row], **F32)
 
@@ -240,19 +222,6 @@ def test_bfloat16_products_are_close_and_the_state_is_float32(np_rng):
     narrow = forward(make_task(dtype="bfloat16").model, params, batch)
     assert narrow.logits.dtype == narrow.state.dtype == np.float32
     np.testing.assert_allclose(narrow.logits, wide.logits, atol=0.05)
-
-
-def test_filler_rows_count_for_nothing(np_rng):
-    task = make_task()
-    batch = make_batch(np_rng)
-    params = draw(task, batch)
-    filler = jax.tree.map(lambda v: np.concatenate([v, np.zeros_like(v[:1])]), batch)
-    for a, b in zip(
-        jax.tree.leaves(loss(task, params, batch, {})),
-        jax.tree.leaves(loss(task, params, filler, {})),
-        strict=True,
-    ):
-        np.testing.assert_allclose(a, b, **F32)
 
 
 @pytest.mark.parametrize(

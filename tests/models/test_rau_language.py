@@ -10,6 +10,7 @@ import pytest
 from gatedjax.functional import RAUWeights
 from gatedjax.models import RAUConfig, RAULanguageModel, RAULanguageTask
 from gatedjax.training import init_state, make_train_step, merge, to_floats
+from tests._drawn import drawn
 from tests.functional.rau_oracle import numpy_rau_step, sigmoid
 from tests.models._passes import in_numpy
 from tests.tolerances import F32
@@ -41,9 +42,7 @@ def make_batch(rng, lengths=(5, 3, 0), size=5):
 
 
 def draw(task, batch, rng):
-    """Parameters without a compilation."""
-    shapes = jax.eval_shape(task.init, jax.random.key(0), batch)
-    return jax.tree.map(lambda s: (rng.normal(size=s.shape) * 0.6).astype(s.dtype), shapes)
+    return drawn(task.init, batch, std=0.6, rng=rng)
 
 
 @functools.cache

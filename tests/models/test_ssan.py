@@ -11,10 +11,8 @@ import pytest
 from gatedjax import models
 from gatedjax.models.ssan.encoder import schedule
 from gatedjax.models.ssan.selector import selector_terms
-from tests._slow import slow_but
 from tests.models._passes import apply, evaluate, in_numpy
 from tests.models.learning import learn
-from tests.tolerances import F32
 
 VOCAB, N = 30, 6
 LENGTHS = np.array([6, 3, 1, 0])
@@ -130,17 +128,6 @@ def test_an_encoder_is_the_equations_of_its_layers(norm):
         np.testing.assert_array_equal(got.states[row, length:], 0)
 
 
-@pytest.mark.parametrize("train", slow_but([False, True], True))
-def test_padding_and_company_change_no_text(train):
-    net, variables = encoder()
-    whole = encode(net, variables, batch_of(), train=train)
-    alone = encode(net, variables, batch_of(LENGTHS[1:2], 3, first=1), train=train)
-    longer = encode(net, variables, batch_of(size=9), train=train)
-    np.testing.assert_allclose(alone.states[0], whole.states[1, :3], **F32)
-    np.testing.assert_allclose(longer.states[:, :N], whole.states, **F32)
-    np.testing.assert_allclose(longer.selections[0].rate, whole.selections[0].rate, **F32)
-
-
 def test_positions_and_lengths():
     bag, variables = encoder(positions="none")
     texts = batch_of(np.array([6, 6]))
@@ -239,21 +226,6 @@ def test_every_mode_trains_its_selector(selector):
     for name in ("selector_query", "selector_key"):
         assert np.abs(attention[name]["kernel"]).sum() > 0
     assert ("reward_baseline" in params) == (selector == "reinforce")
-
-
-@pytest.mark.slow
-def test_filler_rows_count_for_nothing():
-    task, params = probe(selected_weight=0.1)
-    batch = batch_of()
-    filler = {k: np.concatenate([v, np.zeros_like(v[:2])]) for k, v in batch.items()}
-    (total, metrics), grads = loss(task, params, batch, RNGS)
-    (same, same_metrics), same_grads = loss(task, params, filler, RNGS)
-    np.testing.assert_allclose(same, total, rtol=1e-5)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), same_grads, grads
-    )
-    for name in ("loss", "accuracy", "selected_1", "empty_1"):
-        np.testing.assert_allclose(same_metrics[name].value(), metrics[name].value(), rtol=1e-5)
 
 
 def detector(**options):

@@ -9,7 +9,7 @@ import pytest
 from gatedjax.models import SSANNLI, SSANNLIConfig, SSANNLITask
 from gatedjax.models.ssan.nli import MultiDimensionalAttention
 from gatedjax.training import OptimizerConfig, make_optimizer
-from tests._slow import slow_but
+from tests._drawn import drawn
 from tests.models._passes import apply, evaluate, loss
 from tests.models.learning import learn
 from tests.tolerances import F32
@@ -35,34 +35,7 @@ def batch_of(np_rng, first=(5, 3, 1), second=(2, 4, 6)):
 def made(**options):
     model = SSANNLI(SSANNLIConfig(**{"hidden": 8, "embedding_dim": 6, **dict(options)}), V)
     batch = batch_of(np.random.default_rng(0))
-    shapes = jax.eval_shape(SSANNLITask(model).init, jax.random.key(0), batch)
-    draw = np.random.default_rng(5).normal
-    return model, jax.tree.map(lambda s: (0.4 * draw(size=s.shape)).astype(s.dtype), shapes)
-
-
-VARIANTS = [
-    {},
-    {"select_layers": (0,), "num_heads": 2},
-    {"t2t": "multi_dim", "empty": "self"},
-    {"t2t": "multi_dim", "selector": "soft", "exclude_self": True, "fusion": False},
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "options", slow_but(VARIANTS, VARIANTS[0]), ids=["dot", "san", "multi_dim", "soft"]
-)
-def test_padding_changes_neither_loss_nor_gradient(np_rng, options):
-    model, params = made(**options)
-    batch = batch_of(np_rng)
-    wide = {n: np.pad(x, ((0, 0), (0, 3))) if x.ndim == 2 else x for n, x in batch.items()}
-    (one, metrics), gradient = loss(SSANNLITask(model), params, batch)
-    (other, _), wide_gradient = loss(SSANNLITask(model), params, wide)
-    np.testing.assert_allclose(one, other, rtol=1e-4)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-4), gradient, wide_gradient
-    )
-    assert ("selected_1" in metrics) == bool(any(model.config.select_layers))
+    return model, drawn(SSANNLITask(model).init, batch, std=0.4, rng=5)
 
 
 def dense(p, x):
@@ -200,6 +173,9 @@ def test_predictions_tell_of_the_first_sentence_and_metrics_of_both(np_rng):
     assert predictions["selected_heads"].shape == predictions["empty_heads"].shape == (3, 1, 2)
     both = np.concatenate([output.premise.rate, output.hypothesis.rate])
     np.testing.assert_allclose(metrics["selected_1"].value(), both.mean(), rtol=1e-6)
+    plain, params = made(select_layers=(0,))
+    metrics, _ = jax.eval_shape(SSANNLITask(plain).evaluate, params, batch)
+    assert "selected_1" not in metrics
 
 
 @pytest.mark.slow

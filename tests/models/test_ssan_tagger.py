@@ -8,7 +8,7 @@ import pytest
 
 from gatedjax.models import SSANTagger, SSANTaggerConfig, SSANTaggingTask
 from gatedjax.training import OptimizerConfig, make_optimizer
-from tests._slow import slow_but
+from tests._drawn import drawn
 from tests.models._passes import apply, evaluate, loss
 from tests.models.learning import learn
 
@@ -38,25 +38,7 @@ def batch_of(np_rng, lengths=(5, 3, 1)):
 @functools.cache
 def made(**options):
     task = SSANTaggingTask(SSANTagger(config(**dict(options)), V, L), width=9)
-    shapes = jax.eval_shape(task.init, jax.random.key(0), batch_of(np.random.default_rng(0)))
-    draw = np.random.default_rng(5).normal
-    return task, jax.tree.map(lambda s: (0.3 * draw(size=s.shape)).astype(s.dtype), shapes)
-
-
-@pytest.mark.parametrize(
-    "options", slow_but([{}, {"norm": "pre", "positions": "none"}], {}), ids=["post", "pre"]
-)
-def test_padding_changes_neither_loss_nor_gradient(np_rng, options):
-    task, params = made(**options)
-    batch = batch_of(np_rng)
-    wide = {n: np.pad(x, ((0, 0), (0, 3))) if x.ndim == 2 else x for n, x in batch.items()}
-    (one, metrics), gradient = loss(task, params, batch)
-    (other, _), wide_gradient = loss(task, params, wide)
-    np.testing.assert_allclose(one, other, rtol=1e-4)
-    assert metrics["loss"].count == 9
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-4), gradient, wide_gradient
-    )
+    return task, drawn(task.init, batch_of(np.random.default_rng(0)), std=0.3, rng=5)
 
 
 def test_labels_depend_on_which_word_is_the_predicate(np_rng):
@@ -123,12 +105,12 @@ def test_bad_batches_and_widths_are_refused(np_rng):
 
 
 @pytest.mark.slow
-def test_a_hundred_predicates_are_learned_by_heart(np_rng):
-    batch = batch_of(np_rng, lengths=(6,) * 100)
+def test_fifty_predicates_are_learned_by_heart(np_rng):
+    batch = batch_of(np_rng, lengths=(6,) * 50)
     task = SSANTaggingTask(
-        SSANTagger(config(embedding_dim=32, hidden=64, dropout=0.0, attention_dropout=0.0,
+        SSANTagger(config(embedding_dim=16, hidden=32, dropout=0.0, attention_dropout=0.0,
                           relu_dropout=0.0), V, L), width=6
     )  # fmt: skip
-    tx = make_optimizer(OptimizerConfig(learning_rate=2e-3, warmup_steps=20), 250)
-    _, _, metrics = learn(task, tx, batch, 250)
+    tx = make_optimizer(OptimizerConfig(learning_rate=5e-3, warmup_steps=20), 120)
+    _, _, metrics = learn(task, tx, batch, 120)
     assert metrics["accuracy"].value() > 0.9

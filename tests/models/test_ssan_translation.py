@@ -97,28 +97,6 @@ def test_decoding_with_a_cache_equals_the_whole_target(np_rng, options):
         np.testing.assert_allclose(got[row, :length], full[row, :length], rtol=1e-4, atol=1e-5)
 
 
-def test_padding_changes_no_word_and_no_gradient(np_rng):
-    model, params = trained()
-    task = SSANTranslationTask(model)
-    batch = batch_of(np_rng, [4, 2], [3, 5])
-    wide = {
-        name: np.pad(x, ((0, 1), (0, 3)), constant_values=7)
-        if x.ndim == 2
-        else np.pad(x, (0, 1), constant_values=-1 if name == "example_id" else 0)
-        for name, x in batch.items()
-    }
-    (one, metrics), gradient = loss(task, params, batch)
-    (other, wide_metrics), wide_gradient = loss(task, params, wide)
-    np.testing.assert_allclose(one, other, rtol=1e-4)
-    for name in ("loss", "accuracy"):
-        assert wide_metrics[name].count == metrics[name].count == 8
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4),
-        gradient,
-        wide_gradient,
-    )
-
-
 def test_a_target_word_is_not_seen_before_it_is_predicted(np_rng):
     model, params = trained()
     batch = batch_of(np_rng, [5, 3, 1, 0], [6, 6, 6, 6])

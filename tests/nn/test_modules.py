@@ -10,10 +10,11 @@ from flax.errors import ScopeParamShapeError
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from tests._drawn import drawn
 from tests.tolerances import F32
 
 
-def drawn(*shape):
+def normal(*shape):
     return np.random.default_rng(0).normal(size=shape).astype(np.float32)
 
 
@@ -22,14 +23,11 @@ def real(lengths, size):
 
 
 def filled(module, *inputs):
-    """Variables of a module, drawn without its initialisers, which take long to compile."""
-    rng = np.random.default_rng(1)
-    shapes = jax.eval_shape(module.init, jax.random.key(0), *inputs)
-    return jax.tree.map(lambda s: (rng.normal(size=s.shape) * 0.5).astype(s.dtype), shapes)
+    return drawn(module.init, *inputs)
 
 
 def test_bidirectional_stack_equals_the_functional_calls():
-    xs, mask = drawn(3, 6, 4), real([6, 2, 0], 6)
+    xs, mask = normal(3, 6, 4), real([6, 2, 0], 6)
     module = gnn.LSTM(5, num_layers=2, bidirectional=True)
     variables = filled(module, xs, mask)
 
@@ -53,7 +51,7 @@ def test_bidirectional_stack_equals_the_functional_calls():
 
 @pytest.mark.parametrize("reset_after", [False, True])
 def test_gru_equals_the_functional_call(reset_after):
-    xs = drawn(2, 5, 3)
+    xs = normal(2, 5, 3)
     module = gnn.GRU(4, reset_after=reset_after)
     names = ["input", "recurrent", "bias"] + ["recurrent_bias"] * reset_after
 
@@ -80,7 +78,7 @@ RAU_FIELDS = {
 @pytest.mark.parametrize("attention", RAU_FIELDS)
 def test_rau_equals_the_functional_call(attention):
     kind, inner = RAU_FIELDS[attention]
-    xs, mask = drawn(2, 5, 3), real([5, 2], 5)
+    xs, mask = normal(2, 5, 3), real([5, 2], 5)
     options = {"attention": attention, "reset_after": inner > 0}
     module = gnn.RAU(4, attn_hidden=inner, **options)
 
@@ -162,7 +160,7 @@ def test_init_scale_bounds_every_kernel_and_leaves_the_biases(module, rng):
     ids=["lstm", "gru_both_ways", "rau_over_time_both_ways", "rau_bfloat16"],
 )
 def test_the_initial_carry_is_the_one_that_none_stands_for(module):
-    xs, mask = drawn(3, 5, 2), real([5, 2, 0], 5)
+    xs, mask = normal(3, 5, 2), real([5, 2, 0], 5)
     initial = module.initial_carry(3)
 
     @jax.jit
@@ -203,11 +201,11 @@ def test_rau_names_bad_options(options, message, rng):
 @pytest.mark.parametrize("scale", [float("nan"), float("inf"), 0.0, -0.1])
 def test_an_init_scale_that_is_no_scale_is_refused(kind, scale, rng):
     with pytest.raises(ValueError, match="init_scale must be positive and finite"):
-        jax.eval_shape(kind(2, init_scale=scale).init, rng, drawn(1, 2, 3))
+        jax.eval_shape(kind(2, init_scale=scale).init, rng, normal(1, 2, 3))
 
 
 def test_two_chunks_with_carried_state_equal_one():
-    xs = drawn(2, 8, 3)
+    xs = normal(2, 8, 3)
     module = gnn.LSTM(4, num_layers=2)
 
     @jax.jit
@@ -249,7 +247,7 @@ def test_initial_kernels_are_orthogonal_per_gate_and_the_forget_bias_is_one(rng)
      (gnn.RAU, {"attention": "matrix"}, 1)],
 )  # fmt: skip
 def test_a_gate_bias_keeps_the_state_of_a_new_unit(kind, more, candidates, rng):
-    xs, initial = drawn(2, 5, 3), (np.full((2, 4), 0.3, np.float32),)
+    xs, initial = normal(2, 5, 3), (np.full((2, 4), 0.3, np.float32),)
     module, plain = kind(4, gate_bias=20.0, **more), kind(4, **more)
 
     @jax.jit
@@ -269,7 +267,7 @@ def test_a_gate_bias_keeps_the_state_of_a_new_unit(kind, more, candidates, rng):
 
 
 def test_attention_pool_takes_gates_or_log_gates():
-    states, mask = drawn(2, 5, 3), real([5, 3], 5)
+    states, mask = normal(2, 5, 3), real([5, 3], 5)
     gates = np.float32([[1, 0, 1, 0, 1], [0, 1, 1, 1, 1]])
     module = gnn.AttentionPool("mlp1")
     variables = filled(module, states, mask)
@@ -287,7 +285,7 @@ def test_attention_pool_takes_gates_or_log_gates():
 
 
 def test_gate_predictor_closes_padding():
-    xs, mask = drawn(2, 4, 3), real([4, 2], 4)
+    xs, mask = normal(2, 4, 3), real([4, 2], 4)
     wide = np.pad(xs, ((0, 0), (0, 3), (0, 0)), constant_values=9.0), np.pad(mask, ((0, 0), (0, 3)))
     modules = {k: gnn.GatePredictor(k, features=5, bias_init=0.7) for k in ("lstm", "fnn", "att")}
     variables = {kind: filled(module, xs, mask) for kind, module in modules.items()}
@@ -326,7 +324,7 @@ def test_unknown_kinds_are_refused(kind, rng):
 def test_wrong_number_of_initial_carries_is_refused(rng):
     module = gnn.LSTM(2, num_layers=2)
     with pytest.raises(ValueError, match="initial"):
-        jax.eval_shape(functools.partial(module.init, initial=(None,)), rng, drawn(1, 2, 3))
+        jax.eval_shape(functools.partial(module.init, initial=(None,)), rng, normal(1, 2, 3))
 
 
 @pytest.mark.parametrize(
@@ -341,13 +339,13 @@ def test_wrong_number_of_initial_carries_is_refused(rng):
 )
 def test_inputs_that_do_not_fit_the_parameters_are_named(xs, mask, error, message, rng):
     module = gnn.LSTM(4)
-    params = jax.eval_shape(module.init, rng, drawn(1, 2, 3))
+    params = jax.eval_shape(module.init, rng, normal(1, 2, 3))
     with pytest.raises(error, match=message):
         jax.eval_shape(module.apply, params, xs, mask)
 
 
 def test_attention_gated_transform_equals_the_functional_calls(rng):
-    words, mask = drawn(3, 5, 4), real([5, 2, 0], 5)
+    words, mask = normal(3, 5, 4), real([5, 2, 0], 5)
     module = gnn.AttentionGatedTransform(3, attention_features=2, gate_bias=-1.0)
     params = jax.jit(module.init)(rng, words, mask)["params"]
     np.testing.assert_array_equal(params["bias"], [[-1.0] * 4 + [0.0] * 4] * 2)
@@ -375,4 +373,4 @@ def test_attention_gated_transform_equals_the_functional_calls(rng):
 def test_attention_gated_transform_names_the_bad_field(options, message, rng):
     module = gnn.AttentionGatedTransform(**options)
     with pytest.raises(ValueError, match=message):
-        jax.eval_shape(module.init, rng, drawn(1, 2, 3))
+        jax.eval_shape(module.init, rng, normal(1, 2, 3))

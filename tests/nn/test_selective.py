@@ -9,6 +9,7 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from tests._drawn import drawn
 from tests._slow import slow_but
 from tests.tolerances import BF16, F32
 
@@ -29,10 +30,7 @@ def made(inputs, **options):
 
 
 def filled(module, *inputs):
-    """Variables of a module, drawn without its initialisers, which take long to compile."""
-    rng = np.random.default_rng(1)
-    shapes = jax.eval_shape(module.init, jax.random.key(1), *inputs)
-    return jax.tree.map(lambda s: (rng.normal(size=s.shape) * 0.3).astype(s.dtype), shapes)
+    return drawn(module.init, *inputs, std=0.3)
 
 
 def run(module, variables, inputs, mask=MASK, ids=IDS, *, train=True, **options):

@@ -7,6 +7,7 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from tests._drawn import drawn
 
 D, H = 3, 4
 XS = np.random.default_rng(0).normal(size=(2, 3, D)).astype(np.float32)
@@ -27,10 +28,8 @@ def test_every_gate_starts_with_a_kernel_of_its_own(kind, gates):
 def test_each_direction_goes_on_from_its_own_state(kind):
     rng = np.random.default_rng(1)
     module, plain = kind(H, bidirectional=True), {gnn.LSTM: F.lstm, gnn.GRU: F.gru}[kind]
-    shapes = jax.eval_shape(module.init, jax.random.key(0), XS)
-    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(x.dtype), shapes)
-    begin = jax.eval_shape(lambda: module.initial_carry(2))
-    carry = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(x.dtype), begin)
+    params = drawn(module.init, XS, std=1.0, rng=rng)
+    carry = drawn(lambda key: module.initial_carry(2), std=1.0, rng=rng)
 
     @jax.jit
     def both(params):
@@ -56,9 +55,7 @@ def test_each_direction_goes_on_from_its_own_state(kind):
 
 def test_the_attention_that_is_shown_is_that_of_the_options():
     module = gnn.RAU(H, rescale=True, reset_after=True)
-    rng = np.random.default_rng(2)
-    shapes = jax.eval_shape(module.init, jax.random.key(0), XS)
-    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(x.dtype), shapes)
+    params = drawn(module.init, XS, std=1.0, rng=2)
     weights = F.RAUWeights(
         **{name.removeprefix("layer_0_"): value for name, value in params["params"].items()}
     )
@@ -76,9 +73,7 @@ def test_the_attention_that_is_shown_is_that_of_the_options():
 
 def test_the_auxiliary_attention_does_not_see_padding():
     module = gnn.GatePredictor("att", features=H)
-    rng = np.random.default_rng(3)
-    shapes = jax.eval_shape(module.init, jax.random.key(0), XS, MASK)
-    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(x.dtype), shapes)
+    params = drawn(module.init, XS, MASK, std=1.0, rng=3)
     changed = np.where(MASK[..., None], XS, 7.0).astype(np.float32)
     both = jax.jit(lambda p, *xs: [module.apply(p, x, MASK) for x in xs])(params, XS, changed)
     np.testing.assert_array_equal(both[0], both[1])

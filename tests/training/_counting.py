@@ -1,20 +1,10 @@
-"""A task that carries a state; `python _counting.py JSON` prints what `fit` ended with."""
-
-import json
-import sys
+"""A task that carries a state."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gatedjax.training import (
-    DistributedConfig,
-    OptimizerConfig,
-    Ratio,
-    TrainConfig,
-    fit,
-    initialize,
-)
+from gatedjax.training import OptimizerConfig, Ratio, TrainConfig, fit
 
 
 class Memory:
@@ -70,15 +60,7 @@ def config(**changes):
     return TrainConfig(optimizer=OptimizerConfig(learning_rate=0.05), **(settings | changes))
 
 
-def main(options):
-    jax.config.update("jax_num_cpu_devices", options["devices"])
-    initialize(DistributedConfig(**options.get("distributed", {})))
+def train(workdir, given=None, **changes):
+    """A run with an evaluation on five batches; given is the kind of parallelism itself."""
     data = [Rows()[step] for step in range(7, 12)]
-    result = fit(Memory(), Rows(), data, config(**options.get("train", {})), options["workdir"])
-    carry = jax.tree.map(lambda x: np.asarray(x).tolist(), result.state.carry)
-    print(json.dumps({"w": float(result.state.params["w"]), "carry": carry,
-                      "best": result.best_metrics}))  # fmt: skip
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    return fit(Memory(), Rows(), data, config(**changes), workdir, parallel=given)

@@ -1,46 +1,78 @@
-"""One of the processes of a run: python _process.py JSON. Prints the losses as its last line."""
+"""One of the processes of some runs: python _process.py JSON. Prints a line of JSON for each."""
 
 import json
 import sys
 
 import jax
+import numpy as np
 
 from gatedjax.training import DistributedConfig, OptimizerConfig, TrainConfig, fit, initialize
+from tests.training import _counting
 from tests.training._tiny import Data, Tiny
-
-options = json.loads(sys.argv[1])
-jax.config.update("jax_num_cpu_devices", options["devices"])
-initialize(DistributedConfig(**options.get("distributed", {})))
-losses = []
-
-
-def fail(name, step):
-    """An error in the middle of a run, as broken data would raise it."""
-    if name == "step" and step == options.get("fail_at"):
-        raise OSError("this file is broken")
 
 
 class Shifted(Data):
     """The batches of later steps, as a process with other data has them."""
 
+    def __init__(self, shift, *given):
+        super().__init__(*given)
+        self.shift = shift
+
     def __getitem__(self, step):
-        return super().__getitem__(step + options.get("shift", 0))
+        return super().__getitem__(step + self.shift)
 
 
-result = fit(
-    Tiny(),
-    Shifted(options.get("pause", 0.0), options.get("rows", 8)),
-    [Data()[1000]],
-    TrainConfig(
-        **{"num_steps": 20, "log_every": 1, "eval_every": 10, "checkpoint_every": 5}
-        | {"progress": False}
-        | options.get("train", {}),
-        optimizer=OptimizerConfig(learning_rate=options.get("learning_rate", 0.05)),
-    ),
-    options["workdir"],
-    on_event=fail,
-    on_log=lambda line: losses.append(line.get("loss")) if line["split"] == "train" else None,
-)
-print(json.dumps({"steps": result.steps, "stopped": result.stopped, "losses": losses,
-                  "w": result.state.params["w"].tolist(),
-                  "devices": jax.device_count(), "best": result.best_metrics}))  # fmt: skip
+def tiny(run):
+    """Logistic regression; an error in the middle, as broken data would raise it."""
+    losses = []
+
+    def fail(name, step):
+        if name == "step" and step == run.get("fail_at"):
+            raise OSError("this file is broken")
+
+    result = fit(
+        Tiny(),
+        Shifted(run.get("shift", 0), run.get("pause", 0.0), run.get("rows", 8)),
+        [Data()[1000]],
+        TrainConfig(
+            **{"num_steps": 20, "log_every": 1, "eval_every": 10, "checkpoint_every": 5}
+            | {"progress": False}
+            | run.get("train", {}),
+            optimizer=OptimizerConfig(learning_rate=run.get("learning_rate", 0.05)),
+        ),
+        run["workdir"],
+        on_event=fail,
+        on_log=lambda line: losses.append(line.get("loss")) if line["split"] == "train" else None,
+    )
+    return {
+        "steps": result.steps,
+        "stopped": result.stopped,
+        "losses": losses,
+        "w": result.state.params["w"].tolist(),
+        "devices": jax.device_count(),
+        "best": result.best_metrics,
+    }
+
+
+def carried(run):
+    """The task that carries a state."""
+    result = _counting.train(run["workdir"], **run.get("train", {}))
+    carry = jax.tree.map(lambda x: np.asarray(x).tolist(), result.state.carry)
+    return {"w": float(result.state.params["w"]), "carry": carry, "best": result.best_metrics}
+
+
+def main(options):
+    jax.config.update("jax_num_cpu_devices", options["devices"])
+    initialize(DistributedConfig(**options.get("distributed", {})))
+    for run in options["runs"]:
+        try:
+            found = carried(run) if run.get("carried") else tiny(run)
+        except Exception as error:
+            if not run.get("go_on"):
+                raise
+            found = {"refused": str(error)}
+        print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

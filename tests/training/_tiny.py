@@ -1,7 +1,13 @@
-"""A run of `fit` in a process of its own, to be killed: python _tiny.py WORKDIR [PAUSE]."""
+"""A run of `fit` in a process of its own, to be killed: python _tiny.py WORKDIR [PAUSE].
 
+And what tests of `fit` say of a run: its log, its bits, and events at which something happens.
+"""
+
+import json
+import signal
 import sys
 import time
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -48,6 +54,40 @@ class Data:
             "example_id": np.arange(self.rows, dtype=np.int32) + self.rows * step,
             "weight": np.ones(self.rows, np.float32),
         }
+
+
+def lines(workdir, split=None):
+    """The lines of a log, or those of one kind, without what takes time; nothing but JSON."""
+
+    def refuse(word):
+        raise ValueError(f"not JSON: {word}")
+
+    text = (Path(workdir) / "metrics.jsonl").read_text().splitlines()
+    found = [json.loads(line, parse_constant=refuse) for line in text]
+    timing = ("time", "steps_per_s", "compile_s")
+    found = [{k: v for k, v in line.items() if k not in timing} for line in found]
+    return [line for line in found if split in (None, line["split"])]
+
+
+def same(a, b):
+    """Asserts that trees have the same numbers."""
+    jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+def interrupt(*at, number=signal.SIGTERM):
+    """An `on_event` that sends this process a signal, once: a second one would end it.
+
+    Args:
+      at: the name of an event and perhaps its step.
+    """
+    sent = []
+
+    def send(*event):
+        if event[: len(at)] == at and not sent:
+            sent.append(event)
+            signal.raise_signal(number)
+
+    return send
 
 
 def train(workdir: str, pause: float = 0.0) -> FitResult:

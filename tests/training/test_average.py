@@ -69,18 +69,6 @@ def test_the_decay_of_the_second_moment_and_epsilon_are_options():
         np.testing.assert_allclose(got, wanted, rtol=1e-4)
 
 
-def test_adadelta_takes_its_decay_and_epsilon():
-    g = np.array([1e-3, -4.0])
-    for rho, epsilon in ((0.9, 1e-6), (0.95, 1e-4)):
-        tx = make_optimizer(
-            OptimizerConfig(name="adadelta", learning_rate=1.0, rho=rho, epsilon=epsilon), 10
-        )
-        params = {"w": jnp.array([1.0, -2.0])}
-        updates, _ = tx.update({"w": jnp.asarray(g)}, tx.init(params), params)
-        wanted = -g * np.sqrt(epsilon) / np.sqrt((1 - rho) * g**2 + epsilon)
-        np.testing.assert_allclose(updates["w"], wanted, rtol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("options", "match"),
     [

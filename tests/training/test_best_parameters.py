@@ -1,7 +1,6 @@
 """Which parameters a run hands on as its best: of evaluations, or without any the averaged ones."""
 
 import dataclasses
-import signal
 
 import jax
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 
 from gatedjax.training import OptimizerConfig, Ratio, TrainConfig, fit, fit_lanes, load_params
 from tests._slow import slow_but
-from tests.training._tiny import Data, Tiny
+from tests.training._tiny import Data, Tiny, interrupt
 
 CONFIG = TrainConfig(
     num_steps=6, log_every=3, eval_every=100, checkpoint_every=2, progress=False,
@@ -17,16 +16,6 @@ CONFIG = TrainConfig(
 )  # fmt: skip
 LIKE = {"w": np.zeros(4, np.float32)}
 EVALUATION = [Data()[1000]]
-
-
-def stopped_at(wanted):
-    """SIGTERM after a step."""
-
-    def stop(name, step):
-        if (name, step) == ("step", wanted):
-            signal.raise_signal(signal.SIGTERM)
-
-    return stop
 
 
 def averaged(result):
@@ -55,7 +44,7 @@ def test_a_run_stopped_before_its_first_evaluation_keeps_the_average_of_that_mom
     evaluated, tmp_path
 ):
     data = EVALUATION if evaluated else None
-    result = fit(Tiny(), Data(), data, CONFIG, tmp_path, on_event=stopped_at(3))
+    result = fit(Tiny(), Data(), data, CONFIG, tmp_path, on_event=interrupt("step", 3))
     assert (result.stopped, result.steps) == ("signal", 3)
     average = averaged(result)
     np.testing.assert_array_equal(result.best_params["w"], average)

@@ -15,10 +15,11 @@ from gatedjax.training import CheckpointStore, DistributedConfig, TrainConfig, i
 from gatedjax.training._agreement import agree, given
 from gatedjax.training.lock import WorkdirLock
 from tests._programs import environment
+from tests.training._process import tiny
 from tests.training._tiny import Data
 
 SCRIPT = Path(__file__).with_name("_process.py")
-ROOT = SCRIPT.parents[2]
+KINDS = ("sharding", "pmap")
 HEARTBEAT = 5
 
 
@@ -28,7 +29,9 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def start(workdir, *, number=None, port=None, processes=2, devices=4, seconds=30, **options):
+def start(*runs, number=None, port=None, processes=2, devices=4, seconds=30):
+    """A process that makes some runs, one of several if it has a number."""
+    options = {"devices": devices, "runs": runs}
     if number is not None:
         options["distributed"] = {
             "coordinator": f"localhost:{port}",
@@ -37,9 +40,8 @@ def start(workdir, *, number=None, port=None, processes=2, devices=4, seconds=30
             "timeout_s": seconds,
             "heartbeat_s": HEARTBEAT,
         }
-    given = {"workdir": str(workdir), "devices": devices, **options}
     return subprocess.Popen(
-        [sys.executable, str(SCRIPT), json.dumps(given)],
+        [sys.executable, str(SCRIPT), json.dumps(options, default=str)],
         env=environment(XLA_FLAGS=""),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -47,15 +49,22 @@ def start(workdir, *, number=None, port=None, processes=2, devices=4, seconds=30
     )
 
 
-def together(workdir, processes=2, **options):
+def together(*runs, processes=2, second=None, **options):
+    """Processes of the same runs; what is other in those of the second is added to them."""
     port = free_port()
     return [
-        start(workdir, number=n, port=port, processes=processes, **options)
-        for n in range(processes)
+        start(
+            *(run | second if number == 1 and second else run for run in runs),
+            number=number,
+            port=port,
+            processes=processes,
+            **options,
+        )
+        for number in range(processes)
     ]
 
 
-def answer(process, seconds=90):
+def answers(process, seconds=90):
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -63,7 +72,11 @@ def answer(process, seconds=90):
         process.communicate()
         raise
     assert process.returncode == 0, err[-2000:]
-    return json.loads(out.splitlines()[-1])
+    return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+
+
+def answer(process):
+    return answers(process)[-1]
 
 
 def wait_for_step(workdir, step, seconds=60):
@@ -78,35 +91,46 @@ def wait_for_step(workdir, step, seconds=60):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("alone")
-    return answer(start(folder, devices=1, train={"parallel": "single"}))
+    return tiny({"workdir": tmp_path_factory.mktemp("alone"), "train": {"parallel": "single"}})
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sharding", "pmap"])
-def test_two_processes_give_the_losses_of_one_device(tmp_path, alone, kind):
-    found = [answer(p) for p in together(tmp_path, train={"parallel": kind})]
-    assert found[0]["devices"] == 8
-    assert len(found[0]["losses"]) == 20
-    assert found[0]["losses"] == pytest.approx(alone["losses"], abs=1e-6, rel=1e-6)
-    assert found[0]["best"] == found[1]["best"] == alone["best"]
-    assert found[0]["w"] == found[1]["w"] == pytest.approx(alone["w"], abs=1e-6)
-    assert found[1]["losses"] == []  # process 0 alone writes
-    assert CheckpointStore(tmp_path / "checkpoints").steps() == [15, 20]
+def test_two_processes_give_the_losses_of_one_device_after_runs_that_both_refuse(tmp_path, alone):
+    runs = [
+        {"workdir": tmp_path / "held", "go_on": True},
+        {"workdir": tmp_path / "few", "go_on": True, "rows": 1},
+        *({"workdir": tmp_path / kind, "train": {"parallel": kind}} for kind in KINDS),
+    ]
+    (tmp_path / "held").mkdir()
+    lock = WorkdirLock(tmp_path / "held")
+    found = [answers(process) for process in together(*runs)]
+    lock.release()
+    for held, few, *_ in found:
+        assert "is being written by another run" in held["refused"]
+        assert "a batch has 1 examples for 2 processes" in few["refused"]
+    for kind, first, other in zip(KINDS, *(own[2:] for own in found), strict=True):
+        assert first["devices"] == 8
+        assert len(first["losses"]) == 20
+        assert first["losses"] == pytest.approx(alone["losses"], abs=1e-6, rel=1e-6)
+        assert first["best"] == other["best"] == alone["best"]
+        assert first["w"] == other["w"] == pytest.approx(alone["w"], abs=1e-6)
+        assert other["losses"] == []  # process 0 alone writes
+        assert CheckpointStore(tmp_path / kind / "checkpoints").steps() == [15, 20]
 
 
 @pytest.mark.slow
 def test_four_processes_see_the_same_examples_and_two_continue(tmp_path, alone):
-    short = {"num_steps": 10}
-    found = [answer(p) for p in together(tmp_path, processes=4, devices=1, train=short)]
+    run = {"workdir": tmp_path}
+    short = run | {"train": {"num_steps": 10}}
+    found = [answer(p) for p in together(short, processes=4, devices=1)]
     assert found[0]["losses"] == pytest.approx(alone["losses"][:10], abs=1e-6, rel=1e-6)
-    rest = [answer(p) for p in together(tmp_path, devices=2)]
+    rest = [answer(p) for p in together(run, devices=2)]
     assert rest[0]["losses"] == pytest.approx(alone["losses"][10:], abs=1e-6, rel=1e-6)
 
 
 @pytest.mark.slow
 def test_a_dead_process_stops_the_other_and_one_process_continues(tmp_path, alone):
-    first, second = together(tmp_path, pause=0.1)
+    first, second = together({"workdir": tmp_path, "pause": 0.1})
     wait_for_step(tmp_path, 8)
     second.send_signal(signal.SIGKILL)
     died = time.monotonic()
@@ -116,16 +140,14 @@ def test_a_dead_process_stops_the_other_and_one_process_continues(tmp_path, alon
     assert first.returncode not in (0, None)
     assert "unhealthy" in err or "another process" in err
     second.communicate()
-    again = answer(start(tmp_path, devices=2))
+    again = answer(start({"workdir": tmp_path}, devices=2))
     assert again["steps"] == 20
     assert again["w"] == pytest.approx(alone["w"], abs=1e-6)
 
 
 @pytest.mark.slow
 def test_an_error_in_one_process_ends_the_other_too(tmp_path):
-    port = free_port()
-    first = start(tmp_path, number=0, port=port, pause=0.05)
-    second = start(tmp_path, number=1, port=port, pause=0.05, fail_at=7)
+    first, second = together({"workdir": tmp_path, "pause": 0.05}, second={"fail_at": 7})
     began = time.monotonic()
     _, err = second.communicate(timeout=90)
     assert "this file is broken" in err
@@ -135,33 +157,15 @@ def test_an_error_in_one_process_ends_the_other_too(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_workdir_that_another_run_holds_is_named_in_every_process(tmp_path):
-    lock = WorkdirLock(tmp_path)
-    for process in together(tmp_path):
-        _, err = process.communicate(timeout=90)
-        assert process.returncode != 0
-        assert "is being written by another run" in err
-    lock.release()
-
-
-@pytest.mark.slow
 def test_sigterm_to_one_process_saves_and_stops_both(tmp_path, alone):
-    first, second = together(tmp_path, pause=0.05)
+    first, second = together({"workdir": tmp_path, "pause": 0.05})
     wait_for_step(tmp_path, 3)
     second.send_signal(signal.SIGTERM)
     found = [answer(p) for p in (first, second)]
     assert [f["stopped"] for f in found] == ["signal", "signal"]
     assert CheckpointStore(tmp_path / "checkpoints").latest() == found[0]["steps"] < 20
-    again = [answer(p) for p in together(tmp_path)]
-    assert again[0]["w"] == pytest.approx(alone["w"], abs=1e-6)
-
-
-@pytest.mark.slow
-def test_more_processes_than_examples_are_refused(tmp_path):
-    for process in together(tmp_path, rows=1):
-        _, err = process.communicate(timeout=60)
-        assert process.returncode != 0
-        assert "a batch has 1 examples for 2 processes" in err
+    again = answer(start({"workdir": tmp_path}, devices=2))
+    assert again["w"] == pytest.approx(alone["w"], abs=1e-6)
 
 
 @pytest.mark.slow
@@ -182,10 +186,8 @@ def test_more_processes_than_examples_are_refused(tmp_path):
     ids=["steps, seed and rows", "rate and data"],
 )  # fmt: skip
 def test_processes_with_other_settings_are_refused_on_all_of_them(second, fields, tmp_path):
-    port, began = free_port(), time.monotonic()
-    processes = [start(tmp_path / "run", number=0, port=port)]
-    processes.append(start(tmp_path / "run", number=1, port=port, **second))
-    for process in processes:
+    began = time.monotonic()
+    for process in together({"workdir": tmp_path / "run"}, second=second):
         _, err = process.communicate(timeout=90)
         assert process.returncode not in (0, -signal.SIGABRT), err[-2000:]
         assert "the 2 processes of this run must be given the same:" in err
@@ -215,7 +217,7 @@ def test_what_a_process_has_for_itself_is_not_compared():
 
 @pytest.mark.slow
 def test_process_0_says_so_when_the_others_do_not_come(tmp_path):
-    process = start(tmp_path, number=0, port=free_port(), seconds=3)
+    process = start({"workdir": tmp_path}, number=0, port=free_port(), seconds=3)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 69
     assert "did not come together within 3 s" in err

@@ -1,7 +1,4 @@
-"""`fit` on a logistic regression: resume with the same bits, one compilation per shape, faults."""
-
-import json
-import signal
+"""`fit` on a logistic regression with filler rows: learning, going on, one compilation a shape."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +8,6 @@ import pytest
 
 from gatedjax.training import (
     CheckpointMismatch,
-    NonFiniteError,
     OptimizerConfig,
     Ratio,
     TrainConfig,
@@ -21,6 +17,7 @@ from gatedjax.training import (
     merge,
 )
 from tests._slow import slow_but
+from tests.training._tiny import lines, same
 
 
 class Tiny:
@@ -48,23 +45,18 @@ class Tiny:
 class Data:
     """Batches of 8 rows of which the last has filler; a pure function of the step."""
 
-    def __init__(self, count=30, poison=None):
+    def __init__(self, count=30):
         generator = np.random.default_rng(0)
         self.x = generator.normal(size=(count, 3)).astype(np.float32)
         self.label = (self.x @ np.array([1.0, -2.0, 0.5]) > 0).astype(np.int32)
-        self.poison = poison
 
     def __getitem__(self, step):
-        rows = np.random.default_rng([7, step]).permutation(len(self.x))[:8]
-        return self.batch(rows, step == self.poison)
+        return self.batch(np.random.default_rng([7, step]).permutation(len(self.x))[:8])
 
-    def batch(self, rows, poison=False):
+    def batch(self, rows):
         extra = 8 - len(rows)
-        x = np.pad(self.x[rows], ((0, extra), (0, 0)))
-        if poison:
-            x[0, 0] = np.nan
         return {
-            "x": x,
+            "x": np.pad(self.x[rows], ((0, extra), (0, 0))),
             "label": np.pad(self.label[rows], (0, extra)),
             "example_id": np.pad(rows, (0, extra), constant_values=-1).astype(np.int32),
             "weight": (np.arange(8) < len(rows)).astype(np.float32),
@@ -81,16 +73,6 @@ def config(**changes):
     return TrainConfig(optimizer=OptimizerConfig(learning_rate=0.05), **(settings | changes))
 
 
-def lines(workdir):
-    found = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
-    timing = ("time", "steps_per_s", "compile_s")
-    return [{k: v for k, v in line.items() if k not in timing} for line in found]
-
-
-def same(a, b):
-    jax.tree.map(np.testing.assert_array_equal, a, b)
-
-
 def test_training_learns_and_writes_what_it_promises(tmp_path):
     data = Data()
     result = fit(Tiny(), data, data.once(), config(num_steps=200), tmp_path)
@@ -98,52 +80,11 @@ def test_training_learns_and_writes_what_it_promises(tmp_path):
     assert {"config.json", "environment.json", "metrics.jsonl", "checkpoints"} <= {
         path.name for path in tmp_path.iterdir()
     }
-    train = [line for line in lines(tmp_path) if line["split"] == "train"]
+    train = lines(tmp_path, "train")
     assert [line["step"] for line in train] == list(range(5, 201, 5))
     assert train[-1]["loss"] < 0.5 * train[0]["loss"]
     assert result.stopped == "done"
     assert result.exit_code == 0
-
-
-@pytest.mark.parametrize("stop_at", slow_but([7, 10, 13], 10))
-def test_a_stopped_run_continues_with_the_same_bits(stop_at, tmp_path):
-    data = Data()
-    whole = fit(Tiny(), data, data.once(), config(), tmp_path / "whole", metadata={"a": 1})
-
-    def stop(name, step):
-        if name == "step" and step == stop_at:
-            signal.raise_signal(signal.SIGTERM)
-
-    first = fit(
-        Tiny(), data, data.once(), config(), tmp_path / "cut", metadata={"a": 1}, on_event=stop
-    )
-    assert (first.stopped, first.steps, first.exit_code) == ("signal", stop_at, 0)
-    second = fit(Tiny(), data, data.once(), config(), tmp_path / "cut", metadata={"a": 1})
-    same(second.state, whole.state)
-    same(second.best_params, whole.best_params)
-    assert second.history == whole.history
-    assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
-
-
-@pytest.mark.slow
-def test_a_killed_run_repeats_the_steps_since_its_last_checkpoint(tmp_path):
-    data = Data()
-    whole = fit(Tiny(), data, data.once(), config(), tmp_path / "whole")
-
-    class Killed(Exception):
-        pass
-
-    def kill(name, step):
-        if name == "step" and step == 17:
-            raise Killed
-
-    with pytest.raises(Killed):
-        fit(Tiny(), data, data.once(), config(), tmp_path / "cut", on_event=kill)
-    with (tmp_path / "cut" / "metrics.jsonl").open("a") as file:
-        file.write('{"split": "train", "st')
-    again = fit(Tiny(), data, data.once(), config(), tmp_path / "cut")
-    same(again.state, whole.state)
-    assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
 
 
 def test_a_finished_run_returns_at_once_and_a_longer_one_goes_on(tmp_path):
@@ -195,27 +136,6 @@ def test_rows_that_do_not_divide_are_counted_once(tmp_path):
         metrics, predictions = evaluate(Tiny(), params, [batch], parallel)
         assert list(predictions["example_id"]) == [0, 1, 2, 3, 4]
         assert metrics["accuracy"] == pytest.approx(predictions["correct"].mean())
-
-
-def test_a_poisoned_batch_is_skipped_and_reported(tmp_path):
-    data = Data(poison=3)
-    result = fit(Tiny(), data, data.once(), config(), tmp_path)
-    assert np.isfinite(result.state.params["w"]).all()
-    found = [line for line in lines(tmp_path) if line["split"] == "skipped"]
-    assert [line["step"] for line in found] == [4]
-    assert found[0]["example_id"] == data[3]["example_id"].tolist()
-    train = [line for line in lines(tmp_path) if line["split"] == "train"]
-    assert train[0]["skipped"] == pytest.approx(0.2)
-    assert np.isfinite(train[0]["loss"])
-
-
-def test_too_many_skipped_updates_stop_the_run_and_keep_the_good_checkpoint(tmp_path):
-    data = Data()
-    fit(Tiny(), data, data.once(), config(num_steps=10), tmp_path)
-    data.x[:] = np.nan
-    with pytest.raises(NonFiniteError, match="not finite"):
-        fit(Tiny(), data, data.once(), config(num_steps=40, max_skipped=3), tmp_path)
-    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["10"]
 
 
 def test_early_stopping_counts_evaluations_without_improvement(tmp_path):

@@ -1,7 +1,5 @@
 """Updates that would make parameters infinite: skipped, counted and reported, in every kind."""
 
-import json
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +7,7 @@ import optax
 import pytest
 
 from gatedjax.training import NonFiniteError, OptimizerConfig, TrainConfig, fit, fit_lanes
-from tests.training._tiny import Data, Tiny
+from tests.training._tiny import Data, Tiny, lines
 
 # the gradient of this loss is about one: finite; a step of this length is not
 FAR = OptimizerConfig(name="sgd", learning_rate=3e38)
@@ -26,13 +24,6 @@ def config(**changes):
     return TrainConfig(**(settings | {"optimizer": FAR} | changes))
 
 
-def skipped(workdir):
-    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in lines if line["split"] == "skipped"], [
-        line["skipped"] for line in lines if line["split"] == "train"
-    ]
-
-
 @pytest.mark.parametrize("kind", ["single", "sharding", "pmap", "lanes"])
 def test_an_update_to_infinite_parameters_is_skipped_and_reported(kind, tmp_path):
     if kind == "lanes":
@@ -42,11 +33,10 @@ def test_an_update_to_infinite_parameters_is_skipped_and_reported(kind, tmp_path
         result = fit(Tiny(), Large(), None, config(parallel=kind), tmp_path)
     start = Tiny().init(jax.random.key(0), Large()[0])["w"]
     np.testing.assert_array_equal(result.state.params["w"], start)
-    lines, shares = skipped(tmp_path)
-    lines = [line for line in lines if line.get("seed", 0) == 0]
-    assert [line["step"] for line in lines] == [1, 2, 3, 4]
-    assert lines[1]["example_id"] == Large()[1]["example_id"].tolist()
-    assert set(shares) == {1.0}
+    skipped = [line for line in lines(tmp_path, "skipped") if line.get("seed", 0) == 0]
+    assert [line["step"] for line in skipped] == [1, 2, 3, 4]
+    assert skipped[1]["example_id"] == Large()[1]["example_id"].tolist()
+    assert {line["skipped"] for line in lines(tmp_path, "train")} == {1.0}
 
 
 def test_too_many_of_them_stop_the_run_and_say_what_was_not_finite(tmp_path):
@@ -71,4 +61,4 @@ def test_an_infinite_gradient_is_skipped_though_its_sign_would_make_a_finite_upd
         optimizer=optax.sign_sgd(0.1),
     )  # fmt: skip
     np.testing.assert_array_equal(result.state.params["w"], 0.0)
-    assert [line["step"] for line in skipped(tmp_path)[0]] == [1, 2, 3, 4]
+    assert [line["step"] for line in lines(tmp_path, "skipped")] == [1, 2, 3, 4]

@@ -11,16 +11,12 @@ import pytest
 
 from gatedjax.training import CheckpointStore, NonFiniteError, TrainConfig, fit, make_parallel
 from tests._slow import slow_but
-from tests.training._tiny import Data, Tiny
+from tests.training._tiny import Data, Tiny, interrupt, lines, same
 
 CONFIG = TrainConfig(
     num_steps=12, log_every=3, eval_every=4, checkpoint_every=5, progress=False, max_skipped=3
 )
 EVALUATION = [Data()[1000]]
-
-
-def same(one, other):
-    jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
 class Interrupted(Tiny):
@@ -36,31 +32,30 @@ class Interrupted(Tiny):
         return super().loss(params, batch, rngs)
 
 
-@pytest.mark.parametrize(
-    ("where", "steps"),
-    slow_but([("compile", 1), ("step", 6), ("evaluate", 4), ("save", 6), ("saved", None)], "step"),
-)
-def test_sigterm_at_any_moment_leaves_a_whole_checkpoint(where, steps, tmp_path):
-    whole = fit(Tiny(), Data(), EVALUATION, CONFIG, tmp_path / "whole")
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("whole")
+    return workdir, fit(Tiny(), Data(), EVALUATION, CONFIG, workdir)
 
-    sent = []
 
-    def stop(name, step):
-        # once: a second signal ends the process
-        if name == where and (where != "step" or step == 6) and not sent:
-            sent.append(step)
-            signal.raise_signal(signal.SIGTERM)
+# the steps are one with a checkpoint, one with a line in the log, and one with neither
+MOMENTS = [(("compile",), 1), (("step", 5), 5), (("step", 6), 6), (("step", 7), 7),
+           (("evaluate",), 4), (("save",), 6), (("saved",), None)]  # fmt: skip
 
-    cut = tmp_path / "cut"
-    first = fit(Interrupted(where), Data(), EVALUATION, CONFIG, cut, on_event=stop)
+
+@pytest.mark.parametrize(("where", "steps"), slow_but(MOMENTS, ("step", 5), ("step", 6)))
+def test_sigterm_at_any_moment_leaves_a_whole_checkpoint(where, steps, whole, tmp_path):
+    task = Interrupted(where[0])
+    first = fit(task, Data(), EVALUATION, CONFIG, tmp_path, on_event=interrupt(*where))
     assert (first.stopped, first.exit_code, first.signal) == ("signal", 0, signal.SIGTERM)
     assert steps is None or first.steps == steps
-    store = CheckpointStore(cut / "checkpoints")
+    store = CheckpointStore(tmp_path / "checkpoints")
     assert store.latest() == first.steps
     store.verify(first.steps, arrays=True)
-    second = fit(Tiny(), Data(), EVALUATION, CONFIG, cut)
-    same(second.state, whole.state)
-    assert second.history == whole.history
+    second = fit(Tiny(), Data(), EVALUATION, CONFIG, tmp_path)
+    same((second.state, second.best_params), (whole[1].state, whole[1].best_params))
+    assert second.history == whole[1].history
+    assert lines(tmp_path) == lines(whole[0])
 
 
 class Broken(Tiny):
@@ -105,17 +100,19 @@ bad_gradient.defvjp(
 
 
 @pytest.mark.parametrize(
-    "place", slow_but(["input", "gradient leaf", "gate logit", "loss"], "gradient leaf")
+    "place", slow_but(["input", "gradient leaf", "gate logit", "loss"], "input", "gradient leaf")
 )
 def test_what_is_not_finite_is_skipped_counted_and_named(place, tmp_path):
-    result = fit(Broken(place), Data(), None, CONFIG, tmp_path / "few")
+    # lines of intervals in which some updates are skipped and others are not
+    config = dataclasses.replace(CONFIG, log_every=4)
+    result = fit(Broken(place), Data(), None, config, tmp_path / "few")
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result.state))
-    found = [json.loads(x) for x in (tmp_path / "few" / "metrics.jsonl").read_text().splitlines()]
-    skipped = [line for line in found if line["split"] == "skipped"]
+    skipped, trained = (lines(tmp_path / "few", split) for split in ("skipped", "train"))
     assert [line["step"] for line in skipped] == [7, 8, 9]
     assert skipped[0]["example_id"] == list(range(48, 56))
-    counted = {line["step"]: line["skipped"] for line in found if line["split"] == "train"}
-    assert counted == pytest.approx({3: 0, 6: 0, 9: 1, 12: 0})
+    counted = {line["step"]: line["skipped"] for line in trained}
+    assert counted == pytest.approx({4: 0, 8: 0.5, 12: 0.25})
+    assert None not in [line["loss"] for line in trained]
 
     with pytest.raises(NonFiniteError, match=r"4 updates in a row.* examples \[72, "):
         fit(Broken(place, until=99), Data(), None, CONFIG, tmp_path / "limit")
@@ -153,12 +150,7 @@ def test_the_average_is_what_is_evaluated_kept_and_resumed(tmp_path):
     assert np.abs(average - whole.state.params["w"]).max() > 1e-3
     plain = fit(Tiny(), Data(), None, config, tmp_path / "plain")
     np.testing.assert_array_equal(plain.best_params["w"], average)
-
-    def stop(name, step):
-        if name == "step" and step == 7:
-            signal.raise_signal(signal.SIGTERM)
-
-    fit(Tiny(), Data(), EVALUATION, config, tmp_path / "cut", on_event=stop)
+    fit(Tiny(), Data(), EVALUATION, config, tmp_path / "cut", on_event=interrupt("step", 7))
     again = fit(Tiny(), Data(), EVALUATION, config, tmp_path / "cut")
     same(again.state, whole.state)
     same(again.best_params, whole.best_params)
@@ -194,10 +186,7 @@ def test_tensorboard_is_a_message_where_it_is_missing(tmp_path, monkeypatch, cap
 
 
 def test_a_signal_in_the_last_step_is_told(tmp_path):
-    def stop(name, step):
-        if (name, step) == ("save", 12):
-            signal.raise_signal(signal.SIGINT)
-
+    stop = interrupt("save", 12, number=signal.SIGINT)
     result = fit(Tiny(), Data(), None, CONFIG, tmp_path, on_event=stop)
     assert (result.stopped, result.signal, result.exit_code) == ("done", signal.SIGINT, 130)
 

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import _store
 import jax
-import numpy as np
 import pytest
 
 from gatedjax.training import TrainConfig, WorkdirLost, fit, fit_lanes, manifest
 from gatedjax.training.checkpoint import CheckpointStore
-from tests.training._tiny import Data, Tiny
+from tests.training._tiny import Data, Tiny, same
 
 
 def run(workdir, on_event=None, seeds=1, **changes):
@@ -28,10 +27,6 @@ def run(workdir, on_event=None, seeds=1, **changes):
             Tiny(), lambda seed: Data(), [Data()[1000]], config, workdir, on_event=on_event
         )[0]
     return fit(Tiny(), Data(), [Data()[1000]], config, workdir, on_event=on_event)
-
-
-def same(a, b):
-    jax.tree.map(np.testing.assert_array_equal, a, b)
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,6 @@
 """Seeds and sweeps side by side: every lane is the run that it would be alone."""
 
 import dataclasses
-import json
-import signal
 
 import jax
 import numpy as np
@@ -19,7 +17,7 @@ from gatedjax.training import (
     lanes_of,
     make_parallel,
 )
-from tests.training._tiny import Data, Tiny
+from tests.training._tiny import Data, Tiny, interrupt, lines, same
 
 CONFIG = TrainConfig(
     num_steps=30,
@@ -31,6 +29,7 @@ CONFIG = TrainConfig(
     early_stop_patience=2,
     optimizer=OptimizerConfig(learning_rate=0.05, clip_norm=1.0, ema_decay=0.5),
 )
+LONG = dataclasses.replace(CONFIG, early_stop_patience=None)
 EVALUATION = [Data()[1000], Data()[1001]]
 
 
@@ -78,8 +77,21 @@ def solo(task, lane, folder, data=Shifted):
     return fit(task, data(lane.seed), EVALUATION, lane.config, folder, parallel=one)
 
 
-def test_a_lane_is_the_run_of_its_seed(tmp_path):
-    results = fit_lanes(Tiny(), Shifted, EVALUATION, CONFIG, tmp_path / "lanes")
+@pytest.fixture(scope="module")
+def three(tmp_path_factory):
+    """Three lanes that stop early, each for itself: their folder and results."""
+    workdir = tmp_path_factory.mktemp("three")
+    return workdir, fit_lanes(Tiny(), Shifted, EVALUATION, CONFIG, workdir)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Three lanes to their last step."""
+    return fit_lanes(Tiny(), Shifted, EVALUATION, LONG, tmp_path_factory.mktemp("whole"))
+
+
+def test_a_lane_is_the_run_of_its_seed(three, tmp_path):
+    _, results = three
     runs = [solo(Tiny(), lane, tmp_path / str(lane.seed)) for lane in lanes_of(CONFIG)]
     for lane, run in zip(results, runs, strict=True):
         assert_lane_is_run(lane, run)
@@ -90,11 +102,10 @@ def test_a_lane_is_the_run_of_its_seed(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_log_names_the_seed_and_ends_with_its_lane(tmp_path):
-    results = fit_lanes(Tiny(), Shifted, EVALUATION, CONFIG, tmp_path)
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+def test_the_log_names_the_seed_and_ends_with_its_lane(three):
+    workdir, results = three
     for seed, result in enumerate(results):
-        own = [line for line in lines if line["seed"] == seed]
+        own = [line for line in lines(workdir) if line["seed"] == seed]
         evaluated = [line["step"] for line in own if line["split"] == "eval"]
         assert evaluated == [h["step"] for h in result.history]
         assert max(line["step"] for line in own) == result.steps
@@ -118,16 +129,12 @@ def test_a_sweep_runs_every_value_with_every_seed(tmp_path, name, task):
 
 
 @pytest.mark.slow
-def test_lanes_continue_with_the_same_bits(tmp_path):
-    config = dataclasses.replace(CONFIG, early_stop_patience=None)
-    whole = fit_lanes(Tiny(), Shifted, EVALUATION, config, tmp_path / "whole")
-    short = dataclasses.replace(config, num_steps=15)
-    fit_lanes(Tiny(), Shifted, EVALUATION, short, tmp_path / "parts")
-    parts = fit_lanes(Tiny(), Shifted, EVALUATION, config, tmp_path / "parts")
+def test_lanes_continue_with_the_same_bits(whole, tmp_path):
+    short = dataclasses.replace(LONG, num_steps=15)
+    fit_lanes(Tiny(), Shifted, EVALUATION, short, tmp_path)
+    parts = fit_lanes(Tiny(), Shifted, EVALUATION, LONG, tmp_path)
     for one, other in zip(whole, parts, strict=True):
-        for a, b in zip(jax.tree.leaves(one.state), jax.tree.leaves(other.state), strict=True):
-            np.testing.assert_array_equal(a, b)
-        assert one.best_params["w"].tolist() == other.best_params["w"].tolist()
+        same((one.state, one.best_params), (other.state, other.best_params))
 
 
 @pytest.mark.slow
@@ -150,7 +157,7 @@ class Poisoned(Shifted):
 
 @pytest.mark.slow
 def test_a_lane_that_skips_does_not_touch_the_others(tmp_path):
-    config = dataclasses.replace(CONFIG, num_steps=12, early_stop_patience=None)
+    config = dataclasses.replace(LONG, num_steps=12)
     clean = fit_lanes(Tiny(), Shifted, None, config, tmp_path / "clean")
     found = fit_lanes(Tiny(), Poisoned, None, config, tmp_path / "poisoned")
     for seed in (0, 2):
@@ -218,8 +225,7 @@ def test_skips_of_a_lane_that_stops_early_are_counted(tmp_path):
         CONFIG, log_every=100, checkpoint_every=100, early_stop_patience=1, num_steps=20, seeds=2
     )
     fit_lanes(Tiny(), Early, EVALUATION, config, tmp_path / "log")
-    lines = [json.loads(x) for x in (tmp_path / "log" / "metrics.jsonl").read_text().splitlines()]
-    skipped = [(x["seed"], x["step"]) for x in lines if x["split"] == "skipped"]
+    skipped = [(line["seed"], line["step"]) for line in lines(tmp_path / "log", "skipped")]
     assert skipped == [(0, step) for step in range(6, 11)]
     limited = dataclasses.replace(config, max_skipped=3)
     with pytest.raises(NonFiniteError, match="seed 0: 4 updates"):
@@ -227,16 +233,14 @@ def test_skips_of_a_lane_that_stops_early_are_counted(tmp_path):
 
 
 @pytest.mark.slow
-def test_lanes_continue_on_another_number_of_devices(tmp_path):
-    config = dataclasses.replace(CONFIG, early_stop_patience=None)
-    whole = fit_lanes(Tiny(), Shifted, EVALUATION, config, tmp_path / "whole")
-    short = dataclasses.replace(config, num_steps=15)
+def test_lanes_continue_on_another_number_of_devices(whole, tmp_path):
+    short = dataclasses.replace(LONG, num_steps=15)
     two, one = jax.devices()[:2], jax.devices()[:1]
     saved = []
     note = lambda name, step: saved.append(step) if name == "saved" else None  # noqa: E731
     fit_lanes(Tiny(), Shifted, EVALUATION, short, tmp_path / "parts", devices=two, on_event=note)
     assert saved == [4, 8, 12, 15]
-    parts = fit_lanes(Tiny(), Shifted, EVALUATION, config, tmp_path / "parts", devices=one)
+    parts = fit_lanes(Tiny(), Shifted, EVALUATION, LONG, tmp_path / "parts", devices=one)
     for lane, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(
             lane.state.params["w"], other.state.params["w"], rtol=1e-5, atol=1e-6
@@ -245,7 +249,7 @@ def test_lanes_continue_on_another_number_of_devices(tmp_path):
 
 @pytest.mark.slow
 def test_fewer_steps_than_a_workdir_has_are_refused(tmp_path):
-    config = dataclasses.replace(CONFIG, early_stop_patience=None, num_steps=10)
+    config = dataclasses.replace(LONG, num_steps=10)
     fewer = dataclasses.replace(config, num_steps=7)
     fit_lanes(Tiny(), Shifted, None, config, tmp_path / "lanes")
     with pytest.raises(CheckpointMismatch, match="is at step 10, and num_steps is 7"):
@@ -258,17 +262,13 @@ def test_fewer_steps_than_a_workdir_has_are_refused(tmp_path):
 
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_as_many_steps_as_a_stopped_run_has_made_end_it(seeds, tmp_path):
-    def stop(name, step):
-        if (name, step) == ("step", 6):
-            signal.raise_signal(signal.SIGTERM)
-
     def run(steps, on_event=None):
         config = dataclasses.replace(CONFIG, num_steps=steps, seeds=seeds)
         if seeds > 1:
             return fit_lanes(Tiny(), Shifted, None, config, tmp_path, on_event=on_event)[0]
         return fit(Tiny(), Shifted(0), None, config, tmp_path, on_event=on_event)
 
-    stopped, ended = run(10, stop), run(6)
+    stopped, ended = run(10, interrupt("step", 6)), run(6)
     assert (stopped.stopped, stopped.steps) == ("signal", 6)
     assert (ended.stopped, ended.steps, ended.signal) == ("done", 6, None)
     np.testing.assert_array_equal(ended.state.params["w"], stopped.state.params["w"])

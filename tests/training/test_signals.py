@@ -9,7 +9,7 @@ import pytest
 
 from gatedjax.training import StoppedBySignal, TrainConfig, fit, fit_lanes
 from gatedjax.training._signals import Signals
-from tests.training._tiny import Data, Tiny
+from tests.training._tiny import Data, Tiny, interrupt
 
 HEARD = "stopping after this step; again to stop now"
 
@@ -29,7 +29,7 @@ def run(workdir, on_event=None, seeds=1, **options):
 def test_a_signal_during_an_evaluation_is_acknowledged_before_it_ends(seeds, tmp_path, capsys):
     heard = []
 
-    def interrupt(name, step):
+    def kill(name, step):
         if (name, step) == ("evaluate", 4):
             os.kill(os.getpid(), signal.SIGINT)
             deadline = time.monotonic() + 10
@@ -37,7 +37,7 @@ def test_a_signal_during_an_evaluation_is_acknowledged_before_it_ends(seeds, tmp
                 time.sleep(0.01)
                 heard.append(capsys.readouterr().err)
 
-    results = run(tmp_path, interrupt, seeds)
+    results = run(tmp_path, kill, seeds)
     result = results[0] if seeds > 1 else results
     assert "".join(heard).count(HEARD) == 1
     assert (result.stopped, result.exit_code) == ("signal", 130)
@@ -62,12 +62,8 @@ def test_a_signal_is_heard_while_the_main_thread_is_busy_and_once():
 
 @pytest.mark.parametrize(("number", "seeds"), [(signal.SIGTERM, 1), (signal.SIGINT, 2)])
 def test_a_script_that_asks_for_it_cannot_miss_a_signal(number, seeds, tmp_path):
-    def interrupt(name, step):
-        if (name, step) == ("step", 3):
-            signal.raise_signal(number)
-
     with pytest.raises(StoppedBySignal) as caught:
-        run(tmp_path, interrupt, seeds, raise_on_signal=True)
+        run(tmp_path, interrupt("step", 3, number=number), seeds, raise_on_signal=True)
     assert caught.value.code == 128 + number
     assert [result.stopped for result in caught.value.results] == ["signal"] * seeds
     assert not isinstance(caught.value, Exception)  # so that no `except Exception` swallows it

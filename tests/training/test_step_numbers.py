@@ -71,10 +71,12 @@ def test_the_step_follows_the_gradient_of_the_mean_over_real_rows():
         np.testing.assert_allclose(got, w, **F32)
 
 
-def test_clipping_bounds_the_length_of_an_update():
-    config = OptimizerConfig(name="sgd", learning_rate=0.1, clip_norm=0.5)
-    _, found = steps(config, 1)
-    np.testing.assert_allclose(found[0][0], 2.0 - 0.1 * 0.5 * np.sign(slope(2.0)), **F32)
+def test_the_gradient_is_clipped_as_a_whole_before_the_rule_and_the_rate():
+    tx = make_optimizer(OptimizerConfig(name="sgd", learning_rate=0.5, clip_norm=1.0), 10)
+    state = tx.init({"w": np.zeros(2, np.float32)})
+    for gradient, wanted in (([30, -40], [-0.3, 0.4]), ([0.3, 0.4], [-0.15, -0.2])):
+        update, state = tx.update({"w": np.array(gradient, np.float32)}, state)
+        np.testing.assert_allclose(update["w"], wanted, **F32)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_adam_and_adamw_differ_by_the_decoupled_decay():
 
 
 def test_weight_decay_of_adadelta_is_part_of_the_gradient():
-    rate, rho, epsilon, decay = 0.5, 0.9, 1e-2, 0.3
+    rate, rho, epsilon, decay = 0.5, 0.95, 1e-2, 0.3
     config = OptimizerConfig(
         name="adadelta", learning_rate=rate, rho=rho, epsilon=epsilon, weight_decay=decay
     )
@@ -193,11 +195,12 @@ def test_a_task_is_recognised_by_its_three_methods():
     assert not isinstance(object(), Task)
 
 
-def test_the_moving_average_follows_its_recurrence_and_is_what_is_evaluated():
-    state, found = steps(OptimizerConfig(name="sgd", learning_rate=0.1, ema_decay=0.3), 6)
+@pytest.mark.parametrize("decay", [0.15, 0.9])  # soon the decay itself, and never
+def test_the_moving_average_follows_its_recurrence_and_is_what_is_evaluated(decay):
+    state, found = steps(OptimizerConfig(name="sgd", learning_rate=0.1, ema_decay=decay), 6)
     average = 2.0
     for t, (w, _) in enumerate(found):
-        d = min(0.3, (1 + t) / (10 + t))
+        d = min(decay, (1 + t) / (10 + t))
         average = d * average + (1 - d) * w
     np.testing.assert_allclose(eval_params(state.params, state.opt_state)["w"], average, **F32)
     plain, _ = steps(OptimizerConfig(name="sgd", learning_rate=0.1), 6)

@@ -1,0 +1,116 @@
+"""Every task, whatever its batch is beside the examples that count, and on devices of every mode.
+
+The devices: under `shard_map` with checked types and on a mesh with explicit axes.
+"""
+
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from gatedjax import models
+from tests._modes import MODES, assert_same, run
+from tests._slow import slow_but
+from tests.models._losses import losses, with_dropout
+
+# every rate of dropout acts: its bits belong to the examples too
+LOSSES = {
+    name: dataclasses.replace(case, task=with_dropout(case.task)) for name, case in losses().items()
+}
+NETWORKS = [name for name in LOSSES if "," not in name]
+STREAMS = {"dropout": np.array([0, 1], np.uint32), "gate": np.array([0, 2], np.uint32)}
+
+
+def loss_and_gradient(case, shared, rows, total):
+    params, streams = shared
+    batch, *carry = rows
+    rngs = {name: jax.random.wrap_key_data(data) for name, data in streams.items()}
+
+    def loss(params):
+        value, found = case.task.loss(params, batch, rngs, *carry)
+        return value, found if carry else (found, ())
+
+    (value, (metrics, carry)), gradient = jax.value_and_grad(loss, has_aux=True)(params)
+    return (total((value, metrics)), gradient), carry
+
+
+def evaluation(case, shared, rows, total):
+    metrics, *by_row = case.task.evaluate(shared[0], *rows)
+    return total(metrics), tuple(by_row)
+
+
+def arguments(case):
+    rows = (case.batch,) if case.carry is None else (case.batch, case.carry)
+    return (case.params, STREAMS), rows
+
+
+def test_every_task_has_a_loss_here():
+    tasks = {name for name in vars(models) if name.endswith("Task")}
+    assert {type(case.task).__name__ for case in LOSSES.values()} | {"ClozeTask"} == tasks
+
+
+@pytest.mark.parametrize("mode", slow_but(MODES, "explicit"))
+@pytest.mark.parametrize("name", slow_but(LOSSES, *NETWORKS))
+def test_loss_gradient_and_evaluation_are_traced(name, mode):
+    """Where the modes ask more of a program than one device does, they refuse it while tracing."""
+    case = LOSSES[name]
+
+    def both(shared, rows, total):
+        one, two = (f(case, shared, rows, total) for f in (loss_and_gradient, evaluation))
+        return (one[0], two[0]), (one[1], two[1])
+
+    run(mode, both, *arguments(case), only_trace=True)
+
+
+@functools.cache
+def found_in(mode, name):
+    function = functools.partial(loss_and_gradient, LOSSES[name])
+    return run(mode, function, *arguments(LOSSES[name]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_loss_and_gradient_are_those_of_one_device(name, mode):
+    assert_same(found_in(mode, name), found_in("one", name))
+
+
+# what stands beyond the width that an array had: a word or a letter of the vocabulary, unless no
+# task may look at more of them
+FILL = {"candidate_mask": False, "occurrence": True, "candidate_positions": -1}
+# their costs are of words, which are those that the lengths say, whatever the example weighs
+BY_WORD = ("tagger", "translation")
+
+
+def in_other_company(batch, by_word):
+    """The examples that count, in another order and wider, among others that do not."""
+    counts = np.arange(len(batch["weight"])) if by_word else np.flatnonzero(batch["weight"])
+    order = np.concatenate([counts[::-1], counts[:2]])
+    other = {}
+    for name, value in batch.items():
+        width = [(0, 0), *[(0, 1)] * (value.ndim - 1)]
+        fill = np.asarray(FILL.get(name, 3), value.dtype)
+        other[name] = np.pad(value[order], width, constant_values=fill)
+    empty = [name for name in batch if name.endswith("lengths")] if by_word else []
+    for name in ("weight", *empty):
+        other[name][-2:] = 0
+    other["example_id"][-2:] = (77, -1)
+    return other
+
+
+# the loss of a window grows with its width: test_rau_language
+@pytest.mark.parametrize(
+    "name", slow_but([name for name in LOSSES if name != "language"], "AGT", "RAU", "probe")
+)
+def test_padding_order_and_rows_that_do_not_count_change_nothing(name):
+    case = LOSSES[name]
+    batch = in_other_company(case.batch, name in BY_WORD)
+    function = functools.partial(loss_and_gradient, case)
+    ((loss, metrics), gradient), _ = run("one", function, (case.params, STREAMS), (batch,))
+    ((want, want_metrics), want_gradient), _ = found_in("one", name)
+    np.testing.assert_allclose(loss, want, rtol=1e-5)
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
+    jax.tree.map(close, metrics, want_metrics)
+    jax.tree.map(close, gradient, want_gradient)
