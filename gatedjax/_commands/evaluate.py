@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gatedjax._cli import program, refusals
+from gatedjax._commands._lines import check_place
 from gatedjax._terminal import say
 from gatedjax._write import write_atomic
 
@@ -31,6 +32,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> None:
     from gatedjax.text._model import TrainedModel
 
+    check_place(options.out)
     model = TrainedModel.load(options.model, ("text", "pair", "tags"))
     metrics = _of_tags(model, options) if model.kind == "tags" else _of_texts(model, options)
     if metrics["aside"]:
@@ -83,6 +85,6 @@ def _of_tags(model: Any, options: argparse.Namespace) -> dict[str, Any]:
 def main(args: list[str]) -> int:
     """Runs the command; 0, or 2 for what cannot be done."""
     options = _parser().parse_args(args)
-    with refusals({}):
+    with refusals({"columns.inputs must": "--text must"}):
         _run(options)
     return 0

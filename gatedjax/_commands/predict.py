@@ -3,6 +3,7 @@
 import argparse
 import functools
 import itertools
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gatedjax._cli import program, refusals
-from gatedjax._commands._lines import in_turns, lines_to
+from gatedjax._commands._lines import check_place, in_turns, lines_to
 from gatedjax._terminal import say
 
 _SECONDS = 1.0
@@ -54,15 +55,19 @@ def _sentences(options: argparse.Namespace) -> Iterable[Line]:
     from gatedjax.text._read import Aside, infer_task, open_tags
 
     if options.file is None or infer_task(options.file, encoding=options.encoding) != "tags":
-        return ((text and text[0], why) for text, why in _lines(options, ("text",)))
+        return ((text and text[0], why) for text, why in _lines(options, "text"))
     table = open_tags(options.file, word=options.word, encoding=options.encoding, tagged=False)
     return ((None, one.reason) if isinstance(one, Aside) else (one.words, "") for one in table)
 
 
-def _lines(options: argparse.Namespace, inputs: Sequence[str]) -> Iterable[Line]:
+def _lines(options: argparse.Namespace, kind: str) -> Iterable[Line]:
     """What is to be predicted, one item for every line."""
+    from gatedjax.text._lines import check_encoding
+    from gatedjax.text._model import check_inputs
     from gatedjax.text._read import Aside, Columns, open_table
+    from gatedjax.text._training import COLUMNS
 
+    inputs = COLUMNS[kind].inputs
     if options.texts:
         count = len(inputs)
         if len(options.texts) % count:
@@ -70,36 +75,37 @@ def _lines(options: argparse.Namespace, inputs: Sequence[str]) -> Iterable[Line]
         return [(part, "") for part in in_turns(options.texts, count)]
     if options.file is not None and options.file.suffix != ".txt":
         columns = Columns(tuple(options.text or inputs), None)
+        check_inputs(columns, kind)
         table = open_table(options.file, columns, encoding=options.encoding)
         return ((None, one.reason) if isinstance(one, Aside) else (one.inputs, "") for one in table)
     if len(inputs) > 1:
         raise ValueError("pairs of texts come as arguments, or from a .csv, .tsv or .jsonl --file")
-    return _plain(options)
+    return _plain(options.file, check_encoding(options.encoding))
 
 
-def _plain(options: argparse.Namespace) -> Iterator[Line]:
-    if options.file is None:
-        sys.stdin.reconfigure(encoding=options.encoding, errors="replace")  # type: ignore[union-attr]
+def _plain(path: Path | None, encoding: str) -> Iterator[Line]:
+    if path is None:
+        sys.stdin.reconfigure(encoding=encoding, errors="replace")  # type: ignore[union-attr]
         yield from (([line.rstrip("\r\n")], "") for line in sys.stdin)
         return
-    with options.file.open(encoding=options.encoding, errors="replace") as file:
+    with path.open(encoding=encoding, errors="replace") as file:
         yield from (([line.rstrip("\r\n")], "") for line in file)
 
 
 def _run(options: argparse.Namespace) -> None:
     from gatedjax.text._model import Failure, TrainedModel
     from gatedjax.text._tagging import tag_sentences
-    from gatedjax.text._training import COLUMNS
 
     if options.out is not None and options.out.exists() and not options.overwrite:
         raise FileExistsError(f"{options.out} exists: --overwrite replaces it")
+    check_place(options.out)
     if options.texts and options.file is not None:
         raise ValueError("give texts or --file, not both")
     model = TrainedModel.load(options.model, ("text", "pair", "tags"))
     tagger = model.kind == "tags"
     if options.word is not None and not tagger:
         raise ValueError("--word is for taggers")
-    lines = iter(_sentences(options) if tagger else _lines(options, COLUMNS[model.kind].inputs))
+    lines = iter(_sentences(options) if tagger else _lines(options, model.kind))
     predict: Any = functools.partial(tag_sentences, model) if tagger else model.predict
     began = told = time.monotonic()
     done = failed = 0
@@ -125,7 +131,12 @@ def _run(options: argparse.Namespace) -> None:
 
 def main(args: list[str]) -> int:
     """Runs the command; 0, or 2 for what cannot be done."""
-    options = _parser().parse_args(args)
-    with refusals({}):
-        _run(options)
+    # a text may follow the options
+    options = _parser().parse_intermixed_args(args)
+    with refusals({"columns.inputs must": "--text must"}):
+        try:
+            _run(options)
+            sys.stdout.flush()
+        except BrokenPipeError:  # as `head` ends when it has enough; nothing is left to flush
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

@@ -1,6 +1,8 @@
 """`gatedjax train DATA --out FOLDER`: a classifier of one's own texts, or a tagger of words."""
 
+import contextlib
 import dataclasses
+import itertools
 import shutil
 import sys
 from collections.abc import Sequence
@@ -14,7 +16,7 @@ from gatedjax._cpu import prepare_cpu
 from gatedjax._terminal import say
 from gatedjax.export import ModelCard
 from gatedjax.export._folder import check_target
-from gatedjax.text._model import networks
+from gatedjax.text._model import check_inputs, networks
 from gatedjax.text._read import Columns, infer_task, open_table
 from gatedjax.text._tags import open_sentences
 from gatedjax.text._training import COLUMNS, Data, Options, train_model
@@ -34,11 +36,14 @@ _ARGUMENTS = {
     "density must": "--density must",
     "density needs model=": "--density needs --model ",
     "give num_steps": "give --num-steps",
+    "columns.inputs must": "--text must",
     "network: ": "--network: ",
     "training: ": "--train: ",
 }
 """What the library says, and what it is called here."""
 _TASKS = ("text", "pair", "tags")
+_PLACES = ("--out", "--workdir", "--embeddings")
+"""Options whose values may be there and are no data."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -121,13 +126,14 @@ def _value_of(args: Sequence[str], option: str) -> str | None:
 def _given(args: Sequence[str], prefix: str) -> list[str]:
     """The dotted names of the options below a prefix that a command line has."""
     start = f"--{prefix}."
-    names = [arg.partition("=")[0] for arg in args if arg.startswith(start)]
-    return [name.removeprefix(start).removeprefix("no-").replace("-", "_") for name in names]
+    names = [arg.partition("=")[0].removeprefix(start) for arg in args if arg.startswith(start)]
+    parts = [[part.removeprefix("no-") for part in name.split(".")] for name in names]
+    return [".".join(part).replace("-", "_") for part in parts]
 
 
 def _at(config: Any, name: str) -> Any:
     for part in name.split("."):
-        config = getattr(config, part.removeprefix("no_"))
+        config = getattr(config, part)
     return config
 
 
@@ -136,8 +142,13 @@ def _task(args: Sequence[str]) -> str:
     named = _value_of(args, "--task")
     if named in _TASKS:
         return named
-    for arg in args:
-        if not arg.startswith("-") and Path(arg).exists():
+    if "--text" in args:  # names say how many columns there are, whatever the file calls them
+        values = itertools.takewhile(
+            lambda a: not a.startswith("-"), args[args.index("--text") :][1:]
+        )
+        return "pair" if len(list(values)) == 2 else "text"
+    for before, arg in zip(("", *args), args, strict=False):
+        if not arg.startswith("-") and before not in _PLACES and Path(arg).exists():
             try:
                 found = infer_task(arg, encoding=_value_of(args, "--encoding") or "utf-8")
             except (ValueError, OSError, LookupError):
@@ -191,6 +202,7 @@ def _opened(made: TrainOptions, kind: str, data: str) -> Data:
     if made.word is not None or made.tag is not None:
         raise ValueError("--word and --tag are for files of tags (--task tags)")
     columns = Columns(made.text or COLUMNS[kind].inputs, made.label)
+    check_inputs(columns, kind)
     return open_table(data, columns, encoding=made.encoding)
 
 
@@ -203,7 +215,7 @@ def _train(made: TrainOptions, kind: str, options: Options) -> int:
         for data in (made.data, made.validation, made.test)
     ]
     run = out.with_name(f"{out.name}.run") if made.workdir is None else made.workdir.expanduser()
-    new = not run.exists()
+    new = [place for place in (run, *run.parents) if not place.exists()]
     run.mkdir(parents=True, exist_ok=True)
     try:
         trained = train_model(
@@ -220,8 +232,11 @@ def _train(made: TrainOptions, kind: str, options: Options) -> int:
         _tell(f"stopped after step {stopped.results[0].steps}; the same command continues")
         return stopped.results[0].exit_code
     except BaseException:
-        if new and not (run / "checkpoints").exists():
+        if run in new and not (run / "checkpoints").exists():
             shutil.rmtree(run, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                for place in new[1:]:
+                    place.rmdir()
         raise
     trained.save(out, card=_card(made, kind, trained.report, options), overwrite=made.overwrite)
     if made.workdir is None:

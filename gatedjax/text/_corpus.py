@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from gatedjax.text._read import Aside, Label, Record, Table, TaggedRecord
 from gatedjax.text._shapes import ShapedVocabulary, common_shapes
 
 _FLUSH = 1 << 20
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SHOWN = 5
 SPLIT_SEED = 20_200_820
 """Fixed: one file is split in one way, whatever the seed of the training."""
@@ -199,7 +201,7 @@ class Corpus:
 
 def split_words(text: str) -> tuple[str, ...]:
     """The tokens of a text; control characters are no part of any."""
-    return tokenize(text.replace("\0", " "))
+    return tokenize(_CONTROL.sub(" ", text))
 
 
 def read_corpus(
@@ -358,10 +360,15 @@ def held_out(labels: Labels, fraction: float) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(labels, np.ndarray):
         labels = np.zeros(len(labels), np.int32)
     kept, held = stratified_split(labels, fraction, seed=SPLIT_SEED)
-    lacking = np.setdiff1d(labels, labels[held])
-    moved = np.array([kept[labels[kept] == label][0] for label in lacking], np.int64)
-    held = np.sort(np.concatenate([held, moved]))
+    to_held, to_kept = _lacking(labels, held, kept), _lacking(labels, kept, held)
+    held = np.union1d(np.setdiff1d(held, to_kept), to_held)
     return np.setdiff1d(np.arange(len(labels)), held), held
+
+
+def _lacking(labels: np.ndarray, part: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """An example of every class that a part lacks, from the other one."""
+    lacking = np.setdiff1d(labels, labels[part])
+    return np.array([other[labels[other] == label][0] for label in lacking], np.int64)
 
 
 def build_vocabulary(

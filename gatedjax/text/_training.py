@@ -19,7 +19,7 @@ from gatedjax.text import _corpus
 from gatedjax.text._baseline import LinearBaseline
 from gatedjax.text._corpus import Corpus, Labels, Numbers, Rows
 from gatedjax.text._metrics import classification_metrics
-from gatedjax.text._model import LENGTHS, NAMES, TrainedModel, networks
+from gatedjax.text._model import LENGTHS, NAMES, TrainedModel, check_inputs, networks
 from gatedjax.text._networks import Network, held_at
 from gatedjax.text._read import Columns, Table
 from gatedjax.text._shapes import strange
@@ -139,7 +139,8 @@ class Options:
         config: TrainConfig = _changed(default, self.training or {}, "training")
         if config.seeds > 1 or config.sweep:
             raise ValueError("training: a model is one seed; train it again with another `seed`")
-        if self.minutes and config.optimizer.schedule not in ("constant", "rsqrt", "staircase"):
+        endless = config.num_steps == _NO_END
+        if endless and config.optimizer.schedule not in ("constant", "rsqrt", "staircase"):
             raise ValueError(
                 f"minutes needs a schedule without an end, got {config.optimizer.schedule!r}: "
                 "give num_steps"
@@ -227,6 +228,9 @@ def train_model(
       StoppedBySignal: after Ctrl-C or SIGTERM; the run is saved.
     """
     options.check(kind)
+    for given in (table, validation, test):
+        if isinstance(given, Table):
+            check_inputs(given.columns, kind)
     entry = networks(kind)[options.model]
     numbers = Numbers(lowercase=options.lowercase)
     read: Any = _corpus.read_corpus
@@ -235,17 +239,17 @@ def train_model(
     corpora: dict[str, Corpus] = {"train": read(table, folder, "train", numbers)}
     corpus = corpora["train"]
     _corpus.check_trainable(corpus, split=validation is None)
-    _say_read(corpus, say)
     for name, other in (("validation", validation), ("test", test)):
         if other is not None:
             corpora[name] = read(other, folder, name, numbers, classes=corpus.classes)
-            _say_read(corpora[name], say)
     everything = np.arange(len(corpus))
     kept, held = everything, everything[:0]
     if validation is None:
         share = min(options.held_out, _LARGEST_HELD / len(corpus))
         kept, held = _corpus.held_out(corpus.labels, share)
     vocabulary, table_of_ids, vectors, coverage = _words(kind, corpus, held, numbers, options)
+    for one in corpora.values():
+        _say_read(one, say)
     parts = _parts(corpora, kept, held, table_of_ids, options.max_len)
     sizes = ", ".join(f"{len(part.labels):,} for {name}" for name, part in parts.items())
     way = "always the same" if kind == "tags" else "in proportion to the classes, always the same"
