@@ -142,18 +142,24 @@ def _task(args: Sequence[str]) -> str:
     named = _value_of(args, "--task")
     if named in _TASKS:
         return named
-    if "--text" in args:  # names say how many columns there are, whatever the file calls them
+    found = _look(args)
+    if "--text" in args and found != "tags":
+        # names say how many columns there are, whatever the file calls them
         values = itertools.takewhile(
             lambda a: not a.startswith("-"), args[args.index("--text") :][1:]
         )
         return "pair" if len(list(values)) == 2 else "text"
+    return found
+
+
+def _look(args: Sequence[str]) -> str:
+    """What the first path on the command line that is no option's value is for."""
     for before, arg in zip(("", *args), args, strict=False):
         if not arg.startswith("-") and before not in _PLACES and Path(arg).exists():
             try:
-                found = infer_task(arg, encoding=_value_of(args, "--encoding") or "utf-8")
+                return infer_task(arg, encoding=_value_of(args, "--encoding") or "utf-8")
             except (ValueError, OSError, LookupError):
                 return "text"  # the reader says what is wrong with it
-            return found if found in _TASKS else "text"
     return "text"
 
 

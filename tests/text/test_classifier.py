@@ -71,10 +71,10 @@ def test_predictions_are_objects_and_an_array_of_labels(fitted):
 
 @pytest.mark.parametrize("labels", [(0, 1), (3, -2), (False, True), (0.5, 1.5)])
 def test_labels_come_back_as_they_were(labels, monkeypatch):
-    from gatedjax.text import _classifier
+    from gatedjax.text import _estimator
 
     # what is learned does not matter here
-    monkeypatch.setattr(_classifier, "train_model", lambda kind, table, *rest, **more: list(table))
+    monkeypatch.setattr(_estimator, "train_model", lambda kind, table, *rest, **more: list(table))
     model, taken = TextClassifier(), []
     monkeypatch.setattr(model, "_take", taken.extend)
     given = [labels[i % 2] for i in range(48)]
