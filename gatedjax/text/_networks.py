@@ -146,6 +146,7 @@ def _ga(system: str) -> Config:
         system=system,  # type: ignore[arg-type]
         hidden=64,
         num_layers=1,
+        aux="fnn",
         aux_hidden=32,
         embedding_dropout=0.5,
         pool_dropout=0.5,

@@ -64,8 +64,9 @@ def test_the_gradients_are_those_of_descent_and_ascent(raw, x64):
         a = padded[row, :length]
         p, strength = sigmoid(a).mean(), 10 * raw
         np.testing.assert_allclose(multiplier[row], strength, **F64)
-        wanted[row], gaps[row] = strength * (p - target), p - target
-        slopes[row, :length] = strength * sigmoid(a) * (1 - sigmoid(a)) / length
+        gaps[row] = off = p - target
+        wanted[row] = strength * off + off**2
+        slopes[row, :length] = (strength + 2 * off) * sigmoid(a) * (1 - sigmoid(a)) / length
     np.testing.assert_allclose(terms, wanted, **F64)
     np.testing.assert_allclose(of_logits, slopes, **F64)
     # descent on this is ascent on raw (p - target)
@@ -90,7 +91,7 @@ def test_the_loss_is_cross_entropy_and_the_constraint_of_real_rows():
     for row in (0, 1):  # the last row has no weight
         a = logits[row, : LENGTHS[row]].astype(np.float64)
         off = sigmoid(a).mean() - 0.3
-        term, gap = term + 10 * float(params["multiplier"]) * off, gap + off
+        term, gap = term + (10 * float(params["multiplier"]) + off) * off, gap + off
     np.testing.assert_allclose(total, likelihood + term, rtol=1e-5)
     np.testing.assert_allclose(grads["multiplier"], -gap, rtol=1e-5)
     np.testing.assert_allclose(metrics["cross_entropy"].total, likelihood, rtol=1e-5)
