@@ -1,5 +1,6 @@
 """`TextClassifier` and `PairClassifier`: train, predict, evaluate and explain, from Python."""
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self, cast
@@ -195,40 +196,8 @@ class TextClassifier(_Classifier):
 
     _kind = "text"
 
-    def __init__(
-        self,
-        model: str = "ganet",
-        *,
-        embeddings: str | Path | None = None,
-        minutes: float | None = None,
-        num_steps: int | None = None,
-        density: float | None = None,
-        max_len: int = 400,
-        min_count: int | None = None,
-        max_words: int = 100_000,
-        lowercase: bool = True,
-        held_out: float = 0.1,
-        batch_size: int | None = None,
-        seed: int = 0,
-        network: dict[str, Any] | None = None,
-        training: dict[str, Any] | None = None,
-    ) -> None:
-        self.model = model
-        self.embeddings = embeddings
-        self.minutes = minutes
-        self.num_steps = num_steps
-        self.density = density
-        self.max_len = max_len
-        self.min_count = min_count
-        self.max_words = max_words
-        self.lowercase = lowercase
-        self.held_out = held_out
-        self.batch_size = batch_size
-        self.seed = seed
-        self.network = network
-        self.training = training
 
-
+@dataclasses.dataclass(eq=False, repr=False)
 class PairClassifier(TextClassifier):
     """A classifier of pairs of texts: does the first entail the second?
 
@@ -242,40 +211,7 @@ class PairClassifier(TextClassifier):
 
     _kind = "pair"
 
-    def __init__(
-        self,
-        model: str = "ssan",
-        *,
-        embeddings: str | Path | None = None,
-        minutes: float | None = None,
-        num_steps: int | None = None,
-        density: float | None = None,
-        max_len: int = 400,
-        min_count: int | None = None,
-        max_words: int = 100_000,
-        lowercase: bool = True,
-        held_out: float = 0.1,
-        batch_size: int | None = None,
-        seed: int = 0,
-        network: dict[str, Any] | None = None,
-        training: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            model,
-            embeddings=embeddings,
-            minutes=minutes,
-            num_steps=num_steps,
-            density=density,
-            max_len=max_len,
-            min_count=min_count,
-            max_words=max_words,
-            lowercase=lowercase,
-            held_out=held_out,
-            batch_size=batch_size,
-            seed=seed,
-            network=network,
-            training=training,
-        )
+    model: str = "ssan"
 
 
 def _values(values: Any, what: str) -> list[Label]:

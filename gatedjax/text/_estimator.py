@@ -1,6 +1,7 @@
 """What models of one's own texts share: parameters, training, saving and loading."""
 
 import contextlib
+import dataclasses
 import inspect
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -14,15 +15,27 @@ from gatedjax.text._model import TrainedModel
 from gatedjax.text._training import Data, Options, Say, train_model
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class Estimator:
     """A model with parameters in the manner of scikit-learn: those of `Options`, by name."""
 
     _kind: ClassVar[str]
 
-    def _keep(self, given: Mapping[str, Any]) -> None:
-        """Keeps the arguments of the constructor under their names."""
-        for name in _names(type(self)):
-            setattr(self, name, given[name])
+    model: str = "ganet"
+    _: dataclasses.KW_ONLY
+    embeddings: str | Path | None = None
+    minutes: float | None = None
+    num_steps: int | None = None
+    density: float | None = None
+    max_len: int = 400
+    min_count: int | None = None
+    max_words: int = 100_000
+    lowercase: bool = True
+    held_out: float = 0.1
+    batch_size: int | None = None
+    seed: int = 0
+    network: Mapping[str, Any] | None = None
+    training: Mapping[str, Any] | None = None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters of the constructor, as scikit-learn wants them.
@@ -67,7 +80,7 @@ class Estimator:
         """
         trained = TrainedModel.load(folder, (cls._kind,))
         made = cls(
-            model=trained.network,  # type: ignore[call-arg]
+            model=trained.network,
             max_len=trained.max_len,
             lowercase=trained.vocabulary.lowercase,
         )

@@ -1,5 +1,6 @@
 """`Tagger`: a tag for every word, from Python."""
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self, cast
@@ -11,6 +12,7 @@ from gatedjax.text._tags import SentenceTable, open_sentences
 from gatedjax.text._training import Say
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class Tagger(Estimator):
     """Gives every word of a sentence a tag: a name's kind, a part of speech, whatever is learned.
 
@@ -23,6 +25,7 @@ class Tagger(Estimator):
       embeddings: GloVe text file; None starts from how often words have which tag.
       minutes: train for at most so long.
       num_steps: train for at most so many steps; None is some twenty epochs.
+      density: None: a tagger has no gates.
       max_len: words that are read at once. A longer sentence is learned in pieces, and tagged in
         windows that overlap by half: every word gets a tag, from the window in which it has the
         most words around it.
@@ -43,24 +46,8 @@ class Tagger(Estimator):
 
     _kind = "tags"
 
-    def __init__(
-        self,
-        model: str = "ssan",
-        *,
-        embeddings: str | Path | None = None,
-        minutes: float | None = None,
-        num_steps: int | None = None,
-        max_len: int = 400,
-        min_count: int | None = None,
-        max_words: int = 100_000,
-        lowercase: bool = False,
-        held_out: float = 0.1,
-        batch_size: int | None = None,
-        seed: int = 0,
-        network: dict[str, Any] | None = None,
-        training: dict[str, Any] | None = None,
-    ) -> None:
-        self._keep(locals())
+    model: str = "ssan"
+    lowercase: bool = dataclasses.field(default=False, kw_only=True)
 
     @classmethod
     def train(
