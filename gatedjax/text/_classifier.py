@@ -180,7 +180,8 @@ class TextClassifier(_Classifier):
       num_steps: train for at most so many steps; None is some twenty epochs.
       density: share of the words to keep (ganet); None is a half.
       max_len: words of a text that are used.
-      min_count: words that occur less often are unknown; None is 2, or 1 for few texts.
+      min_count: words that occur less often are unknown; None is 1 to 10, by how many
+        texts there are.
       max_words: words that are known at most.
       lowercase: fold case.
       held_out: share of the training texts that chooses the best parameters.

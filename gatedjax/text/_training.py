@@ -54,8 +54,8 @@ class Options:
       num_steps: train for at most so many steps; None is some twenty epochs.
       density: share of the words to keep (ganet); None keeps what the network says, a half.
       max_len: words of a text that are used; a tagger learns a longer sentence in pieces.
-      min_count: words that occur less often are unknown; None is 2, or 1 for 1,000 texts and fewer
-        (of tagged sentences 2).
+      min_count: words that occur less often are unknown; None is 2 (1 for 1,000 texts and fewer, 5
+        above 5,000, 10 above 20,000; with `embeddings` 1; of tagged sentences 2).
       max_words: words that are known at most.
       lowercase: fold case.
       held_out: share of the training texts that is kept for choosing the best parameters, of
@@ -314,11 +314,18 @@ def _say_read(corpus: Corpus, say: Say) -> None:
         say(f"{corpus.aside:,} lines set aside, as {'; '.join(map(str, corpus.first_aside))}")
 
 
+def _rare(texts: int, tagged: bool) -> int:
+    """How often a word must occur: names that stand for a class by chance are learned by heart."""
+    if tagged or texts <= 5000:
+        return 2 if tagged or texts > 1000 else 1
+    return 5 if texts <= 20_000 else 10
+
+
 def _words(
     kind: str, corpus: Corpus, held: np.ndarray, numbers: Numbers, options: Options
 ) -> tuple[Vocabulary, np.ndarray, np.ndarray | None, str]:
     """(vocabulary, id of every number, vectors of a file, what is to be said of them)."""
-    min_count = options.min_count or (2 if len(corpus) > 1000 or corpus.tagged else 1)
+    min_count = options.min_count or _rare(len(corpus), corpus.tagged)
     path = None if options.embeddings is None else Path(options.embeddings).expanduser()
     more: Iterable[str] = ()
     width = 0
