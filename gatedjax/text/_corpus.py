@@ -19,7 +19,8 @@ from gatedjax.text._read import Aside, Label, Record, Table, TaggedRecord
 from gatedjax.text._shapes import ShapedVocabulary, common_shapes
 
 _FLUSH = 1 << 20
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# controls, and characters without a width: spaces, marks of direction, byte order marks
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
 _SHOWN = 5
 SPLIT_SEED = 20_200_820
 """Fixed: one file is split in one way, whatever the seed of the training."""
@@ -200,7 +201,7 @@ class Corpus:
 
 
 def split_words(text: str) -> tuple[str, ...]:
-    """The tokens of a text; control characters are no part of any."""
+    """The tokens of a text; characters that nobody sees are no part of any."""
     return tokenize(_CONTROL.sub(" ", text))
 
 

@@ -204,3 +204,8 @@ def test_another_text_label_or_part_is_another_digest(tmp_path):
     others = [[*rows[1:], rows[0]], swapped, [("other " + rows[0][0], rows[0][1]), *rows[1:]]]
     found = {digest(rows), *map(digest, others), digest(rows, "test")}
     assert len(found) == 5
+
+
+def test_characters_that_nobody_sees_are_no_words():
+    assert split_words("\u200b\u202e\ufeff\x1b\x00") == ()
+    assert split_words("a\u200bdull\u2060film\x1b") == ("a", "dull", "film")
