@@ -40,7 +40,6 @@ Data = Table | SentenceTable
 _LARGEST_HELD = 20_000
 _MORE_WORDS = 50_000
 _NOISE = 0.1
-_NO_END = 1_000_000_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ class Options:
     Attributes:
       model: name of the network.
       embeddings: GloVe text file (plain or .gz); None starts from the counts of words in classes.
-      minutes: train for at most so long; None: until `num_steps`, or no improvement is in sight.
+      minutes: train for at most so long; None has no limit.
       num_steps: train for at most so many steps; None is some twenty epochs.
       density: share of the words to keep (ganet); None keeps what the network says, a half.
       max_len: words of a text that are used; a tagger learns a longer sentence in pieces.
@@ -122,7 +121,7 @@ class Options:
         """How to train where an epoch has so many steps."""
         every = min(max(epoch // 2, 20), 2000)
         default = TrainConfig(
-            num_steps=_NO_END if self.minutes else max(20 * epoch, 400),
+            num_steps=max(20 * epoch, 400),
             log_every=max(every // 2, 1),
             eval_every=every,
             checkpoint_every=2 * every,
