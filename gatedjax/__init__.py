@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from gatedjax.text import PairClassifier as PairClassifier
     from gatedjax.text import TextClassifier as TextClassifier
 
-_SUBPACKAGES = ("analysis", "data", "export", "functional", "models", "nn", "text", "training")
+_SUBPACKAGES = (
+    "analysis",
+    "data",
+    "export",
+    "functional",
+    "gates",
+    "models",
+    "nn",
+    "text",
+    "training",
+)
 _CLASSES = ("PairClassifier", "TextClassifier")
 
 __all__ = ["PairClassifier", "TextClassifier", "__version__", *_SUBPACKAGES]
