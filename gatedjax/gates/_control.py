@@ -34,16 +34,17 @@ def _estimate(
     objective: Objective, critic: Critic, logits: Float[Array, " n"], noise: Float[Array, "2 n"]
 ) -> Float[Array, ""]:
     """(f(b) - c(z given b)) (b - p) + d/da (c(z) - c(z given b)), attached to f(b)."""
-    noise = noise.astype(logits.dtype)
-    gates = drawn(logits, noise[0])
+    # held: the outer derivative is attached, and need not pass through the inner one
+    noise, held = noise.astype(logits.dtype), jax.lax.stop_gradient(logits)
+    gates = drawn(held, noise[0])
     value = objective(gates)
 
     def difference(a):
         kept = critic(conditional(a, gates, noise[1]))
         return critic(a + noise[0]) - kept, kept
 
-    slope, kept = jax.grad(difference, has_aux=True)(logits)
-    return attached(value, logits, (value - kept) * score(logits, gates) + slope)
+    slope, kept = jax.grad(difference, has_aux=True)(held)
+    return attached(value, logits, (value - kept) * score(held, gates) + slope)
 
 
 @dataclasses.dataclass(frozen=True)

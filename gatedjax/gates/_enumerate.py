@@ -173,8 +173,8 @@ class Enumerate:
 
         gradient = d/da sum_b P(b) f(b)
 
-    Unbiased, variance 0; 2^n evaluations; values alone. The gradients of the loss's other
-    arguments are exact, too.
+    Unbiased, variance 0; 2^n evaluations, where masked gates count, too; values alone. The
+    gradients of the loss's other arguments are exact, too.
 
     Attributes:
       chunks: as of `enumerate`.

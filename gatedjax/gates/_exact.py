@@ -1,8 +1,10 @@
 """All 2^n patterns of n gates: their losses, in chunks, and exact sums over them.
 
-A pattern has a code, bit r of which is the r-th real gate. Sums over patterns contract one gate
-after the other, from the highest bit: 2^n products in all, rounding like a tree, and the derivative
-with respect to the probabilities, in reverse mode, is the effect of every gate at the same cost.
+A pattern has a code, bit r of which is the r-th real gate. A sum over patterns is a matrix of
+losses between the probabilities of the upper and of the lower half of the bits, so no 2^n
+probabilities are held. Its derivative with respect to the probability of a gate is the effect of
+that gate, and in reverse mode all effects cost as much as the sum; nothing divides by a
+probability.
 """
 
 import math
@@ -79,11 +81,21 @@ def all_losses(
     return jax.lax.map(chunk, starts).reshape(1 << bits)
 
 
+def _weights(probability: Float[Array, " bits"]) -> Float[Array, " patterns"]:
+    """P(b) of every code."""
+    weights = jnp.ones(1, probability.dtype)
+    for bit in range(probability.shape[0]):
+        p = probability[bit]
+        weights = jnp.concatenate([weights * (1 - p), weights * p])
+    return weights
+
+
 def contract(
     values: Float[Array, " patterns"], probability: Float[Array, " bits"]
 ) -> Float[Array, ""]:
     """sum_b P(b) values_b over independent gates; for any numbers, the multilinear extension."""
-    for bit in range(probability.shape[0])[::-1]:
-        half = values.shape[0] // 2
-        values = (1 - probability[bit]) * values[:half] + probability[bit] * values[half:]
-    return values[0]
+    low = probability.shape[0] // 2
+    upper, lower = _weights(probability[low:]), _weights(probability[:low])
+    square = values.reshape(upper.shape[0], lower.shape[0])
+    rows = jnp.matmul(square, lower, precision=jax.lax.Precision.HIGHEST)
+    return jnp.matmul(upper, rows, precision=jax.lax.Precision.HIGHEST)

@@ -79,7 +79,8 @@ def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, 
 
     `jax.grad` of it with respect to the logits is the estimator, and with respect to args the
     ordinary gradient of the loss at the gates that were drawn. It is one estimate: `jax.vmap` over
-    keys gives independent ones. For a batch, `jax.vmap` over logits, keys and arguments.
+    keys gives independent ones. For a batch, `jax.vmap` over logits, keys and arguments. The first
+    derivative alone is an estimate, not the derivatives of that.
 
     Args:
       loss: loss(gates, *args) -> scalar; gates [n] in the dtype of the logits. Under `vmap` and

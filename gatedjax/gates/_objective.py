@@ -37,8 +37,8 @@ class Objective:
         dtype = jnp.result_type(value)
         if jnp.issubdtype(dtype, jnp.complexfloating):
             raise TypeError(f"the loss must return a real number, got dtype {dtype}")
-        dtype = dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.dtype(jnp.float32)
-        return jnp.asarray(value, wide_dtype(jnp.zeros((), dtype)))
+        discrete = not jnp.issubdtype(dtype, jnp.floating)
+        return jnp.asarray(value, jnp.float32 if discrete else wide_dtype(dtype))
 
     def values(self, gates: Float[Array, "k n"]) -> Float[Array, " k"]:
         """The losses of several patterns, evaluated side by side."""
@@ -70,5 +70,5 @@ def has_derivative(objective: Objective, size: int) -> bool:
     def derivative(gates):
         return jax.jvp(lambda g: probe(objective(g)), (gates,), (gates,))
 
-    jax.eval_shape(derivative, jax.ShapeDtypeStruct((size,), wide_dtype(jnp.zeros(0, jnp.float32))))
+    jax.eval_shape(derivative, jax.ShapeDtypeStruct((size,), wide_dtype(objective.dtype)))
     return any(seen)

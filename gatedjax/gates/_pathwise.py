@@ -40,7 +40,7 @@ class _Pathwise:
 class _Tempered(_Pathwise):
     """With a temperature."""
 
-    tau: float = 0.5
+    tau: float | Float[Array, ""] = 0.5
 
     def __post_init__(self) -> None:
         check_positive(tau=self.tau)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from gatedjax.functional._checks import wide_dtype
 from gatedjax.gates._enumerate import Truth, enumerate
-from gatedjax.gates._expectation import Estimator, check_row, cut, expectation
+from gatedjax.gates._expectation import Estimator, check_row, expectation
 from gatedjax.gates._objective import Loss
 
 _BATCH = 256
@@ -27,7 +27,7 @@ class Row:
 
     Attributes:
       estimator: what was measured.
-      evaluations: of the loss, per estimate.
+      evaluations: of the loss, per estimate; masked gates count.
       bias: the mean gradient less the exact one, per gate.
       standard_error: of the bias, per gate.
       z: the largest |bias| / (standard_error + rounding) of all gates.
@@ -150,20 +150,17 @@ def report(
     logits = jnp.asarray(logits, wide_dtype(logits))
     truth = enumerate(loss, logits, *args, mask=mask, chunks=chunks)
     keys = jax.random.split(key, draws)
-    n = int(np.sum(np.asarray(cut(logits, mask)) > -np.inf))
     size = float(abs(truth.expectation) + np.sqrt(truth.variance))
     rounding = size * max(_LEAST, _ROUNDINGS * float(jnp.finfo(logits.dtype).eps))
     rows = []
     for estimator in estimators:
         found = _gradients(loss, estimator, logits, keys, args, mask)
         exact = np.asarray(truth.gradient, np.float64)
-        rows.append(_row(estimator, np.asarray(found, np.float64), exact, n, rounding))
+        rows.append(_row(estimator, np.asarray(found, np.float64), exact, rounding))
     return Report(truth, tuple(rows), draws)
 
 
-def _row(
-    estimator: Estimator, found: np.ndarray, exact: np.ndarray, n: int, rounding: float
-) -> Row:
+def _row(estimator: Estimator, found: np.ndarray, exact: np.ndarray, rounding: float) -> Row:
     """The statistics of gradients [draws, n]."""
     bias = np.mean(found, axis=0) - exact
     variances = np.var(found, axis=0, ddof=1)
@@ -173,7 +170,7 @@ def _row(
     cosine = np.divide(found @ exact, lengths, out=np.zeros_like(lengths), where=lengths > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.nan_to_num(np.abs(bias) / (error + rounding), nan=0.0, posinf=np.inf)
-    evaluations = estimator.evaluations(n)
+    evaluations = estimator.evaluations(found.shape[1])
     return Row(
         estimator=estimator,
         evaluations=evaluations,

@@ -40,19 +40,24 @@ def squared(g, target):
     return jnp.sum((g - target) ** 2)
 
 
-GRADIENT = {(0.0, 0.49): 5.000e-3, (0.0, 0.45): 2.500e-2, (1.0, 0.49): 3.932239e-3}
+GRADIENT = {
+    (0.0, 0.49): 5.000e-3,
+    (0.0, 0.45): 2.500e-2,
+    (1.0, 0.49): 3.932239e-3,
+    (-2.0, 0.499): 2.099872e-4,
+}
 VARIANCE = {
-    gates.Reinforce(): (1.5638e-2, 1.5939e-2, 1.1848e-2),
-    gates.LeaveOneOut(2): (2.500e-5, 6.250e-4, 2.386e-5),
-    gates.ARM(): (8.333e-6, 2.083e-4, 1.458e-5),
-    gates.DisARM(): (0.0, 0.0, 1.328e-5),
-    gates.LocalExpectation(): (0.0, 0.0, 0.0),
+    gates.Reinforce(): (1.5638e-2, 1.5939e-2, 1.1848e-2, 6.602e-3),
+    gates.LeaveOneOut(2): (2.500e-5, 6.250e-4, 2.386e-5, 1.659e-7),
+    gates.ARM(): (8.333e-6, 2.083e-4, 1.458e-5, 1.420e-7),
+    gates.DisARM(): (0.0, 0.0, 1.328e-5, 1.409e-7),
+    gates.LocalExpectation(): (0.0, 0.0, 0.0, 0.0),
 }
 BIAS = {
-    gates.StraightThrough(): (0.0, 0.0, 9.09e-2),
-    gates.STGumbel(0.5): (-7.08e-4, -3.54e-3, 4.50e-2),
-    gates.SoftGumbel(0.5): (-7.08e-4, -3.54e-3, 2.95e-2),
-    gates.ReinMax(): (0.0, 0.0, 0.0),
+    gates.StraightThrough(): (0.0, 0.0, 9.09e-2, -8.00e-2),
+    gates.STGumbel(0.5): (-7.08e-4, -3.54e-3, 4.50e-2, -4.87e-2),
+    gates.SoftGumbel(0.5): (-7.08e-4, -3.54e-3, 2.95e-2, -3.38e-2),
+    gates.ReinMax(): (0.0, 0.0, 0.0, 0.0),
 }
 
 

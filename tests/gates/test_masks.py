@@ -9,6 +9,20 @@ from tests.gates._cases import ESTIMATORS, LOGITS, WEIGHTS, cut_row, keys, name,
 from tests.tolerances import F64
 
 
+def test_the_gradient_of_other_arguments_is_exact_in_any_number_of_chunks(x64):
+    found = [
+        solved(cut_row, gates.Enumerate(chunks), LOGITS, keys(1), (WEIGHTS,))[1]
+        for chunks in (None, 4)
+    ]
+    for step in 1e-6 * np.eye(4):
+        up, down = (
+            gates.enumerate(cut_row, LOGITS, WEIGHTS + sign * step).expectation for sign in (1, -1)
+        )
+        for _, weights in found:
+            slope = weights[0] @ step / 1e-6
+            np.testing.assert_allclose(slope, (up - down) / 2e-6, rtol=1e-6, atol=1e-9)
+
+
 def guarded(g, weights):
     """NaN if a gate of the last two, which are padding, opens at all."""
     return cut_row(g, weights) + jnp.where(g[3] + g[4] > 0, jnp.nan, 0.0)
