@@ -107,6 +107,7 @@ def test_the_report_is_a_table_and_plain_json():
     assert len(lines) == 2 + 3
     assert lines[0].split("|")[1].strip() == "estimator"
     assert "SoftGumbel(tau=0.5)" in lines[2]
+    assert repr(gates.Relax(quartic)) == "Relax(quartic)"
     records = json.loads(json.dumps(found.records()))
     assert [record["evaluations"] for record in records] == [1, 1, 1]
     assert len(records[0]["bias"]) == 2
