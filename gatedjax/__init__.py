@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from gatedjax.text import Tagger as Tagger
     from gatedjax.text import TextClassifier as TextClassifier
 
-_SUBPACKAGES = ("analysis", "data", "export", "functional", "models", "nn", "text", "training")
+_SUBPACKAGES = (
+    "analysis",
+    "data",
+    "export",
+    "functional",
+    "gates",
+    "models",
+    "nn",
+    "text",
+    "training",
+)
 _CLASSES = ("PairClassifier", "Tagger", "TextClassifier")
 
 __all__ = ["PairClassifier", "Tagger", "TextClassifier", "__version__", *_SUBPACKAGES]

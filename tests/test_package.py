@@ -56,7 +56,8 @@ def test_unknown_attribute_is_named():
 
 
 def test_every_public_function_documents_itself():
-    for package in ("functional", "nn", "models", "data", "training", "analysis", "export"):
+    packages = ("functional", "nn", "models", "data", "training", "analysis", "export")
+    for package in (*packages, "gates"):
         module = getattr(gatedjax, package)
         for name in dir(module):
             item = getattr(module, name)

@@ -138,8 +138,8 @@ class Options:
         config: TrainConfig = _changed(default, self.training or {}, "training")
         if config.seeds > 1 or config.sweep:
             raise ValueError("training: a model is one seed; train it again with another `seed`")
-        endless = config.num_steps == _NO_END
-        if endless and config.optimizer.schedule not in ("constant", "rsqrt", "staircase"):
+        planned = self.num_steps is not None or "num_steps" in (self.training or {})
+        if self.minutes and not planned and config.optimizer.schedule not in ("constant", "rsqrt", "staircase"):
             raise ValueError(
                 f"minutes needs a schedule without an end, got {config.optimizer.schedule!r}: "
                 "give num_steps"

@@ -1,0 +1,43 @@
+"""Gates that can be trusted: gradients of expectations over Bernoulli gates, and the exact truth.
+
+`expectation` turns a loss of gates and an estimator into a function whose gradient is the estimate,
+`enumerate` computes what is exactly true of up to 20 gates, and `report` measures estimators
+against it. Functions in, functions out; everything but `report` composes under `jit`, `grad` and
+`vmap`. Gates are [n], logits their log-odds in nats; masks are bool with True = real.
+
+| estimator | unbiased | evaluations | needs the derivative of the loss |
+|---|---|---|---|
+| `SoftGumbel`, `STGumbel`, `StraightThrough`, `ReinMax` | no | 1 | yes |
+| `HardConcrete`, `HardKuma`, `MeanField` | no | 1 | yes |
+| `Reinforce` | yes | 1 | no |
+| `LeaveOneOut` | yes | k | no |
+| `ARM`, `DisARM` | yes | 2 | no |
+| `LocalExpectation` | yes | n + 1 | no |
+| `Rebar` | yes | 3 | yes |
+| `Relax` | yes | 1, and 2 of its critic | no |
+| `Enumerate` | yes, exact | 2^n | no |
+"""
+
+from gatedjax.gates._control import Rebar as Rebar
+from gatedjax.gates._control import Relax as Relax
+from gatedjax.gates._enumerate import Enumerate as Enumerate
+from gatedjax.gates._enumerate import Truth as Truth
+from gatedjax.gates._enumerate import enumerate as enumerate
+from gatedjax.gates._expectation import Estimator as Estimator
+from gatedjax.gates._expectation import expectation as expectation
+from gatedjax.gates._objective import Objective as Objective
+from gatedjax.gates._pathwise import MeanField as MeanField
+from gatedjax.gates._pathwise import ReinMax as ReinMax
+from gatedjax.gates._pathwise import SoftGumbel as SoftGumbel
+from gatedjax.gates._pathwise import STGumbel as STGumbel
+from gatedjax.gates._pathwise import StraightThrough as StraightThrough
+from gatedjax.gates._report import Report as Report
+from gatedjax.gates._report import Row as Row
+from gatedjax.gates._report import report as report
+from gatedjax.gates._score import ARM as ARM
+from gatedjax.gates._score import DisARM as DisARM
+from gatedjax.gates._score import LeaveOneOut as LeaveOneOut
+from gatedjax.gates._score import LocalExpectation as LocalExpectation
+from gatedjax.gates._score import Reinforce as Reinforce
+from gatedjax.gates._stretched import HardConcrete as HardConcrete
+from gatedjax.gates._stretched import HardKuma as HardKuma

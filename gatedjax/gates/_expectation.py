@@ -1,0 +1,119 @@
+"""The expectation of a loss over gates, differentiated by an estimator."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key
+
+from gatedjax.functional import example_keys, logistic_noise
+from gatedjax.functional._checks import (
+    check_floating,
+    check_mask,
+    check_same_shape,
+    check_that,
+    wide_dtype,
+)
+from gatedjax.functional._types import ArrayLike
+from gatedjax.gates._objective import Loss, Objective, has_derivative
+
+
+class Estimator(Protocol):
+    """What `expectation` and `report` want of an estimator: a frozen, hashable dataclass."""
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether its mean is the gradient of the expectation over Bernoulli gates."""
+
+    @property
+    def needs_gradient(self) -> bool:
+        """Whether it needs the derivative of the loss with respect to the gates."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows of logistic noise one estimate takes."""
+
+    def evaluations(self, n: int) -> int:
+        """How often one estimate evaluates the loss, for n gates."""
+
+    def surrogate(
+        self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
+    ) -> Float[Array, ""]:
+        """An estimate of the expected loss whose derivative is the estimate of the gradient.
+
+        Args:
+          objective: the loss; with respect to its other arguments the derivative is that of the
+            value.
+          logits: a, float32 or wider; -inf closes a gate and has the gradient 0.
+          noise: logistic noise; b = [a + L > 0] is a draw.
+        """
+
+
+def check_row(logits: ArrayLike, mask: ArrayLike) -> None:
+    """Raises unless logits are one row of floating numbers and the mask, if any, fits them."""
+    check_floating(logits=logits)
+    check_that(jnp.ndim(logits) == 1, "logits must have shape [n] (vmap adds axes)", logits)
+    check_same_shape(logits=logits, mask=mask)
+    check_mask(mask, jnp.shape(logits))
+
+
+def cut(logits: ArrayLike, mask: ArrayLike) -> Float[Array, " n"]:
+    """The logits, checked; -inf where the mask is False."""
+    check_row(logits, mask)
+    return jnp.asarray(logits) if mask is None else jnp.where(mask, logits, -jnp.inf)
+
+
+def noise_rows(key: Key[Array, ""], rows: int, n: int) -> Float[Array, "rows n"]:
+    """Logistic noise; one row is `logistic_noise` of the key itself, as in `sample_gates`."""
+    if rows == 1:
+        return logistic_noise(key, (n,))[None]
+    keys = example_keys(key, jnp.arange(rows))
+    return jax.vmap(lambda row: logistic_noise(row, (n,)))(keys)
+
+
+def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, ""]]:
+    """The expected loss over gates b_i ~ Bernoulli(sigmoid(a_i)), as a function of a.
+
+        expected(logits, key, *args, mask=None) ~ E[loss(b, *args)]
+
+    `jax.grad` of it with respect to the logits is the estimator, and with respect to args the
+    ordinary gradient of the loss at the gates that were drawn. It is one estimate: `jax.vmap` over
+    keys gives independent ones. For a batch, `jax.vmap` over logits, keys and arguments. The first
+    derivative alone is an estimate, not the derivatives of that.
+
+    Args:
+      loss: loss(gates, *args) -> scalar; gates [n] in the dtype of the logits. Under `vmap` and
+        for estimators of several evaluations it is called for several patterns at once.
+      estimator: one of this package, or any object of the protocol `Estimator`.
+
+    Returns:
+      A function of logits [n], a key and args. Its mask is True at real gates; a masked gate is
+      closed, has the gradient 0, and changes no draw of the gates before it. The result is float32
+      or wider.
+
+    Raises:
+      ValueError: if the loss returns no scalar, or has no derivative where the estimator needs it.
+
+    Reference: Mohamed et al. 2020, "Monte Carlo Gradient Estimation in Machine Learning".
+    """
+
+    def expected(
+        logits: Float[Array, " n"],
+        key: Key[Array, ""],
+        *args: object,
+        mask: Bool[Array, " n"] | None = None,
+    ) -> Float[Array, ""]:
+        logits = cut(logits, mask)
+        n = logits.shape[0]
+        objective = Objective(loss, args, logits.dtype)
+        if estimator.needs_gradient and not has_derivative(objective, n):
+            raise ValueError(
+                f"{type(estimator).__name__} needs the derivative of the loss with respect to its "
+                "gates, and this loss has none: it compares or rounds them, or stops their "
+                "gradient. DisARM, LeaveOneOut and LocalExpectation need values alone"
+            )
+        wide = logits.astype(wide_dtype(logits))
+        return estimator.surrogate(objective, wide, noise_rows(key, estimator.rows, n))
+
+    return expected

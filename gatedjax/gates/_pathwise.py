@@ -1,0 +1,148 @@
+"""Estimators by the derivative of the loss at one draw of gates, hard or relaxed: all biased."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from gatedjax.functional import gumbel_sigmoid
+from gatedjax.functional._checks import check_positive
+from gatedjax.gates._objective import Objective
+from gatedjax.gates._slopes import sloped
+
+
+@dataclasses.dataclass(frozen=True)
+class _Pathwise:
+    """One evaluation of the loss at gates that carry a derivative."""
+
+    unbiased: ClassVar[bool] = False
+    needs_gradient: ClassVar[bool] = True
+    rows: ClassVar[int] = 1
+
+    def evaluations(self, n: int) -> int:
+        """One."""
+        return 1
+
+    def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
+        """The gates that the loss is evaluated at."""
+        raise NotImplementedError
+
+    def surrogate(
+        self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
+    ) -> Float[Array, ""]:
+        """The loss of those gates, differentiated as it stands."""
+        return objective(self.gates(logits, noise[0]))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tempered(_Pathwise):
+    """With a temperature."""
+
+    tau: float | Float[Array, ""] = 0.5
+
+    def __post_init__(self) -> None:
+        check_positive(tau=self.tau)
+
+
+@dataclasses.dataclass(frozen=True)
+class SoftGumbel(_Tempered):
+    """The Gumbel-sigmoid, or binary Concrete, relaxation.
+
+        s = sigmoid((a + L) / tau);  gradient = f'(s) s (1 - s) / tau
+
+    Biased, value and gradient: it is the exact pathwise gradient of E f(s), the expectation of
+    another, continuous variable. One evaluation; needs f'. The bias falls with tau, as the
+    variance rises.
+
+    Attributes:
+      tau: temperature > 0; may be traced.
+
+    Reference: Maddison et al. 2017; Jang et al. 2017.
+    """
+
+    def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
+        """The soft gates."""
+        return gumbel_sigmoid(logits, noise, temperature=self.tau)
+
+
+@dataclasses.dataclass(frozen=True)
+class STGumbel(_Tempered):
+    """Straight-through Gumbel: the hard draw forward, the relaxation backward.
+
+        b = [a + L > 0];  gradient = f'(b) s (1 - s) / tau,  s = sigmoid((a + L) / tau)
+
+    Biased; its value is unbiased. One evaluation; needs f'.
+
+    Attributes:
+      tau: temperature > 0; may be traced.
+
+    Reference: Jang et al. 2017, section 2.2; Xue et al. 2020 (GA-Net).
+    """
+
+    def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
+        """The hard gates with soft derivatives."""
+        return gumbel_sigmoid(logits, noise, temperature=self.tau, straight_through=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class StraightThrough(_Pathwise):
+    """The derivative at the draw, passed through the probability.
+
+        b = [a + L > 0];  gradient = f'(b) p (1 - p),  p = sigmoid(a)
+
+    Biased unless f is linear in each gate: its mean is E[f'(b)] p (1 - p). Its value is unbiased.
+    One evaluation; needs f'.
+
+    Reference: Bengio et al. 2013, "Estimating or Propagating Gradients Through Stochastic Neurons",
+    with the derivative of the probability.
+    """
+
+    def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
+        """The hard gates with the slope p (1 - p)."""
+        p = jax.nn.sigmoid(logits)
+        return sloped(
+            (logits + noise > 0).astype(logits.dtype), logits, p * jax.nn.sigmoid(-logits)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ReinMax(_Pathwise):
+    """Straight-through of second order, by the trapezoid rule in each gate.
+
+        b = [a + L > 0];  gradient = f'(b) (1 - p) / 2 where b = 1,  f'(b) p / 2 where b = 0
+
+    Its mean for one gate is p (1 - p) (f'(0) + f'(1)) / 2: unbiased for losses quadratic in each
+    gate, products of gates among them, and biased for others. Its value is unbiased. One
+    evaluation; needs f'.
+
+    Reference: Liu et al. 2023, "Bridging Discrete and Backpropagation: Straight-Through and
+    Beyond", written for two classes at tau = 1.
+    """
+
+    def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
+        """The hard gates with half the slope of the probability of the other value."""
+        hard = (logits + noise > 0).astype(logits.dtype)
+        return sloped(hard, logits, jax.nn.sigmoid(jnp.where(hard > 0, -logits, logits)) / 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class MeanField(_Pathwise):
+    """The loss of the mean gates.
+
+        gradient = f'(p) p (1 - p),  p = sigmoid(a)
+
+    Biased, value and gradient, unless f is linear in each gate: then exact. No draw: variance 0.
+    One evaluation; needs f'.
+
+    Reference: the deterministic soft gate; mode "expected" of GA-Net here.
+    """
+
+    rows: ClassVar[int] = 0
+
+    def surrogate(
+        self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
+    ) -> Float[Array, ""]:
+        """f(p)."""
+        return objective(jax.nn.sigmoid(logits))

@@ -1,0 +1,42 @@
+"""Values that carry a derivative of one's choice: the one rule by which a gradient is attached.
+
+By `jax.custom_jvp` and not by the trick `value + s - stop_gradient(s)`: the value is exact where
+the trick rounds, logits of -inf make no `inf - inf`, both modes of differentiation and `vmap` work,
+and the derivative is itself a traced value that may be differentiated again (a critic of `Relax` is
+trained through it). The rule ignores how the slope depends on anything, at the first derivative.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+@jax.custom_jvp
+def sloped(
+    value: Float[Array, " n"], logits: Float[Array, " n"], slope: Float[Array, " n"]
+) -> Float[Array, " n"]:
+    """The value, with the derivative `slope` with respect to the logits, one by one; no other."""
+    del logits, slope
+    return value
+
+
+@sloped.defjvp
+def _sloped_jvp(primals, tangents):
+    value, logits, slope = primals
+    return sloped(value, logits, slope), (slope * tangents[1]).astype(value.dtype)
+
+
+@jax.custom_jvp
+def attached(
+    value: Float[Array, ""], logits: Float[Array, " n"], gradient: Float[Array, " n"]
+) -> Float[Array, ""]:
+    """The value with its own derivatives, and those of the logits replaced by `gradient`."""
+    del logits, gradient
+    return value
+
+
+@attached.defjvp
+def _attached_jvp(primals, tangents):
+    value, logits, gradient = primals
+    slope = jnp.sum(gradient * tangents[1]).astype(value.dtype)
+    return attached(value, logits, gradient), tangents[0] + slope

@@ -1,0 +1,128 @@
+"""`expectation`: gradients of logits and of other arguments, keys, shards and modes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from gatedjax import functional, gates
+from tests.gates import _oracles
+from tests.gates._cases import ESTIMATORS, LOGITS, WEIGHTS, cut_row, keys, name, smooth, solved
+from tests.tolerances import F32, F64
+
+SOME = [gates.STGumbel(), gates.DisARM(), gates.Rebar(), gates.Enumerate()]
+
+
+def hard_only(g, weights):
+    """No derivative in the gates, one in the weights, linear in them."""
+    return jnp.round(g) @ weights
+
+
+@pytest.mark.parametrize(
+    "estimator", [one for one in ESTIMATORS if not one.needs_gradient], ids=name
+)
+def test_other_arguments_get_the_ordinary_gradient_at_the_gates_that_were_drawn(estimator, x64):
+    value, (_, weights) = solved(hard_only, estimator, LOGITS, keys(), (WEIGHTS,))
+    # linear in the weights: value = gradient . weights, and the gradient is a mean of patterns
+    np.testing.assert_allclose(value, weights @ WEIGHTS, **F64)
+    if name(estimator) == "Enumerate":
+        np.testing.assert_allclose(weights, [_oracles.sigmoid(LOGITS)] * 6, **F64)
+    else:
+        draws = {"LeaveOneOut": 3, "ARM": 2, "DisARM": 2}.get(name(estimator), 1)
+        np.testing.assert_allclose(weights * draws, np.round(weights * draws), **F64)
+
+
+@pytest.mark.parametrize("estimator", [one for one in ESTIMATORS if one.needs_gradient], ids=name)
+def test_so_do_those_of_estimators_by_derivatives(estimator, x64):
+    value, (_, weights) = solved(smooth, estimator, LOGITS, keys(2), (WEIGHTS,))
+    for i in range(4):
+        step = 1e-6 * np.eye(4)[i]
+        up, down = (
+            solved(smooth, estimator, LOGITS, keys(2), (WEIGHTS + sign * step,))[0]
+            for sign in (1, -1)
+        )
+        np.testing.assert_allclose(weights[:, i], (up - down) / 2e-6, rtol=1e-6, atol=1e-8)
+    assert len(np.unique(value)) == (1 if name(estimator) == "MeanField" else 2)
+
+
+def test_one_row_of_noise_is_that_of_sample_gates_and_of_gumbel_sigmoid(x64):
+    for key in keys(3):
+        noise = functional.logistic_noise(key, (4,))
+        hard = functional.sample_gates(LOGITS, key)
+        soft = functional.gumbel_sigmoid(LOGITS, noise, temperature=0.5)
+        for estimator, drawn in [
+            (gates.STGumbel(), hard), (gates.SoftGumbel(), soft), (gates.Reinforce(), hard)
+        ]:  # fmt: skip
+            value, _ = solved(cut_row, estimator, LOGITS, key[None], (WEIGHTS,))
+            np.testing.assert_allclose(value, [np.tanh(drawn @ WEIGHTS)], **F64)
+
+
+@pytest.mark.parametrize("estimator", SOME, ids=name)
+def test_a_sharded_batch_has_the_gradients_of_the_rows_one_by_one(estimator, np_rng):
+    logits = np_rng.normal(size=(8, 4)).astype(np.float32)
+    weights, rows = WEIGHTS.astype(np.float32), keys(8)
+    expected = gates.expectation(smooth, estimator)
+
+    def cost(logits, keys, weights):
+        return jnp.sum(jax.vmap(expected, in_axes=(0, 0, None))(logits, keys, weights))
+
+    def shard(logits, keys, weights):
+        return jax.grad(cost)(logits, keys, weights)
+
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    mapped = jax.shard_map(
+        shard, mesh=mesh, in_specs=(P("data"), P("data"), P()), out_specs=P("data")
+    )
+    np.testing.assert_allclose(
+        jax.jit(mapped)(logits, rows, weights), jax.jit(shard)(logits, rows, weights), **F32
+    )
+
+
+@pytest.mark.parametrize("estimator", SOME, ids=name)
+def test_forward_mode_is_the_same_estimate(estimator, x64):
+    expected = gates.expectation(smooth, estimator)
+
+    @jax.jit
+    def both(logits, direction, key):
+        _, forward = jax.jvp(lambda a: expected(a, key, WEIGHTS), (logits,), (direction,))
+        return forward, jax.grad(expected)(logits, key, WEIGHTS) @ direction
+
+    forward, backward = both(LOGITS, np.array([1.0, 2.0, -1.0, 0.5]), jax.random.key(0))
+    np.testing.assert_allclose(forward, backward, **F64)
+
+
+def test_a_loss_that_cannot_be_differentiated_twice_will_do(x64):
+    @jax.custom_vjp
+    def once(x):
+        return jnp.tanh(x)
+
+    def forward(x):
+        return jnp.tanh(x), x
+
+    def backward(x, cotangent):
+        # no derivative of its own, as a kernel
+        slope = jax.pure_callback(lambda x: 1 - np.tanh(x) ** 2, x, x, vmap_method="sequential")
+        return (cotangent * slope,)
+
+    once.defvjp(forward, backward)
+    found, want = (
+        solved(lambda g, w, f=f: f(jnp.sum(g * w)), gates.Rebar(), LOGITS, keys(2), (WEIGHTS,))
+        for f in (once, jnp.tanh)
+    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F64), found, want)
+
+
+def test_the_temperature_and_the_baseline_may_be_traced(x64):
+    @jax.jit
+    def run(tau, baseline, key):
+        soft = jax.grad(gates.expectation(smooth, gates.STGumbel(tau)))
+        score = jax.grad(gates.expectation(smooth, gates.Reinforce(baseline)))
+        return soft(LOGITS, key, WEIGHTS), score(LOGITS, key, WEIGHTS)
+
+    key = jax.random.key(4)
+    soft, score = run(0.8, 0.3, key)
+    noise = np.asarray(functional.logistic_noise(key, (4,)), np.float64)[None]
+    f = lambda g: _oracles.smooth(g, WEIGHTS)  # noqa: E731
+    np.testing.assert_allclose(soft, _oracles.st_gumbel(f, LOGITS, noise, 0.8)[1], **F64)
+    np.testing.assert_allclose(score, _oracles.reinforce(f, LOGITS, noise, 0.3)[1], **F64)

@@ -1,0 +1,135 @@
+"""Bad input is refused by name, with what came and what it would cost."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax import gates
+from tests.gates._cases import ESTIMATORS, name
+
+KEY = jax.random.key(0)
+ZEROS = np.zeros(3, np.float32)
+
+
+def total(g):
+    return jnp.sum(g)
+
+
+def traced(loss, estimator, logits=ZEROS, **options):
+    """The checks that are made while tracing, and nothing else."""
+    return jax.eval_shape(lambda a: gates.expectation(loss, estimator)(a, KEY, **options), logits)
+
+
+@pytest.mark.parametrize("tau", [0.0, -1.0, np.inf, np.nan])
+@pytest.mark.parametrize(
+    "estimator", [gates.SoftGumbel, gates.STGumbel, gates.Rebar, gates.HardConcrete]
+)
+def test_a_temperature_that_is_not_positive_is_refused(estimator, tau):
+    with pytest.raises(ValueError, match="tau must be positive and finite"):
+        estimator(tau=tau)
+
+
+def test_options_without_such_a_value_are_refused():
+    with pytest.raises(ValueError, match="k must be at least 2, got 1"):
+        gates.LeaveOneOut(1)
+    for bounds in ({"low": 0.1}, {"high": 1.0}):
+        with pytest.raises(ValueError, match="low must be < 0 and high > 1"):
+            gates.HardKuma(**bounds)
+    with pytest.raises(ValueError, match="temperature must be positive"):
+        gates.enumerate(total, ZEROS, temperature=0)
+    with pytest.raises(ValueError, match="chunks must be at least 1, got 0"):
+        gates.enumerate(total, ZEROS, chunks=0)
+    with pytest.raises(ValueError, match="draws must be at least 2, got 1"):
+        gates.report(total, ZEROS, [], KEY, draws=1)
+
+
+def test_more_than_twenty_gates_say_what_they_would_cost():
+    with pytest.raises(ValueError, match=r"at most 20, got 21 gates.*2,097,152 evaluations.*chunk"):
+        gates.enumerate(total, np.zeros(21, np.float32))
+    with pytest.raises(ValueError, match=r"got 31 gates.*at most 30 can be"):
+        gates.enumerate(total, np.zeros(31, np.float32), chunks=1024)
+    with pytest.raises(ValueError, match="got 22 gates"):
+        traced(total, gates.Enumerate(), np.zeros(22, np.float32))
+    with pytest.raises(ValueError, match="got 21 gates"):
+        gates.report(total, np.zeros(21, np.float32), [], KEY)
+    # real gates count, and chunks are consent
+    mask = np.arange(40) < 3
+    found = gates.enumerate(total, np.zeros(40, np.float32), mask=mask)
+    assert float(found.expectation) == 1.5
+    found = gates.enumerate(total, np.zeros(21, np.float32), chunks=256)
+    np.testing.assert_allclose(found.expectation, 10.5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=name)
+def test_a_loss_that_returns_a_vector_is_refused(estimator):
+    with pytest.raises(ValueError, match=r"the loss must return a scalar, got \(3,\)"):
+        traced(lambda g: g, estimator)
+
+
+def test_so_it_is_by_the_oracle_and_the_report():
+    with pytest.raises(ValueError, match=r"the loss must return a scalar, got \(3,\)"):
+        gates.enumerate(lambda g: 2 * g, ZEROS)
+    with pytest.raises(ValueError, match=r"the loss must return a scalar, got \(3,\)"):
+        gates.report(lambda g: 2 * g, ZEROS, ESTIMATORS, KEY)
+    with pytest.raises(TypeError, match="the loss must return a real number, got dtype complex64"):
+        gates.enumerate(lambda g: jnp.sum(g) * 1j, ZEROS)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_loss_that_is_not_finite_at_one_pattern_names_it(value):
+    def broken(g):
+        return jnp.where((g[0] == 1) & (g[1] == 0) & (g[3] == 1), value, jnp.sum(g))
+
+    mask = np.array([1, 1, 0, 1], bool)
+    with pytest.raises(
+        ValueError, match=rf"finite at every pattern, got {value} at gates \[1, 0, 0, 1\]"
+    ):
+        gates.enumerate(broken, np.zeros(4, np.float32), mask=mask)
+    with pytest.raises(ValueError, match=r"at gates \[1, 0, 0, 1\]"):
+        gates.report(broken, np.zeros(4, np.float32), [gates.DisARM()], KEY, mask=mask)
+    hidden = jax.jit(lambda a: gates.enumerate(broken, a).expectation)(np.zeros(4, np.float32))
+    assert not np.isfinite(hidden)
+
+
+@jax.jit
+def inside_jit(g):
+    return jnp.sum(g > 0.5) * 1.0
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        inside_jit,
+        lambda g: jnp.sum(jnp.round(g)),
+        lambda g: jnp.sum(jax.lax.stop_gradient(g) ** 2),
+        lambda g: jnp.argmax(g),
+        lambda g: jnp.any(g > 0),
+        lambda g: jax.lax.fori_loop(0, 2, lambda i, c: c + jnp.floor(g[i]), 0.0),
+    ],
+    ids=["jit", "round", "stop", "argmax", "bool", "loop"],
+)
+def test_a_discrete_loss_is_refused_where_its_derivative_is_needed_and_nowhere_else(loss):
+    for estimator in (gates.ReinMax(), gates.MeanField(), gates.Rebar()):
+        with pytest.raises(ValueError, match=f"{name(estimator)} needs the derivative of the loss"):
+            traced(loss, estimator)
+    gradient = jax.jit(jax.grad(gates.expectation(loss, gates.DisARM())))(ZEROS, KEY)
+    assert gradient.shape == (3,)
+    assert np.all(np.isfinite(gradient))
+
+
+def test_logits_and_masks_of_another_kind_are_refused_by_name():
+    for call in (
+        lambda *a, **b: traced(total, gates.DisARM(), *a, **b),
+        lambda *a, **b: gates.enumerate(total, *a, **b),
+        lambda *a, **b: gates.report(total, a[0], [], KEY, **b),
+        lambda *a, **b: gates.HardConcrete().penalty(*a, **b),
+    ):
+        with pytest.raises(ValueError, match=r"one common shape, got logits \(3,\), mask \(4,\)"):
+            call(ZEROS, mask=np.ones(4, bool))
+        with pytest.raises(TypeError, match="mask must be bool"):
+            call(ZEROS, mask=np.ones(3, np.float32))
+        with pytest.raises(TypeError, match="logits must be floating point, got dtype int32"):
+            call(np.zeros(3, np.int32))
+        with pytest.raises(ValueError, match=r"logits must have shape \[n\].*got \(2, 3\)"):
+            call(np.zeros((2, 3), np.float32))

@@ -1,0 +1,43 @@
+"""Masked equals cut, draw by draw, for every estimator; and no masked gate is ever opened."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax import gates
+from tests.gates._cases import ESTIMATORS, LOGITS, WEIGHTS, cut_row, keys, name, solved
+from tests.tolerances import F64
+
+
+def test_the_gradient_of_other_arguments_is_exact_in_any_number_of_chunks(x64):
+    found = [
+        solved(cut_row, gates.Enumerate(chunks), LOGITS, keys(1), (WEIGHTS,))[1]
+        for chunks in (None, 4)
+    ]
+    for step in 1e-6 * np.eye(4):
+        up, down = (
+            gates.enumerate(cut_row, LOGITS, WEIGHTS + sign * step).expectation for sign in (1, -1)
+        )
+        for _, weights in found:
+            slope = weights[0] @ step / 1e-6
+            np.testing.assert_allclose(slope, (up - down) / 2e-6, rtol=1e-6, atol=1e-9)
+
+
+def guarded(g, weights):
+    """NaN if a gate of the last two, which are padding, opens at all."""
+    return cut_row(g, weights) + jnp.where(g[3] + g[4] > 0, jnp.nan, 0.0)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=name)
+def test_masked_equals_cut_draw_by_draw(estimator, x64):
+    if name(estimator) == "Enumerate":
+        estimator = gates.Enumerate(chunks=2)
+    mask, logits = np.arange(5) < 3, np.array([*LOGITS[:3], np.nan, np.inf])
+    weights = np.array([*WEIGHTS[:3], 5.0, 7.0])
+    value, (gradient, _) = solved(guarded, estimator, logits, keys(), (weights,), mask)
+    want, (cut, _) = solved(cut_row, estimator, LOGITS[:3], keys(), (WEIGHTS[:3],))
+    if name(estimator) == "Relax":  # its critic sees the padding, as a constant
+        assert np.all(np.isfinite(gradient))
+    np.testing.assert_allclose(value, want, **F64)
+    np.testing.assert_allclose(gradient[:, :3], cut, **F64)
+    np.testing.assert_array_equal(gradient[:, 3:], 0)

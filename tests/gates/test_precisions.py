@@ -1,0 +1,37 @@
+"""Extreme logits and low precision, for every estimator."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.gates import _oracles
+from tests.gates._cases import ESTIMATORS, LOGITS, WEIGHTS, keys, name, smooth, solved
+from tests.tolerances import BF16, F32
+
+EACH = pytest.mark.parametrize("estimator", ESTIMATORS, ids=name)
+
+
+@EACH
+def test_extreme_logits_have_finite_values_and_no_gradient(estimator):
+    logits = np.float32([1e4, -1e4, np.inf, -np.inf])
+    value, (gradient, weights) = solved(
+        smooth, estimator, logits, keys(), (WEIGHTS.astype(np.float32),)
+    )
+    want = _oracles.smooth(np.array([1.0, 0, 1, 0]), WEIGHTS)
+    # HardKuma counts logits beyond 16 as 16
+    np.testing.assert_allclose(value, [want] * 6, **F32)
+    np.testing.assert_allclose(gradient, np.zeros((6, 4)), atol=1e-7)
+    assert np.all(np.isfinite(weights))
+
+
+@EACH
+def test_bfloat16_logits_are_computed_in_float32(estimator):
+    logits = jnp.asarray(LOGITS, jnp.bfloat16)
+    wide, weights = np.asarray(logits, np.float32), WEIGHTS.astype(np.float32)
+    value, (gradient, _) = solved(smooth, estimator, logits, keys(), (weights,))
+    want, (exact, _) = solved(smooth, estimator, wide, keys(), (weights,))
+    assert value.dtype == np.float32
+    assert gradient.dtype == jnp.bfloat16
+    np.testing.assert_allclose(value, want, **BF16)
+    # differences of losses, of which soft gates in bfloat16 are rounded
+    np.testing.assert_allclose(gradient.astype(np.float32), exact, rtol=5e-2, atol=3e-2)

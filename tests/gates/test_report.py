@@ -1,0 +1,121 @@
+"""Stated properties shown by draws: unbiased within 4 standard errors, biased ones biased."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax import gates
+from tests.gates import _oracles
+from tests.gates._cases import BIASED, ESTIMATORS, UNBIASED, name
+from tests.tolerances import F32, F64
+
+LOGITS = np.array([1.0, -0.6, 0.3, 0.0])
+WEIGHTS = np.array([1.0, -2.0, 0.5, 1.5])
+LOSSES = [
+    lambda g: jnp.sum((g - 0.45) ** 2),
+    lambda g: jax.nn.sigmoid(2 * g[0] - 3 * g[1] * g[2] + g[3]),
+    lambda g: jnp.prod(1 - 2 * g) + g[0],
+    lambda g: -jnp.log(0.1 + (g @ WEIGHTS.astype(g.dtype)) ** 2),
+    lambda g: jnp.max(g * WEIGHTS.astype(g.dtype)) ** 3 + jnp.exp(g[1] - g[3]),
+]
+
+
+def one_of_five(g, which):
+    return jax.lax.switch(which, LOSSES, g)
+
+
+def quartic(g):
+    return jnp.sum((g - 0.1) ** 4)
+
+
+def squared(g, target):
+    return jnp.sum((g - target) ** 2)
+
+
+@pytest.mark.parametrize("which", range(5))
+def test_unbiased_estimators_are_within_four_standard_errors(which, x64):
+    found = gates.report(one_of_five, LOGITS, UNBIASED, jax.random.key(which), which, draws=8192)
+    for row in found.rows:
+        assert row.z < 4, row
+    noisy = {name(row.estimator): row.variance for row in found.rows}
+    assert noisy["DisARM"] <= noisy["ARM"]
+    assert noisy["Enumerate"] < 1e-20
+
+
+def test_biased_estimators_are_shown_biased_at_theta_1(x64):
+    found = gates.report(quartic, np.array([1.0]), BIASED, jax.random.key(0), draws=16_384)
+    assert len(found.rows) == 7
+    for row in found.rows:
+        assert row.z > 10, row
+
+
+def test_the_biases_of_the_table_are_found_by_draws(x64):
+    table = {
+        gates.StraightThrough(): 9.09e-2, gates.STGumbel(0.5): 4.50e-2,
+        gates.SoftGumbel(0.5): 2.95e-2,
+    }  # fmt: skip
+    found = gates.report(
+        squared, np.array([1.0]), list(table), jax.random.key(1), 0.49, draws=16_384
+    )
+    for row, bias in zip(found.rows, table.values(), strict=True):
+        assert row.z > 10
+        assert abs(row.bias[0] - bias) < 4 * row.standard_error[0] + 5e-5
+
+
+def test_the_columns_are_the_statistics_of_the_draws(x64):
+    draws, key = 512, jax.random.key(5)
+    estimator, mask = gates.LeaveOneOut(3), np.array([1, 1, 0, 1], bool)
+    found = gates.report(one_of_five, LOGITS, [estimator], key, 1, draws=draws, mask=mask)
+    gradient = jax.grad(gates.expectation(one_of_five, estimator))
+    each = jax.jit(jax.vmap(lambda k: gradient(LOGITS, k, 1, mask=mask)))
+    sample = np.asarray(each(jax.random.split(key, draws)))
+    (row,) = found.rows
+    exact = np.asarray(found.truth.gradient)
+    np.testing.assert_allclose(row.bias, sample.mean(0) - exact, **F64)
+    np.testing.assert_allclose(row.standard_error, sample.std(0, ddof=1) / np.sqrt(draws), **F64)
+    mse = np.mean(np.sum((sample - exact) ** 2, axis=1))
+    np.testing.assert_allclose([row.mse, row.mse_per_evaluation], [mse, 3 * mse], **F64)
+    np.testing.assert_allclose(row.variance, sample.var(0, ddof=1).sum(), **F64)
+    cosines = [
+        s @ exact / (np.linalg.norm(s) * np.linalg.norm(exact)) if np.any(s) else 0.0
+        for s in sample
+    ]
+    np.testing.assert_allclose(row.cosine, np.mean(cosines), **F64)
+    assert row.bias[2] == row.standard_error[2] == 0
+
+
+def test_float32_and_bfloat16_logits_are_measured_in_float32():
+    low = jnp.asarray([1.0], jnp.bfloat16)
+    found = gates.report(
+        squared, low, [gates.DisARM(), gates.MeanField()], jax.random.key(0), 0.49, draws=2048
+    )
+    exact, biased = found.rows
+    assert found.truth.gradient.dtype == jnp.float32
+    np.testing.assert_allclose(found.truth.gradient, [3.932239e-3], **F32)
+    assert exact.z < 4
+    assert biased.z > 10
+
+
+def test_the_report_is_a_table_and_plain_json():
+    found = gates.report(
+        quartic, np.ones(2, np.float32), ESTIMATORS[:3], jax.random.key(0), draws=16
+    )
+    lines = str(found).splitlines()
+    assert len(lines) == 2 + 3
+    assert lines[0].split("|")[1].strip() == "estimator"
+    assert "SoftGumbel(tau=0.5)" in lines[2]
+    assert repr(gates.Relax(quartic)) == "Relax(quartic)"
+    records = json.loads(json.dumps(found.records()))
+    assert [record["evaluations"] for record in records] == [1, 1, 1]
+    assert len(records[0]["bias"]) == 2
+
+
+def test_the_oracle_is_the_truth_of_the_report(x64):
+    found = gates.report(quartic, LOGITS, [gates.Enumerate()], jax.random.key(0), draws=4)
+    want = _oracles.truth(lambda g: np.sum((g - 0.1) ** 4), LOGITS)
+    np.testing.assert_allclose(found.truth.gradient, want[2], **F64)
+    assert found.rows[0].mse < 1e-20
+    assert found.rows[0].evaluations == 16
