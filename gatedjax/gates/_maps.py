@@ -121,8 +121,9 @@ def budget(
     mask: Bool[Array, "..."] | None = None,
     axis: int = -1,
 ) -> Float[Array, "..."]:
-    """The point of the capped simplex nearest to the scores: g_i = min([z_i - tau]_+, 1), sum g = k.
+    """The point of the capped simplex nearest to the scores: k gates open in expectation.
 
+    g_i = min([z_i - tau]_+, 1), sum g = k.
     Gates that are drawn as Bernoulli(g) open k positions in expectation. Gates are exactly 0 or 1
     away from the threshold, and only those between, F, have a gradient:
     dg_i = dz_i - mean_F dz + dk / |F|. Scores of a larger scale give harder gates.

@@ -23,6 +23,7 @@ from jaxtyping import Array, Bool, Float
 from gatedjax.functional._types import ArrayLike
 
 Parts = tuple[Array, Array]
+_State = tuple[Array, Array, Array, Array, Array]
 # So far below every score that no map opens a gate; finite, so that its multiples are numbers.
 _FAR = -1e30
 # |x| below which log(1 + x) / x comes from its series; ten terms are exact to float64 there.
@@ -160,7 +161,7 @@ def search(
     near = tolerance * jnp.maximum(total, 1)
     theta = jnp.clip(start, low, high)
 
-    def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
+    def step(state: _State) -> _State:
         count, theta, low, high, done = state
         values, slopes = family.parts(u - theta, a)
         found = jnp.sum(values, axis=-1, keepdims=True)
@@ -177,7 +178,7 @@ def search(
         stuck = (middle <= low) | (middle >= high)
         return count + 1, new, low, high, done | settled | stuck
 
-    def goes_on(state: tuple[Array, ...]) -> Array:
+    def goes_on(state: _State) -> Array:
         return (state[0] < _MOST_STEPS) & ~jnp.all(state[4])
 
     state = (jnp.int32(0), theta, low, high, jnp.zeros(theta.shape, bool))
