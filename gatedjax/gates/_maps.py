@@ -1,5 +1,7 @@
 """Deterministic maps from scores to gates: sparsemax, entmax, budget, soft and hard top-k."""
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -12,6 +14,7 @@ from gatedjax.functional._checks import (
     check_integers,
     check_mask,
     check_positive,
+    check_shape,
     wide_dtype,
 )
 from gatedjax.functional._relaxations import _COLD, _straight_through
@@ -29,9 +32,6 @@ from gatedjax.gates._thresholds import (
     search,
     threshold,
 )
-
-# So near to k that the search may start again around a score beside the threshold.
-_ROUGH = 0.05
 
 
 def sparsemax(
@@ -54,7 +54,7 @@ def sparsemax(
     Reference: Martins & Astudillo 2016, eqs. 2, 3 and 9; Michelot 1986 (the algorithm).
     Deviation: tau by Newton's steps, each the closed form of the support at hand, not by sorting.
     """
-    return _on_simplex(SPARSEMAX, scores, mask, axis, None)
+    return _on_simplex(SPARSEMAX, scores, mask, _checked(scores, mask, axis), None)
 
 
 def entmax15(
@@ -69,7 +69,7 @@ def entmax15(
     Reference: Peters et al. 2019, section 3.2 and proposition 2.
     Deviation: tau by Newton's steps on the norm of [z / 2 - tau]_+, not by sorting.
     """
-    return _on_simplex(ENTMAX15, scores, mask, axis, None)
+    return _on_simplex(ENTMAX15, scores, mask, _checked(scores, mask, axis), None)
 
 
 def entmax(
@@ -101,7 +101,7 @@ def entmax(
 
     Reference: Peters et al. 2019, eq. 10; Correia et al. 2019, proposition 1 (d p / d alpha).
     """
-    check_floating(scores=scores)
+    axis = _checked(scores, mask, axis)
     if known(alpha) and not np.all((np.asarray(alpha) >= 1) & np.isfinite(np.asarray(alpha))):
         raise ValueError(f"alpha must be at least 1 and finite, got {alpha}")
     if isinstance(alpha, int | float):
@@ -110,8 +110,7 @@ def entmax(
         if alpha in (1.5, 2):
             return _on_simplex(ENTMAX15 if alpha == 1.5 else SPARSEMAX, scores, mask, axis, None)
     # alpha - 1 before rounding to the dtype of the scores
-    a = alpha - 1 if isinstance(alpha, int | float) else jnp.asarray(alpha) - 1
-    a = _per_row("alpha", a, scores, axis)
+    a = _per_row("alpha", alpha - 1, scores, axis)
     return _on_simplex(ENTMAX, scores, mask, axis, jnp.where(a < 0, 0, a))
 
 
@@ -148,8 +147,9 @@ def budget(
     Deviation: not the sigmoid with a threshold of Amos et al. 2019 (LML), which has no gate of
       exactly 0 or 1; the threshold by Newton's steps, not by sorting.
     """
-    z, keep, axis = _rows(scores, mask, axis)
-    return _summing_to(CAPPED, z, keep, _counts(k, scores, axis), None, scores, axis)
+    axis = _checked(scores, mask, axis)
+    k = _counts(k, scores, axis)
+    return _summing_to(CAPPED, *_rows(scores, mask, axis), k, None, scores, axis)
 
 
 def soft_top_k(
@@ -183,11 +183,11 @@ def soft_top_k(
     Reference: Struski et al. 2025, "LapSum", section 3.
     Deviation: theta by Newton's steps, not by sorting.
     """
+    axis = _checked(scores, mask, axis)
     check_positive(temperature=temperature)
-    z, keep, axis = _rows(scores, mask, axis)
+    check_shape((), temperature=temperature)
     k = _counts(k, scores, axis)
-    if jnp.ndim(temperature) != 0:
-        raise ValueError(f"temperature must have shape (), got {jnp.shape(temperature)}")
+    z, keep = _rows(scores, mask, axis)
     tau = jnp.asarray(temperature, z.dtype)
     if not is_traced(temperature):
         return _summing_to(LAPLACE, z, keep, k, tau, scores, axis)
@@ -227,21 +227,26 @@ def hard_top_k(
     """
     check_integers(k=k)
     soft = soft_top_k(scores, k, temperature, mask, axis)
-    z, keep, axis = _rows(scores, mask, axis)
+    axis = _checked(scores, mask, axis)
+    z, keep = _rows(scores, mask, axis)
     hard = _restored(_best(lax.stop_gradient(z), keep, _counts(k, scores, axis)), scores, axis)
     return _straight_through(hard, soft)
 
 
-def _rows(scores: ArrayLike, mask: ArrayLike, axis: int) -> tuple[Array, Array, int]:
-    """Scores in the wide dtype and what is real, the axis last, and the axis from the left."""
+def _checked(scores: ArrayLike, mask: ArrayLike, axis: int) -> int:
+    """The axis counted from the left; raises what is wrong with the three."""
     check_floating(scores=scores)
     check_mask(mask, jnp.shape(scores))
-    axis = check_axis(axis, jnp.ndim(scores))
+    return check_axis(axis, jnp.ndim(scores))
+
+
+def _rows(scores: ArrayLike, mask: ArrayLike, axis: int) -> tuple[Array, Array]:
+    """Scores in the wide dtype and what is real, the axis last."""
     z = jnp.asarray(scores, wide_dtype(scores))
     keep = ~jnp.isneginf(z)
     if mask is not None:
         keep &= jnp.broadcast_to(mask, z.shape)
-    return jnp.moveaxis(jnp.where(keep, z, 0), axis, -1), jnp.moveaxis(keep, axis, -1), axis
+    return jnp.moveaxis(jnp.where(keep, z, 0), axis, -1), jnp.moveaxis(keep, axis, -1)
 
 
 def _restored(rows: Array, scores: ArrayLike, axis: int) -> Array:
@@ -250,14 +255,12 @@ def _restored(rows: Array, scores: ArrayLike, axis: int) -> Array:
 
 def _per_row(name: str, value: ArrayLike, scores: ArrayLike, axis: int) -> Array:
     """A number, or an array with one value per row and the axis last, in the wide dtype."""
+    if jnp.ndim(value) == 0:
+        return jnp.asarray(value, wide_dtype(scores))
     shape = list(jnp.shape(scores))
-    axis = check_axis(axis, len(shape))
-    value = jnp.asarray(value, wide_dtype(scores))
-    if value.ndim == 0:
-        return value
     shape[axis] = 1
     check_broadcasts(tuple(shape), **{name: value})
-    return jnp.moveaxis(value, axis, -1)
+    return jnp.moveaxis(jnp.asarray(value, wide_dtype(scores)), axis, -1)
 
 
 def _counts(k: ArrayLike, scores: ArrayLike, axis: int) -> Array:
@@ -276,11 +279,12 @@ def _top(z: Array, keep: Array) -> Array:
 def _on_simplex(
     family: Family, scores: ArrayLike, mask: ArrayLike, axis: int, a: Array | None
 ) -> Array:
-    z, keep, axis = _rows(scores, mask, axis)
+    z, keep = _rows(scores, mask, axis)
     lowest = jnp.finfo(z.dtype).min
     u = jnp.where(keep, jnp.maximum(z - _top(z, keep), lowest), 0)
     one = jnp.any(keep, axis=-1, keepdims=True).astype(z.dtype)
-    theta = threshold(family, u, keep, one, jnp.zeros_like(one), a)
+    low, high = family.bracket(u, keep, one, a)
+    theta = threshold(family, u, keep, one, (low, high, low), a)
     return _restored(gates(family, u, keep, theta, a), scores, axis)
 
 
@@ -298,23 +302,17 @@ def _summing_to(
     between = (k > 0) & (k < count)
     total = jnp.where(between, k, jnp.where(keep.any(-1, keepdims=True), count / 2, 0))
 
-    def centred(at: Array) -> Array:
-        u = jnp.where(keep, z - at, 0)
-        return u if tau is None else u / tau
-
-    # Scores of 1e4 leave float32 no digits for a threshold that counts from the best of them: a
-    # rough one names a score beside it, from which the exact one counts.
-    top = _top(z, keep)
-    rows = lax.stop_gradient((centred(top), total))
-    mean = jnp.sum(rows[0], axis=-1, keepdims=True) / jnp.maximum(count, 1)
-    rough = search(family, rows[0], keep, rows[1], mean, None, _ROUGH)
-    above = keep & (rows[0] >= rough)
-    beside = jnp.min(z, axis=-1, keepdims=True, where=above, initial=jnp.inf)
-    beside = lax.stop_gradient(jnp.where(jnp.isposinf(beside), top, beside))
-    shift = (top - beside) if tau is None else (top - beside) / lax.stop_gradient(tau)
-    u = centred(beside)
-    theta = threshold(family, u, keep, total, rough + shift, None)
-    soft = gates(family, u, keep, theta, None)
+    # Scores of 1e4 leave float32 few digits for a threshold: it is found among them first, and what
+    # rounding took from it is found among the differences, which near the threshold are exact.
+    rows, fixed, scale = lax.stop_gradient((z, total, tau))
+    low, high = family.bracket(rows, keep, fixed, scale)
+    mean = jnp.sum(jnp.where(keep, rows / jnp.maximum(count, 1), 0), axis=-1, keepdims=True)
+    first = search(family, rows, keep, fixed, (low, high, mean), scale)
+    u = jnp.where(keep, z - first, 0)
+    # the bounds again, where the scores are so large that rounding took the room around them
+    room = (1 if scale is None else scale) * (2 + math.log(1 + z.shape[-1]))
+    rest = (low - first - room, high - first + room, jnp.zeros_like(first))
+    soft = gates(family, u, keep, threshold(family, u, keep, total, rest, tau), tau)
     return _restored(jnp.where(between, soft, keep & (k > 0)), scores, axis)
 
 

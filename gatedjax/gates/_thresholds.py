@@ -20,12 +20,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from gatedjax.functional._types import ArrayLike
-
 Parts = tuple[Array, Array]
+Bounds = tuple[Array, Array, Array]
+"""Where theta must be: from, to, and where its search starts; nothing is differentiated by them."""
 _State = tuple[Array, Array, Array, Array, Array]
-# So far below every score that no map opens a gate; finite, so that its multiples are numbers.
-_FAR = -1e30
 # |x| below which log(1 + x) / x comes from its series; ten terms are exact to float64 there.
 _NEAR = 0.02
 # From this step on every second one is a bisection, which bounds their number whatever phi is.
@@ -40,8 +38,8 @@ class Family(NamedTuple):
     """phi and phi' at u = z - theta; a is a parameter of some."""
     excess: Callable[[Array, Array, Array | None], Array]
     """Newton's step is excess(sum phi, total, a) / sum phi'."""
-    bracket: Callable[[Array, Array, Array], tuple[Array, Array]]
-    """Where theta must be, from the scores, which of them are real, and the total."""
+    bracket: Callable[[Array, Array, Array, Array | None], tuple[Array, Array]]
+    """Where theta must be, from the scores, which of them are real, the total, and a."""
 
 
 def _linear(u: Array, a: Array | None) -> Parts:
@@ -80,11 +78,12 @@ def _clipped(u: Array, a: Array | None) -> Parts:
 
 
 def _laplace(u: Array, a: Array | None) -> Parts:
-    del a
+    """The distribution function of Laplace's distribution of scale a, and its density."""
+    assert a is not None
     above = u > 0
     # not abs: its derivative at 0 is 0, and that of this function is not
-    density = 0.5 * jnp.exp(jnp.where(above, -u, u))
-    return jnp.where(above, 1 - density, density), density
+    tail = 0.5 * jnp.exp(jnp.where(above, -u, u) / a)
+    return jnp.where(above, 1 - tail, tail), tail / a
 
 
 def _difference(found: Array, total: Array, a: Array | None) -> Array:
@@ -106,31 +105,28 @@ def _power_excess(found: Array, total: Array, a: Array | None) -> Array:
     return found * jnp.where(is_near, log, -jnp.expm1(-a * log) / jnp.where(is_near, 1, a))
 
 
-def _from_top(u: Array, keep: Array, total: Array) -> tuple[Array, Array]:
+def _from_top(u: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
     """The best score is 0: one gate of 1 at theta = 0, all 1/n at theta <= log n."""
-    del keep
+    del keep, a
     return jnp.zeros_like(total), jnp.full_like(total, 1 + jnp.log(1.0 + u.shape[-1]))
 
 
-def _ends(u: Array, keep: Array) -> tuple[Array, Array]:
-    low = jnp.min(u, axis=-1, keepdims=True, where=keep, initial=-_FAR)
-    high = jnp.max(u, axis=-1, keepdims=True, where=keep, initial=_FAR)
-    return low, high
+def _around(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
+    del total, a
+    low = jnp.min(z, axis=-1, keepdims=True, where=keep, initial=jnp.inf)
+    high = jnp.max(z, axis=-1, keepdims=True, where=keep, initial=-jnp.inf)
+    alive = jnp.any(keep, axis=-1, keepdims=True)
+    return jnp.where(alive, low - 2, 0), jnp.where(alive, high + 1, 0)
 
 
-def _around(u: Array, keep: Array, total: Array) -> tuple[Array, Array]:
-    del total
-    low, high = _ends(u, keep)
-    return low - 2, high + 1
-
-
-def _beyond(u: Array, keep: Array, total: Array) -> tuple[Array, Array]:
-    """sum phi <= n/2 exp(high - theta) and n - sum phi <= n/2 exp(theta - low)."""
-    low, high = _ends(u, keep)
-    count = jnp.sum(keep, axis=-1, keepdims=True, dtype=u.dtype)
+def _beyond(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
+    """sum phi <= n/2 exp((high - theta) / a) and n - sum phi <= n/2 exp((theta - low) / a)."""
+    assert a is not None
+    low, high = _around(z, keep, total, a)
+    count = jnp.sum(keep, axis=-1, keepdims=True, dtype=z.dtype)
     room = jnp.where(total < count, count - total, 1)
     share = jnp.where(total > 0, total, 1)
-    return low - jnp.log1p(count / room), high + jnp.log1p(count / share)
+    return low - a * jnp.log1p(count / room), high + a * jnp.log1p(count / share)
 
 
 SPARSEMAX = Family(_linear, _difference, _from_top)
@@ -145,59 +141,55 @@ def search(
     u: Float[Array, "*B n"],
     keep: Bool[Array, "*B n"],
     total: Float[Array, "*B 1"],
-    start: Float[Array, "*B 1"],
-    a: ArrayLike = None,
-    tolerance: float | None = None,
+    bounds: Bounds,
+    a: Array | None = None,
 ) -> Float[Array, "*B 1"]:
     """theta with sum phi(u - theta) = total over the real positions; not differentiable.
 
-    A step that leaves the bracket is replaced by its middle. The search of a row ends when the sum
-    is within the tolerance (rounding), and one step more is made from there.
+    A step that leaves the bounds is replaced by their middle. The search ends when every sum is
+    its total to rounding, or no number is left between its bounds, with one step more from there.
     """
-    low, high = family.bracket(u, keep, total)
-    u = jnp.where(keep, u, _FAR)
-    if tolerance is None:
-        tolerance = 16 * float(jnp.finfo(u.dtype).eps) * max(u.shape[-1], 1) ** 0.5
+    u = jnp.where(keep, u, -jnp.inf)
+    tolerance = 16 * float(jnp.finfo(u.dtype).eps) * max(u.shape[-1], 1) ** 0.5
     near = tolerance * jnp.maximum(total, 1)
-    theta = jnp.clip(start, low, high)
 
     def step(state: _State) -> _State:
-        count, theta, low, high, done = state
+        count, theta, low, high, _ = state
         values, slopes = family.parts(u - theta, a)
         found = jnp.sum(values, axis=-1, keepdims=True)
         slope = jnp.sum(slopes, axis=-1, keepdims=True)
         low, high = jnp.where(found > total, theta, low), jnp.where(found > total, high, theta)
         newton = theta + family.excess(found, total, a) / jnp.where(slope > 0, slope, 1)
-        middle = low + (high - low) / 2
+        middle = low / 2 + high / 2
         inside = (newton > low) & (newton < high) & (slope > 0)
         settled = jnp.abs(found - total) <= near
+        stuck = (middle <= low) | (middle >= high)
         patient = (count < _PATIENCE) | (count % 2 == 0)
         other = jnp.where(settled, theta, middle)
         new = jnp.where(inside & (patient | settled), newton, other)
-        new = jnp.where(done, theta, new)
-        stuck = (middle <= low) | (middle >= high)
-        return count + 1, new, low, high, done | settled | stuck
+        return count + 1, new, low, high, jnp.all(settled | stuck)
 
     def goes_on(state: _State) -> Array:
-        return (state[0] < _MOST_STEPS) & ~jnp.all(state[4])
+        return (state[0] < _MOST_STEPS) & ~state[4]
 
-    state = (jnp.int32(0), theta, low, high, jnp.zeros(theta.shape, bool))
-    return lax.while_loop(goes_on, step, state)[1]
+    low, high, start = bounds
+    start = jnp.clip(start, low, high)
+    return lax.while_loop(goes_on, step, (jnp.int32(0), start, low, high, jnp.bool_(False)))[1]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def threshold(
-    family: Family, u: Array, keep: Array, total: Array, start: Array, a: Array | None
+    family: Family, u: Array, keep: Array, total: Array, bounds: Bounds, a: Array | None
 ) -> Array:
     """`search` with the derivative of the implicit function by u, total and a."""
-    return search(family, u, keep, total, start, a)
+    return search(family, u, keep, total, bounds, a)
 
 
 @threshold.defjvp
 def _threshold_jvp(family, primals, tangents):
-    u, keep, total, start, a = primals
+    u, keep, total, bounds, a = primals
     d_u, _, d_total, _, d_a = tangents
-    theta = threshold(family, u, keep, total, start, a)
+    theta = threshold(family, u, keep, total, bounds, a)
 
     def summed(u, a):
         return jnp.sum(gates(family, u, keep, theta, a), axis=-1, keepdims=True)
