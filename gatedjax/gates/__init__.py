@@ -16,6 +16,9 @@ against it. Functions in, functions out; everything but `report` composes under 
 | `Rebar` | yes | 3 | yes |
 | `Relax` | yes | 1, and 2 of its critic | no |
 | `Enumerate` | yes, exact | 2^n | no |
+
+Maps from scores to gates without noise, with exact derivatives: `sparsemax`, `entmax15`, `entmax`,
+`budget`, `soft_top_k`, `hard_top_k`; a row without a real position gives zeros.
 """
 
 from gatedjax.gates._control import Rebar as Rebar
@@ -25,6 +28,18 @@ from gatedjax.gates._enumerate import Truth as Truth
 from gatedjax.gates._enumerate import enumerate as enumerate
 from gatedjax.gates._expectation import Estimator as Estimator
 from gatedjax.gates._expectation import expectation as expectation
+from scores to gates, with exact derivatives.
+
+Masks are bool with True = real; a row without a real position gives zeros and finite gradients;
+sums are float32 or wider.
+"""
+
+from gatedjax.gates._maps import budget as budget
+from gatedjax.gates._maps import entmax as entmax
+from gatedjax.gates._maps import entmax15 as entmax15
+from gatedjax.gates._maps import hard_top_k as hard_top_k
+from gatedjax.gates._maps import soft_top_k as soft_top_k
+from gatedjax.gates._maps import sparsemax as sparsemax
 from gatedjax.gates._objective import Objective as Objective
 from gatedjax.gates._pathwise import MeanField as MeanField
 from gatedjax.gates._pathwise import ReinMax as ReinMax

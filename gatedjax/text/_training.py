@@ -139,7 +139,8 @@ class Options:
         if config.seeds > 1 or config.sweep:
             raise ValueError("training: a model is one seed; train it again with another `seed`")
         planned = self.num_steps is not None or "num_steps" in (self.training or {})
-        if self.minutes and not planned and config.optimizer.schedule not in ("constant", "rsqrt", "staircase"):
+        ends = config.optimizer.schedule not in ("constant", "rsqrt", "staircase")
+        if self.minutes and not planned and ends:
             raise ValueError(
                 f"minutes needs a schedule without an end, got {config.optimizer.schedule!r}: "
                 "give num_steps"

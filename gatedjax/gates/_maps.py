@@ -1,0 +1,344 @@
+"""Deterministic maps from scores to gates: sparsemax, entmax, budget, soft and hard top-k."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from gatedjax.functional._checks import (
+    check_axis,
+    check_broadcasts,
+    check_floating,
+    check_integers,
+    check_mask,
+    check_positive,
+    check_shape,
+    wide_dtype,
+)
+from gatedjax.functional._relaxations import _COLD, _straight_through
+from gatedjax.functional._softmax import masked_softmax
+from gatedjax.functional._tracing import is_traced, known
+from gatedjax.functional._types import ArrayLike
+from gatedjax.gates._thresholds import (
+    CAPPED,
+    ENTMAX,
+    ENTMAX15,
+    LAPLACE,
+    SPARSEMAX,
+    Family,
+    gates,
+    search,
+    threshold,
+)
+
+
+def sparsemax(
+    scores: Float[Array, "..."], mask: Bool[Array, "..."] | None = None, axis: int = -1
+) -> Float[Array, "..."]:
+    """The point of the simplex nearest to the scores: p_i = [z_i - tau]_+, sum p = 1.
+
+    The gradient is that of the mean over the open set S: dp_i = dz_i - mean_S dz for i in S.
+
+    Args:
+      scores: z; -inf at a real position closes it. What stands at masked positions, NaN included,
+        has no effect.
+      mask: True at positions that count, same rank as scores (axes of size 1 broadcast).
+      axis: the axis that is normalised.
+
+    Returns:
+      Weights in the dtype of scores, computed in float32 or wider, exactly 0 outside S. A row with
+      no real position is all 0, with a zero gradient.
+
+    Reference: Martins & Astudillo 2016, eqs. 2, 3 and 9; Michelot 1986 (the algorithm).
+    Deviation: tau by Newton's steps, each the closed form of the support at hand, not by sorting.
+    """
+    return _on_simplex(SPARSEMAX, scores, mask, _checked(scores, mask, axis), None)
+
+
+def entmax15(
+    scores: Float[Array, "..."], mask: Bool[Array, "..."] | None = None, axis: int = -1
+) -> Float[Array, "..."]:
+    """Entmax with alpha = 1.5, between softmax and sparsemax: p_i = [z_i / 2 - tau]_+^2.
+
+    With s_i = sqrt(p_i): dp_i = s_i (dz_i - sum_j s_j dz_j / sum_j s_j).
+
+    Args, Returns: as of `sparsemax`.
+
+    Reference: Peters et al. 2019, section 3.2 and proposition 2.
+    Deviation: tau by Newton's steps on the norm of [z / 2 - tau]_+, not by sorting.
+    """
+    return _on_simplex(ENTMAX15, scores, mask, _checked(scores, mask, axis), None)
+
+
+def entmax(
+    scores: Float[Array, "..."],
+    alpha: float | Float[Array, "..."],
+    mask: Bool[Array, "..."] | None = None,
+    axis: int = -1,
+) -> Float[Array, "..."]:
+    """The alpha-entmax: p_i = [(alpha - 1) z_i - tau]_+^(1 / (alpha - 1)), sum p = 1.
+
+    alpha = 1 is softmax, the limit, 2 is sparsemax. Computed as p_i = exp_alpha(z_i - theta) with
+    exp_alpha(u) = [1 + (alpha - 1) u]_+^(1 / (alpha - 1)), which is smooth in alpha at 1. With
+    s_i = p_i^(2 - alpha) on the support and h_i = d log exp_alpha(u) / d alpha at u_i,
+    dp_i = s_i (dz_i - d theta) + p_i h_i d alpha, sum dp = 0.
+
+    Args:
+      scores: z, as in `sparsemax`.
+      alpha: at least 1; a number, or an array like scores with size 1 along axis (axes of size 1
+        broadcast). It has a gradient. A traced one below 1 counts as 1, with a zero gradient.
+      mask: as in `sparsemax`.
+      axis: the axis that is normalised.
+
+    Returns:
+      As `sparsemax`. Above alpha = 2 the slope at the edge of the support is not bounded, and a
+      gate near that edge is as inexact as its score, to the power 1 / (alpha - 1).
+
+    Raises:
+      ValueError: also if an alpha that is known is below 1.
+
+    Reference: Peters et al. 2019, eq. 10; Correia et al. 2019, proposition 1 (d p / d alpha).
+    """
+    axis = _checked(scores, mask, axis)
+    if known(alpha) and not np.all((np.asarray(alpha) >= 1) & np.isfinite(np.asarray(alpha))):
+        raise ValueError(f"alpha must be at least 1 and finite, got {alpha}")
+    if isinstance(alpha, int | float):
+        if alpha == 1:
+            return masked_softmax(scores, mask, axis)
+        if alpha in (1.5, 2):
+            return _on_simplex(ENTMAX15 if alpha == 1.5 else SPARSEMAX, scores, mask, axis, None)
+    # alpha - 1 before rounding to the dtype of the scores
+    a = _per_row("alpha", alpha - 1, scores, axis)
+    return _on_simplex(ENTMAX, scores, mask, axis, jnp.where(a < 0, 0, a))
+
+
+def budget(
+    scores: Float[Array, "..."],
+    k: ArrayLike,
+    mask: Bool[Array, "..."] | None = None,
+    axis: int = -1,
+) -> Float[Array, "..."]:
+    """The point of the capped simplex nearest to the scores: k gates open in expectation.
+
+    g_i = min([z_i - tau]_+, 1), sum g = k.
+    Gates that are drawn as Bernoulli(g) open k positions in expectation. Gates are exactly 0 or 1
+    away from the threshold, and only those between, F, have a gradient:
+    dg_i = dz_i - mean_F dz + dk / |F|. Scores of a larger scale give harder gates.
+
+    Args:
+      scores: z, as in `sparsemax`.
+      k: in [0, n], not necessarily whole; a number, or an array like scores with size 1 along axis
+        (axes of size 1 broadcast). A row with fewer real positions opens them all. A traced one
+        outside of [0, n] counts as the nearer end.
+      mask: as in `sparsemax`.
+      axis: the axis that sums to k.
+
+    Returns:
+      Gates in [0, 1] in the dtype of scores, computed in float32 or wider. A row with no real
+      position is all 0, with a zero gradient.
+
+    Raises:
+      ValueError: also if a k that is known is outside of [0, n].
+
+    Reference: Wang & Lu 2015, "Projection onto the capped simplex"; as the budget of attention,
+      Martins & Kreutzer 2017, "Learning what's easy" (constrained sparsemax).
+    Deviation: not the sigmoid with a threshold of Amos et al. 2019 (LML), which has no gate of
+      exactly 0 or 1; the threshold by Newton's steps, not by sorting.
+    """
+    axis = _checked(scores, mask, axis)
+    k = _counts(k, scores, axis)
+    return _summing_to(CAPPED, *_rows(scores, mask, axis), k, None, scores, axis)
+
+
+def soft_top_k(
+    scores: Float[Array, "..."],
+    k: ArrayLike,
+    temperature: float | Float[Array, ""] = 1.0,
+    mask: Bool[Array, "..."] | None = None,
+    axis: int = -1,
+) -> Float[Array, "..."]:
+    """A smooth top-k that sums to k: g_i = F((z_i - theta) / tau), F the Laplace distribution's.
+
+    F(u) = exp(u) / 2 for u <= 0, 1 - exp(-u) / 2 above. With f_i = F'((z_i - theta) / tau),
+    dg_i = f_i / tau (dz_i - sum_j f_j dz_j / sum_j f_j) + f_i / sum_j f_j dk.
+
+    Args:
+      scores: z, as in `sparsemax`.
+      k: as in `budget`.
+      temperature: tau > 0, a number or an array of shape (). As tau -> 0 the gates approach
+        `hard_top_k`, or 1/2 each where two scores tie for the last place. They are it, without a
+        gradient, where a traced tau is 0 or less (or below 1e-15); k is then rounded.
+      mask: as in `sparsemax`.
+      axis: the axis that sums to k.
+
+    Returns:
+      Gates in [0, 1] in the dtype of scores, computed in float32 or wider. A row with no real
+      position is all 0, with a zero gradient, as is one whose k is 0; k or fewer real ones are 1.
+
+    Raises:
+      ValueError: also if a k that is known is outside of [0, n].
+
+    Reference: Struski et al. 2025, "LapSum", section 3.
+    Deviation: theta by Newton's steps, not by sorting.
+    """
+    axis = _checked(scores, mask, axis)
+    check_positive(temperature=temperature)
+    check_shape((), temperature=temperature)
+    k = _counts(k, scores, axis)
+    z, keep = _rows(scores, mask, axis)
+    tau = jnp.asarray(temperature, z.dtype)
+    if not is_traced(temperature):
+        return _summing_to(LAPLACE, z, keep, k, tau, scores, axis)
+    cold = tau < _COLD
+    soft = _summing_to(LAPLACE, z, keep, k, jnp.where(cold, 1, tau), scores, axis)
+    hard = _restored(_best(z, keep, jnp.round(k)), scores, axis)
+    return jnp.where(cold, hard, soft)
+
+
+def hard_top_k(
+    scores: Float[Array, "..."],
+    k: int | Int[Array, "..."],
+    mask: Bool[Array, "..."] | None = None,
+    axis: int = -1,
+    *,
+    temperature: float | Float[Array, ""] = 1.0,
+) -> Float[Array, "..."]:
+    """1 at the k best real positions, 0 elsewhere; the derivatives are those of `soft_top_k`.
+
+    Of equal scores the first come first.
+
+    Args:
+      scores: z, as in `sparsemax`.
+      k: an integer in [0, n], or integers like scores with size 1 along axis. A row with fewer
+        real positions opens them all.
+      mask: as in `sparsemax`.
+      axis: the axis of which k positions are open.
+      temperature: that of the soft gates whose derivative it takes.
+
+    Returns:
+      Gates, 0 or 1, in the dtype of scores.
+
+    Raises:
+      ValueError: also if a k that is known is outside of [0, n].
+
+    Reference: Bengio et al. 2013 (straight-through); Struski et al. 2025 (the soft gates).
+    """
+    check_integers(k=k)
+    soft = soft_top_k(scores, k, temperature, mask, axis)
+    axis = _checked(scores, mask, axis)
+    z, keep = _rows(scores, mask, axis)
+    hard = _restored(_best(lax.stop_gradient(z), keep, _counts(k, scores, axis)), scores, axis)
+    return _straight_through(hard, soft)
+
+
+def _checked(scores: ArrayLike, mask: ArrayLike, axis: int) -> int:
+    """The axis counted from the left; raises what is wrong with the three."""
+    check_floating(scores=scores)
+    check_mask(mask, jnp.shape(scores))
+    return check_axis(axis, jnp.ndim(scores))
+
+
+def _rows(scores: ArrayLike, mask: ArrayLike, axis: int) -> tuple[Array, Array]:
+    """Scores in the wide dtype and what is real, the axis last."""
+    z = jnp.asarray(scores, wide_dtype(scores))
+    keep = ~jnp.isneginf(z)
+    if mask is not None:
+        keep &= jnp.broadcast_to(mask, z.shape)
+    return jnp.moveaxis(jnp.where(keep, z, 0), axis, -1), jnp.moveaxis(keep, axis, -1)
+
+
+def _restored(rows: Array, scores: ArrayLike, axis: int) -> Array:
+    return jnp.moveaxis(rows, -1, axis).astype(jnp.result_type(scores))
+
+
+def _per_row(name: str, value: ArrayLike, scores: ArrayLike, axis: int) -> Array:
+    """A number, or an array with one value per row and the axis last, in the wide dtype."""
+    if jnp.ndim(value) == 0:
+        return jnp.asarray(value, wide_dtype(scores))
+    shape = list(jnp.shape(scores))
+    shape[axis] = 1
+    check_broadcasts(tuple(shape), **{name: value})
+    return jnp.moveaxis(jnp.asarray(value, wide_dtype(scores)), axis, -1)
+
+
+def _counts(k: ArrayLike, scores: ArrayLike, axis: int) -> Array:
+    """k per row; refused if it is known to be outside of [0, n]."""
+    size = jnp.shape(scores)[axis]
+    if known(k) and not np.all((np.asarray(k) >= 0) & (np.asarray(k) <= size)):
+        raise ValueError(f"k must be in [0, {size}], got {k}")
+    return _per_row("k", k, scores, axis)
+
+
+def _top(z: Array, keep: Array) -> Array:
+    top = jnp.max(z, axis=-1, keepdims=True, where=keep, initial=-jnp.inf)
+    return lax.stop_gradient(jnp.where(jnp.isneginf(top), 0, top))
+
+
+def _on_simplex(
+    family: Family, scores: ArrayLike, mask: ArrayLike, axis: int, a: Array | None
+) -> Array:
+    z, keep = _rows(scores, mask, axis)
+    lowest = jnp.finfo(z.dtype).min
+    u = jnp.where(keep, jnp.maximum(z - _top(z, keep), lowest), 0)
+    one = jnp.any(keep, axis=-1, keepdims=True).astype(z.dtype)
+    low, high = family.bracket(u, keep, one, a)
+    theta = threshold(family, u, keep, one, (low, high, low), a)
+    return _restored(gates(family, u, keep, theta, a), scores, axis)
+
+
+def _summing_to(
+    family: Family,
+    z: Array,
+    keep: Array,
+    k: Array,
+    tau: Array | None,
+    scores: ArrayLike,
+    axis: int,
+) -> Array:
+    """phi((z - theta) / tau) that sums to k, or all 1 where no more than k positions are real."""
+    count = jnp.sum(keep, axis=-1, keepdims=True, dtype=z.dtype)
+    between = (k > 0) & (k < count)
+    total = jnp.where(between, k, jnp.where(keep.any(-1, keepdims=True), count / 2, 0))
+
+    # Scores of 1e4 leave float32 few digits for a threshold: it is found among them first, and what
+    # rounding took from it is found among the differences, which near the threshold are exact.
+    rows, fixed, scale = lax.stop_gradient((z, total, tau))
+    low, high = family.bracket(rows, keep, fixed, scale)
+    mean = jnp.sum(jnp.where(keep, rows / jnp.maximum(count, 1), 0), axis=-1, keepdims=True)
+    first = search(family, rows, keep, fixed, (low, high, mean), scale)
+    u = jnp.where(keep, z - first, 0)
+    # the bounds again, where the scores are so large that rounding took the room around them
+    room = (1 if scale is None else scale) * (2 + math.log(1 + z.shape[-1]))
+    rest = (low - first - room, high - first + room, jnp.zeros_like(first))
+    soft = gates(family, u, keep, threshold(family, u, keep, total, rest, tau), tau)
+    return _restored(jnp.where(between, soft, keep & (k > 0)), scores, axis)
+
+
+def _best(z: Array, keep: Array, k: Array) -> Array:
+    """True at the k best real positions of each row, the first of equals first.
+
+    The k-th largest is found bit by bit from the top, which XLA does faster than sorting on a CPU.
+    """
+    bits = 8 * z.dtype.itemsize
+    unsigned = jnp.dtype(f"uint{bits}")
+    sign = jnp.array(1 << (bits - 1), unsigned)
+    raw = lax.bitcast_convert_type(jnp.where(z == 0, 0, z), unsigned)
+    # the order of these integers is that of the numbers; 0 is below every one
+    order = jnp.where(keep, jnp.where(raw >= sign, ~raw, raw | sign), 0)
+
+    def reach(bound: Array) -> Array:
+        return jnp.sum(order >= bound, axis=-1, keepdims=True, dtype=z.dtype)
+
+    def set_bit(place: Array, bound: Array) -> Array:
+        tried = bound | (sign >> place.astype(unsigned))
+        return jnp.where(reach(tried) >= k, tried, bound)
+
+    bound = jnp.zeros((*z.shape[:-1], 1), unsigned)
+    bound = lax.fori_loop(0, bits, set_bit, bound)
+    better = order > bound
+    left = k - jnp.sum(better, axis=-1, keepdims=True, dtype=z.dtype)
+    equal = order == bound
+    is_best = better | (equal & (jnp.cumsum(equal, axis=-1, dtype=z.dtype) <= left))
+    return is_best & keep & (k > 0)

@@ -1,0 +1,456 @@
+"""Sparsemax, entmax, budget and top-k against bisection in NumPy and the papers' Jacobians."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax.functional import masked_softmax
+from gatedjax.gates import budget, entmax, entmax15, hard_top_k, soft_top_k, sparsemax
+from tests.tolerances import BF16, F32, F64
+
+T = 7
+LENGTHS = np.array([0, 1, 4, 7])
+MASK = np.arange(T)[None, :] < LENGTHS[:, None]
+
+
+def power(alpha):
+    """phi and phi' of entmax: [1 + (alpha - 1) u]_+^(1 / (alpha - 1)), exp at alpha = 1."""
+    if alpha == 1:
+        return np.exp, np.exp
+    a = alpha - 1
+
+    def value(u):
+        inside = a * u > -1
+        return np.where(inside, np.exp(np.log1p(np.where(inside, a * u, 0)) / a), 0)
+
+    return value, lambda u: np.where(value(u) > 0, np.maximum(value(u), 1e-300) ** (2 - alpha), 0)
+
+
+def clipped(u):
+    return np.clip(u, 0, 1)
+
+
+def laplace(tau):
+    def value(u):
+        return np.where(u > 0, 1 - np.exp(-np.abs(u) / tau) / 2, np.exp(-np.abs(u) / tau) / 2)
+
+    return value, lambda u: np.exp(-np.abs(u) / tau) / (2 * tau)
+
+
+def bisected(row, phi, total):
+    """theta with sum phi(z - theta) = total, halving until the bounds are neighbours."""
+    low, high = row.min() - 1e3, row.max() + 1e3
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if phi(row - middle).sum() > total else (low, middle)
+    return (low + high) / 2
+
+
+# name -> the map, phi, phi', the total
+MAPS = {
+    "sparsemax": (sparsemax, *power(2), 1),
+    "entmax15": (entmax15, *power(1.5), 1),
+    **{
+        f"entmax {alpha}": (lambda z, m, axis=-1, a=alpha: entmax(z, a, m, axis), *power(alpha), 1)
+        for alpha in (1.2, 1.8, 2.5)
+    },
+    **{
+        f"budget {k}": (
+            lambda z, m, axis=-1, k=k: budget(z, k, m, axis),
+            clipped,
+            lambda u: ((u > 0) & (u < 1)).astype(float),
+            k,
+        )
+        for k in (2, 2.5)
+    },
+    **{
+        f"soft {k}, {tau}": (
+            lambda z, m, axis=-1, k=k, tau=tau: soft_top_k(z, k, tau, m, axis),
+            *laplace(tau),
+            k,
+        )
+        for k, tau in ((2, 0.5), (1.5, 0.1))
+    },
+}
+NAMES = pytest.mark.parametrize("name", MAPS)
+SIMPLEX = [name for name in MAPS if MAPS[name][3] == 1]
+
+
+def oracle(name, scores, mask):
+    """The gates and the Jacobian of each row, from bisection."""
+    _, phi, slope, total = MAPS[name]
+    gates, jacobians = np.zeros(scores.shape), np.zeros((*scores.shape, scores.shape[-1]))
+    for row, (z, keep) in enumerate(zip(scores, mask, strict=True)):
+        real = np.flatnonzero(keep)
+        if total >= len(real) and name not in SIMPLEX:
+            gates[row, real] = 1
+        elif len(real):
+            theta = bisected(z[real], phi, total)
+            gates[row, real] = phi(z[real] - theta)
+            s = slope(z[real] - theta)
+            inner = np.diag(s) - np.outer(s, s) / s.sum() if s.sum() else np.diag(s)
+            jacobians[np.ix_([row], real, real)] = inner
+    return gates, jacobians
+
+
+@jax.jit
+def every(scores, mask, cotangent):
+    """All maps with their gradients, in one program per shape."""
+    found = {}
+    for name, (function, *_) in MAPS.items():
+        value, pull = jax.vjp(lambda z, f=function: f(z, mask), scores)
+        found[name] = value, pull(cotangent.astype(value.dtype))[0]
+    return found
+
+
+def both(name, scores, mask=None, cotangent=None):
+    if cotangent is None:
+        cotangent = np.arange(scores.size, dtype=np.float32).reshape(scores.shape)
+    mask = np.ones(scores.shape, bool) if mask is None else mask
+    return jax.tree.map(np.asarray, every(scores, mask, cotangent)[name])
+
+
+@NAMES
+def test_value_and_gradient_equal_bisection_and_the_papers_jacobian(name, np_rng, x64):
+    scores, cotangent = np_rng.normal(size=(2, 4, T)) * 1.5
+    gates, jacobians = oracle(name, scores, MASK)
+    value, gradient = both(name, scores, MASK, cotangent)
+    np.testing.assert_allclose(value, gates, **F64)
+    want = np.einsum("bi,bij->bj", cotangent, jacobians)
+    np.testing.assert_allclose(gradient, want, rtol=1e-9, atol=1e-11)
+
+
+@NAMES
+def test_the_jacobian_of_the_oracle_is_that_of_finite_differences(name, np_rng):
+    scores = np_rng.normal(size=(4, T)) * 1.5
+    _, jacobians = oracle(name, scores, MASK)
+    for i in range(T):
+        moved = 1e-6 * np.eye(T)[i]
+        slope = oracle(name, scores + moved, MASK)[0] - oracle(name, scores - moved, MASK)[0]
+        np.testing.assert_allclose(slope / 2e-6, jacobians[:, :, i], atol=1e-7)
+
+
+@NAMES
+def test_float32_sums_to_its_total_in_long_rows(name, np_rng):
+    scores = np_rng.normal(size=(2, 3000)).astype(np.float32)
+    total = np.sum(both(name, scores)[0].astype(np.float64), axis=-1)
+    np.testing.assert_allclose(total, MAPS[name][3], atol=2e-5)
+
+
+@NAMES
+def test_padding_changes_nothing_whatever_stands_there(name, np_rng):
+    scores = np_rng.normal(size=(4, T)).astype(np.float32)
+    cotangent = np_rng.normal(size=(4, 2 * T)).astype(np.float32)
+    mask = np.pad(MASK, ((0, 0), (0, T)))
+    garbage = np.array([[np.nan], [np.inf], [-np.inf], [1e30]], np.float32)
+    padded = np.where(mask, np.pad(scores, ((0, 0), (0, T))), garbage)
+    want, short = both(name, scores, MASK, cotangent[:, :T])
+    got, long = both(name, padded, mask, cotangent)
+    np.testing.assert_allclose(got[:, :T], want, **F32)
+    np.testing.assert_array_equal(got[~mask], 0.0)
+    np.testing.assert_allclose(long[:, :T], short, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(long[~mask], 0.0)
+
+
+@NAMES
+def test_empty_rows_are_zero_with_zero_gradient(name):
+    value, gradient = both(name, np.ones((4, T), np.float32), MASK)
+    np.testing.assert_array_equal(value[0], 0.0)
+    np.testing.assert_array_equal(gradient[0], 0.0)
+    assert np.all(np.isfinite(gradient))
+
+
+def test_rows_of_no_length_are_empty():
+    for function, *_ in list(MAPS.values())[:3]:
+        assert jax.eval_shape(function, np.ones((2, 0), np.float32), None).shape == (2, 0)
+
+
+@NAMES
+@pytest.mark.parametrize("offset", [0.0, 1e4, -1e4])
+def test_equal_scores_share_the_total_whatever_their_size(name, offset):
+    value, gradient = both(name, np.full((4, T), offset, np.float32), MASK)
+    count = np.maximum(LENGTHS, 1)[:, None]
+    want = np.where(MASK, np.minimum(MAPS[name][3] / count, 1), 0)
+    np.testing.assert_allclose(value, want, **F32)
+    assert np.all(np.isfinite(gradient))
+
+
+@NAMES
+def test_extreme_scores_equal_bisection_and_have_finite_gradients(name):
+    rows = [[1e4, 1e4, -1e4], [1e4, 0.25, 0.0], [1e4, 9999.5, 0.5], [-1e4, -1e4, 1.0]]
+    rows += [[1e30, 1.0, -1e30], [3e38, -3e38, 0.0]]
+    scores = np.array([row + [-np.inf] * (T - 3) for row in rows], np.float32)
+    value, gradient = both(name, scores)
+    if name != "budget 2":  # any threshold in a gap of more than 1 gives these same gates
+        gates, _ = oracle(name, scores[:4].astype(np.float64), scores[:4] > -np.inf)
+        np.testing.assert_allclose(value[:4], gates, rtol=1e-4, atol=1e-5)
+    assert np.all(np.isfinite(value))
+    assert np.all(np.isfinite(gradient))
+    np.testing.assert_allclose(value.sum(axis=-1), MAPS[name][3], rtol=1e-4)
+    np.testing.assert_array_equal(value[:, 3:], 0.0)
+
+
+@NAMES
+def test_bfloat16_in_is_bfloat16_out_of_a_float32_search(name, np_rng):
+    scores = np_rng.normal(size=(4, T)).astype(jnp.bfloat16)
+    value, gradient = both(name, scores, MASK)
+    assert value.dtype == gradient.dtype == jnp.bfloat16
+    want, _ = oracle(name, scores.astype(np.float64), MASK)
+    np.testing.assert_allclose(value.astype(np.float32), want, **BF16)
+
+
+@jax.jit
+def along_axes(scores, mask):
+    names = {"sparsemax", "entmax 1.2", "budget 2", "soft 2, 0.5"}
+    return {(n, axis): MAPS[n][0](scores, mask, axis) for n in names for axis in (-1, 0, 1)}
+
+
+def test_the_named_axis_is_the_one_that_sums_under_a_broadcast_mask(np_rng):
+    scores = np_rng.normal(size=(3, 4, 5)).astype(np.float32)
+    mask = np_rng.uniform(size=(3, 1, 5)) > 0.2
+    for (name, axis), got in along_axes(scores, mask).items():
+        moved = np.moveaxis(scores.astype(np.float64), axis, -1)
+        keep = np.moveaxis(np.broadcast_to(mask, scores.shape), axis, -1)
+        rows = oracle(name, moved.reshape(-1, moved.shape[-1]), keep.reshape(-1, keep.shape[-1]))[0]
+        np.testing.assert_allclose(np.moveaxis(got, axis, -1), rows.reshape(moved.shape), **F32)
+
+
+@NAMES
+def test_vmap_of_grad_equals_the_batched_call(name, np_rng):
+    scores, cotangent = np_rng.normal(size=(2, 4, T)).astype(np.float32)
+    got = per_row(scores, MASK, cotangent)[name]
+    for a, b in zip(got, both(name, scores, MASK, cotangent), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+per_row = jax.jit(jax.vmap(lambda *row: every(*row)))
+
+
+@jax.jit
+def second(scores, direction, cotangent):
+    """Along a direction: the gradient by forward mode, and its change by two ways."""
+    found = {}
+    for name, (function, *_) in MAPS.items():
+
+        def gradient(z, function=function):
+            return jax.grad(lambda z: jnp.sum(cotangent * function(z, MASK)))(z)
+
+        def value(z, function=function):
+            return jnp.sum(cotangent * function(z, MASK))
+
+        forward = jax.jvp(value, (scores,), (direction,))[1]
+        twice = jax.jvp(gradient, (scores,), (direction,))[1]
+        reverse = jax.grad(lambda z, g=gradient: jnp.sum(g(z) * direction))(scores)
+        found[name] = forward, jnp.sum(gradient(scores) * direction), twice, reverse
+    return found
+
+
+def test_forward_mode_and_second_derivatives_equal_those_of_differences(np_rng, x64):
+    scores, direction, cotangent = np_rng.normal(size=(3, 4, T))
+    found = second(scores, direction, cotangent)
+    up, down = (every(scores + step * direction, MASK, cotangent) for step in (1e-6, -1e-6))
+    for name, (forward, slope, twice, reverse) in found.items():
+        np.testing.assert_allclose(forward, slope, **F64, err_msg=name)
+        np.testing.assert_allclose(twice, reverse, **F64, err_msg=name)
+        want = (np.asarray(up[name][1]) - np.asarray(down[name][1])) / 2e-6
+        np.testing.assert_allclose(twice, want, rtol=1e-6, atol=1e-7, err_msg=name)
+
+
+ALPHAS = (1.0, 1 + 1e-6, 1.01, 1.02, 1.3, 1.5, 2.0, 2.5)
+
+
+def correia(p, alpha):
+    """d p / d alpha, proposition 1 of Correia et al. 2019, and its limit at 1."""
+    log = np.log(np.where(p > 0, p, 1))
+    if alpha == 1:
+        return -p * (log**2 - np.sum(p * log**2)) / 2
+    skewed = np.where(p > 0, np.where(p > 0, p, 1) ** (2 - alpha), 0)
+    skewed /= skewed.sum()
+    first = (p - skewed) / (alpha - 1) ** 2
+    return first - (p * log - skewed * np.sum(p * log)) / (alpha - 1)
+
+
+@jax.jit
+def by_alpha(scores, alphas, cotangent):
+    def value(alphas):
+        return jax.vmap(lambda a: entmax(scores, a))(alphas)
+
+    found, pull = jax.vjp(value, alphas)
+    return found, pull(jnp.broadcast_to(cotangent, found.shape))[0]
+
+
+@pytest.mark.parametrize("index", range(len(ALPHAS)), ids=map(str, ALPHAS))
+def test_alpha_is_traced_and_has_the_derivative_of_correia(index, np_rng, x64):
+    scores, cotangent = np_rng.normal(size=(2, 1, T))
+    value, gradient = (np.asarray(x)[index] for x in by_alpha(scores, np.array(ALPHAS), cotangent))
+    alpha = ALPHAS[index]
+    p = np.asarray(value[0])
+    phi = power(alpha)[0]
+    np.testing.assert_allclose(p, phi(scores[0] - bisected(scores[0], phi, 1)), **F64)
+    if 1 < alpha < 1.01:  # Correia's formula loses the digits that the map keeps; near its limit
+        want = np.sum(
+            cotangent * correia(np.asarray(by_alpha(scores, np.ones(8), cotangent)[0][0]), 1)
+        )
+        np.testing.assert_allclose(gradient, want, rtol=1e-4)
+    else:
+        np.testing.assert_allclose(gradient, np.sum(cotangent * correia(p, alpha)), rtol=1e-9)
+
+
+def test_alpha_one_is_softmax_and_two_sparsemax_traced_or_not(np_rng):
+    scores = np_rng.normal(size=(4, T)).astype(np.float32)
+    alphas = np.float32([1, 1.5, 2] + [0.5] * 5)
+    one, half, two = np.asarray(by_alpha(scores, alphas, np.ones_like(scores))[0])[:3]
+    known = jax.jit(lambda z: [entmax(z, alpha) for alpha in (1, 1.5, 2)])(scores)
+    same = jax.jit(lambda z: [masked_softmax(z), entmax15(z), sparsemax(z)])(scores)
+    for traced, a, b in zip((one, half, two), known, same, strict=True):
+        np.testing.assert_allclose(traced, a, **F32)
+        np.testing.assert_array_equal(a, b)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def pulled(function, arguments, cotangent):
+    value, pull = jax.vjp(function, *arguments)
+    return value, pull(cotangent)
+
+
+def test_every_row_has_its_own_alpha_and_its_own_k(np_rng, x64):
+    scores, cotangent = np_rng.normal(size=(2, 3, T))
+    alpha, k, tau = np.array([[1.2], [1.8], [2.5]]), np.array([[1.5], [2.5], [7.0]]), np.array(0.5)
+    full = np.ones(scores.shape, bool)
+    got, _ = pulled(entmax, (scores, alpha), cotangent)
+    for row, a in enumerate(("1.2", "1.8", "2.5")):
+        np.testing.assert_allclose(got[row], oracle(f"entmax {a}", scores, full)[0][row], **F64)
+    soft, (_, by_k, by_tau) = pulled(soft_top_k, (scores, k, tau), cotangent)
+    np.testing.assert_allclose(soft.sum(axis=-1), k[:, 0], **F64)
+    np.testing.assert_array_equal(soft[2], 1.0)
+    up = pulled(soft_top_k, (scores, k, tau + 1e-6), cotangent)[0]
+    down = pulled(soft_top_k, (scores, k, tau - 1e-6), cotangent)[0]
+    np.testing.assert_allclose(by_tau, np.sum(cotangent * (up - down)) / 2e-6, rtol=1e-6)
+    up, down = (pulled(soft_top_k, (scores, k + e, tau), cotangent)[0] for e in (1e-6, -1e-6))
+    want = np.sum(cotangent * (up - down), axis=-1, keepdims=True)[:2] / 2e-6
+    np.testing.assert_allclose(by_k[:2], want, rtol=1e-6)
+    gates, (_, by_k) = pulled(budget, (scores, k), cotangent)
+    between = (gates > 0) & (gates < 1)
+    want = [[c[b].mean() if b.any() else 0] for c, b in zip(cotangent, between, strict=True)]
+    np.testing.assert_allclose(by_k, want, **F64)
+
+
+def best(scores, mask, k):
+    """1 at the first k of each row's real positions by falling score."""
+    gates = np.zeros(scores.shape)
+    for row in range(len(scores)):
+        real = [t for t in range(scores.shape[1]) if mask[row, t]]
+        gates[row, sorted(real, key=lambda t: -scores[row, t])[: int(k)]] = 1
+    return gates
+
+
+@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16, np.float64])
+def test_hard_top_k_opens_the_best_the_first_of_equals_first(dtype, np_rng, x64):
+    scores = np.round(np_rng.normal(size=(4, T)) * 2).astype(dtype)
+    scores[3, :4] = np.array([0.0, -0.0, 3e38, -3e38]).astype(dtype)
+    for k in range(T + 1):
+        got, _ = hardened(scores, MASK, np.int32(k))
+        assert got.dtype == dtype
+        want = best(scores.astype(np.float64), MASK, k)
+        np.testing.assert_array_equal(got.astype(np.float64), want)
+
+
+@jax.jit
+def hardened(scores, mask, k):
+    def value(z):
+        return hard_top_k(z, k, mask, temperature=0.5)
+
+    found, pull = jax.vjp(value, scores)
+    return found, pull(jnp.arange(scores.size, dtype=scores.dtype).reshape(scores.shape))[0]
+
+
+def test_hard_top_k_has_the_derivatives_of_the_soft_gates(np_rng):
+    scores = np_rng.normal(size=(4, T)).astype(np.float32)
+    value, gradient = hardened(scores, MASK, np.int32(2))
+    np.testing.assert_array_equal(value, best(scores, MASK, 2))
+    np.testing.assert_allclose(gradient, both("soft 2, 0.5", scores, MASK)[1], **F32)
+
+
+def test_a_known_k_of_hard_top_k_may_differ_by_row(np_rng):
+    scores = np_rng.normal(size=(3, T)).astype(np.float32)
+    got = np.asarray(jax.jit(lambda z: hard_top_k(z, np.array([[0], [2], [7]])))(scores))
+    np.testing.assert_array_equal(got.sum(axis=-1), [0, 2, 7])
+
+
+def test_a_traced_temperature_of_zero_is_hard_with_zero_gradient(np_rng):
+    scores = np_rng.normal(size=(3, T)).astype(np.float32)
+    full = np.ones(scores.shape, bool)
+    for tau in (0.0, -1.0):
+        arguments = scores, np.float32(2), np.float32(tau)
+        got, gradients = pulled(soft_top_k, arguments, np.ones_like(scores))
+        np.testing.assert_array_equal(got, best(scores, full, 2))
+        assert all(np.all(np.asarray(g) == 0) for g in gradients)
+    got, _ = pulled(soft_top_k, (scores, np.float32(2), np.float32(1e-3)), np.ones_like(scores))
+    np.testing.assert_allclose(got, best(scores, full, 2), atol=1e-3)
+
+
+def test_a_traced_k_or_alpha_out_of_range_counts_as_the_nearest(np_rng):
+    scores = np_rng.normal(size=(3, T)).astype(np.float32)
+    for k, want in ((-1.0, 0.0), (99.0, 1.0)):
+        got, gradients = pulled(budget, (scores, np.float32(k)), np.ones_like(scores))
+        np.testing.assert_array_equal(got, want)
+        assert all(np.all(np.asarray(g) == 0) for g in gradients)
+    alphas = np.float32([0.5] * 8)
+    got, gradient = map(np.asarray, by_alpha(scores, alphas, np.ones_like(scores)))
+    weights = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(got[0], weights, **F32)
+    np.testing.assert_array_equal(gradient, 0)
+
+
+@pytest.mark.parametrize("k", [1, 5, 25, 49])
+def test_budget_ends_on_scores_that_mislead_newton(k, x64):
+    """Clusters far from each other: slopes of 0 over most of the range."""
+    scores = np.concatenate([np.linspace(0, 1e-3, 20), [1e6, -1e6], 1e3 + np.arange(28.0) ** 3])
+    got = np.asarray(clusters(scores[None], np.float64(k)))
+    np.testing.assert_allclose(got.sum(), k, rtol=1e-9)
+    want = clipped(scores - bisected(scores, clipped, k))
+    np.testing.assert_allclose(got[0], want, atol=1e-7)
+
+
+clusters = jax.jit(budget)
+
+X, INTS, M = np.ones((2, 3), np.float32), np.ones((2, 3), np.int32), np.ones((2, 3), bool)
+BAD = [
+    (lambda: sparsemax(INTS), TypeError, "scores.*int32"),
+    (lambda: sparsemax(X, X), TypeError, "mask must be bool.*float32"),
+    (lambda: sparsemax(X, M[:, :2]), ValueError, r"mask.*\(2, 3\).*\(2, 2\)"),
+    (lambda: entmax15(X, M[0]), ValueError, r"mask.*\(2, 3\).*\(3,\)"),
+    (lambda: entmax15(X, axis=2), ValueError, "axis.*2"),
+    (lambda: entmax(X, 0.9), ValueError, r"alpha must be at least 1.*0\.9"),
+    (lambda: entmax(X, float("nan")), ValueError, "alpha.*nan"),
+    (lambda: entmax(X, np.array([[1.0], [0.5]])), ValueError, r"(?s)alpha.*0\.5"),
+    (lambda: entmax(X, np.ones((2, 3))), ValueError, r"alpha.*\(2, 1\).*\(2, 3\)"),
+    (lambda: entmax(INTS, 1.2), TypeError, "scores.*int32"),
+    (lambda: entmax(X, 1.2, M[:, :2]), ValueError, "mask"),
+    (lambda: budget(X, -0.5), ValueError, r"k must be in \[0, 3\], got -0\.5"),
+    (lambda: budget(X, 3.5), ValueError, r"k must be in \[0, 3\], got 3\.5"),
+    (lambda: budget(X, float("nan")), ValueError, "k must be.*nan"),
+    (lambda: budget(X, np.ones(2)), ValueError, r"k must have shape \(2, 1\).*\(2,\)"),
+    (lambda: budget(X, 1, axis=3), ValueError, "axis.*3"),
+    (lambda: budget(X, 1, M[:, :2]), ValueError, "mask"),
+    (lambda: soft_top_k(X, 4), ValueError, r"k must be in \[0, 3\], got 4"),
+    (lambda: soft_top_k(X, 1, 0.0), ValueError, r"temperature.*positive.*0\.0"),
+    (lambda: soft_top_k(X, 1, -1.0), ValueError, "temperature"),
+    (lambda: soft_top_k(X, 1, np.ones(2)), ValueError, r"temperature must have shape \(\).*\(2,\)"),
+    (lambda: soft_top_k(X, 1, 1.0, X), TypeError, "mask must be bool"),
+    (lambda: hard_top_k(X, 1.0), TypeError, "k must be integers"),
+    (lambda: hard_top_k(X, 4), ValueError, r"k must be in \[0, 3\], got 4"),
+    (lambda: hard_top_k(X, 1, temperature=0.0), ValueError, "temperature"),
+    (lambda: hard_top_k(X, 1, M[:1, :2]), ValueError, "mask"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), BAD)
+def test_bad_input_is_refused_by_the_name_of_the_argument(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+    with pytest.raises(error, match=message):
+        jax.jit(call)()
