@@ -1,7 +1,9 @@
 """What gates and attention did: density, operations, truth scores, tests, plots, marked text,
+`faithfulness`: whether words that are said to decide do,
 `phrases`: words that attention selects, and their runs, and `trees`: constituents out of attention.
 
-NumPy in, NumPy out; nothing here runs on a device. Plots need the extra `plots`: matplotlib is
+NumPy in, NumPy out; only `faithfulness` and `rationale_scores`, which run a network again and
+again, load JAX, when they are called. Plots need the extra `plots`: matplotlib is
 imported when a plot is drawn, and an ImportError tells how to get it. Every plot takes `path_stem`,
 which writes path_stem.png and path_stem.svg (None writes nothing), and a `title` above the figure.
 
@@ -25,6 +27,12 @@ from gatedjax.analysis._attention_plots import plot_distances as plot_distances
 from gatedjax.analysis._curves import plot_learning_curves as plot_learning_curves
 from gatedjax.analysis._curves import plot_lines as plot_lines
 from gatedjax.analysis._curves import read_metrics as read_metrics
+from gatedjax.analysis._faithfulness import SHARES as SHARES
+from gatedjax.analysis._faithfulness import Comparison as Comparison
+from gatedjax.analysis._faithfulness import Faithfulness as Faithfulness
+from gatedjax.analysis._faithfulness import Rationale as Rationale
+from gatedjax.analysis._faithfulness import faithfulness as faithfulness
+from gatedjax.analysis._faithfulness import rationale_scores as rationale_scores
 from gatedjax.analysis._flops import FlopsReport as FlopsReport
 from gatedjax.analysis._flops import attention_flops as attention_flops
 from gatedjax.analysis._flops import attention_flops_total as attention_flops_total

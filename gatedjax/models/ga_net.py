@@ -294,12 +294,15 @@ class GANet(nn.Module):
         """States and scores of words that gates have been at, every draw of them."""
         if xs.ndim == 3:
             states, last = self._states(xs, mask, batch.get("example_id"), train)
-            return encoded.replace(states=states, last=last, mask=mask, scores=self.score(states))
+            return dataclasses.replace(
+                encoded, states=states, last=last, mask=mask, scores=self.score(states)
+            )
         # rows first: their axis may be sharded
-        flat = [jnp.swapaxes(x, 0, 1) for x in (xs, mask)]
-        states, _ = self._states(*(x.reshape(-1, *x.shape[2:]) for x in flat), None, False)
-        states = jnp.swapaxes(states.reshape(*flat[1].shape, -1), 0, 1)
-        return encoded.replace(states=states, mask=mask, scores=self.score(states))
+        by_row = [jnp.swapaxes(x, 0, 1) for x in (xs, mask)]
+        flat = [x.reshape(-1, *x.shape[2:]) for x in by_row]
+        states, _ = self._states(flat[0], flat[1], None, False)
+        states = jnp.swapaxes(states.reshape(*by_row[1].shape, -1), 0, 1)
+        return dataclasses.replace(encoded, states=states, mask=mask, scores=self.score(states))
 
     def _scaled(
         self, encoded: _Encoded, gates: Float[Array, "*S B T"], batch: Batch, train: bool = False
@@ -307,7 +310,7 @@ class GANet(nn.Module):
         """What soft gates let the backbone read."""
         if encoded.words is None:
             return encoded
-        xs = encoded.words * gates[..., None].astype(encoded.words.dtype)
+        xs = _draws_of(encoded, gates) * gates[..., None].astype(encoded.words.dtype)
         return self._read(encoded, xs, _like(encoded.mask, gates), batch, train)
 
     def gate_modes(
@@ -424,11 +427,10 @@ class GANet(nn.Module):
         kept = mask & (gates > 0)
         if self.config.empty == "soft":
             kept = jnp.where(closed[..., None], mask, kept)
-        words = jnp.broadcast_to(encoded.words, (*gates.shape, encoded.words.shape[-1]))
         axes = gates.ndim - 1
-        xs, packed, slots = on_rows(_packed, words, kept, axes=axes)
+        xs, packed, slots = on_rows(_packed, _draws_of(encoded, gates), kept, axes=axes)
         short = self._read(encoded, xs, packed, batch)
-        output = self._pooled(short, F.masked_softmax(short.scores, packed), batch)
+        output: Output = self._pooled(short, F.masked_softmax(short.scores, packed), batch)
         attention, scores = on_rows(
             _unpacked, (output.attention, short.scores), slots, kept, axes=axes
         )
@@ -487,6 +489,11 @@ class GANet(nn.Module):
 def _like(array: Array, other: Array) -> Array:
     """The array with the leading axes of the other."""
     return jnp.broadcast_to(array, other.shape)
+
+
+def _draws_of(encoded: _Encoded, gates: Float[Array, "*S B T"]) -> Float[Array, "*S B T E"]:
+    """The word vectors, once for every draw of the gates."""
+    return jnp.broadcast_to(encoded.words, (*gates.shape, encoded.words.shape[-1]))
 
 
 def _packed(
