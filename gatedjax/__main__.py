@@ -51,7 +51,11 @@ def main(args: list[str] | None = None) -> int:
         say(f"error: no command {name!r}.{hint}\n\n{usage()}", file=sys.stderr)
         return 2
     module = importlib.import_module(f"gatedjax._commands.{name.replace('-', '_')}")
-    return module.main(rest)
+    try:
+        return module.main(rest)
+    except KeyboardInterrupt:  # before or after what a command can save
+        say("stopped", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

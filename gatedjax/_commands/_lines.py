@@ -32,6 +32,12 @@ def in_turns(texts: Sequence[str], count: int) -> list[tuple[str, ...]]:
     return [tuple(texts[i : i + count]) for i in range(0, len(texts), count)]
 
 
+def check_place(path: Path | None) -> None:
+    """Refuses a file whose folder is not there, before the work whose result it is to hold."""
+    if path is not None and not path.parent.is_dir():
+        raise FileNotFoundError(f"no folder {path.parent} for {path.name}")
+
+
 @contextlib.contextmanager
 def lines_to(path: Path | None) -> Iterator[Write]:
     """A function that writes a value as a line; a file appears whole or not at all."""

@@ -3,8 +3,10 @@
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from gatedjax._cli import program, refusals
+from gatedjax._commands._lines import check_place
 from gatedjax._terminal import say
 from gatedjax._write import write_atomic
 
@@ -13,12 +15,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"{program()} evaluate",
         description="Accuracy, macro F1, confusion, calibration, density, and the gap between gate "
-        "modes, on labelled texts.",
+        "modes, on labelled texts. Of a tagger: accuracy of words and F1 of spans.",
     )
     parser.add_argument("model", type=Path, help="the folder that `gatedjax train` wrote")
     parser.add_argument("data", help="labelled texts, as `gatedjax train` reads them")
     parser.add_argument("--text", nargs="+", metavar="COLUMN", help="columns of the texts")
     parser.add_argument("--label", default="label", help="column of the label (default: label)")
+    parser.add_argument("--word", type=int, metavar="N", help="of a tagger: column of the words")
+    parser.add_argument("--tag", type=int, metavar="N", help="of a tagger: column of the tags")
     parser.add_argument("--encoding", default="utf-8", help="of files (default: utf-8)")
     parser.add_argument("--split", default="test", help="of a data set by name (default: test)")
     parser.add_argument("--out", type=Path, help="also write everything as JSON to this file")
@@ -26,13 +30,26 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> None:
+    from gatedjax.text._model import TrainedModel
+
+    check_place(options.out)
+    model = TrainedModel.load(options.model, ("text", "pair", "tags"))
+    metrics = _of_tags(model, options) if model.kind == "tags" else _of_texts(model, options)
+    if metrics["aside"]:
+        what = "sentences" if model.kind == "tags" else "lines"
+        say(f"{metrics['aside']:,} {what} could not be used")
+    if options.out is not None:
+        write_atomic(options.out, (json.dumps(metrics, indent=1) + "\n").encode())
+
+
+def _of_texts(model: Any, options: argparse.Namespace) -> dict[str, Any]:
     from gatedjax.text._evaluation import evaluate_model
     from gatedjax.text._metrics import render_metrics
-    from gatedjax.text._model import TrainedModel
     from gatedjax.text._read import Columns, open_table
     from gatedjax.text._training import COLUMNS
 
-    model = TrainedModel.load(options.model, ("text", "pair"))
+    if options.word is not None or options.tag is not None:
+        raise ValueError("--word and --tag are for taggers")
     inputs = tuple(options.text or COLUMNS[model.kind].inputs)
     columns = Columns(inputs, options.label)
     table = open_table(options.data, columns, encoding=options.encoding, split=options.split)
@@ -42,15 +59,32 @@ def _run(options: argparse.Namespace) -> None:
     if "gate_modes" in metrics:
         modes = ", ".join(f"{mode} {value:.4f}" for mode, value in metrics["gate_modes"].items())
         say(f"accuracy by gate mode: {modes}; gap {metrics['gate_gap']:.4f}")
-    if metrics["aside"]:
-        say(f"{metrics['aside']:,} lines could not be used")
-    if options.out is not None:
-        write_atomic(options.out, (json.dumps(metrics, indent=1) + "\n").encode())
+    return metrics
+
+
+def _of_tags(model: Any, options: argparse.Namespace) -> dict[str, Any]:
+    from gatedjax.text._metrics import render_metrics
+    from gatedjax.text._tagging import evaluate_tags
+    from gatedjax.text._tags import open_sentences
+
+    table = open_sentences(
+        options.data, word=options.word, tag=options.tag, encoding=options.encoding
+    )
+    metrics = evaluate_tags(model, table)
+    say(render_metrics(metrics, "words").rstrip())
+    spans, unknown = metrics["spans"], metrics["unknown"]
+    say(f"\n{metrics['sentences']:,} sentences")
+    if unknown["n"]:
+        say(f"{unknown['n']:,} words that training has not: accuracy {unknown['accuracy']:.4f}")
+    if spans is not None:
+        scores = ", ".join(f"{name} {spans[name]:.4f}" for name in ("f1", "precision", "recall"))
+        say(f"{spans['n']:,} spans: {scores}")
+    return metrics
 
 
 def main(args: list[str]) -> int:
     """Runs the command; 0, or 2 for what cannot be done."""
     options = _parser().parse_args(args)
-    with refusals({}):
+    with refusals({"columns.inputs must": "--text must"}):
         _run(options)
     return 0

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from gatedjax._cli import program, refusals
-from gatedjax._commands._lines import in_turns, json_line
+from gatedjax._commands._lines import check_place, in_turns, json_line
 from gatedjax._terminal import say
 from gatedjax._write import write_atomic
 
@@ -28,6 +28,7 @@ def _run(options: argparse.Namespace) -> None:
     from gatedjax.text._model import TrainedModel
     from gatedjax.text._show import html_page
 
+    check_place(options.html)
     model = TrainedModel.load(options.model, ("text", "pair"))
     if len(options.texts) % model.inputs:
         raise ValueError(f"wanted premise and hypothesis in turns, got {len(options.texts)} texts")

@@ -1,14 +1,17 @@
-"""`gatedjax predict MODEL TEXT ...`: labels of texts, and the words that each rests on."""
+"""`gatedjax predict MODEL TEXT ...`: labels of texts, and the words that each rests on; or tags."""
 
 import argparse
+import functools
 import itertools
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from gatedjax._cli import program, refusals
-from gatedjax._commands._lines import in_turns, lines_to
+from gatedjax._commands._lines import check_place, in_turns, lines_to
 from gatedjax._terminal import say
 
 _SECONDS = 1.0
@@ -19,7 +22,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"{program()} predict",
         description="Say which class texts belong to: a line of JSON each, with label, "
-        "probability, kept words and density, or with error.",
+        "probability, kept words and density, or with error. Of a tagger: words, tags and "
+        "probabilities.",
         epilog='examples: gatedjax predict model "a dull film"; gatedjax predict model --file '
         "in.csv --out out.jsonl; cat lines.txt | gatedjax predict model",
     )
@@ -28,11 +32,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--file",
         type=Path,
-        help="read the texts from a .csv, .tsv or .jsonl file, or the lines of a .txt file "
-        "(default: the lines of standard input, if no text is given)",
+        help="read the texts from a .csv, .tsv or .jsonl file, or the lines of a .txt file, or for "
+        "a tagger the words of a .conll file (default: the lines of standard input, if no text is "
+        "given)",
     )
     parser.add_argument("--out", type=Path, help="the file to write (default: standard output)")
     parser.add_argument("--text", nargs="+", metavar="COLUMN", help="columns of the texts")
+    parser.add_argument(
+        "--word", type=int, metavar="N", help="column of the words of a .conll file"
+    )
     parser.add_argument("--encoding", default="utf-8", help="of the file (default: utf-8)")
     parser.add_argument("--overwrite", action="store_true", help="replace the file of --out")
     return parser
@@ -42,10 +50,24 @@ Line = tuple[Sequence[str] | None, str]
 """The texts of a line, or None and why there are none."""
 
 
-def _lines(options: argparse.Namespace, inputs: Sequence[str]) -> Iterable[Line]:
-    """What is to be predicted, one item for every line."""
-    from gatedjax.text._read import Aside, Columns, open_table
+def _sentences(options: argparse.Namespace) -> Iterable[Line]:
+    """What is to be tagged, one item for every sentence."""
+    from gatedjax.text._read import Aside, infer_task, open_tags
 
+    if options.file is None or infer_task(options.file, encoding=options.encoding) != "tags":
+        return ((text and text[0], why) for text, why in _lines(options, "text"))
+    table = open_tags(options.file, word=options.word, encoding=options.encoding, tagged=False)
+    return ((None, one.reason) if isinstance(one, Aside) else (one.words, "") for one in table)
+
+
+def _lines(options: argparse.Namespace, kind: str) -> Iterable[Line]:
+    """What is to be predicted, one item for every line."""
+    from gatedjax.text._lines import check_encoding
+    from gatedjax.text._model import check_inputs
+    from gatedjax.text._read import Aside, Columns, open_table
+    from gatedjax.text._training import COLUMNS
+
+    inputs = COLUMNS[kind].inputs
     if options.texts:
         count = len(inputs)
         if len(options.texts) % count:
@@ -53,38 +75,44 @@ def _lines(options: argparse.Namespace, inputs: Sequence[str]) -> Iterable[Line]
         return [(part, "") for part in in_turns(options.texts, count)]
     if options.file is not None and options.file.suffix != ".txt":
         columns = Columns(tuple(options.text or inputs), None)
+        check_inputs(columns, kind)
         table = open_table(options.file, columns, encoding=options.encoding)
         return ((None, one.reason) if isinstance(one, Aside) else (one.inputs, "") for one in table)
     if len(inputs) > 1:
         raise ValueError("pairs of texts come as arguments, or from a .csv, .tsv or .jsonl --file")
-    return _plain(options)
+    return _plain(options.file, check_encoding(options.encoding))
 
 
-def _plain(options: argparse.Namespace) -> Iterator[Line]:
-    if options.file is None:
-        sys.stdin.reconfigure(encoding=options.encoding, errors="replace")  # type: ignore[union-attr]
+def _plain(path: Path | None, encoding: str) -> Iterator[Line]:
+    if path is None:
+        sys.stdin.reconfigure(encoding=encoding, errors="replace")  # type: ignore[union-attr]
         yield from (([line.rstrip("\r\n")], "") for line in sys.stdin)
         return
-    with options.file.open(encoding=options.encoding, errors="replace") as file:
+    with path.open(encoding=encoding, errors="replace") as file:
         yield from (([line.rstrip("\r\n")], "") for line in file)
 
 
 def _run(options: argparse.Namespace) -> None:
     from gatedjax.text._model import Failure, TrainedModel
-    from gatedjax.text._training import COLUMNS
+    from gatedjax.text._tagging import tag_sentences
 
     if options.out is not None and options.out.exists() and not options.overwrite:
         raise FileExistsError(f"{options.out} exists: --overwrite replaces it")
+    check_place(options.out)
     if options.texts and options.file is not None:
         raise ValueError("give texts or --file, not both")
-    model = TrainedModel.load(options.model, ("text", "pair"))
-    lines = iter(_lines(options, COLUMNS[model.kind].inputs))
+    model = TrainedModel.load(options.model, ("text", "pair", "tags"))
+    tagger = model.kind == "tags"
+    if options.word is not None and not tagger:
+        raise ValueError("--word is for taggers")
+    lines = iter(_sentences(options) if tagger else _lines(options, model.kind))
+    predict: Any = functools.partial(tag_sentences, model) if tagger else model.predict
     began = told = time.monotonic()
     done = failed = 0
     size = 1 if options.file is None and not options.texts and sys.stdin.isatty() else 4096
     with lines_to(options.out) as write:
         while chunk := list(itertools.islice(lines, size)):
-            found = model.predict([texts for texts, _ in chunk if texts is not None])
+            found = predict([texts for texts, _ in chunk if texts is not None])
             for texts, why in chunk:
                 one = Failure(why) if texts is None else next(found)
                 failed += isinstance(one, Failure)
@@ -103,7 +131,12 @@ def _run(options: argparse.Namespace) -> None:
 
 def main(args: list[str]) -> int:
     """Runs the command; 0, or 2 for what cannot be done."""
-    options = _parser().parse_args(args)
-    with refusals({}):
-        _run(options)
+    # a text may follow the options
+    options = _parser().parse_intermixed_args(args)
+    with refusals({"columns.inputs must": "--text must"}):
+        try:
+            _run(options)
+            sys.stdout.flush()
+        except BrokenPipeError:  # as `head` ends when it has enough; nothing is left to flush
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

@@ -1,6 +1,8 @@
-"""`gatedjax train DATA --out FOLDER`: a classifier of one's own texts."""
+"""`gatedjax train DATA --out FOLDER`: a classifier of one's own texts, or a tagger of words."""
 
+import contextlib
 import dataclasses
+import itertools
 import shutil
 import sys
 from collections.abc import Sequence
@@ -14,9 +16,10 @@ from gatedjax._cpu import prepare_cpu
 from gatedjax._terminal import say
 from gatedjax.export import ModelCard
 from gatedjax.export._folder import check_target
-from gatedjax.text._model import networks
+from gatedjax.text._model import check_inputs, networks
 from gatedjax.text._read import Columns, infer_task, open_table
-from gatedjax.text._training import COLUMNS, Options, train_model
+from gatedjax.text._tags import open_sentences
+from gatedjax.text._training import COLUMNS, Data, Options, train_model
 from gatedjax.training import StoppedBySignal, TrainConfig
 from gatedjax.training.distributed import is_main
 
@@ -33,32 +36,41 @@ _ARGUMENTS = {
     "density must": "--density must",
     "density needs model=": "--density needs --model ",
     "give num_steps": "give --num-steps",
+    "columns.inputs must": "--text must",
     "network: ": "--network: ",
     "training: ": "--train: ",
 }
 """What the library says, and what it is called here."""
-_TASKS = ("text", "pair")
+_TASKS = ("text", "pair", "tags")
+_PLACES = ("--out", "--workdir", "--embeddings")
+"""Options whose values may be there and are no data."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """Trains a classifier of your own texts, and writes it to a folder.
+    """Trains a classifier of your own texts, or a tagger, and writes it to a folder.
 
     Labelled texts are a .csv, .tsv or .jsonl file with columns text and label (or premise,
     hypothesis and label), fastText's .txt, a folder with a folder per class, or the name of a data
-    set ("trec", "tfds:NAME", "hf:NAME"). The same command goes on where it was stopped.
+    set ("trec", "tfds:NAME", "hf:NAME"). A tagger learns from a .conll, .conllu, .iob or .bio file:
+    a word and its tag a line, an empty line after a sentence. The same command goes on where it was
+    stopped.
     """
 
     data: Annotated[str, tyro.conf.Positional]
     """Labelled texts."""
     out: Path
     """Folder of the model; it appears when it is whole."""
-    task: Literal["auto", "text", "pair"] = "auto"
-    """One text or a pair; auto looks at the columns."""
+    task: Literal["auto", "text", "pair", "tags"] = "auto"
+    """Texts, pairs, or words with tags; auto looks at the file's ending and columns."""
     text: tuple[str, ...] = ()
     """Columns of the texts (default: text, or premise and hypothesis)."""
     label: str = "label"
     """Column of the label."""
+    word: int | None = None
+    """Column of the words in a file of tags, from 0 (default: the first; .conllu the second)."""
+    tag: int | None = None
+    """Column of the tags, -1 is the last (default: the last; .conllu the fourth)."""
     validation: str | None = None
     """Labelled texts that choose the best parameters (default: a fixed tenth of the data)."""
     test: str | None = None
@@ -66,8 +78,8 @@ class TrainOptions:
     encoding: str = "utf-8"
     """Of files."""
     model: str = ""
-    """Network: ganet (default), soft, local, bilstm, agt, rau, gru, lstm, ssan; for pairs ssan or
-    san."""
+    """Network: ganet (default), soft, local, bilstm, agt, rau, gru, lstm, ssan; for pairs and
+    tags ssan or san."""
     embeddings: Path | None = None
     """GloVe text file (plain or .gz) of word vectors to start from."""
     minutes: float | None = None
@@ -77,13 +89,14 @@ class TrainOptions:
     density: float | None = None
     """Share of the words that gates keep (ganet; default: 0.5)."""
     max_len: int = 400
-    """Words of a text that are used."""
+    """Words of a text that are used; longer sentences are tagged in windows."""
     min_count: int | None = None
-    """Words that occur less often are unknown (default: 2, or 1 for 1,000 texts and fewer)."""
+    """Words that occur less often are unknown (default: 2, or 1 for 1,000 texts and fewer); to
+    a tagger they are known by their shape (default: 2)."""
     max_words: int = 100_000
     """Words that are known at most."""
     lowercase: bool = True
-    """Fold case."""
+    """Fold case (for tags it is kept: capitals tell names)."""
     held_out: float = 0.1
     """Share of the data that chooses the best parameters."""
     batch_size: int | None = None
@@ -113,13 +126,14 @@ def _value_of(args: Sequence[str], option: str) -> str | None:
 def _given(args: Sequence[str], prefix: str) -> list[str]:
     """The dotted names of the options below a prefix that a command line has."""
     start = f"--{prefix}."
-    names = [arg.partition("=")[0] for arg in args if arg.startswith(start)]
-    return [name.removeprefix(start).removeprefix("no-").replace("-", "_") for name in names]
+    names = [arg.partition("=")[0].removeprefix(start) for arg in args if arg.startswith(start)]
+    parts = [[part.removeprefix("no-") for part in name.split(".")] for name in names]
+    return [".".join(part).replace("-", "_") for part in parts]
 
 
 def _at(config: Any, name: str) -> Any:
     for part in name.split("."):
-        config = getattr(config, part.removeprefix("no_"))
+        config = getattr(config, part)
     return config
 
 
@@ -128,13 +142,24 @@ def _task(args: Sequence[str]) -> str:
     named = _value_of(args, "--task")
     if named in _TASKS:
         return named
-    for arg in args:
-        if not arg.startswith("-") and Path(arg).exists():
+    found = _look(args)
+    if "--text" in args and found != "tags":
+        # names say how many columns there are, whatever the file calls them
+        values = itertools.takewhile(
+            lambda a: not a.startswith("-"), args[args.index("--text") :][1:]
+        )
+        return "pair" if len(list(values)) == 2 else "text"
+    return found
+
+
+def _look(args: Sequence[str]) -> str:
+    """What the first path on the command line that is no option's value is for."""
+    for before, arg in zip(("", *args), args, strict=False):
+        if not arg.startswith("-") and before not in _PLACES and Path(arg).exists():
             try:
-                found = infer_task(arg, encoding=_value_of(args, "--encoding") or "utf-8")
+                return infer_task(arg, encoding=_value_of(args, "--encoding") or "utf-8")
             except (ValueError, OSError, LookupError):
                 return "text"  # the reader says what is wrong with it
-            return found if found in _TASKS else "text"
     return "text"
 
 
@@ -148,7 +173,8 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, Options]:
         with refusals({"model must": "--model must"}):
             Options(model=name).check(kind)
     default = known[name].config
-    fields = [("network", type(default), dataclasses.field(default=default))]
+    fields: list[Any] = [("network", type(default), dataclasses.field(default=default))]
+    fields += [("lowercase", bool, dataclasses.field(default=kind != "tags"))]
     shown: Any = dataclasses.make_dataclass(
         "TrainOptions", fields, bases=(TrainOptions,), frozen=True, kw_only=True
     )
@@ -172,17 +198,30 @@ def _tell(line: str) -> None:
         say(line, file=sys.stderr, flush=True)
 
 
+def _opened(made: TrainOptions, kind: str, data: str) -> Data:
+    if kind == "tags":
+        if made.text or made.label != "label":
+            raise ValueError(
+                "columns of tags have numbers: --word N --tag N, not --text or --label"
+            )
+        return open_sentences(data, word=made.word, tag=made.tag, encoding=made.encoding)
+    if made.word is not None or made.tag is not None:
+        raise ValueError("--word and --tag are for files of tags (--task tags)")
+    columns = Columns(made.text or COLUMNS[kind].inputs, made.label)
+    check_inputs(columns, kind)
+    return open_table(data, columns, encoding=made.encoding)
+
+
 def _train(made: TrainOptions, kind: str, options: Options) -> int:
     options.check(kind)
     out = made.out.expanduser()
     check_target(out, made.overwrite, "--overwrite")
-    columns = Columns(made.text or COLUMNS[kind].inputs, made.label)
     tables = [
-        None if data is None else open_table(data, columns, encoding=made.encoding)
+        None if data is None else _opened(made, kind, data)
         for data in (made.data, made.validation, made.test)
     ]
     run = out.with_name(f"{out.name}.run") if made.workdir is None else made.workdir.expanduser()
-    new = not run.exists()
+    new = [place for place in (run, *run.parents) if not place.exists()]
     run.mkdir(parents=True, exist_ok=True)
     try:
         trained = train_model(
@@ -199,33 +238,39 @@ def _train(made: TrainOptions, kind: str, options: Options) -> int:
         _tell(f"stopped after step {stopped.results[0].steps}; the same command continues")
         return stopped.results[0].exit_code
     except BaseException:
-        if new and not (run / "checkpoints").exists():
+        if run in new and not (run / "checkpoints").exists():
             shutil.rmtree(run, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                for place in new[1:]:
+                    place.rmdir()
         raise
-    trained.save(out, card=_card(made, trained.report, options), overwrite=made.overwrite)
+    trained.save(out, card=_card(made, kind, trained.report, options), overwrite=made.overwrite)
     if made.workdir is None:
         shutil.rmtree(run, ignore_errors=True)
     _tell(f'wrote {out}; try: {program()} predict {out} "..."')
     return 0
 
 
-def _card(made: TrainOptions, report: Any, options: Options) -> ModelCard:
+def _card(made: TrainOptions, kind: str, report: Any, options: Options) -> ModelCard:
     metrics = {
         f"{part} {name}": float(report[part][name])
         for part in ("validation", "test")
         if part in report
         for name in ("accuracy", "macro_f1", "density")
+        if name in report[part]
     }
+    rule = report["baseline"]["kind"] if kind == "tags" else "a linear baseline"
     baseline = {
-        f"{part} accuracy of a linear baseline": float(value)
+        f"{part} accuracy of {rule}": float(value)
         for part, value in report["baseline"].items()
         if part != "kind"
     }
     counts = ", ".join(f"{part['n']:,} for {name}" for name, part in report["data"].items())
+    held, what = ("tagger", "sentences") if kind == "tags" else ("classifier", "texts")
     return ModelCard(
         name=made.out.name,
-        description=f"A classifier ({options.model}) that `gatedjax train` made.",
-        data=f"{Path(made.data).name}: texts {counts}. The best parameters were chosen by "
+        description=f"A {held} ({options.model}) that `gatedjax train` made.",
+        data=f"{Path(made.data).name}: {what} {counts}. The best parameters were chosen by "
         "validation, so its numbers flatter the model a little.",
         metrics={**metrics, **baseline},
         seeds=(options.seed,),

@@ -536,23 +536,25 @@ _MULTIPLIER_SCALE = 10.0
 def _constraint(
     raw: Array, gate_logits: Float[Array, "B T"], mask: Bool[Array, "B T"], density: float
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """(lambda (p - density), lambda) of every example: gradient descent-ascent on a Lagrangian.
+    """(term, lambda) of every example: gradient descent-ascent on an augmented Lagrangian.
 
-        p = mean_t sigmoid(a_t),  lambda = 10 raw
-        gradient of a_t: lambda dp/da_t;  of raw: -(p - density)
+        p = mean_t sigmoid(a_t),  lambda = 10 raw,  e = p - density
+        term = lambda e + e^2;  gradient of a_t: (lambda + 2 e) dp/da_t;  of raw: -e
 
     The multiplier rises while more than wanted is open, and falls below 0 where too little is. Adam
     moves raw by about the learning rate; the factor lets lambda follow within some hundred steps.
+    The square damps its swings, and asks of every text what lambda asks of all of them together.
 
     Reference: Bastings et al. 2019, "Interpretable Neural Predictions with Differentiable Binary
       Variables", section 3.4.
-    Deviations: an equality; the multiplier is a parameter under the optimiser of the others; their
-      average over steps is left to it.
+    Deviations: an equality, with the square of the augmented Lagrangian; the multiplier is a
+      parameter under the optimiser of the others; their average over steps is left to it.
     """
     p = F.gate_penalty(nn.sigmoid(gate_logits), mask)
     multiplier = jax.lax.stop_gradient(_MULTIPLIER_SCALE * raw)
-    ascent = (jax.lax.stop_gradient(raw) - raw) * jax.lax.stop_gradient(p - density)
-    return multiplier * (p - density) + ascent, jnp.broadcast_to(multiplier, p.shape)
+    off = p - density
+    ascent = (jax.lax.stop_gradient(raw) - raw) * jax.lax.stop_gradient(off)
+    return multiplier * off + off**2 + ascent, jnp.broadcast_to(multiplier, p.shape)
 
 
 @dataclasses.dataclass(frozen=True)

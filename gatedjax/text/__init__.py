@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from gatedjax.text._read import Columns as Columns
     from gatedjax.text._show import Change as Change
     from gatedjax.text._show import Explanation as Explanation
+    from gatedjax.text._tagger import Tagger as Tagger
+    from gatedjax.text._tagging import Tagging as Tagging
 
 _MODULES = {
     "Change": "_show",
@@ -24,6 +26,8 @@ _MODULES = {
     "PairClassifier": "_classifier",
     "Prediction": "_model",
     "Predictions": "_classifier",
+    "Tagger": "_tagger",
+    "Tagging": "_tagging",
     "TextClassifier": "_classifier",
 }
 
@@ -34,6 +38,8 @@ __all__ = [
     "PairClassifier",
     "Prediction",
     "Predictions",
+    "Tagger",
+    "Tagging",
     "TextClassifier",
 ]
 

@@ -1,21 +1,18 @@
 """`TextClassifier` and `PairClassifier`: train, predict, evaluate and explain, from Python."""
 
-import contextlib
-import inspect
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
-from gatedjax.export import ModelCard
+from gatedjax.text._estimator import Estimator
 from gatedjax.text._evaluation import evaluate_model
 from gatedjax.text._explanation import explain_texts
-from gatedjax.text._model import Failure, Prediction, TrainedModel
+from gatedjax.text._model import Failure, Prediction
 from gatedjax.text._read import Columns, Label, Table, open_table
 from gatedjax.text._show import Explanation
-from gatedjax.text._training import COLUMNS, Options, Say, train_model
+from gatedjax.text._training import COLUMNS, Say
 
 
 class Predictions(Sequence[Prediction]):
@@ -42,39 +39,10 @@ class Predictions(Sequence[Prediction]):
         return f"Predictions({self._items!r})"
 
 
-class _Classifier:
-    """What both classifiers share; parameters are those of `Options`, by name."""
+class _Classifier(Estimator):
+    """What both classifiers share."""
 
-    _kind: ClassVar[str]
     _estimator_type = "classifier"
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters of the constructor, as scikit-learn wants them.
-
-        Args:
-          deep: has no effect: no parameter has parameters.
-        """
-        return {name: getattr(self, name) for name in _names(type(self))}
-
-    def set_params(self, **params: Any) -> Self:
-        """Sets parameters of the constructor.
-
-        Raises:
-          ValueError: for one that it does not have.
-        """
-        known = _names(type(self))
-        for name, value in params.items():
-            if name not in known:
-                raise ValueError(
-                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}"
-                )
-            setattr(self, name, value)
-        return self
-
-    @property
-    def options(self) -> Options:
-        """The parameters as `Options`."""
-        return Options(**self.get_params())
 
     @classmethod
     def train(
@@ -182,61 +150,6 @@ class _Classifier:
         pair = (text,) if isinstance(text, str) else tuple(text)
         return explain_texts(self._fitted(), pair)
 
-    def save(
-        self, folder: str | Path, *, card: ModelCard | None = None, overwrite: bool = False
-    ) -> Path:
-        """Writes the model to a folder, which appears whole or not at all; see `export.save`."""
-        return self._fitted().save(folder, card=card, overwrite=overwrite)
-
-    @classmethod
-    def load(cls, folder: str | Path) -> Self:
-        """Reads what `save` or `gatedjax train` wrote; nothing of it is executed.
-
-        Raises:
-          FileNotFoundError, ValueError: for a folder that is no such model.
-        """
-        trained = TrainedModel.load(folder, (cls._kind,))
-        made = cls(model=trained.network, max_len=trained.max_len)  # type: ignore[call-arg]
-        made._take(trained)
-        return made
-
-    def _train(
-        self,
-        table: Table,
-        validation: Table | None,
-        test: Table | None,
-        workdir: str | Path | None,
-        say: Say,
-        progress: bool,
-    ) -> None:
-        options = self.options
-        options.check(self._kind)
-        with _folder(workdir) as folder:
-            trained = train_model(
-                self._kind,
-                table,
-                options,
-                folder,
-                validation=validation,
-                test=test,
-                say=say,
-                progress=progress,
-            )
-        self._take(trained)
-
-    def _take(self, trained: TrainedModel) -> None:
-        self.model_ = trained
-        self.classes_ = np.array(trained.classes)
-        self.report_ = trained.report
-
-    def _fitted(self) -> TrainedModel:
-        if not hasattr(self, "model_"):
-            raise _not_fitted(f"this {type(self).__name__} is not trained: call fit or train first")
-        return self.model_
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "model_")
-
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
@@ -248,11 +161,6 @@ class _Classifier:
             regressor_tags=None,
             input_tags=InputTags(two_d_array=False, string=True),
         )
-
-    def __repr__(self) -> str:
-        defaults = _defaults(type(self))
-        given = {k: v for k, v in self.get_params().items() if v != defaults[k]}
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in given.items())})"
 
 
 class TextClassifier(_Classifier):
@@ -370,24 +278,6 @@ class PairClassifier(TextClassifier):
         )
 
 
-def _defaults(cls: type) -> dict[str, Any]:
-    parameters = inspect.signature(cls).parameters
-    return {name: one.default for name, one in parameters.items()}
-
-
-def _names(cls: type) -> list[str]:
-    return list(_defaults(cls))
-
-
-def _not_fitted(message: str) -> Exception:
-    """scikit-learn's own error where it is installed: its tools look for it."""
-    try:
-        from sklearn.exceptions import NotFittedError
-    except ImportError:
-        return AttributeError(message)
-    return NotFittedError(message)
-
-
 def _values(values: Any, what: str) -> list[Label]:
     listed = values.tolist() if hasattr(values, "tolist") else list(values)
     if listed and isinstance(listed[0], list):
@@ -406,14 +296,3 @@ def _listed(texts: Any, kind: str) -> list[tuple[str, ...]]:
         if not isinstance(one, str):
             raise TypeError(f"X must be a list of texts, got {type(one).__name__} at {number}")
     return [(text,) for text in listed]
-
-
-@contextlib.contextmanager
-def _folder(workdir: str | Path | None) -> Iterator[Path]:
-    if workdir is None:
-        with tempfile.TemporaryDirectory(prefix="gatedjax-") as temporary:
-            yield Path(temporary)
-        return
-    folder = Path(workdir).expanduser()
-    folder.mkdir(parents=True, exist_ok=True)
-    yield folder

@@ -2,19 +2,24 @@
 
 import array
 import collections
+import contextlib
 import dataclasses
 import hashlib
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from gatedjax.data import stratified_split, tokenize
 from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
-from gatedjax.text._read import Aside, Label, Record, Table
+from gatedjax.text._read import Aside, Label, Record, Table, TaggedRecord
+from gatedjax.text._shapes import ShapedVocabulary, common_shapes
 
 _FLUSH = 1 << 20
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SHOWN = 5
 SPLIT_SEED = 20_200_820
 """Fixed: one file is split in one way, whatever the seed of the training."""
@@ -57,15 +62,17 @@ class Rows(Sequence[np.ndarray]):
         return (self[i] for i in range(len(self)))
 
     def pieces(self) -> Iterator[np.ndarray]:
-        """All ids as they are, some at a time."""
-        return (self._flat[i : i + _FLUSH] for i in range(0, len(self._flat), _FLUSH))
+        """All ids, some at a time; nothing is cut."""
+        for begin in range(0, len(self._flat), _FLUSH):
+            piece = self._flat[begin : begin + _FLUSH]
+            yield piece if self._table is None else self._table[piece]
 
     @property
     def starts(self) -> np.ndarray:
         """Where the texts begin, and where the last one ends."""
         return self._starts
 
-    def numbered(self, table: np.ndarray, max_len: int | None) -> "Rows":
+    def numbered(self, table: np.ndarray | None, max_len: int | None) -> "Rows":
         """The same texts with ids that a table gives, cut to so many words."""
         return Rows(self._flat, self._starts, table, max_len)
 
@@ -89,6 +96,43 @@ class Chosen(Sequence[np.ndarray]):
         return self._rows[int(self._chosen[index])]
 
 
+class Spool:
+    """Rows of ids on their way to a file: memory holds what is not yet written, and the starts.
+
+    Args:
+      path: of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._buffer, self._starts = path, array.array("i"), array.array("q", [0])
+
+    def __enter__(self) -> "Spool":
+        self._handle = self._path.open("wb")
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if raised == (None, None, None):
+            self._buffer.tofile(self._handle)
+        self._handle.close()
+
+    def add(self, ids: Sequence[int]) -> None:
+        """One more row."""
+        self._buffer.extend(ids)
+        self._starts.append(self._starts[-1] + len(ids))
+        if len(self._buffer) >= _FLUSH:
+            self._buffer.tofile(self._handle)
+            del self._buffer[:]
+
+    def __len__(self) -> int:
+        """Ids that were added."""
+        return self._starts[-1]
+
+    def rows(self, table: np.ndarray | None = None) -> Rows:
+        """What was added, read from the file once that is closed; a table changes the ids."""
+        flat = np.memmap(self._path, np.int32, "r")
+        return Rows(flat, np.frombuffer(self._starts, np.int64), table)
+
+
 class Numbers:
     """Numbers for words, in the order in which they first come."""
 
@@ -107,6 +151,10 @@ class Numbers:
         )
 
 
+Labels = Any
+"""int32 [n], one of every text; or (`Rows`, `Chosen`) a row of every sentence."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Corpus:
     """Labelled texts of one file, as numbers."""
@@ -114,8 +162,8 @@ class Corpus:
     name: str
     texts: tuple[Rows, ...]
     """Of every column of text, with the numbers of `Numbers`."""
-    labels: np.ndarray
-    """int32 [n]: positions in `classes`."""
+    labels: Labels
+    """int32 [n]: positions in `classes`; of tagged sentences a row each."""
     lines: np.ndarray
     """int64 [n]: where the examples begin in the file."""
     classes: tuple[Label, ...]
@@ -129,14 +177,31 @@ class Corpus:
 
     @property
     def class_counts(self) -> dict[Label, int]:
-        """Examples of every class."""
-        counts = np.bincount(self.labels, minlength=len(self.classes)).tolist()
-        return dict(zip(self.classes, counts, strict=True))
+        """Examples (words, where these have the labels) of every class."""
+        counts = np.zeros(len(self.classes), np.int64)
+        for piece in self.label_pieces():
+            counts += np.bincount(piece, minlength=len(counts))
+        return dict(zip(self.classes, counts.tolist(), strict=True))
+
+    @property
+    def tagged(self) -> bool:
+        """Whether every word has a label."""
+        return isinstance(self.labels, Rows)
+
+    def label_pieces(self) -> Iterator[np.ndarray]:
+        """All labels, some at a time."""
+        return self.labels.pieces() if isinstance(self.labels, Rows) else iter([self.labels])
+
+    def __str__(self) -> str:
+        n = len(self.classes)
+        if isinstance(self.labels, Rows):
+            return f"{len(self):,} sentences, {self.labels.starts[-1]:,} words with {n} tags"
+        return f"{len(self):,} texts in {n} classes"
 
 
 def split_words(text: str) -> tuple[str, ...]:
     """The tokens of a text; control characters are no part of any."""
-    return tokenize(text.replace("\0", " "))
+    return tokenize(_CONTROL.sub(" ", text))
 
 
 def read_corpus(
@@ -163,14 +228,14 @@ def read_corpus(
         one is not in `classes`.
     """
     width = len(table.columns.inputs)
-    files = [folder / f"{part}-{i}.ids" for i in range(width)]
-    buffers = [array.array("i") for _ in files]
-    starts = [array.array("q", [0]) for _ in files]
+    spools = [Spool(folder / f"{part}-{i}.ids") for i in range(width)]
     found: dict[Label, int] = {} if classes is None else {c: i for i, c in enumerate(classes)}
     labels, lines = array.array("i"), array.array("q")
-    aside, first = 0, list[Aside]()
-    handles = [path.open("wb") for path in files]
-    try:
+    aside = 0
+    first: list[Aside] = []
+    with contextlib.ExitStack() as stack:
+        for spool in spools:
+            stack.enter_context(spool)
         for record in table:
             if isinstance(record, Record):
                 pieces = [numbers.of(tokens(text)) for text in record.inputs]
@@ -184,43 +249,52 @@ def read_corpus(
             label: Label = record.label  # type: ignore[assignment]
             if label not in found:
                 if classes is not None:
-                    raise ValueError(
-                        f"{record.where}:{record.line}: the label {label!r} is none that the model "
-                        f"was trained on: {_listed(classes)}"
-                    )
+                    raise unseen(record, "label", label, classes)
                 found[label] = len(found)
                 _check_classes(table.name, len(found), len(labels) + 1)
             labels.append(found[label])
             lines.append(record.line)
-            for piece, buffer, begun, handle in zip(pieces, buffers, starts, handles, strict=True):
-                buffer.extend(piece)
-                begun.append(begun[-1] + len(piece))
-                if len(buffer) >= _FLUSH:
-                    buffer.tofile(handle)
-                    del buffer[:]
-        for buffer, handle in zip(buffers, handles, strict=True):
-            buffer.tofile(handle)
-    finally:
-        for handle in handles:
-            handle.close()
+            for piece, spool in zip(pieces, spools, strict=True):
+                spool.add(piece)
     if not labels:
-        reasons = f": {aside:,} lines cannot be used, the first is {first[0]}" if first else ""
-        raise ValueError(f"{table.name} has no labelled text{reasons}")
+        raise nothing(f"{table.name} has no labelled text", aside, first)
     if classes is None and len(found) > len(labels) / 2:
         raise _not_classes(table.name, len(found), len(labels))
-    names = tuple(found) if classes is not None else _sorted(found)
-    place = {name: i for i, name in enumerate(names)}
-    order = np.array([place[name] for name in found], np.int32)
-    flat = [np.memmap(path, np.int32, "r") for path in files]
+    names, order = ordered(found, classes)
     return Corpus(
         table.name,
-        tuple(Rows(f, np.frombuffer(b, np.int64)) for f, b in zip(flat, starts, strict=True)),
+        tuple(spool.rows() for spool in spools),
         order[np.frombuffer(labels, np.int32)],
         np.frombuffer(lines, np.int64),
         names,
         aside,
         tuple(first),
     )
+
+
+def nothing(message: str, aside: int, first: Sequence[Aside]) -> ValueError:
+    """What is said of data without a usable line."""
+    reasons = f": {aside:,} lines cannot be used, the first is {first[0]}" if first else ""
+    return ValueError(message + reasons)
+
+
+def unseen(
+    record: Record | TaggedRecord, what: str, label: Label, classes: Sequence[Label]
+) -> ValueError:
+    """What is said of a label or tag that training has not seen."""
+    return ValueError(
+        f"{record.where}:{record.line}: the {what} {label!r} is none that the model was trained "
+        f"on: {_listed(classes)}"
+    )
+
+
+def ordered(
+    found: Mapping[Label, int], classes: Sequence[Label] | None
+) -> tuple[tuple[Label, ...], np.ndarray]:
+    """(the classes: those given, or those found sorted; the place there of every one found)."""
+    names = tuple(found) if classes is not None else _sorted(found)
+    place = {name: i for i, name in enumerate(names)}
+    return names, np.array([place[name] for name in found], np.int32)
 
 
 def _sorted(labels: Iterable[Label]) -> tuple[Label, ...]:
@@ -260,11 +334,15 @@ def check_trainable(corpus: Corpus, *, split: bool) -> None:
     Raises:
       ValueError: for one class, or, with `split`, a class with one example.
     """
+    what, user = ("tag", "tagger") if corpus.tagged else ("class", "classifier")
     if len(corpus.classes) < 2:
-        raise ValueError(
-            f"{corpus.name} has one class, {corpus.classes[0]!r}: a classifier needs two"
-        )
-    if split:
+        raise ValueError(f"{corpus.name} has one {what}, {corpus.classes[0]!r}: a {user} needs two")
+    if split and corpus.tagged:
+        if len(corpus) < 2:
+            raise ValueError(
+                f"{corpus.name} has one sentence, which cannot be both learned and checked"
+            )
+    elif split:
         for label, count in corpus.class_counts.items():
             if count < 2:
                 line = int(corpus.lines[list(corpus.labels).index(corpus.classes.index(label))])
@@ -274,13 +352,23 @@ def check_trainable(corpus: Corpus, *, split: bool) -> None:
                 )
 
 
-def held_out(labels: np.ndarray, fraction: float) -> tuple[np.ndarray, np.ndarray]:
-    """(kept, held out): in proportion to the classes, at least one example of each in either."""
+def held_out(labels: Labels, fraction: float) -> tuple[np.ndarray, np.ndarray]:
+    """(kept, held out): in proportion to the classes, at least one example of each in either.
+
+    Sentences, which have many labels, are of one class.
+    """
+    if not isinstance(labels, np.ndarray):
+        labels = np.zeros(len(labels), np.int32)
     kept, held = stratified_split(labels, fraction, seed=SPLIT_SEED)
-    lacking = np.setdiff1d(labels, labels[held])
-    moved = np.array([kept[labels[kept] == label][0] for label in lacking], np.int64)
-    held = np.sort(np.concatenate([held, moved]))
+    to_held, to_kept = _lacking(labels, held, kept), _lacking(labels, kept, held)
+    held = np.union1d(np.setdiff1d(held, to_kept), to_held)
     return np.setdiff1d(np.arange(len(labels)), held), held
+
+
+def _lacking(labels: np.ndarray, part: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """An example of every class that a part lacks, from the other one."""
+    lacking = np.setdiff1d(labels, labels[part])
+    return np.array([other[labels[other] == label][0] for label in lacking], np.int64)
 
 
 def build_vocabulary(
@@ -291,6 +379,7 @@ def build_vocabulary(
     min_count: int,
     max_words: int,
     more: Iterable[str] = (),
+    make: type[Vocabulary] = Vocabulary,
 ) -> tuple[Vocabulary, np.ndarray]:
     """The words of the training texts, the most frequent first, equal counts alphabetically.
 
@@ -301,6 +390,7 @@ def build_vocabulary(
       min_count: drop words that occur less often.
       max_words: how many are kept at most.
       more: words that join them, such as those of a file of vectors.
+      make: what is made; a `ShapedVocabulary` also has the shapes of words that are dropped.
 
     Returns:
       The vocabulary, and its id of every number.
@@ -315,9 +405,12 @@ def build_vocabulary(
     known = [i for i in np.flatnonzero(counts >= min_count).tolist() if words[i] not in SPECIALS]
     known.sort(key=lambda i: (-counts[i], words[i]))
     names = [words[i] for i in known[:max_words]]
+    if make is ShapedVocabulary:
+        kept = set(names)
+        names += common_shapes(words[i] for i in np.flatnonzero(counts) if words[i] not in kept)
     have = set(names) | set(SPECIALS)
     names += dict.fromkeys(word for word in more if word not in have)
-    vocabulary = Vocabulary(names, lowercase=numbers.lowercase)
+    vocabulary = make(names, lowercase=numbers.lowercase)
     return vocabulary, table_of(numbers, vocabulary)
 
 
@@ -327,11 +420,12 @@ def table_of(numbers: Numbers, vocabulary: Vocabulary) -> np.ndarray:
 
 
 def log_ratios(
-    texts: Sequence[Sequence[np.ndarray]], labels: np.ndarray, words: int, classes: int
+    texts: Sequence[Sequence[np.ndarray]], labels: Labels, words: int, classes: int
 ) -> np.ndarray:
     """How much more often than in the average class a word occurs in each [words, classes].
 
         r_wc = log p(w | c) - mean_c' log p(w | c'),  p(w | c) ~ 2 + texts of c that have w
+        (of tags: 2 + times that w has c)
 
     The weights of a naive Bayes classifier; word vectors that start with them let a network begin
     where counting words ends.
@@ -339,7 +433,10 @@ def log_ratios(
     counts = np.full((classes, words), 2.0)
     for rows in texts:
         for ids, label in zip(rows, labels, strict=True):
-            counts[label, np.unique(ids)] += 1
+            if np.ndim(label):
+                np.add.at(counts, (label, ids), 1)
+            else:
+                counts[label, np.unique(ids)] += 1
     logs = np.log(counts / counts.sum(axis=1, keepdims=True))
     ratios = (logs - logs.mean(axis=0)).T
     ratios[: len(SPECIALS)] = 0
@@ -351,7 +448,8 @@ def digest_of(corpora: Mapping[str, Corpus]) -> str:
     digest = hashlib.sha256()
     for name, corpus in sorted(corpora.items()):
         digest.update(name.encode())
-        digest.update(np.ascontiguousarray(corpus.labels).tobytes())
+        for labels in corpus.label_pieces():
+            digest.update(np.ascontiguousarray(labels).tobytes())
         for rows in corpus.texts:
             digest.update(rows.starts.tobytes())
             for piece in rows.pieces():

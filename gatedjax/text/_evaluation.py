@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gatedjax.text._metrics import classification_metrics
-from gatedjax.text._model import Failure, TrainedModel
+from gatedjax.text._model import Failure, TrainedModel, check_inputs
 from gatedjax.text._read import Aside, Table
 
 _CHUNK = 4096
@@ -27,6 +27,7 @@ def evaluate_model(model: TrainedModel, table: Table) -> dict[str, Any]:
     Raises:
       ValueError: for a label that training has not seen, or no usable line.
     """
+    check_inputs(table.columns, model.kind)
     place = {label: number for number, label in enumerate(model.classes)}
     probabilities, labels = [], []
     kept = words = 0.0

@@ -62,13 +62,34 @@ def classification_metrics(
             f"probabilities must be at least 0 and sum to 1, got {probabilities[row].tolist()} "
             f"in row {row}"
         )
-    predicted = probabilities.argmax(1)
+    # a label outside of the classes is refused below, by name
+    truth = probabilities[np.arange(n), np.clip(labels, 0, len(classes) - 1)]
+    best, squares = probabilities.max(1), np.square(probabilities).sum(1)
+    return metrics_of(labels, probabilities.argmax(1), truth, best, squares, classes)
+
+
+def metrics_of(
+    labels: np.ndarray,
+    predicted: np.ndarray,
+    truth: np.ndarray,
+    best: np.ndarray,
+    squares: np.ndarray,
+    classes: Sequence[Label],
+) -> dict[str, Any]:
+    """See `classification_metrics`, of as little of the probabilities as it needs.
+
+    Args:
+      labels, predicted: [n] classes.
+      truth, best: [n] probabilities of the true class, and of the predicted one.
+      squares: [n] sums of the squares of all probabilities.
+      classes: as they are called.
+    """
+    n = len(labels)
     scores = class_scores(labels, predicted, len(classes))
     cells = np.bincount(labels * len(classes) + predicted, minlength=len(classes) ** 2)
-    truth = probabilities[np.arange(n), labels]
     # sum_c (p_c - [c = y])^2 without a matrix of the labels
-    brier = np.square(probabilities).sum(1) - 2 * truth + 1
-    bins = _bins(probabilities.max(1), predicted == labels)
+    brier = squares - 2 * truth + 1
+    bins = _bins(best, predicted == labels)
     return {
         "n": n,
         "accuracy": scores.accuracy,
@@ -112,29 +133,30 @@ def _bins(confidence: np.ndarray, correct: np.ndarray) -> list[dict[str, Any]]:
     return found
 
 
-def render_metrics(metrics: Mapping[str, Any]) -> str:
+def render_metrics(metrics: Mapping[str, Any], unit: str = "texts") -> str:
     """The metrics for a terminal: a line, a table by class, the confusion and the calibration.
 
     Control characters in labels are replaced.
 
     Args:
       metrics: from `classification_metrics`.
+      unit: what was classified.
     """
     names = [str(entry["label"]) for entry in metrics["per_class"]]
     parts = [
-        f"{metrics['n']} texts: accuracy {metrics['accuracy']:.4f}, macro F1 "
+        f"{metrics['n']} {unit}: accuracy {metrics['accuracy']:.4f}, macro F1 "
         f"{metrics['macro_f1']:.4f}, log loss {metrics['nll']:.4f}, Brier {metrics['brier']:.4f}, "
         f"calibration error {metrics['ece']:.4f}\n",
         render_table(
-            ("class", "precision", "recall", "F1", "texts"),
+            ("class", "precision", "recall", "F1", unit),
             [
                 (name, *(f"{entry[key]:.3f}" for key in ("precision", "recall", "f1")), entry["n"])
                 for name, entry in zip(names, metrics["per_class"], strict=True)
             ],
         ),
-        _confusion(names, metrics["confusion"]),
+        _confusion(names, metrics["confusion"], unit),
         render_table(
-            ("confidence", "texts", "mean", "accuracy"),
+            ("confidence", unit, "mean", "accuracy"),
             [
                 (
                     f"{b['from']:.2f} to {b['to']:.2f}",
@@ -149,7 +171,7 @@ def render_metrics(metrics: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _confusion(names: Sequence[str], confusion: Sequence[Sequence[int]]) -> str:
+def _confusion(names: Sequence[str], confusion: Sequence[Sequence[int]], unit: str) -> str:
     if len(names) <= _WIDEST:
         rows = [(name, *row) for name, row in zip(names, confusion, strict=True)]
         return render_table(("true \\ predicted", *names), rows)
@@ -160,6 +182,6 @@ def _confusion(names: Sequence[str], confusion: Sequence[Sequence[int]]) -> str:
         if count and i != j
     ]
     return render_table(
-        ("true", "predicted", "texts"),
+        ("true", "predicted", unit),
         [(names[i], names[j], -count) for count, i, j in sorted(wrong)[:_MOST_CONFUSIONS]],
     )

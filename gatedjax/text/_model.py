@@ -15,12 +15,12 @@ from gatedjax import export
 from gatedjax._types import Params
 from gatedjax.data.batches._plan import pad_rows
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
-from gatedjax.export import ModelCard
+from gatedjax.export import ModelCard, ParamsMismatch
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.models import GANet
 from gatedjax.text._corpus import split_words
-from gatedjax.text._networks import PAIR, TEXT, Network
-from gatedjax.text._read import Label
+from gatedjax.text._networks import PAIR, TAGS, TEXT, Network
+from gatedjax.text._read import Columns, Label
 
 VOCABULARY, REPORT = "vocabulary.json", "report.json"
 NAMES = ("tokens", "hypothesis")
@@ -88,7 +88,7 @@ class TrainedModel:
     """Everything that prediction needs.
 
     Attributes:
-      kind: "text" or "pair".
+      kind: "text", "pair" or "tags".
       network: name of the network.
       config: its configuration.
       vocabulary: gives the ids.
@@ -125,10 +125,14 @@ class TrainedModel:
     def _placed(self) -> Any:
         return jax.device_put(self.params)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields; what was compiled of them stays in this process."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
     @property
     def inputs(self) -> int:
         """Texts of an example."""
-        return 2 if self.kind == "pair" else 1
+        return inputs_of(self.kind)
 
     def ids(self, tokens: Sequence[str]) -> np.ndarray:
         """int32 ids of the words of a text, as far as they are used."""
@@ -313,21 +317,26 @@ class TrainedModel:
                 for name, value in config["model"].items()
             }
             words = json.loads(export.read_file(folder, VOCABULARY))
-            vocabulary = Vocabulary(words["words"][2:], lowercase=words["lowercase"])
+            vocabulary = entry.vocabulary(_texts(words["words"][2:]), lowercase=words["lowercase"])
             made = cls(
                 kind=kind,
                 network=config["network"],
                 config=type(entry.config)(**settings),
                 vocabulary=vocabulary,
-                classes=tuple(config["classes"]),
+                classes=_classes(config["classes"]),
                 params={},
-                max_len=int(config["max_len"]),
+                max_len=_positive(config["max_len"]),
                 report=json.loads(export.read_file(folder, REPORT)),
             )
-        except (KeyError, TypeError, ValueError) as error:
+            like = jax.eval_shape(made._init)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise export.BadFile(f"{folder} is no model of this version: {error!r}") from error
-        like = jax.eval_shape(made._init)
-        params, _ = export.load(folder, like)
+        try:
+            params, _ = export.load(folder, like)
+        except ParamsMismatch as error:
+            raise export.BadFile(
+                f"{folder}: its parameters are not those of the network in its config.json"
+            ) from error
         return dataclasses.replace(made, params=params)
 
     def _init(self) -> Params:
@@ -338,7 +347,41 @@ class TrainedModel:
 
 def networks(kind: str) -> dict[str, Network]:
     """The networks for a kind of model."""
-    return PAIR if kind == "pair" else TEXT
+    return {"text": TEXT, "pair": PAIR, "tags": TAGS}[kind]
+
+
+def inputs_of(kind: str) -> int:
+    """Texts of an example."""
+    return 2 if kind == "pair" else 1
+
+
+def check_inputs(columns: Columns, kind: str) -> None:
+    """Refuses columns that are not as many as a kind of model reads texts."""
+    if len(columns.inputs) != inputs_of(kind):
+        wanted = "two columns for pairs" if kind == "pair" else "one column for texts"
+        raise ValueError(
+            f"columns.inputs must name {wanted}, got {', '.join(map(repr, columns.inputs))}"
+        )
+
+
+def _texts(values: Any) -> list[str]:
+    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+        raise ValueError("words must be a list of texts")
+    return values
+
+
+def _classes(values: Any) -> tuple[Label, ...]:
+    if not isinstance(values, list) or len(set(values)) < max(len(values), 2):
+        raise ValueError("classes must be a list of different labels, at least two")
+    if not all(isinstance(one, str | int | float) for one in values):
+        raise ValueError("classes must be texts or numbers")
+    return tuple(values)
+
+
+def _positive(value: Any) -> int:
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"wanted a number from 1 on, got {value!r}")
+    return value
 
 
 def edge_of(length: int, longest: int) -> int:

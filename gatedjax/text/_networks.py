@@ -12,7 +12,9 @@ import numpy as np
 from gatedjax import functional as F
 from gatedjax import models
 from gatedjax._types import Output, Params, Tree
+from gatedjax.data.text._vocabulary import Vocabulary
 from gatedjax.models._classification import class_metrics
+from gatedjax.text._shapes import ShapedVocabulary
 from gatedjax.training import Ratio
 
 Config = Any
@@ -38,6 +40,12 @@ class Network:
     """What the configuration has otherwise where there is a file of word vectors."""
     starts_from_counts: bool = True
     """Whether word vectors begin with `log_ratios` where there is no file of them."""
+    vectors: int = 100
+    """Width of the word vectors where there is no file of them."""
+    vector_std: float | None = None
+    """Scale word vectors to this standard deviation; None takes them as they are."""
+    vocabulary: type[Vocabulary] = Vocabulary
+    """What words become ids by."""
 
     @property
     def gated(self) -> bool:
@@ -138,6 +146,7 @@ def _ga(system: str) -> Config:
         system=system,  # type: ignore[arg-type]
         hidden=64,
         num_layers=1,
+        aux="fnn",
         aux_hidden=32,
         embedding_dropout=0.5,
         pool_dropout=0.5,
@@ -247,3 +256,53 @@ PAIR: dict[str, Network] = {
     )
 }
 """For two texts."""
+
+
+class _Tagger(models.SSANTagger):
+    """For sentences in which no predicate is marked."""
+
+    def __call__(self, batch: Batch, *, train: bool = False) -> Any:
+        unmarked = {**batch, "is_predicate": jnp.zeros_like(batch["tokens"])}
+        return super().__call__(unmarked, train=train)
+
+
+class _TaggingTask(models.SSANTaggingTask):
+    """Evaluates without telling what is predicted."""
+
+    def _predictions(self, output: Output, batch: Batch) -> Any:
+        return {}
+
+
+def _halves(config: Config, width: int) -> Config:
+    return _heads(dataclasses.replace(config, embedding_dim=width, hidden=2 * width), 2 * width)
+
+
+TAGS: dict[str, Network] = {
+    name: Network(
+        about=about,
+        config=models.SSANTaggerConfig(
+            select_layers=layers,
+            num_layers=2,
+            embedding_dim=64,
+            hidden=128,
+            filter_size=256,
+            num_heads=4,
+            dropout=0.2,
+        ),
+        kind=lambda config, vocab_size, num_classes, embeddings: _Tagger(
+            config, vocab_size, num_classes, embeddings
+        ),
+        task=lambda module: _TaggingTask(module, 0),
+        read=_all,
+        width=_halves,
+        vectors=64,
+        # sqrt(hidden) makes them about as large as the sinusoids of the positions
+        vector_std=0.1,
+        vocabulary=ShapedVocabulary,
+    )
+    for name, about, layers in (
+        ("ssan", "a Transformer encoder that selects whom words attend to", (1,)),
+        ("san", "a Transformer encoder", (0,)),
+    )
+}
+"""For a tag of every word."""

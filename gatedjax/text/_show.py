@@ -43,7 +43,8 @@ class Explanation:
       probabilities: of every class.
       kept: whether the word is read (its gate is open).
       density: share of words that are.
-      attention: of each word, with the sum 1; None where the network has none.
+      attention: of each word, with the sum 1 (of local attention at most 1); None where the network
+        has none.
       gates: probability that the gate is open; None where the network has none.
       flips: what is predicted with this gate alone the other way; None without gates.
       removed: what is predicted of the text without the word.

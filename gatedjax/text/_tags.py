@@ -1,8 +1,10 @@
 """Words with a tag each, in the columns of CoNLL's files."""
 
 import dataclasses
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from gatedjax.text._lines import TextFile
 from gatedjax.text._table import Aside
@@ -23,13 +25,24 @@ class TaggedRecord:
     where: str
 
 
+class SentenceTable(Protocol):
+    """Sentences that can be read again and again, one at a time."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    def __iter__(self) -> Iterator[TaggedRecord | Aside]: ...
+
+
 @dataclasses.dataclass(frozen=True)
 class Tags:
     """Sentences of a file; every pass reads it again and holds one sentence at a time."""
 
     file: TextFile
     word: int
-    tag: int
+    tag: int | None
+    """None: sentences have no tags."""
     universal: bool
 
     @property
@@ -63,7 +76,8 @@ class Tags:
                 aside = aside or Aside(self.name, number, problem)
             if aside is None:
                 words.append(fields[self.word].strip())
-                tags.append(fields[self.tag].strip())
+                if self.tag is not None:
+                    tags.append(fields[self.tag].strip())
         if first:
             yield aside or TaggedRecord(first, tuple(words), tuple(tags), self.name)
 
@@ -76,11 +90,12 @@ class Tags:
     def _fault(self, fields: list[str], width: int) -> str | None:
         if len(fields) != width:
             return f"{len(fields)} columns where the first word of the sentence has {width}"
-        needed = {self.word if self.word >= 0 else width + self.word}
-        needed.add(self.tag if self.tag >= 0 else width + self.tag)
-        if len(needed) < 2 or not 0 <= min(needed) <= max(needed) < width:
+        wanted = [self.word] if self.tag is None else [self.word, self.tag]
+        needed = {column if column >= 0 else width + column for column in wanted}
+        if len(needed) < len(wanted) or not 0 <= min(needed) <= max(needed) < width:
             columns = f"{width} column{'s' * (width != 1)}"
-            return f"{columns}, not a word (column {self.word}) and a tag (column {self.tag})"
+            tag = "" if self.tag is None else f" and a tag (column {self.tag})"
+            return f"{columns}, not a word (column {self.word}){tag}"
         return None if all(fields[i].strip() for i in needed) else "an empty word or tag"
 
 
@@ -90,6 +105,7 @@ def open_tags(
     word: int | None = None,
     tag: int | None = None,
     encoding: str = "utf-8",
+    tagged: bool = True,
 ) -> Tags:
     """Opens a file of words with tags: one word a line, an empty line after every sentence.
 
@@ -101,6 +117,7 @@ def open_tags(
       word: column of the words, from 0; by default the first, in .conllu the second.
       tag: column of the tags, negative from the end; by default the last, in .conllu the fourth.
       encoding: of the file.
+      tagged: False reads the words alone.
 
     Returns:
       Sentences, or `Aside` for one that has a line that cannot be used.
@@ -113,9 +130,45 @@ def open_tags(
     file.check()
     universal = file.path.name.lower().removesuffix(".gz").endswith(".conllu")
     word_default, tag_default = (1, 3) if universal else (0, -1)
-    return Tags(
-        file,
-        word_default if word is None else word,
-        tag_default if tag is None else tag,
-        universal,
-    )
+    column = tag_default if tag is None else tag
+    return Tags(file, word_default if word is None else word, column if tagged else None, universal)
+
+
+@dataclasses.dataclass(frozen=True)
+class TagRows:
+    """Sentences in memory: pairs of words and tags."""
+
+    rows: Sequence[Iterable[Sequence[str]]]
+    name: str = "the data"
+
+    def __iter__(self) -> Iterator[TaggedRecord | Aside]:
+        for number, row in enumerate(self.rows, start=1):
+            pair = [tuple(one) for one in row if not isinstance(one, str)]
+            if len(pair) != 2 or not all(isinstance(w, str) and w for one in pair for w in one):
+                raise TypeError(f"sentence {number} must be a list of words and a list of tags")
+            words, tags = pair
+            if len(words) != len(tags):
+                reason = f"{len(words)} words and {len(tags)} tags"
+                yield Aside(self.name, number, reason)
+            elif not words:
+                yield Aside(self.name, number, "no word")
+            else:
+                yield TaggedRecord(number, words, tags, self.name)
+
+
+def open_sentences(
+    data: object, *, word: int | None = None, tag: int | None = None, encoding: str = "utf-8"
+) -> SentenceTable:
+    """Opens tagged sentences: a path (see `open_tags`), or [(words, tags), ...].
+
+    Raises:
+      FileNotFoundError, ValueError: see `open_tags`.
+      TypeError: if data is neither.
+    """
+    if isinstance(data, str | os.PathLike):
+        return open_tags(os.fspath(data), word=word, tag=tag, encoding=encoding)
+    if not isinstance(data, Sequence):
+        raise TypeError(
+            f"data must be a path or a list of (words, tags), got {type(data).__name__}"
+        )
+    return TagRows(data)

@@ -2,27 +2,41 @@
 
 import dataclasses
 import difflib
+import functools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 import numpy as np
 
 from gatedjax.data import SequenceBatches, load_embeddings, plan_buckets, random_embeddings
+from gatedjax.data.batches._sequences import real_rows
 from gatedjax.data.text._embeddings import words_in
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.text import _corpus
 from gatedjax.text._baseline import LinearBaseline
-from gatedjax.text._corpus import Corpus, Numbers, Rows
+from gatedjax.text._corpus import Corpus, Labels, Numbers, Rows
 from gatedjax.text._metrics import classification_metrics
-from gatedjax.text._model import LENGTHS, NAMES, TrainedModel, networks
+from gatedjax.text._model import LENGTHS, NAMES, TrainedModel, check_inputs, networks
 from gatedjax.text._networks import Network, held_at
 from gatedjax.text._read import Columns, Table
+from gatedjax.text._shapes import strange
+from gatedjax.text._tagged import (
+    RULE,
+    Sentences,
+    TagRule,
+    model_metrics,
+    read_tagged,
+    rule_metrics,
+    said,
+)
+from gatedjax.text._tags import SentenceTable
 from gatedjax.training import FitResult, OptimizerConfig, TrainConfig, fit
 
 Say = Callable[[str], None]
+Data = Table | SentenceTable
 _LARGEST_HELD = 20_000
 _MORE_WORDS = 50_000
 _NOISE = 0.1
@@ -39,8 +53,9 @@ class Options:
       minutes: train for at most so long; None: until `num_steps`, or no improvement is in sight.
       num_steps: train for at most so many steps; None is some twenty epochs.
       density: share of the words to keep (ganet); None keeps what the network says, a half.
-      max_len: words of a text that are used.
-      min_count: words that occur less often are unknown; None is 2, or 1 for 1,000 texts and fewer.
+      max_len: words of a text that are used; a tagger learns a longer sentence in pieces.
+      min_count: words that occur less often are unknown; None is 2, or 1 for 1,000 texts and fewer
+        (of tagged sentences 2).
       max_words: words that are known at most.
       lowercase: fold case.
       held_out: share of the training texts that is kept for choosing the best parameters, of
@@ -92,7 +107,7 @@ class Options:
                 )
             if not 0 < self.density < 1:
                 raise ValueError(f"density must be between 0 and 1, got {self.density}")
-        self.configured(entry, 100)
+        self.configured(entry, entry.vectors)
         self.trained(1)
 
     def configured(self, entry: Network, width: int) -> Any:
@@ -124,7 +139,8 @@ class Options:
         config: TrainConfig = _changed(default, self.training or {}, "training")
         if config.seeds > 1 or config.sweep:
             raise ValueError("training: a model is one seed; train it again with another `seed`")
-        if self.minutes and config.optimizer.schedule not in ("constant", "rsqrt", "staircase"):
+        endless = config.num_steps == _NO_END
+        if endless and config.optimizer.schedule not in ("constant", "rsqrt", "staircase"):
             raise ValueError(
                 f"minutes needs a schedule without an end, got {config.optimizer.schedule!r}: "
                 "give num_steps"
@@ -134,6 +150,7 @@ class Options:
 
 def _changed(config: Any, changes: Mapping[str, Any], what: str) -> Any:
     """A configuration with some options, by dotted name, changed."""
+    values: dict[str, Any] = {}
     for name, value in changes.items():
         first, _, rest = name.partition(".")
         fields = get_type_hints(type(config))
@@ -142,11 +159,12 @@ def _changed(config: Any, changes: Mapping[str, Any], what: str) -> Any:
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"{what}: there is no option {name!r}.{hint}")
         if rest:
-            value = _changed(getattr(config, first), {rest: value}, what)
+            value = _changed(values.get(first, getattr(config, first)), {rest: value}, what)
         elif isinstance(getattr(config, first), tuple) and isinstance(value, list):
             value = tuple(value)
-        config = dataclasses.replace(config, **{first: value})
-    return config
+        values[first] = value
+    # at once: some options have to agree with others
+    return dataclasses.replace(config, **values)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -154,17 +172,19 @@ class _Part:
     """Texts for one purpose."""
 
     texts: tuple[Sequence[np.ndarray], ...]
-    labels: np.ndarray
+    labels: Labels
 
     def lengths(self) -> np.ndarray:
         return np.max([[len(row) for row in rows] for rows in self.texts], axis=0)
 
     def batches(self, size: int, edges: Sequence[int], **options: Any) -> SequenceBatches:
+        sequences = dict(zip(NAMES, self.texts, strict=False))
+        tagged = not isinstance(self.labels, np.ndarray)
         return SequenceBatches(
-            dict(zip(NAMES, self.texts, strict=False)),
+            {**sequences, "labels": self.labels} if tagged else sequences,
             np.arange(len(self.labels)),
-            lengths=dict(zip(LENGTHS, NAMES[: len(self.texts)], strict=False)),
-            columns={"label": self.labels},
+            lengths=dict(zip(LENGTHS, sequences, strict=False)),
+            columns=None if tagged else {"label": self.labels},
             batch_size=size,
             bucket_edges=edges,
             **options,
@@ -182,20 +202,20 @@ class _Part:
 
 def train_model(
     kind: str,
-    table: Table,
+    table: Data,
     options: Options,
     folder: Path,
     *,
-    validation: Table | None = None,
-    test: Table | None = None,
+    validation: Data | None = None,
+    test: Data | None = None,
     say: Say = lambda line: None,
     progress: bool = False,
 ) -> TrainedModel:
-    """Trains a classifier of texts or of pairs; continues where a run in the folder ended.
+    """Trains a classifier or a tagger; continues where a run in the folder ended.
 
     Args:
-      kind: "text" or "pair".
-      table: labelled texts.
+      kind: "text", "pair" or "tags".
+      table: labelled texts, or tagged sentences.
       options: how.
       folder: where the run keeps its files; its checkpoints are continued with the same bits.
       validation: chooses the best parameters; None holds out a part of `table`.
@@ -208,35 +228,37 @@ def train_model(
       StoppedBySignal: after Ctrl-C or SIGTERM; the run is saved.
     """
     options.check(kind)
+    for given in (table, validation, test):
+        if isinstance(given, Table):
+            check_inputs(given.columns, kind)
     entry = networks(kind)[options.model]
     numbers = Numbers(lowercase=options.lowercase)
-    corpora = {"train": _corpus.read_corpus(table, folder, "train", numbers)}
+    read: Any = _corpus.read_corpus
+    if kind == "tags":
+        read = functools.partial(read_tagged, longest=options.max_len)
+    corpora: dict[str, Corpus] = {"train": read(table, folder, "train", numbers)}
     corpus = corpora["train"]
     _corpus.check_trainable(corpus, split=validation is None)
-    _say_read(corpus, say)
     for name, other in (("validation", validation), ("test", test)):
         if other is not None:
-            corpora[name] = _corpus.read_corpus(
-                other, folder, name, numbers, classes=corpus.classes
-            )
-            _say_read(corpora[name], say)
+            corpora[name] = read(other, folder, name, numbers, classes=corpus.classes)
     everything = np.arange(len(corpus))
     kept, held = everything, everything[:0]
     if validation is None:
         share = min(options.held_out, _LARGEST_HELD / len(corpus))
         kept, held = _corpus.held_out(corpus.labels, share)
-    vocabulary, table_of_ids, vectors, coverage = _words(corpus, held, numbers, options)
-    parts = {name: _part(one, table_of_ids, options.max_len) for name, one in corpora.items()}
-    whole = parts["train"]
-    if validation is None:
-        parts |= {"train": _chosen(whole, kept), "validation": _chosen(whole, held)}
+    vocabulary, table_of_ids, vectors, coverage = _words(kind, corpus, held, numbers, options)
+    for one in corpora.values():
+        _say_read(one, say)
+    parts = _parts(corpora, kept, held, table_of_ids, options.max_len)
     sizes = ", ".join(f"{len(part.labels):,} for {name}" for name, part in parts.items())
-    split = "" if validation is not None else " (in proportion to the classes, always the same)"
+    way = "always the same" if kind == "tags" else "in proportion to the classes, always the same"
+    split = "" if validation is not None else f" ({way})"
     say(f"split: {sizes}{split}")
-    say(f"words: {len(vocabulary) - 2:,}, {coverage}")
+    say(f"words: {coverage}")
 
     train = parts["train"]
-    width = 100 if vectors is None else vectors.shape[1]
+    width = entry.vectors if vectors is None else vectors.shape[1]
     config = options.configured(entry, width)
     vectors = _start(vectors, entry, config, vocabulary, train, len(corpus.classes))
     module = entry.make(config, words=len(vocabulary), classes=len(corpus.classes), vectors=vectors)
@@ -271,7 +293,11 @@ def train_model(
         model = dataclasses.replace(
             model, params=held_at(model.params, read["gates"], config.density)
         )
-    report = _report(model, parts, edges, result, say)
+    report: dict[str, Any] = {"steps": result.steps, "best_step": result.best_step}
+    if kind == "tags":
+        report |= _report_tags(model, parts, _parts(corpora, kept, held), numbers, edges, say)
+    else:
+        report |= _report(model, parts, edges, say)
     report["data"] = {
         name: {"n": len(part.labels), "aside": corpora[name].aside if name in corpora else 0}
         for name, part in parts.items()
@@ -283,16 +309,16 @@ def _say_read(corpus: Corpus, say: Say) -> None:
     counts = sorted(corpus.class_counts.items(), key=lambda pair: -pair[1])
     shown = ", ".join(f"{label} {count:,}" for label, count in counts[:10])
     more = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
-    say(f"{corpus.name}: {len(corpus):,} texts in {len(counts)} classes: {shown}{more}")
+    say(f"{corpus.name}: {corpus}: {shown}{more}")
     if corpus.aside:
         say(f"{corpus.aside:,} lines set aside, as {'; '.join(map(str, corpus.first_aside))}")
 
 
 def _words(
-    corpus: Corpus, held: np.ndarray, numbers: Numbers, options: Options
+    kind: str, corpus: Corpus, held: np.ndarray, numbers: Numbers, options: Options
 ) -> tuple[Vocabulary, np.ndarray, np.ndarray | None, str]:
     """(vocabulary, id of every number, vectors of a file, what is to be said of them)."""
-    min_count = options.min_count or (2 if len(corpus) > 1000 else 1)
+    min_count = options.min_count or (2 if len(corpus) > 1000 or corpus.tagged else 1)
     path = None if options.embeddings is None else Path(options.embeddings).expanduser()
     more: Iterable[str] = ()
     width = 0
@@ -300,10 +326,17 @@ def _words(
         width, words = words_in(path, _MORE_WORDS)
         min_count, more = options.min_count or 1, words
     vocabulary, ids = _corpus.build_vocabulary(
-        corpus, held, numbers, min_count=min_count, max_words=options.max_words, more=more
+        corpus,
+        held,
+        numbers,
+        min_count=min_count,
+        max_words=options.max_words,
+        more=more,
+        make=networks(kind)[options.model].vocabulary,
     )
-    known = np.mean([float(np.mean(ids[p] != UNK)) for r in corpus.texts for p in r.pieces()])
-    share = f"they cover {known:.1%} of the texts"
+    unknown = strange(vocabulary)
+    known = np.mean([float(np.mean(~unknown[ids[p]])) for r in corpus.texts for p in r.pieces()])
+    share = f"{np.sum(~unknown) - 1:,}, they cover {known:.1%} of the texts"
     if path is None:
         return vocabulary, ids, None, share
     vectors = load_embeddings(path, vocabulary, dim=width)
@@ -319,14 +352,28 @@ def _words(
     )
 
 
-def _part(corpus: Corpus, ids: np.ndarray, max_len: int) -> _Part:
-    # words that the tables of numbers got after it was made are unknown to the vocabulary
-    return _Part(tuple(rows.numbered(ids, max_len) for rows in corpus.texts), corpus.labels)
+def _parts(
+    corpora: Mapping[str, Corpus],
+    kept: np.ndarray,
+    held: np.ndarray,
+    ids: np.ndarray | None = None,
+    max_len: int | None = None,
+) -> dict[str, _Part]:
+    """Texts by purpose, with the ids that a table gives; those held out are for validation."""
+    parts = {
+        name: _Part(tuple(rows.numbered(ids, max_len) for rows in one.texts), one.labels)
+        for name, one in corpora.items()
+    }
+    if len(held):
+        whole = parts["train"]
+        parts |= {"train": _chosen(whole, kept), "validation": _chosen(whole, held)}
+    return parts
 
 
 def _chosen(part: _Part, numbers: np.ndarray) -> _Part:
     texts = tuple(rows.taken(numbers) for rows in part.texts if isinstance(rows, Rows))
-    return _Part(texts, part.labels[numbers])
+    labels = part.labels
+    return _Part(texts, labels.taken(numbers) if isinstance(labels, Rows) else labels[numbers])
 
 
 def _start(
@@ -345,7 +392,7 @@ def _start(
                 f"network: the word vectors of the file have {vectors.shape[1]} numbers, got a "
                 f"width of {width}"
             )
-        return vectors
+        return _scaled(vectors, entry.vector_std)
     made = random_embeddings(vocabulary, width)
     if entry.starts_from_counts:
         # small beside the counts, which a hundred random numbers would drown
@@ -353,7 +400,11 @@ def _start(
         ratios = _corpus.log_ratios(train.texts, train.labels, len(vocabulary), classes)
         used = min(classes, width)
         made[:, :used] = ratios[:, :used]
-    return made
+    return _scaled(made, entry.vector_std)
+
+
+def _scaled(vectors: np.ndarray, std: float | None) -> np.ndarray:
+    return vectors if std is None else vectors * np.float32(std / vectors.std())
 
 
 def _fit(
@@ -391,20 +442,12 @@ def _fit(
 
 
 def _report(
-    model: TrainedModel,
-    parts: Mapping[str, _Part],
-    edges: Sequence[int],
-    result: FitResult,
-    say: Say,
+    model: TrainedModel, parts: Mapping[str, _Part], edges: Sequence[int], say: Say
 ) -> dict[str, Any]:
     """What is known of the model's quality, beside a linear baseline's on the same texts."""
     train = parts["train"]
     baseline = LinearBaseline().fit(train.words(model.vocabulary), train.labels, len(model.classes))
-    report: dict[str, Any] = {
-        "steps": result.steps,
-        "best_step": result.best_step,
-        "baseline": {"kind": baseline.kind},
-    }
+    report: dict[str, Any] = {"baseline": {"kind": baseline.kind}}
     for name in ("validation", "test"):
         if name not in parts:
             continue
@@ -431,11 +474,8 @@ def _probabilities(
     """(float32 [n, C], kept and all words of texts, gates of words) of texts that are numbers."""
     found = np.zeros((len(part.labels), len(model.classes)), np.float32)
     rest: dict[str, list[np.ndarray]] = {"kept": [], "words": [], "gates": []}
-    for batch in part.batches(128, edges, shuffle=False).eval():
+    for batch, out in _outputs(model, part, edges):
         real = batch["weight"] > 0
-        inputs = {name: batch[name] for name in (*NAMES, *LENGTHS) if name in batch}
-        # filler rows have no word; a length of one keeps them finite
-        out = model.run({k: np.maximum(v, 1) if k in LENGTHS else v for k, v in inputs.items()})
         found[batch["example_id"][real]] = out["probabilities"][real]
         words = np.sum([batch[name] for name in LENGTHS if name in batch], axis=0)
         rest["words"].append(words[real])
@@ -444,6 +484,50 @@ def _probabilities(
             real_words = np.arange(out["gates"].shape[1]) < batch[LENGTHS[0]][:, None]
             rest["gates"].append(out["gates"][real_words])
     return found, {name: np.concatenate(parts) for name, parts in rest.items() if parts}
+
+
+def _outputs(
+    model: TrainedModel, part: _Part, edges: Sequence[int]
+) -> Iterator[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
+    """Yields (a batch of the texts, what the network says of it)."""
+    for batch in part.batches(128, edges, shuffle=False).eval():
+        inputs = {name: batch[name] for name in (*NAMES, *LENGTHS) if name in batch}
+        # filler rows have no word; a length of one keeps them finite
+        out = model.run({k: np.maximum(v, 1) if k in LENGTHS else v for k, v in inputs.items()})
+        yield batch, out
+
+
+def _report_tags(
+    model: TrainedModel,
+    parts: Mapping[str, _Part],
+    numbered: Mapping[str, _Part],
+    numbers: Numbers,
+    edges: Sequence[int],
+    say: Say,
+) -> dict[str, Any]:
+    """See `_report`; the baseline knows every word of the training texts (`numbered`)."""
+    classes = model.classes
+    rule = TagRule(_sentences(numbered["train"]), len(numbers.ids), len(classes))
+    report: dict[str, Any] = {"baseline": {"kind": RULE}}
+    for name in ("validation", "test"):
+        if name not in parts:
+            continue
+        theirs = rule_metrics(rule, _sentences(numbered[name]), classes)
+        read = (
+            (number, out["probabilities"][row])
+            for batch, out in _outputs(model, parts[name], edges)
+            for row, number in real_rows(batch)
+        )
+        ours = model_metrics(read, _sentences(parts[name]), classes, strange(model.vocabulary))
+        report[name] = ours
+        report["baseline"][name] = theirs["accuracy"]
+        better = "" if ours["accuracy"] >= theirs["accuracy"] else ": THE BASELINE IS BETTER"
+        say(f"{name}: word accuracy {said(ours)}; {RULE} {said(theirs)}{better}")
+    return report
+
+
+def _sentences(part: _Part) -> Sentences:
+    return Sentences(part.texts[0], cast(Sequence[np.ndarray], part.labels))
 
 
 COLUMNS = {"text": Columns(("text",)), "pair": Columns(("premise", "hypothesis"))}

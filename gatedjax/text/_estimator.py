@@ -1,0 +1,146 @@
+"""What models of one's own texts share: parameters, training, saving and loading."""
+
+import contextlib
+import inspect
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from gatedjax.export import ModelCard
+from gatedjax.text._model import TrainedModel
+from gatedjax.text._training import Data, Options, Say, train_model
+
+
+class Estimator:
+    """A model with parameters in the manner of scikit-learn: those of `Options`, by name."""
+
+    _kind: ClassVar[str]
+
+    def _keep(self, given: Mapping[str, Any]) -> None:
+        """Keeps the arguments of the constructor under their names."""
+        for name in _names(type(self)):
+            setattr(self, name, given[name])
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters of the constructor, as scikit-learn wants them.
+
+        Args:
+          deep: has no effect: no parameter has parameters.
+        """
+        return {name: getattr(self, name) for name in _names(type(self))}
+
+    def set_params(self, **params: Any) -> Self:
+        """Sets parameters of the constructor.
+
+        Raises:
+          ValueError: for one that it does not have.
+        """
+        known = _names(type(self))
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(
+                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}"
+                )
+            setattr(self, name, value)
+        return self
+
+    @property
+    def options(self) -> Options:
+        """The parameters as `Options`."""
+        return Options(**self.get_params())
+
+    def save(
+        self, folder: str | Path, *, card: ModelCard | None = None, overwrite: bool = False
+    ) -> Path:
+        """Writes the model to a folder, which appears whole or not at all; see `export.save`."""
+        return self._fitted().save(folder, card=card, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Reads what `save` or `gatedjax train` wrote; nothing of it is executed.
+
+        Raises:
+          FileNotFoundError, ValueError: for a folder that is no such model.
+        """
+        trained = TrainedModel.load(folder, (cls._kind,))
+        made = cls(
+            model=trained.network,  # type: ignore[call-arg]
+            max_len=trained.max_len,
+            lowercase=trained.vocabulary.lowercase,
+        )
+        made._take(trained)
+        return made
+
+    def _train(
+        self,
+        table: Data,
+        validation: Data | None,
+        test: Data | None,
+        workdir: str | Path | None,
+        say: Say,
+        progress: bool,
+    ) -> None:
+        options = self.options
+        options.check(self._kind)
+        with _folder(workdir) as folder:
+            trained = train_model(
+                self._kind,
+                table,
+                options,
+                folder,
+                validation=validation,
+                test=test,
+                say=say,
+                progress=progress,
+            )
+        self._take(trained)
+
+    def _take(self, trained: TrainedModel) -> None:
+        self.model_ = trained
+        self.classes_ = np.array(trained.classes)
+        self.report_ = trained.report
+
+    def _fitted(self) -> TrainedModel:
+        if not hasattr(self, "model_"):
+            raise _not_fitted(f"this {type(self).__name__} is not trained: call fit or train first")
+        return self.model_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def __repr__(self) -> str:
+        defaults = _defaults(type(self))
+        given = {k: v for k, v in self.get_params().items() if v != defaults[k]}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in given.items())})"
+
+
+def _defaults(cls: type) -> dict[str, Any]:
+    parameters = inspect.signature(cls).parameters
+    return {name: one.default for name, one in parameters.items()}
+
+
+def _names(cls: type) -> list[str]:
+    return list(_defaults(cls))
+
+
+def _not_fitted(message: str) -> Exception:
+    """scikit-learn's own error where it is installed: its tools look for it."""
+    try:
+        from sklearn.exceptions import NotFittedError
+    except ImportError:
+        return AttributeError(message)
+    return NotFittedError(message)
+
+
+@contextlib.contextmanager
+def _folder(workdir: str | Path | None) -> Iterator[Path]:
+    if workdir is None:
+        with tempfile.TemporaryDirectory(prefix="gatedjax-") as made:
+            yield Path(made)
+        return
+    folder = Path(workdir).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    yield folder

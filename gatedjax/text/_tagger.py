@@ -1,0 +1,146 @@
+"""`Tagger`: a tag for every word, from Python."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self, cast
+
+from gatedjax.text._estimator import Estimator
+from gatedjax.text._model import Failure
+from gatedjax.text._tagging import Tagging, evaluate_tags, tag_sentences
+from gatedjax.text._tags import SentenceTable, open_sentences
+from gatedjax.text._training import Say
+
+
+class Tagger(Estimator):
+    """Gives every word of a sentence a tag: a name's kind, a part of speech, whatever is learned.
+
+        model = Tagger.train("ner.conll")
+        model.predict(["John lives in Paris"])[0]   # Tagging(words=(...), tags=(...), ...)
+        model.save("model"); model = Tagger.load("model")
+
+    Args:
+      model: ssan (attention over words that are selected) or san (over all words).
+      embeddings: GloVe text file; None starts from how often words have which tag.
+      minutes: train for at most so long.
+      num_steps: train for at most so many steps; None is some twenty epochs.
+      max_len: words that are read at once. A longer sentence is learned in pieces, and tagged in
+        windows that overlap by half: every word gets a tag, from the window in which it has the
+        most words around it.
+      min_count: words that occur less often are known by their shape alone (capitals, digits, last
+        letters), as words are that training has not seen; None is 2, or 1 with `embeddings`.
+      max_words: words that are known at most.
+      lowercase: fold case, which tells names from other words: for vectors that have no capitals.
+      held_out: share of the training sentences that chooses the best parameters.
+      batch_size: sentences of a step; None is 32, or 64 for many sentences.
+      seed: of parameters, dropout, selections and order.
+      network: options of the network by name, as {"num_layers": 3}.
+      training: options of `gatedjax.training.TrainConfig` by dotted name.
+
+    Attributes:
+      classes_: the tags, sorted.
+      report_: what is known of the model's quality, beside that of the most frequent tag of a word.
+    """
+
+    _kind = "tags"
+
+    def __init__(
+        self,
+        model: str = "ssan",
+        *,
+        embeddings: str | Path | None = None,
+        minutes: float | None = None,
+        num_steps: int | None = None,
+        max_len: int = 400,
+        min_count: int | None = None,
+        max_words: int = 100_000,
+        lowercase: bool = False,
+        held_out: float = 0.1,
+        batch_size: int | None = None,
+        seed: int = 0,
+        network: dict[str, Any] | None = None,
+        training: dict[str, Any] | None = None,
+    ) -> None:
+        self._keep(locals())
+
+    @classmethod
+    def train(
+        cls,
+        data: object,
+        *,
+        word: int | None = None,
+        tag: int | None = None,
+        validation: object = None,
+        test: object = None,
+        encoding: str = "utf-8",
+        workdir: str | Path | None = None,
+        say: Say = lambda line: None,
+        progress: bool = False,
+        **options: Any,
+    ) -> Self:
+        """Trains a tagger.
+
+        Args:
+          data: the path of a file with a word and its tag a line, and an empty line after every
+            sentence (CoNLL's columns, .conllu); or [(words, tags), ...].
+          word: column of the words, from 0; by default the first, in .conllu the second.
+          tag: column of the tags, negative from the end; by default the last, in .conllu the
+            fourth.
+          validation: data that choose the best parameters; None holds out a tenth.
+          test: data that are reported on.
+          encoding: of files.
+          workdir, say, progress, **options: as for `TextClassifier.train`.
+
+        Returns:
+          The trained tagger.
+
+        Raises:
+          FileNotFoundError, ValueError, TypeError: for data or options that cannot be used.
+          StoppedBySignal: after Ctrl-C or SIGTERM.
+        """
+        made = cls(**options)
+        tables = [
+            None if one is None else open_sentences(one, word=word, tag=tag, encoding=encoding)
+            for one in (data, validation, test)
+        ]
+        made._train(cast(SentenceTable, tables[0]), tables[1], tables[2], workdir, say, progress)
+        return made
+
+    def predict(self, X: Iterable[str | Sequence[str]]) -> list[Tagging]:
+        """Tags sentences.
+
+        Args:
+          X: texts, which are split into words, or lists of words, which stay as they are.
+
+        Returns:
+          A tagging for each.
+
+        Raises:
+          ValueError: if a sentence has no word.
+        """
+        if isinstance(X, str):
+            raise TypeError("X must be a list of sentences, got one text")
+        found = []
+        for number, one in enumerate(tag_sentences(self._fitted(), X)):
+            if isinstance(one, Failure):
+                raise ValueError(f"sentence {number}: {one.error}")
+            found.append(one)
+        return found
+
+    def evaluate(
+        self,
+        data: object,
+        *,
+        word: int | None = None,
+        tag: int | None = None,
+        encoding: str = "utf-8",
+    ) -> dict[str, Any]:
+        """Accuracy of words, scores of every tag, calibration, and the F1 of spans (BIO tags).
+
+        Args:
+          data: tagged sentences, as for `train`, of tags that training has seen.
+          word: see `train`.
+          tag: see `train`.
+          encoding: of files.
+        """
+        table = open_sentences(data, word=word, tag=tag, encoding=encoding)
+        return evaluate_tags(self._fitted(), table)

@@ -1,0 +1,137 @@
+"""What a trained tagger says of sentences, and how good it is on tagged ones."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gatedjax.text._corpus import split_words, unseen
+from gatedjax.text._model import Failure, TrainedModel
+from gatedjax.text._read import Aside, Label
+from gatedjax.text._tagged import Scorer
+from gatedjax.text._tags import SentenceTable
+
+_CHUNK = 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tagging:
+    """What a model says of the words of one sentence.
+
+    Attributes:
+      words: as they are, or as the text was split into.
+      tags: the likeliest one of every word, as it was written in the training data.
+      probabilities: of these tags.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[Label, ...]
+    probabilities: tuple[float, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As a line of `gatedjax predict`."""
+        return {
+            "words": list(self.words),
+            "tags": list(self.tags),
+            "probabilities": [round(p, 6) for p in self.probabilities],
+        }
+
+
+def tag_sentences(
+    model: TrainedModel, sentences: Iterable[str | Sequence[str]]
+) -> Iterator[Tagging | Failure]:
+    """Tags sentences, in their order, a chunk at a time.
+
+    Args:
+      model: of the kind "tags".
+      sentences: texts, which are split into words, or lists of words. One that is longer than the
+        model reads is read in windows that overlap by half: every word gets its tag from the window
+        in which it has the most words around it.
+    """
+    iterator = iter(sentences)
+    while part := list(itertools.islice(iterator, _CHUNK)):
+        checked = [_words(one) for one in part]
+        usable = [one for one in checked if not isinstance(one, Failure)]
+        found = iter(word_probabilities(model, usable))
+        for words in checked:
+            if isinstance(words, Failure):
+                yield words
+                continue
+            probabilities = next(found)
+            best = probabilities.argmax(axis=1).tolist()
+            yield Tagging(
+                words,
+                tuple(model.classes[i] for i in best),
+                tuple(probabilities.max(axis=1).tolist()),
+            )
+
+
+def _words(sentence: str | Sequence[str]) -> tuple[str, ...] | Failure:
+    if isinstance(sentence, str):
+        words = split_words(sentence)
+    else:
+        words = tuple(sentence)
+        if not all(isinstance(word, str) for word in words):
+            return Failure("a sentence must be a text or a list of words")
+    return words or Failure("the sentence has no word")
+
+
+def word_probabilities(
+    model: TrainedModel, sentences: Sequence[tuple[str, ...]]
+) -> list[np.ndarray]:
+    """The probability of every tag [n, C] for every sentence of n words."""
+    places = [windows(len(words), model.max_len) for words in sentences]
+    pieces = [
+        (words[begin:end],)
+        for words, some in zip(sentences, places, strict=True)
+        for begin, end, _, _ in some
+    ]
+    read = iter(model.read_tokens(pieces))
+    return [
+        np.concatenate([next(read).probabilities[a - begin : b - begin] for begin, _, a, b in some])
+        for some in places
+    ]
+
+
+def windows(length: int, size: int) -> list[tuple[int, int, int, int]]:
+    """(begin, end, first, last): windows that overlap by half, and the words that each decides."""
+    last = max(length - size, 0)
+    begins = [*range(0, last, max(size // 2, 1)), last]
+    # the middle of what two windows share
+    cuts = [0, *((one + size + other) // 2 for one, other in itertools.pairwise(begins)), length]
+    return [
+        (begin, min(begin + size, length), first, end)
+        for begin, first, end in zip(begins, cuts, cuts[1:], strict=False)
+    ]
+
+
+def evaluate_tags(model: TrainedModel, table: SentenceTable) -> dict[str, Any]:
+    """What `Scorer` measures, and "aside": sentences that were not used.
+
+    Args:
+      model: of the kind "tags".
+      table: tagged sentences, read once, a chunk at a time.
+
+    Raises:
+      ValueError: for a tag that training has not seen, or no usable sentence.
+    """
+    place = {tag: number for number, tag in enumerate(model.classes)}
+    scorer = Scorer(model.classes)
+    aside = 0
+    iterator = iter(table)
+    while chunk := list(itertools.islice(iterator, _CHUNK)):
+        records = [record for record in chunk if not isinstance(record, Aside)]
+        aside += len(chunk) - len(records)
+        for record in records:
+            for tag in record.tags:
+                if tag not in place:
+                    raise unseen(record, "tag", tag, model.classes)
+        found = word_probabilities(model, [record.words for record in records])
+        for record, probabilities in zip(records, found, strict=True):
+            unknown = np.array([word not in model.vocabulary for word in record.words])
+            scorer.add(np.array([place[tag] for tag in record.tags]), probabilities, unknown)
+    if not scorer.sentences:
+        raise ValueError(f"{table.name} has no tagged sentence ({aside} cannot be used)")
+    return {**scorer.metrics(), "aside": aside}

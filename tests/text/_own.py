@@ -1,0 +1,41 @@
+"""Tiny labelled texts, and how a tiny network is trained on them."""
+
+import csv
+import itertools
+
+TEXTS = [
+    (f"{first} {second} film {third}", label)
+    for label, words in (("bad", ("dull", "slow")), ("good", ("bright", "warm")))
+    for first, second, third in itertools.product(words, ("old", "new"), ("here", "there", "now"))
+] * 2
+"""48 texts of four words, all of one padded length: two programs train on them."""
+PAIRS = [
+    (f"a {animal} runs", f"a {other} runs", "same" if animal == other else "other")
+    for animal in ("dog", "cat", "cow")
+    for other in ("dog", "cat", "cow")
+] * 4
+SMALL = {
+    **{name: {"hidden": 4, "aux_hidden": 3} for name in ("ganet", "soft", "local", "bilstm")},
+    "agt": {"num_layers": 1, "hidden": 4, "attention_hidden": 3},
+    **{name: {"hidden": 4} for name in ("rau", "gru", "lstm")},
+}
+"""Options of the networks; word vectors are six numbers wide."""
+TRAINING = {"parallel": "single", "checkpoint_every": 2, "eval_every": 2, "log_every": 2}
+
+
+def options(model="ganet", *, kind="text", **changes):
+    """Of a classifier that trains for two steps."""
+    if kind == "pair":
+        network = {"hidden": 8, "embedding_dim": 6}
+    elif model == "ssan":
+        network = {"hidden": 8, "filter_size": 8, "num_heads": 2}
+    else:
+        network = {**SMALL[model], "embedding_dim": 6}
+    return {"model": model, "num_steps": 2, "network": network, "training": TRAINING} | changes
+
+
+def write_csv(path, rows, header=("text", "label")):
+    """A file of them."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path

@@ -1,0 +1,489 @@
+"""`gatedjax train`, `predict`, `evaluate`, `explain`: files, refusals, runs that are stopped."""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import gatedjax.text._training as training_module
+from gatedjax import export
+from gatedjax.__main__ import main
+from gatedjax.text._model import TrainedModel
+from tests._programs import environment
+from tests._slow import slow_but
+from tests.text._own import PAIRS, TEXTS, write_csv
+
+TINY = ["--network.hidden=4", "--network.aux-hidden=3", "--model.embedding-dim=6"]
+EVERY = ["--train.eval-every=2", "--train.checkpoint-every=2", "--train.log-every=2"]
+RUN = ["--train.parallel=single", *EVERY]
+TINY += RUN
+FAST = ["--num-steps", "6", *TINY]
+ESCAPE = "\x1b]0;title\x07<script>alert(1)</script>"
+TRAPS = "\x1b\x07\x9b\x7f"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with reviews, and the model of an uninterrupted run."""
+    folder = tmp_path_factory.mktemp("own")
+    write_csv(folder / "reviews.csv", TEXTS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            assert main(["train", "reviews.csv", "--out", "model", *FAST]) == 0
+    (folder / "said").write_text(said.getvalue())
+    return folder
+
+
+@pytest.fixture
+def here(place, monkeypatch):
+    monkeypatch.chdir(place)
+    return place
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def refused(args, capsys):
+    """The one line by which a command refuses, with status 2."""
+    with pytest.raises(SystemExit) as stop:
+        main(args)
+    said = capsys.readouterr()
+    assert (stop.value.code, said.out) == (2, ""), said
+    assert said.err.count("\n") == 1, said.err
+    assert not set(TRAPS) & set(said.err)
+    return said.err
+
+
+def jsonl(text):
+    assert all(line.isprintable() for line in text.splitlines())
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_training_says_what_it_reads_and_leaves_one_folder(here):
+    said = (here / "said").read_text()
+    for wanted in (
+        "reviews.csv: 48 texts in 2 classes: bad 24, good 24",
+        "split: 43 for train, 5 for validation (in proportion to the classes, always the same)",
+        "they cover 100.0% of the texts",
+        "linear baseline (words and bigrams) 1.0000",
+        "wrote model; try: ",
+    ):
+        assert wanted in said
+    assert "model.run" not in names(here)
+    config = export.read_config(here / "model")
+    assert config["model"]["hidden"] == 4
+    assert (config["classes"], config["network"]) == (["bad", "good"], "ganet")
+    card = (here / "model" / "README.md").read_text()
+    assert "linear baseline" in card
+    report = json.loads((here / "model" / "report.json").read_text())
+    assert report["data"]["train"] == {"n": 43, "aside": 0}
+    assert report["steps"] == 6
+
+
+def test_texts_on_the_command_line(here, capsys):
+    assert main(["predict", "model", "a dull , lifeless film", "", "warm " + ESCAPE]) == 0
+    said = capsys.readouterr()
+    first, second, third = jsonl(said.out)
+    assert set(first) == {"label", "probability", "kept", "density"}
+    assert first["label"] in ("bad", "good")
+    assert second == {"error": "the text has no word"}
+    assert "label" in third
+    assert said.err == "1 of 3 lines could not be used (error)\n"
+
+
+def test_standard_input_is_read_line_by_line(here, capsys, monkeypatch):
+    lines = ["dull film", "", "warm", "\xff" + ESCAPE, "bright\r"]
+    stream = io.TextIOWrapper(io.BytesIO("\n".join(lines).encode("latin-1")))
+    monkeypatch.setattr(sys, "stdin", stream)
+    assert main(["predict", "model"]) == 0
+    found = jsonl(capsys.readouterr().out)
+    assert ["error" in one for one in found] == [False, True, False, False, False]
+    assert main(["predict", "model", "dull film", "warm", "bright"]) == 0
+    again = jsonl(capsys.readouterr().out)
+    assert [found[0], found[2], found[4]] == again
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "txt"])
+def test_a_file_gives_a_line_for_each_of_its_lines(ending, here, tmp_path, capsys):
+    texts = [f"{word} film" for word in ("dull", "warm", "slow", "unknown")] * 3
+    texts[5] = " "
+    path, out = tmp_path / f"in.{ending}", tmp_path / "out.jsonl"
+    if ending == "csv":
+        write_csv(path, [(i, text) for i, text in enumerate(texts)], ("id", "text"))
+    elif ending == "jsonl":
+        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts) + "{broken\n")
+    else:
+        path.write_text("\n".join(texts) + "\n")
+    args = ["predict", "model", "--file", str(path)]
+    assert main([*args, "--out", str(out)]) == 0
+    assert capsys.readouterr().out == ""
+    found = jsonl(out.read_text())
+    assert len(found) == 12 + (ending == "jsonl")
+    assert ["error" in one for one in found[:12]] == [i == 5 for i in range(12)]
+    assert found[0] == found[4] == found[8]
+    assert main(args) == 0
+    assert jsonl(capsys.readouterr().out) == found
+    assert "out.jsonl exists: --overwrite" in refused([*args, "--out", str(out)], capsys)
+    assert main([*args, "--out", str(out), "--overwrite"]) == 0
+    assert names(tmp_path) == sorted([path.name, "out.jsonl"])
+
+
+def test_out_is_there_when_it_is_whole(here, tmp_path, monkeypatch, capsys):
+    def broken(self, examples):
+        yield next(predict(self, examples))
+        raise OSError("the disk is full")
+
+    predict = TrainedModel.predict
+    monkeypatch.setattr(TrainedModel, "predict", broken)
+    out = tmp_path / "out.jsonl"
+    args = ["predict", "model", "warm", "dull", "--out"]
+    assert "the disk is full" in refused([*args, str(out)], capsys)
+    assert names(tmp_path) == []
+    out.write_text("old")
+    refused([*args, str(out), "--overwrite"], capsys)
+    assert out.read_text() == "old"
+    assert names(tmp_path) == ["out.jsonl"]
+
+
+def test_ctrl_c_during_prediction_leaves_nothing(here, tmp_path, monkeypatch, capsys):
+    def stopped(self, examples):
+        yield next(predict(self, examples))
+        raise KeyboardInterrupt
+
+    predict = TrainedModel.predict
+    monkeypatch.setattr(TrainedModel, "predict", stopped)
+    assert main(["predict", "model", "warm", "dull", "--out", str(tmp_path / "o.jsonl")]) == 130
+    assert capsys.readouterr() == ("", "stopped\n")
+    assert names(tmp_path) == []
+
+
+def test_a_reader_that_goes_away_is_no_error(here, tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_text("dull film\n" * 20_000)
+    line = f"{sys.executable} -m gatedjax predict model --file {path} | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=here, env=environment(), capture_output=True, text=True,
+        timeout=200, check=False,
+    )  # fmt: skip
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr == ""
+
+
+def test_evaluation_has_everything(here, tmp_path, capsys):
+    bad = [("", "good"), ("\x01", "bad"), ("a", "")]
+    path = write_csv(tmp_path / "test.csv", [*TEXTS, *bad])
+    out = tmp_path / "metrics.json"
+    assert main(["evaluate", "model", str(path), "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    for wanted in ("accuracy", "macro", "density: ", "gate mode: ", "gap", "could not be used"):
+        assert wanted in said
+    metrics = json.loads(out.read_text())
+    assert metrics["aside"] == 3
+    assert metrics["n"] == 48
+    assert np.sum(metrics["confusion"]) == 48
+    assert set(metrics["gate_modes"]) == {"sample", "threshold", "expected", "relaxed"}
+    values = metrics["gate_modes"].values()
+    assert metrics["gate_gap"] == pytest.approx(max(values) - min(values))
+    assert metrics["gate_modes"]["threshold"] == pytest.approx(metrics["accuracy"])
+    # the same predictions that `predict` makes
+    assert main(["predict", "model", *(text for text, _ in TEXTS)]) == 0
+    found = jsonl(capsys.readouterr().out)
+    right = [one["label"] == label for one, (_, label) in zip(found, TEXTS, strict=True)]
+    assert metrics["accuracy"] == pytest.approx(np.mean(right))
+    assert metrics["density"] == pytest.approx(np.mean([one["density"] for one in found]))
+
+
+def test_explanations_in_three_forms(here, tmp_path, capsys):
+    text = "a dull film " + ESCAPE
+    assert main(["explain", "model", "--json", text]) == 0
+    (one,) = jsonl(capsys.readouterr().out)
+    assert one["tokens"][:3] == ["a", "dull", "film"]
+    assert len(one["flips"]) == len(one["removed"]) == len(one["kept"]) == len(one["tokens"])
+    assert sum(one["attention"]) == pytest.approx(1, abs=1e-5)
+    assert main(["predict", "model", text]) == 0
+    (said,) = jsonl(capsys.readouterr().out)
+    assert said["label"] == one["label"]
+    assert said["kept"] == [w for w, k in zip(one["tokens"], one["kept"], strict=True) if k]
+    assert main(["predict", "model", "dull film " + ESCAPE]) == 0
+    (without,) = jsonl(capsys.readouterr().out)
+    gone = without["probability"]
+    gone = gone if without["label"] == one["label"] else 1 - gone
+    assert one["removed"][0]["probability"] == pytest.approx(gone, abs=1e-5)
+    assert main(["explain", "model", text]) == 0
+    shown = capsys.readouterr().out
+    assert "dull" in shown
+    assert not set(TRAPS) & set(shown)
+    page = tmp_path / "page.html"
+    assert main(["explain", "model", text, "--html", str(page)]) == 0
+    html = page.read_text()
+    assert "<script" not in html
+    assert not set(TRAPS) & set(html)
+    assert "dull" in html
+
+
+@contextlib.contextmanager
+def interrupted(step, act):
+    """Training in which something happens at a step."""
+    fit = training_module.fit
+
+    def with_event(*args, on_event, **options):
+        def event(name, number):
+            on_event(name, number)
+            if (name, number) == ("step", step):
+                act()
+
+        return fit(*args, on_event=event, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training_module, "fit", with_event)
+        yield
+
+
+def same_model(folder, other):
+    for name in ("model.safetensors", "vocabulary.json", "config.json", "report.json"):
+        assert (folder / name).read_bytes() == (other / name).read_bytes(), name
+
+
+def test_after_ctrl_c_the_same_command_continues_with_the_same_bits(here, tmp_path, capsys):
+    args = ["train", "reviews.csv", "--out", str(tmp_path / "cut"), *FAST]
+    with interrupted(3, lambda: signal.raise_signal(signal.SIGINT)):
+        assert main(args) == 130
+    assert "the same command continues" in capsys.readouterr().err
+    assert names(tmp_path) == ["cut.run"]
+    assert main(args) == 0
+    assert names(tmp_path) == ["cut"]
+    same_model(tmp_path / "cut", here / "model")
+
+
+KILLED = """
+import os, signal, sys
+from tests.text.test_commands import interrupted
+from gatedjax.__main__ import main
+with interrupted(int(sys.argv[1]), lambda: os.kill(os.getpid(), signal.SIGKILL)):
+    main(sys.argv[2:])
+"""
+
+
+def test_after_a_kill_the_same_command_continues_with_the_same_bits(here, tmp_path):
+    args = ["train", "reviews.csv", "--out", str(tmp_path / "cut"), *FAST]
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, "5", *args], cwd=here, env=environment(),
+        capture_output=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert names(tmp_path) == ["cut.run"]
+    assert main(args) == 0
+    assert names(tmp_path) == ["cut"]
+    same_model(tmp_path / "cut", here / "model")
+
+
+def test_a_run_of_other_texts_or_options_is_not_continued(here, tmp_path, capsys):
+    args = ["train", "reviews.csv", "--out", str(tmp_path / "cut"), *FAST]
+    with interrupted(3, lambda: signal.raise_signal(signal.SIGINT)):
+        assert main(args) == 130
+    capsys.readouterr()
+    before = sorted(path for path in (tmp_path / "cut.run").rglob("*"))
+    with pytest.raises(SystemExit) as stop:
+        main([*args, "--seed", "1"])
+    assert stop.value.code == 2
+    assert "another folder (--workdir DIR)" in capsys.readouterr().err
+    assert before == sorted(path for path in (tmp_path / "cut.run").rglob("*"))
+    assert names(tmp_path) == ["cut.run"]
+
+
+def test_a_workdir_is_kept_and_out_is_replaced_on_request(here, tmp_path, capsys):
+    args = ["train", "--workdir", str(tmp_path / "run"), "reviews.csv"]
+    args += ["--out", str(tmp_path / "m"), *FAST]
+    assert main(args) == 0
+    assert names(tmp_path) == ["m", "run"]
+    assert f"{tmp_path}/m exists: --overwrite" in refused_at_the_end(args, capsys)
+    assert main([*args, "--overwrite"]) == 0  # nothing is left to train
+    same_model(tmp_path / "m", here / "model")
+
+
+def refused_at_the_end(args, capsys):
+    capsys.readouterr()
+    return refused(args, capsys)
+
+
+def test_minutes_stop_a_run_and_it_is_whole(here, tmp_path, monkeypatch, capsys):
+    clock = iter(range(0, 100_000, 5))
+    monkeypatch.setattr(training_module.time, "monotonic", lambda: float(next(clock)))
+    args = ["train", "reviews.csv", "--out", str(tmp_path / "m"), "--minutes", "0.5", *TINY]
+    assert main(args) == 0
+    report = json.loads((tmp_path / "m" / "report.json").read_text())
+    assert 1 <= report["steps"] <= 6  # thirty seconds of which every question takes five
+    assert main(["predict", str(tmp_path / "m"), "warm"]) == 0
+    assert "label" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("density", slow_but(["0.2", "0.75"], "0.2"))
+def test_the_multiplier_holds_the_density(density, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = []
+    for i in range(200):
+        words = [f"w{j}" for j in rng.integers(0, 40, 12)]
+        words[rng.integers(12)] = ("good", "bad")[i % 2] + str(rng.integers(3))
+        rows.append((" ".join(words), "gb"[i % 2]))
+    path, out = write_csv(tmp_path / "words.csv", rows), tmp_path / "m"
+    steps = (
+        "--num-steps=500 --network.hidden=8 --network.aux-hidden=8 --network.embedding-dim=8 "
+        "--train.parallel=single --train.eval-every=50 --train.optimizer.learning-rate=0.002"
+    )
+    assert main(["train", str(path), "--out", str(out), "--density", density, *steps.split()]) == 0
+    report = json.loads((out / "report.json").read_text())
+    assert report["validation"]["density"] == pytest.approx(float(density), abs=0.06)
+    assert report["validation"]["accuracy"] > 0.8
+    assert export.read_config(out)["model"]["density"] == float(density)
+
+
+def test_pairs_are_known_by_their_columns(here, tmp_path, capsys):
+    tiny = ["--num-steps", "2", "--network.hidden=4", "--network.embedding-dim=6", *RUN]
+    path = write_csv(tmp_path / "renamed.csv", PAIRS, ("s1", "s2", "verdict"))
+    out = str(tmp_path / "m")
+    # names of two columns say that there are pairs, and a folder before the data is no data
+    (tmp_path / "run").mkdir()
+    args = ["train", "--workdir", str(tmp_path / "run"), str(path), "--out", out]
+    assert main([*args, "--text", "s1", "s2", "--label", "verdict", *tiny]) == 0
+    capsys.readouterr()
+    assert main(["predict", out, "a dog runs", "a cat runs"]) == 0
+    (one,) = jsonl(capsys.readouterr().out)
+    assert one["label"] in ("same", "other")
+    assert len(one["kept"]) == 2
+    assert "in turns, got 1" in refused(["predict", out, "a dog"], capsys)
+    assert "in turns, got 1" in refused(["explain", out, "a dog"], capsys)
+    assert main(["evaluate", out, str(path), "--text", "s1", "s2", "--label", "verdict"]) == 0
+    assert "accuracy" in capsys.readouterr().out
+    assert main(["explain", out, "a dog", "a cat", "--json"]) == 0
+    assert jsonl(capsys.readouterr().out)[0]["tokens"] == ["a", "dog", "a", "cat"]
+    said = refused(["evaluate", out, str(path), "--text", "s1", "--label", "verdict"], capsys)
+    assert "--text must name two columns" in said
+
+
+BAD_DATA = {
+    "no column": ("review,sentiment\nx,y\n", "--text review --label sentiment"),
+    "one class": ("text,label\n" + "a film,good\n" * 8, "one class, 'good'"),
+    "one example": ("text,label\n" + "a,x\nb,y\n" * 4 + "c,z\n", ":10: the class 'z' has one"),
+    "empty": ("", "empty"),
+    "header only": ("text,label\n", "no "),
+    "no words": ("text,label\n" + "\x01,x\n\x02,y\n" * 4, "a text without a word"),
+    "numbers": ("text,label\n" + "".join(f"a,{i}\n" for i in range(9)), "are distinct"),
+    "escape": ("text,label\n" + f"a {ESCAPE},{ESCAPE}\n" * 8, "one class"),
+    "twice": ("text,text,label\na,b,c\n", "'text'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_DATA)
+def test_bad_data_are_refused_in_one_line_and_nothing_is_written(name, tmp_path, capsys):
+    content, message = BAD_DATA[name]
+    path = tmp_path / "bad.csv"
+    path.write_text(content)
+    args = ["train", str(path), "--out", str(tmp_path / "deep" / "model"), *FAST]
+    assert message in refused(args, capsys)
+    assert names(tmp_path) == ["bad.csv"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model", "ganett"], "--model must be one of"),
+        (["--num-steps", "0"], "--num-steps must be at least 1"),
+        (["--minutes", "0"], "--minutes must be positive"),
+        (["--density", "1.5"], "--density must be between 0 and 1"),
+        (["--density", "0.2", "--model", "soft"], "--density needs --model 'ganet'"),
+        (["--held-out", "1"], "--held-out must be between"),
+        (["--cpu-devices", "0"], "--cpu-devices must be at least 1"),
+        (["--embeddings", "nowhere.txt"], "nowhere.txt"),
+        (["--validation", "nowhere.csv"], "nowhere.csv"),
+        (["--encoding", "klingon"], "klingon"),
+        (["--text", "a", "b", "--task", "text"], "--text must name one column"),
+        (["--text", "text", "--task", "pair"], "--text must name two columns"),
+        (["--train.seeds", "2"], "--train: a model is one seed"),
+        (["--minutes", "1", "--train.optimizer.schedule", "cosine"], "give --num-steps"),
+    ],
+)
+def test_bad_options_are_refused_in_one_line(options, message, here, tmp_path, capsys):
+    args = ["train", "reviews.csv", "--out", str(tmp_path / "m"), *RUN, *options]
+    assert message in refused(args, capsys)
+    assert names(tmp_path) == []
+
+
+def test_an_option_that_is_switched_off_arrives(here, tmp_path, capsys, monkeypatch):
+    seen = []
+    monkeypatch.setattr("gatedjax._commands.train._train", lambda *args: seen.append(args[2]) or 0)
+    args = ["train", "reviews.csv", "--out", str(tmp_path / "m"), "--model.no-post-tanh"]
+    args += ["--minutes", "3", "--num-steps", "4", "--train.optimizer.schedule=cosine"]
+    assert main([*args, "--train.no-progress"]) == 0
+    (options,) = seen
+    assert options.network == {"post_tanh": False}
+    assert options.training == {"optimizer.schedule": "cosine", "progress": False}
+    options.check("text")  # steps end the schedule where minutes do not
+
+
+def test_a_label_that_training_has_not_seen(here, tmp_path, capsys):
+    path = write_csv(tmp_path / "test.csv", [("a film", "good"), ("b", ESCAPE)])
+    args = ["train", "reviews.csv", "--out", str(tmp_path / "m"), *FAST, "--test", str(path)]
+    assert "test.csv:3: the label " in refused(args, capsys)
+    assert "test.csv:3: the label " in refused(["evaluate", "model", str(path)], capsys)
+    assert names(tmp_path) == ["test.csv"]
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate", "explain"])
+def test_a_folder_that_is_no_model(command, here, tmp_path, capsys):
+    rest = ["reviews.csv"] if command == "evaluate" else ["a film"]
+    for folder, message in ((tmp_path / "none", "no folder"), (tmp_path, "lacks config.json")):
+        assert message in refused([command, str(folder), *rest], capsys)
+    newer = tmp_path / "newer"
+    export.save(newer, {"w": np.zeros(1, np.float32)},
+                config={"gatedjax": {"kind": "text", "format": 99}})  # fmt: skip
+    assert "a newer gatedjax wrote it" in refused([command, str(newer), *rest], capsys)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--file", "nowhere.csv"], "nowhere.csv"),
+        (["--file", "nowhere.txt"], "nowhere.txt"),
+        (["--file", "reviews.csv", "text"], "not both"),
+        (["--file", "reviews.csv", "--text", "label", "text"], "--text must name one column"),
+        (["--file", "reviews.csv", "--text", "other"], "no column 'other'"),
+        (["--file", "lines.txt", "--encoding", "klingon"], "klingon"),
+        (["a", "--out", "no/where.jsonl"], "no"),
+    ],
+)
+def test_what_cannot_be_predicted_is_refused(options, message, here, capsys):
+    (here / "lines.txt").write_text("a film\n")
+    said = refused(["predict", "model", *options], capsys)
+    assert message in said
+    assert "partial" not in said
+    (here / "lines.txt").unlink()
+
+
+def test_explanations_need_a_word(here, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    for text in ("", " ", "\x1b"):
+        assert "no word" in refused(["explain", "model", text, "--html", str(page)], capsys)
+    assert names(tmp_path) == []
+
+
+def test_prediction_starts_soon_enough_to_be_used(here):
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "gatedjax", "predict", "model", "a dull film"],
+        cwd=here, env=environment(), capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert jsonl(done.stdout)[0]["label"] in ("bad", "good")
+    assert done.stderr == ""
+    # four seconds are wanted of a machine that does nothing else
+    assert time.monotonic() - began < 60
+    assert os.listdir(here)

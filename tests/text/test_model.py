@@ -1,0 +1,326 @@
+"""A trained model: what it says of texts is what the network says of each alone; its folder."""
+
+import hashlib
+import json
+import pickle
+import re
+
+import jax
+import numpy as np
+import pytest
+
+from gatedjax import export
+from gatedjax.models import GANet
+from gatedjax.text._model import CELLS, EDGES, Failure, TrainedModel, edge_of, rows_of, sizes_of
+from gatedjax.text._networks import PAIR, TEXT, held_at
+from gatedjax.text._read import open_table
+from gatedjax.text._training import COLUMNS, Options, train_model
+from tests._slow import slow_but
+from tests.text._own import PAIRS, TEXTS, options
+from tests.tolerances import F32
+
+
+def train(kind, rows, folder, **changes):
+    return train_model(kind, open_table(rows, COLUMNS[kind]), Options(**changes), folder)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A GA-Net after two steps."""
+    return train("text", TEXTS, tmp_path_factory.mktemp("run"), **options(max_len=40))
+
+
+@pytest.fixture(scope="module")
+def folder(model, tmp_path_factory):
+    return model.save(tmp_path_factory.mktemp("saved") / "model", overwrite=False)
+
+
+def softmax(logits):
+    odds = np.exp(np.asarray(logits, np.float64))
+    return odds / odds.sum(axis=-1, keepdims=True)
+
+
+def drawn(count, longest=50, seed=0):
+    """Texts of known and unknown words."""
+    rng = np.random.default_rng(seed)
+    words = ["dull", "slow", "bright", "warm", "film", "old", "unknown"]
+    return [(" ".join(rng.choice(words, rng.integers(1, longest))),) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def alone(model):
+    """The pure call of the module on one text without padding: a few lengths only."""
+    call = jax.jit(lambda params, batch: model.module.apply({"params": params}, batch))
+
+    def run(text):
+        ids = model.ids(model.tokens([text])[0])
+        batch = {"tokens": ids[None], "lengths": np.array([len(ids)], np.int32)}
+        return jax.tree.map(np.asarray, call(model.params, batch))
+
+    return run
+
+
+def test_every_text_is_read_as_if_it_were_alone(model, alone):
+    texts = [text for text in drawn(300) if len(text[0].split()) in (1, 7, 9)] * 3
+    assert len(texts) > 30
+    for (text,), one, said in zip(texts, model.read(texts), model.predict(texts), strict=True):
+        output = alone(text)
+        probabilities = softmax(output.logits[0])
+        np.testing.assert_allclose(one.probabilities, probabilities, **F32)
+        np.testing.assert_allclose(one.attention, output.attention[0], **F32)
+        kept = output.gates[0] > 0
+        np.testing.assert_array_equal(one.kept[0], kept)
+        assert said.kept == [w for w, k in zip(text.split(), kept, strict=True) if k]
+        assert said.label == model.classes[int(np.argmax(probabilities))]
+        assert one.density == pytest.approx(kept.mean())
+        np.testing.assert_allclose(one.gates, 1 / (1 + np.exp(-output.gate_logits[0])), **F32)
+
+
+def test_predictions_do_not_depend_on_company_or_padding(model):
+    texts = drawn(30, longest=12)
+    together = model.probabilities([*texts, *drawn(40, longest=45, seed=1)])[: len(texts)]
+    for place in (0, 7, 29):
+        (row,) = model.probabilities([texts[place]])
+        np.testing.assert_allclose(row, together[place], **F32)
+    tokens = model.tokens(texts[3])
+    wide = [model.run(model.batch([tokens], edge)) for edge in (16, 24)]
+    for name in ("probabilities", "density"):
+        np.testing.assert_allclose(wide[0][name], wide[1][name], **F32)
+
+
+def test_order_is_kept_across_chunks_and_failures(model):
+    texts = [*drawn(9), ("",), *drawn(4, seed=2), (" \t ",), ("\x00\x1b\x9b",), (3,), ("a", "b")]
+    found = list(model.read(texts, chunk=4))
+    assert len(found) == len(texts)
+    errors = [one.error if isinstance(one, Failure) else None for one in found]
+    assert errors[:9] == [None] * 9
+    assert errors[9] == "the text has no word"
+    assert errors[10:14] == [None] * 4
+    empty = "the text has no word"
+    assert errors[14:] == [empty, empty, "a text must be a str, got int", "wanted 1 texts"]
+    for (text, *_), one in zip(texts, found, strict=True):
+        if not isinstance(one, Failure):
+            assert one.tokens == (tuple(text.split())[:40],)
+    whole = list(model.read(texts))
+    for one, other in zip(found, whole, strict=True):
+        if not isinstance(one, Failure):
+            np.testing.assert_allclose(one.probabilities, other.probabilities, **F32)
+
+
+def test_a_text_that_fails_says_which(model):
+    with pytest.raises(ValueError, match="text 1: the text has no word"):
+        model.probabilities([("a film",), ("  ",)])
+    assert model.probabilities([]).shape == (0, 2)
+    assert list(model.predict(iter(()))) == []
+
+
+def test_a_long_text_is_cut_where_the_model_ends(model):
+    text = " ".join(["dull", "film"] * 2500)
+    (long,), (short,) = model.read([(text,)]), model.read([(" ".join(text.split()[:40]),)])
+    assert len(long.tokens[0]) == 40
+    np.testing.assert_array_equal(long.probabilities, short.probabilities)
+
+
+@pytest.mark.parametrize("longest", [1, 5, 8, 40, 400, 6000])
+def test_the_shapes_of_batches_are_few(longest):
+    shapes = set()
+    for length in range(longest + 1):
+        edge = edge_of(length, longest)
+        assert length <= edge <= max(longest, EDGES[0])
+        rows = rows_of(edge)
+        assert rows * edge <= max(CELLS, 8 * edge)
+        shapes |= {(size, edge) for size in sizes_of(edge)}
+    assert len(shapes) <= 3 * (len(EDGES) + 5)
+
+
+def test_batches_hold_every_text_once_in_those_shapes(model):
+    tokens = [model.tokens(text) for text in drawn(700, longest=70)]
+    seen, shapes = [], set()
+    for numbers, batch in model.batches(tokens):
+        seen += numbers
+        shapes.add(batch["tokens"].shape)
+        for row, number in enumerate(numbers):
+            ids = model.ids(tokens[number][0])
+            assert batch["lengths"][row] == len(ids)
+            np.testing.assert_array_equal(batch["tokens"][row, : len(ids)], ids)
+            assert not batch["tokens"][row, len(ids) :].any()
+    assert sorted(seen) == list(range(700))
+    edges = {edge_of(n, 40) for n in range(1, 41)}
+    assert shapes <= {(size, edge) for edge in edges for size in sizes_of(edge)}
+
+
+def test_gates_that_are_given_are_those_of_single_calls(model):
+    tokens = ("dull", "old", "film")
+    gates = np.array([[1, 0, 1], [0, 1, 0], [1, 1, 1]], np.float32)
+    found = model.with_gates(tokens, gates)
+    batch = model.batch([(tokens,)], 8)
+    call = jax.jit(
+        lambda g: model.module.apply({"params": model.params}, batch, g, method=GANet.with_gates)
+    )
+    for row, pattern in zip(found, gates, strict=True):
+        padded = np.zeros((4, 1, 8), np.float32)
+        padded[2, 0, :3] = pattern
+        np.testing.assert_allclose(row, softmax(call(padded).logits)[2, 0], **F32)
+    # the gates of its own prediction give its own probabilities
+    (one,) = model.read([(" ".join(tokens),)])
+    own = model.with_gates(tokens, one.kept[0][None].astype(np.float32))
+    np.testing.assert_allclose(own[0], one.probabilities, **F32)
+
+
+def test_a_folder_gives_back_the_same_bits(model, folder):
+    again = TrainedModel.load(folder, ("text", "pair"))
+    jax.tree.map(np.testing.assert_array_equal, again.params, model.params)
+    for name in ("kind", "network", "config", "classes", "max_len"):
+        assert getattr(again, name) == getattr(model, name)
+    assert again.vocabulary.words == model.vocabulary.words
+    assert again.report == json.loads(json.dumps(model.report))
+    texts = drawn(20, longest=8)
+    np.testing.assert_array_equal(again.probabilities(texts), model.probabilities(texts))
+    names = {"model.safetensors", "vocabulary.json", "report.json", "config.json", "README.md",
+             "SHA256SUMS"}  # fmt: skip
+    assert {path.name for path in folder.iterdir()} == names
+
+
+def test_the_readers_of_exports_go_on_working(model, folder, alone):
+    params, config = export.load(folder)
+    jax.tree.map(np.testing.assert_array_equal, params, model.params)
+    one = export.load_params(folder / "model.safetensors")
+    jax.tree.map(np.testing.assert_array_equal, one, model.params)
+    assert config["classes"] == ["bad", "good"]
+    batch = model.batch([(("dull", "film"),)], 8)
+    plain = {name: batch[name] for name in ("tokens", "lengths")}
+    call = jax.jit(lambda p, b: model.module.apply({"params": p}, b).logits)
+    data = export.export_inference(call, params, plain)
+    found = export.load_inference(data)(params, plain)
+    np.testing.assert_allclose(found[0], alone("dull film").logits[0], **F32)
+
+
+def test_a_model_can_be_pickled_after_it_predicted(model):
+    texts = drawn(3, longest=8)
+    wanted = model.probabilities(texts)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.probabilities(texts), wanted)
+
+
+def copied(folder, place):
+    target = place / "copy"
+    target.mkdir()
+    for path in folder.iterdir():
+        (target / path.name).write_bytes(path.read_bytes())
+    return target
+
+
+def rewritten(folder, name, change):
+    """Changes a JSON file, and its digest with it: a folder that is whole, but another's."""
+    value = json.loads((folder / name).read_text())
+    change(value)
+    text = json.dumps(value)
+    (folder / name).write_text(text)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    sums = (folder / "SHA256SUMS").read_text()
+    sums = re.sub(rf"^[0-9a-f]+  {re.escape(name)}$", f"{digest}  {name}", sums, flags=re.MULTILINE)
+    (folder / "SHA256SUMS").write_text(sums)
+
+
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "vocabulary.json", "report.json", "config.json"]
+)
+def test_a_damaged_file_is_refused(name, folder, tmp_path):
+    copy = copied(folder, tmp_path)
+    content = bytearray((copy / name).read_bytes())
+    content[-2] ^= 1
+    (copy / name).write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{name} is damaged"):
+        TrainedModel.load(copy, ("text",))
+    (copy / name).unlink()
+    with pytest.raises(FileNotFoundError, match=name):
+        TrainedModel.load(copy, ("text",))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("config.json", lambda c: c["gatedjax"].update(format=99), "a newer gatedjax wrote it"),
+        ("config.json", lambda c: c["gatedjax"].update(kind="cloze"), "answer"),
+        ("config.json", lambda c: c.pop("gatedjax"), "does not say what kind"),
+        ("config.json", lambda c: c.update(network="other"), "no model of this version"),
+        ("config.json", lambda c: c["model"].update(hidden=5), "not those of the network"),
+        ("config.json", lambda c: c["model"].update(novel=5), "no model of this version"),
+        ("config.json", lambda c: c.update(model=3), "no model of this version"),
+        ("config.json", lambda c: c.update(classes=["bad", "good", "x"]), "not those of the"),
+        ("config.json", lambda c: c.update(classes=["bad"]), "no model of this version"),
+        ("config.json", lambda c: c.update(classes=3), "no model of this version"),
+        ("config.json", lambda c: c.update(classes=["a", "a"]), "no model of this version"),
+        ("config.json", lambda c: c.update(max_len=0), "no model of this version"),
+        ("vocabulary.json", lambda v: v["words"].append("more"), "not those of the network"),
+        ("vocabulary.json", lambda v: v.update(words=3), "no model of this version"),
+        ("vocabulary.json", lambda v: v["words"].__setitem__(4, 3), "no model of this version"),
+    ],
+)
+def test_another_folder_is_refused_in_one_line(name, change, message, folder, tmp_path):
+    copy = copied(folder, tmp_path)
+    rewritten(copy, name, change)
+    with pytest.raises(ValueError, match=message) as refused:
+        TrainedModel.load(copy, ("text", "pair"))
+    assert "\n" not in str(refused.value)
+
+
+def test_what_is_no_model_is_refused(tmp_path, folder):
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(FileNotFoundError):
+            TrainedModel.load(path, ("text",))
+    with pytest.raises(ValueError, match="holds a text classifier"):
+        TrainedModel.load(folder, ("pair",))
+
+
+@pytest.mark.parametrize("kind", ["text", "pair"])
+def test_columns_must_be_as_many_as_the_model_reads(kind, tmp_path, model):
+    rows = PAIRS if kind == "text" else TEXTS
+    table = open_table(rows, COLUMNS["pair" if kind == "text" else "text"])
+    with pytest.raises(ValueError, match=r"columns.inputs must name"):
+        train_model(kind, table, Options(**options("ssan", kind=kind)), tmp_path)
+
+
+@pytest.mark.parametrize("name", slow_but(sorted(set(TEXT) - {"ganet"}), "agt", "soft", "ssan"))
+def test_every_network_trains_and_predicts(name, tmp_path):
+    check_network(train("text", TEXTS, tmp_path, **options(name)), [("a dull film",), ("warm",)])
+
+
+@pytest.mark.parametrize("name", slow_but(sorted(PAIR), "ssan"))
+def test_every_network_of_pairs_trains_and_predicts(name, tmp_path):
+    model = train("pair", PAIRS, tmp_path, **options(name, kind="pair"))
+    check_network(model, [("a dog runs", "a cat"), ("cow", "a cow runs now")])
+
+
+@pytest.mark.parametrize("density", [0.05, 0.2, 0.75])
+def test_the_bias_of_gates_is_moved_to_a_density(density):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(2, 3, 400).astype(np.float32)
+    params = {"auxiliary": {"gate": {"bias": np.array([0.5], np.float32), "kernel": 1}}, "w": 2}
+    moved = held_at(params, 1 / (1 + np.exp(-logits)), density)
+    shift = moved["auxiliary"]["gate"]["bias"] - params["auxiliary"]["gate"]["bias"]
+    assert np.mean(logits + shift > 0) == pytest.approx(density, abs=1 / 400)
+    assert (moved["w"], moved["auxiliary"]["gate"]["kernel"]) == (2, 1)
+    assert params["auxiliary"]["gate"]["bias"] == 0.5  # left as they were
+    # certain gates are no infinite logits
+    sure = held_at(params, np.array([0, 1, 1, 1], np.float32), density)
+    assert np.isfinite(sure["auxiliary"]["gate"]["bias"]).all()
+
+
+def check_network(model, texts):
+    found = list(model.predict(texts))
+    for texts_of_one, one in zip(texts, found, strict=True):
+        assert one.label in model.classes
+        assert 1 / len(model.classes) <= one.probability <= 1
+        assert 0 <= one.density <= 1
+        kept = one.kept if model.kind == "pair" else [one.kept]
+        for words, text in zip(kept, texts_of_one, strict=True):
+            assert set(words) <= set(text.split())
+    (first,) = model.read(texts[:1])
+    assert first.probabilities.sum() == pytest.approx(1, abs=1e-5)
+    if first.attention is not None:
+        # the window of local attention takes from the weights, as in the paper
+        least = 0 if model.network == "local" else 1
+        assert least - 1e-4 <= first.attention.sum() <= 1 + 1e-4
+    assert 0 <= model.report["validation"]["accuracy"] <= 1
+    assert model.report["steps"] == 2

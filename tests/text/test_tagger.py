@@ -1,0 +1,325 @@
+"""`Tagger` and its commands: networks of a few numbers on sentences that NumPy makes."""
+
+import json
+
+import numpy as np
+import pytest
+
+from gatedjax import Tagger
+from gatedjax._commands import evaluate, predict, train
+from gatedjax.text._metrics import classification_metrics
+from gatedjax.text._shapes import ShapedVocabulary, common_shapes, shapes, strange
+from gatedjax.text._tagged import Scorer, Sentences, TagRule, is_bio
+from gatedjax.text._tagging import windows, word_probabilities
+from gatedjax.text._tags import open_sentences
+
+NETWORK = {"embedding_dim": 4, "hidden": 8, "filter_size": 8, "num_heads": 2, "num_layers": 1}
+TRAINING = {"optimizer.learning_rate": 0.03}
+OPTIONS = {
+    "network": NETWORK,
+    "training": TRAINING,
+    "num_steps": 60,
+    "max_len": 8,
+    "batch_size": 16,
+}
+NAMES, PLACES = ["John", "Mary", "Anna"], [["Paris"], ["Rome"], ["New", "York"]]
+
+
+def sentences(n, seed=0):
+    """(words, tags) of "NAME VERB in PLACE", or of the place before the rest."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for _ in range(n):
+        place = PLACES[rng.integers(3)]
+        rest = [NAMES[rng.integers(3)], ["lives", "works"][rng.integers(2)]]
+        made.append(
+            ([*rest, "in", *place], ["B-PER", "O", "O", "B-LOC", "I-LOC"][: 3 + len(place)])
+        )
+    return made
+
+
+def written(path, made):
+    """A file of three columns: the word, something else, its tag."""
+    lines = ["".join(f"{w}\tX\t{t}\n" for w, t in zip(*one, strict=True)) for one in made]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def tagger():
+    said = []
+    model = Tagger.train(sentences(200), test=sentences(40, 1), say=said.append, **OPTIONS)
+    model.said = said
+    return model
+
+
+@pytest.fixture(scope="module")
+def folder(tagger, tmp_path_factory):
+    return tagger.save(tmp_path_factory.mktemp("tagger") / "model")
+
+
+def test_a_tagger_learns_what_the_words_say(tagger):
+    report = tagger.report_
+    assert report["test"]["accuracy"] > 0.9
+    assert report["test"]["n"] == sum(len(words) for words, _ in sentences(40, 1))
+    assert report["test"]["sentences"] == report["data"]["test"]["n"] == 40
+    assert report["baseline"] == {
+        "kind": "the most frequent tag of each word",
+        "validation": 1.0,
+        "test": 1.0,
+    }
+    assert list(tagger.classes_) == ["B-LOC", "B-PER", "I-LOC", "O"]
+    assert tagger.said[0].startswith("the data: 200 sentences, ")
+    assert any("the most frequent tag of each word 1.0000" in line for line in tagger.said)
+
+
+def test_words_stay_and_texts_are_split(tagger):
+    one, other = tagger.predict([["John", "lives-in", "Rome!"], "Anna works in New York"])
+    assert one.words == ("John", "lives-in", "Rome!")
+    assert other.words == ("Anna", "works", "in", "New", "York")
+    assert len(other.tags) == len(other.probabilities) == 5
+    assert set(other.tags) <= set(tagger.classes_)
+    with pytest.raises(ValueError, match="sentence 1: the sentence has no word"):
+        tagger.predict(["a", " "])
+    with pytest.raises(ValueError, match="sentence 0: a sentence must be a text or a list of word"):
+        tagger.predict([[3]])
+    with pytest.raises(TypeError, match="a list of sentences, got one text"):
+        tagger.predict("John")
+
+
+def test_every_word_of_a_long_sentence_has_a_tag(tagger):
+    words = tuple(["John", "lives", "in", "Rome"] * 5 + ["Anna"])
+    (one,) = tagger.predict([words])
+    assert one.words == words
+    assert len(one.tags) == len(one.probabilities) == 21
+    (whole,) = word_probabilities(tagger.model_, [words])
+    # the words in the middle of the second window are told by that window alone
+    (second,) = word_probabilities(tagger.model_, [words[4:12]])
+    np.testing.assert_allclose(whole[6:10], second[2:6], rtol=1e-5)
+
+
+def test_windows_part_the_words_among_them():
+    for length in range(1, 30):
+        for size in range(1, 10):
+            found = windows(length, size)
+            assert [i for _, _, a, b in found for i in range(a, b)] == [*range(length)]
+            assert all(begin <= a < b <= end <= begin + size for begin, end, a, b in found)
+    assert windows(10, 4) == [(0, 4, 0, 3), (2, 6, 3, 5), (4, 8, 5, 7), (6, 10, 7, 10)]
+
+
+def test_a_saved_tagger_says_the_same(tagger, folder):
+    loaded = Tagger.load(folder)
+    some = [words for words, _ in sentences(3, 2)]
+    assert loaded.predict(some) == tagger.predict(some)
+    assert isinstance(loaded.model_.vocabulary, ShapedVocabulary)
+    assert json.loads((folder / "config.json").read_text())["gatedjax"]["kind"] == "tags"
+
+
+def test_the_same_folder_continues_with_the_same_bits(tagger, tmp_path):
+    Tagger.train(sentences(200), **{**OPTIONS, "num_steps": 20}, workdir=tmp_path)
+    # a test set is no part of the run that a checkpoint is of: leave it out in both
+    more = Tagger.train(sentences(200), **OPTIONS, workdir=tmp_path)
+    whole = Tagger.train(sentences(200), **OPTIONS)
+    for ours, theirs in zip(
+        word_probabilities(more.model_, [("John", "lives")]),
+        word_probabilities(whole.model_, [("John", "lives")]),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+# scores ------------------------------------------------------------------------------------------
+
+
+def spans_of(tags):
+    """By a loop over words: (kind, first, last) of every span."""
+    found, place = set(), 0
+    while place < len(tags):
+        if tags[place] == "O":
+            place += 1
+            continue
+        kind, first = tags[place][2:], place
+        place += 1
+        while place < len(tags) and tags[place] == f"I-{kind}":
+            place += 1
+        found.add((kind, first, place))
+    return found
+
+
+def test_scores_agree_with_loops():
+    rng = np.random.default_rng(0)
+    names = ("B-X", "B-Y", "I-X", "I-Y", "O")
+    scorer, matched, ours, true = Scorer(names), 0, 0, 0
+    rows = []
+    for _ in range(60):
+        n = int(rng.integers(1, 9))
+        gold, probabilities = rng.integers(0, 5, n), rng.dirichlet(np.ones(5), n)
+        best = np.where(rng.random(n) < 0.6, gold, probabilities.argmax(1))
+        probabilities[np.arange(n), best] += 1
+        probabilities /= probabilities.sum(1, keepdims=True)
+        scorer.add(gold, probabilities, gold == 0)
+        rows.append((gold, probabilities))
+        a, b = (spans_of([names[i] for i in one]) for one in (gold, best))
+        matched, ours, true = matched + len(a & b), ours + len(b), true + len(a)
+    metrics = scorer.metrics()
+    gold = np.concatenate([one for one, _ in rows])
+    probabilities = np.concatenate([one for _, one in rows])
+    wanted = classification_metrics(gold, probabilities, names)
+    assert wanted["confusion"] == metrics["confusion"]
+    assert metrics["per_class"] == wanted["per_class"]
+    for name in ("accuracy", "macro_f1", "nll", "brier", "ece"):
+        assert metrics[name] == pytest.approx(wanted[name], abs=1e-6), name
+    precision, recall = matched / ours, matched / true
+    assert metrics["spans"]["n"] == true
+    assert metrics["spans"]["precision"] == pytest.approx(precision)
+    assert metrics["spans"]["recall"] == pytest.approx(recall)
+    assert metrics["spans"]["f1"] == pytest.approx(2 * precision * recall / (precision + recall))
+    right = (probabilities.argmax(1) == gold)[gold == 0]
+    assert metrics["unknown"] == {"n": len(right), "accuracy": pytest.approx(right.mean())}
+
+
+def test_spans_need_tags_that_mark_them():
+    assert is_bio(["O", "B-X", "I-X"])
+    assert is_bio(["B-X", "B-Y"])
+    assert not is_bio(["O"])
+    assert not is_bio(["NN", "O"])
+    assert not is_bio(["B-", "O"])
+    scorer = Scorer(["NN", "VB"])
+    scorer.add(np.array([0]), np.array([[1.0, 0.0]]), np.array([False]))
+    assert scorer.metrics()["spans"] is None
+    assert scorer.metrics()["unknown"] == {"n": 0, "accuracy": None}
+
+
+def test_the_rule_is_the_most_frequent_tag_of_a_word():
+    rng = np.random.default_rng(1)
+    words = [rng.integers(0, 6, n) for n in rng.integers(1, 9, 50)]
+    tags = [rng.integers(0, 3, len(ids)) for ids in words]
+    rule = TagRule(Sentences(words, tags), 8, 3)
+    flat, all_tags = np.concatenate(words), np.concatenate(tags)
+    for word in range(8):
+        seen = all_tags[flat == word] if word < 6 else all_tags
+        best = np.bincount(seen, minlength=3).argmax()
+        np.testing.assert_array_equal(rule.probabilities(np.array([word])), np.eye(3)[[best]])
+
+
+def test_unknown_words_are_told_by_their_shape():
+    assert [one[1:] for one in shapes("Walking")] == ["Aa:ing", "Aa:ng", "Aa:"]
+    assert [one[1:] for one in shapes("e-3")] == ["0-:e-3", "0-:-3", "0-:"]
+    assert [shapes(word)[-1][1:] for word in ("USA", "I", "...", "x")] == ["A:", "Aa:", ".:", "a:"]
+    names = common_shapes(["walking", "talking", "sing", "Rome"])
+    assert [name[1:] for name in names] == ["a:", "a:ing", "a:ng"]
+    words = ShapedVocabulary(["the", *names], lowercase=False)
+    assert words.encode(["the", "making", "a", "Rome"]) == [2, 4, 3, 1]
+    np.testing.assert_array_equal(strange(words), [False, True, False, True, True, True])
+
+
+# what is refused ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([(["a", "b"], ["X", "X"])] * 2, "the data has one tag, 'X': a tagger needs two"),
+        ([(["a", "b", "c", "d"], ["X", "X", "X", "Y"])], "has one sentence, which cannot be both"),
+        ([(["a", "b"], ["X", "Y"]), (["c"], ["Z"])], "3 of the tags of 3 words are distinct"),
+        (
+            [(["a"], [])],
+            "no tagged sentence: 1 lines cannot be used, the first is the data:1: 1 wo",
+        ),
+        ([], "the data has no tagged sentence"),
+    ],
+)
+def test_data_that_no_tagger_can_learn_from(data, message):
+    with pytest.raises(ValueError, match=message):
+        Tagger.train(data, **OPTIONS)
+
+
+def test_what_is_no_data(tagger, tmp_path):
+    with pytest.raises(TypeError, match="a path or a list of \\(words, tags\\), got int"):
+        open_sentences(3)
+    with pytest.raises(TypeError, match="sentence 1 must be a list of words and a list of tags"):
+        Tagger.train([("a b", "X Y")])
+    path = written(tmp_path / "t.conll", [*sentences(2), (["Rome"], ["B-NEW"])])
+    line = sum(len(words) + 1 for words, _ in sentences(2)) + 1
+    with pytest.raises(ValueError, match=f"t.conll:{line}: the tag 'B-NEW' is none that the model"):
+        tagger.evaluate(path)
+
+
+# commands ----------------------------------------------------------------------------------------
+
+
+def run(command, capsys, *args):
+    """(status, standard output, standard error) of a command."""
+    try:
+        status = command.main([str(arg) for arg in args])
+    except SystemExit as stopped:
+        status = stopped.code
+    return (status, *capsys.readouterr())
+
+
+def test_the_commands_agree_with_the_class(tagger, folder, tmp_path, capsys):
+    made = sentences(4, 3)
+    path = written(tmp_path / "in.conll", made)
+    status, out, _ = run(predict, capsys, folder, "--file", path)
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert status == 0
+    assert rows == [
+        json.loads(json.dumps(one.to_json())) for one in tagger.predict([w for w, _ in made])
+    ]
+    path.write_text("John\nlives\n\nin\tX\nRome\n", encoding="utf-8")
+    _, out, error = run(predict, capsys, folder, "--file", path)
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert rows[0]["words"] == ["John", "lives"]
+    assert set(rows[1]) == {"error"}
+    assert "1 of 2 lines" in error
+    _, out, _ = run(predict, capsys, folder, "John lives in Rome")
+    assert json.loads(out)["words"] == ["John", "lives", "in", "Rome"]
+
+    path = written(tmp_path / "test.conll", made)
+    status, out, _ = run(evaluate, capsys, folder, path, "--out", tmp_path / "m.json")
+    assert status == 0
+    assert "4 sentences" in out
+    assert "spans: f1" in out
+    assert json.loads((tmp_path / "m.json").read_text()) == tagger.evaluate(path)
+    status, _, error = run(evaluate, capsys, folder, path, "--tag", "1")
+    assert status == 2
+    assert "test.conll:1: the tag 'X' is none" in error
+
+
+def test_train_writes_a_folder_of_a_tagger(tmp_path, capsys):
+    path = written(tmp_path / "t.conll", sentences(60))
+    rng = np.random.default_rng(0)
+    vectors = tmp_path / "vectors.txt"
+    words = ["John", "in", "Rome", "elsewhere"]
+    rows = [" ".join([word, *map(str, rng.normal(size=4))]) for word in words]
+    vectors.write_text("\n".join(rows) + "\n")
+    out = tmp_path / "model"
+    network = ["--model.num-heads", "2", "--model.filter-size", "8", "--model.num-layers", "1"]
+    network += ["--num-steps", "2", "--embeddings", vectors]
+    status, _, error = run(train, capsys, path, "--out", out, *network)
+    assert status == 0, error
+    assert f"{path}: 60 sentences, " in error
+    assert "the most frequent tag of each word 1.0000 (span F1 1.0000)" in error
+    config = json.loads((out / "config.json").read_text())
+    assert (config["model"]["embedding_dim"], config["model"]["hidden"]) == (4, 8)
+    loaded = Tagger.load(out)
+    assert "elsewhere" in loaded.model_.vocabulary
+    assert loaded.get_params()["lowercase"] is False
+    card = (out / "README.md").read_text()
+    assert "A tagger (ssan)" in card
+    assert "accuracy of the most frequent tag of each word" in card
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["model", "t.conll", "vectors.txt"]
+
+
+def test_train_asks_for_the_columns_of_tags(tmp_path, capsys):
+    path = written(tmp_path / "t.conll", sentences(3))
+    for args, message in (
+        (["--text", "a"], "columns of tags have numbers: --word N --tag N"),
+        (["--task", "text", "--tag", "1"], "--word and --tag are for files of tags"),
+        (["--density", ".2"], "--density needs --model"),
+        (["--model", "gru"], "--model must be one of ssan, san, got 'gru'"),
+        (["--tag", "1"], "has one tag, 'X': a tagger needs two"),
+    ):
+        status, _, error = run(train, capsys, path, "--out", tmp_path / "model", *args)
+        assert (status, message in error) == (2, True), error
+    assert [one.name for one in tmp_path.iterdir()] == ["t.conll"]
