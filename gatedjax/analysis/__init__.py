@@ -1,11 +1,11 @@
 """What gates and attention did: density, operations, truth scores, tests, plots, marked text,
-`faithfulness`: whether words that are said to decide do,
-`phrases`: words that attention selects, and their runs, and `trees`: constituents out of attention.
+`faithfulness`: whether the words that are said to decide do, `phrases`: words that attention
+selects, and their runs, and `trees`: constituents out of attention.
 
-NumPy in, NumPy out; only `faithfulness` and `rationale_scores`, which run a network again and
-again, load JAX, when they are called. Plots need the extra `plots`: matplotlib is
-imported when a plot is drawn, and an ImportError tells how to get it. Every plot takes `path_stem`,
-which writes path_stem.png and path_stem.svg (None writes nothing), and a `title` above the figure.
+NumPy in, NumPy out; nothing here runs on a device but `faithfulness` and `rationale_scores`, which
+load JAX when they are called. Plots need the extra `plots`: matplotlib is imported when a plot is
+drawn, and an ImportError tells how to get it. Every plot takes `path_stem`, which writes
+path_stem.png and path_stem.svg (None writes nothing), and a `title` above the figure.
 
 What does not fit is refused: TypeError for a wrong dtype, ValueError for a shape, for a number that
 is out of range or not finite, and for an option without such a value. The message names the
