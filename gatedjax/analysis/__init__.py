@@ -1,9 +1,11 @@
 """What gates and attention did: density, operations, truth scores, tests, plots, marked text,
-`phrases`: words that attention selects, and their runs, and `trees`: constituents out of attention.
+`faithfulness`: whether the words that are said to decide do, `phrases`: words that attention
+selects, and their runs, and `trees`: constituents out of attention.
 
-NumPy in, NumPy out; nothing here runs on a device. Plots need the extra `plots`: matplotlib is
-imported when a plot is drawn, and an ImportError tells how to get it. Every plot takes `path_stem`,
-which writes path_stem.png and path_stem.svg (None writes nothing), and a `title` above the figure.
+NumPy in, NumPy out; nothing here runs on a device but `faithfulness` and `rationale_scores`, which
+load JAX when they are called. Plots need the extra `plots`: matplotlib is imported when a plot is
+drawn, and an ImportError tells how to get it. Every plot takes `path_stem`, which writes
+path_stem.png and path_stem.svg (None writes nothing), and a `title` above the figure.
 
 What does not fit is refused: TypeError for a wrong dtype, ValueError for a shape, for a number that
 is out of range or not finite, and for an option without such a value. The message names the
@@ -25,6 +27,12 @@ from gatedjax.analysis._attention_plots import plot_distances as plot_distances
 from gatedjax.analysis._curves import plot_learning_curves as plot_learning_curves
 from gatedjax.analysis._curves import plot_lines as plot_lines
 from gatedjax.analysis._curves import read_metrics as read_metrics
+from gatedjax.analysis._faithfulness import SHARES as SHARES
+from gatedjax.analysis._faithfulness import Comparison as Comparison
+from gatedjax.analysis._faithfulness import Faithfulness as Faithfulness
+from gatedjax.analysis._faithfulness import Rationale as Rationale
+from gatedjax.analysis._faithfulness import faithfulness as faithfulness
+from gatedjax.analysis._faithfulness import rationale_scores as rationale_scores
 from gatedjax.analysis._flops import FlopsReport as FlopsReport
 from gatedjax.analysis._flops import attention_flops as attention_flops
 from gatedjax.analysis._flops import attention_flops_total as attention_flops_total

@@ -28,12 +28,6 @@ from gatedjax.gates._enumerate import Truth as Truth
 from gatedjax.gates._enumerate import enumerate as enumerate
 from gatedjax.gates._expectation import Estimator as Estimator
 from gatedjax.gates._expectation import expectation as expectation
-from scores to gates, with exact derivatives.
-
-Masks are bool with True = real; a row without a real position gives zeros and finite gradients;
-sums are float32 or wider.
-"""
-
 from gatedjax.gates._maps import budget as budget
 from gatedjax.gates._maps import entmax as entmax
 from gatedjax.gates._maps import entmax15 as entmax15

@@ -5,6 +5,17 @@
     alpha_t = g_t exp(e_t) / sum_s g_s exp(e_s),  c = sum_t alpha_t h_t,  y = W tanh(c) + b
 
 The three baselines of the paper are the same backbone with another `system`.
+
+There the backbone reads every word, and tells its neighbours of it: what attention sees of the open
+words rests on the closed ones too. With `gates_on="input"` the gates act before it as well,
+
+    h = BiLSTM(g_1 x_1, ..., g_T x_T)           where gates are soft: training, "expected"
+    h = BiLSTM(x_{t_1}, ..., x_{t_K}),  g_{t_k} = 1   where they are hard
+
+and the rest as above. With hard gates nothing behind the auxiliary network has read a closed word:
+it computes what it would compute had the words been deleted. (The auxiliary network reads them all;
+it chooses.) A soft gate near 0 leaves a step of the LSTM on a vector near 0, which a closed gate
+does not: the two agree in what attention sees, and better where tau is low in training.
 """
 
 import dataclasses
@@ -22,7 +33,7 @@ from gatedjax._types import Options, Output, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._devices import on_rows
 from gatedjax.functional._tracing import is_traced
-from gatedjax.models._checks import check_at_least, check_batch, check_rates
+from gatedjax.models._checks import check_at_least, check_batch, check_choices, check_rates
 from gatedjax.models._classification import (
     accuracy,
     class_metrics,
@@ -71,6 +82,9 @@ class GANetConfig:
     """lambda, weight of the mean gate in the loss (paper: 4e-6 to 1e-3)."""
     density: float | None = None
     """Hold the mean open probability at this by a Lagrange multiplier, in place of the penalty."""
+    gates_on: Literal["attention", "input"] = "attention"
+    """What the gates close words to: attention, as in the paper, or the backbone too, which then
+    reads soft gates times their words, and under hard gates the open words alone."""
     penalty_on: Literal["gate", "prob"] = "gate"
     """Penalise the sampled soft gates, or the open probabilities (lower variance)."""
     relax: Literal["soft", "straight_through"] = "soft"
@@ -111,6 +125,15 @@ class GANetConfig:
             raise ValueError(f"density must be in (0, 1) or None, got {self.density}")
         if self.density is not None and self.system != "ganet":
             raise ValueError(f"density must be None for system={self.system!r}: it has no gates")
+        check_choices(self, gates_on=Literal["attention", "input"])
+        if self.gates_on == "input":
+            if self.system != "ganet":
+                raise ValueError(f"gates_on must be 'attention' for system={self.system!r}")
+            if self.relax != "soft":
+                raise ValueError(
+                    f"gates_on must be 'attention' for relax={self.relax!r}: a word that is not "
+                    "read has no gradient"
+                )
 
 
 @struct.dataclass
@@ -136,13 +159,15 @@ class GANetOutput:
 
 @struct.dataclass
 class _Encoded:
-    """What every gate mode shares."""
+    """What every gate mode shares; states, last and scores are None until the gates are known where
+    those act on the input."""
 
-    states: Array
-    last: Array
+    states: Any
+    last: Any
     mask: Array
     scores: Any  # None for "bilstm"
     gate_logits: Any  # None for the baselines
+    words: Any = None  # word vectors, where the gates act on them
 
 
 class GANet(nn.Module):
@@ -233,16 +258,10 @@ class GANet(nn.Module):
         xs = self.embed(tokens)
         if train and config.embedding_dropout > 0:
             xs = F.example_dropout(xs, config.embedding_dropout, self._keys(batch, "dropout"))
-        carries, states = self.backbone(
-            xs, mask, deterministic=not train, example_id=batch.get("example_id")
-        )
-        ahead, back = carries[-1]
-        left, right = ahead.hidden.astype(states.dtype), back.hidden.astype(states.dtype)
-        if config.merge == "concat":
-            last = jnp.concatenate([left, right], axis=-1)
-        else:
-            states = states[..., : config.hidden] + states[..., config.hidden :]
-            last = left + right
+        if config.gates_on == "input":
+            gate_logits = self.auxiliary(xs, mask)
+            return _Encoded(None, None, mask, scores=None, gate_logits=gate_logits, words=xs)
+        states, last = self._states(xs, mask, batch.get("example_id"), train)
         return _Encoded(
             states=states,
             last=last,
@@ -250,6 +269,51 @@ class GANet(nn.Module):
             scores=None if config.system == "bilstm" else self.score(states),
             gate_logits=self.auxiliary(xs, mask) if config.system == "ganet" else None,
         )
+
+    def _states(
+        self, xs: Float[Array, "B T E"], mask: Bool[Array, "B T"], ids: Any, train: bool
+    ) -> tuple[Array, Array]:
+        """The backbone: the states of all words, and the last ones."""
+        config = self.config
+        carries, states = self.backbone(xs, mask, deterministic=not train, example_id=ids)
+        ahead, back = carries[-1]
+        left, right = ahead.hidden.astype(states.dtype), back.hidden.astype(states.dtype)
+        if config.merge == "concat":
+            last = jnp.concatenate([left, right], axis=-1)
+        else:
+            states = states[..., : config.hidden] + states[..., config.hidden :]
+            last = left + right
+        return states, last
+
+    def _read(
+        self,
+        encoded: _Encoded,
+        xs: Float[Array, "*S B T E"],
+        mask: Bool[Array, "*S B T"],
+        batch: Batch,
+        train: bool = False,
+    ) -> _Encoded:
+        """States and scores of words that gates have been at, every draw of them."""
+        if xs.ndim == 3:
+            states, last = self._states(xs, mask, batch.get("example_id"), train)
+            return dataclasses.replace(
+                encoded, states=states, last=last, mask=mask, scores=self.score(states)
+            )
+        # rows first: their axis may be sharded
+        by_row = [jnp.swapaxes(x, 0, 1) for x in (xs, mask)]
+        flat = [x.reshape(-1, *x.shape[2:]) for x in by_row]
+        states, _ = self._states(flat[0], flat[1], None, False)
+        states = jnp.swapaxes(states.reshape(*by_row[1].shape, -1), 0, 1)
+        return dataclasses.replace(encoded, states=states, mask=mask, scores=self.score(states))
+
+    def _scaled(
+        self, encoded: _Encoded, gates: Float[Array, "*S B T"], batch: Batch, train: bool = False
+    ) -> _Encoded:
+        """What soft gates let the backbone read."""
+        if encoded.words is None:
+            return encoded
+        xs = _draws_of(encoded, gates) * gates[..., None].astype(encoded.words.dtype)
+        return self._read(encoded, xs, _like(encoded.mask, gates), batch, train)
 
     def gate_modes(
         self, batch: Batch, temperature: float | Array | None = None
@@ -262,7 +326,8 @@ class GANet(nn.Module):
         Returns:
           "sample" and "relaxed" (`config.test_samples` draws with the same noise), "threshold" and
           "expected" (the open probabilities as gates). Every field but gate_logits and scores has
-          a leading axis over the draws, of size 1 where nothing is drawn.
+          a leading axis over the draws, of size 1 where nothing is drawn; scores too, where the
+          gates act on the input: then every draw is a pass of its own over the sequence.
 
         Raises:
           ValueError: if the system has no gates.
@@ -310,6 +375,7 @@ class GANet(nn.Module):
         )
 
     def _gated(self, encoded: _Encoded, gates: Float[Array, "*S B T"], batch: Batch) -> GANetOutput:
+        encoded = self._scaled(encoded, gates, batch)
         weights = F.gated_softmax(_like(encoded.scores, gates), gates, _like(encoded.mask, gates))
         return self._pooled(encoded, weights, batch, gates=gates)
 
@@ -331,6 +397,7 @@ class GANet(nn.Module):
             return self._hard(encoded, gates, batch, train=True)
         logits = _like(encoded.gate_logits, noise)
         log_gates = F.log_gumbel_sigmoid(logits, noise, temperature=tau)
+        encoded = self._scaled(encoded, jnp.exp(log_gates), batch, train)
         weights = F.relaxed_gated_softmax(
             _like(encoded.scores, noise), log_gates, _like(encoded.mask, noise)
         )
@@ -339,14 +406,38 @@ class GANet(nn.Module):
     def _hard(
         self, encoded: _Encoded, gates: Array, batch: Batch, *, train: bool = False
     ) -> GANetOutput:
-        mask, scores = _like(encoded.mask, gates), _like(encoded.scores, gates)
+        mask = _like(encoded.mask, gates)
         opened, closed = F.ensure_open(gates, _like(encoded.gate_logits, gates), mask)
         if self.config.empty == "max_gate":
             gates = opened
+        if encoded.words is not None:
+            return self._shortened(encoded, gates, closed, batch)
+        scores = _like(encoded.scores, gates)
         weights = F.gated_softmax(scores, gates, mask)
         if self.config.empty == "soft":
             weights = jnp.where(closed[..., None], F.masked_softmax(scores, mask), weights)
         return self._pooled(encoded, weights, batch, gates=gates, closed=closed, train=train)
+
+    def _shortened(
+        self, encoded: _Encoded, gates: Float[Array, "*S B T"], closed: Array, batch: Batch
+    ) -> GANetOutput:
+        """What the open words say by themselves: they move to the front, and the rest is padding.
+
+        So it is what the network computes of a text without the other words, to the last bit.
+        """
+        mask = _like(encoded.mask, gates)
+        kept = mask & (gates > 0)
+        if self.config.empty == "soft":
+            kept = jnp.where(closed[..., None], mask, kept)
+        axes = gates.ndim - 1
+        xs, packed, slots = on_rows(_packed, _draws_of(encoded, gates), kept, axes=axes)
+        short = self._read(encoded, xs, packed, batch)
+        output: Output = self._pooled(short, F.masked_softmax(short.scores, packed), batch)
+        attention, scores = on_rows(
+            _unpacked, (output.attention, short.scores), slots, kept, axes=axes
+        )
+        open_gates = jnp.where(mask, gates, 0)
+        return output.replace(attention=attention, scores=scores, gates=open_gates, closed=closed)
 
     def _ungated(self, encoded: _Encoded, batch: Batch, train: bool) -> GANetOutput:
         config = self.config
@@ -374,7 +465,9 @@ class GANet(nn.Module):
         closed: Bool[Array, " B"] | None = None,
         train: bool = False,
     ) -> GANetOutput:
-        pool = F.attention_pool if weights.ndim == 2 else jax.vmap(F.attention_pool, (None, 0))
+        pool = F.attention_pool
+        if weights.ndim == encoded.states.ndim:  # several draws over the same states
+            pool = jax.vmap(pool, (None, 0))
         pooled = pool(encoded.states, weights)
         if self.config.post_tanh:
             pooled = jnp.tanh(pooled)
@@ -391,12 +484,35 @@ class GANet(nn.Module):
         if train and self.config.pool_dropout > 0:
             keys = self._keys(batch, "dropout")
             pooled = F.example_dropout(pooled, self.config.pool_dropout, keys)
-        return self.classifier(pooled).astype(jnp.float32)
+        logits = self.classifier(pooled)
+        return logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
 
 
 def _like(array: Array, other: Array) -> Array:
     """The array with the leading axes of the other."""
     return jnp.broadcast_to(array, other.shape)
+
+
+def _draws_of(encoded: _Encoded, gates: Float[Array, "*S B T"]) -> Float[Array, "*S B T E"]:
+    """The word vectors, once for every draw of the gates."""
+    return jnp.broadcast_to(encoded.words, (*gates.shape, encoded.words.shape[-1]))
+
+
+def _packed(
+    words: Float[Array, "*B T E"], kept: Bool[Array, "*B T"]
+) -> tuple[Float[Array, "*B T E"], Bool[Array, "*B T"], Array]:
+    """(the words that are kept, moved to the front, 0 behind them; where they are; of every word,
+    to which place it moved)."""
+    order = jnp.argsort(~kept, axis=-1, stable=True)
+    packed = jnp.take_along_axis(kept, order, axis=-1)
+    moved = jnp.take_along_axis(words, order[..., None], axis=-2)
+    return jnp.where(packed[..., None], moved, 0), packed, jnp.argsort(order, axis=-1)
+
+
+def _unpacked(values: Tree, slots: Array, kept: Bool[Array, "*B T"]) -> Tree:
+    """Values of words that were moved, in the order of the text; 0 where none is kept."""
+    back = lambda x: jnp.where(kept, jnp.take_along_axis(x, slots, axis=-1), 0)  # noqa: E731
+    return jax.tree.map(back, values)
 
 
 def _draw(encoded: _Encoded, noise: Float[Array, "*S B T"]) -> Float[Array, "*S B T"]:

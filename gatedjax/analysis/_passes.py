@@ -1,0 +1,135 @@
+"""Compiled passes of a classifier of texts, for analysis that runs it again and again.
+
+The network is an object with `apply({"params": params}, {"tokens": .., "lengths": ..})` whose
+output has `logits`; it is known by its identity, so that the programs of one are compiled once.
+This is the only module of `gatedjax.analysis` that needs JAX, and it is imported on first use.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gatedjax._types import Params
+
+Found = dict[str, np.ndarray]
+
+
+class Network:
+    """A network as a static argument: equal where it is the same object."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def __hash__(self) -> int:
+        return id(self.model)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Network) and self.model is other.model
+
+    def output(self, params: Params, tokens: Any, lengths: Any, *more: Any, **options: Any) -> Any:
+        """What the network returns of texts."""
+        batch = {"tokens": tokens, "lengths": lengths}
+        return self.model.apply({"params": params}, batch, *more, **options)
+
+
+def _of_words(output: Any, name: str, shape: tuple[int, ...]) -> Any:
+    """A field with a number for each word, averaged over the axes between; None without one."""
+    value = getattr(output, name, None)
+    if value is None or value.ndim < 2 or (value.shape[0], value.shape[-1]) != shape:
+        return None
+    return jnp.mean(value.reshape(shape[0], -1, shape[1]), axis=1) if value.ndim > 2 else value
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def read(network: Network, params: Params, tokens: Any, lengths: Any) -> Any:
+    """Logits, and where there are any "attention", "gates" and "gate_logits" [B, T]."""
+    output = network.output(params, tokens, lengths)
+    names = ["attention"]
+    if getattr(output, "gate_logits", None) is not None:  # other gates are not those of words
+        names += ["gates", "gate_logits"]
+    found = {name: _of_words(output, name, tokens.shape) for name in names}
+    return {"logits": output.logits} | {k: v for k, v in found.items() if v is not None}
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def force(network: Network, params: Params, tokens: Any, lengths: Any, gates: Any) -> Any:
+    """Logits and attention under gates [B, T] that are given."""
+    output = network.output(params, tokens, lengths, gates[None], method="with_gates")
+    return {"logits": output.logits[0], "attention": output.attention[0]}
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def gradient(network: Network, params: Params, tokens: Any, lengths: Any) -> Any:
+    """Gradient times input: sum_e x_te d log p_j / d x_te with j the likeliest class, [B, T]."""
+
+    def run(shift: Any) -> Any:
+        vectors: list[Any] = []
+
+        def look(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
+            del context
+            out = call(*args, **kwargs)
+            ids: Any = args[0] if args else None
+            if vectors or getattr(ids, "shape", None) != tokens.shape:
+                return out
+            if not jnp.issubdtype(ids.dtype, jnp.integer) or getattr(out, "ndim", 0) != 3:
+                return out
+            vectors.append(out)
+            return out if shift is None else out + shift
+
+        with nn.intercept_methods(look):
+            logits = network.output(params, tokens, lengths).logits
+        if not vectors:
+            raise ValueError("model must have a layer that maps tokens [B, T] to vectors [B, T, E]")
+        best = jax.lax.stop_gradient(jnp.argmax(logits, axis=-1, keepdims=True))
+        return jnp.sum(jnp.take_along_axis(jax.nn.log_softmax(logits), best, axis=-1)), vectors[0]
+
+    _, shape = jax.eval_shape(lambda: run(None))
+    slope, vectors = jax.grad(run, has_aux=True)(jnp.zeros(shape.shape, shape.dtype))
+    return {"gradient": jnp.sum(slope * vectors, axis=-1)}
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def uniform(key: Any, ids: Any, size: int, draws: int) -> Any:
+    """Uniform numbers [draws, B, size]; those of an example are the same in any batch."""
+
+    def one(number: Any, draw: Any) -> Any:
+        return jax.random.uniform(
+            jax.random.fold_in(jax.random.fold_in(key, number), draw), (size,)
+        )
+
+    each = jax.vmap(jax.vmap(one, (0, None)), (None, 0))
+    return each(ids, jnp.arange(draws))
+
+
+def random_scores(key: Any, ids: np.ndarray, size: int, draws: int) -> np.ndarray:
+    """`uniform` as a NumPy array; without a key, that of 0."""
+    key = jax.random.key(0) if key is None else key
+    return np.asarray(uniform(key, ids.astype(np.uint32), size, draws), np.float64)
+
+
+def over_rows(program: Callable[..., Any], rows: int, *arrays: np.ndarray) -> Found:
+    """Results of a program over the rows of some arrays, so many at a time; equal rows run once.
+
+    Args:
+      program: of arrays with so many rows.
+      rows: that many; the last ones are filled up.
+      arrays: [M, ...] of one length.
+    """
+    places: dict[bytes, int] = {}
+    which = [
+        places.setdefault(b"".join(part.tobytes() for part in row), len(places))
+        for row in zip(*arrays, strict=True)
+    ]
+    first = np.unique(which, return_index=True)[1]
+    found: list[Any] = []
+    for begin in range(0, len(first), rows):
+        taken = first[begin : begin + rows]
+        filled = np.concatenate([taken, np.repeat(taken[:1], rows - len(taken))])
+        out = jax.device_get(program(*(array[filled] for array in arrays)))
+        found.append({name: np.asarray(value)[: len(taken)] for name, value in out.items()})
+    return {name: np.concatenate([one[name] for one in found])[which] for name in found[0]}
