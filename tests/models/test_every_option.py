@@ -36,6 +36,7 @@ NEEDS: dict[str, dict[str, Any]] = {
 }
 # values where the next one of the kind would not do; several must differ from one another as well
 VALUES: dict[str, tuple[Any, ...]] = {
+    "ga_net.density": (0.3, 0.4),
     "agt.dropout_sites": (("words",), ("head",)),
     "agt.head_hidden": ((4,),),
     "agt.ablate_above": (0, 1),
