@@ -33,6 +33,9 @@ from gatedjax.gates._thresholds import (
     threshold,
 )
 
+# So near to its total, relative to it, is a sum at a threshold that is found roughly.
+_ROUGH = 0.05
+
 
 def sparsemax(
     scores: Float[Array, "..."], mask: Bool[Array, "..."] | None = None, axis: int = -1
@@ -302,12 +305,12 @@ def _summing_to(
     between = (k > 0) & (k < count)
     total = jnp.where(between, k, jnp.where(keep.any(-1, keepdims=True), count / 2, 0))
 
-    # Scores of 1e4 leave float32 few digits for a threshold: it is found among them first, and what
-    # rounding took from it is found among the differences, which near the threshold are exact.
+    # Scores of 1e4 leave float32 few digits for a threshold: it is found roughly among them, and
+    # the rest of it among the differences, which near the threshold are exact.
     rows, fixed, scale = lax.stop_gradient((z, total, tau))
     low, high = family.bracket(rows, keep, fixed, scale)
     mean = jnp.sum(jnp.where(keep, rows / jnp.maximum(count, 1), 0), axis=-1, keepdims=True)
-    first = search(family, rows, keep, fixed, (low, high, mean), scale)
+    first = search(family, rows, keep, fixed, (low, high, mean), scale, _ROUGH)
     u = jnp.where(keep, z - first, 0)
     # the bounds again, where the scores are so large that rounding took the room around them
     room = (1 if scale is None else scale) * (2 + math.log(1 + z.shape[-1]))

@@ -143,14 +143,17 @@ def search(
     total: Float[Array, "*B 1"],
     bounds: Bounds,
     a: Array | None = None,
+    tolerance: float | None = None,
 ) -> Float[Array, "*B 1"]:
     """theta with sum phi(u - theta) = total over the real positions; not differentiable.
 
     A step that leaves the bounds is replaced by their middle. The search ends when every sum is
-    its total to rounding, or no number is left between its bounds, with one step more from there.
+    its total to rounding (or to a tolerance), or no number is left between its bounds, with one
+    step more from there.
     """
     u = jnp.where(keep, u, -jnp.inf)
-    tolerance = 16 * float(jnp.finfo(u.dtype).eps) * max(u.shape[-1], 1) ** 0.5
+    if tolerance is None:
+        tolerance = 16 * float(jnp.finfo(u.dtype).eps) * max(u.shape[-1], 1) ** 0.5
     near = tolerance * jnp.maximum(total, 1)
 
     def step(state: _State) -> _State:

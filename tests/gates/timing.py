@@ -72,7 +72,7 @@ def programs(search, name):
     original = _thresholds.search
     _thresholds.search = search
     if search is not original:
-        _maps.search = lambda family, u, keep, total, bounds: jnp.zeros_like(total)
+        _maps.search = lambda family, u, keep, total, *_: jnp.zeros_like(total)
     jax.clear_caches()
     call = MAPS[name]
     try:
@@ -97,10 +97,12 @@ def inputs(size):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=40)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--maps", nargs="*", default=list(MAPS), choices=list(MAPS))
+    options = parser.parse_args()
+    repeats = options.repeats
     searches = {"newton": _thresholds.search, "bisection": bisection, "sorting": sorting}
     print("n: newton / bisection forward, and with backward; sorting / bisection the same (newton)")
-    for name in MAPS:
+    for name in options.maps:
         sorts = name in ("sparsemax", "entmax15", "budget")
         kinds = ["newton", "bisection"] + ["sorting"] * sorts
         made = {kind: programs(searches[kind], name) for kind in kinds}
