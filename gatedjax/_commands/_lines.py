@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from gatedjax._terminal import say
+
 Write = Callable[[Any], None]
 
 
@@ -42,7 +44,7 @@ def check_place(path: Path | None) -> None:
 def lines_to(path: Path | None) -> Iterator[Write]:
     """A function that writes a value as a line; a file appears whole or not at all."""
     if path is None:
-        yield lambda value: print(json_line(value), flush=sys.stdout.isatty())
+        yield lambda value: say(json_line(value), flush=sys.stdout.isatty())
         return
 
     def write(value: Any) -> None:

@@ -39,7 +39,7 @@ def _run(options: argparse.Namespace) -> None:
         say(f"wrote {options.html}")
         return
     for one in found:
-        print(json_line(one.to_json())) if options.json else say(one.render())
+        say(json_line(one.to_json()) if options.json else one.render())
 
 
 def main(args: list[str]) -> int:

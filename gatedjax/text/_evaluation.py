@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gatedjax.text._corpus import unseen
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import Failure, TrainedModel, check_inputs
 from gatedjax.text._read import Aside, Table
@@ -41,11 +42,7 @@ def evaluate_model(model: TrainedModel, table: Table) -> dict[str, Any]:
                 continue
             label = record.label
             if label not in place:
-                known = ", ".join(map(repr, itertools.islice(model.classes, 8)))
-                raise ValueError(
-                    f"{record.where}:{record.line}: the label {label!r} is none that the model was "
-                    f"trained on: {known}"
-                )
+                raise unseen(record, "label", label, model.classes)
             texts.append((record.inputs, place[label]))
         used = []
         for (inputs, label), one in zip(texts, model.read([t for t, _ in texts]), strict=True):

@@ -83,9 +83,8 @@ def _ga_net(output: Output, batch: Batch) -> Reading:
     mask = _mask(batch)
     if output.attention is None:
         return _all(output, batch)
-    kept = mask if output.gates is None else mask & (output.gates > 0)
-    if output.gates is None:  # local attention leaves out what is outside of its window
-        kept = mask & (output.attention > 0)
+    # without gates it is local attention that leaves out words, those outside of its window
+    kept = mask & ((output.attention if output.gates is None else output.gates) > 0)
     more = {"attention": output.attention, "kept": (kept,), "density": _density(kept, mask)}
     if output.gate_logits is not None:
         more["gates"] = jnp.where(mask, nn.sigmoid(output.gate_logits), 0)
