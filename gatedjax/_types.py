@@ -10,3 +10,5 @@ Output: TypeAlias = Any
 """What a network returns: a struct with `logits`, and what analysis needs."""
 Options: TypeAlias = dict[str, Any]
 """Keyword arguments that are handed on."""
+Json: TypeAlias = dict[str, Any]
+"""An object as JSON holds it."""

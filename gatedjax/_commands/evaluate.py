@@ -8,6 +8,7 @@ from typing import Any
 from gatedjax._cli import program, refusals
 from gatedjax._commands._lines import check_place
 from gatedjax._terminal import say
+from gatedjax._types import Json
 from gatedjax._write import write_atomic
 
 
@@ -42,7 +43,7 @@ def _run(options: argparse.Namespace) -> None:
         write_atomic(options.out, (json.dumps(metrics, indent=1) + "\n").encode())
 
 
-def _of_texts(model: Any, options: argparse.Namespace) -> dict[str, Any]:
+def _of_texts(model: Any, options: argparse.Namespace) -> Json:
     from gatedjax.text._evaluation import evaluate_model
     from gatedjax.text._metrics import render_metrics
     from gatedjax.text._read import Columns, open_table
@@ -62,7 +63,7 @@ def _of_texts(model: Any, options: argparse.Namespace) -> dict[str, Any]:
     return metrics
 
 
-def _of_tags(model: Any, options: argparse.Namespace) -> dict[str, Any]:
+def _of_tags(model: Any, options: argparse.Namespace) -> Json:
     from gatedjax.text._metrics import render_metrics
     from gatedjax.text._tagging import evaluate_tags
     from gatedjax.text._tags import open_sentences

@@ -7,14 +7,13 @@ This is the only module of `gatedjax.analysis` that needs JAX, and it is importe
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gatedjax._types import Params
+from gatedjax._types import Params, Tree
 
 Found = dict[str, np.ndarray]
 
@@ -22,7 +21,7 @@ Found = dict[str, np.ndarray]
 class Network:
     """A network as a static argument: equal where it is the same object."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Tree) -> None:
         self.model = model
 
     def __hash__(self) -> int:
@@ -31,13 +30,15 @@ class Network:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Network) and self.model is other.model
 
-    def output(self, params: Params, tokens: Any, lengths: Any, *more: Any, **options: Any) -> Any:
+    def output(
+        self, params: Params, tokens: Tree, lengths: Tree, *more: Tree, **options: Tree
+    ) -> Tree:
         """What the network returns of texts."""
         batch = {"tokens": tokens, "lengths": lengths}
         return self.model.apply({"params": params}, batch, *more, **options)
 
 
-def _of_words(output: Any, name: str, shape: tuple[int, ...]) -> Any:
+def _of_words(output: Tree, name: str, shape: tuple[int, ...]) -> Tree:
     """A field with a number for each word, averaged over the axes between; None without one."""
     value = getattr(output, name, None)
     if value is None or value.ndim < 2 or (value.shape[0], value.shape[-1]) != shape:
@@ -46,7 +47,7 @@ def _of_words(output: Any, name: str, shape: tuple[int, ...]) -> Any:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def read(network: Network, params: Params, tokens: Any, lengths: Any) -> Any:
+def read(network: Network, params: Params, tokens: Tree, lengths: Tree) -> Tree:
     """Logits, and where there are any "attention", "gates" and "gate_logits" [B, T]."""
     output = network.output(params, tokens, lengths)
     names = ["attention"]
@@ -57,23 +58,23 @@ def read(network: Network, params: Params, tokens: Any, lengths: Any) -> Any:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def force(network: Network, params: Params, tokens: Any, lengths: Any, gates: Any) -> Any:
+def force(network: Network, params: Params, tokens: Tree, lengths: Tree, gates: Tree) -> Tree:
     """Logits and attention under gates [B, T] that are given."""
     output = network.output(params, tokens, lengths, gates[None], method="with_gates")
     return {"logits": output.logits[0], "attention": output.attention[0]}
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def gradient(network: Network, params: Params, tokens: Any, lengths: Any) -> Any:
+def gradient(network: Network, params: Params, tokens: Tree, lengths: Tree) -> Tree:
     """Gradient times input: sum_e x_te d log p_j / d x_te with j the likeliest class, [B, T]."""
 
-    def run(shift: Any) -> Any:
-        vectors: list[Any] = []
+    def run(shift: Tree) -> Tree:
+        vectors: list[Tree] = []
 
-        def look(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
+        def look(call: Callable[..., Tree], args: Tree, kwargs: Tree, context: Tree) -> Tree:
             del context
             out = call(*args, **kwargs)
-            ids: Any = args[0] if args else None
+            ids: Tree = args[0] if args else None
             if vectors or getattr(ids, "shape", None) != tokens.shape:
                 return out
             if not jnp.issubdtype(ids.dtype, jnp.integer) or getattr(out, "ndim", 0) != 3:
@@ -94,10 +95,10 @@ def gradient(network: Network, params: Params, tokens: Any, lengths: Any) -> Any
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
-def uniform(key: Any, ids: Any, size: int, draws: int) -> Any:
+def uniform(key: Tree, ids: Tree, size: int, draws: int) -> Tree:
     """Uniform numbers [draws, B, size]; those of an example are the same in any batch."""
 
-    def one(number: Any, draw: Any) -> Any:
+    def one(number: Tree, draw: Tree) -> Tree:
         return jax.random.uniform(
             jax.random.fold_in(jax.random.fold_in(key, number), draw), (size,)
         )
@@ -106,13 +107,13 @@ def uniform(key: Any, ids: Any, size: int, draws: int) -> Any:
     return each(ids, jnp.arange(draws))
 
 
-def random_scores(key: Any, ids: np.ndarray, size: int, draws: int) -> np.ndarray:
+def random_scores(key: Tree, ids: np.ndarray, size: int, draws: int) -> np.ndarray:
     """`uniform` as a NumPy array; without a key, that of 0."""
     key = jax.random.key(0) if key is None else key
     return np.asarray(uniform(key, ids.astype(np.uint32), size, draws), np.float64)
 
 
-def over_rows(program: Callable[..., Any], rows: int, *arrays: np.ndarray) -> Found:
+def over_rows(program: Callable[..., Tree], rows: int, *arrays: np.ndarray) -> Found:
     """Results of a program over the rows of some arrays, so many at a time; equal rows run once.
 
     Args:
@@ -126,7 +127,7 @@ def over_rows(program: Callable[..., Any], rows: int, *arrays: np.ndarray) -> Fo
         for row in zip(*arrays, strict=True)
     ]
     first = np.unique(which, return_index=True)[1]
-    found: list[Any] = []
+    found: list[Tree] = []
     for begin in range(0, len(first), rows):
         taken = first[begin : begin + rows]
         filled = np.concatenate([taken, np.repeat(taken[:1], rows - len(taken))])

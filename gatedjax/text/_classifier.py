@@ -7,6 +7,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 
+from gatedjax._types import Json
 from gatedjax.text._estimator import Estimator
 from gatedjax.text._evaluation import evaluate_model
 from gatedjax.text._explanation import explain_texts
@@ -135,7 +136,7 @@ class _Classifier(Estimator):
 
     def evaluate(
         self, data: object, *, columns: Columns | None = None, encoding: str = "utf-8"
-    ) -> dict[str, Any]:
+    ) -> Json:
         """Accuracy, macro F1, confusion, calibration, density and the gap between gate modes.
 
         Args:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from gatedjax._types import Json
 from gatedjax.export import ModelCard
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._training import Data, Options, Say, train_model
@@ -34,10 +35,10 @@ class Estimator:
     held_out: float = 0.1
     batch_size: int | None = None
     seed: int = 0
-    network: Mapping[str, Any] | None = None
-    training: Mapping[str, Any] | None = None
+    network: Mapping[str, object] | None = None
+    training: Mapping[str, object] | None = None
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> Json:
         """The parameters of the constructor, as scikit-learn wants them.
 
         Args:
@@ -130,7 +131,7 @@ class Estimator:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in given.items())})"
 
 
-def _defaults(cls: type) -> dict[str, Any]:
+def _defaults(cls: type) -> Json:
     parameters = inspect.signature(cls).parameters
     return {name: one.default for name, one in parameters.items()}
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gatedjax._types import Json
 from gatedjax.text._corpus import unseen
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import Failure, TrainedModel, check_inputs
@@ -14,7 +15,7 @@ from gatedjax.text._read import Aside, Table
 _CHUNK = 4096
 
 
-def evaluate_model(model: TrainedModel, table: Table) -> dict[str, Any]:
+def evaluate_model(model: TrainedModel, table: Table) -> Json:
     """What `classification_metrics` measures, density, and accuracy under every gate mode.
 
     Args:
@@ -63,7 +64,7 @@ def evaluate_model(model: TrainedModel, table: Table) -> dict[str, Any]:
     metrics = classification_metrics(
         np.array(labels), np.array(probabilities, np.float64), model.classes
     )
-    report: dict[str, Any] = {**metrics, "density": kept / words, "aside": aside}
+    report: Json = {**metrics, "density": kept / words, "aside": aside}
     if modes:
         accuracy = {mode: float(np.mean(np.concatenate(right))) for mode, right in modes.items()}
         report["gate_modes"] = accuracy

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gatedjax import export
+from gatedjax._types import Json
 from gatedjax.export._folder import CONFIG, PARAMS
 from gatedjax.export._kinds import Kind, check_kind
 
@@ -36,7 +37,7 @@ def is_exported(folder: Path) -> bool:
     return exported
 
 
-def opened(folder: Path, kind: Kind, *names: str) -> dict[str, Any]:
+def opened(folder: Path, kind: Kind, *names: str) -> Json:
     """What config.json of an exported folder holds.
 
     Args:

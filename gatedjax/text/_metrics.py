@@ -1,10 +1,10 @@
 """What a classifier's predictions are worth: accuracy, F1, likelihood and calibration."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
+from gatedjax._types import Json
 from gatedjax.analysis._scores import class_scores
 from gatedjax.analysis._text import render_table
 
@@ -19,7 +19,7 @@ _WIDEST, _MOST_CONFUSIONS = 10, 10
 
 def classification_metrics(
     labels: np.ndarray, probabilities: np.ndarray, classes: Sequence[Label]
-) -> dict[str, Any]:
+) -> Json:
     """Scores predicted probabilities.
 
     With p_ic the probability of class c for text i and y_i its label:
@@ -75,7 +75,7 @@ def metrics_of(
     best: np.ndarray,
     squares: np.ndarray,
     classes: Sequence[Label],
-) -> dict[str, Any]:
+) -> Json:
     """See `classification_metrics`, of as little of the probabilities as it needs.
 
     Args:
@@ -112,7 +112,7 @@ def metrics_of(
     }
 
 
-def _bins(confidence: np.ndarray, correct: np.ndarray) -> list[dict[str, Any]]:
+def _bins(confidence: np.ndarray, correct: np.ndarray) -> list[Json]:
     """Bin k is (k / 15, (k + 1) / 15]; rounding may put a probability a little above 1."""
     edges = np.linspace(0, 1, _BINS + 1)
     place = np.clip(np.searchsorted(edges, confidence) - 1, 0, _BINS - 1)
@@ -133,7 +133,7 @@ def _bins(confidence: np.ndarray, correct: np.ndarray) -> list[dict[str, Any]]:
     return found
 
 
-def render_metrics(metrics: Mapping[str, Any], unit: str = "texts") -> str:
+def render_metrics(metrics: Json, unit: str = "texts") -> str:
     """The metrics for a terminal: a line, a table by class, the confusion and the calibration.
 
     Control characters in labels are replaced.

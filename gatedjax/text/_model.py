@@ -8,18 +8,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import flax.linen as nn
 import jax
 import numpy as np
 
 from gatedjax import export
-from gatedjax._types import Params
+from gatedjax._types import Json, Output, Params, Tree
 from gatedjax.data.batches._plan import pad_rows
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.export import ModelCard, ParamsMismatch
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.models import GANet
 from gatedjax.text._corpus import split_words
-from gatedjax.text._networks import PAIR, TAGS, TEXT, Network
+from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, Network, Reading
 from gatedjax.text._read import Columns, Label
 
 VOCABULARY, REPORT = "vocabulary.json", "report.json"
@@ -50,7 +51,7 @@ class Prediction:
     kept: list[Any]
     density: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """As a line of `gatedjax predict`."""
         return {
             "label": self.label,
@@ -66,7 +67,7 @@ class Failure:
 
     error: str
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """As a line of `gatedjax predict`."""
         return {"error": self.error}
 
@@ -100,12 +101,12 @@ class TrainedModel:
 
     kind: str
     network: str
-    config: Any
+    config: Config
     vocabulary: Vocabulary
     classes: tuple[Label, ...]
     params: Params
     max_len: int
-    report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    report: Json = dataclasses.field(default_factory=dict)
 
     @property
     def entry(self) -> Network:
@@ -113,7 +114,7 @@ class TrainedModel:
         return networks(self.kind)[self.network]
 
     @functools.cached_property
-    def module(self) -> Any:
+    def module(self) -> nn.Module:
         """The Flax module."""
         return self.entry.make(self.config, words=len(self.vocabulary), classes=len(self.classes))
 
@@ -122,10 +123,10 @@ class TrainedModel:
         return jax.jit(self.entry.reading(self.module))
 
     @functools.cached_property
-    def _placed(self) -> Any:
+    def _placed(self) -> Params:
         return jax.device_put(self.params)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Json:
         """The fields; what was compiled of them stays in this process."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
@@ -139,7 +140,7 @@ class TrainedModel:
         words = self.vocabulary.encode(tokens[: self.max_len]) or [UNK]
         return np.array(words, np.int32)
 
-    def run(self, batch: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def run(self, batch: Mapping[str, np.ndarray]) -> Json:
         """What the network says of a padded batch, as NumPy arrays."""
         return jax.device_get(self._read(self._placed, batch))
 
@@ -234,10 +235,10 @@ class TrainedModel:
     def modes(self) -> Any:
         """A compiled function of (params, batch): the logits [draws, B, C] of every gate mode."""
 
-        def logits(params: Params, batch: Mapping[str, Any]) -> dict[str, Any]:
+        def logits(params: Params, batch: Batch) -> Json:
             # one seed: the draws of a text are the same in every evaluation
             rngs = {"gate": jax.random.key(0)}
-            outputs = self.module.apply(
+            outputs: Tree = self.module.apply(
                 {"params": params}, batch, rngs=rngs, method=GANet.gate_modes
             )
             return {mode: output.logits for mode, output in outputs.items()}
@@ -246,8 +247,10 @@ class TrainedModel:
 
     @functools.cached_property
     def _forced(self) -> Any:
-        def probabilities(params: Params, batch: Mapping[str, Any], gates: Any) -> Any:
-            output = self.module.apply({"params": params}, batch, gates, method=GANet.with_gates)
+        def probabilities(params: Params, batch: Batch, gates: Tree) -> Tree:
+            output: Output = self.module.apply(
+                {"params": params}, batch, gates, method=GANet.with_gates
+            )
             return jax.nn.softmax(output.logits)
 
         return jax.jit(probabilities)
@@ -308,7 +311,7 @@ class TrainedModel:
           FileNotFoundError, ValueError: for a folder that is none, holds another kind of model, is
             damaged, or was written by a newer version.
         """
-        config: Any = export.read_config(folder)
+        config = export.read_config(folder)
         kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
         try:
             entry = networks(kind)[config["network"]]
@@ -364,13 +367,13 @@ def check_inputs(columns: Columns, kind: str) -> None:
         )
 
 
-def _texts(values: Any) -> list[str]:
+def _texts(values: object) -> list[str]:
     if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
         raise ValueError("words must be a list of texts")
     return values
 
 
-def _classes(values: Any) -> tuple[Label, ...]:
+def _classes(values: object) -> tuple[Label, ...]:
     if not isinstance(values, list) or len(set(values)) < max(len(values), 2):
         raise ValueError("classes must be a list of different labels, at least two")
     if not all(isinstance(one, str | int | float) for one in values):
@@ -378,7 +381,7 @@ def _classes(values: Any) -> tuple[Label, ...]:
     return tuple(values)
 
 
-def _positive(value: Any) -> int:
+def _positive(value: object) -> int:
     if not isinstance(value, int) or value < 1:
         raise ValueError(f"wanted a number from 1 on, got {value!r}")
     return value
@@ -405,7 +408,7 @@ def sizes_of(edge: int) -> tuple[int, ...]:
     return tuple(sorted({1, 8, rows_of(edge)}))
 
 
-def _cut(tokens: tuple[tuple[str, ...], ...], out: Mapping[str, Any], row: int) -> Read:
+def _cut(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> Read:
     """One row of a batch, without its padding."""
     size = len(tokens[0])
     attention, gates = out.get("attention"), out.get("gates")

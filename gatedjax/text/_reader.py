@@ -10,7 +10,7 @@ import numpy as np
 
 from gatedjax import data as gdata
 from gatedjax import export
-from gatedjax._types import Params, Tree
+from gatedjax._types import Json, Params, Tree
 from gatedjax.data.batches._encode_cloze import wrapped
 from gatedjax.data.sets import _cloze
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
@@ -35,7 +35,7 @@ class Place:
 class Reading:
     """One question under a trained reader."""
 
-    example: dict[str, Any]
+    example: Json
     candidates: tuple[str, ...]
     probabilities: np.ndarray
     """Of the candidates; 0 for one that does not occur."""
@@ -55,7 +55,7 @@ class Reader:
     """A trained reader: network, recorded options of its data, words, characters, parameters."""
 
     config: GAReaderConfig
-    data: dict[str, Any]
+    data: Json
     vocabulary: gdata.Vocabulary
     characters: gdata.Characters
     params: Params
@@ -86,9 +86,7 @@ class Reader:
             return cls._built(folder, settings, lambda like: export.load(folder, like)[0])
 
     @classmethod
-    def _built(
-        cls, folder: Path, settings: dict[str, Any], params: Callable[[Tree], Params]
-    ) -> "Reader":
+    def _built(cls, folder: Path, settings: Json, params: Callable[[Tree], Params]) -> "Reader":
         """A reader of the words in a folder; `params` reads the parameters of these shapes."""
         vocabulary = gdata.Vocabulary.load(folder / VOCABULARY)
         alphabet = read_json(folder / CHARACTERS, "alphabet")["alphabet"]

@@ -4,9 +4,9 @@ import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import Template
-from typing import Any
 
 from gatedjax._terminal import clean, printable
+from gatedjax._types import Json
 from gatedjax.analysis._text import render_table
 
 Label = str | int | float | bool
@@ -70,7 +70,7 @@ class Explanation:
                     f"{name} must have one entry per word ({len(self.tokens)}), got {len(values)}"
                 )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """What `json.dumps` takes; classes come in a list, as their names need not be strings."""
         return {
             "text": self.text,
@@ -280,7 +280,7 @@ def _change(e: Explanation, change: Change) -> str:
     return moved if change.label == e.label else f"{moved}, {_word(str(change.label))}"
 
 
-def _change_json(change: Change) -> dict[str, Any]:
+def _change_json(change: Change) -> Json:
     return {"label": change.label, "probability": float(change.probability)}
 
 

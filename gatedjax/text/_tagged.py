@@ -1,12 +1,13 @@
 """Tagged sentences: as numbers, what a simple rule makes of them, what predictions are worth."""
 
 import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from gatedjax._types import Json
 from gatedjax.analysis._roles import chunks
 from gatedjax.text import _corpus
 from gatedjax.text._corpus import Corpus, Numbers, Spool
@@ -156,7 +157,7 @@ class Scorer:
             true, ours = ({*chunks([str(self._tags[i]) for i in one])} for one in (gold, best))
             self._spans += (len(true & ours), len(ours), len(true))
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> Json:
         """What `classification_metrics` says of words, and "sentences", "unknown", "spans".
 
         "unknown" is {n, accuracy} of the words that the vocabulary does not have. "spans" is
@@ -169,7 +170,7 @@ class Scorer:
         unknown = {"n": len(right), "accuracy": float(right.mean()) if len(right) else None}
         return {**found, "sentences": self.sentences, "unknown": unknown, "spans": self._f1()}
 
-    def _f1(self) -> dict[str, Any] | None:
+    def _f1(self) -> Json | None:
         if self._spans is None:
             return None
         matched, ours, true = self._spans.tolist()
@@ -177,13 +178,13 @@ class Scorer:
         return dict(zip(("f1", "precision", "recall", "n"), (*scores, true), strict=True))
 
 
-def said(metrics: Mapping[str, Any]) -> str:
+def said(metrics: Json) -> str:
     """Word accuracy, and the F1 of spans where there are any."""
     spans = metrics["spans"]
     return f"{metrics['accuracy']:.4f}" + (f" (span F1 {spans['f1']:.4f})" if spans else "")
 
 
-def rule_metrics(rule: TagRule, sentences: Sentences, tags: Sequence[Label]) -> dict[str, Any]:
+def rule_metrics(rule: TagRule, sentences: Sentences, tags: Sequence[Label]) -> Json:
     """What the rule is worth on sentences."""
     scorer = Scorer(tags)
     for ids, gold in zip(*sentences, strict=True):
@@ -196,7 +197,7 @@ def model_metrics(
     sentences: Sentences,
     tags: Sequence[Label],
     unknown: np.ndarray,
-) -> dict[str, Any]:
+) -> Json:
     """What a model is worth that gave probabilities [n, C] for sentences, by their numbers.
 
     `unknown` says which ids stand for words that its vocabulary does not have.

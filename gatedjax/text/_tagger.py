@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self, cast
 
+from gatedjax._types import Json
 from gatedjax.text._estimator import Estimator
 from gatedjax.text._model import Failure
 from gatedjax.text._tagging import Tagging, evaluate_tags, tag_sentences
@@ -120,7 +121,7 @@ class Tagger(Estimator):
         word: int | None = None,
         tag: int | None = None,
         encoding: str = "utf-8",
-    ) -> dict[str, Any]:
+    ) -> Json:
         """Accuracy of words, scores of every tag, calibration, and the F1 of spans (BIO tags).
 
         Args:

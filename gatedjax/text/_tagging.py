@@ -3,10 +3,10 @@
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
+from gatedjax._types import Json
 from gatedjax.text._corpus import split_words, unseen
 from gatedjax.text._model import Failure, TrainedModel
 from gatedjax.text._read import Aside, Label
@@ -30,7 +30,7 @@ class Tagging:
     tags: tuple[Label, ...]
     probabilities: tuple[float, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """As a line of `gatedjax predict`."""
         return {
             "words": list(self.words),
@@ -107,7 +107,7 @@ def windows(length: int, size: int) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def evaluate_tags(model: TrainedModel, table: SentenceTable) -> dict[str, Any]:
+def evaluate_tags(model: TrainedModel, table: SentenceTable) -> Json:
     """What `Scorer` measures, and "aside": sentences that were not used.
 
     Args:

@@ -11,6 +11,7 @@ from typing import Any, cast, get_type_hints
 
 import numpy as np
 
+from gatedjax._types import Json
 from gatedjax.data import SequenceBatches, load_embeddings, plan_buckets, random_embeddings
 from gatedjax.data.batches._sequences import real_rows
 from gatedjax.data.text._embeddings import words_in
@@ -20,7 +21,7 @@ from gatedjax.text._baseline import LinearBaseline
 from gatedjax.text._corpus import Corpus, Labels, Numbers, Rows
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import LENGTHS, NAMES, TrainedModel, check_inputs, networks
-from gatedjax.text._networks import Network, held_at
+from gatedjax.text._networks import Config, Network, held_at
 from gatedjax.text._read import Columns, Table
 from gatedjax.text._shapes import strange
 from gatedjax.text._tagged import (
@@ -77,8 +78,8 @@ class Options:
     held_out: float = 0.1
     batch_size: int | None = None
     seed: int = 0
-    network: Mapping[str, Any] | None = None
-    training: Mapping[str, Any] | None = None
+    network: Mapping[str, object] | None = None
+    training: Mapping[str, object] | None = None
 
     def check(self, kind: str) -> None:
         """Refuses what no training could use, before a file is read."""
@@ -109,7 +110,7 @@ class Options:
         self.configured(entry, entry.vectors)
         self.trained(1)
 
-    def configured(self, entry: Network, width: int) -> Any:
+    def configured(self, entry: Network, width: int) -> Config:
         """The network's configuration for word vectors of this width."""
         usual = {} if self.embeddings is None else dict(entry.with_vectors)
         if self.density is not None:
@@ -148,9 +149,9 @@ class Options:
         return config
 
 
-def _changed(config: Any, changes: Mapping[str, Any], what: str) -> Any:
+def _changed(config: Config, changes: Mapping[str, object], what: str) -> Config:
     """A configuration with some options, by dotted name, changed."""
-    values: dict[str, Any] = {}
+    values: Json = {}
     for name, value in changes.items():
         first, _, rest = name.partition(".")
         fields = get_type_hints(type(config))
@@ -293,7 +294,7 @@ def train_model(
         model = dataclasses.replace(
             model, params=held_at(model.params, read["gates"], config.density)
         )
-    report: dict[str, Any] = {"steps": result.steps, "best_step": result.best_step}
+    report: Json = {"steps": result.steps, "best_step": result.best_step}
     if kind == "tags":
         report |= _report_tags(model, parts, _parts(corpora, kept, held), numbers, edges, say)
     else:
@@ -386,7 +387,7 @@ def _chosen(part: _Part, numbers: np.ndarray) -> _Part:
 def _start(
     vectors: np.ndarray | None,
     entry: Network,
-    config: Any,
+    config: Config,
     vocabulary: Vocabulary,
     train: _Part,
     classes: int,
@@ -420,7 +421,7 @@ def _fit(
     validation: SequenceBatches,
     config: TrainConfig,
     folder: Path,
-    facts: Mapping[str, Any],
+    facts: Mapping[str, object],
     minutes: float | None,
 ) -> FitResult:
     """Trains; a time limit counts what earlier parts of the same run have used."""
@@ -450,11 +451,11 @@ def _fit(
 
 def _report(
     model: TrainedModel, parts: Mapping[str, _Part], edges: Sequence[int], say: Say
-) -> dict[str, Any]:
+) -> Json:
     """What is known of the model's quality, beside a linear baseline's on the same texts."""
     train = parts["train"]
     baseline = LinearBaseline().fit(train.words(model.vocabulary), train.labels, len(model.classes))
-    report: dict[str, Any] = {"baseline": {"kind": baseline.kind}}
+    report: Json = {"baseline": {"kind": baseline.kind}}
     for name in ("validation", "test"):
         if name not in parts:
             continue
@@ -511,11 +512,11 @@ def _report_tags(
     numbers: Numbers,
     edges: Sequence[int],
     say: Say,
-) -> dict[str, Any]:
+) -> Json:
     """See `_report`; the baseline knows every word of the training texts (`numbered`)."""
     classes = model.classes
     rule = TagRule(_sentences(numbered["train"]), len(numbers.ids), len(classes))
-    report: dict[str, Any] = {"baseline": {"kind": RULE}}
+    report: Json = {"baseline": {"kind": RULE}}
     for name in ("validation", "test"):
         if name not in parts:
             continue

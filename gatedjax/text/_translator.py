@@ -3,14 +3,13 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 
 from gatedjax import data as gdata
 from gatedjax import export
-from gatedjax._types import Params, Tree
+from gatedjax._types import Json, Params, Tree
 from gatedjax.data.batches._sequences import one_pass
 from gatedjax.models import (
     SSANTranslationTask,
@@ -161,7 +160,7 @@ def _pieces(place: Path, digest: str, folder: Path, size: int | None = None) -> 
     return pieces
 
 
-def _model(settings: dict[str, Any], pieces: gdata.BytePairs) -> SSANTranslator:
+def _model(settings: Json, pieces: gdata.BytePairs) -> SSANTranslator:
     fields = {field.name for field in dataclasses.fields(SSANTranslatorConfig)}
     saved = {k: v for k, v in settings.items() if k in fields}
     saved["select_layers"] = tuple(saved["select_layers"])

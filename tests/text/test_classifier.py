@@ -38,6 +38,7 @@ def pairs():
     return tiny(PairClassifier).fit([row[:2] for row in PAIRS], [row[2] for row in PAIRS])
 
 
+@pytest.mark.slow
 def test_every_form_of_the_same_data_gives_the_same_model(fitted, tmp_path):
     wanted = fitted.predict_proba(QUERIES)
     lines = tmp_path / "reviews.jsonl"
@@ -167,6 +168,7 @@ def test_scikit_learn_knows_it_as_a_classifier(fitted):
     assert repr(TextClassifier("soft", seed=3)) == "TextClassifier(model='soft', seed=3)"
 
 
+@pytest.mark.slow
 def test_scikit_learn_validates_and_searches():
     scores = cross_val_score(tiny(), X, Y, cv=2)
     assert len(scores) == 2

@@ -273,6 +273,7 @@ with interrupted(int(sys.argv[1]), lambda: os.kill(os.getpid(), signal.SIGKILL))
 """
 
 
+@pytest.mark.slow
 def test_after_a_kill_the_same_command_continues_with_the_same_bits(here, tmp_path):
     args = ["train", "reviews.csv", "--out", str(tmp_path / "cut"), *FAST]
     done = subprocess.run(
@@ -346,6 +347,7 @@ def test_the_multiplier_holds_the_density(density, tmp_path):
     assert export.read_config(out)["model"]["density"] == float(density)
 
 
+@pytest.mark.slow
 def test_pairs_are_known_by_their_columns(here, tmp_path, capsys):
     tiny = ["--num-steps", "2", "--network.hidden=4", "--network.embedding-dim=6", *RUN]
     path = write_csv(tmp_path / "renamed.csv", PAIRS, ("s1", "s2", "verdict"))

@@ -115,6 +115,7 @@ def test_a_saved_tagger_says_the_same(tagger, folder):
     assert json.loads((folder / "config.json").read_text())["gatedjax"]["kind"] == "tags"
 
 
+@pytest.mark.slow
 def test_the_same_folder_continues_with_the_same_bits(tagger, tmp_path):
     Tagger.train(sentences(200), **{**OPTIONS, "num_steps": 20}, workdir=tmp_path)
     # a test set is no part of the run that a checkpoint is of: leave it out in both
