@@ -1,11 +1,12 @@
 """What gates and attention did: density, operations, truth scores, tests, plots, marked text,
-`faithfulness`: whether the words that are said to decide do, `phrases`: words that attention
-selects, and their runs, and `trees`: constituents out of attention.
+`faithfulness` and `roar`: whether the words that are said to decide do, `phrases`: words that
+attention selects, and their runs, and `trees`: constituents out of attention.
 
-NumPy in, NumPy out; nothing here runs on a device but `faithfulness` and `rationale_scores`, which
-load JAX when they are called. Plots need the extra `plots`: matplotlib is imported when a plot is
-drawn, and an ImportError tells how to get it. Every plot takes `path_stem`, which writes
-path_stem.png and path_stem.svg (None writes nothing), and a `title` above the figure.
+NumPy in, NumPy out; nothing here runs on a device but `faithfulness`, `rationale_scores` and the
+random words of `roar`, which load JAX when they are called. Plots need the extra `plots`:
+matplotlib is imported when a plot is drawn, and an ImportError tells how to get it. Every plot
+takes `path_stem`, which writes path_stem.png and path_stem.svg (None writes nothing), and a `title`
+above the figure.
 
 What does not fit is refused: TypeError for a wrong dtype, ValueError for a shape, for a number that
 is out of range or not finite, and for an option without such a value. The message names the
@@ -52,6 +53,11 @@ from gatedjax.analysis._heatmap import plot_heatmap as plot_heatmap
 from gatedjax.analysis._images import plot_images as plot_images
 from gatedjax.analysis._layers import plot_layer_histograms as plot_layer_histograms
 from gatedjax.analysis._layers import plot_word_layers as plot_word_layers
+from gatedjax.analysis._roar import ROAR_SHARES as ROAR_SHARES
+from gatedjax.analysis._roar import Racu as Racu
+from gatedjax.analysis._roar import mask_top as mask_top
+from gatedjax.analysis._roar import racu as racu
+from gatedjax.analysis._roar import roar as roar
 from gatedjax.analysis._roles import RoleCounts as RoleCounts
 from gatedjax.analysis._roles import RoleScores as RoleScores
 from gatedjax.analysis._roles import constrained_labels as constrained_labels

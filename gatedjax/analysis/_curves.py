@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # inches
 _LEGEND_ROW, _CAPTION = 0.2, 0.17
 
-Points = Sequence[tuple[float, float, float]]
+Points = Sequence[tuple[float, float, float | None]]
 
 
 def plot_lines(
@@ -31,8 +31,8 @@ def plot_lines(
 
     Args:
       series: {measure: {name: points}}; a point is (x, mean, standard deviation), a deviation of
-        0 draws no bar. A name keeps its colour, marker and dashes in all panels. A name without
-        points is listed as "not run".
+        0 draws no bar, and None is that of one run: its marker is hollow, which is said below. A
+        name keeps its colour, marker and dashes in all panels; one without points is left out.
       xlabel: below every panel.
 
     Reference: Xue et al. 2020 (GA-Net), figure 5.
@@ -42,14 +42,16 @@ def plot_lines(
     for measure, lines in series.items():
         for name, points in lines.items():
             for point in points:
-                if len(point) != 3 or not point[2] >= 0:
+                if len(point) != 3 or not (point[2] is None or point[2] >= 0):
                     raise ValueError(
-                        f"points of {measure}, {name} must be (x, mean, deviation >= 0), "
+                        f"points of {measure}, {name} must be (x, mean, deviation >= 0 or None), "
                         f"got {point}"
                     )
-    names = list(dict.fromkeys(name for lines in series.values() for name in lines))
+    drawn = [(name, points) for lines in series.values() for name, points in lines.items()]
+    names = list(dict.fromkeys(name for name, points in drawn if points))
+    alone = any(point[2] is None for _, points in drawn for point in points)
     with style():
-        figure, panels = _panels(list(series), title, len(names))
+        figure, panels = _panels(list(series), title, len(names), caption=alone)
         for axes, (measure, lines) in zip(panels, series.items(), strict=True):
             axes.set(xlabel=clean(xlabel), ylabel=clean(measure))
             xs = sorted({point[0] for points in lines.values() for point in points})
@@ -58,10 +60,12 @@ def plot_lines(
             elif len(xs) <= 8 and _apart(xs):
                 axes.set_xticks(xs)
             for name, points in lines.items():
-                _line_with_bars(axes, names.index(name), sorted(points))
+                if points:
+                    by_place = sorted(points, key=lambda point: point[0])
+                    _line_with_bars(axes, names.index(name), by_place)
             axes.margins(x=0.06, y=0.12)
-        missing = {n for n in names if not any(lines.get(n) for lines in series.values())}
-        _legend_below(figure, names, missing)
+        if names:
+            _legend_below(figure, names, "hollow: one seed" if alone else "")
         save(figure, path_stem)
     return figure
 
@@ -112,7 +116,7 @@ def plot_learning_curves(
         raise ValueError(f"runs must have at least one of the metrics {list(metrics)}")
     names = list(records_of)
     with style():
-        figure, panels = _panels(list(curves), title, len(names), both=True)
+        figure, panels = _panels(list(curves), title, len(names), caption=True)
         for axes, (metric, lines) in zip(panels, curves.items(), strict=True):
             axes.set(xlabel="step", ylabel=clean(metric))
             for (name, split), points in lines.items():
@@ -124,17 +128,21 @@ def plot_learning_curves(
                     look = _look(i)
                 axes.plot(*zip(*points, strict=True), **look)
             axes.margins(x=0.02, y=0.06)
-        _legend_below(figure, names, set(), splits=True)
+        _legend_below(figure, names, "thin: training, per logged step; with markers: evaluation")
         save(figure, path_stem)
     return figure
 
 
 def _line_with_bars(axes: "Axes", i: int, points: Points) -> None:
-    if not points:
-        return
     xs, means, deviations = zip(*points, strict=True)
-    bars = [d if d > 0 else float("nan") for d in deviations]
-    axes.errorbar(xs, means, yerr=bars, capsize=3, elinewidth=1.0, capthick=1.0, **_look(i))
+    bars = [d or float("nan") for d in deviations]
+    look = _look(i)
+    axes.errorbar(xs, means, yerr=bars, capsize=3, elinewidth=1.0, capthick=1.0, **look)
+    single = [(x, mean) for x, mean, deviation in points if deviation is None]
+    if single:
+        hollow = {"linestyle": "none", "markerfacecolor": "white", "markeredgewidth": 1.1}
+        hollow["markeredgecolor"] = look["color"]
+        axes.plot(*zip(*single, strict=True), **look | hollow, zorder=3)
 
 
 def _look(i: int) -> Options:
@@ -150,11 +158,11 @@ def _look(i: int) -> Options:
 
 
 def _panels(
-    measures: Sequence[str], title: str | None, names: int, *, both: bool = False
+    measures: Sequence[str], title: str | None, names: int, *, caption: bool = False
 ) -> tuple["Figure", list["Axes"]]:
     """Panels side by side above a strip for the legend."""
     count = len(measures)
-    below = _LEGEND_ROW * -(-names // 4) + 0.08 + (_CAPTION if both else 0.0)
+    below = _LEGEND_ROW * -(-names // 4) + 0.08 + (_CAPTION if caption else 0.0)
     figure = new_figure(max(3.4 * count, 4.2), 2.9 + below + (0.3 if title else 0.0))
     height = figure.get_figheight()
     figure.set_layout_engine("constrained", rect=(0, below / height, 1, 1 - below / height))
@@ -163,23 +171,16 @@ def _panels(
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
-def _legend_below(
-    figure: "Figure", names: Sequence[str], missing: set[str], *, splits: bool = False
-) -> None:
+def _legend_below(figure: "Figure", names: Sequence[str], caption: str) -> None:
     from matplotlib.lines import Line2D
 
-    handles = []
-    for i, name in enumerate(names):
-        label = f"{clean(name)} (not run)" if name in missing else clean(name)
-        look = _look(i) | ({"linestyle": "none", "alpha": 0.35} if name in missing else {})
-        handles.append(Line2D([], [], label=label, **look))
+    handles = [Line2D([], [], label=clean(name), **_look(i)) for i, name in enumerate(names)]
     figure.legend(
         handles=handles, loc="lower center", ncols=min(len(handles), 4), fontsize=9,
-        bbox_to_anchor=(0.5, (_CAPTION if splits else 0.0) / figure.get_figheight()),
+        bbox_to_anchor=(0.5, (_CAPTION if caption else 0.0) / figure.get_figheight()),
         columnspacing=1.6, handlelength=2.8, borderpad=0.2, borderaxespad=0.2,
     )  # fmt: skip
-    if splits:
-        caption = "thin: training, per logged step; with markers: evaluation"
+    if caption:
         figure.text(0.5, 0.05 / figure.get_figheight(), caption, ha="center", fontsize=8.5)
 
 

@@ -212,7 +212,7 @@ def faithfulness(
     if taken := others.keys() & {"own", "random", "attention", "gradient"}:
         raise ValueError(f"others must have names of their own, got {sorted(taken)}")
 
-    tokens, lengths, real = _texts(batch)
+    tokens, lengths, real = texts_of(batch)
     used = np.flatnonzero((lengths > 0) & (np.asarray(batch.get("weight", 1.0)) > 0))
     if not used.size:
         raise ValueError("batch must have a text with words and a weight above 0")
@@ -307,7 +307,7 @@ def rationale_scores(
 
     if source not in get_args(Source):
         raise ValueError(f"source must be one of {get_args(Source)}, got {source!r}")
-    tokens, lengths, real = _texts(batch)
+    tokens, lengths, real = texts_of(batch)
     runs = _Runs(_passes, _passes.Network(model), params, rows, "remove", 1)
     found = runs.scores(source, tokens, lengths, runs.read(tokens, lengths))
     return np.where(real, found, 0)
@@ -433,7 +433,7 @@ class _Runs:
         return fewer.astype(tokens.dtype), np.maximum(left, 1).astype(lengths.dtype), stay
 
 
-def _texts(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Tokens, lengths and which of the tokens are words."""
     if missing := {"tokens", "lengths"} - batch.keys():
         raise ValueError(f"batch needs {', '.join(sorted(missing))}, got {sorted(batch)}")

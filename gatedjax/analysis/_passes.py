@@ -13,22 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gatedjax._identity import ByIdentity
 from gatedjax._types import Params, Tree
 
 Found = dict[str, np.ndarray]
 
 
-class Network:
-    """A network as a static argument: equal where it is the same object."""
-
-    def __init__(self, model: Tree) -> None:
-        self.model = model
-
-    def __hash__(self) -> int:
-        return id(self.model)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Network) and self.model is other.model
+class Network(ByIdentity):
+    """A network as a static argument."""
 
     def output(
         self, params: Params, tokens: Tree, lengths: Tree, *more: Tree, **options: Tree
@@ -105,6 +97,14 @@ def uniform(key: Tree, ids: Tree, size: int, draws: int) -> Tree:
 
     each = jax.vmap(jax.vmap(one, (0, None)), (None, 0))
     return each(ids, jnp.arange(draws))
+
+
+def key_of(seed: int, *numbers: int) -> Tree:
+    """The key of a seed, with numbers folded in."""
+    key = jax.random.key(seed)
+    for number in numbers:
+        key = jax.random.fold_in(key, number)
+    return key
 
 
 def random_scores(key: Tree, ids: np.ndarray, size: int, draws: int) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 THRESHOLD = 0.95
+"""A word is selected where its rescaled weight is above this, as in the paper."""
 
 
 class Runs(NamedTuple):

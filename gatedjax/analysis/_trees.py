@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 Norm = Literal["rows", "area", "none"]
+"""What the attention inside a span is divided by, see `from_attention`."""
 Single = Literal["mass", "one"]
 Span = tuple[int, int]
 

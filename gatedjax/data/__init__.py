@@ -30,6 +30,8 @@ from gatedjax.data.batches._encode_cloze import encode_cloze as encode_cloze
 from gatedjax.data.batches._images import ImageBatches as ImageBatches
 from gatedjax.data.batches._language import LanguageModelBatches as LanguageModelBatches
 from gatedjax.data.batches._sequences import SequenceBatches as SequenceBatches
+from gatedjax.data.batches._steps import WithStep as WithStep
+from gatedjax.data.batches._steps import for_schedule as for_schedule
 from gatedjax.data.batches._texts import Batches as Batches
 from gatedjax.data.files._source import Quarantined as Quarantined
 from gatedjax.data.files._source import ReadReport as ReadReport

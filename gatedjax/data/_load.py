@@ -1,7 +1,10 @@
 """`load`: a data set by name, from prepared TFDS files, from raw files, or made here."""
 
+import contextlib
+import contextvars
 import functools
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -17,6 +20,43 @@ from gatedjax.data.text._stream import TokenStream
 from gatedjax.data.tfds import _prepared
 
 _LOG = logging.getLogger("gatedjax.data")
+_LOOKING: contextvars.ContextVar[bool] = contextvars.ContextVar("looking", default=False)
+
+
+class Found(Exception):
+    """The files of a data set are there; see `looking`."""
+
+
+@contextlib.contextmanager
+def looking() -> Iterator[None]:
+    """Inside, `load` reads and downloads nothing: it raises Found, or says what is missing.
+
+    A caller that would read many files learns so in milliseconds whether the first set that it
+    asks for is there.
+    """
+    token = _LOOKING.set(True)
+    try:
+        yield
+    finally:
+        _LOOKING.reset(token)
+
+
+def _look(declared: DataSet, data_dir: str | Path | None, manual_dir: str | Path | None) -> None:
+    """Raises FileNotFoundError unless every official part can be read without a network."""
+    prepared = _prepared.is_prepared(declared.name, data_dir)
+    if manual_dir is None:
+        if not prepared:
+            folder = "TFDS's own folder" if data_dir is None else data_dir
+            raise FileNotFoundError(
+                f"data set {declared.name!r} is not prepared in {folder}; python -m gatedjax data "
+                f"prepare {declared.name} does it, or give the folder of its raw files "
+                "(manual_dir=...)"
+            )
+        return
+    for part in declared.official:
+        path, looked_for = declared.files.find(Path(manual_dir).expanduser(), part)
+        if path is None and (data_dir is None or not prepared):
+            raise not_there(declared, part, Path(manual_dir).expanduser(), looked_for)
 
 
 @overload
@@ -121,6 +161,10 @@ def load(
             raise ValueError(f"held_out must be None for {name!r}: its validation part is fixed")
         if not 0 < held_out < 1:
             raise ValueError(f"held_out must be between 0 and 1, got {held_out}")
+    if _LOOKING.get():
+        if isinstance(declared, DataSet):
+            _look(declared, data_dir, manual_dir)
+        raise Found(name)
     if isinstance(declared, Embedded):
         return declared.source(split)
 

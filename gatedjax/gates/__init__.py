@@ -17,6 +17,10 @@ against it. Functions in, functions out; everything but `report` composes under 
 | `Relax` | yes | 1, and 2 of its critic | no |
 | `Enumerate` | yes, exact | 2^n | no |
 
+Of a trained GA-Net, `gate_modes` computes loss and accuracy under every kind of gate, the exact
+expectation over all patterns among them, and `measure` what estimators are worth at its parameters;
+`toys` studies the classic problems alike, and `plot_studies` draws either.
+
 Maps from scores to gates without noise, with exact derivatives: `sparsemax`, `entmax15`, `entmax`,
 `budget`, `soft_top_k`, `hard_top_k`; a row without a real position gives zeros.
 """
@@ -34,6 +38,13 @@ from gatedjax.gates._maps import entmax15 as entmax15
 from gatedjax.gates._maps import hard_top_k as hard_top_k
 from gatedjax.gates._maps import soft_top_k as soft_top_k
 from gatedjax.gates._maps import sparsemax as sparsemax
+from gatedjax.gates._measure import Measure as Measure
+from gatedjax.gates._measure import Measured as Measured
+from gatedjax.gates._measure import measure as measure
+from gatedjax.gates._modes import GateModes as GateModes
+from gatedjax.gates._modes import ModeRow as ModeRow
+from gatedjax.gates._modes import ModeValues as ModeValues
+from gatedjax.gates._modes import gate_modes as gate_modes
 from gatedjax.gates._objective import Objective as Objective
 from gatedjax.gates._pathwise import MeanField as MeanField
 from gatedjax.gates._pathwise import ReinMax as ReinMax
@@ -50,3 +61,6 @@ from gatedjax.gates._score import LocalExpectation as LocalExpectation
 from gatedjax.gates._score import Reinforce as Reinforce
 from gatedjax.gates._stretched import HardConcrete as HardConcrete
 from gatedjax.gates._stretched import HardKuma as HardKuma
+from gatedjax.gates._study import Study as Study
+from gatedjax.gates._study import plot_studies as plot_studies
+from gatedjax.gates._toys import toys as toys

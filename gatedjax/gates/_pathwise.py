@@ -141,8 +141,12 @@ class MeanField(_Pathwise):
 
     rows: ClassVar[int] = 0
 
+    def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
+        """The probabilities, whatever the noise."""
+        return jax.nn.sigmoid(logits)
+
     def surrogate(
         self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
     ) -> Float[Array, ""]:
         """f(p)."""
-        return objective(jax.nn.sigmoid(logits))
+        return objective(self.gates(logits, noise))

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from gatedjax.functional._checks import wide_dtype
+from gatedjax.functional._types import Dtype
 from gatedjax.gates._enumerate import Truth, enumerate
 from gatedjax.gates._expectation import Estimator, check_row, expectation
 from gatedjax.gates._objective import Loss
@@ -99,7 +100,7 @@ def _cells(row: Row) -> list[object]:
 
 
 @functools.partial(jax.jit, static_argnames=("loss", "estimator"))
-def _gradients(
+def gradients(
     loss: Loss,
     estimator: Estimator,
     logits: Float[Array, " n"],
@@ -107,12 +108,18 @@ def _gradients(
     args: tuple[Any, ...],
     mask: Bool[Array, " n"] | None,
 ) -> Float[Array, "draws n"]:
+    """One estimate for every key."""
     gradient = jax.grad(expectation(loss, estimator))
 
     def one(key):
         return gradient(logits, key, *args, mask=mask)
 
     return jax.lax.map(one, keys, batch_size=min(_BATCH, keys.shape[0]))
+
+
+def rounding_of(size: float, dtype: Dtype) -> float:
+    """What two gradients of a loss of this size may differ by for no other reason."""
+    return size * max(_LEAST, _ROUNDINGS * float(jnp.finfo(dtype).eps))
 
 
 def report(
@@ -151,10 +158,10 @@ def report(
     truth = enumerate(loss, logits, *args, mask=mask, chunks=chunks)
     keys = jax.random.split(key, draws)
     size = float(abs(truth.expectation) + np.sqrt(truth.variance))
-    rounding = size * max(_LEAST, _ROUNDINGS * float(jnp.finfo(logits.dtype).eps))
+    rounding = rounding_of(size, logits.dtype)
     rows = []
     for estimator in estimators:
-        found = _gradients(loss, estimator, logits, keys, args, mask)
+        found = gradients(loss, estimator, logits, keys, args, mask)
         exact = np.asarray(truth.gradient, np.float64)
         rows.append(_row(estimator, np.asarray(found, np.float64), exact, rounding))
     return Report(truth, tuple(rows), draws)

@@ -25,7 +25,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Key
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
@@ -33,6 +33,8 @@ from gatedjax._types import Options, Output, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._devices import on_rows
 from gatedjax.functional._tracing import is_traced
+from gatedjax.gates import Estimator, expectation
+from gatedjax.gates._named import EstimatorName, named
 from gatedjax.models._checks import check_at_least, check_batch, check_choices, check_rates
 from gatedjax.models._classification import (
     accuracy,
@@ -42,12 +44,16 @@ from gatedjax.models._classification import (
     frozen_embeddings,
     word_vectors,
 )
+from gatedjax.models._density import constraint
+from gatedjax.models._schedule import check_schedule, schedule
 from gatedjax.models._types import Batch, Metrics, Predictions
-from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._keys import example_keys
 from gatedjax.nn._types import Table
 from gatedjax.training import Ratio
 
 GATE_MODES = ("sample", "threshold", "expected", "relaxed")
+READ_AT_HARD_GATES = ("st_gumbel", "straight_through", "reinmax", "rebar")
+"""Estimators that take the derivative of the loss at gates of 0 and 1."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,6 +84,10 @@ class GANetConfig:
     """Gate bias at the start; 0 opens about half of the gates."""
     temperature: float = 1.0
     """tau of the Gumbel relaxation (paper: 0.5, 1.0, 1.5 or 2.0)."""
+    final_temperature: float | None = None
+    """tau after temperature-steps, reached geometrically; None keeps tau."""
+    temperature_steps: int = 1
+    """Steps from temperature to final-temperature."""
     penalty: float = 1e-4
     """lambda, weight of the mean gate in the loss (paper: 4e-6 to 1e-3)."""
     density: float | None = None
@@ -89,6 +99,11 @@ class GANetConfig:
     """Penalise the sampled soft gates, or the open probabilities (lower variance)."""
     relax: Literal["soft", "straight_through"] = "soft"
     """Training gates: soft, or hard forward with the soft gradient."""
+    estimator: EstimatorName | None = None
+    """How the gates' gradient is estimated (see `gatedjax.gates`); None is what `relax` says:
+    "soft_gumbel" where soft, "st_gumbel" where straight-through."""
+    estimator_draws: int = 2
+    """Draws of "leave_one_out"."""
     test_gate: Literal["sample", "threshold", "multi_sample"] = "sample"
     """Evaluation gates behind "accuracy"; all gate modes are always reported. "multi_sample"
     averages class probabilities over the draws."""
@@ -116,6 +131,8 @@ class GANetConfig:
     def __post_init__(self) -> None:
         check_at_least(self, 1, "embedding_dim", "hidden", "num_layers", "aux_hidden")
         check_at_least(self, 1, "test_samples")
+        check_at_least(self, 2, "estimator_draws")
+        check_schedule(self)
         check_positive(temperature=self.temperature, local_half_width=self.local_half_width)
         if not 0 <= self.penalty < float("inf"):
             raise ValueError(f"penalty must be at least 0 and finite, got {self.penalty}")
@@ -126,14 +143,30 @@ class GANetConfig:
         if self.density is not None and self.system != "ganet":
             raise ValueError(f"density must be None for system={self.system!r}: it has no gates")
         check_choices(self, gates_on=Literal["attention", "input"])
+        self._check_estimator()
+
+    def _check_estimator(self) -> None:
+        if self.estimator is not None:
+            check_choices(self, estimator=EstimatorName)
+            if self.system != "ganet":
+                raise ValueError(f"estimator must be None for system={self.system!r}: no gates")
+            if self.relax != "soft":
+                raise ValueError(f"relax must be 'soft' where estimator={self.estimator!r} says it")
         if self.gates_on == "input":
             if self.system != "ganet":
                 raise ValueError(f"gates_on must be 'attention' for system={self.system!r}")
-            if self.relax != "soft":
+            if self.estimation in READ_AT_HARD_GATES:
+                said = "relax" if self.estimator is None else "estimator"
                 raise ValueError(
-                    f"gates_on must be 'attention' for relax={self.relax!r}: a word that is not "
-                    "read has no gradient"
+                    f"gates_on must be 'attention' for {said}={getattr(self, said)!r}: a word that "
+                    "is not read has no gradient"
                 )
+
+    @property
+    def estimation(self) -> EstimatorName:
+        """The estimator that trains the gates."""
+        by_relaxation: EstimatorName = "soft_gumbel" if self.relax == "soft" else "st_gumbel"
+        return self.estimator or by_relaxation
 
 
 @struct.dataclass
@@ -239,8 +272,9 @@ class GANet(nn.Module):
         if config.system != "ganet":
             return self._ungated(encoded, batch, train)
         if train:
+            tau = schedule(config, batch.get("step")) if temperature is None else temperature
             noise = F.example_noise(self._keys(batch, "gate"), encoded.mask.shape[-1])
-            return self._relaxed(encoded, noise, batch, temperature, train=True)
+            return self._trained(encoded, noise, batch, tau)
         if config.test_gate == "threshold" or not self.has_rng("gate"):
             return self._hard(encoded, F.threshold_gates(encoded.gate_logits), batch)
         draws = _draw(encoded, self._noise(encoded, batch))
@@ -316,12 +350,17 @@ class GANet(nn.Module):
         return self._read(encoded, xs, _like(encoded.mask, gates), batch, train)
 
     def gate_modes(
-        self, batch: Batch, temperature: float | Array | None = None
+        self,
+        batch: Batch,
+        temperature: float | Array | None = None,
+        *,
+        encoded: _Encoded | None = None,
     ) -> dict[str, GANetOutput]:
         """The same states under every kind of gate, from one pass over the sequence.
 
         Args:
           batch, temperature: as of a call.
+          encoded: what `encode` returned of the batch, which is then not read again.
 
         Returns:
           "sample" and "relaxed" (`config.test_samples` draws with the same noise), "threshold" and
@@ -332,7 +371,7 @@ class GANet(nn.Module):
         Raises:
           ValueError: if the system has no gates.
         """
-        encoded = self.encode(batch)
+        encoded = self.encode(batch) if encoded is None else encoded
         self._check_gated()
         noise = self._noise(encoded, batch)
         logits = encoded.gate_logits[None]
@@ -343,12 +382,22 @@ class GANet(nn.Module):
             "relaxed": self._relaxed(encoded, noise, batch, temperature, train=False),
         }
 
-    def with_gates(self, batch: Batch, gates: Float[Array, "S B T"]) -> GANetOutput:
+    def with_gates(
+        self,
+        batch: Batch,
+        gates: Float[Array, "S B T"],
+        *,
+        soft: bool = False,
+        encoded: _Encoded | None = None,
+    ) -> GANetOutput:
         """The same states under gates that are given, from one pass over the sequence.
 
         Args:
           batch: as of a call.
           gates: 0 or 1 for every word, S times; `config.empty` says what happens if all are 0.
+          soft: gates are any numbers from 0 to 1, as of "expected" and "relaxed"; where all are 0,
+            nothing is pooled.
+          encoded: what `encode` returned of the batch, which is then not read again.
 
         Returns:
           As `gate_modes`, with the leading axis S.
@@ -356,9 +405,41 @@ class GANet(nn.Module):
         Raises:
           ValueError: if the system has no gates.
         """
-        encoded = self.encode(batch)
+        encoded = self.encode(batch) if encoded is None else encoded
         self._check_gated()
-        return self._hard(encoded, gates, batch)
+        act = self._gated if soft else self._hard
+        return act(encoded, gates, batch)
+
+    def read(
+        self, encoded: _Encoded, gates: Float[Array, "B T"], batch: Batch, *, train: bool = False
+    ) -> GANetOutput:
+        """What follows the gates: attention to, or the reading of, the words that they leave.
+
+        Args:
+          encoded: of `encode`.
+          gates: in [0, 1]; `config.empty` says what happens if all are 0.
+          batch, train: as of a call.
+        """
+        return self._hard(encoded, gates, batch, train=train)
+
+    def to_estimate(self, batch: Batch) -> tuple[_Encoded, Key[Array, " B"], Float[Array, "B T"]]:
+        """What an estimator of the gates' gradient starts from in training.
+
+        Returns:
+          (the part that does not depend on the gates, keys of the gates' noise, gates drawn by it).
+        """
+        encoded = self.encode(batch, train=True)
+        keys = self._keys(batch, "gate")
+        noise = F.example_noise(keys, encoded.mask.shape[-1])
+        return encoded, keys, _draw(encoded, noise)
+
+    def from_pooled(self, pooled: Float[Array, "... D"]) -> Float[Array, "... C"]:
+        """Class scores, float32, of what attention has pooled, in evaluation.
+
+        Args:
+          pooled: states of any leading axes, weighted and summed over the words.
+        """
+        return self._classify(jnp.tanh(pooled) if self.config.post_tanh else pooled, {}, False)
 
     def _check_gated(self) -> None:
         if self.config.system != "ganet":
@@ -370,14 +451,48 @@ class GANet(nn.Module):
     def _noise(self, encoded: _Encoded, batch: Batch) -> Float[Array, "S B T"]:
         """Noise of every draw; draw s of an example is the same in any batch."""
         keys, size = self._keys(batch, "gate"), encoded.mask.shape[-1]
-        return jnp.stack(
-            [F.example_noise(folded(keys, s), size) for s in range(self.config.test_samples)]
-        )
 
-    def _gated(self, encoded: _Encoded, gates: Float[Array, "*S B T"], batch: Batch) -> GANetOutput:
-        encoded = self._scaled(encoded, gates, batch)
+        def one(draw: Array) -> Array:  # traced once: there may be a hundred draws
+            return F.example_noise(
+                jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, draw), size
+            )
+
+        return jax.vmap(one)(jnp.arange(self.config.test_samples, dtype=jnp.uint32))
+
+    def _gated(
+        self,
+        encoded: _Encoded,
+        gates: Float[Array, "*S B T"],
+        batch: Batch,
+        *,
+        train: bool = False,
+    ) -> GANetOutput:
+        encoded = self._scaled(encoded, gates, batch, train)
         weights = F.gated_softmax(_like(encoded.scores, gates), gates, _like(encoded.mask, gates))
-        return self._pooled(encoded, weights, batch, gates=gates)
+        return self._pooled(encoded, weights, batch, gates=gates, train=train)
+
+    def _trained(
+        self,
+        encoded: _Encoded,
+        noise: Float[Array, "B T"],
+        batch: Batch,
+        temperature: float | Array,
+    ) -> GANetOutput:
+        """One pass under gates that carry the derivative of the estimator."""
+        name, logits = self.config.estimation, encoded.gate_logits
+        if name == "soft_gumbel":
+            return self._relaxed(encoded, noise, batch, temperature, train=True)
+        if name == "st_gumbel":
+            gates = F.gumbel_sigmoid(logits, noise, temperature=temperature, straight_through=True)
+            return self._hard(encoded, gates, batch, train=True)
+        estimator: Any = named(name, temperature=temperature)
+        if not hasattr(estimator, "gates"):  # by values of the loss, of which this is one
+            return self._hard(encoded, _draw(encoded, noise), batch, train=True)
+        wide = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+        gates = jnp.where(encoded.mask, estimator.gates(wide, noise), 0)
+        if self.config.gates_on == "input":
+            return self._gated(encoded, gates, batch, train=True)
+        return self._hard(encoded, gates, batch, train=True)
 
     def _relaxed(
         self,
@@ -388,13 +503,7 @@ class GANet(nn.Module):
         *,
         train: bool,
     ) -> GANetOutput:
-        config = self.config
-        tau = config.temperature if temperature is None else temperature
-        if train and config.relax == "straight_through":
-            gates = F.gumbel_sigmoid(
-                encoded.gate_logits, noise, temperature=tau, straight_through=True
-            )
-            return self._hard(encoded, gates, batch, train=True)
+        tau = self._last_temperature() if temperature is None else temperature
         logits = _like(encoded.gate_logits, noise)
         log_gates = F.log_gumbel_sigmoid(logits, noise, temperature=tau)
         encoded = self._scaled(encoded, jnp.exp(log_gates), batch, train)
@@ -402,6 +511,11 @@ class GANet(nn.Module):
             _like(encoded.scores, noise), log_gates, _like(encoded.mask, noise)
         )
         return self._pooled(encoded, weights, batch, gates=jnp.exp(log_gates), train=train)
+
+    def _last_temperature(self) -> float:
+        """tau at the end of training."""
+        last = self.config.final_temperature
+        return self.config.temperature if last is None else last
 
     def _hard(
         self, encoded: _Encoded, gates: Array, batch: Batch, *, train: bool = False
@@ -411,7 +525,7 @@ class GANet(nn.Module):
         if self.config.empty == "max_gate":
             gates = opened
         if encoded.words is not None:
-            return self._shortened(encoded, gates, closed, batch)
+            return self._shortened(encoded, gates, closed, batch, train)
         scores = _like(encoded.scores, gates)
         weights = F.gated_softmax(scores, gates, mask)
         if self.config.empty == "soft":
@@ -419,7 +533,12 @@ class GANet(nn.Module):
         return self._pooled(encoded, weights, batch, gates=gates, closed=closed, train=train)
 
     def _shortened(
-        self, encoded: _Encoded, gates: Float[Array, "*S B T"], closed: Array, batch: Batch
+        self,
+        encoded: _Encoded,
+        gates: Float[Array, "*S B T"],
+        closed: Array,
+        batch: Batch,
+        train: bool = False,
     ) -> GANetOutput:
         """What the open words say by themselves: they move to the front, and the rest is padding.
 
@@ -431,8 +550,9 @@ class GANet(nn.Module):
             kept = jnp.where(closed[..., None], mask, kept)
         axes = gates.ndim - 1
         xs, packed, slots = on_rows(_packed, _draws_of(encoded, gates), kept, axes=axes)
-        short = self._read(encoded, xs, packed, batch)
-        output: Output = self._pooled(short, F.masked_softmax(short.scores, packed), batch)
+        short = self._read(encoded, xs, packed, batch, train)
+        weights = F.masked_softmax(short.scores, packed)
+        output: Output = self._pooled(short, weights, batch, train=train)
         attention, scores = on_rows(
             _unpacked, (output.attention, short.scores), slots, kept, axes=axes
         )
@@ -532,40 +652,17 @@ def _mean_log_probability(logits: Float[Array, "S B C"]) -> Float[Array, "B C"]:
     return jax.nn.logsumexp(nn.log_softmax(logits), axis=0) - jnp.log(logits.shape[0])
 
 
-_MULTIPLIER_SCALE = 10.0
-
-
-def _constraint(
-    raw: Array, gate_logits: Float[Array, "B T"], mask: Bool[Array, "B T"], density: float
-) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """(term, lambda) of every example: gradient descent-ascent on an augmented Lagrangian.
-
-        p = mean_t sigmoid(a_t),  lambda = 10 raw,  e = p - density
-        term = lambda e + e^2;  gradient of a_t: (lambda + 2 e) dp/da_t;  of raw: -e
-
-    The multiplier rises while more than wanted is open, and falls below 0 where too little is. Adam
-    moves raw by about the learning rate; the factor lets lambda follow within some hundred steps.
-    The square damps its swings, and asks of every text what lambda asks of all of them together.
-
-    Reference: Bastings et al. 2019, "Interpretable Neural Predictions with Differentiable Binary
-      Variables", section 3.4.
-    Deviations: an equality, with the square of the augmented Lagrangian; the multiplier is a
-      parameter under the optimiser of the others; their average over steps is left to it.
-    """
-    p = F.gate_penalty(nn.sigmoid(gate_logits), mask)
-    multiplier = jax.lax.stop_gradient(_MULTIPLIER_SCALE * raw)
-    off = p - density
-    ascent = (jax.lax.stop_gradient(raw) - raw) * jax.lax.stop_gradient(off)
-    return multiplier * off + off**2 + ascent, jnp.broadcast_to(multiplier, p.shape)
-
-
 @dataclasses.dataclass(frozen=True)
 class GANetTask:
     """How a `GANet` (or a baseline) is trained and evaluated.
 
     Loss per example: cross-entropy + lambda * mean gate over the true length. With
     `config.density` lambda is a multiplier that gradient ascent fits to the constraint, and what it
-    multiplies is the mean open probability less that density (see `_constraint`).
+    multiplies is the mean open probability less that density (Bastings et al. 2019).
+
+    An estimator that takes values of the loss at several draws is given the cross-entropy behind
+    one pass of the encoder, and the penalty is its exact expectation. In the metrics the
+    cross-entropy is then the mean over those draws; accuracy and density are of the first.
 
     Attributes:
       model: the network.
@@ -595,35 +692,86 @@ class GANetTask:
     def init(self, key: Array, batch: Batch) -> Tree:
         """Returns parameters for batches with the widths of this one."""
         streams = dict(zip(("params", "dropout", "gate"), jax.random.split(key, 3), strict=True))
-        return self.model.init(streams, batch, train=True)["params"]
+        # not that of a schedule: no step is known yet
+        tau = self.model.config.temperature
+        return self.model.init(streams, batch, train=True, temperature=tau)["params"]
 
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
         """Returns the loss summed over the real rows, and metrics as sums and counts."""
         config, weight = self.model.config, batch["weight"]
-        output: Output = self.model.apply(
-            {"params": params}, batch, train=True, temperature=self.temperature, rngs=rngs
-        )
-        likelihood = cross_entropy(output.logits, batch["label"])
+        estimator = self._by_values(batch)
+        output: Output
+        if estimator is not None:
+            output, likelihood = self._estimated(params, batch, rngs, estimator)
+        else:
+            output = self.model.apply(
+                {"params": params}, batch, train=True, temperature=self.temperature, rngs=rngs
+            )
+            likelihood = cross_entropy(output.logits, batch["label"])
         loss = likelihood
         metrics = {}
         if config.system == "ganet":
             mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
             open_probability = nn.sigmoid(output.gate_logits)
             if config.density is not None:
-                term, multiplier = _constraint(
-                    params["multiplier"], output.gate_logits, mask, config.density
+                term, multiplier = constraint(
+                    params["multiplier"], F.gate_penalty(open_probability, mask), config.density
                 )
                 loss = loss + term
                 metrics["multiplier"] = Ratio.of(multiplier, weight)
             else:
-                penalised = output.gates if config.penalty_on == "gate" else open_probability
+                sampled = config.penalty_on == "gate" and estimator is None
                 strength = config.penalty if self.penalty is None else self.penalty
+                penalised = output.gates if sampled else open_probability
                 loss = loss + strength * F.gate_penalty(penalised, mask)
             metrics["density"] = Ratio.of(F.gate_penalty(output.gates, mask), weight)
         metrics["loss"] = Ratio.of(loss, weight)
         metrics["cross_entropy"] = Ratio.of(likelihood, weight)
         metrics["accuracy"] = Ratio.of(accuracy(output.logits, batch["label"]), weight)
         return jnp.sum(loss * weight), metrics
+
+    def _by_values(self, batch: Batch) -> Estimator | None:
+        """The estimator of the gates' gradient, where it is one of several values of the loss."""
+        config = self.model.config
+        if config.system != "ganet":
+            return None
+        tau = self.temperature
+        if tau is None:
+            tau = schedule(config, batch.get("step"))
+        estimator = named(config.estimation, temperature=tau, draws=config.estimator_draws)
+        return None if hasattr(estimator, "gates") else estimator
+
+    def _estimated(
+        self, params: Params, batch: Batch, rngs: dict[str, Array], estimator: Estimator
+    ) -> tuple[Output, Float[Array, " B"]]:
+        """(a pass under the gates of the first draw, the estimate of every example)."""
+        rows = {"example_id": jnp.arange(len(batch["tokens"]), dtype=jnp.int32), **batch}
+        started: Output = self.model.apply(
+            {"params": params}, rows, rngs=rngs, method=GANet.to_estimate
+        )
+        encoded, keys, gates = started
+        # other bits than those that dropped the words
+        later = {name: jax.random.fold_in(key, 1) for name, key in rngs.items()}
+
+        def passed(params, encoded, gates, batch):
+            return self.model.apply(
+                {"params": params}, encoded, gates, batch, train=True, rngs=later, method=GANet.read
+            )
+
+        def cost(gates, params, *row):
+            encoded, batch = jax.tree.map(lambda x: x[None], row)
+            output = passed(params, encoded, gates[None], batch)
+            return cross_entropy(output.logits, batch["label"])[0]
+
+        expected = expectation(cost, estimator)
+
+        def estimate(logits, key, mask, *row):
+            return expected(logits, key, params, *row, mask=mask)
+
+        likelihood = jax.vmap(estimate)(encoded.gate_logits, keys, encoded.mask, encoded, rows)
+        held = jax.lax.stop_gradient((params, encoded))
+        output = passed(*held, gates, rows).replace(gate_logits=encoded.gate_logits)
+        return output, likelihood
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
         """Returns metrics and per-example predictions; for GA-Net under every gate mode.

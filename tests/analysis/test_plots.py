@@ -182,11 +182,15 @@ def test_lines_have_error_bars_where_there_is_a_deviation(tmp_path):
     ET.parse(tmp_path / "lines.svg")
 
 
-def test_lines_without_points_say_that_they_were_not_run():
+def test_lines_without_points_are_left_out_and_one_run_is_marked():
     figure = analysis.plot_lines({"accuracy": {"imdb": [], "trec": [(1, 0.5, 0)]}})
-    labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels == ["imdb (not run)", "trec"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["trec"]
+    assert not figure.texts
     assert "not run" in texts(analysis.plot_lines({"accuracy": {"imdb": []}}))
+    figure = analysis.plot_lines({"accuracy": {"trec": [(2, 0.5, None), (1, 0.6, 0.1)]}})
+    (hollow,) = [line for line in figure.axes[0].lines if line.get_markerfacecolor() == "white"]
+    np.testing.assert_array_equal(hollow.get_xdata(), [2])
+    assert [text.get_text() for text in figure.texts] == ["hollow: one seed"]
 
 
 def test_more_names_than_colours_are_still_drawn():

@@ -4,7 +4,6 @@ import jax
 import numpy as np
 import pytest
 
-from gatedjax import functional as F
 from gatedjax.models import GANet, GANetConfig, GANetTask
 
 SMALL = {
@@ -44,22 +43,22 @@ def evaluated(**options):
         params["auxiliary"]["gate"]["bias"] -= 1
     drawn = []
 
-    def noise(keys, size):
-        drawn.append(draw(keys, size))
+    def noise(model, encoded, rows):
+        drawn.append(draw(model, encoded, rows))
         return drawn[-1]
 
     @jax.jit
     def run(params):
         metrics, predictions = task.evaluate(params, batch)
-        noise = drawn[:]
+        noise = drawn[0] if drawn else ()
         rngs = {"gate": jax.random.key(4)}
         called = task.model.apply({"params": params}, batch, rngs=rngs)
         encoded = task.model.apply({"params": params}, batch, method=GANet.encode)
         return metrics, predictions, called.logits, encoded, noise
 
-    draw = F.example_noise
+    draw = GANet._noise
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(F, "example_noise", noise)
+        patch.setattr(GANet, "_noise", noise)
         metrics, *rest = jax.device_get(run(params))
     return config, params, {name: ratio.value() for name, ratio in metrics.items()}, *rest
 

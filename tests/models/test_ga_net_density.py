@@ -3,11 +3,14 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
+from gatedjax import functional as F
 from gatedjax.models import GANet, GANetConfig, GANetTask
-from gatedjax.models.ga_net import _constraint
+from gatedjax.models._density import constraint
 from tests.models._passes import in_numpy
 from tests.tolerances import F32, F64
 
@@ -53,7 +56,7 @@ def test_the_gradients_are_those_of_descent_and_ascent(raw, x64):
 
     def total(raw, a):
         a = jax.numpy.where(mask, a, -np.inf)
-        terms, multiplier = _constraint(raw, a, mask, target)
+        terms, multiplier = constraint(raw, F.gate_penalty(jax.nn.sigmoid(a), mask), target)
         return terms.sum(), (terms, multiplier)
 
     with jax.enable_x64(True):
@@ -62,7 +65,7 @@ def test_the_gradients_are_those_of_descent_and_ascent(raw, x64):
     wanted, slopes, gaps = np.zeros(3), np.zeros((3, 7)), np.zeros(3)
     for row, length in enumerate(LENGTHS):
         a = padded[row, :length]
-        p, strength = sigmoid(a).mean(), 10 * raw
+        p, strength = sigmoid(a).mean(), raw
         np.testing.assert_allclose(multiplier[row], strength, **F64)
         gaps[row] = off = p - target
         wanted[row] = strength * off + off**2
@@ -71,6 +74,32 @@ def test_the_gradients_are_those_of_descent_and_ascent(raw, x64):
     np.testing.assert_allclose(of_logits, slopes, **F64)
     # descent on this is ascent on raw (p - target)
     np.testing.assert_allclose(of_raw, -gaps.sum(), **F64)
+
+
+@pytest.mark.parametrize("rate", [4e-3, 2e-3])
+def test_the_density_is_reached_and_stays_whatever_the_learning_rate(rate):
+    """Gates whose opening pays, under Adam; a multiplier that is too fast swings for ever."""
+    optimiser, mask = optax.adam(rate), np.ones((4, 5), bool)
+
+    def cost(params):
+        p = jax.nn.sigmoid(params["logits"])
+        terms, _ = constraint(params["multiplier"], F.gate_penalty(p, mask), 0.3)
+        return terms.mean() - 0.2 * p.mean()
+
+    def step(carry, _):
+        params, state = carry
+        updates, state = optimiser.update(jax.grad(cost)(params), state)
+        params = optax.apply_updates(params, updates)
+        return (params, state), jax.nn.sigmoid(params["logits"]).mean()
+
+    start = {"logits": jnp.zeros((4, 5)), "multiplier": jnp.zeros(())}
+    run = jax.jit(
+        lambda start: jax.lax.scan(step, (start, optimiser.init(start)), length=int(16 / rate))[1]
+    )
+    shares = np.asarray(run(start))
+    settled = int(8 / rate)
+    assert abs(shares[settled:] - 0.3).max() < 0.1
+    assert abs(shares[settled:].mean() - 0.3) < 0.01
 
 
 @in_numpy
@@ -91,7 +120,7 @@ def test_the_loss_is_cross_entropy_and_the_constraint_of_real_rows():
     for row in (0, 1):  # the last row has no weight
         a = logits[row, : LENGTHS[row]].astype(np.float64)
         off = sigmoid(a).mean() - 0.3
-        term, gap = term + (10 * float(params["multiplier"]) + off) * off, gap + off
+        term, gap = term + (float(params["multiplier"]) + off) * off, gap + off
     np.testing.assert_allclose(total, likelihood + term, rtol=1e-5)
     np.testing.assert_allclose(grads["multiplier"], -gap, rtol=1e-5)
     np.testing.assert_allclose(metrics["cross_entropy"].total, likelihood, rtol=1e-5)
@@ -162,6 +191,34 @@ def test_thresholds_that_are_given_are_those_of_the_call():
     found = with_gates(model, params, np.stack([gates] * 4))
     np.testing.assert_allclose(found.logits[0], own.logits, **F32)
     np.testing.assert_array_equal(found.gates[0], own.gates)
+
+
+@in_numpy
+def soft_gates(model, params, gates):
+    return model.apply({"params": params}, batch(), gates, soft=True, method=GANet.with_gates)
+
+
+def test_soft_gates_that_are_given_weigh_attention():
+    model = make()
+    params = drawn(model)
+    mask = np.arange(7) < LENGTHS[:, None]
+    gates = (np.random.default_rng(3).uniform(size=(4, 3, 7)) * mask).astype(np.float32)
+    likely = 1 / (1 + np.exp(-apply(model, params).gate_logits.astype(np.float64)))
+    gates[0], gates[1] = likely, 0
+    found = soft_gates(model, params, gates)
+    weights = np.exp(found.scores.astype(np.float64)) * gates
+    total = weights.sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(found.attention, weights / np.where(total, total, 1), **F32)
+    np.testing.assert_array_equal(found.gates, gates)
+    expected = expected_gates(model, params)
+    np.testing.assert_allclose(found.logits[0], expected.logits[0], **F32)
+
+
+@in_numpy
+def expected_gates(model, params):
+    rngs = {"gate": jax.random.key(0)}
+    modes = model.apply({"params": params}, batch(), rngs=rngs, method=GANet.gate_modes)
+    return modes["expected"]
 
 
 def test_a_network_without_gates_takes_none():

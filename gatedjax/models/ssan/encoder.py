@@ -13,14 +13,14 @@ from typing import Any, Literal
 import flax.linen as nn
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._types import Tree
-from gatedjax.functional._checks import check_positive
 from gatedjax.models._checks import check_at_least, check_batch, check_choices, check_rates
 from gatedjax.models._classification import word_vectors
+from gatedjax.models._schedule import schedule
 from gatedjax.models._types import Batch
 from gatedjax.models.ssan.selector import SelectorConfig
 from gatedjax.models.transformer.encoder import (
@@ -42,10 +42,6 @@ class SSANConfig(SelectorConfig):
 
     share_heads: bool = False
     """One selection for all heads of a layer; the authors' code has one each."""
-    final_temperature: float | None = None
-    """tau after temperature-steps, reached geometrically; None keeps tau."""
-    temperature_steps: int = 1
-    """Steps from temperature to final-temperature."""
     num_layers: int = 6
     """Layers of the encoder."""
     hidden: int = 128
@@ -78,14 +74,12 @@ class SSANConfig(SelectorConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(self, 1, "num_layers", "hidden", "filter_size", "num_heads")
-        check_at_least(self, 1, "max_length", "temperature_steps")
+        check_at_least(self, 1, "max_length")
         if self.block is not None:
             check_at_least(self, 1, "block")
         if self.hidden % self.num_heads:
             raise ValueError(f"num_heads must divide hidden {self.hidden}, got {self.num_heads}")
         check_rates(self, "dropout", "attention_dropout", "relu_dropout")
-        if self.final_temperature is not None:
-            check_positive(final_temperature=self.final_temperature)
         check_choices(self, norm=Norm, positions=Positions)
         layers = self.select_layers
         if layers != (0,) and (
@@ -100,7 +94,7 @@ class SSANConfig(SelectorConfig):
         """The options of the attention of a layer (from 1)."""
         return {
             "num_heads": self.num_heads,
-            "selector": self.selector if layer in self.selective else "none",
+            "selector": self.selector_of(layer),
             "share_heads": self.share_heads,
             "empty": self.empty,
             "temperature": self.temperature,
@@ -213,7 +207,7 @@ def run_layers(
             hidden=c.filter_size,
         )
         states = F.byte_dropout(states, c.dropout, first)
-    temperature = schedule(c, batch.get("step")) if train else None
+    temperature = schedule(c, batch.get("step")) if train and c.selective else None
     selections = []
     for layer in range(1, c.num_layers + 1):
         states, selection = EncoderLayer(
@@ -237,13 +231,3 @@ def run_layers(
     if c.norm == "pre":
         states = nn.LayerNorm(dtype=dtype, name="norm")(states)
     return states, tuple(selections)
-
-
-def schedule(config: SSANConfig, step: Int[Array, " B"] | None) -> float | Array:
-    """tau of a step: tau_0 (tau_1 / tau_0)^min(step / steps, 1)."""
-    if config.final_temperature is None or not config.selective:
-        return config.temperature
-    if step is None:
-        raise ValueError("batch needs 'step' for a temperature that changes")
-    share = jnp.minimum(jnp.max(step) / config.temperature_steps, 1.0)
-    return config.temperature * (config.final_temperature / config.temperature) ** share

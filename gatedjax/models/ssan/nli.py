@@ -21,11 +21,12 @@ from gatedjax._types import Options
 from gatedjax.functional._checks import check_positive
 from gatedjax.models._checks import check_at_least, check_batch, check_choices, check_rates
 from gatedjax.models._classification import word_vectors
+from gatedjax.models._schedule import schedule
 from gatedjax.models._types import Batch, Metrics
 from gatedjax.models.ssan.selector import (
     SelectorClassifierTask,
     SelectorConfig,
-    reward_baseline,
+    loss_parameters,
     selector_metrics,
 )
 from gatedjax.models.transformer.encoder import add_positions, dropout_rows
@@ -90,7 +91,7 @@ class SSANNLIOutput:
       logits: class scores [B, C], float32.
       premise: what the attention between the tokens of the first sentence did.
       hypothesis: the same of the second.
-      baseline: expected reward of selector="reinforce", else None.
+      baseline: expected reward of the estimator "reinforce", else None.
     """
 
     logits: Array
@@ -110,7 +111,8 @@ class SSANNLI(nn.Module):
 
     Call with a batch {"tokens": int [B, N], "lengths": int [B], "hypothesis": int [B, N'],
     "hypothesis_lengths": int [B]}; training draws from the streams "dropout" and "gate", keyed to
-    "example_id": int [B] (row numbers if absent).
+    "example_id": int [B] (row numbers if absent), and a temperature that changes needs "step":
+    int [B], the number of the step in every row.
 
     Reference: Geng et al. 2020 (SSAN), section 3.3; Shen et al. 2018 (DiSAN, ReSAN) for the rest.
     """
@@ -133,7 +135,7 @@ class SSANNLI(nn.Module):
         options: Options = {
             "num_heads": c.num_heads,
             "features": c.hidden,
-            "selector": c.selector if c.selective else "none",
+            "selector": c.selector_of(1),
             "empty": c.empty,
             "temperature": c.temperature,
             **types,
@@ -150,15 +152,16 @@ class SSANNLI(nn.Module):
         self.pool = gnn.SourceToToken(**types)
         self.compare = nn.Dense(c.hidden, **types)
         self.classifier = nn.Dense(self.num_classes, **types)
-        self.baseline = reward_baseline(self, c)
+        self.baseline = loss_parameters(self, c)
 
     def __call__(self, batch: Batch, *, train: bool = False) -> SSANNLIOutput:
         """Runs the network; to train, with dropout and drawn selections."""
         check_batch(batch, tokens="B N", lengths="B", hypothesis="B N'", hypothesis_lengths="B")
-        ids = batch.get("example_id")
-        premise, left = self._encode(batch["tokens"], batch["lengths"], ids, train)
+        ids, c = batch.get("example_id"), self.config
+        tau = schedule(c, batch.get("step")) if train and c.selective else None
+        premise, left = self._encode(batch["tokens"], batch["lengths"], ids, tau, train)
         hypothesis, right = self._encode(
-            batch["hypothesis"], batch["hypothesis_lengths"], ids, train
+            batch["hypothesis"], batch["hypothesis_lengths"], ids, tau, train
         )
         both = [premise, hypothesis, premise - hypothesis, premise * hypothesis]
         features = self._dropped(jnp.concatenate(both, axis=-1), ids, train)
@@ -172,7 +175,12 @@ class SSANNLI(nn.Module):
         )
 
     def _encode(
-        self, tokens: Array, lengths: Array, ids: Array | None, train: bool
+        self,
+        tokens: Array,
+        lengths: Array,
+        ids: Array | None,
+        temperature: float | Array | None,
+        train: bool,
     ) -> tuple[Float[Array, "B D"], gnn.Selection]:
         mask = F.length_mask(lengths, tokens.shape[1])
         vectors = self._dropped(self.embed(tokens), ids, train)
@@ -180,7 +188,9 @@ class SSANNLI(nn.Module):
         if self.config.positions == "sinusoidal":
             states = add_positions(states)
         states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
-        attended, selection = self.attention(states, mask, deterministic=not train, example_id=ids)
+        attended, selection = self.attention(
+            states, mask, deterministic=not train, example_id=ids, temperature=temperature
+        )
         if self.config.fusion:
             drive = self.fusion_token(states) + self.fusion_attended(attended)
             attended = F.highway_mix(states, attended, nn.sigmoid(drive))

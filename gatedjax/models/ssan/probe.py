@@ -19,7 +19,7 @@ from gatedjax._types import Options
 from gatedjax.models._checks import check_choices
 from gatedjax.models._types import Batch
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
-from gatedjax.models.ssan.selector import SelectorClassifierTask, reward_baseline
+from gatedjax.models.ssan.selector import SelectorClassifierTask, loss_parameters
 from gatedjax.models.transformer.encoder import dropout_rows
 from gatedjax.nn._types import Table
 
@@ -51,7 +51,7 @@ class SSANOutput:
       logits: class scores [B, C], float32.
       states: of the encoder [B, N, d].
       selections: what the attention of every layer did (see `nn.Selection`).
-      baseline: expected reward of selector="reinforce", else None.
+      baseline: expected reward of the estimator "reinforce", else None.
     """
 
     logits: Array
@@ -98,7 +98,7 @@ class SSANProbe(nn.Module):
             logits=logits.astype(jnp.float32),
             states=encoded.states,
             selections=encoded.selections,
-            baseline=reward_baseline(self, c),
+            baseline=loss_parameters(self, c),
         )
 
     def _pooled(

@@ -21,7 +21,7 @@ from gatedjax.models._checks import check_batch
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
 from gatedjax.models.ssan.probe import SSANOutput
-from gatedjax.models.ssan.selector import SelectorTask, reward_baseline
+from gatedjax.models.ssan.selector import SelectorTask, loss_parameters
 from gatedjax.nn._types import Table
 from gatedjax.training import Ratio
 
@@ -90,7 +90,7 @@ class WordReorderingDetector(nn.Module):
             logits=jnp.where(mask[:, None, :], logits, -jnp.inf),
             states=encoded.states,
             selections=encoded.selections,
-            baseline=reward_baseline(self, c),
+            baseline=loss_parameters(self, c),
         )
 
 

@@ -1,7 +1,7 @@
 """What networks with a selector share: its options, its part of the loss, and their tasks."""
 
 import dataclasses
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import flax.linen as nn
 import jax
@@ -13,17 +13,35 @@ from gatedjax import nn as gnn
 from gatedjax._types import Output, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._selective import Empty
-from gatedjax.models._checks import check_choices, check_finite
+from gatedjax.gates._named import EstimatorName
+from gatedjax.gates._slopes import attached
+from gatedjax.models._checks import check_at_least, check_choices, check_finite
 from gatedjax.models._classification import (
     class_metrics,
     class_predictions,
     cross_entropy,
     frozen_embeddings,
 )
+from gatedjax.models._density import constraint
+from gatedjax.models._schedule import check_schedule
 from gatedjax.models._types import Batch, Metrics, Predictions
+from gatedjax.nn._selective import BY_VALUES, Selector
 from gatedjax.training import Ratio
 
 SelectorMode = Literal["st", "soft", "expect", "reinforce"]
+
+MODES: dict[SelectorMode, EstimatorName] = {
+    "st": "st_gumbel",
+    "soft": "soft_gumbel",
+    "expect": "mean_field",
+    "reinforce": "reinforce",
+}
+"""What the modes of a selector are called among the estimators."""
+_NOT_OF_PAIRS = {
+    "local_expectation": "it runs the network once for every pair of tokens",
+    "enumerate": "it runs the network for every subset of the pairs of tokens",
+    "rebar": "it draws noise anew, given the gates, behind every layer",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,8 +57,19 @@ class SelectorConfig:
     """What a token that selects nothing attends to: nothing, itself, or everything."""
     temperature: float = 0.5
     """tau of the relaxation."""
+    final_temperature: float | None = None
+    """tau after temperature-steps, reached geometrically; None keeps tau."""
+    temperature_steps: int = 1
+    """Steps from temperature to final-temperature."""
+    estimator: EstimatorName | None = None
+    """How the gradient of the selections is estimated (see `gatedjax.gates`); None is what
+    `selector` says: "st_gumbel", "soft_gumbel", "mean_field" or "reinforce"."""
+    estimator_draws: int = 2
+    """Passes of "leave_one_out"."""
     selected_weight: float = 0.0
     """s1: weight in the loss of the keys that a token selects, summed over heads."""
+    density: float | None = None
+    """Hold the mean probability of a selection at this by a Lagrange multiplier."""
     entropy_weight: float = 0.0
     """s2: weight in the loss of the mean negative entropy of the selection."""
     reward_penalty: float = 0.02
@@ -50,16 +79,77 @@ class SelectorConfig:
         check_choices(self, selector=SelectorMode, empty=Empty)
         check_positive(temperature=self.temperature)
         check_finite(self, "selected_weight", "entropy_weight", "reward_penalty")
+        check_at_least(self, 2, "estimator_draws")
+        check_schedule(self)
+        if self.estimator is not None:
+            self._check_estimator(self.estimator)
+        if self.density is not None:
+            self._check_density(self.density)
+
+    def _check_estimator(self, name: EstimatorName) -> None:
+        check_choices(self, estimator=EstimatorName)
+        if not self.selective:
+            raise ValueError(f"estimator must be None without a layer that selects, got {name!r}")
+        if self.selector != "st":
+            raise ValueError(
+                f"selector must be 'st', its default, where estimator={name!r} says how selections "
+                f"are trained, got {self.selector!r}"
+            )
+        if name in _NOT_OF_PAIRS:
+            raise ValueError(
+                f"estimator={name!r} cannot train selections, for {_NOT_OF_PAIRS[name]}; "
+                "'leave_one_out' is unbiased too"
+            )
+        if name in ("arm", "disarm") and len(self.selective) > 1:
+            raise ValueError(
+                f"estimator={name!r} needs one layer that selects, got {self.selective}: what a "
+                "later layer draws from depends on the selections before it, and two passes under "
+                "opposite noise are no antithetic pair there; 'leave_one_out' is unbiased for any "
+                "number of layers"
+            )
+
+    def _check_density(self, density: float) -> None:
+        if not 0 < density < 1:
+            raise ValueError(f"density must be in (0, 1), got {density}")
+        if not self.selective:
+            raise ValueError(f"density must be None without a layer that selects, got {density}")
+        if self.selected_weight:
+            raise ValueError(
+                "selected_weight must be 0 where density holds the selections, got "
+                f"{self.selected_weight}"
+            )
 
     @property
     def selective(self) -> tuple[int, ...]:
         """The layers that have a selector, ascending."""
         return tuple(sorted(layer for layer in self.select_layers if layer))
 
+    @property
+    def estimation(self) -> EstimatorName:
+        """The estimator that trains the selections."""
+        return self.estimator or MODES[self.selector]
 
-def reward_baseline(module: nn.Module, config: SelectorConfig) -> Float[Array, ""] | None:
-    """A scalar parameter that the loss below fits to the mean reward, where there is one."""
-    if config.selector != "reinforce" or not config.selective:
+    def selector_of(self, layer: int) -> Selector:
+        """The option `selector` of the attention of a layer (from 1)."""
+        if layer not in self.selective:
+            return "none"
+        names = {estimator: mode for mode, estimator in MODES.items()}
+        return cast(Selector, names.get(self.estimation, self.estimation))
+
+
+def loss_parameters(module: nn.Module, config: SelectorConfig) -> Float[Array, ""] | None:
+    """Makes the scalars that the loss below fits, where it does.
+
+    They are "multiplier", of the constraint on the density, and "reward_baseline", the mean reward.
+
+    Returns:
+      The latter.
+    """
+    if not config.selective:
+        return None
+    if config.density is not None:
+        module.param("multiplier", nn.initializers.zeros, ())
+    if config.estimation != "reinforce":
         return None
     return module.param("reward_baseline", nn.initializers.zeros, ())
 
@@ -75,14 +165,14 @@ def selector_terms(
         penalty = s_1 (keys that a token selects, summed over heads) - s_2 H(selection)
         R = -(cost + lambda rate);  surrogate = -(R - b) log p(A) + (b - R)^2 / 2
 
-    The second only for selector="reinforce", with R and, in its first term, b held constant; log p
+    The second only for "reinforce", with R and, in its first term, b held constant; log p
     is a mean over pairs and heads. Layers are summed.
 
     Args:
       config: of the selector.
       selections: of every layer; those without a selector count for nothing.
       cost: loss of every example without these terms.
-      baseline: b (see `reward_baseline`).
+      baseline: b (see `loss_parameters`).
 
     Returns:
       (penalty, surrogate), 0 without a selector. The surrogate's value has no meaning of its own.
@@ -100,9 +190,9 @@ def selector_terms(
             penalty = penalty + config.selected_weight * jnp.sum(selected, axis=1)
         if config.entropy_weight:
             penalty = penalty - config.entropy_weight * entropy
-        if config.selector == "reinforce":
+        if config.estimation == "reinforce":
             if baseline is None or selection.rate is None:
-                raise ValueError("selector='reinforce' needs a baseline")
+                raise ValueError("the estimator 'reinforce' needs a baseline")
             reward = -(cost + config.reward_penalty * jnp.mean(selection.rate, axis=1))
             reward = jax.lax.stop_gradient(reward)
             bound = jnp.broadcast_to(baseline, reward.shape)
@@ -110,6 +200,23 @@ def selector_terms(
             surrogate = surrogate + F.score_function_loss(log_prob, reward, bound)
             surrogate = surrogate + (bound - reward) ** 2 / 2
     return penalty, surrogate
+
+
+def density_terms(
+    config: SelectorConfig, selections: tuple[gnn.Selection, ...], multiplier: Float[Array, ""]
+) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+    """(term, lambda) of every example that hold the density (see `constraint`).
+
+    What is held is the mean probability of a selection over pairs, heads and layers.
+
+    Args:
+      config: with a density.
+      selections: of every layer; those without a selector count for nothing.
+      multiplier: the parameter of that name.
+    """
+    layers: list[Any] = _with_selector(selections)
+    share = jnp.mean(jnp.stack([selection.probability for selection in layers]), axis=0)
+    return constraint(multiplier, share, cast(float, config.density))
 
 
 def selector_metrics(selections: tuple[gnn.Selection, ...], weight: Float[Array, " B"]) -> Metrics:
@@ -140,12 +247,40 @@ def _with_selector(selections: tuple[gnn.Selection, ...]) -> list[gnn.Selection]
     return [selection for selection in selections if selection.rate is not None]
 
 
+class _Pass(NamedTuple):
+    """What one pass of training cost.
+
+    Attributes:
+      output: of the network.
+      total: loss of every example, summed over its units [B].
+      cost: the same per unit, without the surrogate of "reinforce" [B].
+      multiplier: lambda of the constraint on the density [B], if there is one.
+      score: see `Selection.score`; the sum over layers [B].
+    """
+
+    output: Any
+    total: Array
+    cost: Array
+    multiplier: Array | None
+    score: Array | None
+
+
 @dataclasses.dataclass(frozen=True)
 class SelectorTask:
     """The loss of a task, and what the selector adds to it.
 
     A task says what an example costs (`_cost`), what is measured (`_metrics`) and what is predicted
     (`_predictions`); `loss` and `evaluate` are the same for all.
+
+    The estimators "leave_one_out", "arm" and "disarm" run the network several times, under other
+    selections and the same dropout. The loss f of an example is the mean over these k passes, and
+    so is its gradient; that of the selections is
+
+        1 / (k - 1) sum_j (f_j - mean f) d score_j
+
+    where the score is log p(A_j), summed over all layers, pairs and heads, or for two passes under
+    opposite noise the logits times the weights of (Dis)ARM, summed likewise. f has all terms of the
+    loss. The metrics of the task and of selections are those of the first pass.
 
     Attributes:
       model: the network; its output has `selections` and `baseline`.
@@ -172,17 +307,52 @@ class SelectorTask:
         What the selector adds to the loss of an example counts as often as the example has units
         (one, or its words).
         """
+        weight, config = batch["weight"], self.model.config
+        by_values = config.selective and config.estimation in BY_VALUES
+        done = (self._estimated if by_values else self._passed)(params, batch, rngs)
+        metrics = self._metrics(done.output, batch) | self._trained(done.cost, weight)
+        metrics |= self._selector_metrics(done.output, weight)
+        if done.multiplier is not None:
+            metrics["multiplier"] = Ratio.of(done.multiplier, weight)
+        return jnp.sum(jnp.where(weight > 0, done.total * weight, 0)), metrics
+
+    def _passed(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
+        config = self.model.config
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
-        weight = batch["weight"]
         summed, units = self._cost(output, batch)
         cost = summed / jnp.maximum(units, 1)
-        penalty, surrogate = selector_terms(
-            self.model.config, self._selections(output), cost, output.baseline
-        )
-        metrics = self._metrics(output, batch) | self._trained(cost + penalty, weight)
-        metrics |= self._selector_metrics(output, weight)
+        selections = self._selections(output)
+        penalty, surrogate = selector_terms(config, selections, cost, output.baseline)
+        multiplier = None
+        if config.selective and config.density is not None:
+            held, multiplier = density_terms(config, selections, params["multiplier"])
+            penalty = penalty + held
         total = summed + (penalty + surrogate) * units
-        return jnp.sum(jnp.where(weight > 0, total * weight, 0)), metrics
+        scores = [one.score for one in selections if one.score is not None]
+        score = jnp.sum(jnp.stack(scores), axis=0) if scores else None
+        return _Pass(output, total, cost + penalty, multiplier, score)
+
+    def _estimated(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
+        """The mean of several passes, of which the first has the output."""
+        config, gate = self.model.config, rngs["gate"]
+        others = {name: key for name, key in rngs.items() if name != "gate"}
+        if config.estimation == "leave_one_out":
+            keys = jax.random.split(gate, config.estimator_draws)
+            run = lambda key: self._passed(params, batch, others | {"gate": key})  # noqa: E731
+            passes = jax.vmap(run)(keys)
+        else:
+            pair = [
+                self._passed(params, batch, others | {name: gate})
+                for name in ("gate", "antithetic")
+            ]
+            passes = jax.tree.map(lambda *both: jnp.stack(both), *pair)
+        mean = jnp.mean(passes.total, axis=0)
+        slopes = jax.lax.stop_gradient(passes.total - mean[None]) / (len(passes.total) - 1)
+        first = jax.tree.map(lambda x: x[0], passes)
+        return first._replace(
+            total=jax.vmap(attached, in_axes=(0, 1, 1))(mean, passes.score, slopes),
+            cost=jnp.mean(passes.cost, axis=0),
+        )
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
         """Returns the metrics of the task with "selected_L" and "empty_L", and its predictions.

@@ -22,7 +22,7 @@ from gatedjax.models._checks import check_batch, check_rates
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ssan.encoder import SSANConfig, run_layers
-from gatedjax.models.ssan.selector import SelectorTask, reward_baseline
+from gatedjax.models.ssan.selector import SelectorTask, loss_parameters
 from gatedjax.models.transformer.decoder import smoothed_cross_entropy
 from gatedjax.models.transformer.encoder import add_positions, scaled_embedding
 from gatedjax.nn._types import Table
@@ -68,7 +68,7 @@ class SSANTaggerOutput:
     Attributes:
       logits: label scores of every word [B, N, L], float32.
       selections: what the attention of every layer did (see `nn.Selection`).
-      baseline: expected reward of selector="reinforce", else None.
+      baseline: expected reward of the estimator "reinforce", else None.
     """
 
     logits: Array
@@ -123,7 +123,7 @@ class SSANTagger(nn.Module):
         ).astype(jnp.float32)
         logits = jnp.where(mask[..., None], logits, jnp.zeros_like(logits))
         return SSANTaggerOutput(
-            logits=logits, selections=selections, baseline=reward_baseline(self, c)
+            logits=logits, selections=selections, baseline=loss_parameters(self, c)
         )
 
 

@@ -22,7 +22,7 @@ from gatedjax.functional._devices import take_rows
 from gatedjax.models._checks import check_at_least, check_batch, check_rates
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder, SSANEncoderOutput
-from gatedjax.models.ssan.selector import SelectorTask, reward_baseline
+from gatedjax.models.ssan.selector import SelectorTask, loss_parameters
 from gatedjax.models.transformer.decoder import (
     DecoderLayer,
     KeyValue,
@@ -76,7 +76,7 @@ class SSANTranslatorOutput:
       logits: scores of the next target word [B, T, V], float32.
       encoded: states of the encoder [B, N, d], 0 at padding.
       selections: what the attention of every encoder layer did (see `nn.Selection`).
-      baseline: expected reward of selector="reinforce", else None.
+      baseline: expected reward of the estimator "reinforce", else None.
     """
 
     logits: Array
@@ -139,7 +139,7 @@ class SSANTranslator(nn.Module):
         if c.positions == "learned":
             positions = nn.initializers.normal(c.hidden**-0.5)
             self.positions = self.param("positions", positions, (c.max_length, c.hidden))
-        self.baseline = reward_baseline(self, c)
+        self.baseline = loss_parameters(self, c)
 
     def __call__(self, batch: Batch, *, train: bool = False) -> SSANTranslatorOutput:
         """Scores every target word after those before it.

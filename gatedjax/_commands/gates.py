@@ -1,0 +1,226 @@
+"""`gatedjax gates report`: a trained GA-Net under every kind of gate, and estimators beside it."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gatedjax._cli import program, refusals
+from gatedjax._terminal import say
+from gatedjax._write import write_atomic
+
+STEM = "gates_report"
+"""Of the files that are written."""
+_PLACE = "gates-report"
+_OWN = {"text": "--text", "label": "--label", "encoding": "--encoding"}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"{program()} gates", description="What gates do, and whether it can be trusted."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="report")
+    about = (
+        "Loss and accuracy of a trained GA-Net under every kind of gate, the exact expectation "
+        "over all 2^n patterns among them, and bias and variance of gradient estimators at its "
+        "parameters: tables, a figure and JSON."
+    )
+    report = commands.add_parser(
+        "report", help="exact gate modes and estimators", description=about
+    )
+    which = report.add_argument_group("what", "one of the three")
+    which.add_argument(
+        "model", nargs="?", type=Path, help="what `gatedjax train` wrote; with --file"
+    )
+    which.add_argument("--workdir", type=Path, help="of a run of GA-Net: its test set is read")
+    which.add_argument("--toy", action="store_true", help="the classic problems, without data")
+    texts = report.add_argument_group("texts")
+    texts.add_argument("--preset", metavar="NAME", help="data set that the run must be of")
+    texts.add_argument("--manual-dir", metavar="DIR", help="raw files of the data set of the run")
+    texts.add_argument("--data-dir", metavar="DIR", help="prepared data set of the run")
+    texts.add_argument("--file", help="labelled texts for MODEL, as `gatedjax evaluate` reads them")
+    texts.add_argument("--text", metavar="COLUMN", help="column of the text (default: text)")
+    texts.add_argument("--label", metavar="COLUMN", help="column of the label (default: label)")
+    texts.add_argument("--encoding", help="of the file (default: utf-8)")
+    texts.add_argument(
+        "--longest", type=int, default=20, metavar="N", help="leave out texts of more words (20)"
+    )
+    sizes = report.add_argument_group("measurement")
+    sizes.add_argument(
+        "--samples", type=int, default=100, metavar="S", help="draws behind the sampled mean (100)"
+    )
+    sizes.add_argument("--tau", type=float, help="of relaxed gates (default: that of the model)")
+    sizes.add_argument(
+        "--texts", type=int, default=32, metavar="N", help="texts for the estimators (32)"
+    )
+    sizes.add_argument(
+        "--draws",
+        type=int,
+        metavar="N",
+        help="gradients per text and estimator (1,024; with --toy 16,384)",
+    )
+    sizes.add_argument("--seed", type=int, default=0, help="of all draws (0)")
+    report.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help=f"where to write {STEM}.json, .png and .svg (default: the work folder, else {_PLACE})",
+    )
+    return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuses options that do not go together, before anything is read."""
+    given = [options.model is not None, options.workdir is not None, options.toy]
+    if sum(given) != 1:
+        raise ValueError("give one of: a MODEL folder, --workdir, --toy")
+    of_run = {"preset": "--preset", "manual_dir": "--manual-dir", "data_dir": "--data-dir"}
+    of_own = {"file": "--file", **_OWN}
+    wrong: dict[str, str] = {}
+    if options.toy:
+        wrong = {**of_run, **of_own, "tau": "--tau"}
+    elif options.workdir is not None:
+        wrong = of_own
+    for name, option in wrong.items():
+        if getattr(options, name) is not None:
+            what = (
+                "--toy, which reads nothing" if options.toy else "--workdir, the test set of a run"
+            )
+            raise ValueError(f"{option} does not go with {what}")
+    for name, least in (("samples", 2), ("texts", 1), ("draws", 2)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise ValueError(f"--{name} must be at least {least}, got {value}")
+    if options.tau is not None and not 0 < options.tau < float("inf"):
+        raise ValueError(f"--tau must be positive, got {options.tau}")
+    if options.out is not None and options.out.exists() and not options.out.is_dir():
+        raise NotADirectoryError(f"--out must be a folder, {options.out} is a file")
+
+
+def _opened(options: argparse.Namespace) -> tuple[Any, Path]:
+    """The network with its texts, and where the report goes unless --out says it."""
+    from gatedjax.text._gated import is_run, open_own, open_run
+
+    folder = options.model if options.workdir is None else options.workdir
+    if is_run(folder):
+        if options.file is not None:
+            raise ValueError(f"--file is for what gatedjax train wrote; {folder} is of a run")
+        found = open_run(
+            folder,
+            data=options.preset,
+            data_dir=options.data_dir,
+            manual_dir=options.manual_dir,
+        )
+        exported = not (folder / "checkpoints").is_dir()
+        return found, Path(_PLACE) if exported else folder
+    if options.workdir is not None:
+        raise ValueError(f"{folder} is no work folder: give it without --workdir, and --file")
+    if options.preset is not None:
+        raise ValueError(f"--preset is for a run; {folder} is of gatedjax train")
+    if options.file is None:
+        raise ValueError(f"--file must name labelled texts for {folder}")
+    columns = {name: value for name in _OWN if (value := getattr(options, name)) is not None}
+    return open_own(folder, options.file, **columns), Path(_PLACE)
+
+
+def _study(found: Any, options: argparse.Namespace) -> Any:
+    """The gate modes of all texts, and the estimators at some of them."""
+    import sys
+
+    import jax
+
+    from gatedjax import gates
+
+    key = jax.random.key(options.seed)
+    say(f"{found.title}: {len(found.batch['lengths']):,} texts", file=sys.stderr, flush=True)
+    modes = gates.gate_modes(
+        found.model,
+        found.params,
+        found.batch,
+        draws=options.samples,
+        temperature=options.tau,
+        longest=options.longest,
+        key=key,
+    )
+    count = sum(2 ** int(n) for n in modes.lengths)
+    say(
+        f"{count:,} patterns of the gates of {len(modes.rows):,} texts", file=sys.stderr, flush=True
+    )
+    measured = gates.measure(
+        found.model,
+        found.params,
+        found.batch,
+        texts=options.texts,
+        draws=options.draws or 1024,
+        longest=options.longest,
+        key=key,
+        on_estimator=lambda one: say(f"measuring {one!r}", file=sys.stderr, flush=True),
+    )
+    loss, accuracy = modes.one_draw
+    exact = next(row for row in modes.table() if row.mode == "exact")
+    left = (
+        f"Left out of everything, with more than {modes.longest} words: {modes.left_out:,}."
+        if modes.left_out
+        else f"None has more than {modes.longest} words."
+    )
+    notes = [
+        f"Gates: {len(modes.rows):,} texts. {left}",
+        "One draw of the gates for each text, as papers test: accuracy "
+        f"{exact.accuracy:.4f} +- {accuracy:.4f}, loss {exact.loss:.5f} +- {loss:.5f} (exact "
+        "standard deviations).",
+        f"Estimators: gradients of the logits of {measured.texts} texts, {measured.draws:,} draws "
+        f"each; the exact gradient has the norm {measured.gradient:.3g} (root mean square).",
+    ]
+    if found.aside:
+        notes.append(f"Lines that could not be used: {found.aside:,}.")
+    facts = {"lines_aside": found.aside, "seed": options.seed, **modes.record()}
+    return gates.Study(found.title, modes.table(), measured, facts, tuple(notes))
+
+
+def _write(studies: Sequence[Any], folder: Path, title: str | None) -> None:
+    """JSON and figure, each whole or not at all."""
+    from gatedjax import gates
+
+    folder.mkdir(parents=True, exist_ok=True)
+    record = {"studies": [study.record() for study in studies]}
+    content = json.dumps(record, indent=1, allow_nan=False) + "\n"
+    write_atomic(folder / f"{STEM}.json", content.encode())
+    try:
+        gates.plot_studies(studies, folder / STEM, title)
+    except ImportError as error:
+        say(f"wrote {folder / STEM}.json; no figure: {error}")
+        return
+    say(f"wrote {folder / STEM}.json, .png and .svg")
+
+
+def _run(options: argparse.Namespace) -> None:
+    _check(options)
+    if options.toy:
+        import jax
+
+        from gatedjax import gates
+
+        studies, folder, title = [], Path(_PLACE), "Gates: classic problems"
+        for study in gates.toys(options.draws or 16_384, key=jax.random.key(options.seed)):
+            say(study.markdown(), flush=True)
+            studies.append(study)
+    else:
+        found, folder = _opened(options)
+        study = _study(found, options)
+        say(study.markdown())
+        studies, title = [study], None
+    _write(studies, options.out or folder, title)
+
+
+def main(args: list[str]) -> int:
+    """Runs the command; 0, or 2 for what cannot be done."""
+    options = _parser().parse_args(args)
+    names = {
+        "longest must": "--longest must",
+        "columns.inputs must": "--text must",
+        "(manual_dir=...)": "(--manual-dir DIR)",
+    }
+    with refusals(names):
+        _run(options)
+    return 0

@@ -1,0 +1,40 @@
+"""Batches that know the number of their step, for what changes by it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+Batch = dict[str, np.ndarray]
+
+
+class WithStep:
+    """Training batches with the number of their step as "step" [B].
+
+    Args:
+      batches: by step, with "weight" [B].
+    """
+
+    def __init__(self, batches: Any) -> None:
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, step: int) -> Batch:
+        return self._with(self.batches[step], step)
+
+    def iterate(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
+        """Yields the batches from a step on, made ahead of use."""
+        for step, batch in enumerate(self.batches.iterate(start, stop), start):
+            yield self._with(batch, step)
+
+    @staticmethod
+    def _with(batch: Batch, step: int) -> Batch:
+        return {**batch, "step": np.full(len(batch["weight"]), step, np.int32)}
+
+
+def for_schedule(batches: Any, model: Any) -> Any:
+    """The batches, with the number of their step where a temperature of the model changes by it."""
+    changes = getattr(model, "final_temperature", None) is not None
+    return WithStep(batches) if changes else batches

@@ -1,0 +1,145 @@
+"""The classic problems of gradient estimation, with the exact truth beside."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from gatedjax.functional import sample_gates
+from gatedjax.gates._enumerate import Truth, enumerate
+from gatedjax.gates._expectation import Estimator
+from gatedjax.gates._measure import Measured, Sample, standard, summed_up
+from gatedjax.gates._modes import ModeRow
+from gatedjax.gates._report import gradients, rounding_of
+from gatedjax.gates._study import Study
+
+_TAU = 0.5
+
+
+def _squared(gates: Array, target: Array) -> Array:
+    return jnp.sum((gates - target) ** 2)
+
+
+def _steep(gates: Array, threshold: Array) -> Array:
+    return jax.nn.sigmoid(4 * (jnp.sum(gates) - threshold))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Problem:
+    """A loss of a few gates.
+
+    Attributes:
+      title: its equation.
+      loss: loss(gates, parameter).
+      logits: log-odds of open gates.
+      parameter: of the loss.
+      shared: whether all gates have one logit, whose gradient is then looked at.
+    """
+
+    title: str
+    loss: Callable[..., Any]
+    logits: tuple[float, ...]
+    parameter: tuple[float, ...] | float
+    shared: bool = False
+
+
+PROBLEMS = (
+    *(
+        Problem(f"(b - {t})^2, theta {theta}", _squared, (float(theta),), t)
+        for theta in (0, 1)
+        for t in (0.49, 0.45)
+    ),
+    Problem(
+        "Liu et al. 2019: sum (b - p0)^2, p0 = (.6, .51, .48), one phi = 0",
+        _squared, (0.0,) * 3, (0.6, 0.51, 0.48), shared=True,
+    ),
+    Problem(
+        "sigmoid(4 (b1 + b2 + b3) - 6), theta 0.4: the modes disagree", _steep, (0.4,) * 3, 1.5
+    ),
+)  # fmt: skip
+"""What `toys` studies. The squared losses are those of Tucker et al. 2017 and Liu et al. 2019."""
+
+
+@functools.partial(jax.jit, static_argnames="loss")
+def _sampled(
+    loss: Callable[..., Any], logits: Array, parameter: Array, keys: Key[Array, " draws"]
+) -> Float[Array, " draws"]:
+    return jax.vmap(lambda key: loss(sample_gates(logits, key), parameter))(keys)
+
+
+def _rows(truth: Truth, sampled: np.ndarray) -> tuple[ModeRow, ...]:
+    exact = float(truth.expectation)
+    error = float(np.std(sampled, ddof=1) / np.sqrt(len(sampled)))
+    drawn = f"mean of {len(sampled):,} draws"
+    values = {
+        "sample": (f"sampled, {drawn}", float(np.mean(sampled)), error),
+        "exact": ("exact expectation", exact, None),
+        "threshold": ("thresholded", float(truth.modes["threshold"]), None),
+        "best": ("best pattern", float(truth.modes["best"]), None),
+        "expected": ("mean field", float(truth.modes["expected"]), None),
+        "relaxed": (f"relaxed, tau {_TAU}, {drawn}", float(truth.modes["relaxed"]), None),
+    }
+    return tuple(
+        ModeRow(mode, title, loss, error, loss - exact, None, None, None)
+        for mode, (title, loss, error) in values.items()
+    )
+
+
+def toys(
+    draws: int = 16_384,
+    *,
+    estimators: Sequence[Estimator] | None = None,
+    key: Key[Array, ""] | None = None,
+    problems: Sequence[Problem] = PROBLEMS,
+) -> Iterator[Study]:
+    """Studies the classic problems: gate modes, and estimators against the exact gradient.
+
+    Args:
+      draws: estimates per estimator, and samples of the loss, at least 2.
+      estimators: None is every one that needs nothing but a temperature, 0.5.
+      key: of all draws; None is that of 0.
+      problems: which.
+
+    References: Tucker et al. 2017, "REBAR"; Liu et al. 2019, "Rao-Blackwellized Stochastic
+      Gradients for Discrete Distributions".
+    """
+    if draws < 2:
+        raise ValueError(f"draws must be at least 2, got {draws}")
+    keys = jax.random.split(jax.random.key(0) if key is None else key, draws)
+    estimators = standard(_TAU) if estimators is None else estimators
+    for problem in problems:
+        logits: Any = np.asarray(problem.logits, np.float32)
+        parameter = np.asarray(problem.parameter, np.float32)
+        n = len(logits)
+        truth = jax.device_get(
+            enumerate(
+                problem.loss, logits, parameter, key=keys[0], temperature=_TAU, draws=draws
+            )
+        )  # fmt: skip
+        together = (lambda x: x.sum(-1, keepdims=True)) if problem.shared else (lambda x: x)
+        exact = together(np.asarray(truth.gradient, np.float64))
+        size = float(abs(truth.expectation) + np.sqrt(truth.variance))
+        rows = []
+        for estimator in estimators:
+            found = gradients(problem.loss, estimator, logits, keys, (parameter,), None)
+            found = together(np.asarray(found, np.float64))
+            rounding = rounding_of(size, logits.dtype)
+            sample = Sample(found, exact, rounding, estimator.evaluations(n))
+            rows.append(summed_up(estimator, [sample]))
+        norm = float(np.linalg.norm(exact))
+        yield Study(
+            title=problem.title,
+            modes=_rows(truth, np.asarray(_sampled(problem.loss, logits, parameter, keys))),
+            measured=Measured(tuple(rows), 1, draws, norm),
+            facts={
+                "logits": list(problem.logits),
+                "gradient": exact.tolist(),
+                "variance": float(truth.variance),
+                "best_pattern": np.asarray(truth.best).astype(int).tolist(),
+            },
+        )

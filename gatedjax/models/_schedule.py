@@ -1,0 +1,32 @@
+"""A temperature that changes from step to step."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from gatedjax.functional._checks import check_positive
+from gatedjax.models._checks import check_at_least
+
+
+def check_schedule(config: Any) -> None:
+    """Raises unless `final_temperature` and `temperature_steps` of a configuration can be used."""
+    check_at_least(config, 1, "temperature_steps")
+    if config.final_temperature is not None:
+        check_positive(final_temperature=config.final_temperature)
+
+
+def schedule(config: Any, step: Int[Array, " B"] | None) -> float | Array:
+    """tau of a step: tau_0 (tau_1 / tau_0)^min(step / steps, 1).
+
+    Args:
+      config: tau_0 as `temperature`, tau_1 as `final_temperature` (None keeps tau_0), and
+        `temperature_steps`.
+      step: number of the step, the same in all rows.
+    """
+    if config.final_temperature is None:
+        return config.temperature
+    if step is None:
+        raise ValueError("batch needs 'step' for a temperature that changes")
+    share = jnp.minimum(jnp.max(step) / config.temperature_steps, 1.0)
+    return config.temperature * (config.final_temperature / config.temperature) ** share

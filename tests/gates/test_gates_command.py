@@ -1,0 +1,290 @@
+"""`gatedjax gates report`: classic problems, a run, one's own model, refusals, interruption."""
+
+import dataclasses
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from gatedjax import data as gdata
+from gatedjax import gates
+from gatedjax.__main__ import main
+from gatedjax.gates import _measure, _toys
+from gatedjax.models import GANet, GANetConfig
+from gatedjax.text._model import TrainedModel
+from gatedjax.text._networks import TEXT
+from tests.text._own import TEXTS, write_csv
+from tests.text._runs import drawn, saved
+
+NAMES = ["gates_report.json", "gates_report.png", "gates_report.svg"]
+SMALL = {"hidden": 2, "num_layers": 1, "aux": "fnn", "aux_hidden": 3, "embedding_dim": 4}
+SHORT = 5
+FEW = ["--texts", "2", "--draws", "8", "--samples", "4"]
+
+
+def make_run(workdir, *, name="polarity", **changes):
+    """Of a network that nobody trained."""
+    workdir.mkdir()
+    words = gdata.Vocabulary.build([gdata.load("polarity", "train")])
+    words.save(workdir / "vocabulary.json")
+    config = GANetConfig(**{**SMALL, **changes})
+    batch = {"tokens": np.zeros((1, 2), np.int32), "lengths": np.ones(1, np.int32)}
+    model = GANet(config, len(words), 2)
+    like = jax.eval_shape(lambda key: model.init(key, batch)["params"], jax.random.key(0))
+    data = {"name": name, "max_len": None, "truncate_side": "right"}
+    settings = {"model": dataclasses.asdict(config), "data": data, "train": {"seed": 0}}
+    return saved(workdir, drawn(like, 0), {"config": settings, "vocabulary": words.digest()})
+
+
+def make_model(folder, network="ganet"):
+    """What `gatedjax train` writes, of a network that nobody trained."""
+    words = gdata.Vocabulary(["old", "new", "film", "here", "there", "now", "dull", "warm"])
+    config = dataclasses.replace(TEXT[network].config, hidden=4, aux_hidden=3, embedding_dim=6)
+    model = TrainedModel(
+        kind="text", network=network, config=config, vocabulary=words, classes=("bad", "good"),
+        params={}, max_len=30,
+    )  # fmt: skip
+    params = drawn(jax.eval_shape(model._init), 1)
+    dataclasses.replace(model, params=params).save(folder, overwrite=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gates")
+    make_run(folder / "run")
+    make_model(folder / "model")
+    longer = "old film " * 15
+    write_csv(folder / "test.csv", [*TEXTS[:5], (longer, "good"), ("", "bad")])
+    write_csv(folder / "long.csv", [(longer, "good")])
+    write_csv(folder / "other.csv", [("old film", "so so")])
+    (folder / "empty").mkdir()
+    return folder
+
+
+@pytest.fixture
+def here(place, monkeypatch):
+    monkeypatch.chdir(place)
+    few = lambda tau=0.5: (gates.DisARM(),)  # noqa: E731
+    monkeypatch.setattr(_measure, "standard", few)
+    return place
+
+
+def report(*args):
+    return main(["gates", "report", *map(str, args)])
+
+
+def read(folder):
+    assert sorted(path.name for path in folder.iterdir()) == NAMES
+    return json.loads((folder / NAMES[0]).read_text())["studies"]
+
+
+TABLE = {
+    "(b - 0.49)^2, theta 0": (
+        5.000e-3, (1.5638e-2, 2.500e-5, 8.333e-6, 0), (0, -7.08e-4, -7.08e-4),
+    ),
+    "(b - 0.45)^2, theta 0": (
+        2.500e-2, (1.5939e-2, 6.250e-4, 2.083e-4, 0), (0, -3.54e-3, -3.54e-3),
+    ),
+    "(b - 0.49)^2, theta 1": (
+        3.932239e-3, (1.1848e-2, 2.386e-5, 1.458e-5, 1.328e-5), (9.09e-2, 4.50e-2, 2.95e-2),
+    ),
+}  # fmt: skip
+"""Gradient, variance of REINFORCE, LOO(2), ARM, DisARM, bias of ST, of its Gumbel, of Gumbel."""
+
+
+def test_the_toys_are_those_of_the_table(tmp_path, monkeypatch, capsys):
+    biased = (gates.StraightThrough(), gates.STGumbel(), gates.SoftGumbel())
+    unbiased = (gates.Reinforce(), gates.LeaveOneOut(2), gates.ARM(), gates.DisARM())
+    monkeypatch.setattr(_toys, "standard", lambda tau: (*unbiased, *biased))
+    out = tmp_path / "a" / "b"
+    assert report("--toy", "--out", out) == 0
+    said = capsys.readouterr().out
+    studies = {study["title"]: study for study in read(out)}
+    assert len(studies) == 6
+    for title, (gradient, variances, biases) in TABLE.items():
+        study = studies[title]
+        assert f"## {title}\n" in said
+        np.testing.assert_allclose(study["gradient"], [gradient], rtol=1e-4)
+        rows = study["estimators"]
+        for row, variance in zip(rows[:4], variances, strict=True):
+            assert not row["shown_biased"], row
+            np.testing.assert_allclose(row["variance"], variance, rtol=0.05)
+        for row, bias in zip(rows[4:], biases, strict=True):
+            assert abs(row["bias"] - abs(bias)) < 4 * row["error"], row
+            if abs(bias) > 1e-2:
+                assert row["z"] > 10, row
+    liu = next(study for title, study in studies.items() if title.startswith("Liu"))
+    np.testing.assert_allclose(liu["gradient"], [-0.0450], rtol=1e-4)
+    np.testing.assert_allclose(liu["estimators"][0]["variance"], 0.43842, rtol=0.05)
+    steep = next(study for title, study in studies.items() if "disagree" in title)
+    losses = {row["mode"]: row["loss"] for row in steep["modes"]}
+    p = 1 / (1 + np.exp(-0.4))
+    sigmoid = lambda k: 1 / (1 + np.exp(6 - 4 * k))  # noqa: E731
+    exact = sum(c * p**k * (1 - p) ** (3 - k) * sigmoid(k) for k, c in enumerate((1, 3, 3, 1)))
+    np.testing.assert_allclose(losses["exact"], exact, rtol=1e-5)
+    np.testing.assert_allclose(losses["threshold"], sigmoid(3), rtol=1e-5)
+    np.testing.assert_allclose(losses["best"], sigmoid(0), rtol=1e-4)
+    np.testing.assert_allclose(losses["expected"], sigmoid(3 * p), rtol=1e-5)
+    assert abs(losses["sample"] - exact) < 0.02
+
+
+def test_a_run_and_its_export_are_measured_on_its_test_set(here, tmp_path, capsys):
+    before = sorted(path.name for path in (here / "run").iterdir())
+    short = (*FEW, "--longest", SHORT)
+    assert report("--workdir", "run", "--preset", "polarity", *short) == 0
+    said = capsys.readouterr().out
+    after = sorted(path.name for path in (here / "run").iterdir())
+    (study,) = json.loads((here / "run" / NAMES[0]).read_text())["studies"]
+    for path in map((here / "run").joinpath, NAMES):
+        path.unlink()
+    assert after == sorted(before + NAMES)
+    lengths = np.array([len(one["tokens"]) for one in gdata.load("polarity", "test")])
+    assert study["texts_in_modes"] == np.sum(lengths <= SHORT) == len(study["by_text"]["loss"])
+    assert study["texts_left_out"] == np.sum(lengths > SHORT) > 0
+    for wanted in ("sampled, mean of 4 draws", "exact expectation", "One draw of the gates",
+                   f"Left out of everything, with more than {SHORT} words: ",
+                   "wrote run/gates_report.json"):  # fmt: skip
+        assert wanted in said
+    exact = next(row for row in study["modes"] if row["mode"] == "exact")
+    np.testing.assert_allclose(exact["loss"], np.mean(study["by_text"]["loss"]), rtol=1e-9)
+    assert [row["estimator"] for row in study["estimators"]] == ["DisARM()"]
+    assert main(["export", "run", "--out", str(tmp_path / "exported")]) == 0
+    assert report(tmp_path / "exported", *short, "--out", tmp_path / "out") == 0
+    (exported,) = read(tmp_path / "out")
+    assert {**exported, "title": study["title"]} == study
+
+
+def test_ones_own_model_is_measured_on_a_file(here, tmp_path, capsys):
+    before = sorted(path.name for path in (here / "model").iterdir())
+    assert report("model", "--file", "test.csv", *FEW, "--out", tmp_path / "out") == 0
+    said = capsys.readouterr().out
+    assert "Left out of everything, with more than 20 words: 1." in said
+    assert "Lines that could not be used: 1." in said
+    (study,) = read(tmp_path / "out")
+    assert (study["texts_in_modes"], study["texts_left_out"], study["lines_aside"]) == (5, 1, 1)
+    model = TrainedModel.load("model", ("text",))
+    p = model.probabilities([(text,) for text, _ in TEXTS[:5]])
+    labels = [model.classes.index(label) for _, label in TEXTS[:5]]
+    found = -np.log(p[np.arange(5), labels])
+    np.testing.assert_allclose(study["by_text"]["loss_threshold"], found, rtol=1e-5)
+    assert sorted(path.name for path in (here / "model").iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "give one of: a MODEL folder, --workdir, --toy"),
+        (["model", "--toy"], "give one of"),
+        (["--toy", "--file", "test.csv"], "--file does not go with --toy, which reads nothing"),
+        (["--workdir", "run", "--file", "test.csv"], "--file does not go with --workdir"),
+        (["run", "--file", "test.csv"], "--file is for what gatedjax train wrote; run is of a run"),
+        (["--toy", "--draws", "1"], "--draws must be at least 2, got 1"),
+        (["--workdir", "run", "--texts", "0"], "--texts must be at least 1, got 0"),
+        (["--workdir", "run", "--samples", "1"], "--samples must be at least 2, got 1"),
+        (["--workdir", "run", "--tau", "0"], "--tau must be positive, got 0.0"),
+        (["--workdir", "run", "--longest", "25"], "--longest must be in [1, 24], got 25"),
+        (["--workdir", "run", "--longest", "1"], "the shortest has "),
+        (["--workdir", "run", "--preset", "trec"], "was trained on 'polarity', not on 'trec'"),
+        (["--workdir", "run", "--out", "test.csv"], "--out must be a folder, test.csv is a file"),
+        (["--workdir", "nowhere"], "nowhere: there is no such folder"),
+        (["--workdir", "empty"], "empty is not a model"),
+        (["--workdir", "model", "--preset", "trec"], "model is no work folder"),
+        (["model"], "--file must name labelled texts for model"),
+        (["model", "--preset", "trec", "--file", "test.csv"], "--preset is for a run"),
+        (["model", "--file", "none.csv"], "none.csv: there is no such file"),
+        (["model", "--file", "long.csv"], "1 to 20 words, 1 have more, the shortest has 30"),
+        (["model", "--file", "other.csv"], "the label 'so so' is none that the model was trained"),
+        (["model", "--file", "test.csv", "--text", "words"], "words"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused(args, message, here, capsys):
+    before = sorted(here.rglob("*"))
+    with pytest.raises(SystemExit) as stop:
+        report(*args)
+    said = capsys.readouterr()
+    assert stop.value.code == 2
+    assert message in said.err.splitlines()[-1]
+    assert said.err.splitlines()[-1].startswith("error: ")
+    assert said.out == ""
+    assert sorted(here.rglob("*")) == before
+
+
+@pytest.mark.parametrize("system", ["soft", "bilstm"])
+def test_networks_without_gates_are_refused(system, here, tmp_path, capsys):
+    make_run(tmp_path / "run", system=system)
+    make_model(tmp_path / "model", system)
+    for args in (["--workdir", tmp_path / "run"], [tmp_path / "model", "--file", "test.csv"]):
+        with pytest.raises(SystemExit):
+            report(*args)
+        assert f"holds the network {system!r}, which has no gates" in capsys.readouterr().err
+
+
+def test_other_runs_and_damage_are_refused(here, tmp_path, capsys):
+    def refused(change):
+        folder = tmp_path / "copy"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(here / "run", folder)
+        change(folder)
+        with pytest.raises(SystemExit):
+            report("--workdir", folder)
+        return capsys.readouterr().err.splitlines()[-1]
+
+    no_words = refused(lambda folder: (folder / "vocabulary.json").unlink())
+    assert "has no vocabulary.json" in no_words
+    other = gdata.Vocabulary(["a", "b"])
+    assert "is not the vocabulary" in refused(lambda f: other.save(f / "vocabulary.json"))
+    assert "no checkpoint is there" in refused(
+        lambda f: [shutil.rmtree(step) for step in (f / "checkpoints").iterdir()]
+    )
+    classes = json.dumps(["x", "y"])
+    assert "does not name the classes" in refused(
+        lambda f: (f / "classes.json").write_text(classes)
+    )
+    make_run(tmp_path / "onto", gates_on="input")
+    with pytest.raises(SystemExit):
+        report("--workdir", tmp_path / "onto")
+    assert "gates_on='attention', got 'input'" in capsys.readouterr().err
+    bare = {"config": {"model": {"hidden": 3}, "data": {"name": "ptb"}}}
+    saved(tmp_path, {"w": np.zeros(1, np.float32)}, bare)
+    with pytest.raises(SystemExit):
+        report("--workdir", tmp_path)
+    assert "no GA-Net is in it" in capsys.readouterr().err
+
+
+def test_an_interruption_leaves_nothing(here, tmp_path, monkeypatch, capsys):
+    def stop(*args, **options):
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    monkeypatch.setattr(gates, "gate_modes", stop)
+    assert report("model", "--file", "test.csv", *FEW, "--out", out) == 130
+    assert not out.exists()
+    monkeypatch.setattr("os.replace", stop)
+    monkeypatch.setattr(_toys, "standard", lambda tau: ())
+    assert report("--toy", "--draws", "4", "--out", out) == 130
+    assert list(out.iterdir()) == []
+
+
+def test_without_matplotlib_there_is_no_figure(tmp_path, monkeypatch, capsys):
+    def missing(*args):
+        raise ImportError("plots need matplotlib: pip install 'gatedjax[plots]'")
+
+    monkeypatch.setattr(gates, "plot_studies", missing)
+    monkeypatch.setattr(_toys, "standard", lambda tau: ())
+    assert report("--toy", "--draws", "4", "--out", tmp_path) == 0
+    assert "no figure: plots need matplotlib" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == NAMES[:1]
+
+
+def test_help_is_short(capsys):
+    with pytest.raises(SystemExit) as stop:
+        report("--help")
+    text = capsys.readouterr().out
+    assert stop.value.code == 0
+    assert len(text.splitlines()) < 60
+    assert "--workdir" in text
+    assert main(["--help"]) == 0
+    assert "gates" in capsys.readouterr().out

@@ -1,0 +1,189 @@
+"""Training GA-Net by any estimator: the old names, the exact gradient, what changes by the step."""
+
+import functools
+from typing import get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax import gates
+from gatedjax.gates._named import EstimatorName, named
+from gatedjax.models import GANet, GANetConfig, GANetTask
+from tests.models.test_ga_net_density import batch, drawn, make
+from tests.tolerances import F32
+
+RNGS = {"dropout": jax.random.key(1), "gate": jax.random.key(2)}
+PLAIN = {"embedding_dropout": 0.0, "pool_dropout": 0.0, "penalty": 0.0}
+
+
+def program(task, params):
+    return str(jax.make_jaxpr(jax.value_and_grad(lambda p: task.loss(p, batch(), RNGS)[0]))(params))
+
+
+@pytest.mark.parametrize(
+    ("old", "name"), [("soft", "soft_gumbel"), ("straight_through", "st_gumbel")]
+)
+def test_what_relax_says_is_an_estimator_by_another_name(old, name):
+    before, after = make(relax=old), make(estimator=name)
+    params = drawn(before)
+    assert program(GANetTask(before), params) == program(GANetTask(after), params)
+    assert before.config.estimation == name
+
+
+def test_every_name_makes_its_own_estimator():
+    made = {name: named(name, temperature=0.7, draws=3) for name in get_args(EstimatorName)}
+    kinds = [type(estimator) for estimator in made.values()]
+    assert len(set(kinds)) == len(kinds)
+    snake = lambda kind: kind.__name__.lower()  # noqa: E731
+    assert all(snake(type(one)) == name.replace("_", "") for name, one in made.items())
+    assert made["disarm"] == gates.DisARM()
+    assert made["leave_one_out"] == gates.LeaveOneOut(3)
+    assert made["rebar"] == gates.Rebar(tau=0.7)
+    with pytest.raises(ValueError, match=r"estimator must be one of soft_gumbel, .*got 'relax'"):
+        named("relax")
+
+
+@functools.cache
+def gradients(name, on="attention", keys=1, **more):
+    """(Loss, gradient of the gates' bias) of the real rows, for every key; and the task."""
+    model = make(estimator=name, gates_on=on, **PLAIN, **more)
+    task, params = GANetTask(model), drawn(model)
+
+    def one(key):
+        cost = lambda p: task.loss(p, batch(), RNGS | {"gate": key})[0]  # noqa: E731
+        value, slope = jax.value_and_grad(cost)(params)
+        return value, slope["auxiliary"]["gate"]["bias"][0], slope["classifier"]["bias"]
+
+    draws = jax.random.split(jax.random.key(3), keys)
+    return [np.asarray(x, np.float64) for x in jax.jit(jax.vmap(one))(draws)], task, params
+
+
+def by_patterns(task, params):
+    """The expected loss over the gates of each text by a loop over patterns, and its slope."""
+    model, rows = task.model, batch()
+    logits = np.asarray(
+        jax.jit(functools.partial(model.apply, method=GANet.encode))({"params": params}, rows)
+        .gate_logits, np.float64
+    )  # fmt: skip
+    patterns = np.array([[(code >> t) & 1 for t in range(7)] for code in range(128)], np.float32)
+    shown = np.broadcast_to(patterns[:, None], (128, 3, 7))
+    call = jax.jit(functools.partial(model.apply, method=GANet.with_gates))
+    scores = np.asarray(call({"params": params}, rows, shown).logits, np.float64)
+    total = slope = 0.0
+    for row, length in enumerate(rows["lengths"]):
+        if not rows["weight"][row]:
+            continue
+        for code in range(2**length):
+            p = 1 / (1 + np.exp(-logits[row, :length]))
+            bits = patterns[code, :length]
+            weight = np.prod(np.where(bits > 0, p, 1 - p))
+            each = scores[code, row]
+            loss = np.log(np.exp(each).sum()) - each[rows["label"][row]]
+            total += weight * loss
+            slope += weight * loss * (bits - p).sum()  # the bias moves every logit
+    return total, slope
+
+
+@pytest.mark.parametrize("on", ["attention", "input"])
+def test_enumeration_trains_by_the_exact_gradient(on):
+    (values, slopes, _), task, params = gradients("enumerate", on)
+    total, slope = by_patterns(task, params)
+    np.testing.assert_allclose(values[0], total, rtol=2e-6)
+    np.testing.assert_allclose(slopes[0], slope, rtol=2e-3, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "on"), [("disarm", "attention"), ("leave_one_out", "input"), ("rebar", "attention")]
+)
+def test_unbiased_estimators_train_by_the_exact_gradient_in_the_mean(name, on):
+    (values, slopes, others), _, _ = gradients(name, on, keys=600)
+    (total, slope, other), _, _ = gradients("enumerate", on)
+    assert np.std(slopes) > 0
+    exact = [(values, total[0]), (slopes, slope[0]), *zip(others.T, other[0], strict=True)]
+    for drawn_values, truth in exact:
+        error = drawn_values.std(ddof=1) / np.sqrt(len(drawn_values))
+        assert abs(drawn_values.mean() - truth) < 4.5 * error
+
+
+def test_an_estimate_does_not_depend_on_padding_or_on_other_rows():
+    model = make(estimator="disarm")
+    task, params = GANetTask(model), drawn(model)
+    each = jax.jit(lambda p, b: jax.value_and_grad(lambda q: task.loss(q, b, RNGS)[0])(p))
+    rows = batch()
+    wider = rows | {"tokens": np.pad(rows["tokens"], ((0, 0), (0, 2)))}
+    whole, padded = each(params, rows), each(params, wider)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F32), whole, padded)
+    backwards = {name: value[::-1] for name, value in rows.items()}
+    turned = each(params, backwards)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F32), whole, turned)
+
+
+def test_the_penalty_of_an_estimate_by_values_is_its_expectation():
+    strength = 0.3
+    tasks = [
+        GANetTask(make(estimator="reinforce", **PLAIN | {"penalty": x})) for x in (0.0, strength)
+    ]
+    params = drawn(tasks[0].model)
+    totals = [float(jax.jit(lambda p, t=t: t.loss(p, batch(), RNGS)[0])(params)) for t in tasks]
+    encode = jax.jit(functools.partial(tasks[0].model.apply, method=GANet.encode))
+    logits = encode({"params": params}, batch()).gate_logits
+    p = 1 / (1 + np.exp(-np.asarray(logits, np.float64)))
+    expected = sum(p[row].sum() / batch()["lengths"][row] for row in (0, 1))
+    np.testing.assert_allclose(totals[1] - totals[0], strength * expected, rtol=1e-5)
+
+
+def test_the_temperature_falls_with_the_steps():
+    task = GANetTask(make(temperature=2.0, final_temperature=0.5, temperature_steps=10))
+    params = drawn(task.model)
+    fixed = jax.jit(lambda p, tau: task.model.apply(
+        {"params": p}, batch(), train=True, temperature=tau, rngs=RNGS).gates)  # fmt: skip
+    moving = jax.jit(lambda p, step: task.model.apply(
+        {"params": p}, batch() | {"step": step}, train=True, rngs=RNGS).gates)  # fmt: skip
+    for step, tau in ((0, 2.0), (5, 1.0), (10, 0.5), (99, 0.5)):
+        at = moving(params, np.full(3, step, np.int32))
+        np.testing.assert_allclose(at, fixed(params, tau), rtol=2e-6)
+    with pytest.raises(ValueError, match="batch needs 'step'"):
+        jax.eval_shape(lambda p: task.loss(p, batch(), RNGS), params)
+    # in evaluation the relaxed gates have the last one
+    last = GANetTask(make(temperature=0.5))
+    modes = [
+        str(
+            jax.make_jaxpr(functools.partial(one.model.apply, method=GANet.gate_modes))(
+                {"params": params}, batch(), rngs=RNGS
+            )
+        )
+        for one in (task, last)
+    ]
+    assert modes[0] == modes[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"estimator": "disarms"}, "estimator must be"),
+        ({"estimator": "disarm", "system": "soft"}, "estimator must be None for system='soft'"),
+        ({"estimator": "disarm", "relax": "straight_through"}, "relax must be 'soft'"),
+        ({"estimator": "reinmax", "gates_on": "input"}, "for estimator='reinmax'"),
+        ({"estimator_draws": 1}, "estimator_draws must be at least 2"),
+        ({"final_temperature": 0.0}, "final_temperature must be positive"),
+        ({"temperature_steps": 0}, "temperature_steps must be at least 1"),
+    ],
+)
+def test_options_that_cannot_be(options, words):
+    with pytest.raises(ValueError, match=words):
+        GANetConfig(**options)
+
+
+def test_a_temperature_that_is_swept_reaches_the_estimator():
+    task = GANetTask(make(estimator="rebar", **PLAIN))
+    params = drawn(task.model)
+
+    def slope(tau):
+        return jax.grad(lambda p: task.with_value("temperature", tau).loss(p, batch(), RNGS)[0])(
+            params
+        )["auxiliary"]["gate"]["bias"]
+
+    found = jax.jit(jax.vmap(slope))(jnp.array([0.2, 1.0]))
+    assert abs(found[0, 0] - found[1, 0]) > 1e-4

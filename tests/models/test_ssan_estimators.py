@@ -1,0 +1,334 @@
+"""Training SSAN by any estimator: the old names, the exact gradient, a density that is held."""
+
+import contextlib
+import functools
+import itertools
+from typing import get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from gatedjax import functional as F
+from gatedjax import models
+from gatedjax.gates._named import EstimatorName
+from tests._drawn import drawn
+from tests._slow import slow_but
+from tests.models._passes import RNGS, in_numpy
+from tests.models.learning import learn
+from tests.models.test_every_dropout import MAKERS as EVERY
+
+VOCAB, N = 7, 2
+LENGTHS = np.array([2, 1], np.int32)
+TINY = {"num_layers": 2, "hidden": 4, "filter_size": 4, "num_heads": 1}
+SILENT = {"dropout": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0}
+
+
+@functools.cache
+def batch():
+    rows = {
+        "tokens": np.array([[3, 5], [2, 0]]),
+        "lengths": LENGTHS,
+        "hypothesis": np.array([[4, 2], [6, 0]]),
+        "hypothesis_lengths": LENGTHS,
+        "is_predicate": np.array([[0, 1], [1, 0]]),
+        "labels": np.array([[2, 0], [1, 0]]),
+        "label": np.array([1, 0]),
+        "example_id": np.array([5, 8]),
+    }
+    rows = {name: value.astype(np.int32) for name, value in rows.items()}
+    return rows | {"weight": np.ones(2, np.float32)}
+
+
+def probe(**options):
+    config = models.SSANProbeConfig(**TINY | {"head_hidden": ()} | SILENT | options)
+    return models.SSANProbeTask(models.SSANProbe(config, VOCAB, 2))
+
+
+def tagger(**options):
+    config = models.SSANTaggerConfig(**TINY | {"embedding_dim": 2} | SILENT | options)
+    return models.SSANTaggingTask(models.SSANTagger(config, VOCAB, 3), width=N)
+
+
+def nli(**options):
+    config = models.SSANNLIConfig(hidden=4, embedding_dim=3, dropout=0.0, **options)
+    return models.SSANNLITask(models.SSANNLI(config, VOCAB, 2))
+
+
+MAKERS = {"probe": probe, "tagger": tagger, "nli": nli}
+
+
+@functools.cache
+def parameters(task):
+    return drawn(task.init, batch(), std=0.5)
+
+
+def program(task):
+    cost = jax.value_and_grad(lambda p: task.loss(p, batch(), RNGS)[0])
+    return str(jax.make_jaxpr(cost)(parameters(task)))
+
+
+@pytest.mark.parametrize(
+    ("old", "name"),
+    [
+        ("st", "st_gumbel"),
+        ("soft", "soft_gumbel"),
+        ("expect", "mean_field"),
+        ("reinforce", "reinforce"),
+    ],
+)
+def test_what_a_selector_says_is_an_estimator_by_another_name(old, name):
+    before, after = probe(selector=old), probe(estimator=name)
+    assert before.model.config.estimation == name
+    assert program(before) == program(after)
+
+
+class Forced:
+    """Draws that open and close the gates of a pass as a pattern says, layer by layer."""
+
+    def __init__(self, pattern):
+        self.left = iter(pattern)
+
+    def __call__(self, keys, heads, queries, size):
+        gates = next(self.left)[queries][:, :size]
+        uniform = jnp.where(gates > 0, 1 - 1e-7, 1e-7)
+        return jnp.broadcast_to(uniform, (len(keys), heads, *gates.shape))
+
+    @contextlib.contextmanager
+    def watched(self):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(F, "pair_uniform", self)
+            yield
+
+
+def by_patterns(name, options):
+    """(Expected loss, its gradient): the network under every selection, each with its probability.
+
+    The gates are forced, and constant.
+    """
+    task = MAKERS[name](**options | {"estimator": "leave_one_out"})
+    params = parameters(task)
+    layers = 2 if name == "nli" else len(task.model.config.selective)
+    every = np.array(list(itertools.product((0.0, 1.0), repeat=layers * N * N)), np.float32)
+    rows = {key: jnp.asarray(value) for key, value in batch().items()}
+    real = np.arange(N) < LENGTHS[:, None]
+    pairs = real[:, None, :, None] & real[:, None, None, :]
+
+    def weighed(params, pattern):
+        """Losses of all examples under one selection, times its probability, and the latter."""
+        forced = Forced(pattern)
+        with forced.watched():
+            one = task._passed(params, rows, RNGS)
+        assert next(forced.left, None) is None
+        log_probability = jnp.zeros(2)
+        selected = [each for each in task._selections(one.output) if each.logits is not None]
+        for selection, gates in zip(selected, pattern, strict=True):
+            signs = jnp.where(gates > 0, 1.0, -1.0)[None, None]
+            each = jax.nn.log_sigmoid(signs * selection.logits)
+            # gates of padding are tossed, so that all patterns together have probability 1
+            each = jnp.where(pairs, each, -jnp.log(2.0))
+            log_probability = log_probability + jnp.sum(each, axis=(1, 2, 3))
+        probability = jnp.exp(log_probability)
+        return probability * one.total, probability
+
+    def total(params):
+        losses, chances = jax.vmap(weighed, (None, 0))(params, every.reshape(-1, layers, N, N))
+        return jnp.sum(losses), jnp.sum(chances, axis=0)
+
+    found = jax.jit(jax.value_and_grad(total, has_aux=True))(params)
+    (value, chances), gradient = jax.tree.map(np.asarray, found)
+    np.testing.assert_allclose(chances, 1, rtol=1e-5)
+    return value, gradient
+
+
+def directions(params):
+    """What gradients are read along: all parameters, the selectors' alone, the multiplier."""
+    rng = np.random.default_rng(3)
+    whole = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), params)
+
+    def only(word):
+        return jax.tree.map_with_path(lambda path, x: x * (word in str(path)), whole)
+
+    return [whole, only("selector_query"), only("selector_key"), only("multiplier")]
+
+
+def along(gradient, direction):
+    return sum(jax.tree.leaves(jax.tree.map(jnp.vdot, gradient, direction)))
+
+
+CASES = [
+    (
+        "probe",
+        {"select_layers": (1, 2), "density": 0.3, "entropy_weight": 0.3},
+        {"estimator": "leave_one_out", "estimator_draws": 3},
+    ),
+    ("probe", {"select_layers": (2,), "selected_weight": 0.2}, {"estimator": "disarm", "block": 1}),
+    ("probe", {"select_layers": (1,)}, {"estimator": "arm", "remat": True}),
+    (
+        "tagger",
+        {"select_layers": (1, 2), "entropy_weight": 0.3},
+        {"estimator": "leave_one_out"},
+    ),
+    ("nli", {"t2t": "multi_dim", "density": 0.6}, {"estimator": "disarm"}),
+]
+
+
+@pytest.mark.parametrize(("name", "shared", "own"), CASES)
+def test_unbiased_estimators_train_by_the_exact_gradient_in_the_mean(name, shared, own):
+    task = MAKERS[name](**shared, **own)
+    params = parameters(task)
+    lines = directions(params)
+    value, gradient = by_patterns(name, shared)
+
+    def one(key):
+        cost = lambda p: task.loss(p, batch(), RNGS | {"gate": key})[0]  # noqa: E731
+        found, slope = jax.value_and_grad(cost)(params)
+        return jnp.stack([found, *(along(slope, line) for line in lines)])
+
+    keys = jax.random.split(jax.random.key(3), 1500)
+    drawn_values = np.asarray(jax.jit(jax.vmap(one))(keys), np.float64)
+    truth = np.array([value, *(along(gradient, line) for line in lines)])
+    error = drawn_values.std(axis=0, ddof=1) / np.sqrt(len(keys))
+    assert (error[:4] > 0).all()
+    off = np.abs(drawn_values.mean(axis=0) - truth)
+    np.testing.assert_array_less(off, 4.5 * error + 1e-6)
+
+
+@pytest.mark.parametrize("estimator", ["leave_one_out", "disarm"])
+def test_the_passes_of_an_estimate_differ_in_the_selections_alone(estimator):
+    """Where nothing depends on these, no draw of dropout does as if something did."""
+    task = probe(estimator=estimator, dropout=0.3, attention_dropout=0.3, relu_dropout=0.3)
+    params = parameters(task)
+    blind = jax.tree.map(np.array, params)
+    blind["encoder"]["layer_1"]["attention"]["out"]["kernel"][:] = 0
+
+    def slope(params, key):
+        gradient = jax.grad(lambda p: task.loss(p, batch(), RNGS | {"gate": key})[0])(params)
+        return gradient["encoder"]["layer_1"]["attention"]["selector_query"]["kernel"]
+
+    slopes = jax.jit(jax.vmap(slope, in_axes=(None, 0)))
+    keys = jax.random.split(jax.random.key(4), 8)
+    assert np.abs(slopes(params, keys)).max() > 1e-3
+    np.testing.assert_allclose(slopes(blind, keys), 0, atol=1e-7)
+
+
+def test_every_name_is_another_program():
+    names = sorted(set(get_args(EstimatorName)) - {"local_expectation", "rebar", "enumerate"})
+    tasks = [nli(estimator=name, t2t="multi_dim") for name in names]
+    made = {
+        str(jax.make_jaxpr(lambda p, t=t: t.loss(p, batch(), RNGS)[0])(parameters(t)))
+        for t in tasks
+    }
+    assert len(made) == len(names)
+
+
+@pytest.mark.parametrize("name", ["probe", "nli"])
+def test_the_multiplier_is_a_parameter_where_a_density_is_held(name):
+    assert "multiplier" not in parameters(MAKERS[name]())
+    task = MAKERS[name](density=0.2)
+    params = parameters(task)
+    assert params["multiplier"].shape == ()
+    call = in_numpy(lambda t, p: jax.value_and_grad(t.loss, has_aux=True)(p, batch(), RNGS))
+    (total, metrics), gradient = call(task, params)
+    rest = {key: value for key, value in params.items() if key != "multiplier"}
+    (plain, others), _ = call(MAKERS[name](), rest)
+    # the logits of evaluation, which nothing before the first selection changes
+    output = in_numpy(lambda t, p: t.model.apply({"params": p}, batch()))(task, params)
+    term = gap = 0.0
+    for row, length in enumerate(LENGTHS):
+        shares = [
+            np.mean(1 / (1 + np.exp(-one.logits[row, 0, :length, :length].astype(np.float64))))
+            for one in task._selections(output)
+            if one.logits is not None
+        ]
+        off = np.mean(shares) - 0.2
+        term, gap = term + (float(params["multiplier"]) + off) * off, gap + off
+    np.testing.assert_allclose(total - plain, term, rtol=1e-4)
+    # descent on it is ascent: the multiplier rises while too much is open
+    np.testing.assert_allclose(gradient["multiplier"], -gap, rtol=1e-5)
+    multiplier = metrics.pop("multiplier")
+    np.testing.assert_allclose(multiplier.total / multiplier.count, params["multiplier"])
+    assert metrics.keys() == others.keys()
+
+
+def texts():
+    """Four texts of up to six words for training."""
+    rng = np.random.default_rng(1)
+    lengths = np.array([6, 5, 6, 4], np.int32)
+    tokens = rng.integers(2, VOCAB, (4, 6)) * (np.arange(6) < lengths[:, None])
+    ids = np.arange(4, dtype=np.int32)
+    rows = {"tokens": tokens.astype(np.int32), "lengths": lengths, "label": ids % 2}
+    return rows | {"example_id": ids, "weight": np.ones(4, np.float32)}
+
+
+@pytest.mark.parametrize(
+    "estimator", slow_but(["st_gumbel", "leave_one_out", "hard_concrete"], "st_gumbel")
+)
+def test_training_reaches_the_density(estimator):
+    shares = {}
+    for density in (0.2, None):
+        task = probe(
+            estimator=estimator, density=density, num_layers=1, hidden=8, filter_size=8, num_heads=2
+        )
+        params, metrics, _ = learn(task, optax.adam(1e-3), texts(), 3000)
+        output = in_numpy(lambda t, p: t.model.apply({"params": p}, texts()))(task, params)
+        shares[density] = output.selections[0].probability.mean()
+        assert ("multiplier" in metrics) == (density is not None)
+    np.testing.assert_allclose(shares[0.2], 0.2, atol=0.05)
+    assert abs(shares[None] - 0.2) > 0.2
+
+
+@pytest.mark.parametrize("name", ["ssan_reordering", "ssan_translation", "ssan_tagger"])
+def test_every_task_can_be_trained_by_values_of_its_loss(name):
+    case = EVERY[name](estimator="leave_one_out", select_layers=(1, 2), density=0.2)
+    shapes = jax.eval_shape(case.task.init, jax.random.key(0), case.batch)
+    cost = jax.value_and_grad(lambda p: case.task.loss(p, case.batch, RNGS), has_aux=True)
+    (total, metrics), gradient = jax.eval_shape(cost, shapes)
+    assert total.shape == ()
+    assert {"multiplier", "selected_1", "selected_2"} < metrics.keys()
+    assert jax.tree.map(jnp.shape, gradient) == jax.tree.map(jnp.shape, shapes)
+
+
+def test_the_temperature_of_inference_between_sentences_falls_with_the_steps():
+    moving = nli(selector="soft", temperature=2.0, final_temperature=0.5, temperature_steps=10)
+    params = parameters(moving)
+    run = in_numpy(lambda t, p, rows: t.model.apply({"params": p}, rows, train=True, rngs=RNGS))
+    for step, tau in ((0, 2.0), (5, 1.0), (10, 0.5), (99, 0.5)):
+        at = run(moving, params, batch() | {"step": np.full(2, step, np.int32)})
+        fixed = run(nli(selector="soft", temperature=tau), params, batch())
+        np.testing.assert_allclose(at.premise.gates, fixed.premise.gates, rtol=2e-6)
+        np.testing.assert_allclose(at.hypothesis.gates, fixed.hypothesis.gates, rtol=2e-6)
+    with pytest.raises(ValueError, match="batch needs 'step'"):
+        jax.eval_shape(lambda p: moving.loss(p, batch(), RNGS), params)
+    jax.eval_shape(lambda p: moving.evaluate(p, batch()), params)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"estimator": "disarms"}, "estimator must be"),
+        ({"estimator": "disarm", "selector": "soft"}, "selector must be 'st', its default"),
+        ({"estimator": "disarm", "select_layers": (0,)}, "estimator must be None without a layer"),
+        ({"estimator": "disarm", "select_layers": (1, 2)}, r"got \(1, 2\).*'leave_one_out'"),
+        ({"estimator": "arm", "select_layers": (1, 2)}, "needs one layer that selects"),
+        ({"estimator": "rebar"}, "draws noise anew.*'leave_one_out'"),
+        ({"estimator": "enumerate"}, "every subset of the pairs"),
+        ({"estimator": "local_expectation"}, "once for every pair"),
+        ({"estimator_draws": 1}, "estimator_draws must be at least 2"),
+        ({"density": 0.0}, r"density must be in \(0, 1\), got 0.0"),
+        ({"density": 1.0}, r"density must be in \(0, 1\)"),
+        ({"density": float("nan")}, r"density must be in \(0, 1\)"),
+        ({"density": 0.2, "select_layers": ()}, "density must be None without a layer"),
+        ({"density": 0.2, "selected_weight": 0.1}, "selected_weight must be 0 .*got 0.1"),
+        ({"final_temperature": 0.0}, "final_temperature must be positive"),
+        ({"temperature_steps": 0}, "temperature_steps must be at least 1"),
+    ],
+)
+def test_options_that_cannot_be(options, words):
+    with pytest.raises(ValueError, match=words):
+        models.SSANConfig(**options)
+    if options.get("select_layers") != (1, 2):
+        with pytest.raises(ValueError, match=words):
+            models.SSANNLIConfig(**options)
