@@ -13,6 +13,7 @@ import tyro
 
 from gatedjax._cli import fail, program, refusals
 from gatedjax._cpu import prepare_cpu
+from gatedjax._help import read
 from gatedjax._terminal import say
 from gatedjax.export import ModelCard
 from gatedjax.export._folder import check_target
@@ -179,7 +180,7 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, Options]:
         "TrainOptions", fields, bases=(TrainOptions,), frozen=True, kw_only=True
     )
     shown.__doc__ = TrainOptions.__doc__
-    made: TrainOptions = tyro.cli(shown, args=args, prog=f"{program()} train")
+    made: TrainOptions = read(shown, args, prog=f"{program()} train")
     options = {
         field.name: getattr(made, field.name)
         for field in dataclasses.fields(Options)

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from gatedjax import export
 from gatedjax._types import Json
@@ -35,6 +35,20 @@ def is_exported(folder: Path) -> bool:
             "the checkpoints of a run"
         )
     return exported
+
+
+def kind_of(folder: Path) -> str:
+    """The kind of model in a folder, exported or the work folder of a run: see `belongings`.
+
+    Raises:
+      FileNotFoundError: if it is neither.
+      ValueError: for a folder that does not say it.
+    """
+    if is_exported(folder):
+        return check_kind(export.read_config(folder), get_args(Kind), folder)
+    if (folder / CHARACTERS).is_file():
+        return "cloze"
+    return "translation" if (folder / BYTE_PAIRS).is_file() else "run"
 
 
 def opened(folder: Path, kind: Kind, *names: str) -> Json:

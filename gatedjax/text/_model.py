@@ -215,7 +215,7 @@ class TrainedModel:
         for numbers, batch in self.batches(examples):
             out = self.run(batch)
             for row, number in enumerate(numbers):
-                found[number] = _cut(examples[number], out, row)
+                found[number] = cut(examples[number], out, row)
         return [found[number] for number in range(len(examples))]
 
     def batches(
@@ -408,7 +408,7 @@ def sizes_of(edge: int) -> tuple[int, ...]:
     return tuple(sorted({1, 8, rows_of(edge)}))
 
 
-def _cut(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> Read:
+def cut(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> Read:
     """One row of a batch, without its padding."""
     size = len(tokens[0])
     attention, gates = out.get("attention"), out.get("gates")

@@ -131,7 +131,7 @@ class Reader:
         for step in range(len(batches)):
             output: Any = jax.device_get(forward(self.params, batches[step]))
             for row, index in enumerate(batches.rows(step)):
-                readings[int(index)] = _reading(batches.encoded, int(index), output, row)
+                readings[int(index)] = reading_of(batches.encoded, int(index), output, row)
         return [readings[index] for index in range(len(source))]
 
     def _network(self) -> GAReader:
@@ -154,7 +154,8 @@ def question(document: str, query: str, candidates: Sequence[str]) -> gdata.Sour
     return gdata.Source([{**example, "label": -1}], info)
 
 
-def _reading(encoded: gdata.EncodedCloze, index: int, output: Any, row: int) -> Reading:
+def reading_of(encoded: gdata.EncodedCloze, index: int, output: Any, row: int) -> Reading:
+    """What the output of a network says of one question: a row of its batch."""
     example = encoded.example(index)
     names = tuple(" ".join(candidate) for candidate in example["candidates"])
     query, where = wrapped(example), encoded.occurrences[index]

@@ -14,6 +14,7 @@ import numpy as np
 from gatedjax._types import Json
 from gatedjax.data import SequenceBatches, load_embeddings, plan_buckets, random_embeddings
 from gatedjax.data.batches._sequences import real_rows
+from gatedjax.data.batches._steps import for_schedule
 from gatedjax.data.text._embeddings import words_in
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.text import _corpus
@@ -279,7 +280,8 @@ def train_model(
         "texts": _corpus.digest_of(corpora),
         "vocabulary": vocabulary.digest(),
     }
-    result = _fit(entry.task(module), batches, checked, training, folder, facts, options.minutes)
+    numbered = for_schedule(batches, config)
+    result = _fit(entry.task(module), numbered, checked, training, folder, facts, options.minutes)
     model = TrainedModel(
         kind=kind,
         network=options.model,

@@ -55,6 +55,18 @@ class Translator:
     bpe: gdata.BytePairs
     search: SearchConfig
 
+    def decode(self, params: Params, batch: Tree) -> jax.Array:
+        """The best translation of each row of a batch [B, L]; a pure function of its arguments."""
+        search = self.search
+        return translate(
+            self.model,
+            params,
+            batch,
+            beam_size=search.beam_size,
+            length_penalty=search.length_penalty,
+            extra=search.extra,
+        ).tokens[:, 0]
+
 
 def encode(bpe: gdata.BytePairs, texts: Sequence[str]) -> list[np.ndarray]:
     """Ids of texts, the stop token at the end."""
@@ -83,16 +95,7 @@ def translate_texts(translator: Translator, texts: Sequence[str]) -> list[str]:
                 f"model.max_length {model.config.max_length}: a text has {longest} pieces, and its "
                 f"translation may have {search.extra} more (--search.extra)"
             )
-    decode = jax.jit(
-        lambda params, batch: translate(
-            model,
-            params,
-            batch,
-            beam_size=search.beam_size,
-            length_penalty=search.length_penalty,
-            extra=search.extra,
-        ).tokens[:, 0]
-    )
+    decode = jax.jit(translator.decode)
     for batch, rows in one_pass([ids[i] for i in real], search.batch_sentences):
         tokens = np.asarray(decode(translator.params, {n: batch[n] for n in ("tokens", "lengths")}))
         for row, index in rows:

@@ -1,0 +1,191 @@
+"""`gatedjax explore MODEL`: a page on this machine that shows gates and lets one force them."""
+
+import argparse
+import os
+import sys
+import threading
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+from gatedjax._cli import program, refusals
+from gatedjax._commands._lines import check_place
+from gatedjax._terminal import say
+from gatedjax._write import write_atomic
+
+_SECONDS = 0.5
+"""Ctrl-C waits so long for each thing that is being computed."""
+TOKEN = 16
+"""Characters of a token at least."""
+SOFT = "soft"
+"""Where the demo of GA-Net keeps the run that it is compared with."""
+EMBEDDED = "polarity"
+"""The data set that is part of gatedjax; the demo's."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"{program()} explore",
+        description="Open a page on this machine: type a sentence, see gates, attention and class "
+        "probabilities, force a gate and see what changes; of a reader what every hop reads, of a "
+        "translator the alignment. Nothing leaves the machine.",
+        epilog="examples: gatedjax explore model --file test.csv; gatedjax explore model "
+        '--html page.html --text "a dull film"',
+    )
+    parser.add_argument(
+        "model",
+        type=Path,
+        nargs="?",
+        help="the folder that `gatedjax train` or `gatedjax export` wrote, or that of a run",
+    )
+    parser.add_argument(
+        "--workdir", type=Path, help="in its place the work folder of a run of experiments.ga_net"
+    )
+    parser.add_argument(
+        "--against", type=Path, metavar="MODEL", help="a second model, shown beside the first"
+    )
+    parser.add_argument("--file", help="labelled texts, as `gatedjax train` reads them, to browse")
+    parser.add_argument("--column", metavar="COLUMN", default="text", help="of the texts in --file")
+    parser.add_argument("--label", default="label", help="column of the label (default: label)")
+    parser.add_argument("--encoding", default="utf-8", help="of the file (default: utf-8)")
+    parser.add_argument("--text", help="the sentence that is shown first")
+    parser.add_argument(
+        "--tokenized",
+        action="store_true",
+        help="what a reader of documents is given is tokens between spaces already",
+    )
+    parser.add_argument(
+        "--html", type=Path, help="write one page that needs no server, with every pattern of gates"
+    )
+    parser.add_argument("--port", type=int, default=0, help="default: any free one")
+    parser.add_argument(
+        "--token", help="part of the address (default: a new one), so that links stay valid"
+    )
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+    return parser
+
+
+def _models(options: argparse.Namespace) -> tuple[list[Any], list[str]]:
+    """The models and what the page calls them."""
+    if (options.model is None) == (options.workdir is None):
+        raise ValueError("give the folder of a model, or --workdir with that of a run")
+    folders = [options.workdir if options.model is None else options.model]
+    if options.against is not None:
+        folders.append(options.against)
+    elif options.workdir is not None and (options.workdir / SOFT / "checkpoints").is_dir():
+        folders.append(options.workdir / SOFT)
+    from gatedjax.explore._views import open_model
+
+    models = [open_model(folder) for folder in folders]
+    names = [folder.resolve().name for folder in folders]
+    if len(set(names)) < len(names):
+        names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
+    return models, names
+
+
+def _check(options: argparse.Namespace) -> None:
+    check_place(options.html)
+    if options.html is not None and options.text is None:
+        raise ValueError("--html shows one sentence: give it with --text")
+    if options.html is not None and options.file is not None:
+        raise ValueError("a page without a server has no --file: leave it out, or --html")
+    if not 0 <= options.port < 2**16:
+        raise ValueError(f"--port must be from 0 to 65535, got {options.port}")
+    token = options.token
+    if token is not None and not (
+        len(token) >= TOKEN and token.isascii() and token.replace("-", "").isalnum()
+    ):
+        raise ValueError(f"--token must have at least {TOKEN} letters, digits and hyphens")
+
+
+def _run(options: argparse.Namespace) -> None:
+    from gatedjax.explore._engine import Explorer
+
+    _check(options)
+    explorer = Explorer(*_models(options), tokenized=options.tokenized)
+    for name in ("file", "html"):
+        if getattr(options, name) is not None:
+            explorer.check_gates(f"--{name}")
+    table = _table(options)
+    if options.html is None:
+        _serve(options, explorer, table)
+        return
+    from gatedjax.explore._offline import offline_page
+
+    page = offline_page(explorer, options.text)
+    write_atomic(options.html, page)
+    say(f"wrote {options.html} ({len(page) / 1000:,.0f} kB)")
+
+
+def _table(options: argparse.Namespace) -> Any:
+    """Labelled texts to browse: those that were given, or the demo's."""
+    from gatedjax.text._read import Columns, open_table
+
+    name = options.file
+    if name is None and options.workdir is not None and options.html is None:
+        from gatedjax.text._run import data_of
+
+        name = EMBEDDED if data_of(options.workdir) == EMBEDDED else None
+    if name is None:
+        return None
+    columns = Columns((options.column,), options.label)
+    return open_table(name, columns, encoding=options.encoding, split="test")
+
+
+def _serve(options: argparse.Namespace, explorer: Any, table: Any) -> None:
+    from gatedjax.explore._sentences import read_sentences
+    from gatedjax.explore._server import Server
+    from gatedjax.explore._session import Session
+
+    warm = threading.Thread(target=explorer.warm_up, daemon=True)
+
+    def read() -> Any:
+        # first the sentence that is typed, then those of the file
+        warm.join()
+        return read_sentences(explorer, table)
+
+    session = Session(explorer, None if table is None else read)
+    with Server(session.ask, port=options.port, token=options.token) as server:
+        warm.start()
+        address = server.address + fragment(options.text)
+        say(f"{address}\nThe page is for this machine alone. Ctrl-C stops it.", flush=True)
+        if not options.no_browser:
+            _open(address)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            say("stopped", file=sys.stderr)
+        finally:
+            if not session.close(_SECONDS):
+                # a thread compiles, which takes seconds; Python would wait, then abort
+                sys.stdout.flush()
+                os._exit(0)
+
+
+def fragment(text: str | None) -> str:
+    """What of an address makes the page show a text first."""
+    from urllib.parse import quote
+
+    return "" if text is None else f"#text={quote(text, safe='')}"
+
+
+def _open(address: str) -> None:
+    """In a thread of its own: a browser in a terminal takes it until it is closed."""
+
+    def show() -> None:
+        try:
+            found = webbrowser.open(address)
+        except webbrowser.Error:
+            found = False
+        if not found:
+            say("No browser was found: open the address in one.", file=sys.stderr)
+
+    threading.Thread(target=show, daemon=True).start()
+
+
+def main(args: list[str]) -> int:
+    """Runs the command; 0, or 2 for what cannot be done."""
+    options = _parser().parse_args(args)
+    with refusals({"columns.inputs must": "--column must"}):
+        _run(options)
+    return 0

@@ -1,0 +1,159 @@
+"""One page without a server: every pattern of the gates of a sentence, computed beforehand.
+
+A sentence of n words has 2^n patterns; number k has the gate of word i open where bit i of k is 1.
+For each there are the class probabilities and the attention, both in 65,535ths (uint16): a number
+is wrong by 7.6e-6 at most.
+"""
+
+import base64
+import hashlib
+import json
+from string import Template
+from typing import Any
+
+import numpy as np
+
+from gatedjax._types import Json
+from gatedjax.explore._engine import Explorer, Programs
+from gatedjax.explore._server import page_file
+from gatedjax.text._corpus import split_words
+
+LONGEST = 12
+"""Words of a sentence of which all patterns are computed."""
+MODES = ("threshold", "density", "open")
+"""Those that choose a pattern, and draw nothing."""
+MOST_BYTES = 500_000
+"""Of a page; a model of many classes reaches them with fewer words."""
+_ROWS = 256
+"""Patterns of one call."""
+
+
+def offline_page(explorer: Explorer, text: str) -> bytes:
+    """A page of one sentence that needs nothing but a browser.
+
+    Args:
+      explorer: of the models.
+      text: the sentence.
+
+    Raises:
+      ValueError: if it has no word, or more than `LONGEST`, or more classes than fit into
+        `MOST_BYTES`.
+    """
+    page = render_page(payload(explorer, text))
+    if len(page) > MOST_BYTES:
+        classes = max(len(model.classes) for model in explorer.models)
+        raise ValueError(
+            f"the page would have {len(page) / 1000:,.0f} kB, and it may have "
+            f"{MOST_BYTES / 1000:,.0f}: every word doubles the patterns of {classes} classes, so "
+            "shorten the text, or let `gatedjax explore` serve the page"
+        )
+    return page
+
+
+def payload(explorer: Explorer, text: str) -> Json:
+    """What the page knows: see the head of this file.
+
+    Args:
+      explorer, text: see `offline_page`.
+    """
+    explorer.check_gates("a page without a server")
+    tokens = split_words(text)
+    if not tokens:
+        raise ValueError("the text has no word")
+    if len(tokens) > LONGEST:
+        raise ValueError(
+            f"a page without a server has every pattern of at most {LONGEST} words, and the text "
+            f"has {len(tokens)}: shorten it, or let `gatedjax explore` serve the page"
+        )
+    about = explorer.about()
+    about["modes"] = [mode for mode in about["modes"] if mode in MODES]
+    about["models"] = [one | {"layers": False} for one in about["models"]]
+    return {
+        "about": about | {"sentences": False},
+        "text": text,
+        "tokens": list(tokens),
+        "models": [_patterns(programs, tokens) for programs in explorer.programs],
+    }
+
+
+def patterns_of(words: int) -> np.ndarray:
+    """All patterns [2^words, words] of gates, as floats."""
+    numbers = np.arange(2**words)[:, None]
+    return ((numbers >> np.arange(words)) & 1).astype(np.float32)
+
+
+def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
+    model = programs.model
+    if model.max_len < len(tokens):
+        raise ValueError(f"the model reads {model.max_len} words, and the text has {len(tokens)}")
+    known = [word in model.vocabulary for word in tokens]
+    if not programs.gated:
+        (read,) = model.read_tokens([(tokens,)])
+        return {
+            "known": known,
+            "kept": [bool(kept) for kept in read.kept[0]],
+            "density": read.density,
+            "open": None,
+            "probabilities": _shares(read.probabilities),
+            "attention": None if read.attention is None else _shares(read.attention),
+        }
+    gates = patterns_of(len(tokens))
+    parts: list[Any] = []
+    for begin in range(0, len(gates), _ROWS):
+        some = gates[begin : begin + _ROWS]
+        filled = np.resize(some, (_ROWS, len(tokens)))
+        probabilities, attention, _ = programs.with_gates(tokens, list(filled))
+        parts.append((probabilities[: len(some)], attention[: len(some)]))
+    return {
+        "known": known,
+        "open": [float(p) for p in programs.likely(tokens)],
+        "empty": model.config.empty,
+        "probabilities": _shares(np.concatenate([one for one, _ in parts])),
+        "attention": _shares(np.concatenate([one for _, one in parts])),
+    }
+
+
+def _shares(values: np.ndarray) -> str:
+    return base64.b64encode(np.round(values * 65535).astype("<u2").tobytes()).decode()
+
+
+def render_page(data: Json) -> bytes:
+    """The page around its data; its policy lets the browser run and load nothing else."""
+    script, style = (page_file(name).decode() for name in ("explorer.js", "explorer.css"))
+    # "</script>" in a text would end the element
+    held = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    page = _PAGE.substitute(
+        script=script,
+        style=style,
+        data=held,
+        script_hash=_hash(script),
+        style_hash=_hash(style),
+    )
+    return page.encode()
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+_PAGE = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
+script-src '$script_hash'; style-src '$style_hash'; img-src data:; base-uri 'none'; \
+form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>Gate explorer</title>
+<link rel="icon" href="data:,">
+<style>$style</style>
+</head>
+<body class="gx-page">
+<main data-gatedjax="offline"></main>
+<noscript>The explorer is a program of this page: allow it to run scripts.</noscript>
+<script type="application/json" id="gatedjax-data">$data</script>
+<script type="module">$script</script>
+</body>
+</html>
+""")

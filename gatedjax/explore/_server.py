@@ -1,0 +1,214 @@
+"""The page over HTTP, for one person on this machine.
+
+Bound to 127.0.0.1. Every path begins with a token that only who started the server knows; requests
+that name another host (DNS rebinding), come from another page, or are of another form than the
+page's own are refused. What is sent forbids the browser to load or to send anything elsewhere.
+"""
+
+import contextlib
+import errno
+import hmac
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+from socketserver import TCPServer
+from typing import Any
+
+from gatedjax._types import Json
+
+MOST_BYTES = 1 << 20
+"""Of a request's body."""
+SECONDS = 30
+"""A connection that says nothing for so long is closed."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+FILES = {
+    "": ("index.html", "text/html; charset=utf-8"),
+    "explorer.css": ("explorer.css", "text/css; charset=utf-8"),
+    "explorer.js": ("explorer.js", "text/javascript; charset=utf-8"),
+}
+Ask = Callable[[Json], Json]
+
+
+def page_file(name: str) -> bytes:
+    """A file of the page."""
+    return (resources.files("gatedjax.explore") / "page" / name).read_bytes()
+
+
+class Server(ThreadingHTTPServer):
+    """Serves the page and answers what it asks.
+
+    Args:
+      ask: from a message to its answer; a ValueError becomes its message.
+      port: 0 takes a free one.
+      token: None draws one.
+
+    Raises:
+      OSError: if the port cannot be had.
+    """
+
+    daemon_threads = True
+    # on Windows it would let a second server take the port of a first one
+    allow_reuse_address = os.name != "nt"
+
+    def __init__(self, ask: Ask, *, port: int = 0, token: str | None = None) -> None:
+        self.ask, self.token = ask, secrets.token_urlsafe(16) if token is None else token
+        self._files = {name: page_file(file) for name, (file, _) in FILES.items()}
+        try:
+            super().__init__(("127.0.0.1", port), _Handler)
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                why = "in use" if error.errno == errno.EADDRINUSE else "not allowed"
+                raise OSError(
+                    f"port {port} is {why}: give another --port, or none for a free one"
+                ) from error
+            raise
+
+    def server_bind(self) -> None:
+        """Without asking the system for the name of this machine."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = "127.0.0.1", self.socket.getsockname()[1]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """What a Host header may be."""
+        return tuple(f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost"))
+
+    @property
+    def address(self) -> str:
+        """Of the page."""
+        return f"http://127.0.0.1:{self.server_port}/{self.token}/"
+
+    def file(self, name: str) -> tuple[bytes, str]:
+        """Content and type of a file of the page."""
+        return self._files[name], FILES[name][1]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that goes away in the middle is no error."""
+
+
+class _Refused(Exception):
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection, one request: what is left of a body that is refused is no next request."""
+
+    server: Server
+    server_version, sys_version = "gatedjax", ""
+    timeout = SECONDS
+    # an answer in one piece
+    wbufsize = -1
+
+    def do_GET(self) -> None:
+        """A file of the page."""
+        with self._refusals():
+            name = self._checked()
+            if name not in FILES:
+                self._wrong(name, "POST" if name == "ask" else None)
+            self._send(HTTPStatus.OK, *self.server.file(name))
+
+    def do_POST(self) -> None:
+        """A question of the page."""
+        with self._refusals():
+            name = self._checked()
+            if name != "ask":
+                self._wrong(name, "GET" if name in FILES else None)
+            answer = self._answer(self._body())
+            self._send(HTTPStatus.OK, json.dumps(answer).encode(), "application/json")
+
+    def _checked(self) -> str:
+        """The name behind the token in the path.
+
+        Raises:
+          _Refused: for another host, origin or token.
+        """
+        hosts = self.headers.get_all("Host") or []
+        if len(hosts) != 1 or hosts[0].lower() not in self.server.hosts:
+            raise _Refused(HTTPStatus.FORBIDDEN, "this host is not served")
+        origin = self.headers.get("Origin")
+        if origin is not None and origin != f"http://{hosts[0].lower()}":
+            raise _Refused(HTTPStatus.FORBIDDEN, "another page may not ask")
+        token, slash, name = self.path.removeprefix("/").partition("/")
+        given, wanted = token.encode("utf-8", "replace"), self.server.token.encode()
+        if not hmac.compare_digest(given, wanted) or not slash:
+            raise _Refused(HTTPStatus.FORBIDDEN, "open the address that gatedjax explore printed")
+        return name
+
+    def _wrong(self, name: str, method: str | None) -> None:
+        if method is None:
+            raise _Refused(HTTPStatus.NOT_FOUND, "there is no such page")
+        raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"{method} is wanted here")
+
+    def _body(self) -> Json:
+        if self.headers.get_content_type() != "application/json":
+            raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "application/json is wanted")
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit() and len(length) < 20):
+            raise _Refused(HTTPStatus.LENGTH_REQUIRED, "a Content-Length is wanted")
+        if int(length) > MOST_BYTES:
+            raise _Refused(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MOST_BYTES:,} bytes are read"
+            )
+        try:
+            message = json.loads(self.rfile.read(int(length)))
+        except (ValueError, RecursionError):
+            message = None
+        if not isinstance(message, dict):
+            raise _Refused(HTTPStatus.BAD_REQUEST, "an object in JSON is wanted")
+        return message
+
+    def _answer(self, asked: Json) -> Json:
+        try:
+            return self.server.ask(asked)
+        except ValueError as error:
+            raise _Refused(HTTPStatus.BAD_REQUEST, str(error)) from error
+        except Exception as error:  # as of a device without memory: the page is to say it
+            message = f"the model cannot answer: {str(error)[:200] or type(error).__name__}"
+            raise _Refused(HTTPStatus.INTERNAL_SERVER_ERROR, message) from error
+
+    @contextlib.contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except _Refused as error:
+            body = json.dumps({"error": str(error)}).encode()
+            self._send(error.status, body, "application/json")
+
+    def _send(self, status: HTTPStatus, body: bytes, kind: str) -> None:
+        self.send_response(status)
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def version_string(self) -> str:
+        """Without Python's."""
+        return self.server_version
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """As every other refusal, with nothing of the request in it."""
+        unknown = code == HTTPStatus.NOT_IMPLEMENTED
+        status = HTTPStatus.METHOD_NOT_ALLOWED if unknown else HTTPStatus(code)
+        self._send(status, json.dumps({"error": status.phrase}).encode(), "application/json")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing: the address holds the token."""

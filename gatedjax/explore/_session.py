@@ -1,0 +1,83 @@
+"""The questions of a page and their answers, the same for every host of it."""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gatedjax._types import Json
+from gatedjax.explore._engine import Explorer
+from gatedjax.explore._sentences import Sentences
+
+
+class Session:
+    """Answers what a page asks: {"do": "about"}, "answer", "layers", "sentences", "page".
+
+    Args:
+      explorer: of the models.
+      sentences: reads labelled sentences; it runs in the background when the page asks first.
+    """
+
+    def __init__(
+        self, explorer: Explorer, sentences: Callable[[], Sentences] | None = None
+    ) -> None:
+        self._explorer, self._read = explorer, sentences
+        self._found: Sentences | None = None
+        self._failed: str | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def ask(self, message: Mapping[str, Any]) -> Json:
+        """The answer.
+
+        Raises:
+          ValueError: for what is no question.
+        """
+        do = message.get("do")
+        if do == "about":
+            return {**self._explorer.about(), "sentences": self._read is not None}
+        if do == "answer":
+            return self._explorer.answer(message)
+        if do == "layers":
+            return self._explorer.layers(message)
+        if do == "sentences":
+            return self._sentences()
+        if do == "page":
+            if self._found is None:
+                raise ValueError("the sentences are not read yet")
+            return self._found.page(message.get("order"), message.get("begin", 0))
+        raise ValueError(
+            f"do must be about, answer, layers, sentences or page, got {str(do)[:40]!r}"
+        )
+
+    def close(self, seconds: float = -1) -> bool:
+        """Ends what runs in the background.
+
+        Args:
+          seconds: to wait for it at each step; -1 has no limit.
+
+        Returns:
+          Whether it has ended.
+        """
+        closed = self._explorer.close(seconds)
+        if self._thread is not None:
+            self._thread.join(None if seconds < 0 else seconds)
+        return closed and not (self._thread is not None and self._thread.is_alive())
+
+    def _sentences(self) -> Json:
+        if self._read is None:
+            raise ValueError("no labelled sentences: start with --file test.csv")
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, args=(self._read,), daemon=True)
+                self._thread.start()
+        if self._failed is not None:
+            return {"ready": True, "failed": self._failed}
+        if self._found is None:
+            return {"ready": False}
+        return {"ready": True, **self._found.about()}
+
+    def _work(self, read: Callable[[], Sentences]) -> None:
+        try:
+            self._found = read()
+        except Exception as error:  # whatever it is, the page is to say it
+            self._failed = str(error) or type(error).__name__

@@ -1,0 +1,85 @@
+"""What a page may ask for: a state, checked."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+Mode = Literal["threshold", "density", "sample", "open", "expected", "relaxed"]
+HARD: tuple[Mode, ...] = ("threshold", "density", "sample", "open")
+"""Modes whose gates are 0 or 1."""
+
+TEXTS = ("text", "hypothesis", "question", "candidates")
+"""Fields that are typed."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class State:
+    """What the page holds.
+
+    Attributes:
+      text: the sentence, or the first of two, or the document of a question.
+      hypothesis: the second of two texts.
+      question: about the document.
+      candidates: what may answer it, one on each line.
+      mode: what opens the gates that are not forced: those likelier than a threshold, a share of
+        the likeliest, a draw, all; or soft gates: their probabilities, relaxed draws.
+      threshold: in [0, 1].
+      density: in (0, 1], share of the words.
+      seed: of the draws.
+      forced: {number of a word: is its gate open}.
+    """
+
+    text: str = ""
+    hypothesis: str = ""
+    question: str = ""
+    candidates: str = ""
+    mode: Mode = "threshold"
+    threshold: float = 0.5
+    density: float = 0.5
+    seed: int = 0
+    forced: Mapping[int, bool] = dataclasses.field(default_factory=dict)
+
+
+def check_state(message: Mapping[str, Any]) -> State:
+    """The state of a message.
+
+    Raises:
+      ValueError: naming the field that is wrong.
+    """
+    fields = {field.name for field in dataclasses.fields(State)}
+    values = {name: value for name, value in message.items() if name in fields}
+    mode = values.get("mode", "threshold")
+    for name in TEXTS:
+        if not isinstance(text := values.get(name, ""), str):
+            raise ValueError(f"{name} must be a string, got {type(text).__name__}")
+    if mode not in get_args(Mode):
+        raise ValueError(f"mode must be one of {', '.join(get_args(Mode))}, got {str(mode)[:40]!r}")
+    for name in ("threshold", "density"):
+        values[name] = _share(name, values.get(name, 0.5))
+    seed = values.get("seed", 0)
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be a whole number from 0 to 2^32 - 1, got {str(seed)[:40]}")
+    return State(**{**values, "forced": _forced(values.get("forced", {}))})
+
+
+def _share(name: str, value: Any) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not 0 <= value <= 1:
+        raise ValueError(f"{name} must be a number from 0 to 1, got {str(value)[:40]}")
+    return float(value)
+
+
+def _forced(value: Any) -> dict[int, bool]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"forced must be an object, got {type(value).__name__}")
+    found = {}
+    for place, is_open in value.items():
+        number = str(place)
+        plain = number.isascii() and number.isdigit() and len(number) < 8
+        if not plain or not isinstance(is_open, bool):
+            raise ValueError(
+                f"forced must hold numbers of words and true or false, got {number[:40]!r}"
+            )
+        found[int(number)] = is_open
+    return found

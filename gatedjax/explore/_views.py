@@ -1,0 +1,590 @@
+"""Views of the networks that read more than one text, or write one: pairs, a reader, a translator.
+
+A view answers the state of a page (see `Explorer.answer`) in one form, which one panel shows:
+
+    {"title", "share", "head", "classes", "probabilities", "details", "lines"}
+
+"lines" are texts with a number at every word, "values" [T], or where "of" names Q words, [Q, T]: a
+list for each of these. What has two axes of words comes from `View.layers`, as grids.
+"""
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from gatedjax import functional as F
+from gatedjax._types import Json, Output, Params, Tree
+from gatedjax.data.batches._cloze import ClozeBatches, ClozeShape
+from gatedjax.data.batches._encode_cloze import encode_cloze, wrapped
+from gatedjax.data.sets._cloze import PLACEHOLDER
+from gatedjax.data.text._tokenize import treebank_tokens
+from gatedjax.data.text._vocabulary import Vocabulary
+from gatedjax.explore._state import State
+from gatedjax.models import GAReader
+from gatedjax.models.ssan.translation import STOP, UNK
+from gatedjax.text._corpus import split_words
+from gatedjax.text._folders import is_exported, kind_of
+from gatedjax.text._model import TrainedModel
+from gatedjax.text._reader import Reader, Reading, question, reading_of
+from gatedjax.text._run import load_run
+from gatedjax.text._translator import Translator, encode, open_translator
+
+LONGEST = 1000
+"""Words of a text that are shown; a model may read fewer."""
+EDGES = (16, 64, 256)
+"""Padded lengths, then `LONGEST`."""
+PAIRED = 40
+"""Words of which all pairs are shown."""
+QUESTION_EDGES = (32, 128)
+"""Padded lengths of a question with its two markers; a longer one is refused."""
+CANDIDATE_EDGES = (16, 128)
+"""Padded numbers of candidates; more are refused."""
+PIECES = 256
+"""Pieces of a sentence that is translated, the end among them; a longer one is refused."""
+SPACE, END = "\u2581", "</s>"
+_KEPT = 16
+
+Field = dict[str, str]
+Found = tuple[list[str], Json | None]
+"""What is to be said, and the answer if there is one."""
+
+
+class View:
+    """What one model answers; several threads may ask at once, and one computes."""
+
+    network: str
+    fields: tuple[Field, ...]
+    """Of the page: the part of the state, its name, and what stands in it while it is empty."""
+    layered = True
+    max_len = LONGEST
+    classes: Sequence[str] = ()
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def answer(self, state: State) -> Found:
+        """See the head of this module."""
+        raise NotImplementedError
+
+    def layers(self, state: State) -> list[Json] | None:
+        """Grids of "rows" and "columns" of words: "pairs", numbers, and "selected" or None."""
+        raise NotImplementedError
+
+    def warm_up(self, closed: Callable[[], bool]) -> None:
+        """Compiles what a short text needs."""
+
+    def close(self, seconds: float) -> bool:
+        """Takes the lock for good; whether it could."""
+        return self._lock.acquire(timeout=seconds)
+
+
+def padded(length: int, longest: int, edges: Sequence[int] = EDGES) -> int:
+    """The padded length of a text of so many words."""
+    edge = next((edge for edge in edges if length <= edge), longest)
+    return min(edge, longest)
+
+
+def floats(values: np.ndarray | None) -> list[float] | None:
+    """As JSON has them."""
+    return None if values is None else [float(value) for value in values]
+
+
+def grids(name: str, selection: Any, rows: Sequence[str], note: str = "") -> list[Json]:
+    """One grid for every head of what an attention layer did to a text, without its padding."""
+    weights, gates = selection.weights, selection.gates
+    found = []
+    for head in range(0 if weights is None else weights.shape[1]):
+        chosen = None if gates is None else gates[0, head % gates.shape[1]] > 0.5
+        found.append(
+            grid(f"{name}, head {head + 1}", weights[0, head], rows, rows, chosen, note=note)
+        )
+    return found
+
+
+def grid(
+    name: str,
+    values: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    chosen: np.ndarray | None = None,
+    *,
+    note: str = "",
+) -> Json:
+    """Of the first `PAIRED` words of both axes."""
+    high, wide = min(len(rows), PAIRED), min(len(columns), PAIRED)
+    cut = values[:high, :wide].round(4)
+    return {
+        "name": name,
+        "note": note,
+        "rows": list(rows[:high]),
+        "columns": list(columns[:wide]),
+        "cut": len(rows) > high or len(columns) > wide,
+        "pairs": [floats(row) for row in cut],
+        "selected": None
+        if chosen is None
+        else [[bool(value) for value in row] for row in chosen[:high, :wide]],
+    }
+
+
+def line(name: str, tokens: Sequence[str], known: Sequence[bool], **more: Any) -> Json:
+    """A text of an answer."""
+    empty: Json = {"values": None, "of": None, "kept": None, "note": ""}
+    return {"name": name, "tokens": list(tokens), "known": list(known), **empty, **more}
+
+
+class PairView(View):
+    """A classifier of pairs of texts."""
+
+    fields = (
+        {"name": "text", "label": "First text", "empty": "Type a sentence (a premise)"},
+        {"name": "hypothesis", "label": "Second text", "empty": "Type another (a hypothesis)"},
+    )
+
+    def __init__(self, model: TrainedModel) -> None:
+        super().__init__()
+        self._model, self.network, self.max_len = model, model.entry.about, model.max_len
+        self.classes = [str(label) for label in model.classes]
+        self._params = jax.device_put(model.params)
+        self._reading = functools.lru_cache(_KEPT)(self._read)
+
+    @functools.cached_property
+    def _program(self) -> Any:
+        def run(params: Params, batch: Tree) -> Tree:
+            output: Output = self._model.module.apply({"params": params}, batch)
+            read = self._model.entry.read(output, batch)
+            both = output.premise, output.hypothesis
+            return jax.nn.softmax(output.logits), read["kept"], read["density"], both
+
+        return jax.jit(run)
+
+    def _read(self, texts: tuple[tuple[str, ...], ...]) -> Any:
+        edge = padded(max(map(len, texts)), min(LONGEST, self.max_len))
+        batch = self._model.batch([texts], edge)
+        with self._lock:
+            return jax.device_get(self._program(self._params, batch))
+
+    def _texts(self, state: State) -> tuple[list[str], tuple[tuple[str, ...], ...]]:
+        notes, most = [], min(LONGEST, self.max_len)
+        texts = [split_words(text) for text in (state.text, state.hypothesis)]
+        for number, words in zip(("first", "second"), texts, strict=True):
+            if not words:
+                notes.append(f"The {number} text has no word yet.")
+            if len(words) > most:
+                notes.append(
+                    f"The {number} text has {len(words):,} words; the first {most:,} are read."
+                )
+        return notes, tuple(words[:most] for words in texts)
+
+    def answer(self, state: State) -> Found:
+        """See `View.answer`."""
+        notes, texts = self._texts(state)
+        if not all(texts):
+            return notes, None
+        probabilities, kept, density, both = self._reading(texts)
+        selects = both[0].gates is not None
+        lines = []
+        for name, words, mask in zip(("First text", "Second text"), texts, kept, strict=True):
+            used = [bool(one) for one in mask[0, : len(words)]]
+            note = f"{sum(used)} of {len(words)} words are selected by most words."
+            known = [word in self._model.vocabulary for word in words]
+            more: Json = {"kept": used, "note": note} if selects else {}
+            lines.append(line(name, words, known, **more))
+        share = f"{density[0]:.3f} of the pairs of words are selected, over both texts."
+        best = int(np.argmax(probabilities[0]))
+        return notes, {
+            "title": self.classes[best],
+            "share": float(probabilities[0, best]),
+            "head": "Class",
+            "classes": self.classes,
+            "probabilities": floats(probabilities[0]),
+            "details": None,
+            "note": share if selects else "The model has no selector: words attend to all words.",
+            "lines": lines,
+        }
+
+    def layers(self, state: State) -> list[Json] | None:
+        """See `View.layers`."""
+        _, texts = self._texts(state)
+        if not all(texts):
+            return None
+        *_, both = self._reading(texts)
+        note = "A row is a word, and what it attends to within its text."
+        sides = zip(("First text", "Second text"), both, texts, strict=True)
+        return [one for name, seen, words in sides for one in grids(name, seen, words, note)]
+
+    def warm_up(self, closed: Callable[[], bool]) -> None:
+        """See `View.warm_up`."""
+        for edge in EDGES[:2]:
+            if not closed():
+                self._reading((("a",) * edge, ("a",)))
+
+
+class ReaderView(View):
+    """A reader that answers a question about a document by one of some candidates.
+
+    A question has a table of the vectors of its own words, of a size that depends on the padded
+    lengths alone: new words compile nothing. What the vocabulary lacks gets the vector that
+    `Reader.knowing` draws for it.
+    """
+
+    network = "a gated-attention reader"
+    fields = (
+        {"name": "text", "label": "Document", "empty": "Paste a document"},
+        {
+            "name": "question",
+            "label": "Question",
+            "empty": "A sentence with @placeholder (or XXXXX) where the answer belongs",
+        },
+        {"name": "candidates", "label": "Candidates, one on each line", "empty": "Anna"},
+    )
+    layered = False
+
+    def __init__(self, reader: Reader, *, tokenized: bool = False) -> None:
+        super().__init__()
+        self._reader = reader
+        self._split: Callable[[str], list[str]] = str.split if tokenized else treebank_tokens
+        self.max_len = min(LONGEST, reader.data["max_doc_len"] or LONGEST)
+        self._asking = functools.lru_cache(_KEPT)(self._ask)
+
+    @functools.cached_property
+    def _program(self) -> Any:
+        config = self._reader.config
+        letters = len(self._reader.characters) if config.char_dim else 0
+
+        def run(params: Params, batch: Tree) -> Tree:
+            rows = params["embed"]["table"].shape[0]
+            network = GAReader(config, vocab_size=rows, num_characters=letters)
+            return network.apply({"params": params}, batch)
+
+        return jax.jit(run)
+
+    def _ask(
+        self, document: tuple[str, ...], asked: tuple[str, ...], candidates: tuple[str, ...]
+    ) -> tuple[Reading, np.ndarray, list[np.ndarray]]:
+        """(what `Reader.read` finds, attention of the last hop [N], of the gating hops [N, Q])."""
+        source = question(" ".join(document), " ".join(asked), candidates)
+        query = wrapped(source[0])
+        shape = ClozeShape(
+            document=padded(len(document), LONGEST),
+            query=padded(len(query), QUESTION_EDGES[-1], QUESTION_EDGES),
+            candidates=padded(len(candidates), CANDIDATE_EDGES[-1], CANDIDATE_EDGES),
+            positions=1,
+            words=padded(len(document), LONGEST)
+            + padded(len(query), QUESTION_EDGES[-1], QUESTION_EDGES),
+        )
+        vocabulary, params = self._own((*document, *query), shape.words + 2)
+        encoded = encode_cloze(source, vocabulary)
+        spelling = None
+        if self._reader.config.char_dim:
+            spelling = self._reader.characters.table(vocabulary)
+        batches = ClozeBatches.eval(encoded, batch_size=1, shapes=[shape], characters=spelling)
+        with self._lock:
+            output: Output = jax.device_get(self._program(params, batches[0]))
+        hops = [
+            hop[0, : len(document), : len(query)] for hop in output.attention if hop.shape[-1] > 1
+        ]
+        found = reading_of(encoded, 0, output, 0)
+        return found, output.document_attention[0, : len(document)], hops
+
+    def _own(self, words: Sequence[str], rows: int) -> tuple[Vocabulary, Params]:
+        """A vocabulary of some words alone, and parameters with a table of so many rows for it."""
+        reader = self._reader
+        vectors, lowercase = reader.params["embed"]["table"], reader.vocabulary.lowercase
+        fold = str.lower if lowercase else str
+        have = [word for word in dict.fromkeys(map(fold, words)) if word in reader.vocabulary]
+        known = Vocabulary(have, lowercase=lowercase)
+        ids = [0, 1, *reader.vocabulary.encode(have)]
+        embed = {**reader.params["embed"], "table": vectors[np.array(ids)]}
+        small = type(reader)(
+            reader.config, reader.data, known, reader.characters, {**reader.params, "embed": embed}
+        ).knowing(words)
+        table = small.params["embed"]["table"]
+        filled = np.zeros((rows, table.shape[1]), table.dtype)
+        filled[: len(table)] = table
+        embed = {**small.params["embed"], "table": filled}
+        return small.vocabulary, {**small.params, "embed": embed}
+
+    def answer(self, state: State) -> Found:
+        """See `View.answer`."""
+        words = tuple(self._split(" ".join(state.text.split())))
+        asked = tuple(self._split(state.question.replace("XXXXX", PLACEHOLDER)))
+        names = [" ".join(self._split(one)) for one in state.candidates.splitlines()]
+        candidates = tuple(dict.fromkeys(name for name in names if name))
+        document = words[: self.max_len]
+        notes = []
+        if len(words) > len(document):
+            notes.append(
+                f"The document has {len(words):,} words; the first {len(document):,} are read."
+            )
+        wrong = self._refused(document, asked, candidates)
+        if wrong:
+            return [*notes, wrong], None
+        reading, last, hops = self._asking(document, asked, candidates)
+        places = {place.position for place in reading.places}
+        kept = [place in places for place in range(len(document))]
+        known = [word in self._reader.vocabulary for word in document]
+        counts = [
+            sum(place.candidate == i for place in reading.places) for i in range(len(candidates))
+        ]
+        lines = [
+            line(
+                f"Hop {number}",
+                document,
+                known,
+                kept=kept,
+                of=list(reading.query),
+                values=[floats(column.round(4)) for column in hop.T],
+            )
+            for number, hop in enumerate(hops, 1)
+        ]
+        note = "What decides: the attention of the question to the document."
+        lines.append(
+            line("Last hop", document, known, kept=kept, values=floats(last.round(6)), note=note)
+        )
+        best = reading.predicted
+        return notes, {
+            "title": candidates[best],
+            "share": float(reading.probabilities[best]),
+            "head": "Candidate",
+            "classes": list(candidates),
+            "probabilities": floats(reading.probabilities),
+            "details": [f"{n} \u00d7" if n else "not in the document" for n in counts],
+            "note": "Words with a frame belong to a candidate.",
+            "lines": lines,
+        }
+
+    def _refused(
+        self, document: tuple[str, ...], asked: tuple[str, ...], candidates: tuple[str, ...]
+    ) -> str:
+        """Why there is no answer; empty if there is one."""
+        if not document:
+            return "No document yet: paste one."
+        if not asked:
+            return "No question yet: type one, with @placeholder where the answer belongs."
+        if PLACEHOLDER not in asked:
+            return "The question has no @placeholder (or XXXXX) where the answer belongs."
+        if len(asked) > QUESTION_EDGES[-1] - 2:
+            return f"A question has at most {QUESTION_EDGES[-1] - 2} words here, not {len(asked)}."
+        if not candidates:
+            return "No candidate yet: type them, one on each line."
+        if len(candidates) > CANDIDATE_EDGES[-1]:
+            return f"There are at most {CANDIDATE_EDGES[-1]} candidates, not {len(candidates)}."
+        tokens = {token for candidate in candidates for token in candidate.split(" ")}
+        if tokens.isdisjoint(document):
+            return (
+                "None of the candidates occurs in the document: they are compared letter by letter."
+            )
+        return ""
+
+    def layers(self, state: State) -> list[Json] | None:
+        """None: every hop is in the answer."""
+        return None
+
+    def warm_up(self, closed: Callable[[], bool]) -> None:
+        """See `View.warm_up`."""
+        for edge in EDGES[1:]:
+            if not closed():
+                self._asking(("a",) * edge, (PLACEHOLDER,), ("a",))
+
+
+class TranslatorView(View):
+    """A translator: the translation, and what its last layers look at in the source.
+
+        W = softmax(q k^T / sqrt(d)) [L, M, T, N]
+
+    of the attention to the source of every decoder layer and head, under the translation that was
+    found, with q and k of the network itself. Between words, weights are summed over the pieces of
+    a source word and averaged over those of a word of the translation.
+    """
+
+    network = "a Transformer"
+    fields = ({"name": "text", "label": "Sentence", "empty": "Type a sentence to translate"},)
+
+    def __init__(self, translator: Translator) -> None:
+        super().__init__()
+        self._translator = translator
+        model, search = translator.model, translator.search
+        if any(model.config.select_layers):
+            self.network = "a Transformer whose encoder selects whom words attend to"
+        room = PIECES
+        if model.config.positions == "learned":
+            room = min(room, model.config.max_length - search.extra)
+        self._pieces = self.max_len = room
+        self._params = jax.device_put(translator.params)
+        self._translating = functools.lru_cache(_KEPT)(self._translate)
+        self._aligning = functools.lru_cache(_KEPT)(self._align)
+
+    @functools.cached_property
+    def _search(self) -> Any:
+        decode = self._translator.decode
+        return jax.jit(lambda params, batch: decode(params, batch)[0])
+
+    @functools.cached_property
+    def _look(self) -> Any:
+        model = self._translator.model
+
+        def projected(module: Any, method: str) -> bool:
+            return module.name in ("query", "key") and module.parent.name == "source_attention"
+
+        def run(params: Params, batch: Tree) -> Tree:
+            output, seen = model.apply(
+                {"params": params}, batch, capture_intermediates=projected, mutable="intermediates"
+            )
+            mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])[:, None, None]
+            weights = []
+            for number in range(model.config.decoder_layers):
+                layer = seen["intermediates"][f"decoder_{number}"]["source_attention"]
+                query, key = (
+                    layer[name]["__call__"][0].swapaxes(1, 2) for name in ("query", "key")
+                )
+                weights.append(F.masked_softmax(F.scaled_dot_product(query, key), mask)[0])
+            return weights, output.selections
+
+        return jax.jit(run)
+
+    def _batch(self, ids: tuple[int, ...]) -> dict[str, np.ndarray]:
+        edge = padded(len(ids), self._pieces)
+        tokens = np.zeros((1, edge), np.int32)
+        tokens[0, : len(ids)] = ids
+        return {"tokens": tokens, "lengths": np.array([len(ids)], np.int32)}
+
+    def _translate(self, ids: tuple[int, ...]) -> tuple[int, ...]:
+        with self._lock:
+            found = np.asarray(self._search(self._params, self._batch(ids)))
+        stops = np.flatnonzero(found == STOP)
+        return tuple(int(one) for one in found[: stops[0] + 1 if len(stops) else len(found)])
+
+    def _align(self, ids: tuple[int, ...], target: tuple[int, ...]) -> tuple[np.ndarray, Any]:
+        """(W [L, M, T, N] without padding, selections of the encoder)."""
+        batch = self._batch(ids)
+        room = batch["tokens"].shape[1] + self._translator.search.extra
+        batch["targets"] = np.zeros((1, room), np.int32)
+        batch["targets"][0, : len(target)] = target
+        batch["target_lengths"] = np.array([len(target)], np.int32)
+        with self._lock:
+            weights, selections = jax.device_get(self._look(self._params, batch))
+        return np.stack(weights)[:, :, : len(target), : len(ids)], selections
+
+    def _ids(self, state: State) -> tuple[str, tuple[int, ...]]:
+        """Why there is no translation, and the ids of the source."""
+        (ids,) = encode(self._translator.bpe, [" ".join(state.text.split())])
+        if len(ids) <= 1:
+            return "No word yet: type a sentence.", ()
+        if len(ids) > self._pieces:
+            return (
+                f"The sentence has {len(ids) - 1:,} pieces, and at most {self._pieces - 1:,} can "
+                "be translated here: shorten it.",
+                (),
+            )
+        return "", tuple(int(one) for one in ids)
+
+    def answer(self, state: State) -> Found:
+        """See `View.answer`."""
+        wrong, ids = self._ids(state)
+        if wrong:
+            return [wrong], None
+        translation = self._translator.bpe.decode(self._translating(ids))
+        pieces = self._shown(ids[:-1])
+        known = [one != UNK for one in ids[:-1]]
+        return [], {
+            "title": translation or "(nothing)",
+            "share": None,
+            "head": None,
+            "classes": [],
+            "probabilities": [],
+            "details": None,
+            "note": "",
+            "lines": [line("The sentence, as pieces", pieces, known)],
+        }
+
+    def layers(self, state: State) -> list[Json] | None:
+        """The alignment of the last layer first, then every layer and head; then the encoder's."""
+        wrong, ids = self._ids(state)
+        if wrong:
+            return None
+        target = self._translating(ids)
+        weights, selections = self._aligning(ids, target)
+        body = target[:-1] if target[-1] == STOP else target
+        rows, row_of = self._words(body)
+        columns, column_of = self._words(ids[:-1])
+        into = np.zeros((len(ids), len(columns) + 1), np.float32)
+        into[np.arange(len(ids)), [*column_of, len(columns)]] = 1
+        out = np.zeros((len(rows), len(body)), np.float32)
+        out[row_of, np.arange(len(body))] = 1
+        out /= np.maximum(out.sum(axis=1, keepdims=True), 1)
+        between = out @ weights[:, :, : len(body)] @ into
+        names = [*columns, END]
+        note = "A row is a word of the translation, and what it attends to in the sentence."
+        draw = functools.partial(grid, rows=rows, columns=names, note=note)
+        found = [draw("Alignment: last layer, mean of heads", between[-1].mean(axis=0))]
+        for number, heads in enumerate(between, 1):
+            if number < len(between):
+                found.append(draw(f"Decoder layer {number}, mean of heads", heads.mean(axis=0)))
+            for head, values in enumerate(heads, 1):
+                found.append(draw(f"Decoder layer {number}, head {head}", values))
+        pieces = [*self._shown(ids[:-1]), END]
+        note = "A row is a piece of the sentence, and what it attends to."
+        for number, selection in enumerate(selections, 1):
+            found += grids(f"Encoder layer {number}", selection, pieces, note)
+        return found
+
+    def _shown(self, ids: Sequence[int]) -> list[str]:
+        pieces = [piece.replace(SPACE, "") for piece in self._translator.bpe.pieces(ids)]
+        return [piece or "\u2423" for piece in pieces]
+
+    def _words(self, ids: Sequence[int]) -> tuple[list[str], list[int]]:
+        """The words of some pieces, and which of them every piece belongs to."""
+        owner = self._translator.bpe.words(ids)
+        words = [""] * (owner[-1] + 1 if owner else 0)
+        for number, piece in zip(owner, self._translator.bpe.pieces(ids), strict=True):
+            words[number] += piece.replace(SPACE, "")
+        return [word or "\u2423" for word in words], owner
+
+    def warm_up(self, closed: Callable[[], bool]) -> None:
+        """See `View.warm_up`."""
+        ids = (UNK, STOP)
+        if not closed():
+            target = self._translating(ids)
+        if not closed():
+            self._aligning(ids, target)
+
+
+def view_of(model: Any, *, tokenized: bool = False) -> View | None:
+    """The view of a model; None for a classifier of texts, whose gates the page shows.
+
+    Raises:
+      ValueError: for a model of another kind.
+    """
+    if isinstance(model, Reader):
+        return ReaderView(model, tokenized=tokenized)
+    if isinstance(model, Translator):
+        return TranslatorView(model)
+    if model.kind == "pair":
+        return PairView(model)
+    if model.kind != "text":
+        raise ValueError(
+            "the explorer shows classifiers of texts and pairs, readers and translators, got kind "
+            f"{model.kind!r}"
+        )
+    return None
+
+
+def open_model(folder: Path) -> TrainedModel | Reader | Translator:
+    """Reads a model that the explorer can show: a folder, or the work folder of a run.
+
+    Raises:
+      FileNotFoundError, ValueError: for a folder that holds none.
+    """
+    kind = kind_of(folder)
+    if kind == "cloze":
+        return Reader.open(folder)
+    if kind == "translation":
+        return open_translator(folder)
+    if kind == "run" and not is_exported(folder):
+        return load_run(folder)
+    return TrainedModel.load(folder, ("text", "pair"))

@@ -1,0 +1,96 @@
+"""The page in a notebook: the same module, with messages of the kernel in place of a server."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gatedjax._types import Json
+from gatedjax.explore._engine import Explorer
+from gatedjax.explore._server import page_file
+from gatedjax.explore._session import Session
+from gatedjax.explore._views import open_model
+from gatedjax.text._model import TrainedModel
+from gatedjax.text._reader import Reader
+from gatedjax.text._translator import Translator
+
+
+def explorer(model: Any, against: Any = None, *, text: str = "", data: object = None) -> Any:
+    """A widget that shows gates, and what changes if one forces them.
+
+        gatedjax.explorer(model, text="a dull , lifeless film")
+
+    Args:
+      model: a `TextClassifier` or `PairClassifier`, or the folder of one, of a reader or of a
+        translator.
+      against: a second one, shown beside it.
+      text: what is shown first.
+      data: labelled texts, as `TextClassifier.evaluate` takes them, to browse.
+
+    Returns:
+      A widget of anywidget; its `state` is what the page shows now.
+
+    Raises:
+      ImportError: without anywidget (`pip install 'gatedjax[widgets]'`).
+      TypeError, ValueError: for what is no model of texts.
+    """
+    kind = _widget_class()
+    given = [model] if against is None else [model, against]
+    models = [_trained(one) for one in given]
+    names = [getattr(one, "network", type(one).__name__.lower()) for one in models]
+    if len(set(names)) < len(names):
+        names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
+    shown = Explorer(models, names)
+    if data is None:
+        return kind(Session(shown), {"text": text})
+    shown.check_gates("data")
+    from gatedjax.explore._sentences import read_sentences
+    from gatedjax.text._read import open_table
+
+    table = open_table(data)
+    return kind(Session(shown, lambda: read_sentences(shown, table)), {"text": text})
+
+
+def _trained(model: Any) -> TrainedModel | Reader | Translator:
+    if isinstance(model, TrainedModel | Reader | Translator):
+        return model
+    if hasattr(model, "_fitted"):
+        fitted: TrainedModel = model._fitted()
+        return fitted
+    if isinstance(model, str) or hasattr(model, "__fspath__"):
+        return open_model(Path(model))
+    raise TypeError(
+        f"model must be a TextClassifier or the folder of one, got {type(model).__name__}"
+    )
+
+
+def answered(session: Session, content: Any) -> Json:
+    """The answer to what the page sends: {"id", "message"} becomes {"id", "answer" or "error"}."""
+    number = content.get("id") if isinstance(content, Mapping) else None
+    message = content.get("message") if isinstance(content, Mapping) else None
+    if not isinstance(message, Mapping):
+        return {"id": number, "error": "a message is wanted"}
+    try:
+        return {"id": number, "answer": session.ask(message)}
+    except ValueError as error:
+        return {"id": number, "error": str(error)}
+
+
+def _widget_class() -> Any:
+    try:
+        import anywidget
+        import traitlets
+    except ImportError as error:
+        raise ImportError("explorer() needs anywidget: pip install 'gatedjax[widgets]'") from error
+
+    class Widget(anywidget.AnyWidget):
+        """The explorer in a notebook."""
+
+        _esm = page_file("explorer.js").decode()
+        _css = page_file("explorer.css").decode()
+        state = traitlets.Dict().tag(sync=True)
+
+        def __init__(self, session: Session, state: Json) -> None:
+            super().__init__(state=state)
+            self.on_msg(lambda widget, content, buffers: self.send(answered(session, content)))
+
+    return Widget

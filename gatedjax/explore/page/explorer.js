@@ -1,0 +1,1015 @@
+// The gate explorer: one module for three hosts, a local server, a notebook and a page by itself.
+// A host answers messages; everything else is here. Texts become text nodes, never markup.
+
+const START = {
+  text: "", hypothesis: "", question: "", candidates: "", mode: "threshold", threshold: 0.5, density: 0.5, seed: 0, forced: {},
+};
+const TEXTS = ["text", "hypothesis", "question", "candidates"];
+const FIELDS = [{ name: "text", label: "Sentence", empty: "Type a sentence" }];
+const MODES = {
+  threshold: "Likelier than a threshold",
+  density: "A share of the likeliest",
+  sample: "A draw",
+  expected: "Their probabilities (soft)",
+  relaxed: "A relaxed draw (soft)",
+  open: "All open",
+};
+const SETTING = { threshold: "threshold", density: "density", sample: "seed", relaxed: "seed" };
+const ORDERS = { error: "largest error", density: "highest density", leak: "largest gate leak" };
+const MOST_CLASSES = 10;
+const PAIRED = 40;
+const SVG = "http://www.w3.org/2000/svg";
+// milliseconds: between two attempts to reconnect, and before a wait is explained
+const RETRY = 1500;
+const PATIENCE = 700;
+
+class Stopped extends Error {}
+
+// ---------------------------------------------------------------- elements
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value != null) node.setAttribute(name, value);
+  }
+  node.append(...children.filter((child) => child != null && child !== false && child !== ""));
+  return node;
+}
+
+const h = (tag, attributes = {}, ...children) =>
+  fill(document.createElement(tag), attributes, children);
+
+const s = (tag, attributes = {}, ...children) =>
+  fill(document.createElementNS(SVG, tag), attributes, children);
+
+const three = (value) => value.toFixed(3);
+const signed = (value) => (value < 0 ? "\u2212" : "+") + three(Math.abs(value));
+const percent = (value) => `${(100 * (value < 1 ? Math.min(value, 0.999) : 1)).toFixed(1)}%`;
+const whole = (value) => value.toLocaleString("en");
+
+// ---------------------------------------------------------------- state
+
+export function toFragment(state) {
+  const parts = new URLSearchParams();
+  for (const name of [...TEXTS, "mode", "threshold", "density", "seed"]) {
+    if (state[name] !== START[name]) parts.set(name, state[name]);
+  }
+  const forced = Object.entries(state.forced).map(([i, open]) => i + (open ? "o" : "s"));
+  if (forced.length) parts.set("forced", forced.join("."));
+  return parts.toString();
+}
+
+export function fromFragment(fragment) {
+  const parts = new URLSearchParams(fragment.replace(/^#/, ""));
+  const state = { ...START, forced: {} };
+  for (const name of TEXTS) if (parts.has(name)) state[name] = parts.get(name);
+  if (parts.get("mode") in MODES) state.mode = parts.get("mode");
+  for (const name of ["threshold", "density"]) {
+    const value = Number.parseFloat(parts.get(name));
+    if (value >= 0 && value <= 1) state[name] = value;
+  }
+  const seed = Number.parseInt(parts.get("seed"), 10);
+  if (seed >= 0 && seed < 2 ** 32) state.seed = seed;
+  for (const one of (parts.get("forced") ?? "").split(".")) {
+    if (/^\d{1,6}[os]$/.test(one)) state.forced[Number.parseInt(one, 10)] = one.endsWith("o");
+  }
+  return state;
+}
+
+// Gates that were forced stay with their words when words before or behind them change.
+export function carry(before, after, forced) {
+  const most = Math.min(before.length, after.length);
+  let front = 0;
+  while (front < most && before[front] === after[front]) front += 1;
+  let back = 0;
+  while (back < most - front && before.at(-1 - back) === after.at(-1 - back)) back += 1;
+  const moved = {};
+  for (const [key, open] of Object.entries(forced)) {
+    const place = Number(key);
+    if (place < front) moved[place] = open;
+    else if (place >= before.length - back) moved[place + after.length - before.length] = open;
+  }
+  return moved;
+}
+
+// What a press makes of a gate: the other way than the model has it, then the same way, then free.
+const cycle = (forced, free) => (forced === undefined ? !free : forced === free ? undefined : free);
+
+// ---------------------------------------------------------------- the words of a model
+
+class Panel {
+  constructor(about, press, layers) {
+    this.about = about;
+    this.layers = about.layers && new Layers(layers);
+    this.press = press;
+    this.words = [];
+    this.verdict = h("p", { class: "gx-verdict", "aria-live": "polite" });
+    this.line = h("div", {
+      class: "gx-words", lang: "", dir: "auto",
+      role: about.gated ? "toolbar" : "group",
+      "aria-label": about.gated ? "Words: press one to force its gate, arrows move" : "Words",
+      onkeydown: (event) => this.move(event),
+    });
+    this.reading = h("p", { class: "gx-quiet" });
+    this.classes = h("tbody");
+    this.numbers = h("tbody");
+    const head = (...names) =>
+      h("thead", {}, h("tr", {}, ...names.map((name) => h("th", { scope: "col" }, name))));
+    this.table = h("table", { class: "gx-numbers" },
+      head("Word", ...(about.gated ? ["Gate open", "Gate used"] : []), "Attention"), this.numbers);
+    this.details = h("details", { ontoggle: () => this.tabulate() },
+      h("summary", {}, "Word by word"), h("div", { class: "gx-scroll" }, this.table));
+    this.node = h("article", { class: "gx-model", "aria-label": about.name },
+      h("h2", {}, h("bdi", {}, about.name), " ", h("span", { class: "gx-quiet" }, about.network)),
+      this.verdict, this.line, this.reading,
+      h("table", { class: "gx-classes" },
+        head("Class", "Probability", ...(about.gated ? ["Change by force"] : [])), this.classes),
+      this.details, this.layers && this.layers.node);
+  }
+
+  show(tokens, answer, forced, soft) {
+    this.tokens = tokens.slice(0, answer?.read ?? 0);
+    this.answer = answer;
+    this.node.hidden = !answer;
+    if (!answer) return;
+    const { probabilities, base, attention } = answer;
+    const best = probabilities.indexOf(Math.max(...probabilities));
+    const was = base.indexOf(Math.max(...base));
+    const change = was === best ? "" : ` instead of ${this.about.classes[was]}`;
+    const verdict = h("span", {}, h("strong", {}, h("bdi", {}, this.about.classes[best])), " ",
+      h("span", { class: "gx-share" }, percent(probabilities[best])),
+      change && h("span", { class: "gx-other" }, change));
+    // a live region speaks of every change: only of real ones
+    if (this.verdict.textContent !== verdict.textContent) this.verdict.replaceChildren(verdict);
+    const top = attention ? Math.max(...attention, 1e-9) : 1;
+    while (this.words.length > this.tokens.length) this.words.pop().button.remove();
+    while (this.words.length < this.tokens.length) this.words.push(this.word(this.words.length));
+    this.words.forEach((word, i) => this.update(word, i, forced[i], soft, top));
+    this.read(answer, soft);
+    this.tabulate();
+    if (this.layers) this.layers.show(this.tokens);
+    const order = probabilities.map((_, i) => i);
+    if (order.length > MOST_CLASSES) order.sort((a, b) => probabilities[b] - probabilities[a]);
+    const shown = order.slice(0, MOST_CLASSES);
+    this.classes.replaceChildren(...shown.map((i) => this.class_(i, i === best)));
+    if (shown.length < order.length) {
+      const rest = order.slice(MOST_CLASSES).reduce((sum, i) => sum + probabilities[i], 0);
+      this.classes.append(h("tr", {}, h("th", { scope: "row" },
+        `${order.length - MOST_CLASSES} more`), h("td", { class: "gx-n" }, three(rest))));
+    }
+  }
+
+  read(answer, soft) {
+    const count = answer.kept.filter(Boolean).length;
+    const all = this.tokens.length;
+    const share = `density ${three(answer.density)}`;
+    let text = `${count} of ${all} words are read (${share}).`;
+    if (this.about.pairs) {
+      text = `${count} of ${all} words are selected by most words; ${share} of the pairs.`;
+    }
+    if (soft) text = `Soft gates: ${share} on average.`;
+    if (answer.rule === "max_gate") text += " All gates are shut: the model opens the likeliest.";
+    if (answer.rule === "soft") text += " All gates are shut: the model attends to every word.";
+    if (answer.rule === "zeros") text += " All gates are shut: the model reads nothing.";
+    this.reading.textContent = text;
+  }
+
+  class_(i, best) {
+    const { probabilities, base } = this.answer;
+    const value = probabilities[i];
+    const moved = value - base[i];
+    const row = h("tr", { class: best && "gx-best", "data-probability": value, "data-class": i },
+      h("th", { scope: "row" }, h("bdi", {}, this.about.classes[i])),
+      h("td", { class: "gx-n" }, h("span", { class: "gx-digits" }, three(value)),
+        bar("gx-track", value)));
+    const same = Math.abs(moved) < 5e-4;
+    if (this.about.gated) row.append(h("td", { class: "gx-n" }, same ? "\u2013" : signed(moved)));
+    return row;
+  }
+
+  word(i) {
+    const word = {
+      mark: h("span", { class: "gx-mark", "aria-hidden": "true" }),
+      token: h("bdi", { class: "gx-token" }),
+      bar: h("i"),
+    };
+    const inside = [h("span", { class: "gx-in" }, word.mark, word.token),
+      h("span", { class: "gx-attention", "aria-hidden": "true" }, word.bar)];
+    word.button = this.about.gated
+      ? h("button", { type: "button", class: "gx-word", tabindex: i ? -1 : 0,
+        onclick: () => this.press(i, this.answer.free[i]), onfocus: () => this.enter(i) }, ...inside)
+      : h("span", { class: "gx-word" }, ...inside);
+    this.line.append(word.button);
+    return word;
+  }
+
+  update(word, i, forced, soft, top) {
+    const { kept, gates, open, free, attention, known } = this.answer;
+    const gated = gates != null;
+    if (!gated) forced = undefined;
+    let state = !kept[i] ? "shut" : gated ? "open" : "read";
+    if (soft) state = forced == null ? "soft" : forced ? "open" : "shut";
+    const mark = forced == null ? { open: "\u25cf", shut: "\u25cb", soft: "\u25d0" }[state]
+      : forced ? "\u25a0" : "\u25a1";
+    word.token.textContent = this.tokens[i];
+    word.mark.textContent = (gated ? mark : "") + (known[i] ? "" : "?");
+    word.bar.style.setProperty("--a", attention ? attention[i] / top : 0);
+    const data = word.button.dataset;
+    data.gate = state;
+    data.known = known[i];
+    data.forced = forced == null ? "auto" : forced ? "open" : "shut";
+    const numbers = [
+      gated && `gate ${forced == null ? "" : "forced "}${soft ? three(gates[i]) : state}`,
+      gated && `open with probability ${three(open[i])}`,
+      attention && `attention ${three(attention[i])}`,
+      !known[i] && "unknown to the model",
+    ].filter(Boolean).join(", ");
+    word.button.title = numbers;
+    if (!gated) return;
+    const then = cycle(forced, free[i]);
+    const next = then === undefined ? "press to release it"
+      : `press to force it ${then ? "open" : "shut"}`;
+    word.button.setAttribute("aria-label", `${this.tokens[i]}: ${numbers}; ${next}`);
+    word.button.setAttribute("aria-pressed", forced != null);
+  }
+
+  enter(place) {
+    this.words.forEach((word, i) => word.button.setAttribute("tabindex", i === place ? 0 : -1));
+  }
+
+  move(event) {
+    const here = this.words.findIndex((word) => word.button === document.activeElement
+      || word.button === event.target.closest?.(".gx-word"));
+    const last = this.words.length - 1;
+    const there = { ArrowRight: here + 1, ArrowLeft: here - 1, Home: 0, End: last }[event.key];
+    if (!this.about.gated || here < 0 || there == null) return;
+    event.preventDefault();
+    this.words[Math.min(Math.max(there, 0), last)].button.focus();
+  }
+
+  tabulate() {
+    if (!this.details.open || !this.answer) return;
+    const { gates, open, attention } = this.answer;
+    this.numbers.replaceChildren(...this.tokens.map((token, i) => h("tr", {},
+      h("th", { scope: "row", lang: "" }, h("bdi", {}, token)),
+      gates && h("td", { class: "gx-n" }, three(open[i])),
+      gates && h("td", { class: "gx-n" }, three(gates[i])),
+      h("td", { class: "gx-n" }, attention ? three(attention[i]) : "\u2013"))));
+  }
+}
+
+// What the layers of a network read; it is asked for when it is opened.
+class Layers {
+  constructor(ask, open = false) {
+    this.ask = ask;
+    this.choice = h("select", { "aria-label": "Layer and head", onchange: () => this.draw() });
+    this.note = h("p", { class: "gx-quiet", role: "status" });
+    this.table = h("table", { class: "gx-pairs" });
+    this.node = h("details", { class: "gx-layers", open,
+      ontoggle: () => this.show(this.tokens, this.texts) },
+      h("summary", {}, "Layer by layer"), h("div", { class: "gx-controls" }, this.choice),
+      this.note, h("div", { class: "gx-scroll" }, this.table));
+  }
+
+  // `texts` is everything that the layers depend on
+  async show(tokens, texts = tokens) {
+    this.tokens = tokens;
+    this.texts = texts;
+    const key = JSON.stringify(texts);
+    if (!this.node.open || key === this.key || !texts?.length) return;
+    this.key = key;
+    try {
+      const layers = (await this.ask()) ?? [];
+      if (this.key !== key) return;
+      this.layers = layers;
+    } catch (error) {
+      this.key = null;
+      this.note.textContent = error.message;
+      return;
+    }
+    const names = this.layers.map((layer) => layer.name).join();
+    if (this.names !== names) {
+      this.names = names;
+      this.choice.replaceChildren(
+        ...this.layers.map((layer, i) => h("option", { value: i }, layer.name)));
+    }
+    this.choice.parentNode.hidden = !this.layers[0]?.pairs;
+    this.draw();
+  }
+
+  draw() {
+    const one = this.layers[Number(this.choice.value)] ?? this.layers[0];
+    const cell = (value, top, mark, title) => {
+      const node = h("td", { class: "gx-cell", title }, mark ?? three(value));
+      node.style.setProperty("--a", value / top);
+      return node;
+    };
+    const token = (i, scope) => h("th", { scope, lang: "" }, h("bdi", {}, this.tokens[i]));
+    if (!one) {
+      this.note.textContent = "No layer of this network has attention.";
+      this.table.replaceChildren();
+    } else if (one.pairs) {
+      const { rows, columns, selected } = one;
+      const top = Math.max(...one.pairs.flat(), 1e-9);
+      const cut = one.cut ? ` The first ${PAIRED} of each axis are shown.` : "";
+      const word = (token, scope) => h("th", { scope, lang: "" }, h("bdi", {}, token));
+      this.note.textContent = `${one.name}. ${one.note} Shade is weight`
+        + `${selected ? ", \u25cf a pair that is selected" : ""}.${cut}`;
+      this.table.replaceChildren(
+        h("thead", {}, h("tr", {}, h("td"), ...columns.map((token) => word(token, "col")))),
+        h("tbody", {}, ...rows.map((token, i) => h("tr", {}, word(token, "row"),
+          ...columns.map((other, j) => cell(one.pairs[i][j], top, selected?.[i][j] ? "\u25cf" : "",
+            `${token} \u2192 ${other}: ${three(one.pairs[i][j])}`))))));
+    } else {
+      this.note.textContent = "What every layer reads of the words: its attention.";
+      const tops = this.layers.map((layer) => Math.max(...layer.values, 1e-9));
+      this.table.replaceChildren(
+        h("thead", {}, h("tr", {}, h("td"),
+          ...this.layers.map((layer) => h("th", { scope: "col" }, layer.name)))),
+        h("tbody", {}, ...this.tokens.map((_, i) => h("tr", {}, token(i, "row"),
+          ...this.layers.map((layer, k) => cell(layer.values[i], tops[k]))))));
+    }
+  }
+}
+
+// What a network says that reads more than one text, or writes one.
+class Board {
+  constructor(about, layers) {
+    this.about = about;
+    this.layers = about.layers && new Layers(layers, true);
+    this.title = h("p", { class: "gx-verdict", "aria-live": "polite" });
+    this.note = h("p", { class: "gx-quiet" });
+    this.head = h("tr");
+    this.classes = h("tbody");
+    this.table = h("table", { class: "gx-classes" }, h("thead", {}, this.head), this.classes);
+    this.word = h("select", { onchange: () => this.draw() });
+    this.choice = h("div", { class: "gx-controls" },
+      h("label", {}, "Read for this word of the question: ", this.word));
+    this.lines = h("div");
+    this.node = h("article", { class: "gx-model gx-board", "aria-label": about.name },
+      h("h2", {}, h("bdi", {}, about.name), " ", h("span", { class: "gx-quiet" }, about.network)),
+      this.title, this.note, this.table, this.choice, this.lines, this.layers && this.layers.node);
+  }
+
+  show(answer, texts) {
+    this.node.hidden = !answer;
+    if (!answer) return;
+    this.answer = answer;
+    const { title, share, classes, probabilities, details } = answer;
+    const said = h("span", {}, h("strong", {}, h("bdi", {}, title)), " ",
+      share != null && h("span", { class: "gx-share" }, percent(share)));
+    if (this.title.textContent !== said.textContent) this.title.replaceChildren(said);
+    this.note.textContent = answer.note;
+    this.table.hidden = !classes.length;
+    this.head.replaceChildren(...[answer.head, "Probability", details && "Occurs"]
+      .filter(Boolean).map((name) => h("th", { scope: "col" }, name)));
+    const order = classes.map((_, i) => i).sort((a, b) => probabilities[b] - probabilities[a]);
+    this.classes.replaceChildren(...order.slice(0, MOST_CLASSES).map((i, place) => h("tr",
+      { class: !place && "gx-best", "data-probability": probabilities[i], "data-class": i },
+      h("th", { scope: "row" }, h("bdi", {}, classes[i])),
+      h("td", { class: "gx-n" }, h("span", { class: "gx-digits" }, three(probabilities[i])),
+        bar("gx-track", probabilities[i])),
+      details && h("td", { class: "gx-quiet" }, details[i]))));
+    if (order.length > MOST_CLASSES) {
+      const rest = order.slice(MOST_CLASSES).reduce((sum, i) => sum + probabilities[i], 0);
+      this.classes.append(h("tr", {},
+        h("th", { scope: "row" }, `${order.length - MOST_CLASSES} others`),
+        h("td", { class: "gx-n" }, three(rest)), details && h("td")));
+    }
+    this.choose();
+    this.draw();
+    if (this.layers) this.layers.show([], texts);
+  }
+
+  // the word that was chosen stays, the gap is the first
+  choose() {
+    const words = this.answer.lines.find((line) => line.of)?.of;
+    this.choice.hidden = !words;
+    if (!words || JSON.stringify(words) === this.words) return;
+    const chosen = this.words && JSON.parse(this.words)[this.word.value];
+    this.words = JSON.stringify(words);
+    this.word.replaceChildren(...words.map((word, i) => h("option", { value: i }, word)));
+    const places = [chosen, "@placeholder"].map((word) => words.indexOf(word));
+    this.word.value = places.find((place) => place >= 0) ?? 0;
+  }
+
+  draw() {
+    const chosen = Number(this.word.value);
+    this.lines.replaceChildren(...this.answer.lines.map((line) => {
+      const values = line.of ? line.values[chosen] : line.values;
+      const top = values && Math.max(...values, 1e-9);
+      const what = line.of ? `: how much of each word\u2019s attention goes to `
+        + `\u201c${line.of[chosen]}\u201d` : "";
+      const words = line.tokens.map((token, i) => {
+        const numbers = [values && `attention ${three(values[i])}`,
+          !line.known[i] && "unknown to the model"].filter(Boolean).join(", ");
+        const inner = h("i");
+        inner.style.setProperty("--a", values ? values[i] / top : 0);
+        const node = h("span", { class: "gx-word", title: numbers, "data-known": line.known[i],
+          "data-gate": line.kept?.[i] && "read", "data-value": values?.[i] },
+        h("span", { class: "gx-in" },
+          h("span", { class: "gx-mark", "aria-hidden": "true" }, line.known[i] ? "" : "?"),
+          h("bdi", { class: "gx-token" }, token)),
+        values && h("span", { class: "gx-attention", "aria-hidden": "true" }, inner));
+        if (values) {
+          node.classList.add("gx-shaded");
+          node.style.setProperty("--a", values[i] / top);
+        }
+        return node;
+      });
+      return h("section", { class: "gx-line-of", "aria-label": line.name },
+        h("h3", {}, line.name, h("span", { class: "gx-quiet" }, what)),
+        line.note && h("p", { class: "gx-quiet" }, line.note),
+        h("div", { class: "gx-words", lang: "", dir: "auto", tabindex: 0, role: "group",
+          "aria-label": `${line.name}: words` }, ...words));
+    }));
+  }
+}
+
+function bar(name, share) {
+  const inner = h("i");
+  inner.style.setProperty("--a", share);
+  return h("span", { class: name, "aria-hidden": "true" }, inner);
+}
+
+// ---------------------------------------------------------------- labelled sentences
+
+const WIDE = 460, HIGH = 220, LEFT = 56, TOP = 12, RIGHT = 12, BOTTOM = 38;
+
+class Sentences {
+  constructor(about, ask, load) {
+    this.about = about;
+    this.ask = ask;
+    this.load = load;
+    this.begin = 0;
+    this.chart = s("svg", { class: "gx-chart", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img" });
+    this.point = h("p", { class: "gx-point", role: "status" });
+    this.note = h("p", { class: "gx-quiet" }, "Reading the sentences \u2026");
+    const turn = (begin) => () => this.page(begin()).catch(() => {});
+    this.order = h("select", { onchange: turn(() => 0) });
+    this.back = h("button", { type: "button", onclick: turn(() => this.begin - this.size) },
+      "Previous");
+    this.next = h("button", { type: "button", onclick: turn(() => this.begin + this.size) },
+      "Next");
+    this.where = h("span", { class: "gx-quiet", role: "status" });
+    this.head = h("tr");
+    this.rows = h("tbody");
+    this.body = h("div", { hidden: true }, this.chart, this.point,
+      h("div", { class: "gx-controls" }, h("label", {}, "Sorted by ", this.order), this.back,
+        this.next, this.where),
+      h("div", { class: "gx-scroll" },
+        h("table", { class: "gx-sentences" }, h("thead", {}, this.head), this.rows)));
+    this.node = h("section", { class: "gx-set", "aria-label": "Labelled sentences" },
+      h("h2", {}, "Labelled sentences"), this.note, this.body);
+  }
+
+  async start() {
+    let found = await this.ask({ do: "sentences" });
+    while (!found.ready) {
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      found = await this.ask({ do: "sentences" });
+    }
+    if (found.failed) {
+      this.note.textContent = found.failed;
+      return;
+    }
+    this.found = found;
+    const cut = found.more ? `the first ${whole(found.total)}` : `${whole(found.total)}`;
+    let note = `${found.name}: ${cut} sentences.`;
+    if (found.leaks && found.leaks < found.total) {
+      note += ` The gate leak is measured of the first ${whole(found.leaks)}.`;
+    }
+    this.note.textContent = note;
+    this.order.replaceChildren(
+      ...found.orders.map((name) => h("option", { value: name }, ORDERS[name])));
+    const names = ["Sentence", "Label", "Predicted", ...found.orders];
+    this.head.replaceChildren(...names.map((name) => h("th", { scope: "col" },
+      name[0].toUpperCase() + name.slice(1))));
+    this.body.hidden = false;
+    this.draw();
+    this.mark(this.state ?? START);
+    await this.page(0);
+  }
+
+  async page(begin) {
+    const answer = await this.ask({ do: "page", order: this.order.value, begin });
+    this.begin = answer.begin;
+    this.size = Math.max(answer.rows.length, this.size ?? 0);
+    const end = answer.begin + answer.rows.length;
+    this.where.textContent = `${answer.begin + 1}\u2013${end} of ${whole(answer.total)}`;
+    this.back.disabled = answer.begin === 0;
+    this.next.disabled = end >= answer.total;
+    this.rows.replaceChildren(...answer.rows.map((row) => h("tr", {},
+      h("td", {}, h("button", { type: "button", class: "gx-load", title: row.text, lang: "",
+        onclick: () => this.load(row.text) }, h("bdi", {}, row.text))),
+      h("td", {}, row.label),
+      h("td", { class: row.label !== row.predicted && "gx-other" }, row.predicted),
+      ...this.found.orders.map((name) =>
+        h("td", { class: "gx-n" }, row[name] == null ? "\u2013" : three(row[name]))))));
+  }
+
+  draw() {
+    const { curves } = this.found;
+    const values = curves.flatMap((curve) => curve.accuracy);
+    const low = Math.max(0, Math.floor(10 * Math.min(...values) - 0.2) / 10);
+    const high = Math.min(1, Math.ceil(10 * Math.max(...values) + 0.2) / 10);
+    this.x = (d) => LEFT + d * (WIDE - LEFT - RIGHT);
+    this.y = (a) => TOP + ((high - a) / (high - low)) * (HIGH - TOP - BOTTOM);
+    const parts = [s("title", {}, "Accuracy against density")];
+    const label = (x, y, anchor, text) => s("text", { x, y, "text-anchor": anchor }, text);
+    for (let n = 0; n <= 4; n += 1) {
+      const a = low + (n * (high - low)) / 4;
+      parts.push(s("line", { class: "gx-grid", x1: LEFT, x2: WIDE - RIGHT, y1: this.y(a),
+        y2: this.y(a) }), label(LEFT - 6, this.y(a) + 4, "end", a.toFixed(3).replace(/0$/, "")));
+      parts.push(label(this.x(n / 4), HIGH - BOTTOM + 16, "middle", `${n / 4}`));
+    }
+    parts.push(s("text", { x: 12, y: (TOP + HIGH - BOTTOM) / 2, "text-anchor": "middle",
+      transform: `rotate(-90 12 ${(TOP + HIGH - BOTTOM) / 2})` }, "accuracy"));
+    parts.push(label(this.x(0.5), HIGH - 4, "middle", "density: share of the words that are read"));
+    curves.forEach((curve, k) => {
+      const points = curve.density.map((d, i) => [this.x(d), this.y(curve.accuracy[i])]);
+      parts.push(s("polyline", { class: `gx-line gx-line${k}`, points: points.join(" ") }));
+      for (const [x, y] of points) {
+        parts.push(k ? s("rect", { class: "gx-dot gx-line1", x: x - 3, y: y - 3, width: 6,
+          height: 6 }) : s("circle", { class: "gx-dot gx-line0", cx: x, cy: y, r: 3 }));
+      }
+    });
+    this.rings = curves.map((_, k) => s("circle", { class: `gx-ring gx-line${k}`, r: 7 }));
+    this.chart.replaceChildren(...parts, ...this.rings);
+    this.legend = curves.map((_, k) => (k ? "\u25a0" : "\u25cf"));
+  }
+
+  // where the setting of the gates is on the curves
+  mark(state) {
+    this.state = state;
+    if (!this.found) return;
+    const said = this.found.curves.map((curve, k) => {
+      let at = curve.density.length - 1;
+      const nearest = (values, wanted) => values.reduce((best, value, i) =>
+        (Math.abs(value - wanted) < Math.abs(values[best] - wanted) ? i : best), 0);
+      if (state.mode === "threshold") at = nearest(curve.threshold, state.threshold);
+      if (state.mode === "density") at = nearest(curve.density, state.density);
+      // the curve is of thresholds: draws and soft gates are nowhere on it
+      const on = !this.about.models[k].gated || ["threshold", "density", "open"]
+        .includes(state.mode);
+      this.rings[k].setAttribute("visibility", on ? "visible" : "hidden");
+      if (!on) return [];
+      this.rings[k].setAttribute("cx", this.x(curve.density[at]));
+      this.rings[k].setAttribute("cy", this.y(curve.accuracy[at]));
+      return [h("span", { class: `gx-key${k}`, "aria-hidden": "true" }, this.legend[k]),
+        ` ${this.about.models[k].name}: accuracy ${three(curve.accuracy[at])} at density `
+        + `${three(curve.density[at])}. `];
+    });
+    const line = h("span", {}, ...said.flat());
+    if (this.point.textContent !== line.textContent) this.point.replaceChildren(line);
+  }
+}
+
+// ---------------------------------------------------------------- the page
+
+export class Explorer {
+  constructor(root, host) {
+    this.root = root;
+    this.host = host;
+    this.state = { ...START, ...host.state };
+    this.wanted = 0;
+    this.shown = 0;
+    this.tokens = null;
+    root.classList.add("gx");
+  }
+
+  async start() {
+    this.about = await this.patiently(() => this.host.ask({ do: "about" }));
+    this.build();
+    this.control();
+    this.refresh();
+    this.sentences?.start().catch(() => {});
+    return this;
+  }
+
+  build() {
+    const { models, modes } = this.about;
+    const set = (name, read) => (event) => this.change({ [name]: read(event.target) });
+    const number = (input) => Number(input.value);
+    this.viewed = Boolean(this.about.fields);
+    const fields = this.about.fields ?? FIELDS;
+    this.texts = Object.fromEntries(fields.map(({ name, empty }) => [name,
+      h("textarea", { rows: 2, spellcheck: "false", lang: "", dir: "auto", "data-field": name,
+        readonly: !this.host.edits, placeholder: empty,
+        oninput: (event) => this.change({ [name]: event.target.value }, true) })]));
+    this.text = this.texts.text;
+    this.mode = h("select", { onchange: set("mode", (select) => select.value) },
+      ...modes.map((mode) => h("option", { value: mode }, MODES[mode])));
+    const slider = (name, label) => {
+      const input = h("input", { type: "range", min: 0, max: 1, step: 0.01,
+        oninput: set(name, number) });
+      const output = h("output");
+      return { input, output, node: h("label", { "data-for": name }, label, input, output) };
+    };
+    this.sliders = { threshold: slider("threshold", "Threshold "),
+      density: slider("density", "Density ") };
+    this.seed = h("input", { type: "number", min: 0, max: 2 ** 32 - 1, step: 1,
+      oninput: (event) => event.target.validity.valid && event.target.value
+        && this.change({ seed: number(event.target) }) });
+    this.seeds = h("span", { class: "gx-seed" }, h("label", {}, "Seed ", this.seed),
+      h("button", { type: "button", onclick: () =>
+        this.change({ seed: (this.state.seed + 1) % 2 ** 32 }) }, "Draw again"));
+    this.release = h("button", { type: "button", onclick: () => this.change({ forced: {} }) },
+      "Release all gates");
+    this.status = h("p", { class: "gx-status", role: "status" });
+    this.notes = h("p", { class: "gx-notes", role: "status" });
+    const gated = modes.length > 0;
+    const controls = h("div", { class: "gx-controls" },
+      gated && h("label", {}, "Open gates: ", this.mode),
+      gated && this.sliders.threshold.node, gated && this.sliders.density.node,
+      gated && this.seeds, gated && this.release,
+      h("span", { class: "gx-push" },
+        this.host.link && h("button", { type: "button", onclick: () => this.copy() }, "Copy link"),
+        h("button", { type: "button", onclick: () => this.save() }, "Save picture")));
+    const legend = h("p", { class: "gx-quiet gx-legend" },
+      gated && "\u25cf open, \u25cb shut, \u25d0 soft: the model\u2019s own gate. "
+        + "\u25a0 open, \u25a1 shut: forced by you. ",
+      "? is unknown to the model. ", this.viewed ? "Shade is attention, against the most."
+        : "The bar below a word is its attention, against the most.");
+    this.panels = models.map((about, k) => {
+      const layers = async () =>
+        (await this.host.ask({ do: "layers", ...this.state })).models[k];
+      return this.viewed ? new Board(about, layers)
+        : new Panel(about, (i, free) => this.press(i, free), layers);
+    });
+    this.picture = h("div", { class: "gx-models" }, ...this.panels.map((panel) => panel.node));
+    if (this.about.sentences) {
+      this.sentences = new Sentences(this.about, (message) => this.tried(message),
+        (text) => this.load(text));
+    }
+    this.root.replaceChildren(
+      h("header", {}, h("h1", {}, this.viewed ? "Explorer" : "Gate explorer")),
+      h("section", { class: "gx-ask", "aria-label": "Sentence and gates" },
+        ...fields.map(({ name, label }) => h("label", { class: "gx-label" }, label,
+          this.texts[name])), controls, this.status,
+        this.notes),
+      this.picture, legend, ...(this.sentences ? [this.sentences.node] : []));
+  }
+
+  // ------------------------------------------------------------ what the person does
+
+  change(changes, typed = false) {
+    this.state = { ...this.state, ...changes };
+    this.control(typed);
+    this.refresh();
+  }
+
+  load(text) {
+    this.tokens = null;
+    this.change({ text, forced: {} });
+    this.text.focus();
+    this.root.scrollIntoView?.({ block: "start" });
+  }
+
+  press(i, free) {
+    const forced = { ...this.state.forced };
+    const then = cycle(forced[i], free);
+    if (then === undefined) delete forced[i];
+    else forced[i] = then;
+    this.change({ forced });
+  }
+
+  control(typed = false) {
+    const { mode } = this.state;
+    if (!typed) {
+      for (const [name, area] of Object.entries(this.texts)) area.value = this.state[name];
+    }
+    this.mode.value = mode;
+    for (const [name, slider] of Object.entries(this.sliders)) {
+      slider.node.hidden = SETTING[mode] !== name;
+      slider.input.value = this.state[name];
+      slider.output.textContent = this.state[name].toFixed(2);
+    }
+    this.seeds.hidden = SETTING[mode] !== "seed";
+    if (this.seed !== document.activeElement) this.seed.value = this.state.seed;
+    this.release.disabled = !Object.keys(this.state.forced).length;
+    this.sentences?.mark(this.state);
+  }
+
+  // ------------------------------------------------------------ questions and answers
+
+  refresh() {
+    this.wanted += 1;
+    this.root.dataset.state = "waiting";
+    this.host.keep?.(this.state);
+    if (!this.asking) this.asking = this.pump().finally(() => { this.asking = null; });
+  }
+
+  // One question at a time; an answer that is no longer the newest question's is dropped.
+  async pump() {
+    while (this.shown !== this.wanted) {
+      const turn = this.wanted;
+      const state = this.state;
+      const slow = setTimeout(() => this.away
+        || this.say("The model is being compiled for texts of this length \u2026"), PATIENCE);
+      try {
+        const answer = await this.patiently(() => this.host.ask({ do: "answer", ...state }));
+        if (turn === this.wanted) this.show(answer, state);
+      } catch (error) {
+        this.fail(error);
+      } finally {
+        clearTimeout(slow);
+      }
+      this.shown = turn;
+    }
+    this.root.dataset.state = "ready";
+  }
+
+  show(answer, state) {
+    const before = this.tokens;
+    this.tokens = answer.tokens;
+    if (before && state.text !== this.asked) {
+      const forced = carry(before, answer.tokens, state.forced);
+      if (JSON.stringify(forced) !== JSON.stringify(state.forced)) {
+        this.asked = state.text;
+        this.change({ forced }, true);
+        return;
+      }
+    }
+    this.asked = state.text;
+    this.say("");
+    const notes = answer.notes.join(" ");
+    if (this.notes.textContent !== notes) this.notes.textContent = notes;
+    if (this.viewed) {
+      const texts = Object.keys(this.texts).map((name) => state[name]);
+      this.panels.forEach((panel, i) => panel.show(answer.models[i], texts));
+      return;
+    }
+    const soft = state.mode === "expected" || state.mode === "relaxed";
+    this.panels.forEach((panel, i) =>
+      panel.show(answer.tokens, answer.models[i], state.forced, soft && panel.about.gated));
+  }
+
+  async patiently(ask) {
+    for (;;) {
+      try {
+        const answer = await ask();
+        if (this.away) {
+          this.away = false;
+          this.say("Connected again.");
+          // another process may be there, which has not read them
+          this.sentences?.start().catch(() => {});
+        }
+        return answer;
+      } catch (error) {
+        if (!(error instanceof Stopped)) throw error;
+        this.away = true;
+        this.say(error.message, true);
+        await new Promise((resolve) => setTimeout(resolve, RETRY));
+      }
+    }
+  }
+
+  // An answer, or an error that is shown and thrown again.
+  async tried(message) {
+    try {
+      return await this.patiently(() => this.host.ask(message));
+    } catch (error) {
+      this.fail(error);
+      throw error;
+    }
+  }
+
+  fail(error) {
+    this.say(error.message, true);
+  }
+
+  say(text, bad = false) {
+    this.status ??= this.root.appendChild(h("p", { class: "gx-status", role: "status" }));
+    if (this.status.textContent !== text) this.status.textContent = text;
+    this.status.classList.toggle("gx-bad", bad);
+  }
+
+  // ------------------------------------------------------------ links and pictures
+
+  async copy() {
+    this.host.keep(this.state, true);
+    try {
+      await navigator.clipboard.writeText(location.href);
+      this.say("The link is copied.");
+    } catch {
+      this.say("The link is in the address bar.");
+    }
+  }
+
+  save() {
+    const text = new XMLSerializer().serializeToString(toSvg(this.picture));
+    const url = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
+    h("a", { href: url, download: "gates.svg" }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10000);
+    this.say("The picture is saved as gates.svg.");
+  }
+}
+
+// The boxes and words of a part of the page, where the browser has put them.
+export function toSvg(node) {
+  // all words, also those that are scrolled away
+  node.classList.add("gx-whole");
+  try {
+    return drawn(node);
+  } finally {
+    node.classList.remove("gx-whole");
+  }
+}
+
+function drawn(node) {
+  const frame = node.getBoundingClientRect();
+  const margin = 16;
+  const [width, height] = [frame.width + 2 * margin, frame.height + 2 * margin];
+  const back = getComputedStyle(node.closest(".gx")).backgroundColor;
+  const picture = s("svg", { xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}` },
+    s("rect", { width, height, fill: back }));
+  const place = (box) => [box.left - frame.left + margin, box.top - frame.top + margin];
+  const visit = (element) => {
+    const { tagName, open } = element;
+    if (tagName === "SELECT" || (tagName === "DETAILS" && !(open && element.matches(".gx-layers")))) {
+      return;
+    }
+    const style = getComputedStyle(element);
+    const box = element.getBoundingClientRect();
+    if (!box.width || style.visibility === "hidden") return;
+    const [x, y] = place(box);
+    const edge = element.classList.contains("gx-word") ? style.borderTopColor : "none";
+    const dashes = style.borderTopStyle === "dashed" ? "4 3" : null;
+    const clear = /^rgba\(.*, 0\)$|transparent/.test(style.backgroundColor);
+    if (element !== node && (!clear || edge !== "none")) {
+      picture.append(s("rect", { x, y, width: box.width, height: box.height,
+        rx: Number.parseFloat(style.borderTopLeftRadius) || 0, "stroke-dasharray": dashes,
+        "stroke-width": Number.parseFloat(style.borderTopWidth) || null,
+        fill: clear ? "none" : style.backgroundColor, stroke: edge }));
+    }
+    for (const child of element.childNodes) {
+      if (child.nodeType === Node.ELEMENT_NODE) visit(child);
+      if (child.nodeType === Node.TEXT_NODE) write(child, style);
+    }
+  };
+  const write = (child, style) => {
+    for (const match of child.data.matchAll(/\S+/g)) {
+      const range = document.createRange();
+      range.setStart(child, match.index);
+      range.setEnd(child, match.index + match[0].length);
+      const box = range.getBoundingClientRect();
+      const [x, y] = place(box);
+      // characters that XML has no place for
+      const text = match[0].replace(/[\u0000-\u001f\ufffe\uffff]|\p{Surrogate}/gu, "\ufffd");
+      const upright = style.writingMode.startsWith("vertical");
+      const at = upright ? [x + box.width * 0.78, y + box.height] : [x, y + box.height * 0.78];
+      picture.append(s("text", { x: at[0], y: at[1], fill: style.color,
+        transform: upright ? `rotate(-90 ${at.join(" ")})` : null,
+        "font-family": style.fontFamily, "font-size": style.fontSize,
+        "font-weight": style.fontWeight,
+        textLength: (upright ? box.height : box.width) || null,
+        "text-decoration": style.textDecorationLine === "none" ? null : style.textDecorationLine,
+      }, text));
+    }
+  };
+  visit(node);
+  return picture;
+}
+
+// ---------------------------------------------------------------- hosts
+
+// The state is in the address: a copy of it shows the same again.
+function inAddress() {
+  let timer = null;
+  const keep = (state, now = false) => {
+    clearTimeout(timer);
+    const write = () => {
+      try {
+        history.replaceState(null, "", `#${toFragment(state)}`);
+      } catch {
+        location.hash = toFragment(state);
+      }
+    };
+    if (now) write();
+    else timer = setTimeout(write, 300);
+  };
+  return { keep, link: true, state: fromFragment(location.hash) };
+}
+
+export function serverHost() {
+  const ask = async (message) => {
+    let response;
+    let answer;
+    try {
+      response = await fetch("ask", { method: "POST", cache: "no-store", credentials: "omit",
+        headers: { "Content-Type": "application/json" }, body: JSON.stringify(message) });
+      answer = await response.json();
+    } catch {
+      throw new Stopped("The server has stopped. Start it again; this page tries to reconnect.");
+    }
+    if (response.status === 403) {
+      throw new Stopped("Another server is here now: open the address that it printed.");
+    }
+    if (!response.ok) throw new Error(answer.error);
+    return answer;
+  };
+  return { ...inAddress(), ask, edits: true };
+}
+
+// All patterns of the gates are in the page: nothing is computed but which one is meant.
+export function offlineHost(data) {
+  const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
+  const models = data.models.map((model) => ({ ...model,
+    probabilities: new Uint16Array(bytes(model.probabilities)),
+    attention: model.attention && new Uint16Array(bytes(model.attention)) }));
+  const count = data.tokens.length;
+
+  const pick = (open, { mode, threshold, density }) => {
+    if (mode === "open") return open.map(() => true);
+    if (mode === "threshold") return open.map((p) => p > threshold);
+    const order = open.map((_, i) => i).sort((a, b) => open[b] - open[a] || a - b);
+    const chosen = new Set(order.slice(0, Math.max(1, Math.floor(density * count + 0.5))));
+    return open.map((_, i) => chosen.has(i));
+  };
+
+  const answer = (model, about, state) => {
+    const classes = about.classes.length;
+    const at = (pattern) =>
+      [...model.probabilities.slice(pattern * classes, (pattern + 1) * classes)]
+        .map((p) => p / 65535);
+    const bits = (gates) => gates.reduce((sum, open, i) => sum + (open ? 2 ** i : 0), 0);
+    const shares = (pattern) => model.attention
+      && [...model.attention.slice(pattern * count, (pattern + 1) * count)].map((a) => a / 65535);
+    const same = { read: count, known: model.known, open: model.open, gates: null, free: null, rule: null };
+    if (!about.gated) {
+      return { ...same, kept: model.kept, density: model.density, probabilities: at(0),
+        base: at(0), attention: shares(0) };
+    }
+    const free = pick(model.open, state);
+    const wanted = free.map((open, i) => state.forced[i] ?? open);
+    const none = !wanted.some(Boolean);
+    const likeliest = model.open.indexOf(Math.max(...model.open));
+    const kept = wanted.map((open, i) =>
+      open || (none && model.empty === "max_gate" && i === likeliest));
+    return { ...same, kept, free, gates: kept.map(Number), rule: none ? model.empty : null,
+      density: kept.filter(Boolean).length / count, probabilities: at(bits(wanted)),
+      base: at(bits(free)), attention: shares(bits(wanted)) };
+  };
+
+  const ask = async (message) => {
+    if (message.do === "about") return data.about;
+    return { words: count, notes: [], tokens: data.tokens,
+      models: models.map((model, k) => answer(model, data.about.models[k], message)) };
+  };
+  const host = inAddress();
+  const state = { ...host.state, text: data.text };
+  if (!data.about.modes.includes(state.mode)) state.mode = START.mode;
+  return { ...host, ask, state, edits: false };
+}
+
+export function widgetHost(model) {
+  const waiting = new Map();
+  let last = 0;
+  const receive = ({ id, answer, error }) => {
+    const one = waiting.get(id);
+    waiting.delete(id);
+    if (error === undefined) one?.resolve(answer);
+    else one?.reject(new Error(error));
+  };
+  model.on("msg:custom", receive);
+  const ask = (message) => new Promise((resolve, reject) => {
+    last += 1;
+    const id = `${last}`;
+    waiting.set(id, { resolve, reject });
+    model.send({ id, message });
+  });
+  const keep = (state) => {
+    model.set("state", state);
+    model.save_changes();
+  };
+  return { ask, keep, edits: true, link: false, state: { ...START, ...model.get("state") },
+    end: () => model.off("msg:custom", receive) };
+}
+
+// What anywidget calls.
+function render({ model, el }) {
+  const host = widgetHost(model);
+  // JupyterLab's own keys stay away
+  const root = el.appendChild(h("div", { "data-lm-suppress-shortcuts": "true" }));
+  new Explorer(root, host).start();
+  return host.end;
+}
+
+export default { render };
+
+const root = document.querySelector("[data-gatedjax]");
+if (root) {
+  const data = root.dataset.gatedjax === "offline"
+    && JSON.parse(document.getElementById("gatedjax-data").textContent);
+  const host = data ? offlineHost(data) : serverHost();
+  const page = new Explorer(root, host);
+  window.addEventListener("hashchange", () => {
+    const state = fromFragment(location.hash);
+    if (!page.about) return;
+    page.tokens = null;
+    page.change(data ? { ...state, text: data.text } : state);
+  });
+  page.start().catch((error) => page.fail(error));
+}

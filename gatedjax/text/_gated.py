@@ -1,0 +1,191 @@
+"""A trained GA-Net beside labelled texts, out of the folder of a run or of one's own model."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from gatedjax import data as gdata
+from gatedjax import export
+from gatedjax._types import Json, Params, Tree
+from gatedjax.data.batches._plan import pad_rows
+from gatedjax.export._kinds import check_kind
+from gatedjax.models import GANet, GANetConfig
+from gatedjax.text._corpus import unseen
+from gatedjax.text._folders import CLASSES, VOCABULARY, belongings, described, is_exported
+from gatedjax.text._model import TrainedModel
+from gatedjax.text._read import Aside, Columns, open_table
+from gatedjax.training import CheckpointStore, load_params
+from gatedjax.training.log import read_json
+
+_WIDTH = 32
+"""Words of a text that are kept; of a longer one the number counts alone."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GatedTexts:
+    """What an analysis of gates needs.
+
+    Attributes:
+      title: the model and its texts.
+      model: a `GANet`.
+      params: its parameters.
+      batch: "tokens", "lengths", "label", "example_id" of all texts; tokens are cut.
+      aside: lines that could not be used.
+    """
+
+    title: str
+    model: GANet
+    params: Params
+    batch: dict[str, np.ndarray]
+    aside: int = 0
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is of a run, or its export, not of `gatedjax train`.
+
+    Raises:
+      FileNotFoundError: if it is neither.
+      ValueError: if it is of a model that no text goes into, or not one alone.
+    """
+    if not is_exported(folder):
+        return True
+    return check_kind(export.read_config(folder), ("text", "run"), folder) == "run"
+
+
+def _check_gates(system: object, folder: Path) -> None:
+    if system != "ganet":
+        raise ValueError(
+            f"{folder} holds the network {system!r}, which has no gates: a GA-Net is wanted"
+        )
+
+
+def open_run(
+    folder: Path,
+    *,
+    data: str | None = None,
+    data_dir: str | Path | None = None,
+    manual_dir: str | Path | None = None,
+) -> GatedTexts:
+    """The best parameters of a run of GA-Net, or what `gatedjax export` wrote of it, and its test
+    texts.
+
+    Args:
+      folder: the work folder, or the export.
+      data: the data set that it must be of; None takes the one that it names.
+      data_dir, manual_dir: as of `gatedjax.data.load`.
+
+    Raises:
+      FileNotFoundError: if folder is none of a run, or the data are not there.
+      ValueError: if the run is not of a GA-Net, or of other data, or its folder is damaged.
+    """
+    exported = is_exported(folder)
+    if exported:
+        metadata = export.read_config(folder)
+        check_kind(metadata, "run", folder)
+    else:
+        metadata = _of_run(folder)
+    with described(folder):
+        settings = metadata["config"]
+        model, texts = settings["model"], settings["data"]
+        if not isinstance(model, dict) or "gates_on" not in model or not isinstance(texts, dict):
+            raise ValueError(f"{folder} is not of python -m experiments.ga_net: no GA-Net is in it")
+        _check_gates(model["system"], folder)
+        name, config = texts["name"], GANetConfig(**model)
+        cut = {"max_len": texts["max_len"], "truncate_side": texts["truncate_side"]}
+    if data is not None and data != name:
+        raise ValueError(f"{folder} was trained on {name!r}, not on {data!r}")
+    if not (folder / VOCABULARY).is_file():
+        raise FileNotFoundError(f"{folder} has no {VOCABULARY}: an older version made the run")
+    belongings(folder, metadata)
+    vocabulary = gdata.Vocabulary.load(folder / VOCABULARY)
+    source = gdata.load(name, "test", data_dir=data_dir, manual_dir=manual_dir)
+    _check_classes(folder, source.info.class_names, name)
+    encoded = gdata.encode(source, vocabulary, **cut)
+    network = GANet(config, len(vocabulary), len(source.info.class_names))
+    read: Callable[[Tree], Params]
+    if exported:
+        read = lambda like: export.load(folder, like)[0]  # noqa: E731
+    else:
+        read = lambda like: load_params(folder, like)[0]  # noqa: E731
+    batch = _batch(encoded.ids, encoded.labels, encoded.example_ids)
+    title = f"{folder.resolve().name}: GA-Net on {name}, test"
+    return GatedTexts(title, network, read(_like(network)), batch)
+
+
+def _of_run(folder: Path) -> Json:
+    """What the newest checkpoint of a run says of it."""
+    store = CheckpointStore(folder / "checkpoints")
+    step = store.latest()
+    if step is None:
+        raise FileNotFoundError(f"{folder} holds no trained network: no checkpoint is there")
+    record = store.record(step)
+    if "lanes" in record.get("run", {}):
+        raise ValueError(f"{folder} trained several seeds together: one network is wanted")
+    return record.get("metadata", {})
+
+
+def _check_classes(folder: Path, classes: Sequence[str], name: str) -> None:
+    if (folder / CLASSES).is_file() and read_json(folder / CLASSES) != list(classes):
+        raise ValueError(f"{folder / CLASSES} does not name the classes of {name!r}")
+
+
+def open_own(
+    folder: Path,
+    file: str | Path,
+    *,
+    text: str = "text",
+    label: str = "label",
+    encoding: str = "utf-8",
+) -> GatedTexts:
+    """What `gatedjax train` wrote, and labelled texts of a file.
+
+    Args:
+      folder: of a classifier of texts whose network is "ganet".
+      file, text, label, encoding: as `gatedjax evaluate` reads them.
+
+    Raises:
+      FileNotFoundError: if one of the two is not there.
+      ValueError: if the network has no gates, for a label that training has not seen, or without a
+        usable line.
+    """
+    trained = TrainedModel.load(folder, ("text",))
+    if not trained.entry.gated:
+        _check_gates(trained.network, folder)
+    table = open_table(str(file), Columns((text,), label), encoding=encoding)
+    place = {name: number for number, name in enumerate(trained.classes)}
+    ids, labels, aside = [], [], 0
+    for record in table:
+        words = () if isinstance(record, Aside) else trained.tokens(record.inputs)[0]
+        if isinstance(record, Aside) or record.label is None or not words:
+            aside += 1
+            continue
+        if record.label not in place:
+            raise unseen(record, "label", record.label, trained.classes)
+        ids.append(trained.ids(words))
+        labels.append(place[record.label])
+    if not ids:
+        raise ValueError(f"{table.name} has no labelled text ({aside} lines cannot be used)")
+    network: Any = trained.module
+    title = f"{folder.resolve().name} on {Path(file).name}"
+    batch = _batch(ids, np.array(labels), np.arange(len(ids)))
+    return GatedTexts(title, network, trained.params, batch, aside)
+
+
+def _batch(ids: Sequence[np.ndarray], labels: np.ndarray, numbers: np.ndarray) -> Json:
+    width = min(max(map(len, ids)), _WIDTH)
+    return {
+        "tokens": pad_rows([row[:width] for row in ids], (len(ids), width)),
+        "lengths": np.array([len(row) for row in ids], np.int32),
+        "label": np.asarray(labels, np.int32),
+        "example_id": np.asarray(numbers, np.int32),
+    }
+
+
+def _like(network: GANet) -> Tree:
+    """Shapes of the parameters."""
+    batch = {"tokens": np.zeros((1, 2), np.int32), "lengths": np.ones(1, np.int32)}
+    return jax.eval_shape(lambda key: network.init(key, batch)["params"], jax.random.key(0))

@@ -1,0 +1,697 @@
+"""The page in Debian's chromium: what a person sees is what the network says."""
+
+import base64
+import contextlib
+import dataclasses
+import json
+import re
+import shutil
+import threading
+import time
+import xml.etree.ElementTree
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+
+from gatedjax.explore._engine import Explorer
+from gatedjax.explore._offline import LONGEST, MOST_BYTES, offline_page, patterns_of, payload
+from gatedjax.explore._sentences import read_sentences
+from gatedjax.explore._server import Server
+from gatedjax.explore._session import Session
+from gatedjax.explore._views import open_model
+from gatedjax.text._corpus import split_words
+from gatedjax.text._read import open_table
+from gatedjax.text._translator import parameters_like
+from tests.explore._models import TEXT, model, of_classes, pair, pure
+from tests.explore.test_engine import ROWS
+from tests.text._runs import DOCUMENT, drawn, reader_run, translator_run
+
+TOKENS = split_words(TEXT)
+TWELVE = "a dull , slow film here and a bright <script> story"
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--disable-dev-shm-usage --disable-background-networking --disable-component-update "
+    "--disable-sync --window-size=1000,900"
+)
+TOKEN = "t" * 22
+WAIT = 30
+TIGHT = 1e-5
+
+
+@pytest.fixture(scope="module")
+def downloads(tmp_path_factory):
+    return tmp_path_factory.mktemp("downloads")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory, downloads):
+    """A chromium without a window, with a profile of its own."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if program is None or driver is None:
+        pytest.skip("chromium and chromium-driver are not installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for flag in (*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
+    made = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    yield made
+    made.quit()
+
+
+@pytest.fixture(scope="module")
+def explorer():
+    return Explorer([model(), model("soft", seed=2)], ["gated", "soft"])
+
+
+@pytest.fixture(scope="module")
+def serve(explorer):
+    """A function that starts the server, or starts it again; its `stop` stops it."""
+    session = Session(explorer, lambda: read_sentences(explorer, open_table(ROWS), leaks=4))
+    running = []
+
+    def start(port=0):
+        server = Server(lambda message: start.ask(message), port=port, token=TOKEN)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        running.append((server, thread))
+        return server
+
+    def stop():
+        server, thread = running.pop()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+    start.stop, start.session, start.ask = stop, session, session.ask
+    yield start
+    while running:
+        stop()
+
+
+@pytest.fixture(scope="module")
+def address(serve):
+    return serve().address
+
+
+@pytest.fixture
+def page(browser, address):
+    """The page with the text in its address."""
+    return opened(browser, f"{address}#text={'+'.join(TEXT.split())}")
+
+
+def opened(browser, address):
+    browser.get("about:blank")
+    browser.get_log("browser")
+    browser.get(address)
+    ready(browser)
+    return browser
+
+
+def until(browser, script, *args):
+    """What a script returns as soon as it returns something."""
+    end = time.monotonic() + WAIT
+    while time.monotonic() < end:
+        if found := browser.execute_script(f"return {script}", *args):
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"never: {script}; {browser.get_log('browser')}")
+
+
+def ready(browser):
+    until(browser, "document.querySelector('.gx')?.dataset.state === 'ready'")
+
+
+def probabilities(browser, number=0):
+    """Of the classes, as the page holds them."""
+    ready(browser)
+    rows = browser.execute_script(
+        "return [...document.querySelectorAll('.gx-model')[arguments[0]]"
+        ".querySelectorAll('[data-probability]')].map((row) => row.dataset.probability)",
+        number,
+    )
+    return np.array(rows, np.float64)
+
+
+def words(browser, number=0):
+    return browser.execute_script(
+        "return [...document.querySelectorAll('.gx-model')[arguments[0]]"
+        ".querySelectorAll('.gx-word')]",
+        number,
+    )
+
+
+def gates(browser):
+    """1 for every word of the first model that is shown as open."""
+    ready(browser)
+    return [float(word.get_attribute("data-gate") == "open") for word in words(browser)]
+
+
+def typed(browser, text):
+    area = browser.find_element("css selector", "textarea")
+    area.clear()
+    # as the person's own keys do, and `clear` does not
+    browser.execute_script("arguments[0].dispatchEvent(new Event('input'))", area)
+    area.send_keys(text)
+    ready(browser)
+    return area
+
+
+def clean(browser):
+    """No complaint of the browser, of the policy or of the program."""
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_a_gate_that_is_forced_changes_what_is_predicted(page, explorer):
+    made = explorer.models[0]
+    own = gates(page)
+    np.testing.assert_allclose(probabilities(page), pure(made, TOKENS, own)[0], atol=TIGHT)
+    button = words(page)[1]
+    assert button.get_attribute("aria-pressed") == "false"
+    for then in (1 - own[1], own[1], own[1]):
+        button.click()
+        wanted = [*own[:1], then, *own[2:]]
+        assert gates(page) == wanted
+        np.testing.assert_allclose(probabilities(page), pure(made, TOKENS, wanted)[0], atol=TIGHT)
+    assert button.get_attribute("data-forced") == "auto"
+    clean(page)
+
+
+def test_a_sentence_is_typed(page, explorer):
+    typed(page, "slow , old story")
+    tokens = ("slow", ",", "old", "story")
+    assert [word.find_element("class name", "gx-token").text for word in words(page)] == [*tokens]
+    wanted = pure(explorer.models[0], tokens, gates(page))[0]
+    np.testing.assert_allclose(probabilities(page), wanted, atol=TIGHT)
+    clean(page)
+
+
+def test_forced_gates_stay_with_their_words(page):
+    words(page)[1].click()
+    ready(page)
+    area = page.find_element("css selector", "textarea")
+    area.send_keys(" old")
+    ready(page)
+    assert words(page)[1].get_attribute("data-forced") != "auto"
+    page.execute_script("arguments[0].setSelectionRange(0, 0)", area)
+    area.send_keys("here ")
+    ready(page)
+    assert [word.get_attribute("data-forced") != "auto" for word in words(page)[:4]] == [
+        False, False, True, False,
+    ]  # fmt: skip
+
+
+def test_the_keyboard_forces_and_moves(page):
+    keys = pytest.importorskip("selenium.webdriver").Keys
+    first = words(page)[0]
+    page.execute_script("arguments[0].focus()", first)
+    first.send_keys(keys.ARROW_RIGHT)
+    second = page.switch_to.active_element
+    assert second == words(page)[1]
+    for key in (keys.SPACE, keys.ENTER):
+        before = second.get_attribute("data-gate")
+        second.send_keys(key)
+        ready(page)
+        assert second.get_attribute("aria-pressed") == "true"
+        assert second.get_attribute("data-gate") != before
+    label = second.get_attribute("aria-label")
+    assert re.match(r"dull: gate forced (open|shut), open with probability 0\.\d+, att", label)
+    second.send_keys(keys.END)
+    assert page.switch_to.active_element == words(page)[-1]
+    stops = page.execute_script(
+        "return [...document.querySelectorAll('button.gx-word')].filter(b => b.tabIndex === 0)"
+    )
+    assert stops == [words(page)[-1]]
+
+
+def choose(browser, mode):
+    browser.execute_script(
+        "const s = document.querySelector('.gx-controls select'); s.value = arguments[0];"
+        "s.dispatchEvent(new Event('change'))",
+        mode,
+    )
+    ready(browser)
+
+
+def slide(browser, name, value):
+    browser.execute_script(
+        "const i = document.querySelector(`[data-for=${arguments[0]}] input`);"
+        "i.value = arguments[1]; i.dispatchEvent(new Event('input'))",
+        name,
+        value,
+    )
+    ready(browser)
+
+
+def test_modes_and_settings(page, explorer):
+    made = explorer.models[0]
+    likely = explorer.answer({"text": TEXT})["models"][0]["open"]
+    slide(page, "threshold", 0.6)
+    assert gates(page) == [float(p > 0.6) for p in likely] or max(likely) <= 0.6
+    choose(page, "density")
+    slide(page, "density", 0.3)
+    assert sum(gates(page)) == 2
+    choose(page, "open")
+    assert gates(page) == [1.0] * len(TOKENS)
+    np.testing.assert_allclose(
+        probabilities(page), pure(made, TOKENS, [1.0] * len(TOKENS))[0], atol=TIGHT
+    )
+    choose(page, "expected")
+    np.testing.assert_allclose(
+        probabilities(page), pure(made, TOKENS, likely, soft=True)[0], atol=TIGHT
+    )
+    assert words(page)[0].get_attribute("data-gate") == "soft"
+    choose(page, "sample")
+    drawn = set()
+    for _ in range(8):
+        drawn.add(tuple(gates(page)))
+        page.find_element("css selector", ".gx-seed button").click()
+    assert len(drawn) > 1
+    clean(page)
+
+
+def test_two_models_side_by_side(page, explorer):
+    (read,) = explorer.models[1].read([(TEXT,)])
+    np.testing.assert_allclose(probabilities(page, 1), read.probabilities, atol=TIGHT)
+    assert [word.tag_name for word in words(page, 1)] == ["span"] * len(TOKENS)
+    assert len(words(page)) == len(TOKENS)
+
+
+def test_two_hundred_words(page, explorer):
+    text = " ".join(np.random.default_rng(0).choice([*TOKENS], 200))
+    page.execute_script(
+        "const t = document.querySelector('textarea'); t.value = arguments[0];"
+        "t.dispatchEvent(new Event('input'))",
+        text,
+    )
+    ready(page)
+    tokens = split_words(text)
+    assert len(words(page)) == len(tokens) == 200
+    wanted = pure(explorer.models[0], tokens, gates(page))[0]
+    np.testing.assert_allclose(probabilities(page), wanted, atol=TIGHT)
+    clean(page)
+
+
+def test_texts_are_never_markup(page):
+    text = "<script>alert(1)</script> <img src=x onerror=alert(1)> & \u202eabc"
+    typed(page, "")
+    page.execute_script(
+        "const t = document.querySelector('textarea'); t.value = arguments[0];"
+        "t.dispatchEvent(new Event('input'))",
+        text,
+    )
+    ready(page)
+    shown = [word.find_element("class name", "gx-token").text for word in words(page)]
+    assert shown[:3] == ["<", "script", ">"]
+    assert not page.find_elements("css selector", "main script, main img")
+    clean(page)
+
+
+def test_of_thirty_quick_edits_the_last_one_is_shown(page, explorer, serve):
+    slow = []
+
+    def ask(message):
+        # an early question takes longer than later ones
+        slow.append(message)
+        time.sleep(0.2 if len(slow) < 3 else 0)
+        return serve.session.ask(message)
+
+    serve.ask = ask
+    texts = [" ".join(["dull", *["film"] * (n % 7), "warm"]) for n in range(29)] + ["old story now"]
+    try:
+        page.execute_script(
+            "const t = document.querySelector('textarea'); for (const text of arguments[0]) {"
+            "t.value = text; t.dispatchEvent(new Event('input')) }",
+            texts,
+        )
+        area = page.find_element("css selector", "textarea")
+        for letter in " here and there":
+            area.send_keys(letter)
+        ready(page)
+    finally:
+        serve.ask = serve.session.ask
+    tokens = ("old", "story", "now", "here", "and", "there")
+    assert [word.find_element("class name", "gx-token").text for word in words(page)] == [*tokens]
+    wanted = pure(explorer.models[0], tokens, gates(page))[0]
+    np.testing.assert_allclose(probabilities(page), wanted, atol=TIGHT)
+    assert len(slow) < 40
+
+
+def test_a_link_shows_exactly_this_state(page, browser):
+    choose(page, "density")
+    slide(page, "density", 0.4)
+    words(page)[3].click()
+    ready(page)
+    wanted = probabilities(page)
+    until(page, "location.hash.includes('forced=3')")
+    link = page.current_url
+    again = opened(browser, link)
+    np.testing.assert_array_equal(probabilities(again), wanted)
+    assert words(again)[3].get_attribute("data-forced") != "auto"
+    assert "mode=density" in link
+
+
+def test_a_link_that_is_damaged_shows_what_it_can(browser, address):
+    page = opened(
+        browser, f"{address}#text=a+film&mode=x&threshold=9&seed=-1&forced=1o.zz.99999999o.%00"
+    )
+    assert words(page)[1].get_attribute("data-forced") == "open"
+    assert len(words(page)) == 2
+
+
+def test_an_empty_and_an_unknown_sentence(page):
+    typed(page, "")
+    assert "No word yet" in page.find_element("class name", "gx-notes").text
+    typed(page, "xyzzy plugh")
+    assert "knows none of these words" in page.find_element("class name", "gx-notes").text
+    assert words(page)[0].find_element("class name", "gx-mark").text.endswith("?")
+
+
+def test_labelled_sentences_are_browsed(page):
+    until(page, "document.querySelector('.gx-sentences tbody tr')")
+    rows = page.find_elements("css selector", ".gx-sentences tbody tr")
+    errors = [float(row.find_elements("tag name", "td")[3].text) for row in rows]
+    assert errors == sorted(errors, reverse=True)
+    assert "leak is measured of the first 4" in page.find_element("css selector", ".gx-set").text
+    said = page.find_element("class name", "gx-point").text
+    slide(page, "threshold", 0)
+    assert "at density 1.000" in page.find_element("class name", "gx-point").text.split(". ")[0]
+    assert page.find_element("class name", "gx-point").text != said
+    choose(page, "sample")
+    rings = page.find_elements("class name", "gx-ring")
+    assert [ring.get_attribute("visibility") for ring in rings] == ["hidden", "visible"]
+    text = rows[0].find_element("tag name", "button").text
+    page.execute_script("arguments[0].click()", rows[0].find_element("tag name", "button"))
+    ready(page)
+    assert page.find_element("css selector", "textarea").get_attribute("value") == text
+    clean(page)
+
+
+def pressed(browser, text):
+    button = browser.find_element("xpath", f"//button[text()='{text}']")
+    browser.execute_script("arguments[0].click()", button)
+    return browser.find_element("class name", "gx-status").text
+
+
+def test_a_picture_is_saved_as_it_is_seen(page, downloads):
+    words(page)[1].click()
+    ready(page)
+    assert pressed(page, "Save picture") == "The picture is saved as gates.svg."
+    end = time.monotonic() + WAIT
+    while not (downloads / "gates.svg").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    root = xml.etree.ElementTree.parse(downloads / "gates.svg").getroot()
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    drawn = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert " ".join(TOKENS) in " ".join(word for word in drawn if word in TOKENS)
+    assert {node.tag.split("}")[1] for node in root.iter()} == {"svg", "rect", "text"}
+    clean(page)
+
+
+def test_a_link_is_copied_or_stands_in_the_address_bar(page):
+    words(page)[2].click()
+    ready(page)
+    pressed(page, "Copy link")
+    until(page, "document.querySelector('.gx-status').textContent.startsWith('The link is')")
+    assert "forced=2" in page.current_url
+
+
+def test_a_server_that_stops_and_comes_back(browser, serve):
+    server = serve()
+    page = opened(browser, f"{server.address}#text=a+film")
+    serve.stop()
+    page.find_element("css selector", "textarea").send_keys(" here")
+    until(page, "document.querySelector('.gx-status').textContent.includes('has stopped')")
+    serve(server.server_port)
+    ready(page)
+    assert len(words(page)) == 3
+    assert "has stopped" not in page.find_element("class name", "gx-status").text
+    serve.stop()
+
+
+def test_two_tabs(page, browser, address):
+    first = browser.current_window_handle
+    before = probabilities(page)
+    browser.switch_to.new_window("tab")
+    other = opened(browser, f"{address}#text=old+story")
+    assert len(words(other)) == 2
+    browser.close()
+    browser.switch_to.window(first)
+    np.testing.assert_array_equal(probabilities(page), before)
+
+
+@contextlib.contextmanager
+def served(shown):
+    """The address of a page of these models."""
+    with Server(Session(shown).ask, token=TOKEN) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server.address
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_layers_are_shown_when_they_are_opened(browser):
+    shown = Explorer([model("ssan"), model("agt")], ["ssan", "agt"])
+    with served(shown) as address:
+        page = opened(browser, f"{address}#text={'+'.join(TEXT.split())}")
+        assert not page.find_elements("css selector", ".gx-cell")
+        for summary in page.find_elements("xpath", "//summary[text()='Layer by layer']"):
+            page.execute_script("arguments[0].click()", summary)
+        until(page, "document.querySelectorAll('.gx-pairs tbody tr').length === 14")
+    pairs, values = (
+        [[cell.text for cell in row.find_elements("class name", "gx-cell")] for row in rows]
+        for rows in (
+            table.find_elements("css selector", "tbody tr")
+            for table in page.find_elements("class name", "gx-pairs")
+        )
+    )
+    ssan, agt = shown.layers({"text": TEXT})["models"]
+    assert pairs == [["\u25cf" if one else "" for one in row] for row in ssan[0]["selected"]]
+    assert values == [[f"{layer['values'][i]:.3f}" for layer in agt] for i in range(len(TOKENS))]
+    assert not page.find_elements("css selector", ".gx-controls label")
+    clean(page)
+
+
+def cells(browser, attribute="title"):
+    """Of the first grid, row by row."""
+    return browser.execute_script(
+        "return [...document.querySelectorAll('.gx-pairs tbody tr')].map((row) =>"
+        "[...row.querySelectorAll('.gx-cell')].map((cell) => cell[arguments[0]]))",
+        attribute,
+    )
+
+
+def edited(browser, name, text):
+    """What a person types, at once."""
+    browser.execute_script(
+        "const area = document.querySelector(`[data-field=${arguments[0]}]`);"
+        "area.value = arguments[1]; area.dispatchEvent(new Event('input'))",
+        name,
+        text,
+    )
+    ready(browser)
+
+
+def test_a_question_to_a_reader(browser, tmp_path):
+    shown = Explorer([open_model(reader_run(tmp_path / "run"))], ["reader"])
+    state = {"text": DOCUMENT, "question": "XXXXX saw the house.", "candidates": "Anna\nEmil"}
+    with served(shown) as address:
+        page = opened(browser, f"{address}#{urlencode(state)}")
+        areas = page.find_elements("css selector", "textarea")
+        assert [area.get_attribute("value") for area in areas] == [*state.values()]
+
+        def values(number):
+            return page.execute_script(
+                "return [...document.querySelectorAll('.gx-line-of')[arguments[0]]"
+                ".querySelectorAll('.gx-word')].map((word) => Number(word.dataset.value))",
+                number,
+            )
+
+        def same(one, of):
+            order = sorted(range(2), key=lambda i: -one["probabilities"][i])
+            wanted = [one["probabilities"][i] for i in order]
+            np.testing.assert_allclose(probabilities(page), wanted, atol=TIGHT)
+            hop, last = one["lines"]
+            np.testing.assert_allclose(values(0), hop["values"][hop["of"].index(of)], atol=TIGHT)
+            np.testing.assert_allclose(values(1), last["values"], atol=TIGHT)
+
+        same(shown.answer(state)["models"][0], "@placeholder")
+        select = page.find_element("css selector", ".gx-board select")
+        page.execute_script(
+            "arguments[0].value = 3; arguments[0].dispatchEvent(new Event('change'))", select
+        )
+        same(shown.answer(state)["models"][0], "the")
+        # the word that was chosen stays, and the model has run again
+        edited(page, "question", "Then XXXXX saw the <b>garden</b>.")
+        state["question"] = "Then XXXXX saw the <b>garden</b>."
+        same(shown.answer(state)["models"][0], "the")
+        until(page, "location.hash.includes('garden')")
+        edited(page, "candidates", "Bob")
+        assert "letter by letter" in page.find_element("class name", "gx-notes").text
+        assert not page.find_element("class name", "gx-board").is_displayed()
+        clean(page)
+
+
+def test_a_pair_and_the_words_it_selects(browser):
+    shown = Explorer([pair("ssan"), pair("san", seed=2)], ["ssan", "san"])
+    state = {"text": "a dull film", "hypothesis": "the film here is slow"}
+    with served(shown) as address:
+        page = opened(browser, f"{address}#text=a+dull+film")
+        assert "second text has no word" in page.find_element("class name", "gx-notes").text
+        edited(page, "hypothesis", state["hypothesis"])
+        for number, one in enumerate(shown.answer(state)["models"]):
+            wanted = sorted(one["probabilities"], reverse=True)
+            np.testing.assert_allclose(probabilities(page, number), wanted, atol=TIGHT)
+        until(page, "document.querySelectorAll('.gx-pairs tbody tr').length === 6")
+        layers = shown.layers(state)["models"][0]
+        marks = [["\u25cf" if one else "" for one in row] for row in layers[0]["selected"]]
+        assert cells(page, "textContent")[:3] == marks
+        clean(page)
+
+
+def test_a_translation_and_its_alignment(browser, tmp_path, downloads):
+    pytest.importorskip("tokenizers")
+    made = open_model(translator_run(tmp_path / "run"))
+    made = dataclasses.replace(made, params=drawn(parameters_like(made.model), 22))
+    shown = Explorer([made], ["translator"])
+    with served(shown) as address:
+        page = opened(browser, f"{address}#text=A+dog+runs.")
+        for text in ("A dog runs.", "A cat sits."):
+            if text != "A dog runs.":
+                edited(page, "text", text)
+            (one,) = shown.answer({"text": text})["models"]
+            assert page.find_element("css selector", ".gx-verdict strong").text == one["title"]
+            (alignment, *_) = shown.layers({"text": text})["models"][0]
+            titles = [
+                [f"{row} \u2192 {column}: {value:.3f}" for column, value in zip(
+                    alignment["columns"], values, strict=True)]
+                for row, values in zip(alignment["rows"], alignment["pairs"], strict=True)
+            ]  # fmt: skip
+            word = alignment["columns"][1]
+            until(
+                page, f"document.querySelector('.gx-pairs thead')?.textContent.includes('{word}')"
+            )
+            assert cells(page) == titles
+        options = page.find_elements("css selector", ".gx-layers option")
+        assert len(options) == 5
+        # the matrix is in the picture, its columns' words upright
+        texts = page.execute_script(
+            "return import(location.pathname + 'explorer.js').then((module) =>"
+            "[...module.toSvg(document.querySelector('.gx-models')).querySelectorAll('text')]"
+            ".map((text) => [text.textContent, text.getAttribute('transform') !== null]))"
+        )
+        assert ["cat", True] in texts
+        assert [one["title"].split()[0], False] in texts
+        clean(page)
+
+
+def test_the_data_of_a_page_are_those_of_the_network(explorer):
+    data = payload(explorer, TEXT)
+    held = np.frombuffer(base64.b64decode(data["models"][0]["probabilities"]), "<u2") / 65535
+    shares = np.frombuffer(base64.b64decode(data["models"][0]["attention"]), "<u2") / 65535
+    patterns = patterns_of(len(TOKENS))
+    assert patterns.shape == (128, 7)
+    assert patterns[5].tolist() == [1, 0, 1, 0, 0, 0, 0]
+    for number in (0, 1, 77, 127):
+        wanted, attention = pure(explorer.models[0], TOKENS, patterns[number])
+        np.testing.assert_allclose(held.reshape(-1, 2)[number], wanted, atol=TIGHT)
+        np.testing.assert_allclose(shares.reshape(-1, 7)[number], attention, atol=2e-5)
+
+
+def test_a_page_of_twelve_words_is_small_and_loads_nothing(explorer):
+    content = offline_page(explorer, "a dull film " * 4)
+    assert len(content) < 500_000
+    page = content.decode()
+    assert "src=" not in re.sub(r"<script type=\"module\">.*", "", page, flags=re.DOTALL)
+    assert "unsafe" not in page
+    assert json.loads(re.search(r"gatedjax-data\">(.*?)</script>", page)[1])["text"]
+
+
+def test_a_page_of_many_classes_is_small_too_or_refused():
+    twelve = "a dull film " * 4
+    content = offline_page(Explorer([of_classes(20)], ["many"]), twelve)
+    assert 300_000 < len(content) < MOST_BYTES
+    shown = Explorer([of_classes(50)], ["more"])
+    with pytest.raises(ValueError, match=r"have 7\d\d kB, and it may have 500: .* 50 classes"):
+        offline_page(shown, twelve)
+    assert len(offline_page(shown, "a dull film " * 3)) < MOST_BYTES
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    ("a " * (LONGEST + 1), "at most 12 words, and the text has 13"), (" ", "no word"),
+])  # fmt: skip
+def test_what_is_too_long_for_a_page(text, says, explorer):
+    with pytest.raises(ValueError, match=says):
+        offline_page(explorer, text)
+
+
+def test_a_page_without_a_server(browser, explorer, tmp_path):
+    tokens = split_words(TWELVE)
+    assert len(tokens) == 12 or len(tokens) == 13
+    text, tokens = " ".join(tokens[:12]), tokens[:12]
+    (tmp_path / "page.html").write_bytes(offline_page(explorer, text))
+    page = opened(browser, (tmp_path / "page.html").as_uri())
+    made = explorer.models[0]
+    np.testing.assert_allclose(probabilities(page), pure(made, tokens, gates(page))[0], atol=TIGHT)
+    for place in (0, 5, 11, 5):
+        words(page)[place].click()
+        wanted = pure(made, tokens, gates(page))[0]
+        np.testing.assert_allclose(probabilities(page), wanted, atol=TIGHT)
+    (read,) = explorer.models[1].read_tokens([(tokens,)])
+    np.testing.assert_allclose(probabilities(page, 1), read.probabilities, atol=TIGHT)
+    asked = {"text": text, "mode": "density", "density": 0.25}
+    choose(page, "density")
+    slide(page, "density", 0.25)
+    page.find_element("xpath", "//button[text()='Release all gates']").click()
+    wanted = explorer.answer(asked)["models"][0]
+    assert gates(page) == wanted["gates"]
+    np.testing.assert_allclose(probabilities(page), wanted["probabilities"], atol=TIGHT)
+    modes = page.find_elements("css selector", ".gx-controls select option")
+    assert [mode.get_attribute("value") for mode in modes] == ["threshold", "density", "open"]
+    clean(page)
+
+
+def test_the_module_in_a_notebook(browser, address, serve):
+    """With a model as anywidget hands it to the page, and the kernel's answers from here."""
+    browser.get(address)
+    ready(browser)
+    browser.execute_async_script(
+        """
+        const [state, done] = arguments;
+        const heard = [];
+        window.sent = [];
+        window.model = {
+          get: () => state, set: (name, value) => { window.kept = value; }, save_changes: () => {},
+          on: (_, callback) => heard.push(callback), off: () => {},
+          send: (content) => window.sent.push(content),
+        };
+        window.answer = (content) => heard.forEach((callback) => callback(content));
+        const el = document.createElement("div");
+        el.id = "cell";
+        document.body.replaceChildren(el);
+        import(location.pathname + "explorer.js").then((module) => {
+          module.default.render({ model: window.model, el });
+          done();
+        });
+        """,
+        {"text": TEXT},
+    )
+    from gatedjax.explore._widget import answered
+
+    for _ in range(20):
+        for content in browser.execute_script("return window.sent.splice(0)"):
+            browser.execute_script("window.answer(arguments[0])", answered(serve.session, content))
+        if browser.execute_script("return document.querySelector('.gx')?.dataset.state") == "ready":
+            break
+        time.sleep(0.05)
+    assert len(words(browser)) == len(TOKENS)
+    wanted = serve.session.ask({"do": "answer", "text": TEXT})["models"][0]["probabilities"]
+    np.testing.assert_allclose(probabilities(browser), wanted, atol=TIGHT)
+    assert browser.execute_script("return window.kept.text") == TEXT
+    assert not browser.find_elements("xpath", "//button[text()='Copy link']")

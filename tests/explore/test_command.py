@@ -1,0 +1,192 @@
+"""`gatedjax explore`: what it writes, serves and refuses."""
+
+import dataclasses
+import json
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import numpy as np
+import pytest
+
+from gatedjax.__main__ import main
+from gatedjax.data import Vocabulary
+from gatedjax.explore._engine import Explorer
+from gatedjax.explore._server import Server
+from gatedjax.text._run import load_run
+from tests._programs import environment
+from tests.explore._models import TEXT, WORDS, model, pair
+from tests.text._runs import reader_run, saved
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with models of texts, and a run of GA-Net beside a soft one."""
+    folder = tmp_path_factory.mktemp("models")
+    model().save(folder / "ganet", overwrite=False)
+    model("soft").save(folder / "soft", overwrite=False)
+    pair("san").save(folder / "pair", overwrite=False)
+    run_of(model(), folder / "run")
+    run_of(model("soft"), folder / "run" / "soft")
+    return folder
+
+
+def run_of(made, workdir):
+    workdir.mkdir()
+    words = Vocabulary(WORDS)
+    words.save(workdir / "vocabulary.json")
+    (workdir / "classes.json").write_text(json.dumps(made.classes))
+    settings = {"model": dataclasses.asdict(made.config), "data": {"name": "own", "max_len": None}}
+    saved(workdir, made.params, {"config": settings, "vocabulary": words.digest()})
+    return workdir
+
+
+def explore(*args):
+    """The exit status."""
+    try:
+        return main(["explore", *map(str, args)])
+    except SystemExit as end:
+        return end.code
+
+
+def refused(capsys, *args):
+    assert explore(*args) == 2
+    return capsys.readouterr().err
+
+
+@pytest.fixture
+def stopped(monkeypatch):
+    """Ctrl-C as soon as the page is served; nothing is compiled beside it."""
+    asked = []
+
+    def serve(self, *args):
+        asked.append(self.ask({"do": "about"}))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Server, "serve_forever", serve)
+    monkeypatch.setattr(Explorer, "warm_up", lambda self: None)
+    return asked
+
+
+def test_it_prints_the_address_and_ends_with_ctrl_c(place, stopped, capsys):
+    assert explore(place / "ganet", "--against", place / "soft", "--no-browser") == 0
+    said = capsys.readouterr()
+    assert re.match(r"http://127\.0\.0\.1:\d+/[\w-]{20,}/\n", said.out)
+    assert said.err == "stopped\n"
+    (about,) = stopped
+    assert [one["name"] for one in about["models"]] == ["ganet", "soft"]
+    assert not about["sentences"]
+
+
+def test_without_a_browser_the_address_is_enough(place, stopped, capsys, monkeypatch):
+    import webbrowser
+
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or False)
+    token = "a-token-of-my-own"
+    assert explore(place / "ganet", "--token", token, "--text", "a # film") == 0
+    assert f"/{token}/#text=a%20%23%20film\n" in capsys.readouterr().out
+    assert len(opened) == 1
+
+
+def test_a_run_stands_beside_its_soft_one(place, stopped, capsys):
+    assert explore("--workdir", place / "run", "--no-browser") == 0
+    assert [one["name"] for one in stopped[0]["models"]] == ["run", "soft"]
+    made, found = model(), load_run(place / "run")
+    assert found.classes == made.classes
+    # the last of two steps is saved doubled
+    np.testing.assert_allclose(
+        found.params["classifier"]["kernel"], 2 * made.params["classifier"]["kernel"]
+    )
+    assert found.probabilities([(TEXT,)]).shape == (1, 2)
+    assert explore(place / "ganet", "--against", place / "run", "--no-browser") == 0
+
+
+def test_readers_and_pairs_are_served_too(place, stopped, tmp_path):
+    reader = reader_run(tmp_path / "reader")
+    for folder in (reader, place / "pair"):
+        assert explore(folder, "--no-browser", "--text", "a film") == 0
+    fields = [[field["name"] for field in about["fields"]] for about in stopped]
+    assert fields == [["text", "question", "candidates"], ["text", "hypothesis"]]
+
+
+def test_a_page_is_written(place, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    assert explore(place / "ganet", "--html", page, "--text", "a dull film") == 0
+    assert capsys.readouterr().out.startswith(f"wrote {page} (")
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_bad_input_is_refused_in_one_line(place, tmp_path, capsys):
+    made = place / "ganet"
+    cases = {
+        "there is no such folder": [tmp_path / "nothing"],
+        "give the folder of a model, or --workdir": [],
+        "with that of a run": [made, "--workdir", place / "run"],
+        "is not a model: it has neither": ["--workdir", tmp_path],
+        "--port must be from 0 to 65535, got 70000": [made, "--port", 70000],
+        "--token must have at least 16": [made, "--token", "short"],
+        "there is no such file": [made, "--file", tmp_path / "no.csv"],
+        "give it with --text": [made, "--html", tmp_path / "x.html"],
+        "for x.html": [made, "--html", tmp_path / "no" / "x.html", "--text", "a"],
+        "at most 12 words, and the text has 13": [
+            made, "--html", tmp_path / "x.html", "--text", "a " * 13,
+        ],
+        "has no --file": [made, "--html", tmp_path / "x.html", "--text", "a", "--file", "a.csv"],
+        "--file is for classifiers of single texts": [place / "pair", "--file", "a.csv"],
+        "--html is for": [place / "pair", "--html", tmp_path / "x.html", "--text", "a"],
+        "must be of one kind": [made, "--against", place / "pair"],
+    }  # fmt: skip
+    for message, args in cases.items():
+        error = refused(capsys, *args)
+        assert message in error
+        assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_port_in_use_is_refused(place, capsys):
+    with Server(lambda message: {}) as other:
+        error = refused(capsys, place / "ganet", "--no-browser", "--port", other.server_port)
+    assert f"port {other.server_port} is in use: give another --port" in error
+
+
+def test_what_is_no_run_of_ga_net(place, tmp_path, capsys):
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "config.json").write_text(json.dumps({"config": {}}))
+    assert "no run of GA-Net over texts made it" in refused(capsys, "--workdir", tmp_path)
+    for name in ("vocabulary.json", "classes.json"):
+        (tmp_path / name).write_bytes((place / "run" / name).read_bytes())
+    record = json.loads((place / "run" / "config.json").read_text())
+    record["config"]["model"]["odd"] = 1
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    assert "does not describe such a model" in refused(capsys, "--workdir", tmp_path)
+    record["config"]["model"].pop("odd")
+    record["vocabulary"] = "0"
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    assert "is not the vocabulary" in refused(capsys, "--workdir", tmp_path)
+
+
+@pytest.mark.slow
+def test_a_process_serves_and_ends_with_ctrl_c(place):
+    # a shell may start it with Ctrl-C ignored
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from gatedjax.__main__ import main; sys.exit(main())"
+    )
+    command = [sys.executable, "-c", code, "explore", place / "ganet", "--no-browser"]
+    process = subprocess.Popen(
+        command,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        address = process.stdout.readline().strip()
+        with urllib.request.urlopen(address) as page:
+            assert b"explorer.js" in page.read()
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert (process.returncode, error) == (0, "stopped\n")

@@ -1,0 +1,348 @@
+"""States and their answers: the same numbers as the network's own, unpadded."""
+
+import json
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+import gatedjax
+from gatedjax.explore import _sentences
+from gatedjax.explore._engine import EDGES, LONGEST, Explorer, Programs, gates_of, padded
+from gatedjax.explore._sentences import read_sentences
+from gatedjax.explore._session import Session
+from gatedjax.explore._state import State, check_state
+from gatedjax.explore._widget import answered
+from gatedjax.text._corpus import split_words
+from gatedjax.text._read import open_table
+from tests.explore._models import TEXT, model, pure
+
+TOKENS = split_words(TEXT)
+TIGHT = 1e-5
+
+
+@pytest.fixture(scope="module")
+def both():
+    """A gated model and one without gates."""
+    return Explorer([model(), model("soft", seed=2)], ["gated", "soft"])
+
+
+def same(answer, wanted):
+    probabilities, attention = wanted
+    np.testing.assert_allclose(answer["probabilities"], probabilities, atol=TIGHT)
+    np.testing.assert_allclose(answer["attention"], attention, atol=TIGHT)
+
+
+def free_gates(p, state):
+    """Of every mode, from its words."""
+    noise = np.random.default_rng(state.get("seed", 0)).logistic(size=len(p))
+    odds = np.log(p / (1 - p))
+    kept = sorted(range(len(p)), key=lambda i: -p[i])[: round(state.get("density", 0.5) * len(p))]
+    return {
+        "threshold": [float(x > state.get("threshold", 0.5)) for x in p],
+        "density": [float(i in kept) for i in range(len(p))],
+        "sample": [float(a > -n) for a, n in zip(odds, noise, strict=True)],
+        "open": [1.0] * len(p),
+        "expected": list(p),
+        "relaxed": [1 / (1 + np.exp(-(a + n))) for a, n in zip(odds, noise, strict=True)],
+    }[state["mode"]]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"mode": "threshold"},
+        {"mode": "threshold", "threshold": 0.45, "forced": {"1": True, "4": False}},
+        {"mode": "density", "density": 0.3, "forced": {"0": True}},
+        {"mode": "sample", "seed": 7, "forced": {"2": False}},
+        {"mode": "expected", "forced": {"1": False, "5": True}},
+        {"mode": "relaxed", "seed": 3},
+        {"mode": "open", "forced": {"0": False}},
+    ],
+)
+def test_an_answer_is_that_of_the_network_itself(both, state):
+    answer = both.answer({"text": TEXT, **state})
+    assert answer["tokens"] == list(TOKENS)
+    json.dumps(answer, allow_nan=False)
+    (gated, soft), made = answer["models"], both.models[0]
+    free = free_gates(np.array(gated["open"]), state)
+    forced = {int(i): float(is_open) for i, is_open in state.get("forced", {}).items()}
+    gates = [forced.get(i, gate) for i, gate in enumerate(free)]
+    is_soft = state["mode"] in ("expected", "relaxed")
+    same(gated, pure(made, TOKENS, gates, soft=is_soft))
+    np.testing.assert_allclose(gated["gates"], gates, atol=TIGHT)
+    base, _ = pure(made, TOKENS, free, soft=is_soft)
+    np.testing.assert_allclose(gated["base"], base, atol=TIGHT)
+    assert gated["density"] == pytest.approx(np.mean(gates), abs=TIGHT)
+    (read,) = both.models[1].read([(TEXT,)])
+    np.testing.assert_allclose(soft["probabilities"], read.probabilities, atol=TIGHT)
+    assert soft["gates"] is None
+
+
+def test_a_model_whose_gates_act_on_its_input_answers_too():
+    made = model(gates_on="input")
+    alone = Explorer([made], ["input"])
+    for mode, gates in (("threshold", [1, 0, 1, 0, 1, 0, 1]), ("expected", None)):
+        forced = {} if gates is None else {str(i): bool(g) for i, g in enumerate(gates)}
+        (one,) = alone.answer({"text": TEXT, "mode": mode, "forced": forced})["models"]
+        same(one, pure(made, TOKENS, gates or one["open"], soft=gates is None))
+
+
+def test_all_gates_shut_and_which_rule_then_holds(both):
+    shut = {str(i): False for i in range(len(TOKENS))}
+    one = both.answer({"text": TEXT, "forced": shut})["models"][0]
+    assert one["rule"] == "max_gate"
+    assert [i for i, kept in enumerate(one["kept"]) if kept] == [int(np.argmax(one["open"]))]
+    same(one, pure(both.models[0], TOKENS, [0.0] * len(TOKENS)))
+
+
+def test_forced_gates_that_are_no_words_are_passed(both):
+    wanted = both.answer({"text": TEXT})["models"]
+    assert both.answer({"text": TEXT, "forced": {"99": True}})["models"] == wanted
+
+
+def test_empty_unknown_and_long_texts(both):
+    empty = both.answer({"text": " \n"})
+    assert empty["models"] == []
+    assert "No word" in empty["notes"][0]
+    strange = both.answer({"text": "xyzzy <script>"})
+    assert "knows none of these words" in strange["notes"][0]
+    assert strange["models"][0]["known"] == [False] * 4
+    some = both.answer({"text": "a xyzzy"})
+    assert some["notes"] == []
+    assert some["models"][0]["known"] == [True, False]
+
+
+def test_five_thousand_words_are_cut_and_it_is_said():
+    short = Explorer([model(max_len=20)], ["short"])
+    answer = short.answer({"text": "dull " * 5000})
+    assert answer["words"] == 5000
+    assert len(answer["tokens"]) == LONGEST
+    assert "5,000 words; the first 1,000" in answer["notes"][0]
+    assert "reads the first 20 words" in answer["notes"][1]
+    assert len(answer["models"][0]["gates"]) == 20
+
+
+def test_padded_lengths_are_few():
+    lengths = {padded(n, 400) for n in range(1, 401)}
+    assert lengths == {*EDGES, 400}
+    assert padded(3, 5) == 5
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ({"text": 3}, "text must be a string"),
+        ({"mode": "x"}, "mode must be one of"),
+        ({"mode": []}, "mode must be one of"),
+        ({"threshold": 2}, "threshold must be a number from 0 to 1"),
+        ({"density": float("nan")}, "density must be"),
+        ({"seed": True}, "seed must be"),
+        ({"seed": -1}, "seed must be"),
+        ({"forced": []}, "forced must be an object"),
+        ({"forced": {"-1": True}}, "forced must hold"),
+        ({"forced": {"1": 1}}, "forced must hold"),
+        ({"forced": {"9" * 5000: True}}, "forced must hold"),
+    ],
+)
+def test_what_is_no_state_is_named(message, says):
+    with pytest.raises(ValueError, match=says):
+        check_state(message)
+
+
+def test_draws_follow_their_seed_and_no_length():
+    p = np.full(60, 0.5, np.float32)
+    draw = lambda n, seed: gates_of(p[:n], State(mode="sample", seed=seed), 1.0)  # noqa: E731
+    assert 10 < draw(60, 1).sum() < 50
+    np.testing.assert_array_equal(draw(60, 1), draw(60, 1))
+    np.testing.assert_array_equal(draw(60, 1)[:40], draw(40, 1))
+    assert (draw(60, 1) != draw(60, 2)).any()
+
+
+def test_other_models_are_refused():
+    with pytest.raises(ValueError, match="got kind 'tags'"):
+        Explorer([_Tagger()], ["tagger"])
+    with pytest.raises(ValueError, match="one for each model"):
+        Explorer([], [])
+
+
+class _Tagger:
+    kind = "tags"
+
+
+ROWS = [(f"{first} {second} film {third}", label)
+        for label, words in (("bad", ("dull", "slow")), ("good", ("bright", "warm")))
+        for first in words for second in ("old", "a") for third in ("here", "now", "")]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sentences(both):
+    return read_sentences(both, open_table(ROWS), leaks=10)
+
+
+def test_the_curve_is_accuracy_under_thresholds(both, sentences):
+    gated, soft = sentences.curves
+    assert gated["density"][-1] == 1.0
+    assert gated["density"] == sorted(gated["density"])
+    for density, accuracy, threshold in zip(*gated.values(), strict=True):
+        right = opened = words = 0
+        for text, label in ROWS:
+            # at 0 the curve has all gates open, whatever their probability
+            one = both.answer({"text": text, "threshold": threshold})["models"][0]
+            right += both.models[0].classes[int(np.argmax(one["probabilities"]))] == label
+            opened += sum(one["gates"])
+            words += len(one["gates"])
+        assert accuracy == pytest.approx(right / len(ROWS))
+        assert density == pytest.approx(opened / words)
+    assert soft["density"] == [1.0]
+
+
+def test_sentences_come_in_their_order(both, sentences):
+    about = sentences.about()
+    assert (about["total"], about["leaks"], about["more"]) == (len(ROWS), 10, False)
+    page = sentences.page("error", 0)
+    errors = [row["error"] for row in page["rows"]]
+    assert errors == sorted(errors, reverse=True)
+    assert page["total"] == len(ROWS)
+    assert sentences.page("leak", 0)["total"] == 10
+    worst = page["rows"][0]
+    said = both.answer({"text": worst["text"]})["models"][0]["probabilities"]
+    assert worst["error"] == pytest.approx(1 - said[both.models[0].classes.index(worst["label"])])
+
+
+def test_the_leak_is_the_change_without_the_shut_words(both, sentences):
+    made = both.models[0]
+    for row, (text, _) in zip(sentences.rows[:3], ROWS, strict=False):
+        tokens = split_words(text)
+        (read,) = made.read([(text,)])
+        kept = tuple(word for word, keep in zip(tokens, read.kept[0], strict=True) if keep)
+        alone, _ = pure(made, kept, [1.0] * len(kept))
+        best = int(np.argmax(read.probabilities))
+        assert row["leak"] == pytest.approx(abs(read.probabilities[best] - alone[best]), abs=TIGHT)
+
+
+def test_sentences_are_capped_and_unknown_labels_passed(both, monkeypatch):
+    few = read_sentences(both, open_table([("a film", "ugly"), *ROWS]), most=3)
+    assert (few.total, few.more) == (3, True)
+    with pytest.raises(ValueError, match="no sentence with a label of the model"):
+        read_sentences(both, open_table([("a film", "ugly"), ("b", "odd")]))
+    assert few.page("density", 2)["begin"] == 2
+    with pytest.raises(ValueError, match="begin must be"):
+        few.page("error", -1)
+    with pytest.raises(ValueError, match="order must be"):
+        few.page("text", 0)
+    assert _sentences.PAGE == 20
+
+
+def test_a_session_answers_questions_and_refuses_others(both):
+    session = Session(both, lambda: read_sentences(both, open_table(ROWS), leaks=0))
+    about = session.ask({"do": "about"})
+    assert [one["gated"] for one in about["models"]] == [True, False]
+    assert about["sentences"]
+    with pytest.raises(ValueError, match="not read yet"):
+        session.ask({"do": "page", "order": "error"})
+    while not (found := session.ask({"do": "sentences"}))["ready"]:
+        session._thread.join()
+    assert found["total"] == len(ROWS)
+    assert found["orders"] == ["error", "density"]
+    assert session.ask({"do": "page", "order": "error"})["begin"] == 0
+    with pytest.raises(ValueError, match="do must be"):
+        session.ask({"do": "leave"})
+    with pytest.raises(ValueError, match="no labelled sentences"):
+        Session(both).ask({"do": "sentences"})
+
+
+def test_a_file_that_cannot_be_read_is_said_on_the_page(both):
+    session = Session(both, lambda: read_sentences(both, open_table([("a", "ugly"), ("b", "x")])))
+    while not (found := session.ask({"do": "sentences"}))["ready"]:
+        session._thread.join()
+    assert "no sentence with a label" in found["failed"]
+
+
+def test_messages_of_a_notebook(both):
+    session = Session(both)
+    message = {"do": "answer", "text": TEXT, "forced": {"1": True}}
+    assert answered(session, {"id": 4, "message": message}) == {
+        "id": 4,
+        "answer": session.ask(message),
+    }
+    assert "do must be" in answered(session, {"id": 5, "message": {}})["error"]
+    assert answered(session, {"id": 6})["error"] == "a message is wanted"
+    assert answered(session, None)["id"] is None
+
+
+def test_the_widget_answers_what_the_page_sends(monkeypatch):
+    pytest.importorskip("anywidget")
+    shown = gatedjax.explorer(model(), text=TEXT)
+    sent = []
+    monkeypatch.setattr(shown, "send", lambda content, buffers=None: sent.append(content))
+    shown._handle_custom_msg({"id": "1", "message": {"do": "answer", "text": TEXT}}, [])
+    (answer,) = sent
+    assert answer["id"] == "1"
+    same(
+        answer["answer"]["models"][0], pure(model(), TOKENS, answer["answer"]["models"][0]["gates"])
+    )
+    assert "export default" in shown._esm
+    assert shown.state == {"text": TEXT}
+
+
+def test_a_widget_of_two_models_and_sentences(monkeypatch, tmp_path):
+    pytest.importorskip("anywidget")
+    model("ganet", seed=5).save(tmp_path / "model", overwrite=False)
+    shown = gatedjax.explorer(model(), tmp_path / "model", data=ROWS)
+    sent = []
+    monkeypatch.setattr(shown, "send", lambda content, buffers=None: sent.append(content))
+    shown._handle_custom_msg({"id": "1", "message": {"do": "about"}}, [])
+    about = sent[0]["answer"]
+    assert [one["name"] for one in about["models"]] == ["ganet (1)", "ganet (2)"]
+    assert about["sentences"]
+
+
+def test_without_anywidget_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    with pytest.raises(ImportError, match=r"gatedjax\[widgets\]"):
+        gatedjax.explorer(model())
+
+
+def test_what_is_no_model_is_refused():
+    pytest.importorskip("anywidget")
+    with pytest.raises(TypeError, match="got int"):
+        gatedjax.explorer(3)
+
+
+def test_programs_are_shared_by_texts_of_like_length(both):
+    programs = Programs(both.models[0])
+    for text in ("a", TEXT, "dull " * 16):
+        programs.with_gates(split_words(text), [np.ones(len(split_words(text)))] * 2)
+    assert programs._forced._cache_size() == 1
+
+
+@pytest.mark.parametrize("name", ["agt", "ssan", "bilstm"])
+def test_layers_are_those_of_the_network(name):
+    made = model(name)
+    shown = Explorer([made], [name])
+    answer = shown.answer({"text": TEXT})["models"][0]
+    (read,) = made.read([(TEXT,)])
+    np.testing.assert_allclose(answer["probabilities"], read.probabilities, atol=TIGHT)
+    (layers,) = shown.layers({"text": TEXT})["models"]
+    json.dumps(layers, allow_nan=False)
+    batch = {
+        "tokens": np.array([made.vocabulary.encode(TOKENS)], np.int32),
+        "lengths": np.array([len(TOKENS)], np.int32),
+    }
+    output = jax.jit(made.module.apply)({"params": made.params}, batch)
+    if name == "bilstm":
+        assert layers is None
+        assert answer["attention"] is None
+    elif name == "agt":
+        values = [layer["values"] for layer in layers]
+        np.testing.assert_allclose(values, output.attention[0], atol=TIGHT)
+    else:
+        assert layers[1]["name"] == "Layer 1, head 2"
+        (selection,) = output.selections
+        for head, layer in enumerate(layers):
+            np.testing.assert_allclose(layer["pairs"], selection.weights[0, head], atol=6e-5)
+            chosen = selection.gates[0, head % selection.gates.shape[1]] > 0.5
+            np.testing.assert_array_equal(layer["selected"], chosen)
+    assert shown.layers({"text": " "})["models"] == [None]
