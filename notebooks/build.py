@@ -1,7 +1,8 @@
-"""Writes every notebook from its text copy: `python notebooks/build.py`, or `--check` to compare.
+"""Writes notebooks from their text copies: `python notebooks/build.py [--check|--execute] [NAME]`.
 
-The text copy (cells after `# %%`, prose after `# %% [markdown]`) is what is edited and reviewed;
-the notebook holds no outputs.
+The text copy (cells after `# %%`, prose after `# %% [markdown]`) is what is edited and reviewed.
+`--execute` runs the cells and keeps what they show; without it outputs stay where a cell has not
+changed. `--check` compares, and wants outputs in every notebook.
 """
 
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 import nbformat
 
 FOLDER = Path(__file__).resolve().parent
+LIMIT = 1_000_000
+"""Bytes of a notebook with its outputs."""
 
 
 def cells(text: str) -> list[nbformat.NotebookNode]:
@@ -28,31 +31,83 @@ def cells(text: str) -> list[nbformat.NotebookNode]:
     return found
 
 
-def notebook(source: Path) -> str:
-    """The notebook of a text copy, as JSON."""
+def notebook(source: Path) -> nbformat.NotebookNode:
+    """The notebook of a text copy, without outputs."""
     node = nbformat.v4.new_notebook(cells=cells(source.read_text(encoding="utf-8")))
     node.metadata["kernelspec"] = {
         "display_name": "Python 3",
         "language": "python",
         "name": "python3",
     }
-    return nbformat.writes(node) + "\n"
+    return node
+
+
+def keep_outputs(node: nbformat.NotebookNode, target: Path) -> None:
+    """Takes over the outputs of an earlier notebook for cells that are what they were."""
+    if not target.exists():
+        return
+    before = {
+        cell.source: cell
+        for cell in nbformat.read(target, as_version=4).cells
+        if cell.cell_type == "code"
+    }
+    for cell in node.cells:
+        if cell.cell_type == "code" and cell.source in before:
+            cell.outputs = before[cell.source].outputs
+            cell.execution_count = before[cell.source].execution_count
+
+
+def execute(node: nbformat.NotebookNode) -> None:
+    """Runs every cell; what a machine says of itself (times, progress) is not kept."""
+    import nbclient
+
+    nbclient.NotebookClient(node, timeout=3600, kernel_name="python3").execute()
+    node.metadata.pop("language_info", None)
+    for cell in node.cells:
+        cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
+
+
+def faults(source: Path, target: Path) -> list[str]:
+    """How a notebook differs from its text copy, or what it lacks."""
+    if not target.exists():
+        return ["there is none"]
+    wanted, found = notebook(source), nbformat.read(target, as_version=4)
+    kinds = [[(cell.cell_type, cell.source) for cell in one.cells] for one in (wanted, found)]
+    if kinds[0] != kinds[1]:
+        return [f"it differs from {source.name}: run python notebooks/build.py"]
+    code = [cell for cell in found.cells if cell.cell_type == "code"]
+    lacking = []
+    if not all(cell.execution_count for cell in code):
+        lacking.append("cells without outputs: run python notebooks/build.py --execute")
+    if any(out.output_type == "error" for cell in code for out in cell.outputs):
+        lacking.append("a cell failed")
+    if target.stat().st_size > LIMIT:
+        lacking.append(f"it has {target.stat().st_size:,} bytes, at most {LIMIT:,} are wanted")
+    return lacking
 
 
 def main() -> int:
     """Builds or checks; returns the exit status."""
+    args = sys.argv[1:]
+    named = [arg for arg in args if not arg.startswith("--")]
     status = 0
     for source in sorted(FOLDER.glob("*.py")):
-        if source.name == "build.py":
+        if source.name == "build.py" or (named and source.stem not in named):
             continue
         target = source.with_suffix(".ipynb")
-        wanted = notebook(source)
-        if "--check" in sys.argv[1:]:
-            if not target.exists() or target.read_text(encoding="utf-8") != wanted:
-                print(f"{target} differs from {source}: run python notebooks/build.py")
+        if "--check" in args:
+            for fault in faults(source, target):
+                print(f"{target}: {fault}")
                 status = 1
+            continue
+        node = notebook(source)
+        if "--execute" in args:
+            execute(node)
         else:
-            target.write_text(wanted, encoding="utf-8")
+            keep_outputs(node, target)
+        target.write_text(nbformat.writes(node) + "\n", encoding="utf-8")
     return status
 
 

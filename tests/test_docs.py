@@ -1,5 +1,7 @@
 """The examples of the documentation run as pasted and print what the page says."""
 
+import doctest
+import importlib
 import re
 import shlex
 
@@ -11,8 +13,14 @@ from tests.conftest import ROOT
 PAGES = [
     ("training", 4),
     ("recurrence", 1),
+    ("masks", 1),
+    ("ga_net", 1),
+    ("rau", 1),
+    ("beside", 8),
+    pytest.param("start", 2, marks=pytest.mark.slow),
     ("ga_reader", 1),
     ("agt", 1),
+    ("gates", 3),
     pytest.param("ssan", 1, marks=pytest.mark.slow),
     pytest.param("parallel", 1, marks=pytest.mark.slow),
     pytest.param("export", 3, marks=pytest.mark.slow),
@@ -34,6 +42,44 @@ def test_examples_run_in_order_and_print_what_the_page_says(
         assert capsys.readouterr().out.strip() == printed
     for line in re.findall(r"^gatedjax .*$", "".join(_shell(text)), flags=re.MULTILINE):
         assert main(shlex.split(line, comments=True)[1:]) == 0, line
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        path
+        for path in sorted((ROOT / "gatedjax").rglob("*.py"))
+        if ">>> " in path.read_text("utf-8")
+    ],
+    ids=lambda path: path.stem,
+)
+def test_examples_of_docstrings_print_what_they_say(path):
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    found = doctest.testmod(importlib.import_module(name))
+    assert found.attempted
+    assert found.failed == 0
+
+
+def peers():
+    """The blocks of other libraries, what they print, and what they need."""
+    text = (ROOT / "docs" / "beside.md").read_text(encoding="utf-8")
+    for code, printed in re.findall(r"```py\n(.*?)```\s+This prints `(.*?)`", text, re.DOTALL):
+        needs = sorted(set(re.findall(r"^(?:import|from) (torch|entmax|keras)\b", code, re.M)))
+        yield pytest.param(needs, code, printed, id=f"{'-'.join(needs)}-{len(code)}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("needs", "code", "printed"), list(peers()))
+@pytest.mark.filterwarnings("ignore")
+def test_examples_of_other_libraries_print_what_the_page_says(
+    needs, code, printed, monkeypatch, capsys
+):
+    assert needs
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    for name in needs:
+        pytest.importorskip(name)
+    exec(compile(code, "beside.md", "exec"), {})
+    assert capsys.readouterr().out.strip() == printed
 
 
 def _shell(text):

@@ -1,0 +1,401 @@
+"""The API reference as Markdown: public names, what the pages list, docstrings of the house.
+
+Needs gatedjax alone, so that tests can ask what the pages lack where Sphinx is not installed.
+"""
+
+import ast
+import functools
+import importlib
+import inspect
+import itertools
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+PAGES = Path(__file__).resolve().parent.parent / "api"
+LISTS = re.compile(r"^```\{api\} ([\w.]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SECTIONS = ("Args", "Attributes", "Raises")
+LABELS = (
+    "Reference",
+    "References",
+    "Reference and deviations",
+    "Deviation",
+    "Deviations",
+    "Memory",
+)
+LABELLED = re.compile(rf"^(?=(?:{'|'.join(LABELS)}): )", re.MULTILINE)
+
+
+def source_of(module: types.ModuleType) -> ast.Module:
+    """The syntax tree of a module."""
+    return ast.parse(inspect.getsource(module))
+
+
+def reexported(module: types.ModuleType) -> list[str]:
+    """Names that a package gives away: `__all__`, or what it imports as itself (`x as x`)."""
+    if hasattr(module, "__all__"):
+        return [name for name in module.__all__ if not name.startswith("__")]
+    if module.__name__ == "gatedjax.data.builders":  # made of the declarations, in no source
+        return [name for name in vars(module) if isinstance(getattr(module, name), type)]
+    return [
+        alias.name
+        for node in source_of(module).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname == alias.name
+    ]
+
+
+@functools.cache
+def public() -> dict[str, list[str]]:
+    """Every public package of gatedjax by its dotted name, with its public names."""
+    found: dict[str, list[str]] = {}
+    waiting = ["gatedjax", "gatedjax.data.builders"]
+    for package in waiting:
+        module = importlib.import_module(package)
+        names = reexported(module)
+        inner = [name for name in names if isinstance(getattr(module, name), types.ModuleType)]
+        waiting += [f"{package}.{name}" for name in inner]
+        found[package] = [name for name in names if name not in inner and name != "TYPE_CHECKING"]
+    return found
+
+
+def listed(pages: Iterable[Path] | None = None) -> list[tuple[str, str]]:
+    """(package, name) of everything that the pages of the reference list."""
+    pages = sorted(PAGES.glob("*.md")) if pages is None else pages
+    return [
+        (package, name)
+        for page in pages
+        for package, names in LISTS.findall(page.read_text(encoding="utf-8"))
+        for name in names.split()
+    ]
+
+
+def faults(pages: Iterable[Path] | None = None) -> list[str]:
+    """What is wrong with the lists: names that are missing, unknown, twice or undocumented."""
+    found, seen = [], set()
+    for package, name in listed(pages):
+        if (package, name) in seen:
+            found.append(f"{package}.{name} is listed twice")
+        elif name not in public().get(package, ()):
+            found.append(f"{package}.{name} is listed but not public")
+        elif not document(package, name):
+            found.append(f"{package}.{name} has no docstring")
+        seen.add((package, name))
+    for package, names in public().items():
+        found += [
+            f"{package}.{name} is on no page of docs/api"
+            for name in names
+            # what the top level repeats has its entry where it is from
+            if (package, name) not in seen and (package != "gatedjax" or len(places()[name]) == 1)
+        ]
+    return found
+
+
+@functools.cache
+def places() -> dict[str, list[str]]:
+    """From a public name to the packages that have it."""
+    found: dict[str, list[str]] = {}
+    for package, names in public().items():
+        for name in names:
+            found.setdefault(name, []).append(package)
+    return found
+
+
+def place_of(name: str, package: str) -> str | None:
+    """The dotted name that a name in a docstring of a package means; None if it is none of ours."""
+    *outer, last = name.split(".")
+    candidates = places().get(last, [])
+    if outer:
+        candidates = [one for one in candidates if one.split(".")[-len(outer) :] == outer]
+    elif package in candidates:
+        candidates = [package]
+    elif "gatedjax" in candidates:  # the top level repeats names of `text`
+        candidates = [one for one in candidates if one != "gatedjax"]
+    return f"{candidates[0]}.{last}" if len(candidates) == 1 else None
+
+
+# --- docstrings -------------------------------------------------------------------------------
+
+
+def inline(text: str, package: str) -> str:
+    """Prose of a docstring as Markdown: code spans stay, everything else is no markup."""
+    parts = re.split(r"(`[^`]+`)", text)
+    for i, part in enumerate(parts):
+        if i % 2:
+            name = part.strip("`")
+            target = place_of(name, package) if re.fullmatch(r"[\w.]+", name) else None
+            parts[i] = f"{{py:obj}}`{name} <{target}>`" if target else part
+        else:
+            parts[i] = re.sub(r"([\\*_\[\]<>{}|#$~^`])", r"\\\1", part)
+    return "".join(parts)
+
+
+def is_equation(lines: list[str]) -> bool:
+    """Whether a paragraph without indentation is set as mathematics: "y = x W", or in columns."""
+    first = re.match(r"[^=]{1,40}? = ", lines[0])
+    # a symbol, perhaps with indices and arguments, and no sentence before the equality sign
+    symbol = first and re.fullmatch(
+        r"\[?[\w']+(, [\w']+)*\]?(_\S+)?(\(\S*\))?(\[[^\]]*\])?", first.group(0)[:-3]
+    )
+    columns = sum(bool(re.search(r"\S {2,}\S", line)) for line in lines)
+    return bool(symbol) or columns > len(lines) / 2
+
+
+def fenced(lines: list[str]) -> list[str]:
+    """An indented block: an example in Python, or an equation."""
+    block = textwrap.dedent("\n".join(lines)).strip("\n")
+    try:
+        tree = ast.parse(re.sub(r"^>>> ", "", block, flags=re.MULTILINE))
+        code = any(isinstance(n, ast.Import | ast.ImportFrom | ast.Call) for n in ast.walk(tree))
+    except SyntaxError:
+        code = block.startswith(">>> ")
+    kind = "pycon" if block.startswith(">>> ") else "python" if code else "text"
+    return [f"```{kind}", *block.split("\n"), "```", ""]
+
+
+def blocks(lines: list[str]) -> Iterator[list[str]]:
+    """Paragraphs: runs of lines without an empty one, indented ones together across gaps."""
+    block: list[str] = []
+    for i, line in enumerate(lines):
+        following = next((one for one in lines[i:] if one.strip()), "")
+        if line.strip():
+            if block and not block[-1].strip():
+                block.append(line)
+            elif block and block[-1][:4].isspace() != line[:4].isspace() and block[0][:1] != "-":
+                yield block
+                block = [line]
+            else:
+                block.append(line)
+        elif block:
+            if block[0][:4].isspace() and following[:4].isspace():
+                block.append(line)
+            else:
+                yield block
+                block = []
+    if block:
+        yield block
+
+
+def prose(lines: list[str], package: str) -> list[str]:
+    """Paragraphs, equations, lists, tables and examples."""
+    out: list[str] = []
+    for block in blocks(lines):
+        if block[0].startswith(("    ", ">>> ")):
+            out += fenced(block)
+        elif block[0].startswith("|"):
+            out += [*block, ""]
+        elif block[0].startswith("- "):
+            items = "\n".join(block).removeprefix("- ").split("\n- ")
+            out += [*(f"- {inline(' '.join(item.split()), package)}" for item in items), ""]
+        elif is_equation(block):
+            out += ["```text", *block, "```", ""]
+        else:
+            for part in re.split(LABELLED, "\n".join(block)):
+                text = " ".join(part.split())
+                label, colon, rest = text.partition(": ")
+                if colon and label in LABELS:
+                    out += [f"**{label}.** {inline(rest, package)}", ""]
+                elif text:
+                    out += [inline(text, package), ""]
+    return out
+
+
+def entries(lines: list[str], package: str) -> list[str]:
+    """The names of a section and what is said of them."""
+    items: list[list[str]] = []
+    for line in lines:
+        if line.strip() and not line.startswith("  "):
+            items.append([line])
+        elif line.strip() and items:
+            items[-1].append(line.strip())
+    out = []
+    for item in items:
+        name, colon, text = " ".join(item).partition(": ")
+        shown = ", ".join(f"`{one.strip()}`" for one in name.split(","))
+        out.append(f"- {shown}: {inline(text, package)}" if colon else f"- {inline(name, package)}")
+    return [*out, ""]
+
+
+def markdown(docstring: str, package: str) -> list[str]:
+    """A docstring of the house as lines of MyST Markdown.
+
+    Args:
+      docstring: its text; indentation is cleaned here.
+      package: where names in backticks are looked up first.
+    """
+    lines, out, plain = inspect.cleandoc(docstring).split("\n"), [], []
+    at = 0
+    while at < len(lines):
+        heading = re.fullmatch(r"([A-Z][a-z]+):", lines[at])
+        following = lines[at + 1] if at + 1 < len(lines) else ""
+        if not (heading and following.startswith("  ")):
+            plain.append(lines[at])
+            at += 1
+            continue
+        out += prose(plain, package)
+        plain, end = [], at + 1
+        while end < len(lines) and (not lines[end].strip() or lines[end].startswith("  ")):
+            end += 1
+        body = textwrap.dedent("\n".join(lines[at + 1 : end])).strip("\n").split("\n")
+        title = heading.group(1)
+        out += [f"**{title}**", ""]
+        out += entries(body, package) if title in SECTIONS else prose(body, package)
+        at = end
+    return out + prose(plain, package)
+
+
+# --- signatures and members -------------------------------------------------------------------
+
+
+def document(package: str, name: str) -> str:
+    """The docstring of a public name, or the string below it where it is a value; "" without."""
+    item = getattr(importlib.import_module(package), name)
+    if isinstance(item, type) or (callable(item) and hasattr(item, "__module__")):
+        own = inspect.getdoc(item) or ""
+        if typing.get_origin(item) is None:
+            return own
+    for module in (package, *_origins(package, name)):
+        body = source_of(importlib.import_module(module)).body
+        for node, below in itertools.pairwise(body):
+            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", 0)
+            if isinstance(target, ast.Name) and target.id == name and isinstance(below, ast.Expr):
+                return ast.literal_eval(below.value) if _is_text(below.value) else ""
+    return ""
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _origins(package: str, name: str) -> Iterator[str]:
+    for node in source_of(importlib.import_module(package)).body:
+        if isinstance(node, ast.ImportFrom) and name in {alias.name for alias in node.names}:
+            yield str(node.module)
+            yield from _origins(str(node.module), name)
+
+
+def definition(item: typing.Any) -> ast.AST | None:
+    """The syntax tree of a function or class."""
+    try:
+        source = textwrap.dedent(inspect.getsource(inspect.unwrap(item)))
+        return ast.parse(source).body[0]
+    except (TypeError, OSError, SyntaxError, IndexError):
+        return None
+
+
+def signature(item: typing.Any, *, method: bool = False) -> str:
+    """Arguments and result as the source has them, with the shapes in the types."""
+    node = definition(item)
+    if not isinstance(node, ast.FunctionDef):
+        try:
+            return str(inspect.signature(item))
+        except (TypeError, ValueError):
+            return "()"
+    given = node.args
+    static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in node.decorator_list)
+    if method and not static:
+        (given.posonlyargs or given.args).pop(0)
+    result = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    return f"({ast.unparse(given)}){result}"
+
+
+def fields(item: type) -> dict[str, tuple[str, str, str]]:
+    """Type, default and docstring of the fields of a dataclass, named tuple or module."""
+    found: dict[str, tuple[str, str, str]] = {}
+    for base in reversed(item.__mro__):
+        node = definition(base) if base.__module__.startswith("gatedjax") else None
+        body = node.body if isinstance(node, ast.ClassDef) else []
+        for one, below in itertools.zip_longest(body, body[1:]):
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
+                name, kind = one.target.id, ast.unparse(one.annotation)
+                if name.startswith("_") or kind.startswith(("ClassVar", "dataclasses.InitVar")):
+                    continue
+                text = isinstance(below, ast.Expr) and _is_text(below.value)
+                default = ast.unparse(one.value) if one.value else ""
+                found[name] = (kind, default, ast.literal_eval(below.value) if text else "")
+    return found
+
+
+def constructor(item: type) -> str:
+    """How a class is called."""
+    made = fields(item)
+    init = item.__dict__.get("__init__")
+    if (
+        (not made or definition(init))
+        and init is not None
+        and isinstance(definition(init), ast.FunctionDef)
+    ):
+        return signature(init, method=True).partition(" -> None")[0]
+    if made:
+        shown = [
+            f"{name}: {kind}" + (f" = {default}" if default else "")
+            for name, (kind, default, _) in made.items()
+        ]
+        return f"({', '.join(shown)})"
+    for base in item.__mro__[1:]:
+        init = base.__dict__.get("__init__")
+        if base.__module__.startswith("gatedjax") and init is not None:
+            return signature(init, method=True).partition(" -> None")[0]
+    return ""
+
+
+def members(item: type) -> Iterator[tuple[str, str, typing.Any]]:
+    """Kind, name and object of the documented public methods and properties of a class."""
+    seen = set()
+    for base in item.__mro__:
+        if not base.__module__.startswith("gatedjax"):
+            continue
+        for name, value in vars(base).items():
+            public_name = not name.startswith("_") or name == "__call__"
+            if name in seen or not public_name:
+                continue
+            seen.add(name)
+            if isinstance(value, property | functools.cached_property):
+                function = value.fget if isinstance(value, property) else value.func
+                if function is not None and function.__doc__ and definition(function):
+                    yield "property", name, function
+            elif isinstance(value, classmethod | staticmethod):
+                if value.__func__.__doc__ and definition(value.__func__):
+                    kind = "classmethod" if isinstance(value, classmethod) else "staticmethod"
+                    yield kind, name, value.__func__
+            elif inspect.isfunction(value) and value.__doc__ and definition(value):
+                yield "method", name, value
+
+
+def described(package: str, name: str, module: types.ModuleType | None = None) -> list[str]:
+    """The entry of a public name: a directive of the Python domain and what it holds."""
+    item = getattr(module or importlib.import_module(package), name)
+    text = markdown(document(package, name), package)
+    place = f":module: {package}"
+    if isinstance(item, type):
+        inner = list(text)
+        own = {key: value for key, value in fields(item).items() if value[2]}
+        if own and "**Attributes**" not in inner:
+            inner += ["**Fields**", ""]
+            for key, (_, _, about) in own.items():
+                inner.append(f"- `{key}`: {inline(' '.join(about.split()), package)}")
+            inner.append("")
+        for kind, key, value in members(item):
+            inner += _member(package, kind, key, value)
+        return [f"::::{{py:class}} {name}{constructor(item)}", place, "", *inner, "::::", ""]
+    if callable(item) and typing.get_origin(item) is None:
+        return [f"::::{{py:function}} {name}{signature(item)}", place, "", *text, "::::", ""]
+    value = repr(item)
+    shown = [f":value: {value}"] if len(value) < 200 and "\n" not in value else []
+    return [f"::::{{py:data}} {name}", place, *shown, "", *text, "::::", ""]
+
+
+def _member(package: str, kind: str, name: str, value: typing.Any) -> list[str]:
+    text = markdown(value.__doc__, package)
+    if kind == "property":
+        node = definition(value)
+        returns = getattr(node, "returns", None)
+        options = [f":type: {ast.unparse(returns)}"] if returns is not None else []
+        return [f":::{{py:property}} {name}", *options, "", *text, ":::", ""]
+    options = [f":{kind}:"] if kind != "method" else []
+    called = signature(value, method=True)
+    return [f":::{{py:method}} {name}{called}", *options, "", *text, ":::", ""]

@@ -1,0 +1,183 @@
+"""Text copy of gates.ipynb; `python notebooks/build.py` writes the notebook."""
+
+# %% [markdown]
+# # Gates that can be trusted
+#
+# A gate is open with probability $p_i = \sigma(a_i)$. A network trained through its gates minimises
+#
+# $$\mathbb{E} f(b) = \sum_b \prod_i p_i^{b_i} (1 - p_i)^{1 - b_i} f(b)$$
+#
+# and no draw of the gates has its gradient. Three questions follow. How wrong is the estimate that
+# trains them? Is the network in use the one that was trained? Are closed words really unused?
+
+# %%
+import os
+import tempfile
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+
+from gatedjax import analysis, data, gates, models, training
+
+STEPS = int(os.environ.get("GATEDJAX_NOTEBOOK_STEPS", "1000"))
+DRAWS = 2000 if STEPS > 2 else 20
+WORK = Path(tempfile.mkdtemp())
+
+# %% [markdown]
+# ## One loss, three gates, and the truth
+# The first gate raises the loss, the second lowers it, and a sigmoid lets them interact.
+
+
+# %%
+def loss(gates, weights):
+    """A sigmoid of a weighted sum of gates."""
+    return jax.nn.sigmoid(gates @ weights - 2)
+
+
+weights, logits = jnp.array([6.0, -5.0, 1.0]), jnp.array([0.4, -0.2, 0.1])
+truth = gates.enumerate(loss, logits, weights)
+print("expectation", truth.expectation, " gradient", truth.gradient.round(4))
+
+# %% [markdown]
+# ## What an estimator gets wrong
+# `expectation` makes a function whose gradient is the estimate; `report` measures many estimators
+# at one point against the exact gradient. Left, the length of the bias with its standard error: a
+# bar that reaches 0 is not shown to be biased. Right, the variance of one estimate.
+
+# %%
+estimators = [
+    gates.SoftGumbel(0.5),
+    gates.STGumbel(0.5),
+    gates.StraightThrough(),
+    gates.ReinMax(),
+    gates.MeanField(),
+    gates.Reinforce(),
+    gates.LeaveOneOut(2),
+    gates.ARM(),
+    gates.DisARM(),
+    gates.Rebar(0.5),
+    gates.LocalExpectation(),
+]
+report = gates.report(loss, logits, estimators, jax.random.key(0), weights, draws=DRAWS)
+print(report)
+
+# %%
+rows = report.rows[::-1]
+colours = ["#0072B2" if row.estimator.unbiased else "#D55E00" for row in rows]
+figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.6), sharey=True, layout="constrained")
+for place, (row, colour) in enumerate(zip(rows, colours, strict=True)):
+    bias, error = np.linalg.norm(row.bias), np.linalg.norm(row.standard_error)
+    left.errorbar(bias, place, xerr=error, fmt="o", color=colour, capsize=3)
+left.axvline(0, color="0.7", lw=0.8)
+left.set(xlabel="length of the bias", yticks=range(len(rows)))
+left.set_yticklabels([type(row.estimator).__name__ for row in rows])
+right.barh(range(len(rows)), [row.variance for row in rows], color=colours)
+right.set(xlabel="variance of one estimate")
+figure.suptitle("Estimators of one gradient: unbiased in blue, biased in orange", fontsize=10)
+
+# %% [markdown]
+# ## Modes that disagree
+# The same gates can be drawn, thresholded at one half, replaced by their probabilities or chosen
+# for the smallest loss. These are different networks.
+
+# %%
+shown = gates.enumerate(loss, logits, weights, key=jax.random.key(1)).modes
+figure, axis = plt.subplots(figsize=(6, 2.4), layout="constrained")
+names = ["sample", "expected", "relaxed", "threshold", "best"]
+axis.barh(names[::-1], [float(shown[name]) for name in names[::-1]], color="#0072B2")
+axis.set(xlabel="loss", xlim=(0, 1))
+axis.set_title("One set of gates, used in five ways", fontsize=10)
+
+# %% [markdown]
+# ## A trained network
+# GA-Net on `polarity`, a small generated corpus: once with the relaxation of its paper, once with
+# DisARM, which has no bias, and once with gates that close words to the encoder as well. A Lagrange
+# multiplier holds the share of open words at .3 in all of them.
+
+# %%
+source = {split: data.load("polarity", split) for split in ("train", "validation", "test")}
+vocabulary = data.Vocabulary.build([source["train"]])
+encoded = {split: data.encode(s, vocabulary) for split, s in source.items()}
+edges = (int(max(e.lengths.max() for e in encoded.values())),)
+train = data.Batches(encoded["train"], batch_size=32, bucket_edges=edges)
+validation = data.Batches.eval(encoded["validation"], batch_size=128, bucket_edges=edges)
+test = data.Batches.eval(encoded["test"], batch_size=128, bucket_edges=edges)
+train_config = training.TrainConfig(
+    num_steps=STEPS,
+    log_every=max(STEPS // 20, 1),
+    eval_every=STEPS,
+    checkpoint_every=STEPS,
+    progress=False,
+    optimizer=training.OptimizerConfig(learning_rate=4e-3, clip_norm=5.0),
+)
+kinds = {
+    "relaxation": {},
+    "DisARM": {"estimator": "disarm"},
+    "gates on the input": {"gates_on": "input", "estimator": "disarm"},
+}
+nets, params = {}, {}
+for number, (name, options) in enumerate(kinds.items()):
+    config = models.GANetConfig(
+        embedding_dim=50,
+        hidden=32,
+        aux_hidden=32,
+        num_layers=1,
+        embedding_dropout=0.1,
+        pool_dropout=0.1,
+        density=0.3,
+        **options,
+    )
+    vectors = data.random_embeddings(vocabulary, 50)
+    nets[name] = models.GANet(config, len(vocabulary), 2, embeddings=vectors)
+    task = models.GANetTask(nets[name])
+    result = training.fit(task, train, validation, train_config, WORK / str(number))
+    params[name] = result.best_params
+    found = result.best_metrics
+    print(
+        f"{name:20s} sampled {found['accuracy_sample']:.3f}  "
+        f"thresholded {found['accuracy_threshold']:.3f}  density {found['density_sample']:.3f}"
+    )
+
+# %% [markdown]
+# ## What is exactly true of one sentence
+# With the encoder's states fixed, all patterns of a sentence can be evaluated. `effects` says how
+# much the expected loss changes when a gate is forced open rather than shut.
+
+# %%
+batch = test[0]
+row = int(np.argmin(np.abs(batch["lengths"][:64] - 9)))
+size = int(batch["lengths"][row])
+one = {name: value[row : row + 1, :size] if value.ndim > 1 else value[row : row + 1]
+       for name, value in batch.items()}  # fmt: skip
+net, held = nets["DisARM"], params["DisARM"]
+
+
+def sentence_loss(pattern, params, one):
+    """Negative log-likelihood of the label under one pattern."""
+    output = net.apply({"params": params}, one, pattern[None, None], method=net.with_gates)
+    return -jax.nn.log_softmax(output.logits[0, 0])[one["label"][0]]
+
+
+gate_logits = jax.jit(net.apply)({"params": held}, one).gate_logits[0]
+held, one = jax.tree.map(jnp.asarray, (held, one))
+truth = gates.enumerate(sentence_loss, gate_logits, held, one)
+words = encoded["test"].tokens(int(test.rows(0)[row]))
+for word, logit, effect in zip(words, gate_logits, truth.effects, strict=True):
+    print(f"{word:12s} open with {float(jax.nn.sigmoid(logit)):.2f}   effect {float(effect):+.4f}")
+print({name: round(float(value), 4) for name, value in truth.modes.items()})
+
+# %% [markdown]
+# ## Were closed words unused?
+# Delete them from the input and run the encoder again. The probability of the predicted class moves
+# by the *gate leak*: 0 where the gates close words to the encoder, too.
+
+# %%
+for name, net in nets.items():
+    found = analysis.faithfulness(
+        net, params[name], test[0], against=["random", "attention"], samples=1000
+    )
+    print(f"{name}: leak {found.mean('leak'):.3f}, labels it changes {found.mean('flipped'):.1%}")
+    print(found.table(), "\n")

@@ -1,0 +1,163 @@
+"""The site: every public name has its entry, links lead somewhere, docstrings become Markdown."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests._programs import environment
+from tests.conftest import ROOT
+
+EXTENSIONS = ROOT / "docs" / "_ext"
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "experiments/results/**/*.md", ".github/**/*.md")
+    for path in ROOT.glob(pattern)
+    if "_build" not in path.parts
+)
+LINK = re.compile(r"(?<!\\)\[[^\]]*\]\((?!https?:|mailto:)([^)\s]+)\)")
+FENCED = re.compile(r"^(```+|:::+).*?^\1$", re.MULTILINE | re.DOTALL)
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, EXTENSIONS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return load("reference")
+
+
+def test_every_public_name_is_on_one_page_of_the_reference_with_its_docstring(reference):
+    assert reference.faults() == []
+    assert sum(map(len, reference.public().values())) > 350
+
+
+def test_a_name_that_lacks_is_found_and_so_is_one_that_is_none(reference, tmp_path):
+    page = tmp_path / "nn.md"
+    page.write_text("```{api} gatedjax.nn\nGRU LSTM\nLSTM\nTransformer\n```\n", encoding="utf-8")
+    found = reference.faults([page])
+    assert "gatedjax.nn.LSTM is listed twice" in found
+    assert "gatedjax.nn.Transformer is listed but not public" in found
+    assert "gatedjax.nn.RAU is on no page of docs/api" in found
+    assert not any("gatedjax.nn.GRU " in one for one in found)
+    # the top level repeats what `text` has
+    assert not any(one.startswith("gatedjax.TextClassifier ") for one in found)
+
+
+def test_a_docstring_becomes_markdown_without_markup_of_its_own(reference):
+    text = """Joins *B x_1 with `gru_step` and `jit`.
+
+    y = x W_1 + [b]
+
+c' = tanh(x),  d  = 1
+
+Args:
+  x, y: inputs [*B, T]; see
+    `length_mask`.
+
+Returns:
+  c [*B].
+
+Reference: Somebody 2000.
+Deviation: none.
+"""
+    lines = reference.markdown(text, "gatedjax.functional")
+    assert lines[0] == (
+        r"Joins \*B x\_1 with {py:obj}`gru_step <gatedjax.functional.gru_step>` and `jit`."
+    )
+    assert lines[2:5] == ["```text", "y = x W_1 + [b]", "```"]
+    assert "c' = tanh(x),  d  = 1" in lines
+    target = "{py:obj}`length_mask <gatedjax.functional.length_mask>`"
+    assert rf"- `x`, `y`: inputs \[\*B, T\]; see {target}." in lines
+    assert r"c \[\*B\]." in lines
+    assert "**Reference.** Somebody 2000." in lines
+    assert "**Deviation.** none." in lines
+
+
+def test_examples_of_docstrings_are_python_and_equations_are_not(reference):
+    assert reference.fenced(["    fit(task, data)"])[0] == "```python"
+    assert reference.fenced(["    >>> 1 + 1", "    2"])[0] == "```pycon"
+    assert (
+        reference.fenced(["    a_i = softmax_j(d_i . q_j),  v_i = sum_j a_ij q_j"])[0] == "```text"
+    )
+
+
+def test_signatures_are_those_of_the_source(reference):
+    from gatedjax import functional, nn, training
+
+    shown = reference.signature(functional.length_mask)
+    assert shown == "(lengths: Int[Array, '*B'], size: int) -> Bool[Array, '*B size']"
+    assert "gate_bias: float = 0.0" in reference.constructor(nn.GRU)
+    assert "parent" not in reference.constructor(nn.GRU)
+    assert reference.constructor(training.TrainConfig).startswith("(num_steps: int = 1000, ")
+
+
+def test_the_picture_leaves_out_arrows_that_follow_from_others():
+    drawing = load("drawing")
+    chart = 'flowchart LR\n  a["A"] --> b["B"]\n  b["B"] --> c["C<"]\n  a["A"] --> c["C<"]'
+    labels, arrows = drawing.arrows_of(chart)
+    assert drawing.direct(arrows) == {("a", "b"), ("b", "c")}
+    assert drawing.ranks(labels, arrows) == {"a": 0, "b": 1, "c": 2}
+    picture = drawing.svg(chart, "a & b")
+    assert picture.count("<path marker") == 2
+    assert "C&lt;" in picture
+    assert "a &amp; b" in picture
+    with pytest.raises(ValueError, match="got '  a --> b'"):
+        drawing.arrows_of("flowchart LR\n  a --> b")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_lead_to_files_and_headings(page):
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    text = re.sub(r"`[^`\n]*`", "", text)
+    for link in LINK.findall(text):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert target.is_relative_to(ROOT), link
+        if anchor and target.suffix == ".md":
+            headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
+            assert anchor in slugs, link
+
+
+def test_the_gallery_shows_every_figure():
+    text = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^!\[.+\]\(\.\./(.+)\)$", text, re.MULTILINE)
+    figures = (ROOT / "experiments" / "results").rglob("*.png")
+    assert sorted(shown) == sorted(path.relative_to(ROOT).as_posix() for path in figures)
+
+
+def test_no_page_of_the_site_asks_another_machine_for_scripts_or_fonts():
+    conf = (ROOT / "docs" / "conf.py").read_text(encoding="utf-8")
+    assert 'html_math_renderer = "mathml"' in conf
+    assert "nb_ipywidgets_js: dict = {}" in conf
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
+    pytest.importorskip("myst_nb")
+    pytest.importorskip("pydata_sphinx_theme")
+    pytest.importorskip("sphinx_design")
+    pytest.importorskip("sphinxcontrib.bibtex")
+    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", "-c", str(ROOT / "docs")]
+    done = subprocess.run(
+        [*command, "-d", str(tmp_path / "trees"), str(ROOT), str(tmp_path / "html")],
+        env=environment() | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for page in (tmp_path / "html").rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?:https?:)?//", text), page
+    functional = (tmp_path / "html/docs/api/functional.html").read_text(encoding="utf-8")
+    assert 'id="gatedjax.functional.gru_step"' in functional
+    assert "<math" in (tmp_path / "html/notebooks/ga_net.html").read_text(encoding="utf-8")
