@@ -1,6 +1,8 @@
 # make demo    set up a virtual environment, train on the embedded corpus, show what the gates chose
 # make test    set up and run every test
 # make lint    ruff (format and rules) and mypy
+# make docs    the site, from the whole repository into docs/_build/html; a warning is an error
+# make notebooks  run every notebook and keep its outputs (half an hour on two cores)
 # make oldest  a quick part of the tests with the lower bounds of setup.cfg, on the oldest Python
 # make newest  the same with the newest versions that setup.cfg allows, on the newest Python
 # make clean   remove the virtual environments and the demo's run
@@ -17,7 +19,7 @@ QUICK := tests/test_package.py tests/functional/test_softmax.py tests/nn tests/t
   tests/data/test_batches.py
 TIER_PIP := bin/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test fast lint oldest newest notebooks clean
+.PHONY: demo test fast lint docs oldest newest notebooks clean
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -35,6 +37,11 @@ $(VENV)/.dev: $(BIN)/python setup.cfg
 	@$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.plots
 
+$(VENV)/.docs: $(BIN)/python setup.cfg
+	@echo "installing gatedjax[docs] into $(VENV) (about a minute)"
+	@$(PIP) -e '.[docs]'
+	@touch $@ $(VENV)/.plots
+
 demo: $(VENV)/.plots
 	@$(BIN)/python -m experiments.ga_net.demo --workdir runs/demo
 
@@ -48,6 +55,13 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+notebooks: $(VENV)/.dev
+	$(BIN)/python notebooks/build.py --execute
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q -j 2 -b html -c docs -d docs/_build/doctrees . docs/_build/html
+	@echo "docs/_build/html/index.html is the start page"
 
 .venv-oldest/.dev: setup.cfg tests/lower_bounds.py
 	@echo "installing the oldest versions that gatedjax allows into .venv-oldest"
@@ -67,4 +81,4 @@ newest:
 	.venv-newest/bin/python -m pytest -n 2 $(QUICK)
 
 clean:
-	rm -rf $(VENV) .venv-oldest .venv-newest runs/demo
+	rm -rf $(VENV) .venv-oldest .venv-newest runs/demo docs/_build

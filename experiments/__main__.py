@@ -1,6 +1,7 @@
 """`python -m experiments`: lists the papers and their commands."""
 
 import difflib
+import importlib
 import sys
 
 from experiments.core.papers import BENCHMARKS, PAPERS
@@ -20,6 +21,8 @@ def usage() -> str:
         "",
         f"benchmarks: python -m experiments.benchmarks.NAME, with {', '.join(BENCHMARKS)}",
         "",
+        "python -m experiments reproduce  train what the tables lack; --plan show lists it",
+        "",
         "--help after a command shows its options; --version after one of a paper, the version.",
     ]
     return "\n".join(lines)
@@ -34,6 +37,10 @@ def main(args: list[str] | None = None) -> int:
     if args[0] == "--version":
         say(f"gatedjax {__version__}")
         return 0
+    if args[0] == "reproduce":
+        # it loads JAX, which the list of papers does not need
+        status: int = importlib.import_module("experiments.core.reproduce").main(args[1:])
+        return status
     name = args[0].replace("-", "_")
     near = difflib.get_close_matches(name, PAPERS, n=1)
     if near:

@@ -3,8 +3,8 @@
 `functional` holds the mathematics as pure functions of arrays, `nn` the Flax modules that own
 parameters, `models` the networks of the papers with the tasks that train them. `data`, `training`,
 `analysis` and `export` stand beside them, and `text` makes models of one's own texts
-(`TextClassifier`, `PairClassifier`, `Tagger`). Names load on first use, so that `import gatedjax`
-is cheap.
+(`TextClassifier`, `PairClassifier`, `Tagger`), whose gates `explore` shows (`explorer(model)` in a
+notebook). Names load on first use, so that `import gatedjax` is cheap.
 """
 
 import importlib
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gatedjax._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from gatedjax.explore import explorer as explorer
     from gatedjax.text import PairClassifier as PairClassifier
     from gatedjax.text import Tagger as Tagger
     from gatedjax.text import TextClassifier as TextClassifier
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _SUBPACKAGES = (
     "analysis",
     "data",
+    "explore",
     "export",
     "functional",
     "gates",
@@ -28,16 +30,21 @@ _SUBPACKAGES = (
     "text",
     "training",
 )
-_CLASSES = ("PairClassifier", "Tagger", "TextClassifier")
+_MODULES = {
+    "PairClassifier": "text",
+    "Tagger": "text",
+    "TextClassifier": "text",
+    "explorer": "explore",
+}
 
-__all__ = ["PairClassifier", "Tagger", "TextClassifier", "__version__", *_SUBPACKAGES]
+__all__ = [*_MODULES, "__version__", *_SUBPACKAGES]
 
 
 def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES:
         return importlib.import_module(f"gatedjax.{name}")
-    if name in _CLASSES:
-        return getattr(importlib.import_module("gatedjax.text"), name)
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"gatedjax.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'gatedjax' has no attribute {name!r}")
 
 

@@ -1,5 +1,6 @@
-"""Notebooks equal their text copies, and run."""
+"""Notebooks equal their text copies, have outputs, and run."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from tests.conftest import ROOT
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
-def test_notebooks_equal_their_text_copies_and_hold_no_outputs():
+def test_notebooks_equal_their_text_copies_and_hold_outputs_of_less_than_a_megabyte():
     pytest.importorskip("nbformat")
     assert NOTEBOOKS
     done = subprocess.run(
@@ -21,7 +22,44 @@ def test_notebooks_equal_their_text_copies_and_hold_no_outputs():
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def build():
+    pytest.importorskip("nbformat")
+    path = ROOT / "notebooks" / "build.py"
+    spec = importlib.util.spec_from_file_location("notebooks_build", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_outputs_stay_with_the_cells_that_have_not_changed(build, tmp_path):
+    import nbformat
+
+    source, target = tmp_path / "a.py", tmp_path / "a.ipynb"
+    source.write_text('"""Copy."""\n\n# %%\nprint(1)\n\n# %%\nprint(2)\n', encoding="utf-8")
+    node = build.notebook(source)
+    for number, cell in enumerate(node.cells, 1):
+        cell.outputs = [nbformat.v4.new_output("stream", text=f"{number}\n")]
+        cell.execution_count = number
+    target.write_text(nbformat.writes(node), encoding="utf-8")
+    assert build.faults(source, target) == []
+    source.write_text('"""Copy."""\n\n# %%\nprint(1)\n\n# %%\nprint(3)\n', encoding="utf-8")
+    assert build.faults(source, target) == ["it differs from a.py: run python notebooks/build.py"]
+    again = build.notebook(source)
+    build.keep_outputs(again, target)
+    assert [len(cell.outputs) for cell in again.cells] == [1, 0]
+    target.write_text(nbformat.writes(again), encoding="utf-8")
+    (fault,) = build.faults(source, target)
+    assert "--execute" in fault
+    again.cells[1].outputs = [nbformat.v4.new_output("error", ename="E", evalue="", traceback=[])]
+    again.cells[1].execution_count = 2
+    target.write_text(nbformat.writes(again) + " " * build.LIMIT, encoding="utf-8")
+    failed, large = build.faults(source, target)
+    assert failed == "a cell failed"
+    assert "at most 1,000,000" in large
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.lower_bounds import constraints, requirements
 from tests.text._runs import DOCUMENT, LINES, QUESTION, reader_run, translator_run
 
 SOURCES = sorted((ROOT / "gatedjax").rglob("*.py"))
+WEB = [path for end in ("js", "css", "html") for path in (ROOT / "gatedjax").rglob(f"*.{end}")]
 
 
 def _imports(path):
@@ -143,7 +145,7 @@ def installed(tmp_path_factory):
         assert not list(empty.iterdir())
         return done
 
-    run.packages = packages
+    run.packages, run.wheel = packages, wheel
     return run
 
 
@@ -160,6 +162,45 @@ def test_an_installed_wheel_has_the_console_script(installed):
     assert found.startswith(str(installed.packages))
     assert "usage: gatedjax export " in installed("export", "--help").stdout
     assert installed("answers").returncode == 2
+    page = installed.packages / "gatedjax" / "explore" / "page"
+    assert {path.name for path in page.iterdir()} == {"index.html", "explorer.css", "explorer.js"}
+
+
+@pytest.mark.slow
+def test_a_wheel_holds_the_library_and_nothing_else(installed):
+    with zipfile.ZipFile(installed.wheel) as archive:
+        names = set(archive.namelist())
+        (place,) = {name.split("/")[0] for name in names if ".dist-info/" in name}
+        about = archive.read(f"{place}/METADATA").decode()
+    held = {name for name in names if not name.startswith(f"{place}/")}
+    sources = {path.relative_to(ROOT).as_posix() for path in SOURCES}
+    assert held == {*sources, "gatedjax/py.typed"} | {
+        path.relative_to(ROOT).as_posix() for path in WEB
+    }
+    assert {f"{place}/entry_points.txt", f"{place}/licenses/LICENSE"} <= names
+    assert f"\nVersion: {gatedjax.__version__}\n" in about
+    assert "\nAuthor: The gatedjax developers\n" in about
+    assert re.search(r"\nLicense(-Expression)?: Apache-2.0\n", about)
+    # no address is known, so none is claimed
+    assert "Project-URL" not in about
+    assert "Home-page" not in about
+
+
+def test_the_citation_has_the_version_and_the_papers_of_the_results():
+    text = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"\nversion: {gatedjax.__version__}\n" in text
+    bibliography = (ROOT / "docs" / "references.bib").read_text("utf-8")
+    titles = re.findall(r"^ +title: (.+)$", text, re.MULTILINE)
+    assert sorted(title.strip('"') for title in titles) == sorted(
+        re.findall(r"^  title = \{(.+)\},$", bibliography, re.MULTILINE)
+    )
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda p: p.name)
+def test_workflows_call_the_targets_of_the_makefile(path):
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    for target in re.findall(r"run: make (\S+)", path.read_text("utf-8")):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.agt import layer_tables, reported
-from experiments.agt.layers import in_unit, of_lengths, without_words
+from experiments.agt.layers import above_first, in_unit, of_lengths
 from experiments.agt.reported import NAMES
 from experiments.core.curves import points
 from experiments.core.kinds import Records
@@ -14,6 +14,8 @@ from experiments.core.records import NOT_RUN, Record, Store
 from gatedjax import analysis
 from gatedjax._terminal import say
 
+NO_PHRASES = 0.02
+"""Share of longer runs below which the lengths of runs are not drawn: bars of one word alone."""
 LONGEST = 20
 """Runs that are longer share the last bar."""
 TITLES = {
@@ -84,16 +86,16 @@ def _examples(record: Record, data: str) -> Records:
 
 def _figure2(record: Record, stem: Path, title: str) -> list[Path]:
     layers = record["layers"]
-    runs = of_lengths(layers["runs"], LONGEST)
-    analysis.plot_layer_histograms(
-        {
-            "rescaled attention r of a word": in_unit(layers["attention"]),
-            "words side by side with r > 0.95": runs,
-            "the same, two or more": without_words(runs),
-        },
-        stem,
-        title=f"{title}: test sentences",
-    )
+    attention, runs = in_unit(layers["attention"]), of_lengths(layers["runs"], LONGEST)
+    longer = above_first(runs)
+    phrases = longer.counts.sum() / max(runs.counts.sum(), 1)
+    above = f"r > {attention.edges[1]:g}"
+    lengths = {"words side by side with r > 0.95": runs, "the same, two or more": longer}
+    if phrases < NO_PHRASES:
+        above += f"; runs above 0.95: {1 - phrases:.1%} one word"
+        lengths = {}
+    panels = {"rescaled attention r of a word": attention, above: above_first(attention), **lengths}
+    analysis.plot_layer_histograms(panels, stem, title=f"{title}: test sentences")
     return [stem]
 
 

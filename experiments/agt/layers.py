@@ -91,9 +91,9 @@ def summary(histograms: dict[str, phrases.LayerHistogram], mean_gate: np.ndarray
         "mass_low": attention[:, 0],
         "mass_high": attention[:, -1],
         "mean_run": histograms["runs"].mean,
-        "mean_phrase": without_words(histograms["runs"]).mean,
+        "mean_phrase": above_first(histograms["runs"]).mean,
         "mean_run_shuffled": histograms["shuffled_runs"].mean,
-        "mean_phrase_shuffled": without_words(histograms["shuffled_runs"]).mean,
+        "mean_phrase_shuffled": above_first(histograms["shuffled_runs"]).mean,
         "mean_gate": mean_gate,
     }
     return {
@@ -106,11 +106,11 @@ def summary(histograms: dict[str, phrases.LayerHistogram], mean_gate: np.ndarray
     }
 
 
-def without_words(lengths: phrases.LayerHistogram) -> phrases.LayerHistogram:
-    """Lengths of runs, those of one word not counted."""
-    counts = lengths.counts.copy()
+def above_first(histogram: phrases.LayerHistogram) -> phrases.LayerHistogram:
+    """What is not in the first bin: of lengths, runs of two words and more."""
+    counts = histogram.counts.copy()
     counts[:, :1] = 0
-    return phrases.LayerHistogram(counts, lengths.edges, lengths.open_end)
+    return phrases.LayerHistogram(counts, histogram.edges, histogram.open_end)
 
 
 def in_unit(counts: Array) -> phrases.LayerHistogram:

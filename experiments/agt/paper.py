@@ -17,9 +17,9 @@ from experiments.core import columns as c
 from experiments.core.columns import print_metrics, print_parameters, print_time
 from experiments.core.comparison import LEVEL, ONE_SEED
 from experiments.core.kinds import Json
-from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.paper import variants as by_name
-from experiments.core.records import Records, Store, alive
+from experiments.core.records import Records, Store, alive, averaged
 from gatedjax.models.agt import AblateMode
 
 MODES: tuple[AblateMode, ...] = get_args(AblateMode)
@@ -271,6 +271,13 @@ def report(console: Console, records: Records, workdir: Path) -> None:
     print_time(console, record, workdir)
 
 
+def level(store: Store) -> Iterator[tuple[str, str, str]]:
+    """Test accuracy of AGT on the paper's data."""
+    if records := store.all(DATA, FULL):
+        ours = averaged(records, lambda record: 100 * record["test"]["accuracy"], 2)
+        yield NAMES[DATA], f"{reported.ACCURACY[FULL]}", ours
+
+
 PAPER = Paper(
     **START,
     title="AGT",
@@ -301,6 +308,19 @@ PAPER = Paper(
         FIGURES,
         RUNS,
     ),
+    claims=(
+        *(
+            Claim(says=f"AGT is better than {what}", table=ABLATION, rows=(ablated(n),), flip=True)
+            for n, what in ABOVE.items()
+        ),
+        Claim(
+            says="AGT is better than the mean of the word vectors",
+            table=ABLATION,
+            rows=("average",),
+            flip=True,
+        ),
+    ),
+    level=level,
     experiment=experiment,
     report=report,
     workdir=lambda config: f"{config.preset}-{config.model.system}",

@@ -8,7 +8,6 @@ import contextlib
 import importlib.metadata
 import json
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -110,16 +109,7 @@ def machine() -> Json:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
     more = {"backend": jax.default_backend(), "versions": versions, "load": os.getloadavg()[0]}
-    return {"processor": _processor(), **hardware(), **more}
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    return {**hardware(), **more}
 
 
 def screen_table(

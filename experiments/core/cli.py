@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import tyro
-
 from experiments.core.kinds import Config
 from experiments.core.papers import PAPERS, owners
 from gatedjax import _cli
 from gatedjax._cli import fail as fail
 from gatedjax._cli import show_version as show_version
+from gatedjax._help import read
 
 C = TypeVar("C")
 
@@ -98,7 +97,7 @@ def parse(
         fail(_not_a_command(args[0], prog))
     given = option_value(args, "--preset")
     preset: Config = preset_named(default if given is None else given, presets)
-    config: Config = tyro.cli(type(preset), args=args, prog=prog, description=about, default=preset)
+    config: Config = read(type(preset), args, prog=prog, description=about, default=preset)
     check_counts(config, "cpu_devices")
     if config.data.manual_dir is not None:
         check_folder(config.data.manual_dir, "--data.manual-dir", exists=True)
@@ -126,7 +125,7 @@ def parse_many(kind: type[C], args: list[str] | None, prog: str) -> C:
     """Reads the options of a command that makes many runs; refuses what none of them could use."""
     args = sys.argv[1:] if args is None else args
     show_version(args)
-    options: Any = tyro.cli(kind, args=args, prog=prog)
+    options: Any = read(kind, args, prog=prog)
     check_counts(options, "cpu_devices", "seeds", "lanes", "num_steps")
     for name in ("results", "runs", "workdir"):
         if hasattr(options, name):

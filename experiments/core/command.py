@@ -41,16 +41,7 @@ def check_cells(job: Job, cells: Iterable[Cell]) -> None:
       ValueError: naming the setting, what the record has and what was asked for.
     """
     for cell in cells:
-        staying: Records = []
-        for record in job.store.read(cell.data, cell.variant):
-            seed = record["seed"]
-            asked = seed in cell.configs
-            if asked and job.options.rerun:
-                continue  # it is replaced
-            config = cell.configs[seed] if asked else next(iter(cell.configs.values()))
-            other = _other(job, cell, record, config)
-            _refuse(cell, record, [one for one in other if asked or one.field != SEED], asked)
-            staying.append(record)
+        staying = check_settings(job, cell)
         seeds = {record["seed"] for record in staying}
         new = [config for seed, config in cell.configs.items() if seed not in seeds]
         if staying and new:
@@ -60,6 +51,25 @@ def check_cells(job: Job, cells: Iterable[Cell]) -> None:
             if old != origin:
                 difference = Difference("the origin of the data", old, origin)
                 _refuse(cell, staying[0], [difference], False)
+
+
+def check_settings(job: Job, cell: Cell) -> Records:
+    """The records of a cell that stay; refuses those of other settings, and reads no data.
+
+    Raises:
+      ValueError: as `check_cells`.
+    """
+    staying: Records = []
+    for record in job.store.read(cell.data, cell.variant):
+        seed = record["seed"]
+        asked = seed in cell.configs
+        if asked and job.options.rerun:
+            continue  # it is replaced
+        config = cell.configs[seed] if asked else next(iter(cell.configs.values()))
+        other = _other(job, cell, record, config)
+        _refuse(cell, record, [one for one in other if asked or one.field != SEED], asked)
+        staying.append(record)
+    return staying
 
 
 def _refuse(cell: Cell, record: Record, other: list[Difference], asked: bool) -> None:
@@ -91,14 +101,19 @@ def missing_runs(job: Job, cell: Cell) -> Missing:
         elif path.exists():
             continue
         else:
-            elsewhere = _elsewhere(job, cell, seed, workdir / "results.json")
-            same = (one for one in elsewhere if not _other(job, cell, one, config))
-            record = next(same, None)
+            record = record_elsewhere(job, cell, seed, workdir)
             if record is not None:
                 write_json(path, record)
                 continue
         missing.append((seed, dataclasses.replace(config, workdir=str(workdir))))
     return missing
+
+
+def record_elsewhere(job: Job, cell: Cell, seed: int, workdir: Path) -> Record | None:
+    """The record of the same run from its finished work folder or of another table, if any."""
+    elsewhere = _elsewhere(job, cell, seed, workdir / "results.json")
+    config = cell.configs[seed]
+    return next((one for one in elsewhere if not _other(job, cell, one, config)), None)
 
 
 def _elsewhere(job: Job, cell: Cell, seed: int, finished: Path) -> Iterator[Record]:
@@ -246,6 +261,9 @@ def tables(paper: Paper, args: list[str] | None = None) -> int:
     job = Job(paper, options)
     prepare_cpu(options.cpu_devices)
     with cli.refusals(cli.TABLE_OPTIONS):
+        if options.cell is not None:
+            run_cells(job, [job.only(options.cell)])
+            return 0
         run_cells(job, job.cells())
         one = job.table
         act = one.draw if isinstance(one, Figure) else one.after

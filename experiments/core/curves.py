@@ -1,5 +1,6 @@
 """What a record has of a run beside its metrics: curves, times, and what it ran on."""
 
+import functools
 import math
 import os
 import platform
@@ -11,20 +12,23 @@ from experiments.core.kinds import Batches, Json, Params, Record, Records, Task
 from experiments.core.origins import origin_of
 from gatedjax import analysis
 from gatedjax.training import FitResult, eval_params, evaluate
+from gatedjax.training.log import processor, source, versions
 from gatedjax.training.parallel import Parallel
 
 CURVE = ("loss", "accuracy")
 """What a point of a curve holds after the step."""
 TRAIN_POINTS = 100
 """At most so many points of the training curve are kept in a record."""
+FIRST_STEPS = 50
+"""Up to this step a record has the training losses as they were logged, with all digits."""
 MAX_POINTS = 40
 """Of a line: more would hide each other's markers."""
 
-Point = tuple[float, float, float]
+Point = tuple[float, float, float | None]
 
 
 def points(records: Records, key: str, column: int) -> list[Point]:
-    """The mean curve of the seeds, as (step, mean, standard deviation).
+    """The mean curve of the seeds, as (step, mean, standard deviation; None of one seed).
 
     Args:
       records: of the seeds. A step that only some of them reached (the others stopped early) is
@@ -44,8 +48,8 @@ def points(records: Records, key: str, column: int) -> list[Point]:
         # neighbouring steps become one point, at the last of them
         group = steps[i : i + every]
         summary = analysis.summary([v for step in group for v in values[step]])
-        spread = summary.std if every == 1 and summary.std is not None else 0.0
-        found.append((group[-1], summary.mean, spread))
+        spread = (summary.std or 0.0) if every == 1 else 0.0
+        found.append((group[-1], summary.mean, None if len(records) == 1 else spread))
     return found
 
 
@@ -72,6 +76,19 @@ def _likelihood(line: Json) -> Json:
     return line | {"loss": line["cross_entropy"]} if "cross_entropy" in line else line
 
 
+def first_losses(metrics: Records, last: int = FIRST_STEPS) -> list[list[float | None]]:
+    """[step, loss] of the training lines up to a step, not rounded; the first line in any case.
+
+    The loss of a line is the mean since the line before it, less penalties, as in `curve`.
+    """
+    lines = [_likelihood(line) for line in metrics if line.get("split") == "train"]
+    return [
+        [line["step"], line["loss"]]
+        for i, line in enumerate(lines)
+        if not i or line["step"] <= last
+    ]
+
+
 def seconds_per_step(metrics: Records) -> float | None:
     """The median over the logged intervals, without compilation."""
     rates = [line["steps_per_s"] for line in metrics if line.get("steps_per_s")]
@@ -89,6 +106,7 @@ def outcome(result: FitResult, metrics: Records) -> Json:
         "validation": result.best_metrics,
         "curve": curve(metrics, "eval"),
         "train_curve": curve(metrics, "train", TRAIN_POINTS),
+        "first_losses": first_losses(metrics),
         "seconds_per_step": seconds_per_step(metrics),
     }
 
@@ -116,6 +134,7 @@ def hardware() -> Json:
     return {
         "platform": device.platform,
         "device": device.device_kind,
+        "processor": processor(),
         "devices": jax.device_count(),
         "cores": os.cpu_count(),
         "machine": platform.machine(),
@@ -124,9 +143,15 @@ def hardware() -> Json:
     }
 
 
+@functools.cache  # as it was when the process began: a tree may change below a long run
+def software() -> Json:
+    """What code made a record: commit, whether the tree was clean, versions of packages."""
+    return {**source(), "versions": versions()}
+
+
 def finish(record: Record, seconds: float) -> None:
-    """Adds time, hardware and the origin of the data."""
-    record |= {"seconds": round(seconds, 1), "hardware": hardware()}
+    """Adds time, hardware, software and the origin of the data."""
+    record |= {"seconds": round(seconds, 1), "hardware": hardware(), "software": software()}
     record["origin"] = origin_of(record)
 
 

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from experiments.core.config import changed
-from experiments.core.curves import finish, outcome, results_on_test
+from experiments.core.curves import finish, outcome, results_on_test, software
 from experiments.core.kinds import Array, Batches, Config, Json, Params, Records, Task
 from experiments.core.records import Record, class_facts, saved_record, write_json
 from experiments.core.text import correct_string
@@ -30,6 +30,11 @@ def count_parameters(params: Params) -> dict[str, int]:
     return {"parameters": total, "parameters_without_embeddings": total - sizes.get("embed", 0)}
 
 
+def best(workdir: Path, params: Params) -> tuple[Params, Json]:
+    """The parameters that validation chose."""
+    return params, {}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Experiment:
     """One run, ready to be trained."""
@@ -39,9 +44,9 @@ class Experiment:
     train: Callable[[int], Batches]
     """From a seed to batches by step; those of two seeds have one shape at every step."""
     validation: Batches
-    """One ordered pass."""
+    """One ordered pass; or from a seed to it, where seeds do not share their texts."""
     test: Batches
-    """One ordered pass."""
+    """As of validation."""
     facts: Json
     """What the record says of data and network: data, system, train_n, vocabulary_size, ..."""
     vocabulary: str | None = None
@@ -58,7 +63,7 @@ class Experiment:
     """What the record has of the lines of metrics.jsonl, beside the usual curves."""
     before: Callable[[Path], None] | None = None
     """Writes into the work folder what belongs to the run, before it begins."""
-    choose: Callable[[Path, Params], tuple[Params, Json]] = lambda workdir, best: (best, {})
+    choose: Callable[[Path, Params], tuple[Params, Json]] = best
     """(work folder, best parameters) -> those that are tested, and what the record says of it."""
     score: Callable[[Predictions], Json] = lambda predictions: {}
     """What the record has of the test predictions, beside the metrics."""
@@ -92,6 +97,11 @@ def _prepare(made: Experiment, workdir: Path) -> None:
         made.before(workdir)
 
 
+def _of_seed(batches: Batches, seed: int) -> Batches:
+    """One ordered pass: what all seeds share, or that of a seed."""
+    return batches(seed) if callable(batches) else batches
+
+
 def _metadata(made: Experiment, settings: Json) -> Json:
     """What a checkpoint must share with the run that continues it."""
     words = {} if made.vocabulary is None else {"vocabulary": made.vocabulary}
@@ -109,10 +119,13 @@ def _begun(made: Experiment, settings: Json, result: FitResult) -> Record:
     }
 
 
-def _tested(made: Experiment, result: FitResult, workdir: Path, parallel: Parallel) -> Record:
+def _tested(
+    made: Experiment, seed: int, result: FitResult, workdir: Path, parallel: Parallel
+) -> Record:
     """What the test adds."""
     chosen, how = made.choose(workdir, result.best_params)
-    metrics, predictions = results_on_test(made.task, result, made.test, parallel, chosen)
+    test = _of_seed(made.test, seed)
+    metrics, predictions = results_on_test(made.task, result, test, parallel, chosen)
     record = {
         **how,
         **metrics,
@@ -139,6 +152,7 @@ def run(
       that was stopped by a signal has no test results and writes none.
     """
     start = time.perf_counter()
+    software()  # asked once, ahead of the run
     made = build(config)
     training = made.training or config.train
     parallel = gtraining.make_parallel(training.parallel, accumulate=training.accumulate)
@@ -146,7 +160,7 @@ def run(
     result = fit(
         made.task,
         made.train(training.seed),
-        made.validation,
+        _of_seed(made.validation, training.seed),
         training,
         place.workdir,
         metadata=_metadata(made, place.settings),
@@ -161,7 +175,7 @@ def run(
         test = measured is not None
         record |= {"stopped": "signal"} if measured is None else measured
     elif test:
-        record |= _tested(made, result, place.workdir, parallel)
+        record |= _tested(made, training.seed, result, place.workdir, parallel)
     finish(record, time.perf_counter() - start)
     # of several processes the first one writes
     if test and record["stopped"] != "signal" and is_main():
@@ -188,6 +202,7 @@ def run_lanes(
       were stopped by a signal have no test results and write none.
     """
     start = time.perf_counter()
+    software()  # asked once, ahead of the run
     made = build(config)
     training = made.training or config.train
     if seeds is not None:
@@ -212,7 +227,7 @@ def run_lanes(
         record = _begun(one, settings(alone), result) | {"lanes": len(results)}
         record |= outcome(result, lines) | one.logged(lines)
         if result.stopped != "signal":
-            record |= _tested(one, result, place.workdir, parallel)
+            record |= _tested(one, lane.seed, result, place.workdir, parallel)
         runs.append(Run(result, one.task, record))
     # a run's share, so that records of lanes and of single runs can be compared
     seconds = (time.perf_counter() - start) / len(runs)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 
+from experiments.core import claims
 from experiments.core.comparison import Comparison, compare_all, holm_note, paragraphs
 from experiments.core.config import Changes, changed, public_config
 from experiments.core.experiment import Experiment
@@ -77,6 +78,8 @@ class Options:
     a network need a run that was trained alone."""
     cpu_devices: int | None = None
     """CPU devices to split a batch over (default: one per core)."""
+    cell: str | None = None
+    """Only this run of the table, DATA/VARIANT/SEED: its record alone is written."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -245,6 +248,43 @@ Section = Table | Callable[[Store], Iterable[Table]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Claim:
+    """That one system is better than another, as the paper says, and the table that tests it.
+
+    Attributes:
+      says: the claim, as "GA-Net is better than soft attention".
+      table: whose comparisons decide: a table with `pair`, or those that the records ask for.
+      rows: names of the variants whose rows are of this claim.
+      data: the data sets of the claim; none named is every one of the table.
+      flip: the claim is that the second of a pair is better.
+      found: (store) -> findings, of a claim that no table has rows for.
+    """
+
+    says: str
+    table: Section | None = None
+    rows: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    flip: bool = False
+    found: Callable[[Store], Iterable[claims.Finding]] | None = None
+
+    def findings(self, paper: "Paper", store: Store) -> list[claims.Finding]:
+        """What came of it, on every data set."""
+        if self.found is not None:
+            return list(self.found(store))
+        tables = () if self.table is None else _tables(self.table, store)
+        return [
+            claims.found(row.label, row.comparison, row.records, flip=self.flip)
+            for table in tables
+            for row in table.rows(paper, store)
+            if row.variant in self.rows and (not self.data or row.data in self.data)
+        ]
+
+
+def _tables(section: Section, store: Store) -> list[Table]:
+    return [section] if isinstance(section, Table) else list(section(store))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Paper:
     """What `core.command` needs to know.
 
@@ -258,6 +298,8 @@ class Paper:
       variants: its systems.
       tables: what `python -m experiments.PAPER.tables` makes, in the order of its help.
       page: RESULTS.md, from the top.
+      claims: what the first section of RESULTS.md judges.
+      level: (store) -> (data set, the paper's number, ours) of its main system.
       experiment: makes the run of a configuration.
       report: prints finished runs (console, records, work folder).
       workdir: from a configuration to the name of its default work folder.
@@ -289,6 +331,8 @@ class Paper:
     experiment: Callable[[Config], Experiment]
     report: Callable[[Console, Records, Path], None]
     about: str
+    claims: tuple[Claim, ...] = ()
+    level: Callable[[Store], Iterable[tuple[str, str, str]]] = lambda store: ()
     workdir: Callable[[Config], str] = lambda config: config.preset
     settings: Callable[[Config], Json] = public_config
     keys: tuple[str, ...] = ("config", "seed", "test", "correct")
@@ -344,16 +388,42 @@ class Paper:
     def sections(self, store: Store) -> Iterator[Table]:
         """The tables of RESULTS.md."""
         for section in self.page:
-            yield from [section] if isinstance(section, Table) else section(store)
+            yield from _tables(section, store)
+
+    def in_short(self, store: Store, lacking: Sequence[str]) -> str:
+        """What came of the claims, in at most a dozen lines.
+
+        Args:
+          store: the records.
+          lacking: headings of what nobody ran.
+        """
+        judged = [(one.says, one.findings(self, store)) for one in self.claims]
+        records = {name: store.any_of(name) for name in self.names}
+        there = {name: ours for name, ours in records.items() if ours}
+        beside = [f"{label} {ours} ({theirs})" for label, theirs, ours in self.level(store)]
+        lines = [
+            claims.count(finding for _, findings in judged for finding in findings),
+            "",
+            *(claims.line(says, findings) for says, findings in judged),
+            f"- Ours, and in brackets the paper's: {', '.join(beside)}." if beside else "",
+            f"- Not run at all: {', '.join(lacking)}." if lacking else "",
+            claims.data_line(self.names, there),
+            claims.vectors_line(record for ours in there.values() for record in ours),
+        ]
+        return "\n".join(lines[:2] + [line for line in lines[2:] if line])
 
     def write(self, store: Store) -> None:
         """Renders every section from the records and replaces RESULTS.md whole."""
+        parts = [(t.title, t.text(self, store), t.note) for t in self.sections(store)]
+        if self.claims:
+            lacking = [title for title, text, _ in parts if text.strip() == NOT_RUN]
+            parts.insert(0, ("In short", self.in_short(store, lacking), claims.NOTE))
         write_results(
             store.folder,
             self.title,
             module=f"experiments.{self.name}.tables",
             source=self.source,
-            parts=[(t.title, t.text(self, store), t.note) for t in self.sections(store)],
+            parts=parts,
         )
 
 
@@ -409,3 +479,21 @@ class Job:
             wanted = self.table.variants if trained is None else trained(self, data)
             for variant in wanted:
                 yield self.cell(data, variant)
+
+    def only(self, name: str) -> Cell:
+        """The cell of one run, by its DATA/VARIANT/SEED.
+
+        Raises:
+          ValueError: if the table or figure has no such run.
+        """
+        data, _, rest = name.partition("/")
+        variant, _, seed = rest.rpartition("/")
+        cells = {(one.data, one.variant): one for one in self.cells()}
+        cell = cells.get((data, variant))
+        if cell is None or not seed.isdecimal() or int(seed) not in cell.configs:
+            raise ValueError(
+                f"cell must be DATA/VARIANT/SEED of a run of {self.options.what} with "
+                f"{self.options.seeds} seeds, got {name!r}; its cells are "
+                f"{', '.join('/'.join(one) for one in cells) or 'none'}"
+            )
+        return dataclasses.replace(cell, configs={int(seed): cell.configs[int(seed)]})

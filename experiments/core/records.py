@@ -313,6 +313,11 @@ class Store:
         records = [read_json(path, *self.keys) for path in found]
         return sorted(records, key=lambda record: record["seed"])
 
+    def any_of(self, data: str) -> Records:
+        """Every record of a data set, whatever its variant."""
+        paths = sorted(self.folder.glob(f"runs/{data}-*-seed*.json"))
+        return [read_json(path, *self.keys) for path in paths]
+
     def variants(self, data: str) -> Iterator[str]:
         """Names of the variants that have a record."""
         names = {p.name.split("-", 1)[1] for p in self.folder.glob(f"runs/{data}-*-seed*.json")}

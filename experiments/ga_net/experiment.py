@@ -1,11 +1,21 @@
 """What one run of GA-Net or a baseline is made of."""
 
-from experiments.core.experiment import Experiment, Predictions
-from experiments.core.kinds import Json
+from pathlib import Path
+
+import numpy as np
+
+from experiments.core.experiment import Experiment, Predictions, best
+from experiments.core.kinds import Json, Params
 from experiments.core.text import Texts, for_training, read_texts
 from experiments.ga_net.config import Config, DataConfig
+from gatedjax import analysis, gates
+from gatedjax import data as gdata
+from gatedjax.data import for_schedule
 from gatedjax.models import GANet, GANetTask
+from gatedjax.training import load_params
 
+EXACT = 20
+"""Words of a text whose gates' patterns are all evaluated."""
 SOURCES = {"imdb": "imdb_reviews", "ag_news": "ag_news_subset"}
 """Data sets that the library calls otherwise."""
 
@@ -25,8 +35,12 @@ def texts_of(config: DataConfig, embedding_dim: int) -> Texts:
 def experiment(config: Config) -> Experiment:
     """The run of a configuration."""
     texts = texts_of(config.data, config.model.embedding_dim)
+    parts = for_training(texts, config.data)
+    train = parts.pop("train")
+    model = texts.classifier(GANet, config.model)
+    held = config.model.density is not None
     return Experiment(
-        task=GANetTask(texts.classifier(GANet, config.model)),
+        task=GANetTask(model),
         facts={
             "data": config.data.name,
             "system": config.model.system,
@@ -34,8 +48,41 @@ def experiment(config: Config) -> Experiment:
             **texts.facts(),
         },
         score=operations,
-        **for_training(texts, config.data),
+        choose=last if held else best,
+        measure=lambda params: exact(model, texts.splits["test"], params) if held else {},
+        train=lambda seed: for_schedule(train(seed), config.model),
+        **parts,
     )
+
+
+def last(workdir: Path, params: Params) -> tuple[Params, Json]:
+    """The parameters after the last step, for networks that move towards a constraint.
+
+    On the way there more words are open, and validation favours that.
+    """
+    return load_params(workdir, params, which="last")[0], {"chosen": "last"}
+
+
+def whole(texts: gdata.Encoded, count: int | None = None) -> dict[str, np.ndarray]:
+    """The first texts of a split as one batch."""
+    return {
+        "tokens": analysis.pad(texts.ids[:count]),
+        "lengths": texts.lengths[:count],
+        "example_id": texts.example_ids[:count],
+        "label": texts.labels[:count],
+    }
+
+
+def exact(model: GANet, texts: gdata.Encoded, params: Params) -> Json:
+    """What is exactly true of the texts of at most 20 words, over all patterns of their gates.
+
+    Nothing where the gates are no longer those of attention, or every text is longer.
+    """
+    if model.config.gates_on != "attention" or texts.lengths.min() > EXACT:
+        return {}
+    modes = gates.gate_modes(model, params, whole(texts), longest=EXACT)
+    rows = {row.mode: {"loss": row.loss, "accuracy": row.accuracy} for row in modes.table()}
+    return {"exact": {"texts": len(modes.rows), "left_out": modes.left_out, **rows}}
 
 
 def operations(predictions: Predictions) -> Json:

@@ -168,7 +168,10 @@ def table4(job: Job) -> None:
 
 def figure5(job: Job) -> None:
     """Auxiliary width against accuracy and density."""
-    series: dict[str, dict[str, list[tuple[float, float, float]]]] = {"accuracy": {}, "density": {}}
+    series: dict[str, dict[str, list[tuple[float, float, float | None]]]] = {
+        "accuracy": {},
+        "density": {},
+    }
     for data in job.data:
         for metric, lines in series.items():
             points = []
@@ -177,8 +180,8 @@ def figure5(job: Job) -> None:
                 values = [record["test"][metric] for record in records]
                 if values:
                     summary = analysis.summary(values)
-                    points.append((float(width), summary.mean, summary.std or 0.0))
-            lines[data] = points
+                    points.append((float(width), summary.mean, summary.std))
+            lines[reported.NAMES[data]] = points
     stem = job.options.results / "figure5"
     analysis.plot_lines(series, stem, xlabel="width of the auxiliary LSTM")
     say(f"wrote {stem}.png and .svg", flush=True)

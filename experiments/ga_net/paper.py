@@ -3,26 +3,34 @@
 import dataclasses
 import functools
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 
+from experiments.core import cli
 from experiments.core import columns as c
 from experiments.core.columns import cell, screen
-from experiments.core.config import value_at
+from experiments.core.config import Changes, value_at
 from experiments.core.origins import NOT_RUN
-from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.paper import variants as by_name
 from experiments.core.records import COLLAPSED, Record, Records, Store, alive, averaged
-from experiments.ga_net import figures, reported
+from experiments.ga_net import faithfulness, figures, reported, roar
 from experiments.ga_net.config import START, SystemName
 from experiments.ga_net.experiment import experiment
 from gatedjax import analysis
 from gatedjax.models.ga_net import GATE_MODES
 
 WIDTHS = tuple(f"ganet_width_{width}" for width in reported.AUX_WIDTHS)
+AT_DENSITY: Changes = {
+    "model.system": "ganet",
+    "model.density": 0.2,
+    "train.early_stop_patience": None,
+}
+"""Every run takes all of its steps, and is tested where they end: see `experiment.last`."""
 VARIANTS = by_name(
     *(Variant(name, title, {"model.system": name}) for name, title in reported.SYSTEMS.items()),
     *(
@@ -33,6 +41,16 @@ VARIANTS = by_name(
         Variant(name, f"{width}", {"model.system": "ganet", "model.aux_hidden": width}, "ganet")
         for name, width in zip(WIDTHS, reported.AUX_WIDTHS, strict=True)
     ),
+    *(
+        Variant(f"ganet_by_{name}", title, {"model.estimator": name, **AT_DENSITY})
+        for name, title in reported.ESTIMATORS.items()
+    ),
+    *(
+        Variant(name, title, {"model.gates_on": on, **AT_DENSITY})
+        for (name, title), on in zip(
+            faithfulness.VARIANTS.items(), ("attention", "input"), strict=True
+        )
+    ),
 )
 
 
@@ -41,9 +59,15 @@ class GANetOptions(Options):
     """Options of the tables of this paper."""
 
     systems: tuple[SystemName, ...] = tuple(reported.SYSTEMS)
-    """Systems of table2 and table3."""
+    """Systems of table2 and table3; those of roar are ganet and soft."""
     embeddings: str | None = None
     """GloVe file (default: the preset's); "none" starts from random vectors."""
+    measures: tuple[roar.Measure, ...] = roar.MEASURES
+    """Importances of roar, as far as a system has them. All its seeds are trained side by side."""
+    shares: tuple[float, ...] = analysis.ROAR_SHARES
+    """Of the words that roar masks, increasing, in [0, 1]; none and all are always trained."""
+    texts: int = 1000
+    """Test texts of faithfulness, at most."""
 
 
 def gated(row: Row) -> bool:
@@ -97,6 +121,19 @@ PAIRED = Table(
 )
 
 
+def gap(mode: str) -> Callable[[Record], float | None]:
+    """The loss under a kind of gates less its exact expectation, in texts of at most 20 words."""
+
+    def read(record: Record) -> float | None:
+        exact = record.get("exact")
+        return None if exact is None else exact[mode]["loss"] - exact["exact"]["loss"]
+
+    return read
+
+
+BY_GUMBEL = "ganet_by_soft_gumbel"
+
+
 def mode(name: str) -> Column:
     """Mean accuracy and density of a kind of gates."""
 
@@ -111,6 +148,30 @@ def mode(name: str) -> Column:
     return Column(f"{name}: accuracy, density", text)
 
 
+ESTIMATORS = Table(
+    title="Estimators of the gates' gradient",
+    note="Mean ± sample standard deviation over seeds. All hold the mean open probability at .2 by "
+    "a Lagrange multiplier, take the same steps at the settings that were found for the "
+    "Gumbel-sigmoid, and are tested after the last one. Exact: the expected cross-entropy over all "
+    "patterns of the gates of the test texts of at most 20 words; beside it what thresholds, and "
+    "the best pattern of each text, differ by.",
+    about="GA-Net trained by other estimators, at one density",
+    data=("trec", "sst2"),
+    variants=tuple(f"ganet_by_{name}" for name in reported.ESTIMATORS),
+    pair=lambda data, name: (name, BY_GUMBEL) if name != BY_GUMBEL else None,
+    columns=(
+        c.data(),
+        c.variant("estimator"),
+        c.metric("sampled gates", "test.accuracy_sample"),
+        c.metric("[a > 0]", "test.accuracy_threshold"),
+        c.metric("open words", "test.density_sample"),
+        c.metric("exact loss", "exact.exact.loss"),
+        c.metric("[a > 0] less exact", gap("threshold")),
+        c.metric("best less exact", gap("best")),
+        c.milliseconds(),
+        *c.paired(("minus Gumbel-sigmoid", "95 % interval", "p")),
+    ),
+)
 MODES = Table(
     title="One set of parameters under four kinds of gates",
     note="Means over seeds: Bernoulli draws, probability above 1/2, probabilities as gates, and "
@@ -243,6 +304,40 @@ FIGURE5 = Table(
 )
 
 
+FAITHFULNESS = Table(
+    title="Faithfulness of the gates",
+    note="Not in the paper. Words are deleted from test texts and the network runs again, see "
+    "`gatedjax.analysis.faithfulness`: comprehensiveness is better where it is high, sufficiency "
+    "where it is low; AOPC is the mean over 1, 5, 10, 20 and 50 % of the words. The leak is that "
+    "of the claim that words behind closed gates were not used, with the same network under gates "
+    "at the words of the rationale; it is 0 where gates act on the input.",
+    about="comprehensiveness, sufficiency and gate leak at one density",
+    data=("trec",),
+    variants=tuple(faithfulness.VARIANTS),
+    body=faithfulness.body,
+    after=faithfulness.measure,
+)
+FAITHFULNESS_PAIRED = Table(
+    title="Faithfulness of the gates, paired tests",
+    note="Bootstrap over test texts of the values averaged over seeds (10,000 samples); the p are "
+    "corrected together (Holm), a star says below .05.",
+    body=faithfulness.paired,
+)
+ROAR = Table(
+    title="Recursive ROAR: accuracy by share of masked words",
+    note="Not in the paper; the method is that of Madsen et al. (2021), see "
+    "`gatedjax.analysis.roar`. Means over seeds; roar_trec.png shows deviations. At every share a "
+    "network is trained from the start on texts in which the last one's most important words are "
+    "unknown words. RACU is 0 for random words and 1 for an importance that finds all that there "
+    "is; its interval is Student's, over the seeds.",
+    about="recursive ROAR: accuracy after masking words by importance and training again",
+    data=("trec",),
+    body=roar.body,
+    after=roar.run,
+)
+TRUSTED = (FAITHFULNESS, FAITHFULNESS_PAIRED, ROAR)
+
+
 def of_gates(path: str) -> Any:
     """A setting of the gates, for systems that have some."""
     return lambda record: value_at(record, path) if record["system"] == "ganet" else None
@@ -260,6 +355,12 @@ RUNS = c.runs(
     c.seconds(),
     heading="system",
 )
+
+
+def check(options: GANetOptions) -> None:
+    """Refuses options that do not go together."""
+    cli.check_counts(options, "texts")
+    roar.check(options)
 
 
 def report(console: Console, records: Records, workdir: Path) -> None:
@@ -320,6 +421,28 @@ def _gates(record: Record) -> tuple[list[str], list[list[str]]]:
     return ["gates", *names.values()], rows
 
 
+def tested(record: Record, what: str) -> float:
+    """A figure of the test set."""
+    return record["test"][what]
+
+
+def level(store: Store) -> list[tuple[str, str, str]]:
+    """Accuracy and density of GA-Net where it was run."""
+    return [
+        (
+            f"{reported.NAMES[name]} {what}",
+            f"{theirs:.4f}",
+            averaged(store.all(name, "ganet"), functools.partial(tested, what=what), 4),
+        )
+        for what, quoted in (
+            ("accuracy", reported.ACCURACY["ganet"]),
+            ("density", reported.DENSITY),
+        )
+        for name, theirs in quoted.items()
+        if store.all(name, "ganet")
+    ]
+
+
 PAPER = Paper(
     **START,
     title="GA-Net",
@@ -332,14 +455,24 @@ PAPER = Paper(
         "table3": TABLE3,
         "table4": Figure(draw=figures.table4, about="open words of two IMDB reviews"),
         "table5": TABLE5,
+        "estimators": ESTIMATORS,
         "figure1": Figure(draw=figures.figure4, about="as figure4"),
         "figure4": Figure(draw=figures.figure4, about="heat maps of SST-2 sentences"),
         "figure5": FIGURE5,
+        "faithfulness": FAITHFULNESS,
+        "roar": ROAR,
     },
-    page=(TABLE1, TABLE2, PAIRED, MODES, TABLE3, TABLE5, FIGURE5, RUNS),
+    page=(TABLE1, TABLE2, PAIRED, MODES, TABLE3, TABLE5, FIGURE5, ESTIMATORS, *TRUSTED, RUNS),
     experiment=experiment,
     report=report,
     workdir=lambda config: f"{config.data.name}-{config.model.system}",
     options=GANetOptions,
+    owned={"measures": ("roar",), "shares": ("roar",), "texts": ("faithfulness",)},
+    check=check,
     drawn=("polarity",),
+    claims=tuple(
+        Claim(says=f"GA-Net is better than {VARIANTS[name].title}", table=PAIRED, rows=(name,))
+        for name in PAIRED.variants
+    ),
+    level=level,
 )

@@ -19,6 +19,15 @@ SYSTEMS: dict[SystemName, str] = {
     "ganet": "GA-Net",
 }
 AUXILIARY = {"fnn": "AUX FNN", "att": "AUX ATT", "lstm": "AUX LSTM"}
+ESTIMATORS = {
+    "soft_gumbel": "Gumbel-sigmoid (as the paper)",
+    "st_gumbel": "straight-through Gumbel",
+    "reinmax": "ReinMax",
+    "mean_field": "mean field",
+    "leave_one_out": "leave-one-out, 2 draws",
+    "disarm": "DisARM",
+}
+"""What else than the paper's relaxation trains the gates here; the paper has no such table."""
 AUX_WIDTHS = (20, 40, 60, 80, 100)
 
 

@@ -64,14 +64,14 @@ def shares(store: Store, table: Table, data: str) -> Table:
 def bars(job: Job) -> None:
     """Draws test accuracy with and without gating against the share of the training questions."""
     for data in job.data:
-        series: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
+        series: dict[str, dict[str, list[tuple[float, float, float | None]]]] = {}
         for (feature, share), both in by_share(job.store, data).items():
             panel = f"test accuracy, {'with' if feature else 'without'} the feature"
             lines = series.setdefault(panel, {"gating": [], "no gating": []})
             for points, records in zip(lines.values(), both, strict=True):
                 if living := alive(records):
                     mean, std, _ = analysis.summary([r["test"]["accuracy"] for r in living])
-                    points.append((float(share), mean, std or 0.0))
+                    points.append((float(share), mean, std))
         stem = job.options.results / f"figure2_{data}"
         title = f"GA Reader on {reported.NAMES[data]}"
         analysis.plot_lines(series, stem, xlabel="training questions (%)", title=title)

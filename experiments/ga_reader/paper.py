@@ -15,7 +15,7 @@ from experiments.core.comparison import LEVEL, paragraphs, sentence
 from experiments.core.config import Changes, public_config
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN, origin_of, other_data
-from experiments.core.paper import Column, Job, Options, Paper, Row, Table, Variant, variants
+from experiments.core.paper import Claim, Column, Job, Options, Paper, Row, Table, Variant, variants
 from experiments.core.records import Record, Records, Store
 from experiments.ga_reader import figures, reported, statistics
 from experiments.ga_reader.config import START, Config, base_of, feature_of
@@ -383,6 +383,14 @@ def report(console: Console, records: Records, workdir: Path) -> None:
     print_time(console, record, workdir)
 
 
+def compared_readers(store: Store) -> Iterator[Table]:
+    """The readers beside their base, on the paper's data and on ours."""
+    yield from on_each(compared, TABLE2, "hops_2", "hops_4")(store)
+    yield from on_each(compared, TABLE4)(store)
+    yield from on_each(compared, CBT, "no_gating", more=("cbt_cn",))(store)
+    yield from on_each(compared, TOY)(store)
+
+
 PAPER = Paper(
     **START,
     title="GA Reader",
@@ -413,6 +421,23 @@ PAPER = Paper(
         TABLE6,
         FIGURE3,
         RUNS,
+    ),
+    claims=(
+        Claim(says="Multiplying is better than adding", table=compared_readers, rows=("sum",)),
+        Claim(
+            says="Multiplying is better than concatenating",
+            table=compared_readers,
+            rows=("concat",),
+        ),
+        Claim(says="Gating is better than none", table=compared_readers, rows=("no_gating",)),
+        Claim(says="Several hops are better than one", table=compared_readers, rows=("hops_1",)),
+        Claim(says="Characters help", table=compared_readers, rows=("no_characters",)),
+        Claim(
+            says="The feature helps",
+            table=compared_readers,
+            rows=("feature_fix", "feature_update"),
+            flip=True,
+        ),
     ),
     experiment=experiment,
     report=report,

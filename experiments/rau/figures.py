@@ -78,7 +78,7 @@ def curves(job: Job) -> None:
     }
     if what == "figure6":
         panels["validation perplexity"] = {
-            cell: [(x, math.exp(y), math.exp(y) * sd) for x, y, sd in line]
+            cell: [(x, math.exp(y), sd and math.exp(y) * sd) for x, y, sd in line]
             for cell, line in panels["validation loss"].items()
         }
     stem: Path = job.options.results / what

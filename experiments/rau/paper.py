@@ -1,7 +1,7 @@
 """RAU: Zhong, Yue and Ling, "Recurrent Attention Unit" (2018)."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,7 +12,7 @@ from experiments.core.cli import fail
 from experiments.core.columns import print_metrics, print_time
 from experiments.core.comparison import LEVEL, WINDOW_SAMPLES
 from experiments.core.origins import NOT_RUN
-from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.records import Records, Store
 from experiments.rau import figures, reported
 from experiments.rau.config import START, CellName
@@ -314,6 +314,13 @@ def report(console: Console, records: Records, workdir: Path) -> None:
     print_time(console, record, workdir)
 
 
+def level(store: Store) -> Iterator[tuple[str, str, str]]:
+    """Test accuracy or perplexity of RAU where it was run."""
+    for row in TABLE1.rows(PAPER, store):
+        if row.variant == "rau" and row.records and row.data in reported.TEST["rau"]:
+            yield row.label, reported.TEST["rau"][row.data], result("", "test").text(row)
+
+
 PAPER = Paper(
     **START,
     twins=True,
@@ -339,6 +346,11 @@ PAPER = Paper(
         *(TABLE1, PAIRED, TRAINING, TABLE2, OTHERS, TABLE3, TABLE4),
         *(LEARNING_RATES, ATTENTION, MATCHED, FIGURES, RUNS),
     ),
+    claims=tuple(
+        Claim(says=f"RAU is better than {reported.CELLS[name]}", table=PAIRED, rows=(name,))
+        for name in PAIRED.variants
+    ),
+    level=level,
     experiment=experiment,
     report=report,
     workdir=lambda config: f"{config.preset}-{config.model.cell}",

@@ -1,17 +1,17 @@
 """What one run is made of, whatever its kind of task."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 
 from experiments.core.curves import TRAIN_POINTS
 from experiments.core.experiment import Experiment, Predictions
-from experiments.core.kinds import Batches, Config, Json, Params, Records
+from experiments.core.kinds import Config, Json, Params, Records
 from experiments.ssan import config as configs
 from experiments.ssan import sentences, tasks, translation
+from gatedjax.data import for_schedule
 
 KINDS: dict[type[configs.RunConfig], Callable[[Any], Experiment]] = {
     configs.ProbeConfig: sentences.probe,
@@ -30,34 +30,14 @@ def system_of(model: Config) -> str:
 def experiment(config: configs.RunConfig) -> Experiment:
     """The run of a configuration."""
     of_task, model = KINDS[type(config)](config), config.model
-    changes = getattr(model, "final_temperature", None) is not None
     return dataclasses.replace(
         of_task,
-        train=(lambda seed: WithStep(of_task.train(seed))) if changes else of_task.train,
+        train=lambda seed: for_schedule(of_task.train(seed), model),
         facts={"data": config.preset, "system": system_of(model), **of_task.facts},
         count=count_parameters,
         logged=lambda metrics: {"selection_curve": selection_curve(metrics)},
         score=lambda predictions: of_task.score(predictions) | selection(model, predictions),
     )
-
-
-class WithStep:
-    """Training batches with the number of their step as "step" [B], for what changes by it."""
-
-    def __init__(self, batches: Batches) -> None:
-        self.batches = batches
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, step: int) -> dict[str, np.ndarray]:
-        batch = self.batches[step]
-        return {**batch, "step": np.full(len(batch["weight"]), step, np.int32)}
-
-    def iterate(self, start: int = 0, stop: int | None = None) -> Iterator[dict[str, np.ndarray]]:
-        """Yields the batches from a step on, made ahead of use."""
-        for step, batch in enumerate(self.batches.iterate(start, stop), start):
-            yield {**batch, "step": np.full(len(batch["weight"]), step, np.int32)}
 
 
 def count_parameters(params: Params) -> dict[str, int]:

@@ -10,13 +10,14 @@ import numpy as np
 from rich.console import Console
 
 from experiments.core import cli, columns
+from experiments.core.claims import Finding, State
 from experiments.core.columns import metric, percent, print_metrics, print_parameters, print_time
 from experiments.core.comparison import LEVEL, holm_note, paragraphs, sentence
 from experiments.core.config import Changes, changed
 from experiments.core.kinds import Json
-from experiments.core.origins import NOT_RUN, beside, substitute_of
+from experiments.core.origins import NOT_RUN, beside, other_data, substitute_of
 from experiments.core.origins import columns as whose
-from experiments.core.paper import Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.paper import variants as by_name
 from experiments.core.records import COLLAPSED, Record, Records, Store, collapsed, read_json
 from experiments.core.text import find_embeddings, width_of
@@ -307,6 +308,31 @@ def four_tasks(store: Store) -> str:
     return paragraphs(table, "\n".join(notes), together if p_values else "")
 
 
+def of_tasks(store: Store) -> Iterator[Finding]:
+    """What came of the four tasks, with the p-values of table 1."""
+    tasks = {name: TASKS[name[:3]][0] for name in reported.NAMES if name[:3] in TASKS}
+    pairs = {name: (store.all(name, BASE), store.all(name, FULL)) for name in tasks}
+    shifts = {name: difference(*pairs[name], of) for name, of in tasks.items()}
+    tested = [one for one in shifts.values() if one is not None and one.why_not is None]
+    corrected = iter(analysis.holm([boot.p_value for one in tested for boot in one.boots]))
+    for name, of in tasks.items():
+        shift, records = shifts[name], [*pairs[name][0], *pairs[name][1]]
+        label = reported.NAMES[name] + ", other data" * other_data(records)
+        if shift is None:
+            yield Finding(label, "not run")
+            continue
+        size = ", ".join(f"{boot.difference:+.2f}" for boot in shift.boots)
+        size += f" {of}" * (of != "accuracy")
+        state: State = "collapsed" if shift.why_not == COLLAPSED else "one seed"
+        if shift.why_not is None:
+            shown = [float(next(corrected)) < LEVEL for _ in shift.boots]
+            signs = {boot.difference > 0 for boot in shift.boots}
+            state = "neither"
+            if all(shown) and len(signs) == 1:
+                state = "shown" if signs == {True} else "opposite"
+        yield Finding(label, state, size)
+
+
 TABLE1 = Table(
     title="Table 1: four tasks",
     note="Accuracy and F1 in percent, BLEU by sacrebleu (detokenised; the paper's is tokenised). "
@@ -323,6 +349,11 @@ Part = tuple[Sequence[str], Sequence[float | None], Sequence[Score]]
 """A row of tables 4 and 5: first cells, the paper's numbers, what of the records it shows."""
 
 
+def probe(name: str) -> Table:
+    """A probe without and with a selector."""
+    return Table(shown=lambda store: [(name, BASE), (name, FULL)], pair=with_san)
+
+
 def f1_table(
     name: str,
     headings: Sequence[str],
@@ -332,7 +363,7 @@ def f1_table(
     **fields: Any,
 ) -> Table:
     """F1 of parts of a probe without and with a selector; `average` of the paper is by support."""
-    grid = Table(shown=lambda store: [(name, BASE), (name, FULL)], pair=with_san)
+    grid = probe(name)
 
     def body(store: Store) -> str:
         rows = grid.rows(PAPER, store)
@@ -572,6 +603,16 @@ PAPER = Paper(
         ),
     },
     page=(*TABLES, FIGURES, DRAWS, HEADS, TEMPERATURE, RATES, RUNS),
+    claims=(
+        Claim(says="SSAN is better than SAN on tasks (selector in layer 1)", found=of_tasks),
+        Claim(says="SSAN is better than SAN at swapped words", table=TABLE2, rows=(FULL,)),
+        Claim(says="SSAN is better than SAN at moved words", table=TABLE3, rows=(FULL,)),
+        Claim(
+            says="SSAN is better than SAN at probes of structure",
+            table=lambda store: map(probe, ("tree_depth", "top_const")),
+            rows=(FULL,),
+        ),
+    ),
     experiment=experiment,
     report=report,
     workdir=lambda config: f"{config.preset}-{system_of(config.model)}",

@@ -15,6 +15,7 @@ from gatedjax.functional._checks import (
 from gatedjax.functional._softmax import masked_softmax
 
 Gating = Literal["multiply", "sum", "concat"]
+"""How `gated_attention` joins a token with its view of the query."""
 
 
 def gated_attention(

@@ -19,6 +19,7 @@ from gatedjax.functional._checks import (
 from gatedjax.functional._devices import on_rows
 
 Aggregation = Literal["paper", "code"]
+"""What `pointer_sum` divides by: the equation of the paper, or the program of its authors."""
 
 
 def pointer_sum(

@@ -23,6 +23,7 @@ from gatedjax.functional._types import Carry, Dtype, Tree, Weights
 RAUAttention = Literal[
     "feature_proj", "concat", "matrix", "time_causal", "sigmoid", "additive_relu"
 ]
+"""The forms of the attention, see `rau_step`."""
 
 
 @exportable

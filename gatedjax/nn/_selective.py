@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal, NamedTuple, cast
 
 import flax.linen as nn
 import jax
@@ -15,10 +15,29 @@ from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_choice, check_mask, check_that
 from gatedjax.functional._selective import Empty, attention_scores, weighted_values
 from gatedjax.functional._types import Dtype
+from gatedjax.gates._named import EstimatorName, named
+from gatedjax.gates._score import score
 from gatedjax.nn._keys import example_keys
 from gatedjax.nn._types import Initializer
 
-Selector = Literal["none", "st", "soft", "expect", "reinforce"]
+Selector = Literal[
+    "none",
+    "st",
+    "soft",
+    "expect",
+    "reinforce",
+    "straight_through",
+    "reinmax",
+    "hard_concrete",
+    "hard_kuma",
+    "leave_one_out",
+    "arm",
+    "disarm",
+]
+BY_VALUES = ("leave_one_out", "arm", "disarm")
+"""Selectors that are trained by differences of the loss between several passes."""
+_STRETCHED = ("hard_concrete", "hard_kuma")
+_BY_DERIVATIVE = ("straight_through", "reinmax", *_STRETCHED)
 
 # "uniform unit scaling" of the authors' code
 unit_scaling = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform")
@@ -38,6 +57,10 @@ class Selection:
       selected: mean number of keys that a real query selected [B, M].
       entropy: mean entropy of the selection over pairs and heads [B], in nats.
       log_prob: mean log-probability of the selection over pairs and heads [B], in nats.
+      probability: mean probability of a selection over pairs and heads [B].
+      score: what a difference of the loss is multiplied with to train the selector [B]: its
+        derivative with respect to every logit is the weight of the estimator, its value means
+        nothing. None unless the selector is trained by values of the loss.
     """
 
     weights: Array | None = None
@@ -48,6 +71,24 @@ class Selection:
     selected: Array | None = None
     entropy: Array | None = None
     log_prob: Array | None = None
+    probability: Array | None = None
+    score: Array | None = None
+
+
+class _Drawn(NamedTuple):
+    """The gates of a pass.
+
+    Attributes:
+      gates: A.
+      logarithms: of soft gates that are never 0, else None.
+      hard: whether they are 0 or 1.
+      slopes: weights of the logits in `Selection.score`, if it is to be there.
+    """
+
+    gates: Array
+    logarithms: Array | None = None
+    hard: bool = True
+    slopes: Array | None = None
 
 
 class SelectiveSelfAttention(nn.Module):
@@ -63,9 +104,11 @@ class SelectiveSelfAttention(nn.Module):
       num_heads: M.
       features: D of the projections and of the output; None takes that of the inputs.
       selector: how A is drawn in training: "st", hard draws under the gradient of the relaxation;
-        "soft", the relaxation itself; "expect", sigmoid(s) without noise; "reinforce", hard draws
-        without a gradient (train with `Selection.log_prob`). Otherwise A = [s > 0] for all of
-        them. "none" has no selector.
+        "soft", the relaxation itself; "expect", sigmoid(s) without noise; "straight_through",
+        "reinmax", "hard_concrete" and "hard_kuma" as the estimators of `gatedjax.gates`;
+        "reinforce", hard draws without a gradient (train with `Selection.log_prob`);
+        "leave_one_out", "arm" and "disarm", the same (train with `Selection.score`, from several
+        passes). Otherwise A = [s > 0] for all of them. "none" has no selector.
       share_heads: one selection for all heads.
       empty: what a query that selects nothing attends to (see `functional.selective_weights`).
       temperature: tau of the relaxation; a call may give another one.
@@ -76,7 +119,8 @@ class SelectiveSelfAttention(nn.Module):
       remat: compute scores, noise and weights again for the gradient instead of storing them.
 
     Streams: "gate" (training with a selector that draws) and "dropout" (training with dropout),
-    keyed by example.
+    keyed by example. In place of "gate" there may be "antithetic": of one key, both draw the same
+    noise, with opposite signs.
 
     Reference: Geng et al. 2020, "How Does Selective Mechanism Improve Self-Attention Networks?",
       eqs. 2 to 5; the authors' code for what it leaves open ("st", heads with a selector each,
@@ -183,8 +227,9 @@ class SelectiveSelfAttention(nn.Module):
         """Keys per example of the streams that this pass draws from."""
         if deterministic:
             return {}
+        mirrored = self.has_rng("antithetic") and not self.has_rng("gate")
         streams = {
-            "gate": self.selector in ("st", "soft", "reinforce"),
+            "antithetic" if mirrored else "gate": self.selector not in ("none", "expect"),
             "dropout": self.dropout > 0 and not drawn,
         }
         return {
@@ -215,17 +260,21 @@ class SelectiveSelfAttention(nn.Module):
                 heads["selector_key"],
                 preferred_element_type=scores.dtype,
             )
-            gates, log_gates = F.threshold_gates(logits), None
+            drawn = _Drawn(F.threshold_gates(logits))
             if not deterministic:
-                gates, log_gates = self._gates(logits, positions, keys, temperature)
-            weights = self._weights(scores, gates, log_gates, allowed, positions)
+                drawn = self._gates(logits, positions, keys, temperature)
+            weights = self._weights(scores, drawn, allowed, positions)
             record = {
-                "gates": gates,
+                "gates": drawn.gates,
                 "logits": logits,
-                "counts": F.selection_counts(gates, mask),
+                "counts": F.selection_counts(drawn.gates, mask),
                 "entropies": F.selection_entropy(logits, mask),
-                "log_probs": F.selection_log_prob(logits, gates, mask),
+                "log_probs": F.selection_log_prob(logits, drawn.gates, mask),
+                "probabilities": F.selection_counts(jax.nn.sigmoid(logits), mask),
             }
+            if drawn.slopes is not None:
+                sloped = jax.lax.stop_gradient(drawn.slopes) * logits
+                record["score"] = F.selection_counts(sloped, mask)
         record["weights"] = self._shown(weights)
         if "dropout" in keys:
             heads_of, size = weights.shape[1], weights.shape[-1]
@@ -252,20 +301,19 @@ class SelectiveSelfAttention(nn.Module):
     def _weights(
         self,
         scores: Array,
-        gates: Array,
-        log_gates: Array | None,
+        drawn: _Drawn,
         allowed: Array | None,
         positions: Int[Array, " Q"],
     ) -> Array:
-        """Attention weights under gates, soft where there are their logarithms."""
-        if log_gates is not None:
-            log_gates = jnp.broadcast_to(log_gates, scores.shape)
+        """Attention weights under gates."""
+        if drawn.logarithms is not None:
+            log_gates = jnp.broadcast_to(drawn.logarithms, scores.shape)
             return F.relaxed_gated_softmax(scores, log_gates, allowed)
         return F.selective_weights(
             scores,
-            gates,
+            drawn.gates,
             allowed,
-            hard=True,
+            hard=drawn.hard,
             empty=self.empty,
             cap=self.cap,
             renormalise=self.renormalise,
@@ -274,20 +322,34 @@ class SelectiveSelfAttention(nn.Module):
 
     def _gates(
         self, logits: Array, positions: Array, keys: dict[str, Array], temperature: float | Array
-    ) -> tuple[Array, Array | None]:
-        """The gates of a training pass, and their logarithms where they are soft."""
+    ) -> _Drawn:
+        """The gates of a training pass."""
         if self.selector == "expect":
-            return jax.nn.sigmoid(logits), jax.nn.log_sigmoid(logits)
-        uniform = F.pair_uniform(keys["gate"], logits.shape[1], positions, logits.shape[-1])
+            return _Drawn(jax.nn.sigmoid(logits), jax.nn.log_sigmoid(logits), hard=False)
+        mirrored = "antithetic" in keys
+        key = keys["antithetic" if mirrored else "gate"]
+        uniform = F.pair_uniform(key, logits.shape[1], positions, logits.shape[-1])
+        uniform = 1 - uniform if mirrored else uniform
+        if self.selector == "st":
+            options: Options = {"temperature": temperature, "straight_through": True}
+            return _Drawn(F.uniform_sigmoid(logits, uniform, **options))
+        constant = jax.lax.stop_gradient(logits)
+        if self.selector == "reinforce":
+            return _Drawn(_hard(constant, uniform))
+        noise = jnp.log(uniform) - jnp.log1p(-uniform)
         if self.selector == "soft":
-            noise = jnp.log(uniform) - jnp.log1p(-uniform)
             log_gates = F.log_gumbel_sigmoid(logits, noise, temperature=temperature)
-            return jnp.exp(log_gates), log_gates
-        hard = self.selector == "reinforce"
-        logits = jax.lax.stop_gradient(logits) if hard else logits
-        return F.uniform_sigmoid(
-            logits, uniform, temperature=temperature, straight_through=True
-        ), None
+            return _Drawn(jnp.exp(log_gates), log_gates, hard=False)
+        name = cast(EstimatorName, self.selector)
+        estimator: Any = named(name, temperature=temperature)
+        if self.selector in _BY_DERIVATIVE:
+            gates = estimator.gates(logits, noise)
+            return _Drawn(gates, hard=self.selector not in _STRETCHED)
+        gates = _hard(constant, uniform)
+        if self.selector == "leave_one_out":
+            return _Drawn(gates, slopes=score(constant, gates))
+        pair = jnp.stack([gates, _hard(constant, 1 - uniform)])
+        return _Drawn(gates, slopes=estimator.weights(constant, noise, pair))
 
     def _selection(self, record: dict[str, Array], mask: Array | None) -> Selection:
         if self.selector == "none":
@@ -300,7 +362,23 @@ class SelectiveSelfAttention(nn.Module):
             **statistics._asdict(),
             entropy=F.mean_over_pairs(record["entropies"], mask),
             log_prob=F.mean_over_pairs(record["log_probs"], mask),
+            probability=F.mean_over_pairs(record["probabilities"], mask),
+            score=_sum_over_queries(record.get("score"), mask),
         )
+
+
+def _hard(logits: Array, uniform: Array) -> Array:
+    """[a + L > 0]."""
+    return F.uniform_sigmoid(logits, uniform, straight_through=True)
+
+
+def _sum_over_queries(values: Array | None, mask: Array | None) -> Array | None:
+    """[B, M, N] as [B], without padding."""
+    if values is None:
+        return None
+    if mask is not None:
+        values = jnp.where(mask[:, None, :], values, 0)
+    return jnp.sum(values, axis=(1, 2))
 
 
 def _in_blocks(

@@ -109,11 +109,11 @@ def make_lane_step(task: Task, config: TrainConfig) -> Callable[..., Any]:
     return jax.vmap(step)
 
 
-def _stack(batches: Sequence[Batch]) -> Batch:
+def _stack(batches: Sequence[Batch], what: str = "training") -> Batch:
     shapes = {tuple(sorted((k, np.shape(v)) for k, v in batch.items())) for batch in batches}
     if len(shapes) > 1:
         raise ValueError(
-            "lanes need training data whose batches have one shape at every step, got "
+            f"lanes need {what} data whose batches have one shape at every step, got "
             + " and ".join(str(dict(shape)) for shape in sorted(shapes)[:2])
         )
     return {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
@@ -136,11 +136,15 @@ class _Lanes:
         devices: Sequence[jax.Device],
         begun: Restored,
     ) -> None:
-        self.eval_data, self.accumulate = eval_data, config.accumulate
+        self.accumulate = config.accumulate
         self.count, width = len(lanes), min(len(devices), len(lanes))
         self.rows = np.minimum(np.arange(-(-self.count // width) * width), self.count - 1)
         padded = [lanes[row] for row in self.rows]
         self.train_data = [train_data[row] for row in self.rows]
+        self.eval_data, self.own = eval_data, callable(eval_data)
+        if self.own:
+            each = {lane.seed: eval_data(lane.seed) for lane in lanes}
+            self.eval_data = [each[lane.seed] for lane in padded]
         mesh = jax.make_mesh(
             (width,), ("lane",), axis_types=(jax.sharding.AxisType.Auto,), devices=devices[:width]
         )
@@ -163,7 +167,8 @@ class _Lanes:
             return varied.evaluate(params, batch)[0]
 
         self.train_step = jax.jit(step, donate_argnums=0, out_shardings=self.split)
-        self.eval_step = jax.jit(jax.vmap(evaluate, (0, 0, None)), out_shardings=self.split)
+        over = (0, 0, 0 if self.own else None)
+        self.eval_step = jax.jit(jax.vmap(evaluate, over), out_shardings=self.split)
         self.state = jax.device_put(jax.tree.map(lambda x: x[self.rows], begun.state), self.split)
         self.best_params = jax.tree.map(np.array, begun.best)
 
@@ -181,10 +186,17 @@ class _Lanes:
         traces = self.eval_traces
         params = eval_params(self.state.params, self.state.opt_state)
         totals: Metrics = {}
-        for batch in self.eval_data:
-            one = self.eval_step(params, self.values, jax.device_put(batch, self.whole))
+        for batch in self.evaluation_batches():
+            one = self.eval_step(params, self.values, batch)
             totals = jax.tree.map(jnp.add, totals, one) if totals else one
         return totals, self.eval_traces > traces
+
+    def evaluation_batches(self) -> Iterator[Batch]:
+        if not self.own:
+            yield from (jax.device_put(batch, self.whole) for batch in self.eval_data)
+            return
+        for batches in zip(*self.eval_data, strict=True):
+            yield jax.device_put(_stack(batches, "evaluation"), self.split)
 
     def keep_best(self, numbers: list[int]) -> None:
         last = jax.device_get(eval_params(self.state.params, self.state.opt_state))
@@ -230,7 +242,8 @@ def _begin(
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen_parameters(task))
     data = {lane.seed: train_data(lane.seed) for lane in lanes}
     firsts = {seed: first_batch(one, config.num_steps) for seed, one in data.items()}
-    evaluation = first_evaluation_batch(eval_data)
+    of_first = eval_data(lanes[0].seed) if callable(eval_data) else eval_data
+    evaluation = first_evaluation_batch(of_first)
     first = firsts[lanes[0].seed]
     make = lambda key: init_state(task, tx, key, first)  # noqa: E731
     keys = [jax.random.key(lane.seed) for lane in lanes]
@@ -279,7 +292,8 @@ def fit_lanes(
       task: what is trained.
       train_data: from a seed to its training data (see `fit`). At one step the batches of all
         seeds have one shape, as `gatedjax.data.Batches` of one set of texts do.
-      eval_data: batches of one evaluation pass, shared by the lanes; None evaluates nothing.
+      eval_data: batches of one evaluation pass, shared by the lanes, or from a seed to those of its
+        own, as many and of one shape at every step; None evaluates nothing.
       config: how to train.
       workdir: gets one metrics.jsonl, whose lines name their seed, and one set of checkpoints.
       metadata: as in `fit`.

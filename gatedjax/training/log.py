@@ -12,6 +12,8 @@ from typing import Any, TextIO
 
 import jax
 
+from gatedjax._version import __version__
+
 PACKAGES = (
     "jax",
     "jaxlib",
@@ -74,6 +76,39 @@ def _commit() -> str | None:
         return None
 
 
+def _clean() -> bool | None:
+    """Whether no tracked Python file differs from the commit; None where `_commit` asked no git."""
+    here = Path(__file__)
+    if _git(here.parent, "ls-files", "--error-unmatch", "--", here.name) is None:
+        return None
+    changed = _git(here.parent, "status", "--porcelain", "-uno", "--", ":(top)*.py")
+    return None if changed is None else not changed
+
+
+def versions() -> dict[str, str | None]:
+    """Of gatedjax and of the packages that decide its numbers; None for one that is not there."""
+    return {"gatedjax": __version__, **{name: _version(name) for name in PACKAGES}}
+
+
+def source() -> dict[str, Any]:
+    """What code this is: the commit, and whether the tree was clean.
+
+    "clean" looks at tracked Python files alone, as records and RESULTS.md change while runs end.
+    Both are None outside a repository; an installation from one knows its commit.
+    """
+    return {"commit": _commit(), "clean": _clean()}
+
+
+def processor() -> str:
+    """The model of the CPU, or the kind of machine where the system does not say it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
 def _git(folder: Path, *command: str) -> str | None:
     """What git says in a folder, whatever repository its caller is at work in; None: it fails."""
     elsewhere = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
@@ -94,14 +129,15 @@ def _git(folder: Path, *command: str) -> str | None:
 
 
 def environment(seed: int) -> dict[str, Any]:
-    """Versions, devices, commit and seed of this process."""
+    """Versions, devices, code and seed of this process."""
     return {
-        "versions": {name: _version(name) for name in PACKAGES},
+        "versions": versions(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "devices": [str(device.device_kind) for device in jax.devices()],
         "backend": jax.default_backend(),
-        "commit": _commit(),
+        "processor": processor(),
+        **source(),
         "seed": seed,
     }
 

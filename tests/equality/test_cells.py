@@ -78,7 +78,7 @@ SAME = {
 }
 TRAIN_NOTHING = {
     "agt": {"render"},
-    "ga_net": {"table1", "table4", "figure1", "figure4", "render"},
+    "ga_net": {"table1", "table4", "figure1", "figure4", "roar", "render"},
     "ga_reader": {"statistics", "render"},
     "rau": {"table2", "table4", "figure3", "figure4", "render"},
     "ssan": {

@@ -241,7 +241,7 @@ def test_lengths_beyond_the_longest_share_the_last_bar():
     assert histogram.counts.tolist() == [[5, 3, 3], [0, 0, 4]]
     assert histogram.open_end
     assert not layers.of_lengths([[5, 3]], 3).open_end
-    assert layers.without_words(histogram).counts.tolist() == [[0, 3, 3], [0, 0, 4]]
+    assert layers.above_first(histogram).counts.tolist() == [[0, 3, 3], [0, 0, 4]]
 
 
 def test_shuffling_keeps_how_many_words_are_selected_and_the_padding():

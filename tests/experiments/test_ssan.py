@@ -13,7 +13,6 @@ from experiments.core.records import differences
 from experiments.ssan import tables
 from experiments.ssan.__main__ import main
 from experiments.ssan.config import PRESETS, with_budget
-from experiments.ssan.experiment import WithStep
 from experiments.ssan.paper import PAPER, VARIANTS
 from experiments.ssan.sentences import scores
 from gatedjax import data as gdata
@@ -178,7 +177,7 @@ def test_scores_of_a_probe_have_groups_where_the_paper_has_them():
 def test_batches_know_their_step():
     source = gdata.bigram_shift([["a", "b", "c"]] * 6)
     encoded = gdata.encode(source, gdata.Vocabulary.build([source]))
-    batches = WithStep(gdata.Batches(encoded, batch_size=2))
+    batches = gdata.WithStep(gdata.Batches(encoded, batch_size=2))
     assert batches[7]["step"].tolist() == [7, 7]
     steps = [batch["step"][0] for batch in batches.iterate(2, 5)]
     assert steps == [2, 3, 4]

@@ -372,8 +372,10 @@ def test_empty_rows_return_their_initial_carry_with_finite_gradients(cell, rever
 
 def test_one_compilation_serves_every_mask(cell):
     arguments, cotangents, *_ = solved(cell)
+    solve(cell, arguments, MASK, cotangents)  # traces anew where another file ran in between
+    traces = TRACES[cell]
     solve(cell, arguments, ~MASK, cotangents)
-    assert TRACES[cell] == 1
+    assert TRACES[cell] == traces
 
 
 SMALL = [(0, 3), (2, 0), (2, 1)]

@@ -81,7 +81,13 @@ def test_everything_selected_is_standard_attention(inputs):
     np.testing.assert_allclose(found.empty[:2], 1.0)
 
 
-@pytest.mark.parametrize("selector", ["st", "soft", "expect", "reinforce"])
+BY_DERIVATIVE = ("straight_through", "reinmax", "hard_concrete", "hard_kuma")
+BY_VALUES = ("leave_one_out", "arm", "disarm")
+
+
+@pytest.mark.parametrize(
+    "selector", ["st", "soft", "expect", "reinforce", *BY_DERIVATIVE, *BY_VALUES]
+)
 def test_training_draws_and_inference_thresholds(selector, inputs):
     module, variables = made(inputs, selector=selector)
     output, found = run(module, variables, inputs)
@@ -92,6 +98,11 @@ def test_training_draws_and_inference_thresholds(selector, inputs):
         np.testing.assert_allclose(found.gates, p, **F32)
     elif selector == "soft":
         assert ((values > 0) & (values < 1)).all()
+    elif selector.startswith("hard_"):
+        assert ((values > 0) & (values < 1)).any()
+        assert {0.0, 1.0} < set(np.unique(values))
+        assert values.min() == 0
+        assert values.max() == 1
     else:
         assert set(np.unique(values)) == {0.0, 1.0}
     np.testing.assert_allclose(found.weights[2], 0)
@@ -107,8 +118,41 @@ def test_training_draws_and_inference_thresholds(selector, inputs):
     size = sum(float(np.abs(g).sum()) for k, g in gradient["params"].items() if "selector" in k
                for g in jax.tree.leaves(g))  # fmt: skip
     assert np.isfinite(size)
-    # only REINFORCE gives the selector no gradient through the output
-    assert (size > 0) == (selector != "reinforce")
+    # those by values of the loss give the selector no gradient through the output
+    assert (size > 0) == (selector not in ("reinforce", *BY_VALUES))
+
+
+@pytest.mark.parametrize("selector", BY_VALUES)
+def test_a_score_has_the_slopes_of_its_estimator(selector, inputs):
+    """In NumPy, from the gates of two passes under opposite noise."""
+    module, variables = made(inputs, selector=selector)
+
+    @jax.jit
+    def passed(variables, inputs):
+        both = [{name: RNGS["gate"]} for name in ("gate", "antithetic")]
+        run = lambda rngs: module.apply(  # noqa: E731
+            variables, inputs, MASK, deterministic=False, example_id=IDS, rngs=rngs
+        )[1]
+        return [run(rngs) for rngs in both]
+
+    first, second = jax.tree.map(np.asarray, passed(variables, inputs))
+    a, b, c = (np.asarray(x, np.float64) for x in (first.logits, first.gates, second.gates))
+    np.testing.assert_array_equal(first.logits, second.logits)
+    # one of two opposite draws is open where an open gate is likelier, and else one is closed
+    assert (np.where(a > 0, b + c > 0, b + c < 2)).all()
+    assert (b != c).any()
+    pairs = MASK[:, None, :, None] & MASK[:, None, None, :]
+    p = 1 / (1 + np.exp(-a))
+    chance = np.where(pairs, p, 0).mean(1).sum((1, 2)) / np.maximum(MASK.sum(1) ** 2, 1)
+    np.testing.assert_allclose(first.probability, chance, rtol=1e-5)
+    if selector == "arm":  # the noise itself, which is nowhere to be seen
+        np.testing.assert_allclose(first.score, -second.score, **F32)
+        inside = np.where(pairs, np.abs(a) / 2, 0).sum((1, 2, 3))
+        assert (np.abs(first.score) <= inside).all()
+        return
+    slopes = {"leave_one_out": b - p, "disarm": (b - c) / 2 / (1 + np.exp(-np.abs(a)))}[selector]
+    wanted = np.where(pairs, slopes * a, 0).sum((1, 2, 3))
+    np.testing.assert_allclose(first.score, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_training_needs_keys_and_inference_none(inputs):
@@ -160,7 +204,7 @@ def test_blocks_and_recomputation_change_nothing(options, empty, inputs):
     found = jax.tree.map(np.asarray, both(variables, inputs))
     (gradient, (output, found)), (same_gradient, (same, same_found)) = found
     np.testing.assert_allclose(same, output, **F32)
-    for name in ("rate", "empty", "entropy", "log_prob"):
+    for name in ("rate", "empty", "entropy", "log_prob", "probability"):
         np.testing.assert_allclose(getattr(same_found, name), getattr(found, name), **F32)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), same_gradient, gradient

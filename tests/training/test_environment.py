@@ -32,6 +32,22 @@ def test_the_commit_is_that_of_the_repository_that_has_the_package(tmp_path, com
     assert log._commit() == commit
 
 
+def test_a_tree_is_clean_while_its_tracked_python_files_are_as_in_the_commit(
+    tmp_path, commit, monkeypatch
+):
+    monkeypatch.setattr(log, "__file__", str(tmp_path / "tracked.py"))
+    (tmp_path / "RESULTS.md").write_text("new")
+    assert log.source() == {"commit": commit, "clean": True}
+    (tmp_path / "tracked.py").write_text("x = 1")
+    assert log.source() == {"commit": commit, "clean": False}
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "log.py").write_text("")
+    monkeypatch.setattr(log, "__file__", str(outside / "log.py"))
+    monkeypatch.setattr(log.importlib.metadata, "distribution", lambda name: _Installed("{}"))
+    assert log.source() == {"commit": None, "clean": None}
+
+
 def test_an_environment_inside_another_repository_does_not_lend_its_commit(
     tmp_path, commit, monkeypatch
 ):

@@ -101,6 +101,22 @@ def test_a_lane_is_the_run_of_its_seed(three, tmp_path):
     assert results[0].compilations == 1
 
 
+def test_lanes_may_have_evaluation_data_of_their_own(tmp_path):
+    config = dataclasses.replace(CONFIG, seeds=2, num_steps=12)
+    own = lambda seed: [Data()[1000 + 2 * seed], Data()[1001 + 2 * seed]]  # noqa: E731
+    found = fit_lanes(Tiny(), Shifted, own, config, tmp_path / "lanes")
+    for lane, result in zip(lanes_of(config), found, strict=True):
+        parallel = make_parallel("single")
+        folder = tmp_path / str(lane.seed)
+        alone = fit(
+            Tiny(), Shifted(lane.seed), own(lane.seed), lane.config, folder, parallel=parallel
+        )
+        assert_lane_is_run(result, alone)
+    other = lambda seed: [Data(rows=8 + seed)[1000]]  # noqa: E731
+    with pytest.raises(ValueError, match="evaluation data whose batches have one shape"):
+        fit_lanes(Tiny(), Shifted, other, config, tmp_path / "other")
+
+
 @pytest.mark.slow
 def test_the_log_names_the_seed_and_ends_with_its_lane(three):
     workdir, results = three

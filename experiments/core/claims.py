@@ -1,0 +1,110 @@
+"""What came of a paper's claims, as the first lines of its RESULTS.md say it."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from experiments.core.comparison import LEVEL, ONE_SEED, Comparison
+from experiments.core.kinds import Record, Records
+from experiments.core.origins import NOT_RUN, OFFICIAL, origin_of, other_data, substitute_of
+from experiments.core.records import COLLAPSED
+
+State = Literal["shown", "opposite", "neither", "one seed", "collapsed", "not run"]
+STATES: dict[State, str] = {
+    "shown": "shown on",
+    "opposite": "the opposite is shown on",
+    "neither": "no difference is shown on",
+    "one seed": "one seed, no verdict, on",
+    "collapsed": f"{COLLAPSED} on",
+    "not run": f"{NOT_RUN} on",
+}
+"""How a line names what came of a claim, in the order of the line."""
+NOTE = (
+    "Made from the records. Differences are those of the tables below, in points of accuracy or as "
+    f"named; one is shown if its corrected p < {LEVEL}."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """What came of a claim on one data set; `size` is the difference, in words."""
+
+    data: str
+    state: State
+    size: str = ""
+
+
+def found(label: str, comparison: Comparison | None, records: Records, *, flip: bool) -> Finding:
+    """What a comparison says of the claim that its first system is better, or its second (flip)."""
+    if other_data(records):
+        label += ", other data"
+    if comparison is None:
+        return Finding(label, "not run")
+    if comparison.lost:
+        return Finding(label, "collapsed")
+    difference = comparison.bootstrap.difference * (-1 if flip else 1)
+    size = (
+        f"{difference:+.3f} nats, less is better"
+        if comparison.language
+        else f"{100 * difference:+.2f}"
+    )
+    if comparison.why_not == ONE_SEED:
+        return Finding(label, "one seed", size)
+    if comparison.better is None:
+        return Finding(label, "neither", size)
+    return Finding(label, "shown" if comparison.better != flip else "opposite", size)
+
+
+def line(claim: str, findings: Sequence[Finding]) -> str:
+    """A claim and what came of it."""
+    parts = []
+    for state, words in STATES.items():
+        places = [
+            one.data + f" ({one.size})" * bool(one.size) for one in findings if one.state == state
+        ]
+        if places:
+            parts.append(f"{words} {', '.join(places)}")
+    return f"- {claim}: {'; '.join(parts)}."
+
+
+def count(findings: Iterable[Finding]) -> str:
+    """How many comparisons were made, and what they show."""
+    states = [one.state for one in findings]
+    number = {state: states.count(state) for state in STATES}
+    tested = number["shown"] + number["opposite"] + number["neither"]
+    lacking: tuple[tuple[State, str], ...] = (
+        ("one seed", "with one seed"),
+        ("collapsed", COLLAPSED),
+        ("not run", NOT_RUN),
+    )
+    rest = [f"{number[state]} {words}" for state, words in lacking if number[state]]
+    more = f"; {', '.join(rest)}" if rest else ""
+    if not tested:
+        return f"**Comparisons with two seeds or more: none of {len(states)}{more}.**"
+    return (
+        f"**Comparisons with two seeds or more: {tested} of {len(states)}. The paper's difference "
+        f"is shown in {number['shown']}, the opposite in {number['opposite']}, "
+        f"none in {number['neither']}{more}.**"
+    )
+
+
+def data_line(names: Mapping[str, str], records: Mapping[str, Records]) -> str:
+    """On which data the runs are: official files, or what else."""
+    official, others = [], []
+    for name, ours in records.items():
+        origins = list(dict.fromkeys(map(origin_of, ours)))
+        if origins == [OFFICIAL]:
+            official.append(names.get(name, name))
+        else:
+            others.append(f"{names.get(name, name)}: {', '.join(origins)}")
+    parts = [f"official files for {', '.join(official)}"] if official else []
+    return f"- Data: {'; '.join([*parts, *others])}." if parts or others else ""
+
+
+def vectors_line(records: Iterable[Record]) -> str:
+    """What word vectors are other than the paper's."""
+    remarks = [part for one in records for part in (substitute_of(one) or "").split("; ")]
+    found = dict.fromkeys(
+        one.removeprefix("word vectors ") for one in remarks if "word vectors" in one
+    )
+    return f"- Word vectors: {'; '.join(found)}." if found else ""

@@ -1,0 +1,146 @@
+"""Faithfulness of trained networks: what deleting words does, and whether closed gates leak."""
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+
+from experiments.core.command import run_of
+from experiments.core.comparison import LEVEL, ONE_SEED, p_text
+from experiments.core.kinds import Json
+from experiments.core.origins import NOT_RUN
+from experiments.core.paper import Job
+from experiments.core.records import Records, Store, mean_std, write_json
+from experiments.ga_net import reported
+from experiments.ga_net.experiment import last, texts_of, whole
+from gatedjax import analysis
+from gatedjax import data as gdata
+from gatedjax._terminal import say
+
+VARIANTS = {
+    "ganet_density": "GA-Net, density .2",
+    "ganet_input": "GA-Net, density .2, gates on the input",
+}
+MEASURES = {
+    "comprehensiveness": "comprehensiveness (AOPC)",
+    "sufficiency": "sufficiency (AOPC)",
+    "leak": "gate leak",
+    "flipped": "labels flipped",
+}
+OWN = "own"
+RATIONALES = {
+    OWN: "gates",
+    "random": "random",
+    "attention": "soft attention",
+    "gradient": "gradient x input",
+}
+
+
+def measure(job: Job) -> None:
+    """Adds to the records of the trained networks what deletions say of them."""
+    for data, variant in itertools.product(job.data, job.table.variants):
+        for record in job.store.all(data, variant)[: job.options.seeds]:
+            count = min(record["test_n"], job.options.texts)
+            if record.get("faithfulness", {}).get("texts") == count:
+                continue
+            config = job.config(data, variant, record["seed"])
+            workdir = job.options.runs / f"{data}-{variant}-seed{record['seed']}"
+            say(f"{data}, {variant}, seed {record['seed']}: faithfulness", flush=True)
+            run = run_of(job.paper, dataclasses.replace(config, workdir=str(workdir)))
+            texts = texts_of(config.data, config.model.embedding_dim).splits["test"]
+            params, _ = last(workdir, run.fit.best_params)
+            found = facts(run.task.model, params, texts, count)
+            write_json(
+                job.store.path(data, variant, record["seed"]), {**record, "faithfulness": found}
+            )
+
+
+def facts(model: Any, params: Any, texts: gdata.Encoded, count: int) -> Json:
+    """What a record has of the first texts of a test set: values of every text, by rationale."""
+    found = analysis.faithfulness(model, params, whole(texts, count))
+    density = found.density
+    return {
+        "texts": count,
+        "density": None if density is None else round(float(density.mean()), 6),
+        "shares": list(found.shares),
+        "values": {
+            name: {of: np.round(getattr(one, of), 4).tolist() for of in MEASURES}
+            for name, one in found.rationales.items()
+        },
+    }
+
+
+def _known(store: Store) -> dict[tuple[str, str], Records]:
+    """The records with these facts, of the paper's data sets that have some, and of TREC.
+
+    Raises:
+      ValueError: if seeds of one cell were measured on other texts.
+    """
+    found = {}
+    for data, variant in itertools.product(reported.NAMES, VARIANTS):
+        records = [one for one in store.all(data, variant) if "faithfulness" in one]
+        counts = {one["faithfulness"]["texts"] for one in records}
+        if len(counts) > 1:
+            raise ValueError(
+                f"records of {data}, {variant}: faithfulness is of {sorted(counts)} texts; they "
+                "are not averaged: measure them again with one --texts"
+            )
+        found[data, variant] = records
+    some = {data for (data, _), records in found.items() if records} | {"trec"}
+    return {(data, variant): one for (data, variant), one in found.items() if data in some}
+
+
+def values(records: Records, rationale: str, of: str) -> np.ndarray:
+    """A measure [seeds, texts] of a rationale."""
+    return np.array([one["faithfulness"]["values"][rationale][of] for one in records], np.float64)
+
+
+def body(store: Store) -> str:
+    """Means of every measure by rationale."""
+    rows = []
+    for (data, variant), records in _known(store).items():
+        first = [reported.NAMES[data], VARIANTS[variant]]
+        if not records:
+            rows.append([*first, NOT_RUN, *["-"] * (2 + len(MEASURES))])
+        for rationale, title in RATIONALES.items() if records else ():
+            line = [*first, title, "-", "-"]
+            if rationale == OWN:
+                line[-2:] = [
+                    mean_std([one["test"]["accuracy"] for one in records]),
+                    mean_std([one["faithfulness"]["density"] for one in records]),
+                ]
+            each = (values(records, rationale, of).mean(axis=1) for of in MEASURES)
+            rows.append([*line, *(mean_std(list(one)) for one in each)])
+    headings = ["data", "system", "rationale", "accuracy", "density", *MEASURES.values()]
+    return analysis.render_table(headings, rows)
+
+
+def paired(store: Store) -> str:
+    """The gates against every other rationale, over texts, with Holm's correction."""
+    lines: list[tuple[list[str], analysis.Bootstrap | None, int]] = []
+    tests: list[float] = []
+    for (data, variant), records in _known(store).items():
+        first = [reported.NAMES[data], VARIANTS[variant]]
+        if not records:
+            lines.append(([*first, NOT_RUN, "-"], None, 0))
+            continue
+        for other, of in itertools.product([name for name in RATIONALES if name != OWN], MEASURES):
+            pair = (values(records, name, of).mean(axis=0) for name in (OWN, other))
+            test = analysis.paired_bootstrap(*pair)
+            lines.append(([*first, RATIONALES[other], MEASURES[of]], test, len(records)))
+            tests += [test.p_value] if len(records) > 1 else []
+    corrected = iter(analysis.holm(tests))
+    rows = []
+    for line, one, count in lines:
+        if one is None:
+            rows.append([*line, "-", "-", "-"])
+            continue
+        p = ONE_SEED
+        if count > 1:
+            value = float(next(corrected))
+            p = p_text(value) + " *" * (value < LEVEL)
+        interval = f"[{one.low:+.4f}, {one.high:+.4f}]"
+        rows.append([*line, f"{one.difference:+.4f} (n={count} seeds)", interval, p])
+    headings = ["data", "system", "gates minus", "measure", "difference", "95 % interval", "p"]
+    return analysis.render_table(headings, rows)

@@ -1,0 +1,358 @@
+"""Recursive ROAR: systems that are trained again without the words that were said to matter.
+
+Every share is a training run of all seeds side by side, and compiles the programs of the last one
+again: JAX_COMPILATION_CACHE_DIR=FOLDER lets it find them.
+"""
+
+import dataclasses
+import functools
+import itertools
+import shutil
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from experiments.core.cli import fail
+from experiments.core.command import check_cells
+from experiments.core.curves import finish, stop_message
+from experiments.core.experiment import Experiment, Place, Run, run_lanes
+from experiments.core.kinds import Config, Json
+from experiments.core.origins import NOT_RUN
+from experiments.core.paper import Cell, Job
+from experiments.core.records import Record, Records, Store, saved_record, write_json
+from experiments.core.text import SPLITS, Texts, in_batches
+from experiments.ga_net import reported
+from experiments.ga_net.config import SystemName
+from experiments.ga_net.experiment import texts_of
+from gatedjax import analysis
+from gatedjax import data as gdata
+from gatedjax._terminal import say
+
+Measure = Literal["gates", "attention", "gradient", "random"]
+MEASURES: tuple[Measure, ...] = get_args(Measure)
+ROWS: dict[SystemName, tuple[Measure, ...]] = {
+    "ganet": ("gates", "gradient", "random"),
+    "soft": ("attention", "gradient", "random"),
+}
+"""System -> the importances that rank its words; the random one is what others are beside."""
+EVERYWHERE = (0.0, 1.0)
+"""Shares at which the texts, and so the networks, are those of every importance."""
+NO_AREA = "masking all costs nothing"
+
+
+def name_of(system: str, measure: str) -> str:
+    """The name of the records."""
+    return f"roar_{system}_{measure}"
+
+
+def shares_of(options: Any) -> tuple[float, ...]:
+    """The shares that are trained: as asked for, none and all."""
+    return tuple(sorted({*options.shares, *EVERYWHERE}))
+
+
+def rows_of(options: Any) -> list[tuple[str, Measure]]:
+    """(system, importance) of every curve that is asked for."""
+    return [
+        (system, measure)
+        for system, measures in ROWS.items()
+        for measure in measures
+        if system in options.systems and measure in options.measures
+    ]
+
+
+def check(options: Any) -> None:
+    """Refuses shares that do not increase, and an importance that no system has."""
+    if not all(0 <= share <= 1 for share in options.shares) or any(
+        later <= share for share, later in itertools.pairwise(options.shares)
+    ):
+        fail(f"--shares must increase in [0, 1], got {' '.join(map(str, options.shares))}")
+    if options.what != "roar":
+        return
+    having = {measure for _, measure in rows_of(options)}
+    lacking = [one for one in options.measures if one not in having]
+    # by default a system has those that it can have
+    if not having or (lacking and options.measures != MEASURES):
+        of = ", ".join(f"{system}: {' '.join(measures)}" for system, measures in ROWS.items())
+        fail(f"--measures {' '.join(lacking)}: no system of {' '.join(options.systems)} has that; "
+             f"there are {of}")  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Recursion:
+    """The curves of one system on one data set, for seeds that are trained side by side."""
+
+    job: Job
+    data: str
+    system: str
+    seeds: tuple[int, ...]
+
+    @property
+    def config(self) -> Config:
+        """Of the first seed."""
+        return self.job.config(self.data, self.system, self.seeds[0])
+
+    def curves(self, measures: Sequence[Measure]) -> Iterator[tuple[Measure, list[list[Run]]]]:
+        """The runs of every importance, by share and seed."""
+        config = self.config
+        texts = texts_of(config.data, config.model.embedding_dim)
+        made = self.job.paper.experiment(config)
+        shares = shares_of(self.job.options)
+        shared: dict[float, list[Run]] = {}
+        for measure in measures:
+            runs: dict[float, list[Run]] = {}
+            words = functools.partial(_with_words, made, config, texts)
+            analysis.roar(
+                _columns(texts),
+                functools.partial(self._fit, measure, words, shared, runs),
+                "random" if measure == "random" else functools.partial(_scores, measure),
+                shares=shares,
+                seeds=len(self.seeds),
+                first_seed=self.seeds[0],
+            )
+            yield measure, list(runs.values())
+
+    def _fit(
+        self,
+        measure: Measure,
+        words: Callable[[list[Any]], Experiment],
+        shared: dict[float, list[Run]],
+        runs: dict[float, list[Run]],
+        share: float,
+        copies: list[Any],
+    ) -> list[tuple[Run, float]]:
+        """What `analysis.roar` asks for; keeps the runs, and those that every importance has."""
+        found = shared[share] if share in shared else self._trained(measure, share, words(copies))
+        runs[share] = found
+        if share in EVERYWHERE:
+            shared[share] = found
+        return [(one, one.record["test"]["accuracy"]) for one in found]
+
+    def _trained(self, measure: Measure, share: float, made: Experiment) -> list[Run]:
+        """The networks of one share; exits where a signal stops them."""
+        job, config = self.job, self.config
+        of = "all" if share in EVERYWHERE else measure
+        first, last = self.seeds[0], self.seeds[-1]
+        name = f"{self.data}-{name_of(self.system, of)}_{share:g}-seeds{first}to{last}"
+        # networks of other shares before this one have read other texts
+        steps = [one for one in shares_of(job.options) if one <= share]
+        masked = {"measure": of, "shares": [] if of == "all" else steps, "share": share}
+        settings = job.paper.recorded(config)
+        say(f"{self.data}, {self.system}, {of}, {share:.0%}: {job.options.runs / name}", flush=True)
+        if job.options.rerun and (job.options.runs / name).exists():
+            shutil.rmtree(job.options.runs / name)
+        found = run_lanes(
+            lambda _: made,
+            config,
+            Place(job.options.runs / name, settings | {"roar": masked}),
+            job.paper.recorded,
+            seeds=len(self.seeds),
+        )
+        message = stop_message(found[-1].record)
+        if message is not None:
+            say(message, file=sys.stderr)
+            sys.exit(found[-1].record["exit_code"])
+        return found
+
+    def records(self, measure: Measure, runs: list[list[Run]]) -> Records:
+        """One record per seed, with its whole curve."""
+        found = []
+        for place in range(len(self.seeds)):
+            each = [of_share[place].record for of_share in runs]
+            whole = each[0]
+            rates = [one["seconds_per_step"] for one in each if one["seconds_per_step"]]
+            kept = ("data", "substitute", "seed", "config", "system", "train_n", "test_n", "lanes",
+                    "vocabulary_size", "embedding_coverage", "parameters")  # fmt: skip
+            record: Record = {name: whole[name] for name in kept if name in whole}
+            record |= {
+                "measure": measure,
+                "shares": list(shares_of(self.job.options)),
+                "accuracy": [one["test"]["accuracy"] for one in each],
+                "accuracy_last": [one["test_last"]["accuracy"] for one in each],
+                "steps_of_share": [one["steps"] for one in each],
+                "steps": sum(one["steps"] for one in each),
+                "test": {"accuracy": whole["test"]["accuracy"]},
+                "correct": whole["correct"],
+                "stopped": "done",
+                "seconds_per_step": statistics.median(rates) if rates else None,
+            }
+            finish(record, sum(one["seconds"] for one in each))
+            found.append(saved_record(record))
+        return found
+
+
+def _scores(source: Any, run: Run, part: Any) -> np.ndarray:
+    """What the importance of a trained network says of the words of a split."""
+    return analysis.rationale_scores(run.task.model, run.fit.best_params, part, source)
+
+
+def _columns(texts: Texts[gdata.Encoded]) -> dict[str, Json]:
+    """The texts of every split as arrays of one width, so that each program is compiled once."""
+    width = max(int(texts.splits[name].lengths.max()) for name in SPLITS)
+    found = {}
+    for name in SPLITS:
+        split = texts.splits[name]
+        tokens = np.zeros((len(split), width), np.int32)
+        for line, words in zip(tokens, split.ids, strict=True):
+            line[: len(words)] = words
+        found[name] = {
+            "tokens": tokens,
+            "lengths": split.lengths,
+            "example_id": split.example_ids,
+        }
+    return found
+
+
+def _with_words(
+    made: Experiment, config: Config, texts: Texts[gdata.Encoded], copies: list[Any]
+) -> Experiment:
+    """The run on other words of the same texts; every seed has its own."""
+
+    def batches(copy: Any) -> Any:
+        splits = {}
+        for name in SPLITS:
+            split = texts.splits[name]
+            rows = zip(copy[name]["tokens"], split.lengths, strict=True)
+            splits[name] = dataclasses.replace(split, ids=[row[:size] for row, size in rows])
+        return in_batches(splits, config.data)
+
+    passes = [batches(copy) for copy in copies]
+    first = config.train.seed
+    return dataclasses.replace(
+        made,
+        train=lambda seed: passes[seed - first][0](seed),
+        validation=lambda seed: passes[seed - first][1],
+        test=lambda seed: passes[seed - first][2],
+    )
+
+
+def run(job: Job) -> None:
+    """Trains the curves that have no record yet; draws the figure."""
+    rows, shares, options = rows_of(job.options), shares_of(job.options), job.options
+    # refused before anything is trained
+    for data in job.data:
+        cells = [_cell(job, data, system, measure) for system, measure in rows]
+        check_cells(job, cells)
+        for cell in cells:
+            for record in [] if options.rerun else job.store.read(data, cell.variant):
+                if record["shares"] != list(shares):
+                    raise ValueError(
+                        f"{data}, {cell.variant}: the record of seed {record['seed']} has shares "
+                        f"{record['shares']}, wanted {list(shares)}; keep it and give another "
+                        "folder (--results DIR), or replace it (--rerun)"
+                    )
+    for data, system in itertools.product(job.data, ROWS):
+        lacking: dict[tuple[int, ...], list[Measure]] = {}
+        for measure in (measure for one, measure in rows if one == system):
+            variant = name_of(system, measure)
+            missing = [
+                seed
+                for seed in range(options.seeds)
+                if options.rerun or not job.store.path(data, variant, seed).exists()
+            ]
+            for seeds in _neighbours(missing):
+                lacking.setdefault(seeds, []).append(measure)
+        for seeds, measures in lacking.items():
+            recursion = Recursion(job, data, system, seeds)
+            for measure, runs in recursion.curves(measures):
+                for record in recursion.records(measure, runs):
+                    path = job.store.path(data, name_of(system, measure), record["seed"])
+                    write_json(path, record)
+    draw(job)
+
+
+def _cell(job: Job, data: str, system: str, measure: str) -> Cell:
+    configs = {seed: job.config(data, system, seed) for seed in range(job.options.seeds)}
+    return Cell(data, name_of(system, measure), configs)
+
+
+def _neighbours(seeds: Sequence[int]) -> list[tuple[int, ...]]:
+    """Seeds without a gap between them, which one program can train."""
+    groups = itertools.groupby(enumerate(seeds), key=lambda one: one[1] - one[0])
+    return [tuple(seed for _, seed in group) for _, group in groups]
+
+
+def curve(store: Store, data: str, system: str, measure: str) -> Records:
+    """The records of an importance, which have one list of shares.
+
+    Raises:
+      ValueError: if they have several.
+    """
+    records = store.all(data, name_of(system, measure))
+    for record in records[1:]:
+        if record["shares"] != records[0]["shares"]:
+            raise ValueError(
+                f"records of {data}, {name_of(system, measure)}: shares are "
+                f"{records[0]['shares']} in seed {records[0]['seed']} and {record['shares']} in "
+                f"seed {record['seed']}; they are not averaged: make them again with --rerun"
+            )
+    return records
+
+
+def body(store: Store) -> str:
+    """The accuracy of every curve by share, and its RACU."""
+    names = [d for d in reported.NAMES if d == "trec" or any(curve(store, d, *r) for r in _all())]
+    found = {(d, *row): curve(store, d, *row) for d in names for row in _all()}
+    shares = sorted({x for records in found.values() for one in records for x in one["shares"]})
+    rows = []
+    for (data, system, measure), records in found.items():
+        line = [reported.NAMES[data], reported.SYSTEMS[system], measure]
+        if not records:
+            rows.append([*line, NOT_RUN, *["-"] * (len(shares) + 2)])
+            continue
+        means = dict(
+            zip(records[0]["shares"], np.mean([r["accuracy"] for r in records], 0), strict=True)
+        )
+        line += [str(len(records))]
+        line += [f"{means[share]:.3f}" if share in means else "-" for share in shares]
+        rows.append(line + _area(records, found[data, system, "random"], measure))
+    headings = ["data", "system", "importance", "seeds", *(f"{share:.0%}" for share in shares)]
+    return analysis.render_table([*headings, "RACU", "95 % interval"], rows)
+
+
+def _all() -> list[tuple[SystemName, Measure]]:
+    return [(system, measure) for system, measures in ROWS.items() for measure in measures]
+
+
+def _area(records: Records, beside: Records, measure: str) -> list[str]:
+    """RACU and its interval, over the seeds that both have."""
+    if measure == "random":
+        return ["-", "-"]
+    one, other = ({r["seed"]: r for r in found} for found in (records, beside))
+    seeds = sorted(one.keys() & other.keys())
+    if not seeds or records[0]["shares"] != beside[0]["shares"]:
+        return [NOT_RUN, "-"]
+    curves = [np.array([of[s]["accuracy"] for s in seeds]).T for of in (one, other)]
+    found = analysis.racu(records[0]["shares"], *curves)
+    if np.isnan(found.mean):
+        return [NO_AREA, "-"]
+    of = f"{found.mean:+.3f} (n={len(seeds)})"
+    if found.low is None or found.high is None:
+        return [of, "-"]
+    return [of, f"[{found.low:+.3f}, {found.high:+.3f}]"]
+
+
+def _points(records: Records) -> list[tuple[float, float, float | None]]:
+    """(percent of the words, mean, deviation) of a curve."""
+    points = []
+    for place, share in enumerate(records[0]["shares"] if records else ()):
+        one = analysis.summary([record["accuracy"][place] for record in records])
+        points.append((100 * share, one.mean, one.std))
+    return points
+
+
+def draw(job: Job) -> None:
+    """Accuracy against the share of masked words: a panel per system, a line per importance."""
+    for data in job.data:
+        series: dict[str, dict[str, list[tuple[float, float, float | None]]]] = {}
+        for system, measures in ROWS.items():
+            found = {measure: curve(job.store, data, system, measure) for measure in measures}
+            if any(found.values()):
+                lines = {str(measure): _points(records) for measure, records in found.items()}
+                series[f"accuracy, {reported.SYSTEMS[system]}"] = lines
+        stem = job.options.results / f"roar_{data}"
+        title = f"Masked and trained again: {reported.NAMES[data]}"
+        analysis.plot_lines(series, stem, xlabel="masked words, %", title=title)
+        say(f"wrote {stem}.png and .svg", flush=True)

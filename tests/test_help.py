@@ -1,0 +1,87 @@
+"""A help that fits a screen, and the whole of it on request."""
+
+import dataclasses
+import importlib
+import re
+
+import pytest
+
+from gatedjax import _help
+from gatedjax.training import TrainConfig
+
+LONG = {
+    "gatedjax train": ("gatedjax.__main__", ["train"]),
+    "experiments.ga_net": ("experiments.ga_net.__main__", []),
+    "experiments.ssan translation": (
+        "experiments.ssan.__main__",
+        ["--preset", "mt_multi30k"],
+    ),
+    "experiments.ga_reader.tables": ("experiments.ga_reader.tables", []),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Few:
+    """Few options."""
+
+    count: int = 3
+    """How many."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Many:
+    """Many options."""
+
+    name: str | None = None
+    """Of the run, which is long enough that its line does not fit into the width of a terminal."""
+    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+
+
+def shown(call, capsys, monkeypatch, columns=80):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(SystemExit) as stop:
+        raise SystemExit(call())
+    assert stop.value.code in (0, None)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+@pytest.mark.parametrize("command", LONG)
+def test_a_long_help_is_shown_in_fewer_than_60_lines(command, columns, capsys, monkeypatch):
+    module, args = LONG[command]
+    main = importlib.import_module(module).main
+    short = shown(lambda: main([*args, "--help"]), capsys, monkeypatch, columns)
+    assert short.count("\n") < 60
+    assert max(map(len, short.splitlines())) <= columns
+    assert short.startswith("usage: ")
+    assert short.endswith("--help-all says what every option means, and its default.\n")
+    long = shown(lambda: main([*args, "--help-all"]), capsys, monkeypatch, columns)
+    assert long.count("\n") > 60
+    # what the long one has, the short one names, without "--group."
+    for name in re.findall(r"^│ --([\w.-]+)", long, re.MULTILINE):
+        last = name.rpartition(".")[2]
+        assert re.search(rf"(?<![\w-]){re.escape(last)}(?![\w-])", short), name
+
+
+def test_a_short_help_stays_what_it_is(capsys, monkeypatch):
+    for option in ("--help", "-h", "--help-all"):
+        text = shown(lambda option=option: _help.read(Few, [option]), capsys, monkeypatch)
+        assert "--count INT" in text
+        assert "How many. (default: 3)" in text
+
+
+def test_groups_are_listed_by_name_and_lines_are_cut_at_words(capsys, monkeypatch):
+    text = shown(lambda: _help.read(Many, ["--help"], prog="x"), capsys, monkeypatch)
+    lines = text.splitlines()
+    place = lines.index("train options, as --train.num-steps:")
+    assert lines[place + 1].startswith("  num-steps, log-every, eval-every, ")
+    (named,) = [line for line in lines if line.startswith("  --name STR")]
+    assert named.endswith(" ...")
+    assert "train.optimizer options, as --train.optimizer.name:" in lines
+    assert "no-progress" not in text
+
+
+def test_options_are_read_and_a_help_behind_two_dashes_is_none():
+    assert _help.read(Few, ["--count", "4"]) == Few(count=4)
+    with pytest.raises(SystemExit, match="2"):
+        _help.read(Few, ["--", "--help"])
