@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 import operator
 import sys
 from pathlib import Path
@@ -90,17 +91,22 @@ def trials(options: TuneConfig) -> list[tuple[dict[str, float], Config]]:
 
 
 def render(records: Records) -> str:
-    """TUNING.md from the records, best validation accuracy first."""
+    """TUNING.md from the records: of a search by loss the smallest, else the best accuracy first."""
     headers = ["data", "system", "lr", "batch", "dropout", "tau", "lambda", "seed", "steps"]
-    headers += ["best step", "validation accuracy", "density"]
-    ordered = sorted(records, key=lambda r: (r["data"], r["system"], -r["accuracy"]))
+    headers += ["chosen by", "best step", "validation loss", "validation accuracy", "density"]
+    ordered = sorted(
+        records,
+        key=lambda r: (r["data"], r["system"], r.get("loss", math.inf), -r["accuracy"]),
+    )
     rows = []
     for record in ordered:
         values = record["values"]
         rows.append(
             [record["data"], record["system"]]
             + [f"{values[name]:g}" if name in values else "-" for name in SWEPT]
-            + [str(record[name]) for name in ("seed", "num_steps", "best_step")]
+            + [str(record[name]) for name in ("seed", "num_steps")]
+            + ["loss" if "loss" in record else "accuracy", str(record["best_step"])]
+            + [f"{record['loss']:.4f}" if "loss" in record else "-"]
             + [f"{record['accuracy']:.4f}"]
             + ["-" if record["density"] is None else f"{record['density']:.4f}"]
         )
@@ -120,7 +126,9 @@ def main(args: list[str] | None = None) -> int:
         for values, config in trials(options):
             key: Json = {"data": options.data, "system": options.system, "values": values}
             key |= {"seed": options.seed, "num_steps": config.train.num_steps}
-            if any(record.items() >= key.items() for record in records):
+            by_loss = config.train.best_metric == "loss"
+            records_of_kind = [one for one in records if ("loss" in one) == by_loss]
+            if any(record.items() >= key.items() for record in records_of_kind):
                 continue
             name = "-".join(f"{value:g}" for value in values.values())
             folder = f"{options.data}-{options.system}-{name}-{options.seed}-{key['num_steps']}"
@@ -131,7 +139,8 @@ def main(args: list[str] | None = None) -> int:
                 say("stopped; the same command continues", file=sys.stderr)
                 return result.fit.exit_code
             best = result.fit.best_metrics
-            figures = {"accuracy": best["accuracy"], "density": best.get("density")}
+            names = ("loss", "accuracy", "density") if by_loss else ("accuracy", "density")
+            figures = {name: best.get(name) for name in names}
             records.append({**key, **figures, "best_step": result.fit.best_step})
             write_json(path, records)
     table = options.results / "TUNING.md"

@@ -37,6 +37,12 @@ class Update(NamedTuple):
     example_ids: list[Any]
 
 
+def _some(ids: list[int], most: int = 8) -> str:
+    """The first of a batch's examples; all of them are in the log."""
+    rest = f", and {len(ids) - most} more in metrics.jsonl" if len(ids) > most else ""
+    return f"{', '.join(map(str, ids[:most]))}{rest}"
+
+
 def floats_of(metrics: Metrics) -> list[dict[str, float]]:
     """The metrics of a run alone, or of each of several, as numbers."""
     host = jax.tree.map(np.atleast_1d, jax.device_get(metrics))
@@ -147,17 +153,18 @@ class Meter:
         example_ids = update.example_ids[number]
         ids = [] if example_ids is None else [int(i) for i in example_ids if i >= 0]
         self.write(number, {"split": "skipped", "step": step, "example_id": ids})
+        shown = _some(ids)
         if self.alone:
             self._work.view.message(
                 f"step {step}: loss, gradient or updated parameters are not finite, update "
-                f"skipped; examples {ids}"
+                f"skipped; examples {shown}"
             )
         if record.skipped_in_a_row <= limit:
             return
         message = (
             f"{record.skipped_in_a_row} updates in a row had a loss, gradient or updated "
             f"parameters that are not finite (limit {limit}), the last at step {step} with "
-            f"examples {ids}"
+            f"examples {shown}"
         )
         if not self.alone:
             raise NonFiniteError(f"seed {self.names[number]['seed']}: {message}")
