@@ -70,8 +70,8 @@ def _preset(
 # are total widths). Searched on validation text (TUNING.md): TREC, whose learning rate is the best
 # of the paper's grid; the other settings differed by less than a standard error. Dropout of the SST
 # sets and IMDB comes from one short run each.
-# The best parameters are those of the lowest loss where validation has fewer than 2,000 texts: there
-# the best of twenty accuracies is mostly noise.
+# The best parameters are those of the lowest loss where validation has fewer than 2,000 texts:
+# there the best of twenty accuracies is mostly noise.
 _DROPOUT = {"model.embedding_dropout": 0.5, "model.pool_dropout": 0.5}
 _SST: Changes = {"train.early_stop_patience": 3, **_DROPOUT, **BY_LOSS}
 _IMDB: Changes = {

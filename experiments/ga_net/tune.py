@@ -91,7 +91,7 @@ def trials(options: TuneConfig) -> list[tuple[dict[str, float], Config]]:
 
 
 def render(records: Records) -> str:
-    """TUNING.md from the records: of a search by loss the smallest, else the best accuracy first."""
+    """TUNING.md from the records: those chosen by loss come first, the smallest at the top."""
     headers = ["data", "system", "lr", "batch", "dropout", "tau", "lambda", "seed", "steps"]
     headers += ["chosen by", "best step", "validation loss", "validation accuracy", "density"]
     ordered = sorted(
