@@ -255,6 +255,11 @@ def _translation(
     return TranslationConfig(preset=preset, data=data, model=model, train=train, search=search)
 
 
+def _of_few(preset: RunConfig) -> RunConfig:
+    """A preset of data with fewer than 2,000 validation examples."""
+    return config.changed(preset, config.BY_LOSS)
+
+
 _ADADELTA = OptimizerConfig(name="adadelta", learning_rate=0.5, weight_decay=5e-5, ema_decay=0.999)
 _DEEPATT = OptimizerConfig(
     name="adadelta", learning_rate=1.0, rho=0.95, epsilon=1e-6, clip_norm=1.0,
@@ -273,13 +278,19 @@ _SMALL = models.WordReorderingConfig(hidden=128, filter_size=512, num_heads=4)
 # of small batches.
 _CONFIGS: tuple[RunConfig, ...] = (
     ProbeConfig(preset="bshift", train=_probe(31_260, 1_563, 1e-3, 4_000)),
-    ProbeConfig(
-        preset="tree_depth", data=ProbeData(name="tree_depth"), train=_probe(2_000, 200, 1e-3, 400)
+    _of_few(
+        ProbeConfig(
+            preset="tree_depth",
+            data=ProbeData(name="tree_depth"),
+            train=_probe(2_000, 200, 1e-3, 400),
+        )
     ),
-    ProbeConfig(
-        preset="top_const",
-        data=ProbeData(name="top_constituents"),
-        train=_probe(2_850, 285, 1e-3, 400),
+    _of_few(
+        ProbeConfig(
+            preset="top_const",
+            data=ProbeData(name="top_constituents"),
+            train=_probe(2_850, 285, 1e-3, 400),
+        )
     ),
     ReorderingConfig(
         preset="wrd", data=ReorderingData(batch_size=500), train=_probe(25_000, 1_000, 1e-4, 0)
@@ -296,10 +307,12 @@ _CONFIGS: tuple[RunConfig, ...] = (
         data=NLIData(eval_batch_size=256),
         train=_train(171_700, 8_585, _ADADELTA, early_stop_patience=3),
     ),
-    NLIConfig(
-        preset="nli_sick",
-        data=NLIData(name="sick", eval_batch_size=256),
-        train=_train(2_800, 70, _ADADELTA),
+    _of_few(
+        NLIConfig(
+            preset="nli_sick",
+            data=NLIData(name="sick", eval_batch_size=256),
+            train=_train(2_800, 70, _ADADELTA),
+        )
     ),
     SRLConfig(preset="srl", train=_train(600_000, 5_000, _DEEPATT)),
     SRLConfig(

@@ -106,7 +106,7 @@ class SSANOptions(Options):
 # tables of networks against the standard one -----------------------------------------------------
 
 TESTS = (
-    "Mean ± sample standard deviation over seeds, parameters of the best validation accuracy. "
+    "Mean ± sample standard deviation over seeds, parameters of the best validation. "
     "Minus SAN, in points: bootstrap over test examples of the correctness averaged over seeds "
     "(10,000 samples), exact McNemar test of each pair of runs with one seed. A difference counts "
     f"as shown if the corrected p < {LEVEL}; the tests say nothing about other seeds."
