@@ -126,6 +126,7 @@ def measure(case: Case, repeats: int, seed: int = 0) -> Json:
         "compact_ms": statistics.median(taken["compact"]),
         "ratio": _harness.ratio(taken, "compact", "dense"),
         "difference": difference,
+        "all_ms": taken,
     }
 
 

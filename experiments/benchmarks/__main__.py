@@ -1,0 +1,235 @@
+"""Ratios that must not get worse: `python -m experiments.benchmarks --check`.
+
+Each is the time of ours over that of a yardstick, in turns in one process, so that it depends on
+the machine far less than milliseconds do. `--write` keeps what was measured as the figures to
+compare with.
+"""
+
+import dataclasses
+import functools
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from experiments.benchmarks import _harness, agt, compact_attention, recurrence, ssan
+from experiments.benchmarks import _recurrence_peers as peers
+from experiments.core.config import at_least_1
+from experiments.core.kinds import Json, Records
+from experiments.core.records import RESULTS, read_json, write_json
+from gatedjax._terminal import new_console, say
+
+PATH = RESULTS / "benchmarks" / "ratios.json"
+TOLERANCE = 1.10
+"""How far the lower quartile of a ratio may be above the upper quartile of the committed one."""
+Turns = Sequence[float]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Watched:
+    """A ratio: what it is, and how it is measured."""
+
+    says: str
+    """Ours over the yardstick."""
+    measure: Callable[[int], Turns]
+    """From the number of turns to the ratio of each."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Measure the ratios that must not get worse, and compare them with the committed ones.
+
+    A ratio is the time of ours over that of the yardstick, below 1 ours is faster; the table has
+    the median of the turns and their quartiles. "WORSE": the lower quartile is more than 10 % above
+    the upper quartile of the committed turns, in two measurements. The exit status is then 1.
+    Committed ratios of another processor are compared all the same, and named.
+    """
+
+    check: bool = False
+    """Compare with the committed ratios."""
+    write: bool = False
+    """Commit to what is measured now: write the file."""
+    only: tuple[str, ...] = ()
+    """Names of ratios; all of them by default."""
+    repeats: int = 9
+    """Turns."""
+    path: Path = PATH
+    """File of the committed ratios."""
+
+
+def _by_turn(taken: Mapping[str, Turns], ours: str, base: str) -> Turns:
+    return [a / b for a, b in zip(taken[ours], taken[base], strict=True)]
+
+
+def _recurrent(
+    cell: peers.Cell, size: str, yardstick: str, repeats: int, *, kind: str = "train"
+) -> Turns:
+    batch, steps, hidden = recurrence.parse_size(size)
+    case = peers.Case(cell=cell, batch=batch, steps=steps, hidden=hidden)
+    rows = recurrence.measure(case, [peers.OURS, yardstick], repeats)["rows"]
+    return _by_turn(
+        {name: row[f"{kind}_all_ms"] for name, row in rows.items()}, peers.OURS, yardstick
+    )
+
+
+def _selective(repeats: int, *, train: bool) -> Turns:
+    options = ssan.Options(batch=4, layers=("st",))
+    taken = _harness.times_ms(ssan.programs(options, train=train), repeats)
+    return _by_turn(taken, "st", ssan.BASE)
+
+
+def _compacted(repeats: int) -> Turns:
+    case = compact_attention.Case(score="mlp1", steps=231, density=0.2, batch=32, width=200)
+    taken = compact_attention.measure(case, repeats)["all_ms"]
+    return _by_turn(taken, "compact", "dense")
+
+
+def _transformed(repeats: int) -> Turns:
+    taken = agt.measure(agt.Options(repeats=repeats), 300)["all_ms"]
+    return _by_turn(taken, "step", "products")
+
+
+# A script of a plain scan needs nothing but JAX: what is above it is the price of the library.
+_START = """
+import jax, jax.numpy as jnp
+{more}
+xs, w, u = jnp.ones((2, 3, 4)), jnp.ones((4, 16)), jnp.ones((4, 16))
+{call}
+jax.block_until_ready(jax.jit(run)(xs, w, u))
+"""
+_PLAIN = """
+def step(carry, x, w, u):
+    c, h = carry
+    i, f, g, o = jnp.split(x @ w + h @ u, 4, axis=-1)
+    c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+    return (c, jax.nn.sigmoid(o) * jnp.tanh(c)), h
+def run(xs, w, u):
+    zeros = jnp.zeros((2, 4))
+    return jax.lax.scan(lambda s, x: step(s, x, w, u), (zeros, zeros), jnp.swapaxes(xs, 0, 1))
+"""
+_OURS = """
+def run(xs, w, u):
+    return F.lstm(F.LSTMWeights(w, u, jnp.zeros(16)), xs)
+"""
+SCRIPTS = {
+    "ours": _START.format(more="import gatedjax.functional as F", call=_OURS),
+    "plain": _START.format(more="", call=_PLAIN),
+}
+
+
+def start_seconds(repeats: int) -> dict[str, list[float]]:
+    """Seconds from nothing to the first result of a compiled LSTM: ours, and a scan by hand."""
+
+    def once(script: str) -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", script], check=True)
+        return time.perf_counter() - start
+
+    calls = {name: functools.partial(once, script) for name, script in SCRIPTS.items()}
+    return _harness.in_turns(calls, repeats)
+
+
+def _started(repeats: int) -> Turns:
+    return _by_turn(start_seconds(repeats), "ours", "plain")
+
+
+def _against(cell: peers.Cell, size: str, yardstick: str) -> Watched:
+    return Watched(
+        says=f"{cell.upper()} ({size}), forward and backward / {yardstick}",
+        measure=lambda repeats: _recurrent(cell, size, yardstick, repeats),
+    )
+
+
+PLAIN_SCAN = "scanned step"
+WATCHED: dict[str, Watched] = {
+    "lstm": _against("lstm", "32,231,100", "flax optimised"),
+    "lstm_wide_batch": _against("lstm", "128,28,128", "flax optimised"),
+    "lstm_plain": _against("lstm", "32,231,100", PLAIN_SCAN),
+    "gru": _against("gru", "32,231,100", "flax"),
+    "rau": _against("rau", "32,231,100", peers.OUR_GRU),
+    "ssan_train": Watched(
+        says="selective / standard attention, forward and backward",
+        measure=lambda repeats: _selective(repeats, train=True),
+    ),
+    "ssan_infer": Watched(
+        says="selective / standard attention, inference",
+        measure=lambda repeats: _selective(repeats, train=False),
+    ),
+    "compact": Watched(says="pooling of open words at density .2 / of all", measure=_compacted),
+    "agt": Watched(says="step of AGT, 300 words / its products alone", measure=_transformed),
+    "start": Watched(
+        says="import and first LSTM / a scan by hand with JAX alone", measure=_started
+    ),
+}
+
+
+def summary(turns: Turns) -> Json:
+    """Median and quartiles."""
+    low, middle, high = (float(np.quantile(turns, q)) for q in (0.25, 0.5, 0.75))
+    return {"median": round(middle, 4), "low": round(low, 4), "high": round(high, 4)}
+
+
+def verdict(now: Json, committed: Json | None) -> str:
+    """What a ratio is beside the committed one."""
+    if committed is None:
+        return "new"
+    if now["low"] > TOLERANCE * committed["high"]:
+        return "WORSE"
+    return "better" if TOLERANCE * now["high"] < committed["low"] else "as before"
+
+
+def measured(name: str, repeats: int, committed: Json | None) -> Json:
+    """A ratio, measured again where it seems worse: a busy moment is not a regression."""
+    now = summary(WATCHED[name].measure(repeats))
+    if verdict(now, committed) == "WORSE":
+        again = summary(WATCHED[name].measure(repeats))
+        now = min(now, again, key=lambda one: one["low"])
+    return now
+
+
+def _line(name: str, now: Json, committed: Json | None) -> list[str]:
+    shown = [
+        "-" if one is None else f"{one['median']:.2f} ({one['low']:.2f} to {one['high']:.2f})"
+        for one in (committed, now)
+    ]
+    return [name, WATCHED[name].says, *shown, verdict(now, committed)]
+
+
+def main(options: Options) -> Records:
+    """Measures, prints, compares and writes; raises SystemExit where a ratio became worse."""
+    at_least_1(options, "repeats")
+    unknown = sorted(set(options.only) - set(WATCHED))
+    if unknown:
+        raise ValueError(f"only must be among {list(WATCHED)}, got {unknown}")
+    if options.check and options.write:
+        raise ValueError("check compares with the committed ratios and write replaces them: one")
+    kept: Json = read_json(options.path) if options.path.exists() else {"ratios": {}}
+    if options.check and not kept["ratios"]:
+        raise ValueError(f"check needs committed ratios, got no file {options.path}")
+    here = _harness.machine()
+    then = kept.get("machine", here)
+    if then["processor"] != here["processor"]:
+        say(f"the committed ratios are of another processor: {then['processor']}")
+    committed = kept["ratios"] if options.check else {}
+    names = options.only or tuple(WATCHED)
+    now = {name: measured(name, options.repeats, committed.get(name)) for name in names}
+    lines = [_line(name, one, committed.get(name)) for name, one in now.items()]
+    heads = ("ratio", "ours / yardstick", "committed", "now", "verdict")
+    new_console().print(
+        _harness.screen_table("ratios of times, below 1 ours is faster", heads, lines, 2)
+    )
+    if options.write:
+        options.path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(options.path, {"machine": here, "ratios": {**kept["ratios"], **now}})
+        say(f"wrote {options.path}")
+    worse = [name for name, one in now.items() if verdict(one, committed.get(name)) == "WORSE"]
+    if worse:
+        raise SystemExit(f"error: worse than the committed ratios beyond noise: {', '.join(worse)}")
+    return [{"name": name, **one} for name, one in now.items()]
+
+
+if __name__ == "__main__":
+    _harness.command(main, Options)
