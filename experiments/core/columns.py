@@ -13,10 +13,19 @@ from experiments.core.config import value_at
 from experiments.core.kinds import Json
 from experiments.core.origins import origin_of, other_data, substitute_of
 from experiments.core.paper import Column, Row, Table
-from experiments.core.records import Record, Records, averaged
+from experiments.core.records import NOT_RUN, Record, Records, Store, averaged
 from gatedjax import analysis
 
 Numbers = Mapping[str, Any] | Callable[[Row], Any]
+
+
+def figure_links(store: Store, titles: Mapping[str, str]) -> str:
+    """A line per figure, by the stem of its files: its title, and a link where it was drawn."""
+    lines = []
+    for stem, title in titles.items():
+        there = (store.folder / f"{stem}.png").exists()
+        lines.append(f"- {title}: " + (f"[{stem}.png]({stem}.png)" if there else NOT_RUN))
+    return "\n".join(lines)
 
 
 def everywhere(row: Row) -> bool:

@@ -282,27 +282,49 @@ TABLE5 = Table(
 )
 
 
+WIDTH_MEASURES = {
+    "accuracy": "accuracy",
+    "density": "density",
+    "closed_sample": "all gates closed",
+}
+
+
 def widths(store: Store) -> str:
     """The points of figure 5."""
     rows = []
     for name in reported.NAMES:
         cells = [store.all(name, PAPER.record_name(name, width)) for width in WIDTHS]
         if name in FIGURE5.data or any(store.all(name, width) for width in WIDTHS):
-            for of in ("accuracy", "density"):
+            for of, title in WIDTH_MEASURES.items():
                 value = functools.partial(value_at, path=f"test.{of}")
                 means = (averaged(records, value) for records in cells)
-                rows.append([reported.NAMES[name], of, *means])
+                rows.append([reported.NAMES[name], title, *means])
     return analysis.render_table(["data", "metric", *map(str, reported.AUX_WIDTHS)], rows)
 
 
 FIGURE5 = Table(
     title="Figure 5: width of the auxiliary LSTM",
-    note="Figure5.png where it was run.",
+    note="All gates closed: the share of texts of which no gate is open in the draw that is "
+    "tested; their attention falls on the word whose gate is the nearest to opening.",
     about="auxiliary width",
     data=("imdb", "sst1", "trec"),
     variants=WIDTHS,
     body=widths,
     after=figures.figure5,
+)
+
+
+FIGURE_TITLES = {
+    "figure4_1": "Figures 1 and 4, sentence 1 of SST-2",
+    "figure4_2": "Figure 4, sentence 2 of SST-2",
+    "figure5": "Figure 5: width of the auxiliary LSTM",
+    "roar_trec": "Recursive ROAR, TREC",
+}
+FIGURES = Table(
+    title="Figures and table 4",
+    note="Table 4 shows two reviews of IMDB: `tables table4` writes its page beside the runs, as "
+    "the texts belong to the data set.",
+    body=lambda store: c.figure_links(store, FIGURE_TITLES),
 )
 
 
@@ -464,7 +486,10 @@ PAPER = Paper(
         "faithfulness": FAITHFULNESS,
         "roar": ROAR,
     },
-    page=(TABLE1, TABLE2, PAIRED, MODES, TABLE3, TABLE5, FIGURE5, ESTIMATORS, *TRUSTED, RUNS),
+    page=(
+        *(TABLE1, TABLE2, PAIRED, MODES, TABLE3, TABLE5, FIGURE5, ESTIMATORS, *TRUSTED),
+        *(FIGURES, RUNS),
+    ),
     experiment=experiment,
     report=report,
     workdir=lambda config: f"{config.data.name}-{config.model.system}",

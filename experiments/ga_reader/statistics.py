@@ -120,15 +120,20 @@ def table5(store: Store) -> str:
 
 
 def table6(store: Store) -> str:
-    """The tuned values, and whether the presets have them."""
-    del store
-    headings = ["data", "dropout: paper", "preset", "GRU width: paper", "preset", "characters"]
+    """The tuned values, and whether the presets and the runs have them."""
+    headings = ["data", "dropout: paper", "preset", "runs", "GRU width: paper", "preset", "runs"]
+    headings.append("characters")
     rows = []
     for data, (dropout, width) in reported.TUNED.items():
         model = PRESETS[data].model
         spelt = f"{model.char_dim}-d, GRU {model.char_hidden}" if model.char_dim else "none"
-        row = [reported.NAMES[data], f"{dropout:g}", f"{model.dropout:g}"]
-        rows.append([*row, str(width), str(model.hidden), spelt])
+        ran = [record["config"]["model"] for record in store.any_of(data)]
+        row = [reported.NAMES[data]]
+        for name, theirs in (("dropout", dropout), ("hidden", width)):
+            values = sorted({one[name] for one in ran})
+            row += [f"{theirs:g}", f"{getattr(model, name):g}"]
+            row.append(", ".join(f"{value:g}" for value in values) or NOT_RUN)
+        rows.append([*row, spelt])
     return analysis.render_table(headings, rows)
 
 

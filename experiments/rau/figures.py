@@ -9,9 +9,9 @@ from typing import get_args
 import jax
 import numpy as np
 
+from experiments.core.columns import figure_links
 from experiments.core.curves import points
 from experiments.core.kinds import Json
-from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Job, Variant
 from experiments.core.records import Store
 from experiments.core.text import load_splits
@@ -30,9 +30,13 @@ CURVES = {
 """The curve of a record, and the panels of a figure with the places of their values."""
 TITLES = {
     "figure5": "Figure 5: validation while training, Fashion-MNIST",
-    "figure6": "Figure 6: validation while training, PTB",
+    "figure6": "Figure 6: validation while training, PTB small (the paper: PTB medium, not run)",
     "figure7": "Figure 7: training on IMDB",
 }
+IMAGES = (
+    "- Figures 3 and 4: `tables figure3` and `tables figure4` draw images of MNIST and "
+    "Fashion-MNIST beside the runs; they belong to the data sets and are not kept here"
+)
 
 
 def samples(job: Job) -> None:
@@ -88,12 +92,8 @@ def curves(job: Job) -> None:
 
 
 def listed(store: Store) -> str:
-    """The figures that were drawn."""
-    lines = []
-    for stem, title in TITLES.items():
-        drawn = (store.folder / f"{stem}.png").exists()
-        lines.append(f"- {title}: " + (f"[{stem}.png]({stem}.png)" if drawn else NOT_RUN))
-    return "\n".join(lines)
+    """The figures that were drawn, and those whose images belong to the data set."""
+    return f"{figure_links(store, TITLES)}\n{IMAGES}"
 
 
 ROW_WIDTH = {"digits": 8, "mnist": 28, "fashion_mnist": 28}
