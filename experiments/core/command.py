@@ -10,15 +10,23 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from experiments.core import cli
-from experiments.core.curves import stop_message
+from experiments.core.curves import hardware, software, stop_message
 from experiments.core.experiment import Place, Run, lanes_that_fit, run_lanes
 from experiments.core.experiment import run as run_one
 from experiments.core.kinds import Config, Record, Records
 from experiments.core.origins import origin_of
 from experiments.core.paper import RENDER, Cell, Figure, Job, Options, Paper
-from experiments.core.records import SEED, Difference, differences, read_json, saved_record
+from experiments.core.records import (
+    DIVERGED,
+    SEED,
+    Difference,
+    differences,
+    read_json,
+    saved_record,
+)
 from gatedjax._cpu import prepare_cpu
 from gatedjax._terminal import new_console, say
+from gatedjax.training import NonFiniteError
 from gatedjax.training.distributed import initialize, is_main
 from gatedjax.training.log import write_json
 
@@ -98,7 +106,7 @@ def missing_runs(job: Job, cell: Cell) -> Missing:
         if job.options.rerun:
             if workdir.exists():
                 shutil.rmtree(workdir)  # a finished one would be taken as it is
-        elif path.exists():
+        elif job.store.is_over(cell.data, cell.variant, seed):
             continue
         else:
             record = record_elsewhere(job, cell, seed, workdir)
@@ -136,8 +144,11 @@ def _keep(job: Job, cell: Cell, records: Records) -> None:
     """Writes the records of runs that were not broken off; exits where a signal ended the last."""
     for record in records:
         if record["stopped"] != "signal":
-            path = job.store.path(cell.data, cell.variant, record["seed"])
-            write_json(path, saved_record(record))
+            place = cell.data, cell.variant, record["seed"]
+            lost = job.store.diverged_path(*place)
+            write_json(lost if DIVERGED in record else job.store.path(*place), saved_record(record))
+            if DIVERGED not in record:
+                lost.unlink(missing_ok=True)  # it was run again
     message = stop_message(records[-1])
     if message is not None:
         say(message, file=sys.stderr)
@@ -156,7 +167,20 @@ def run_cells(job: Job, cells: Iterable[Cell]) -> None:
         # before seeds are put side by side: what is there already needs no lane
         for seed, config in _run_together(job, cell, missing_runs(job, cell)):
             say(f"{cell.data}, {cell.variant}, seed {seed}: {config.workdir}", flush=True)
-            _keep(job, cell, [run_of(job.paper, config).record])
+            try:
+                record = run_of(job.paper, config).record
+            except NonFiniteError as error:
+                record = _diverged(job, cell, config, error)
+            _keep(job, cell, [record])
+
+
+def _diverged(job: Job, cell: Cell, config: Config, error: NonFiniteError) -> Record:
+    """The record of a run that is over without a result."""
+    say(f"{cell.data}, {cell.variant}, seed {config.train.seed}: {error}", file=sys.stderr)
+    settings = job.paper.recorded(config)
+    record: Record = {"config": settings, "seed": config.train.seed, "data": cell.data}
+    record |= {"stopped": DIVERGED, DIVERGED: error.step}
+    return record | {"hardware": hardware(), "software": software()}
 
 
 def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:

@@ -14,7 +14,7 @@ from experiments.core.config import Changes, changed, public_config
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Config, Json
 from experiments.core.origins import NOT_RUN, apart, columns
-from experiments.core.records import RESULTS, Records, Store, jsonable, write_results
+from experiments.core.records import DIVERGED, RESULTS, Records, Store, jsonable, write_results
 from gatedjax import analysis
 
 
@@ -93,6 +93,7 @@ class Row:
       title: what tables call it.
       records: of its seeds.
       comparison: with what its table compares it; None without records of both.
+      diverged: how many of its runs ended without a result.
     """
 
     data: str
@@ -101,6 +102,12 @@ class Row:
     title: str
     records: Records
     comparison: Comparison | None = None
+    diverged: int = 0
+
+    def cell(self, column: "Column") -> str:
+        """The text of a column; what has no result is not "not run" if its runs diverged."""
+        text = column.text(self)
+        return f"{DIVERGED} (n={self.diverged})" if self.diverged and text == NOT_RUN else text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,6 +206,7 @@ class Table:
                 title=paper.variants[variant].title if variant in paper.variants else variant,
                 records=records(data, variant),
                 comparison=found.get((data, variant)),
+                diverged=len(store.diverged(data, paper.record_name(data, variant))),
             )
             for data, variant in grid
         ]
@@ -215,7 +223,7 @@ class Table:
         lines = [[*line, *["-"] * (len(headings) - len(line))] for line in self.above]
         kinds = [column.of for column in self.columns]
         for row in rows:
-            cells = [column.text(row) for column in self.columns]
+            cells = [row.cell(column) for column in self.columns]
             lines += [cells] if named else apart(cells, kinds, row.records)
         table = analysis.render_table(headings, lines) if lines else NOT_RUN
         tests = {(row.data, row.variant): row.comparison for row in rows}
@@ -412,12 +420,28 @@ class Paper:
         ]
         return "\n".join(lines[:2] + [line for line in lines[2:] if line])
 
+    def diverged(self, store: Store) -> str:
+        """A line per run that ended without a result."""
+        lines = []
+        for data, label in self.names.items():
+            for name, record in store.diverged(data):
+                variant = self.variants.get(name)
+                rate = record["config"]["train"]["optimizer"]["learning_rate"]
+                lines.append(
+                    f"- {label}, {variant.title if variant else name} ({name}), seed "
+                    f"{record['seed']}: the updates up to step {record[DIVERGED]:,} were not "
+                    f"finite, at learning rate {rate:g}."
+                )
+        return "\n".join(lines)
+
     def write(self, store: Store) -> None:
         """Renders every section from the records and replaces RESULTS.md whole."""
         parts = [(t.title, t.text(self, store), t.note) for t in self.sections(store)]
         if self.claims:
             lacking = [title for title, text, _ in parts if text.strip() == NOT_RUN]
             parts.insert(0, ("In short", self.in_short(store, lacking), claims.NOTE))
+        if lost := self.diverged(store):
+            parts.append(("Runs that diverged", lost, ""))
         write_results(
             store.folder,
             self.title,

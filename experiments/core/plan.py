@@ -91,6 +91,11 @@ class Task:
         return self.job.store.path(self.cell.data, self.cell.variant, self.seed)
 
     @property
+    def is_over(self) -> bool:
+        """Whether it has a record, perhaps one that says that it diverged."""
+        return self.job.store.is_over(self.cell.data, self.cell.variant, self.seed)
+
+    @property
     def left(self) -> float | None:
         """Seconds that are left of it."""
         whole = self.cost.seconds
@@ -345,7 +350,7 @@ def make_plan(wanted: Wanted, measured: Json | None = None, here: Kind | None = 
                 if place in seen:
                     continue
                 seen[place] = None
-                found = [s for s in cell.configs if owner_job.store.path(*place, s).exists()]
+                found = [s for s in cell.configs if owner_job.store.is_over(*place, s)]
                 present += len(found)
                 missing = [seed for seed in cell.configs if seed not in found]
                 if not missing:

@@ -202,7 +202,7 @@ class Pool:
                 continue
             self.running.remove(worker)
             how, why = "done", ""
-            if not worker.task.record.exists():
+            if not worker.task.is_over:
                 # a run that saved itself after SIGTERM ends with 0, and leaves no record
                 asked = worker.told is not None or status in (0, 130, -2, -15)
                 how = "stopped" if asked else "failed"

@@ -21,6 +21,8 @@ from gatedjax.training.log import write_text as write_text
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 """Where the results of every paper are."""
 
+DIVERGED = "diverged"
+"""Folder of the records of such runs, and their key of the step where they ended."""
 COLLAPSED = "collapsed"
 MARGIN = 0.0005
 """Nats: how near to the entropy of the labels a training loss counts as equal to it."""
@@ -296,6 +298,22 @@ class Store:
         """The record, or None if the run is missing."""
         path = self.path(data, variant, seed)
         return read_json(path, *self.keys) if path.exists() else None
+
+    def diverged_path(self, data: str, variant: str, seed: int) -> Path:
+        """Where the record of a run is whose updates were no longer finite; it has no results."""
+        return self.folder / DIVERGED / self.path(data, variant, seed).name
+
+    def diverged(self, data: str, variant: str = "*") -> list[tuple[str, Record]]:
+        """The variant and the record of every run of a data set that diverged."""
+        found = sorted(self.folder.glob(f"{DIVERGED}/{data}-{variant}-seed*.json"))
+        return [
+            (path.stem.split("-", 1)[1].rsplit("-seed", 1)[0], read_json(path)) for path in found
+        ]
+
+    def is_over(self, data: str, variant: str, seed: int) -> bool:
+        """Whether a run has a record, with results or without."""
+        places = (self.path, self.diverged_path)
+        return any(place(data, variant, seed).exists() for place in places)
 
     def all(self, data: str, variant: str) -> Records:
         """The records of every seed, in the order of the seeds.

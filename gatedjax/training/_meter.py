@@ -20,7 +20,15 @@ _TEXTS = (("lengths", "tokens"), ("document_lengths", "document"), ("query_lengt
 
 
 class NonFiniteError(RuntimeError):
-    """Too many updates in a row had a loss, gradient or parameters that are not finite."""
+    """Too many updates in a row had a loss, gradient or parameters that are not finite.
+
+    Attributes:
+      step: of the last of these updates.
+    """
+
+    def __init__(self, message: str, step: int) -> None:
+        super().__init__(message)
+        self.step = step
 
 
 @jax.jit
@@ -167,9 +175,10 @@ class Meter:
             f"examples {shown}"
         )
         if not self.alone:
-            raise NonFiniteError(f"seed {self.names[number]['seed']}: {message}")
+            raise NonFiniteError(f"seed {self.names[number]['seed']}: {message}", step)
         raise NonFiniteError(
             f"{message}. The checkpoints in {self._work.path} are from before, or of steps that "
             "changed nothing. Look for non-finite inputs, or lower the learning rate in another "
-            "workdir."
+            "workdir.",
+            step,
         )

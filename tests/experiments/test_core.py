@@ -427,3 +427,33 @@ def test_a_results_folder_that_cannot_be_made_is_one_line(tmp_path, capsys):
     assert message.startswith("error: ")
     assert str(blocked) in plain(message)
     assert re.search("is a file, a folder is wanted", message)
+
+
+def test_a_run_that_diverges_has_a_record_and_the_others_go_on(tmp_path, capsys):
+    wild = {"train.optimizer.learning_rate": 3e38, "train.max_skipped": 1}
+    variants = {**TOY.variants, "noisy": Variant("noisy", "noise", wild)}
+    paper = dataclasses.replace(PAPER, variants=variants)
+    folders = [f"--{name}={tmp_path / name}" for name in ("results", "runs")]
+    table = ["table1", "--seeds", "2", *folders]
+    assert command.tables(paper, table) == 0
+    shown = capsys.readouterr()
+    assert "toy, noisy, seed 1: 2 updates in a row" in shown.err
+    kept = json.loads((tmp_path / "results" / "diverged" / "toy-noisy-seed1.json").read_text())
+    assert (kept["stopped"], kept["seed"], kept["diverged"]) == ("diverged", 1, 3)
+    assert kept["software"].keys() >= {"commit", "versions"}
+
+    page = (tmp_path / "results" / "RESULTS.md").read_text()
+    (row,) = [
+        line for line in page.splitlines() if line.startswith("| Toy ") and "| noise " in line
+    ]
+    assert "diverged (n=2)" in row
+    assert "not run" not in row
+    assert "- Toy, noise (noisy), seed 1: the updates up to step 3 were not finite, at " in page
+    assert page.count("n=2") >= 2  # the other system was trained after it
+
+    # it is over: the same command trains nothing, a mended one with --rerun takes its place
+    assert command.tables(paper, table) == 0
+    assert "tables/" not in capsys.readouterr().out
+    assert command.tables(PAPER, [*table, "--rerun"]) == 0
+    assert not list((tmp_path / "results" / "diverged").iterdir())
+    assert "diverged" not in (tmp_path / "results" / "RESULTS.md").read_text()
