@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import tyro
 from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table as Screen
 
 from experiments.core import cli
@@ -119,15 +120,23 @@ def duration(seconds: float | None) -> str:
 def show(console: Any, plan: Plan, options: Options, workers: int) -> None:
     """The plan as a table, what is left out and why, and how much of it fits."""
     screen = Screen(title=f"{len(plan.tasks)} runs are missing, {plan.present} have a record")
-    for heading in ("", "run", "value", "steps", "ms/step", "takes", "cost from"):
-        screen.add_column(heading, overflow="fold")
+    for heading in ("", "run", "value", "steps", "ms/step", "takes"):
+        screen.add_column(heading, no_wrap=True)
     for number, task in enumerate(plan.tasks, 1):
         whole = task.cost.seconds
         rate = "?" if whole is None else f"{1e3 * whole / task.steps:.1f}"
         steps = f"{task.done} of {task.steps}" if task.done else str(task.steps)
-        cells = (task.name, task.value, steps, rate, duration(task.left), task.cost.source)
+        cells = (task.name, task.value, steps, rate, duration(task.left))
         screen.add_row(str(number), *cells)
+    # a name that is cut off cannot be asked for
+    wide = Measurement.get(console, console.options.update(max_width=200), screen)
+    console.width = max(console.width, wide.maximum)
     console.print(screen)
+    sources: dict[str, list[str]] = {}
+    for task in plan.tasks:
+        sources.setdefault(task.cost.source, []).append(task.name)
+    for source, names in sorted(sources.items(), key=lambda one: -len(one[1])):
+        console.print(f"cost of {len(names)} runs, such as {names[0]}: {source}", soft_wrap=True)
     whys: dict[str, list[str]] = {}
     for name, why in plan.left_out:
         whys.setdefault(why, []).append(name)
