@@ -57,7 +57,11 @@ TEMPERATURES = {"ssan_tau0.1": "0.1", FULL: "0.5", "ssan_tau1": "1", "ssan_tau2"
 
 LOCAL = {BASE: f"{BASE}_local", FULL: f"{FULL}_local"}
 """Networks by the recipe that learns BShift, by those of the paper's recipe."""
-MENDED: Changes = {"model.relative": "local", "model.head_hidden": ()}
+MENDED: Changes = {
+    "model.relative": "local",
+    "model.head_hidden": (),
+    "train.optimizer.warmup_steps": 300,
+}
 
 
 def _drawn(mode: Mode, title: str) -> Variant:
@@ -80,8 +84,8 @@ VARIANTS = by_name(
         for name, tau in TEMPERATURES.items()
         if name != FULL
     ),
-    Variant(LOCAL[BASE], "SAN, local heads, linear head", {"model.select_layers": (0,)} | MENDED),
-    Variant(LOCAL[FULL], "SSAN, layer 1, the same", {"model.select_layers": (1,)} | MENDED),
+    Variant(LOCAL[BASE], "SAN, local heads, linear head", {"model.select_layers": (0,), **MENDED}),
+    Variant(LOCAL[FULL], "SSAN, layer 1, the same", {"model.select_layers": (1,), **MENDED}),
 )
 
 

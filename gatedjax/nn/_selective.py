@@ -312,8 +312,8 @@ class SelectiveSelfAttention(nn.Module):
         self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Array | None
     ) -> tuple[Array, Array | None, Array]:
         """Scores of the queries at some positions, which keys they may see, and the values."""
-        parts = (heads[name] for name in ("query", "key", "value"))
-        scores, allowed, value = attention_scores(*parts, mask)
+        query, key, value = (heads[name] for name in ("query", "key", "value"))
+        scores, allowed, value = attention_scores(query, key, value, mask)
         if "relative_bias" in heads:
             keys = jnp.arange(scores.shape[-1])
             scores = scores + F.relative_bias(heads["relative_bias"], positions, keys)[None]

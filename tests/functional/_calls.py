@@ -132,8 +132,9 @@ def calls() -> dict[str, Call]:
             lambda _, rows: F.sinusoids(rows["ids"], WIDTH), {"ids": ids}, differentiated=False
         ),
         "relative_bias": Call(
-            lambda table, rows: rows["scores"]
-            + F.relative_bias(table, jnp.arange(STEPS), jnp.arange(STEPS))[None],
+            lambda table, rows: (
+                rows["scores"] + F.relative_bias(table, jnp.arange(STEPS), jnp.arange(STEPS))[None]
+            ),
             {"scores": pairs},
             normal(2, 5),
         ),

@@ -1,4 +1,4 @@
-"""Scores of dot-product attention, and positions: sinusoids and biases, against loops in float64."""
+"""Dot-product attention: scores, sinusoids and biases of positions, against loops in float64."""
 
 import math
 
