@@ -33,6 +33,7 @@ from experiments.ssan.config import (
     with_budget,
 )
 from experiments.ssan.experiment import experiment, system_of
+from experiments.ssan.sentences import sentence_of_each
 from gatedjax import analysis
 from gatedjax._terminal import say
 
@@ -212,8 +213,11 @@ TABLE3 = against_san(
     columns.variant("network"),
     *(percent(f"{name} (%)", f"test.{name}") for name in ("insert", "original")),
     percent("both (%)", "test.accuracy"),
+    groups=sentence_of_each,
     title="Table 3: word reordering detection, selector in one layer",
-    note="Tests are of both positions. " + TESTS,
+    note="Tests are of both positions. Every sentence of Multi30k is moved several times, and its "
+    "moves are not independent: there the bootstrap draws whole sentences, and there is no McNemar "
+    "test. " + TESTS,
     about="word reordering detection, the same",
     data=REORDERED[1:],
     variants=NETWORKS,

@@ -187,9 +187,9 @@ def paired_bootstrap(
         d* = sum_k s_k / sum_k n_k over the drawn k,  s_k = sum_{i in g_k} (a_i - b_i),  n_k = |g_k|
 
     for examples that depend on one another inside a group, such as several made of one sentence:
-    drawing examples one by one would make the interval too short. The p-value is the share of samples
-    whose difference is as far from the observed one as that is from 0, with the observed sample
-    counted in: (1 + #{|d* - d| >= |d|}) / (1 + samples).
+    drawing examples one by one would make the interval too short. The p-value is the share of
+    samples whose difference is as far from the observed one as that is from 0, with the observed
+    sample counted in: (1 + #{|d* - d| >= |d|}) / (1 + samples).
 
     Args:
       correct_a: [N] correctness of system A: bool, or any score per example (such as the
@@ -240,9 +240,7 @@ def paired_bootstrap(
     return Bootstrap(observed, float(low), float(high), p_value)
 
 
-def _of_groups(
-    differences: np.ndarray, groups: ArrayLike | None
-) -> tuple[np.ndarray, np.ndarray]:
+def _of_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
     """Sum and size of every group."""
     if groups is None:
         return differences, np.ones_like(differences)
