@@ -87,11 +87,17 @@ def test_cells_of_the_tables():
     drawn = [variant for _, variant in cells("modes", modes=("st", "soft"))]
     assert drawn == ["san", "ssan_layer1", "ssan_soft"]
     assert cells("selection_rate") == []
-    assert cells("local") == [("bshift", "san_local"), ("bshift", "ssan_layer1_local")]
-    mended = [job("local", num_steps=3_000).config("bshift", v, 0) for _, v in cells("local")]
-    for config, layers in zip(mended, ((0,), (1,)), strict=True):
+    mended = {
+        "san_local": ((0,), "local", ()),
+        "ssan_layer1_local": ((1,), "local", ()),
+        "san_linear": ((0,), "none", ()),
+        "san_local_rectified": ((0,), "local", (128, 128)),
+    }
+    assert cells("local") == [("bshift", name) for name in mended]
+    for name, wanted in mended.items():
+        config = job("local", num_steps=3_000).config("bshift", name, 0)
         model = config.model
-        assert (model.select_layers, model.relative, model.head_hidden) == (layers, "local", ())
+        assert (model.select_layers, model.relative, model.head_hidden) == wanted
         assert config.train.optimizer.warmup_steps == 300
     short = job("table2", num_steps=40, note="other texts")
     for variant in VARIANTS:
