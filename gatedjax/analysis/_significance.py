@@ -222,7 +222,7 @@ def paired_bootstrap(
     kinds, counts = np.unique(
         np.column_stack([np.round(sums, 12), sizes]), axis=0, return_counts=True
     )
-    values, sizes = kinds.T
+    values, sizes = np.ascontiguousarray(kinds.T)
     observed = float(values @ counts / a.size)
     rng = np.random.default_rng(seed)
     chunk = max(1, _CHUNK // values.size)
