@@ -1,7 +1,7 @@
 """Two systems on the same test examples, in numbers and in a sentence."""
 
 import dataclasses
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -17,6 +17,8 @@ LEVEL = 0.05
 WINDOW_SAMPLES = 2_000
 ONE_SEED = "one seed: no verdict"
 K = TypeVar("K", bound=Hashable)
+Groups = Callable[[Record], np.ndarray | None]
+"""Of a record: which group every test example is of, where examples depend on one another."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +28,8 @@ class Comparison:
     Attributes:
       seeds: that both have.
       bootstrap: difference, interval and p-value, corrected or not.
-      exact: p-value of McNemar's test for each seed; none for language models.
+      exact: p-value of McNemar's test for each seed; none for language models, and none where
+        examples depend on one another, which that test takes as independent.
       language: whether these are language models.
       alike: whether both were trained with the same settings, the network aside.
       lost: how many of the compared runs collapsed.
@@ -113,9 +116,10 @@ def corrected(found: Mapping[K, Comparison | None]) -> dict[K, Comparison | None
 
 def compare_all(
     pairs: Mapping[K, tuple[Sequence[Record], Sequence[Record]]],
+    groups: Groups = lambda record: None,
 ) -> dict[K, Comparison | None]:
     """Makes all comparisons of one table and corrects them together, see `compare`."""
-    return corrected({key: compare(list(a), list(b)) for key, (a, b) in pairs.items()})
+    return corrected({key: compare(list(a), list(b), groups) for key, (a, b) in pairs.items()})
 
 
 def holm_note(found: Mapping[K, Comparison | None]) -> str:
@@ -135,16 +139,20 @@ def paragraphs(*parts: str) -> str:
     return "\n\n".join(part.rstrip() for part in parts if part.strip())
 
 
-def compare(first: Records, second: Records) -> Comparison | None:
+def compare(
+    first: Records, second: Records, groups: Groups = lambda record: None
+) -> Comparison | None:
     """Compares the seeds that both systems have; None if there are none.
 
     Classifiers: paired bootstrap over the test examples of the correctness averaged over seeds, and
-    the exact McNemar test of each pair of runs. Language models: paired bootstrap over the windows
-    of the test text of the negative log-likelihood averaged over seeds, in nats per token.
+    the exact McNemar test of each pair of runs; where examples come in groups, the bootstrap is
+    over these and there is no McNemar test. Language models: paired bootstrap over the windows of
+    the test text of the negative log-likelihood averaged over seeds, in nats per token.
 
     Args:
       first: records of the first system.
       second: records of the second system.
+      groups: see `Groups`; None for examples that are independent.
 
     Raises:
       ValueError: if the records are of other test sets.
@@ -174,8 +182,10 @@ def compare(first: Records, second: Records) -> Comparison | None:
         boot = analysis.paired_bootstrap(x * per_token, y * per_token, samples=WINDOW_SAMPLES)
         return Comparison(tuple(seeds), boot, (), True, alike, lost)
     right, other = correctness(ours), correctness(theirs)
-    boot = analysis.paired_bootstrap(right.mean(axis=0), other.mean(axis=0))
-    exact = [analysis.mcnemar(x, y).p_value for x, y in zip(right, other, strict=True)]
+    of_each = groups(ours[0])
+    boot = analysis.paired_bootstrap(right.mean(axis=0), other.mean(axis=0), groups=of_each)
+    pairs = zip(right, other, strict=True) if of_each is None else ()
+    exact = [analysis.mcnemar(x, y).p_value for x, y in pairs]
     return Comparison(tuple(seeds), boot, tuple(exact), False, alike, lost)
 
 

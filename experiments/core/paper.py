@@ -9,7 +9,7 @@ from typing import Any, Literal
 from rich.console import Console
 
 from experiments.core import claims
-from experiments.core.comparison import Comparison, compare_all, holm_note, paragraphs
+from experiments.core.comparison import Comparison, Groups, compare_all, holm_note, paragraphs
 from experiments.core.config import Changes, changed, public_config
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Config, Json
@@ -147,6 +147,7 @@ class Table:
       columns: of the table.
       pair: (data set, variant) -> the two systems that the row compares; the p-values of a table
         are corrected together.
+      groups: of a record, which test examples depend on one another (see `comparison.Groups`).
       above: rows of the paper alone, ahead of ours; the cells that they lack are dashes.
       below: what stands between table and note, from the rows.
       remarks: as `below`, from the rows and what else the folder of results has.
@@ -164,6 +165,7 @@ class Table:
     seen: tuple[str, ...] | None = None
     columns: tuple[Column, ...] = ()
     pair: Callable[[str, str], tuple[str, str] | None] | None = None
+    groups: Groups = lambda record: None
     above: Sequence[Sequence[str]] = ()
     below: Callable[[Sequence[Row]], Iterable[str]] = lambda rows: ()
     remarks: Callable[[Store, Sequence[Row]], Iterable[str]] = lambda store, rows: ()
@@ -196,7 +198,8 @@ class Table:
                 (data, variant): (records(data, names[0]), records(data, names[1]))
                 for (data, variant), names in pairs.items()
                 if names is not None
-            }
+            },
+            self.groups,
         )
         return [
             Row(

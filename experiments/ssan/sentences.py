@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments.core.experiment import Experiment, Predictions
-from experiments.core.kinds import Config, Json
+from experiments.core.kinds import Config, Json, Record
 from experiments.core.origins import joined
 from experiments.core.text import SPLITS, Texts, common_edges, in_batches, kept, read_texts
 from experiments.ssan import reported
@@ -217,6 +217,18 @@ def positions(predictions: Predictions) -> Json:
         f"{name}_string": "".join("1" if c > 0 else "0" for c in predictions[key][order])
         for name, key in {"insert": "insert_correct", "original": "original_correct"}.items()
     }
+
+
+def sentence_of_each(record: Record) -> np.ndarray | None:
+    """Which sentence every test example of a record was made of; None if each has one of its own.
+
+    The moves of a sentence have successive example ids, the order of a record's examples. The
+    published test sentences have one move each.
+    """
+    data = record["config"]["data"]
+    if data["text"] != "multi30k":
+        return None
+    return np.arange(record["test_n"]) // data["eval_copies"]
 
 
 def sentences(config: ProbeConfig | ReorderingConfig) -> Texts:

@@ -175,20 +175,27 @@ def paired_bootstrap(
     correct_a: ArrayLike,
     correct_b: ArrayLike,
     *,
+    groups: ArrayLike | None = None,
     samples: int = 10_000,
     seed: int = 0,
     level: float = 0.95,
 ) -> Bootstrap:
     """Bootstraps the difference of two means over the same examples.
 
-    Examples are drawn with replacement, a pair at a time. The p-value is the share of samples
-    whose difference is as far from the observed one as that is from 0, with the observed sample
-    counted in: (1 + #{|d* - d| >= |d|}) / (1 + samples).
+    Examples are drawn with replacement, a pair at a time; with groups, whole groups g_1 .. g_G are,
+
+        d* = sum_k s_k / sum_k n_k over the drawn k,  s_k = sum_{i in g_k} (a_i - b_i),  n_k = |g_k|
+
+    for examples that depend on one another inside a group, such as several made of one sentence:
+    drawing examples one by one would make the interval too short. The p-value is the share of
+    samples whose difference is as far from the observed one as that is from 0, with the observed
+    sample counted in: (1 + #{|d* - d| >= |d|}) / (1 + samples).
 
     Args:
       correct_a: [N] correctness of system A: bool, or any score per example (such as the
         correctness averaged over seeds).
       correct_b: [N], likewise for B.
+      groups: [N] which group an example is of, as whole numbers or names; None has each by itself.
       samples: number of bootstrap samples.
       seed: of the draws.
       level: of the percentile interval.
@@ -196,7 +203,11 @@ def paired_bootstrap(
     Returns:
       The difference A - B, its interval and the p-value.
 
-    Reference: Efron and Tibshirani 1993, algorithm 16.2 (one sample, shifted).
+    Raises:
+      ValueError: also if groups is not of one value for every example.
+
+    Reference: Efron and Tibshirani 1993, algorithm 16.2 (one sample, shifted); Davison and Hinkley
+      1997, section 3.8, for the groups ("cluster bootstrap").
     """
     a, b = _pair(correct_a, correct_b)
     if a.size == 0:
@@ -205,23 +216,39 @@ def paired_bootstrap(
         raise ValueError(f"samples must be at least 1, got {samples}")
     if not 0 < level < 1:
         raise ValueError(f"level must be inside (0, 1), got {level}")
+    sums, sizes = _of_groups(a - b, groups)
     # Samples only see how often each difference was drawn, and there are few different ones. They
     # are rounded far below any score's meaning, so that 1/3 - 1/3 in two orders is one value.
-    values, counts = np.unique(np.round(a - b, 12), return_counts=True)
+    kinds, counts = np.unique(
+        np.column_stack([np.round(sums, 12), sizes]), axis=0, return_counts=True
+    )
+    values, sizes = np.ascontiguousarray(kinds.T)
     observed = float(values @ counts / a.size)
     rng = np.random.default_rng(seed)
     chunk = max(1, _CHUNK // values.size)
-    drawn = [
-        rng.multinomial(a.size, counts / a.size, size=min(chunk, samples - start)) @ values
-        for start in range(0, samples, chunk)
-    ]
-    differences = np.concatenate(drawn) / a.size
+    total = counts.sum()
+    drawn = []
+    for start in range(0, samples, chunk):
+        times = rng.multinomial(total, counts / total, size=min(chunk, samples - start))
+        drawn.append((times @ values) / (times @ sizes))
+    differences = np.concatenate(drawn)
     # a tie must count as one whatever the rounding of the mean
     extreme = np.abs(differences - observed) >= abs(observed) - 1e-9
     tail = 50 * (1 - level)
     low, high = np.percentile(differences, [tail, 100 - tail])
     p_value = (1 + int(extreme.sum())) / (1 + samples)
     return Bootstrap(observed, float(low), float(high), p_value)
+
+
+def _of_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
+    """Sum and size of every group."""
+    if groups is None:
+        return differences, np.ones_like(differences)
+    given = np.asarray(groups)
+    if given.shape != differences.shape:
+        raise ValueError(f"groups must have shape {differences.shape}, got {given.shape}")
+    _, places = np.unique(given, return_inverse=True)
+    return np.bincount(places, weights=differences), np.bincount(places).astype(np.float64)
 
 
 def _pair(correct_a: ArrayLike, correct_b: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

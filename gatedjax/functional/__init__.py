@@ -52,6 +52,7 @@ from gatedjax.functional._rau_step import RAUTimeState as RAUTimeState
 from gatedjax.functional._rau_step import RAUWeights as RAUWeights
 from gatedjax.functional._rau_step import rau_step as rau_step
 from gatedjax.functional._recurrence import bidirectional as bidirectional
+from gatedjax.functional._relative import relative_bias as relative_bias
 from gatedjax.functional._relaxations import ensure_open as ensure_open
 from gatedjax.functional._relaxations import gate_penalty as gate_penalty
 from gatedjax.functional._relaxations import gumbel_noise as gumbel_noise

@@ -29,6 +29,11 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     score_scale: float = 5.0
     exclude_self: bool = False
 
+    def _check(self, inputs: Array, features: int, mask: Array | None) -> None:
+        super()._check(inputs, features, mask)
+        if self.relative != "none":
+            raise ValueError(f"relative must be 'none', a bias is of a head, got {self.relative!r}")
+
     def _scores(
         self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Bool[Array, "B N"] | None
     ) -> tuple[Array, Array, Array]:

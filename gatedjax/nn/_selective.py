@@ -34,10 +34,22 @@ Selector = Literal[
     "arm",
     "disarm",
 ]
+Relative = Literal["none", "learned", "local"]
 BY_VALUES = ("leave_one_out", "arm", "disarm")
 """Selectors that are trained by differences of the loss between several passes."""
 _STRETCHED = ("hard_concrete", "hard_kuma")
 _BY_DERIVATIVE = ("straight_through", "reinmax", *_STRETCHED)
+
+LOCAL_BIAS = 4.0
+"""Bias that a local head starts with, in nats: e^4 is the weight of 55 other words."""
+
+
+def local_start(key: Array, shape: tuple[int, int], dtype: Dtype = jnp.float32) -> Array:
+    """Biases [M, 2K + 1] of which head 0 starts at the word before and head 1 at the word after."""
+    del key
+    middle = shape[1] // 2
+    return jnp.zeros(shape, dtype).at[[0, 1], [middle - 1, middle + 1]].set(LOCAL_BIAS)
+
 
 # "uniform unit scaling" of the authors' code
 unit_scaling = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform")
@@ -112,6 +124,10 @@ class SelectiveSelfAttention(nn.Module):
       share_heads: one selection for all heads.
       empty: what a query that selects nothing attends to (see `functional.selective_weights`).
       temperature: tau of the relaxation; a call may give another one.
+      relative: b, a learned bias of e per head and offset j - i of the key, in e = Q K^T /
+        sqrt(D/M) + b with or without a selector: "none", "learned" from 0, or "local" from a head
+        that looks at the word before and one that looks at the word after.
+      max_offset: K; keys that stand further away have the bias of this offset.
       dropout: on the weights.
       cap, renormalise: see `functional.selective_weights`.
       block: queries at a time, whose weights are computed again for the gradient: no array of
@@ -133,6 +149,8 @@ class SelectiveSelfAttention(nn.Module):
     share_heads: bool = False
     empty: Empty = "zero"
     temperature: float = 0.5
+    relative: Relative = "none"
+    max_offset: int = 8
     dropout: float = 0.0
     cap: float = 10.0
     renormalise: bool = True
@@ -178,6 +196,12 @@ class SelectiveSelfAttention(nn.Module):
             shared = (1, features) if self.share_heads else head_shape
             shapes |= {"selector_query": shared, "selector_key": shared}
         heads = {name: self._project(name, inputs, shape) for name, shape in shapes.items()}
+        if self.relative != "none":
+            start = local_start if self.relative == "local" else nn.initializers.zeros_init()
+            columns = 2 * self.max_offset + 1
+            heads["relative_bias"] = self.param(
+                "relative_bias", start, (self.num_heads, columns), self.param_dtype
+            )
         drawn = dropout_bytes is not None and self.block is None
         keys = self._keys(inputs, example_id, deterministic, drawn)
         tau = self.temperature if temperature is None else temperature
@@ -207,6 +231,7 @@ class SelectiveSelfAttention(nn.Module):
         if self.num_heads < 1 or features % self.num_heads:
             raise ValueError(f"num_heads must divide {features} features, got {self.num_heads}")
         check_choice(Selector, selector=self.selector)
+        check_relative(self.relative, self.max_offset, self.num_heads)
         if self.block is not None and self.block < 1:
             raise ValueError(f"block must be at least 1, got {self.block}")
 
@@ -287,8 +312,12 @@ class SelectiveSelfAttention(nn.Module):
         self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Array | None
     ) -> tuple[Array, Array | None, Array]:
         """Scores of the queries at some positions, which keys they may see, and the values."""
-        del positions
-        return attention_scores(heads["query"], heads["key"], heads["value"], mask)
+        query, key, value = (heads[name] for name in ("query", "key", "value"))
+        scores, allowed, value = attention_scores(query, key, value, mask)
+        if "relative_bias" in heads:
+            keys = jnp.arange(scores.shape[-1])
+            scores = scores + F.relative_bias(heads["relative_bias"], positions, keys)[None]
+        return scores, allowed, value
 
     def _mixed(self, weights: Array, value: Array) -> Array:
         """What the queries gather [B, M, Q, H]."""
@@ -365,6 +394,15 @@ class SelectiveSelfAttention(nn.Module):
             probability=F.mean_over_pairs(record["probabilities"], mask),
             score=_sum_over_queries(record.get("score"), mask),
         )
+
+
+def check_relative(relative: str, max_offset: int, num_heads: int) -> None:
+    """Raises ValueError unless these options of `SelectiveSelfAttention` go together."""
+    check_choice(Relative, relative=relative)
+    if max_offset < 1:
+        raise ValueError(f"max_offset must be at least 1, got {max_offset}")
+    if relative == "local" and num_heads < 2:
+        raise ValueError(f"relative='local' needs num_heads of at least 2, got {num_heads}")
 
 
 def _hard(logits: Array, uniform: Array) -> Array:

@@ -96,6 +96,52 @@ def test_bootstrap_agrees_with_all_resamples(differences):
     assert abs(got.high - high) <= step
 
 
+GROUPED = [
+    ([1, 1, 0, -1, 0, 1, 1, 0], [0, 0, 1, 1, 2, 2, 3, 3]),
+    ([1, 1, 1, -1, 0, -1, 0], [4, 4, 4, 7, 7, 2, 5]),  # of several sizes
+]
+
+
+@pytest.mark.parametrize(("differences", "groups"), GROUPED)
+def test_bootstrap_of_groups_agrees_with_all_resamples_of_groups(differences, groups):
+    clusters = [
+        [d for d, g in zip(differences, groups, strict=True) if g == one]
+        for one in dict.fromkeys(groups)
+    ]
+    means = [
+        sum(map(sum, drawn)) / sum(map(len, drawn))
+        for drawn in itertools.product(clusters, repeat=len(clusters))
+    ]
+    observed = sum(differences) / len(differences)
+    p_value = np.mean([abs(m - observed) >= abs(observed) - 1e-12 for m in means])
+    order = np.random.default_rng(0).permutation(len(groups))
+    names = np.array([f"sentence {g}" for g in groups])
+    zeros = np.zeros(len(groups))
+    got = analysis.paired_bootstrap(differences, zeros, groups=groups, samples=40_000)
+    mixed = analysis.paired_bootstrap(
+        np.array(differences)[order], zeros, groups=names[order], samples=40_000
+    )
+    assert mixed == pytest.approx(got)
+    assert got.difference == pytest.approx(observed)
+    assert got.p_value == pytest.approx(p_value, abs=5 * 0.5 / math.sqrt(40_000))
+    low, high = np.percentile(means, [2.5, 97.5])
+    assert (got.low, got.high) == (pytest.approx(low, abs=0.05), pytest.approx(high, abs=0.05))
+
+
+def test_bootstrap_of_groups_knows_that_copies_are_no_new_examples(np_rng):
+    a, b = np_rng.random((2, 500)) < 0.7
+    once = analysis.paired_bootstrap(a, b)
+    assert analysis.paired_bootstrap(a, b, groups=np.arange(500)) == once
+    # four copies of every example say no more than one
+    four = analysis.paired_bootstrap(a.repeat(4), b.repeat(4), groups=np.arange(2000) // 4)
+    assert four == pytest.approx(once, abs=1e-9)
+    blind = analysis.paired_bootstrap(a.repeat(4), b.repeat(4))
+    assert blind.high - blind.low < 0.6 * (four.high - four.low)
+    for groups in (np.zeros(499), np.zeros((500, 1))):
+        with pytest.raises(ValueError, match=r"groups must have shape \(500,\)"):
+            analysis.paired_bootstrap(a, b, groups=groups)
+
+
 def test_bootstrap_of_many_examples_is_near_the_normal_one(np_rng):
     a, b = np_rng.random(3000) < 0.82, np_rng.random(3000) < 0.80
     difference = a.astype(float) - b

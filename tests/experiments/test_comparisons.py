@@ -40,6 +40,18 @@ def test_the_same_seeds_are_compared_whatever_the_order_and_what_else_there_is()
     assert compare(first[:1], second[:1]) is None
 
 
+def test_examples_of_one_group_are_drawn_together_and_have_no_mcnemar_test():
+    first, second = ([classifier(s, one * 6) for s in (1, 2)] for one in ("1101", "1000"))
+    groups = np.arange(24) // 4
+    found = compare(first, second, lambda record: groups)
+    assert found.exact == ()
+    # every group has the same difference, so all samples do
+    assert found.bootstrap.low == found.bootstrap.high == found.bootstrap.difference == 0.5
+    alone = compare(first, second)
+    assert alone.bootstrap.low < 0.5
+    assert len(alone.exact) == 2
+
+
 def test_the_larger_accuracy_and_the_smaller_cost_are_better():
     both = lambda make, values: [make(seed, values) for seed in (1, 2)]  # noqa: E731
     good, bad = both(classifier, "1" * 12), both(classifier, "1" * 3 + "0" * 9)

@@ -14,7 +14,8 @@ from experiments.ssan import tables
 from experiments.ssan.__main__ import main
 from experiments.ssan.config import PRESETS, with_budget
 from experiments.ssan.paper import PAPER, VARIANTS
-from experiments.ssan.sentences import scores
+from experiments.ssan.sentences import scores, sentence_of_each
+from gatedjax import analysis
 from gatedjax import data as gdata
 from tests.experiments._commands import refused
 
@@ -86,11 +87,23 @@ def test_cells_of_the_tables():
     drawn = [variant for _, variant in cells("modes", modes=("st", "soft"))]
     assert drawn == ["san", "ssan_layer1", "ssan_soft"]
     assert cells("selection_rate") == []
+    mended = {
+        "san_local": ((0,), "local", ()),
+        "ssan_layer1_local": ((1,), "local", ()),
+        "san_linear": ((0,), "none", ()),
+        "san_local_rectified": ((0,), "local", (128, 128)),
+    }
+    assert cells("local") == [("bshift", name) for name in mended]
+    for name, wanted in mended.items():
+        config = job("local", num_steps=3_000).config("bshift", name, 0)
+        model = config.model
+        assert (model.select_layers, model.relative, model.head_hidden) == wanted
+        assert config.train.optimizer.warmup_steps == 300
     short = job("table2", num_steps=40, note="other texts")
     for variant in VARIANTS:
         config = short.config("bshift", variant, 3)
         assert config.train.seed == 3
-        assert bool(config.model.selective) == (variant != "san")
+        assert bool(config.model.selective) == variant.startswith("ssan")
         others = [short.config("bshift", other, 3) for other in VARIANTS if other != variant]
         saved = PAPER.recorded(config)
         assert all(differences(saved, PAPER.recorded(other)) for other in others)
@@ -161,6 +174,45 @@ def test_tables_say_what_was_run_and_what_was_not(tmp_path, capsys):
     assert "50.0" in rates
     assert "25.0, 75.0" in rates
     assert "40.00 ± 0.00 (n=2)" in shown("modes")
+    # another recipe has rows of its own
+    assert "not run" in shown("local")
+    for variant, right in {"san_local": "01" * 100, "ssan_layer1_local": "0011" * 50}.items():
+        for seed in (0, 1):
+            one = record(variant, seed, right, train_curve=[[10, 0.6789, 0.5]])
+            store.path("bshift", variant, seed).write_text(json.dumps(one))
+    local = shown("local")
+    assert "no difference between SSAN, layer 1, the same and SAN is shown" in local
+    assert "0.679" in local
+    assert shown("table2") == table2
+
+
+def test_moves_of_one_sentence_are_one_example_of_the_tests(tmp_path):
+    texts = [[f"w{i}" for i in range(size)] for size in (7, 3, 6, 8)]  # the second is too short
+    moved = gdata.word_reordering(texts, copies=4, base=100)
+    ids = [example["example_id"] for example in moved]
+    right = "1111" * 2 + "0000"
+
+    def made(variant, correct, seed):
+        config = PAPER.recorded(job("table3").config("wrd_small", variant, seed))
+        return record("san", seed, correct) | {"config": config, "data": "wrd_small"}
+
+    one = made("san", right, 0)
+    sentences = sentence_of_each(one)
+    _, wanted = np.unique((np.array(ids) - 100) // 4, return_inverse=True)
+    np.testing.assert_array_equal(sentences, wanted)
+    published = PAPER.recorded(job("table3").config("wrd_published", "san", 0))
+    assert sentence_of_each(one | {"config": published}) is None
+    (tmp_path / "runs").mkdir()
+    store = PAPER.store(tmp_path)
+    for variant, correct in {"san": "0000" * 3, "ssan_layer1": right}.items():
+        for seed in (0, 1):
+            path = store.path("wrd_small", variant, seed)
+            path.write_text(json.dumps(made(variant, correct, seed) | {"cell": variant}))
+    rows = PAPER.tables["table3"].rows(PAPER, store)
+    (found,) = (row.comparison for row in rows if row.comparison is not None)
+    assert found.exact == ()
+    want = analysis.paired_bootstrap([1, 1, 0], [0, 0, 0])
+    assert found.bootstrap == pytest.approx(want)
 
 
 def test_scores_of_a_probe_have_groups_where_the_paper_has_them():

@@ -131,6 +131,13 @@ def calls() -> dict[str, Call]:
         "sinusoids": Call(
             lambda _, rows: F.sinusoids(rows["ids"], WIDTH), {"ids": ids}, differentiated=False
         ),
+        "relative_bias": Call(
+            lambda table, rows: (
+                rows["scores"] + F.relative_bias(table, jnp.arange(STEPS), jnp.arange(STEPS))[None]
+            ),
+            {"scores": pairs},
+            normal(2, 5),
+        ),
         "byte_dropout": Call(
             plainly(F.byte_dropout, rate=0.5),
             {"inputs": scores, "draws": rng.integers(0, 256, scores.shape, np.uint8)},

@@ -1,4 +1,4 @@
-"""Scores of dot-product attention and positions as sinusoids, against loops in float64."""
+"""Dot-product attention: scores, sinusoids and biases of positions, against loops in float64."""
 
 import math
 
@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gatedjax.functional import scaled_dot_product, sinusoids
-from tests.tolerances import F32
+from gatedjax.functional import relative_bias, scaled_dot_product, sinusoids
+from tests.tolerances import F32, F64
 
 
 @pytest.mark.parametrize("lead", [(), (2,), (2, 3)])
@@ -60,3 +60,60 @@ def test_traced_positions_have_the_rows_of_the_table():
     traced = jax.jit(sinusoids, static_argnums=1)(positions, 6)
     np.testing.assert_allclose(traced, sinusoids(positions, 6), rtol=1e-5, atol=1e-5)
     assert sinusoids(positions, 6, jnp.bfloat16).dtype == jnp.bfloat16
+
+
+def biases(table, queries, keys, upstream):
+    """b of every pair, and what the gradient of sum(b * upstream) adds to every number of t."""
+    furthest = table.shape[1] // 2
+    values, gradient = np.zeros(upstream.shape), np.zeros(table.shape)
+    for m, i, j in np.ndindex(values.shape):
+        column = furthest + max(-furthest, min(furthest, int(keys[j] - queries[i])))
+        values[m, i, j] = table[m, column]
+        gradient[m, column] += upstream[m, i, j]
+    return values, gradient
+
+
+@pytest.mark.parametrize("furthest", [0, 2, 9])
+def test_a_relative_bias_and_its_gradient_equal_the_loop(furthest, np_rng, x64):
+    queries, keys = np.arange(3, 6), np.arange(7)
+    table = np_rng.normal(size=(2, 2 * furthest + 1)) * 1e3
+    upstream = np_rng.normal(size=(2, 3, 7))
+    values, gradient = biases(table, queries, keys, upstream)
+
+    @jax.jit
+    def both(table, queries):
+        got, pull = jax.vjp(lambda t: relative_bias(t, queries, keys), table)
+        return got, pull(upstream)[0]
+
+    got = both(table, queries)
+    for one, wanted in zip(got, (values, gradient), strict=True):
+        np.testing.assert_allclose(one, wanted, **F64)
+
+
+def test_a_relative_bias_under_vmap_of_half_precision_and_of_no_key(np_rng):
+    tables = np_rng.normal(size=(2, 3, 5)).astype(jnp.bfloat16)
+    places = np.arange(4)
+    together = jax.jit(jax.vmap(relative_bias, (0, None, None)))(tables, places, places)
+    assert together.dtype == jnp.bfloat16
+    for table, got in zip(tables, together, strict=True):
+        values, _ = biases(table, places, places, np.zeros((3, 4, 4)))
+        np.testing.assert_array_equal(np.asarray(got, float), values)
+    for size in (0, 1):
+        found = jax.eval_shape(relative_bias, tables[0], places[:size], places[:size])
+        assert found.shape == (3, size, size)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"table": np.ones((2, 4))}, ValueError, r"table must be .*2 K \+ 1.* got \(2, 4\)"),
+        ({"table": np.ones(3)}, ValueError, "table must be"),
+        ({"table": np.ones((2, 3), int)}, TypeError, "table must be floating point"),
+        ({"queries": np.ones((1, 2), int)}, ValueError, "queries must be a vector"),
+        ({"keys": np.ones(2)}, TypeError, "keys must be"),
+    ],
+)
+def test_a_relative_bias_refuses_by_name(change, error, message):
+    given = {"table": np.ones((2, 3)), "queries": np.arange(2), "keys": np.arange(2)}
+    with pytest.raises(error, match=message):
+        relative_bias(**(given | change))

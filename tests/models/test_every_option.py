@@ -32,6 +32,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "ssan_probe.temperature_steps": {"final_temperature": 0.1},
     "ssan_probe.estimator_draws": {"estimator": "leave_one_out"},
     "ssan_probe.max_length": {"positions": "learned"},
+    "ssan_probe.max_offset": {"relative": "learned"},
     "ssan_probe.reward_penalty": {"selector": "reinforce"},
     "ssan_nli.temperature_steps": {"final_temperature": 0.1},
     "ssan_nli.estimator_draws": {"estimator": "leave_one_out"},

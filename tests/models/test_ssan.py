@@ -77,10 +77,10 @@ def test_only_listed_layers_have_a_selector(layers):
     assert [s.gates is not None for s in output.selections] == [n in wanted for n in (1, 2)]
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_an_encoder_is_the_equations_of_its_layers(norm):
+@pytest.mark.parametrize(("norm", "relative"), [("pre", "none"), ("post", "learned")])
+def test_an_encoder_is_the_equations_of_its_layers(norm, relative):
     """Two layers, in NumPy, text by text, without padding."""
-    net, variables = encoder(norm=norm)
+    net, variables = encoder(norm=norm, relative=relative, max_offset=2)
     p = variables["params"]
     got = encode(net, variables, batch_of())
 
@@ -93,7 +93,11 @@ def test_an_encoder_is_the_equations_of_its_layers(norm):
 
     def attention(x, w):
         q, k, v = (heads(x, w[name]) for name in ("query", "key", "value"))
-        e = np.exp(q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1]))
+        e = q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1])
+        if relative != "none":
+            place = np.arange(len(x))
+            e = e + w["relative_bias"][:, np.clip(place[None] - place[:, None], -2, 2) + 2]
+        e = np.exp(e)
         if "selector_query" in w:
             s = heads(x, w["selector_query"]) @ heads(x, w["selector_key"]).swapaxes(1, 2)
             e = e * (s > 0)
@@ -311,6 +315,8 @@ def test_a_probe_learns_a_hundred_inverted_sentences_by_heart(layers):
         ({"selected_weight": float("nan")}, "selected_weight"),
         ({"pool": "last"}, "pool"),
         ({"head_hidden": (0,)}, "head_hidden"),
+        ({"relative": "near"}, "relative"),
+        ({"relative": "local", "num_heads": 1}, "num_heads"),
     ],
 )
 def test_bad_configurations_are_named(change, message):

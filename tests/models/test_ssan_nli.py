@@ -107,6 +107,10 @@ def test_multi_dimensional_attention_equals_loops_over_features(np_rng):
         }
         for name, x in params.items()
     }  # fmt: skip
+    with pytest.raises(ValueError, match="relative must be 'none'"):
+        MultiDimensionalAttention(num_heads=1, relative="learned").init(
+            jax.random.key(0), states, mask
+        )
     h = states[0].astype(np.float64)
     q, k, v = (dense(p[name], h) for name in ("query", "key", "value"))
     chosen = dense(p["selector_query"], h) @ dense(p["selector_key"], h).T > 0

@@ -169,7 +169,7 @@ def test_training_needs_keys_and_inference_none(inputs):
 
 
 def test_an_example_is_the_same_in_any_batch_and_padding(inputs):
-    module, variables = made(inputs, selector="st", dropout=0.2)
+    module, variables = made(inputs, selector="st", dropout=0.2, relative="learned", max_offset=2)
     whole, found = run(module, variables, inputs)
     part, alone = run(
         module, variables, inputs[1:2, :3], MASK[1:2, :3], IDS[1:2]
@@ -187,7 +187,8 @@ def test_an_example_is_the_same_in_any_batch_and_padding(inputs):
 )
 @pytest.mark.parametrize("empty", ["zero", "self"])
 def test_blocks_and_recomputation_change_nothing(options, empty, inputs):
-    shared = {"selector": "st", "dropout": 0.2, "empty": empty}
+    bias = {"relative": "learned", "max_offset": 2}
+    shared = {"selector": "st", "dropout": 0.2, "empty": empty} | bias
     module, variables = made(inputs, **shared)
     other = gnn.SelectiveSelfAttention(M, **shared, **options)
 
@@ -210,6 +211,25 @@ def test_blocks_and_recomputation_change_nothing(options, empty, inputs):
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), same_gradient, gradient
     )
     assert ("block" in options) == (same_found.weights is None)
+
+
+def test_local_heads_start_at_the_words_before_and_after(inputs):
+    """Of M = 3 heads; with equal products a weight is that of the biases alone."""
+    module = gnn.SelectiveSelfAttention(3, D + 1, selector="none", relative="local", max_offset=2)
+    params = jax.jit(module.init)(jax.random.key(0), inputs)["params"]
+    table = np.asarray(params["relative_bias"])
+    np.testing.assert_array_equal(table, [[0, 4, 0, 0, 0], [0, 0, 0, 4, 0], [0, 0, 0, 0, 0]])
+    params["query"] = jax.tree.map(jnp.zeros_like, params["query"])
+    weights = run(module, {"params": params}, inputs, train=False)[1].weights
+    for row, length in enumerate(MASK.sum(1)):
+        for head, beside in enumerate((-1, 1, None)):
+            e = np.zeros((length, length))
+            for i in range(length):
+                if beside is not None and 0 <= i + beside < length:
+                    e[i, i + beside] = 4
+            wanted = np.exp(e) / np.exp(e).sum(1, keepdims=True)
+            np.testing.assert_allclose(weights[row, head, :length, :length], wanted, **F32)
+            np.testing.assert_array_equal(weights[row, head, :, length:], 0)
 
 
 def test_a_shared_selector_selects_the_same_for_all_heads(inputs):
@@ -270,6 +290,9 @@ def test_texts_of_no_word_and_of_one(size, inputs):
         ({"num_heads": 3}, "num_heads"),
         ({"block": 0}, "block"),
         ({"empty": "any"}, "empty"),
+        ({"relative": "global"}, "relative"),
+        ({"relative": "local", "num_heads": 1}, "num_heads"),
+        ({"relative": "learned", "max_offset": 0}, "max_offset"),
     ],
 )
 def test_bad_options_are_named(options, message, inputs):

@@ -31,6 +31,7 @@ from gatedjax.models.transformer.encoder import (
     draw_layer_bytes,
     scaled_embedding,
 )
+from gatedjax.nn._selective import Relative, check_relative
 from gatedjax.nn._types import Table
 
 Positions = Literal["sinusoidal", "learned", "none"]
@@ -56,6 +57,11 @@ class SSANConfig(SelectorConfig):
     """What tells the encoder the order: sinusoids for any length, a table, or nothing."""
     max_length: int = 512
     """Positions of the learned table; a longer text is refused."""
+    relative: Relative = "none"
+    """Beside positions, a learned bias of attention per head and offset of the key: none, one that
+    starts at 0, or local: in every layer one head starts at the word before, one at that after."""
+    max_offset: int = 8
+    """Largest offset with a bias of its own."""
     dropout: float = 0.1
     """On the embedded words and on the result of every sublayer."""
     attention_dropout: float = 0.1
@@ -81,6 +87,7 @@ class SSANConfig(SelectorConfig):
             raise ValueError(f"num_heads must divide hidden {self.hidden}, got {self.num_heads}")
         check_rates(self, "dropout", "attention_dropout", "relu_dropout")
         check_choices(self, norm=Norm, positions=Positions)
+        check_relative(self.relative, self.max_offset, self.num_heads)
         layers = self.select_layers
         if layers != (0,) and (
             len(set(layers)) < len(layers) or not all(1 <= x <= self.num_layers for x in layers)
@@ -98,6 +105,8 @@ class SSANConfig(SelectorConfig):
             "share_heads": self.share_heads,
             "empty": self.empty,
             "temperature": self.temperature,
+            "relative": self.relative,
+            "max_offset": self.max_offset,
             "dropout": self.attention_dropout,
             "block": self.block,
             "remat": self.remat,

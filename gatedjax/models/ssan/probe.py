@@ -34,7 +34,8 @@ class SSANProbeConfig(SSANConfig):
     """How states become one vector: mean or maximum over the words, the state of the first word,
     or source2token attention."""
     head_hidden: tuple[int, ...] = (128, 128)
-    """Widths of the rectified layers before the class layer."""
+    """Widths of the rectified layers before the class layer; none of them makes the head linear.
+    Rectified layers may fall silent for all inputs, a linear head cannot."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

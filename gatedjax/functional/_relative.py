@@ -1,0 +1,40 @@
+"""A bias of attention scores by how far a key stands from its query."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from gatedjax.functional._checks import check_floating, check_integers, check_that
+
+
+def relative_bias(
+    table: Float[Array, "M O"], queries: Int[Array, " Q"], keys: Int[Array, " N"]
+) -> Float[Array, "M Q N"]:
+    """A bias of attention scores for every head and offset, offsets beyond K counting as K.
+
+        b_mij = t_m,c(j - i),  c(o) = min(max(o, -K), K)
+
+    Args:
+      table: t, with a column for each of the offsets -K .. K in this order: O = 2K + 1.
+      queries: positions i.
+      keys: positions j.
+
+    Returns:
+      b in the dtype of table, to be added to scores before their mask and softmax.
+
+    Raises:
+      ValueError: if the table has no middle column, or positions are no vectors.
+
+    Reference: Raffel et al. 2020 (T5), section 2.1, for a learned number per head and offset; Shaw
+      et al. 2018, "Self-Attention with Relative Position Representations", for the clipping.
+    Deviation: every offset up to K has a number of its own, where T5 has buckets that widen.
+    """
+    check_floating(table=table)
+    check_integers(queries=queries, keys=keys)
+    table, queries, keys = (jnp.asarray(one) for one in (table, queries, keys))
+    fits = table.ndim == 2 and table.shape[1] % 2 == 1
+    check_that(fits, "table must be [heads, 2 K + 1], a column for each offset", table)
+    for name, positions in {"queries": queries, "keys": keys}.items():
+        check_that(positions.ndim == 1, f"{name} must be a vector of positions", positions)
+    furthest = table.shape[1] // 2
+    offsets = jnp.clip(keys[None, :] - queries[:, None], -furthest, furthest)
+    return table[:, offsets + furthest]
