@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._clip import clip_gradient
@@ -122,6 +122,7 @@ def gru(
     xs: Float[Array, "B T D"],
     mask: Bool[Array, "B T"] | None = None,
     *,
+    lengths: Int[Array, " B"] | None = None,
     initial: Float[Array, "B H"] | None = None,
     reverse: bool = False,
     reset_after: bool = False,
@@ -138,6 +139,7 @@ def gru(
       xs: inputs; the products are formed in their dtype (bfloat16 saves time on accelerators),
         carries and gates in float32 (float64 for float64 inputs).
       mask: True at real steps; None means all.
+      lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       initial: the carry before the first step; None means zeros.
       reverse: run from the last step to the first; outputs stay in the order of xs.
       reset_after: apply the reset gate after the recurrent product, see `gru_step`.
@@ -158,14 +160,13 @@ def gru(
     if gradient_clip is not None:
         check_positive(gradient_clip=gradient_clip)
         gradient_clip = float(gradient_clip)
-    xs = real_steps(xs, mask)
+    xs, mask = real_steps(xs, mask, lengths)
     shape, wide = (xs.shape[0], size), wide_of(xs.dtype)
     if initial is None:
         initial = jnp.zeros(shape, wide)
     check_state("initial", initial, shape)
     dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = jax.tree.map(jnp.asarray, weights)
-    mask = None if mask is None else jnp.asarray(mask)
     initial = jnp.asarray(initial, wide)
     kind = _Kind(reverse, reset_after, gradient_clip)
     forms = form_for(*shape), form_for(*shape, reset_after_gradient=reset_after)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._devices import compiled, run_core
 from gatedjax.functional._export import exportable
@@ -100,6 +100,7 @@ def lstm(
     xs: Float[Array, "B T D"],
     mask: Bool[Array, "B T"] | None = None,
     *,
+    lengths: Int[Array, " B"] | None = None,
     initial: LSTMState | None = None,
     reverse: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
@@ -114,6 +115,7 @@ def lstm(
       xs: inputs; the products are formed in their dtype (bfloat16 saves time on accelerators),
         carries and gates in float32 (float64 for float64 inputs).
       mask: True at real steps; None means all.
+      lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       initial: the carry before the first step; None means zeros.
       reverse: run from the last step to the first; outputs stay in the order of xs.
       recurrent_dropout_mask: multiplies the hidden state that enters the recurrent product, the
@@ -129,7 +131,7 @@ def lstm(
     Reference: as `lstm_step`; recurrent dropout of Gal and Ghahramani 2016.
     """
     _, hidden = check_weights(LSTMWeights, 4, weights, xs, "B T D")
-    xs = real_steps(xs, mask)
+    xs, mask = real_steps(xs, mask, lengths)
     shape, wide = (xs.shape[0], hidden), wide_of(xs.dtype)
     if initial is None:
         initial = LSTMState(jnp.zeros(shape, wide), jnp.zeros(shape, wide))
@@ -137,7 +139,6 @@ def lstm(
     initial = LSTMState(*(jnp.asarray(value, wide) for value in initial))
     dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = LSTMWeights(*map(jnp.asarray, weights))
-    mask = None if mask is None else jnp.asarray(mask)
     arguments = (weights, xs, mask, initial, dropout)
     return run_core(_lstm, (form_for(*shape), reverse), arguments, (xs, initial))
 

@@ -5,7 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._devices import compiled, run_core
 from gatedjax.functional._rau_step import (
@@ -43,6 +43,7 @@ def rau(
     xs: Float[Array, "B T D"],
     mask: Bool[Array, "B T"] | None = None,
     *,
+    lengths: Int[Array, " B"] | None = None,
     initial: Float[Array, "B H"] | RAUTimeState | None = None,
     reverse: bool = False,
     attention: RAUAttention = "feature_proj",
@@ -60,6 +61,7 @@ def rau(
       xs: inputs; the products are formed in their dtype (bfloat16 saves time on accelerators),
         carries, gates and softmax in float32 (float64 for float64 inputs).
       mask: True at real steps; None means all.
+      lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       initial: the carry before the first step; None means zeros (of time_causal: no step yet).
       reverse: run from the last step to the first; outputs stay in the order of xs.
       attention: the form of the attention, see `rau_step`. matrix keeps [B, H, D + H] per step
@@ -81,7 +83,7 @@ def rau(
     """
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)
-    xs = real_steps(xs, mask)
+    xs, mask = real_steps(xs, mask, lengths)
     shape, wide = (xs.shape[0], size), wide_of(xs.dtype)
     if initial is None:
         initial = initial_state(attention, *shape, wide)
@@ -89,7 +91,6 @@ def rau(
     initial = jax.tree.map(lambda value: jnp.asarray(value, wide), initial)
     dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = jax.tree.map(jnp.asarray, weights)
-    mask = None if mask is None else jnp.asarray(mask)
     arguments = (weights, xs, mask, initial, dropout)
     if attention in ("feature_proj", "sigmoid") and isinstance(weights, RAUWeights):
         return run_core(_rau, (form_for(*shape), reverse, options), arguments, (xs, initial))
@@ -101,6 +102,7 @@ def rau_attention(
     xs: Float[Array, "B T D"],
     mask: Bool[Array, "B T"] | None = None,
     *,
+    lengths: Int[Array, " B"] | None = None,
     attention: RAUAttention = "feature_proj",
     rescale: bool = False,
     reset_after: bool = False,
@@ -111,6 +113,7 @@ def rau_attention(
       weights: the parameters, as for `rau`.
       xs: inputs.
       mask: True at real steps; None means all.
+      lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       attention: the form of the attention, see `rau_step`.
       rescale: as for `rau`; the weights are returned with mean 1 then.
       reset_after: as for `rau`.
@@ -121,10 +124,9 @@ def rau_attention(
     """
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)
-    xs = real_steps(xs, mask)
+    xs, mask = real_steps(xs, mask, lengths)
     initial = initial_state(attention, xs.shape[0], size, wide_of(xs.dtype))
     weights = jax.tree.map(jnp.asarray, weights)
-    mask = None if mask is None else jnp.asarray(mask)
     return run_core(_attention, (options,), (weights, xs, mask, initial), (xs,))
 
 

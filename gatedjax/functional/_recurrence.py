@@ -7,9 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._checks import check_floating, check_shape, check_that
+from gatedjax.functional._checks import (
+    check_floating,
+    check_integers,
+    check_shape,
+    check_that,
+)
+from gatedjax.functional._softmax import length_mask
 from gatedjax.functional._types import ArrayLike, Carry, Dtype, Tree, Weights
 
 
@@ -150,18 +156,37 @@ def dropout_mask(dropout: Array | None, shape: tuple[int, ...], wide: np.dtype) 
     return jnp.asarray(dropout, wide)
 
 
-def real_steps(xs: ArrayLike, mask: ArrayLike) -> Array:
-    """Returns xs [B, T, D] with zeros where mask [B, T] is False; None means all are real.
+def step_mask(shape: tuple[int, ...], mask: ArrayLike, lengths: ArrayLike) -> Array | None:
+    """Returns the mask [B, T] that `mask` or `lengths` says, of which one at most may be given.
+
+    The one rule of all recurrences; both None is all real.
+    """
+    if lengths is not None:
+        if mask is not None:
+            raise ValueError("mask and lengths say the same: give one of them and leave the other")
+        check_integers(lengths=lengths)
+        check_shape(shape[:1], lengths=lengths)
+        return length_mask(jnp.asarray(lengths), shape[-1])
+    if mask is None:
+        return None
+    if jnp.result_type(mask) != jnp.bool_:
+        raise TypeError(f"mask must be bool (True = real), got dtype {jnp.result_type(mask)}")
+    check_shape(shape, mask=mask)
+    return jnp.asarray(mask)
+
+
+def real_steps(
+    xs: ArrayLike, mask: ArrayLike, lengths: ArrayLike = None
+) -> tuple[Array, Array | None]:
+    """Returns xs [B, T, D] with zeros at padding, and the mask of `step_mask`.
 
     So what stands at padding, NaN included, has no part in values and gradients.
     """
     xs = jnp.asarray(xs)
+    mask = step_mask(xs.shape[:2], mask, lengths)
     if mask is None:
-        return xs
-    if jnp.result_type(mask) != jnp.bool_:
-        raise TypeError(f"mask must be bool (True = real), got dtype {jnp.result_type(mask)}")
-    check_shape(xs.shape[:2], mask=mask)
-    return jnp.where(jnp.asarray(mask)[..., None], xs, jnp.zeros((), xs.dtype))
+        return xs, None
+    return jnp.where(mask[..., None], xs, jnp.zeros((), xs.dtype)), mask
 
 
 def time_major(x: Tree) -> Tree:
@@ -258,6 +283,8 @@ def bidirectional(
     backward: Weights,
     xs: Float[Array, "B T D"],
     mask: Bool[Array, "B T"] | None = None,
+    *,
+    lengths: Int[Array, " B"] | None = None,
 ) -> tuple[tuple[Carry, Carry], Float[Array, "B T 2H"]]:
     """Runs a recurrence in both directions over the same inputs.
 
@@ -268,10 +295,13 @@ def bidirectional(
       xs: inputs.
       mask: True at real steps; both directions hold their carry elsewhere, so that the backward
         one starts at the last real step of its row.
+      lengths: instead of mask, the number of real steps of each row.
 
     Returns:
       The final carries (forward, backward) and the outputs, forward then backward features.
     """
+    if lengths is not None:  # only then: an unroll of the caller's own may take other masks
+        mask = step_mask(jnp.shape(xs)[:2], mask, lengths)
     forward_carry, forward_out = unroll(forward, xs, mask)
     backward_carry, backward_out = unroll(backward, xs, mask, reverse=True)
     outputs = jnp.concatenate([forward_out, backward_out], axis=-1)

@@ -14,6 +14,7 @@ from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._devices import rows_like
 from gatedjax.functional._rau_step import initial_state
+from gatedjax.functional._recurrence import step_mask
 from gatedjax.functional._types import Carry, Dtype
 from gatedjax.nn._keys import example_keys, folded
 from gatedjax.nn._types import Initializer
@@ -136,6 +137,7 @@ class _Recurrent(nn.Module):
         xs: Float[Array, "B T D"],
         mask: Bool[Array, "B T"] | None = None,
         *,
+        lengths: Int[Array, " B"] | None = None,
         initial: Carry = None,
         deterministic: bool = True,
         example_id: Int[Array, " B"] | None = None,
@@ -145,6 +147,7 @@ class _Recurrent(nn.Module):
         Args:
           xs: inputs.
           mask: True at real positions.
+          lengths: instead of mask, the number of real positions of each row.
           initial: carries as this call returns them (a tuple over layers, each a pair over
             directions if bidirectional); None is zeros.
           deterministic: True turns dropout off; otherwise a "dropout" stream is needed.
@@ -159,6 +162,7 @@ class _Recurrent(nn.Module):
             raise ValueError(
                 f"initial must hold one carry per layer ({self.num_layers}), got {len(initial)}"
             )
+        mask = step_mask(xs.shape[:2], mask, lengths)
         xs = xs.astype(self.dtype or xs.dtype)
         noisy = not deterministic and (self.dropout > 0 or self.recurrent_dropout > 0)
         carries = []
@@ -314,7 +318,11 @@ class RAU(_Recurrent):
         )
 
     def attention_weights(
-        self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"] | None = None
+        self,
+        xs: Float[Array, "B T D"],
+        mask: Bool[Array, "B T"] | None = None,
+        *,
+        lengths: Int[Array, " B"] | None = None,
     ) -> Float[Array, "B T ..."]:
         """The attention weights of every step (`functional.rau_attention`), without dropout.
 
@@ -333,6 +341,7 @@ class RAU(_Recurrent):
             weights,
             xs,
             mask,
+            lengths=lengths,
             attention=self.attention,
             rescale=self.rescale,
             reset_after=self.reset_after,

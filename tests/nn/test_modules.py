@@ -49,6 +49,21 @@ def test_bidirectional_stack_equals_the_functional_calls():
     np.testing.assert_allclose(carries[1][1].cell, last[1].cell, **F32)
 
 
+def test_lengths_say_what_their_mask_says():
+    xs, lengths = normal(3, 6, 4), np.array([6, 2, 0])
+    mask, module = real(lengths, 6), gnn.RAU(5, num_layers=2)
+    variables = filled(module, xs)
+    by_length, by_mask = (
+        module.apply(variables, xs, **a) for a in ({"lengths": lengths}, {"mask": mask})
+    )
+    jax.tree.map(np.testing.assert_array_equal, by_length, by_mask)
+    single = gnn.RAU(5)
+    weigh = functools.partial(single.apply, filled(single, xs), xs, method="attention_weights")
+    np.testing.assert_array_equal(weigh(lengths=lengths), weigh(mask))
+    with pytest.raises(ValueError, match="mask and lengths say the same"):
+        module.apply(variables, xs, mask, lengths=lengths)
+
+
 @pytest.mark.parametrize("reset_after", [False, True])
 def test_gru_equals_the_functional_call(reset_after):
     xs = normal(2, 5, 3)
