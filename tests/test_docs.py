@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 
 PAGES = [
     ("training", 4),
-    ("recurrence", 1),
+    ("recurrence", 2),
     ("masks", 1),
     ("ga_net", 1),
     ("rau", 1),

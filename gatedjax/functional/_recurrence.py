@@ -15,6 +15,7 @@ from gatedjax.functional._checks import (
     check_shape,
     check_that,
 )
+from gatedjax.functional._devices import run_core
 from gatedjax.functional._softmax import length_mask
 from gatedjax.functional._types import ArrayLike, Carry, Dtype, Tree, Weights
 
@@ -62,6 +63,30 @@ class Form(NamedTuple):
         if mask is None:
             return new
         return jnp.where(jnp.expand_dims(mask, self.axis), new, old)
+
+    def split(self, goes_on: Array | None, change: Array, total: Tree) -> tuple[Array, Tree]:
+        """Divides the gradient of the state that a step began with (see `Restarts`).
+
+        Returns:
+          That of the state after the step before, and total with that of the carry in its place.
+        """
+        if goes_on is None:
+            return change, total
+        zero = jnp.zeros_like(change)
+        return self.held(goes_on, change, zero), total + self.held(goes_on, zero, change)
+
+
+class Restarts(NamedTuple):
+    """Which steps begin with a carry of their own.
+
+    Attributes:
+      goes_on: False at the real steps that begin with `carry`, True at those that begin with the
+        state after the step run before; None is nowhere.
+      carry: what takes the place of that state; None for every part of it if that is nowhere.
+    """
+
+    goes_on: Array | None
+    carry: Carry
 
 
 # The one place where a backend gets its form. On a CPU the feature-major one, for the products
@@ -189,16 +214,60 @@ def real_steps(
     return jnp.where(mask[..., None], xs, jnp.zeros((), xs.dtype)), mask
 
 
+def restarts(
+    resets: ArrayLike,
+    reset_to: Carry,
+    initial: Carry,
+    mask: Array | None,
+    shape: tuple[int, ...],
+    reverse: bool,
+) -> Restarts:
+    """Returns the restarts that `resets` [B, T] says, to `reset_to` or else to `initial`."""
+    if resets is None:
+        if reset_to is not None:
+            raise ValueError("reset_to must be None without resets")
+        return Restarts(None, jax.tree.map(lambda _: None, initial))
+    if jnp.result_type(resets) != jnp.bool_:
+        raise TypeError(f"resets must be bool, got dtype {jnp.result_type(resets)}")
+    check_shape(shape, resets=resets)
+    resets = jnp.asarray(resets)
+    goes_on = run_core(_goes_on, (reverse,), (resets, mask), (resets,))
+    return Restarts(goes_on, initial if reset_to is None else reset_to)
+
+
+def _goes_on(reverse: bool, resets: Array, mask: Array | None) -> Array:
+    real = jnp.ones_like(resets) if mask is None else mask
+    starts = resets & real
+    if reverse:
+        # The next real step, and in the last bit whether it starts a segment; from the last step
+        # on there is none.
+        none = jnp.iinfo(jnp.int32).max - 1
+        step = 2 * lax.broadcasted_iota(jnp.int32, starts.shape, 1) + starts
+        step = lax.cummin(jnp.where(real, step, none), axis=1, reverse=True)
+        behind = jnp.concatenate([step, jnp.full_like(step, none, shape=(len(step), 1))], axis=1)
+        starts = real & (behind[:, 1:] % 2 == 1)
+    return ~starts
+
+
 def time_major(x: Tree) -> Tree:
     """Swaps the first two axes, [B, T, ...] <-> [T, B, ...]; None stays None."""
     return None if x is None else jnp.swapaxes(x, 0, 1)
 
 
-def shifted(states: Array, initial: Array, reverse: bool) -> Array:
-    """Returns the state before each step from the states [T, B, H] after each."""
+def shifted(
+    states: Array, initial: Array, reverse: bool, goes_on: Array | None, fresh: Array | None
+) -> Array:
+    """Returns the state each step began with, from the states [T, B, H] after each.
+
+    goes_on and fresh are those of `Restarts`, of this part of the carry.
+    """
     if reverse:
-        return jnp.concatenate([states, initial[None]])[1:]
-    return jnp.concatenate([initial[None], states])[:-1]
+        before = jnp.concatenate([states, initial[None]])[1:]
+    else:
+        before = jnp.concatenate([initial[None], states])[:-1]
+    if goes_on is None or fresh is None:
+        return before
+    return jnp.where(time_major(goes_on)[..., None], before, fresh[None])
 
 
 def as_outputs(states: Array, mask: Array | None, dtype: Dtype) -> Array:
@@ -285,6 +354,7 @@ def bidirectional(
     mask: Bool[Array, "B T"] | None = None,
     *,
     lengths: Int[Array, " B"] | None = None,
+    resets: Bool[Array, "B T"] | None = None,
 ) -> tuple[tuple[Carry, Carry], Float[Array, "B T 2H"]]:
     """Runs a recurrence in both directions over the same inputs.
 
@@ -296,13 +366,16 @@ def bidirectional(
       mask: True at real steps; both directions hold their carry elsewhere, so that the backward
         one starts at the last real step of its row.
       lengths: instead of mask, the number of real steps of each row.
+      resets: True at the first step of each segment of a row, for both directions (see `lstm`).
 
     Returns:
       The final carries (forward, backward) and the outputs, forward then backward features.
     """
-    if lengths is not None:  # only then: an unroll of the caller's own may take other masks
+    # an unroll of the caller's own may know neither lengths nor resets
+    if lengths is not None:
         mask = step_mask(jnp.shape(xs)[:2], mask, lengths)
-    forward_carry, forward_out = unroll(forward, xs, mask)
-    backward_carry, backward_out = unroll(backward, xs, mask, reverse=True)
+    options = {} if resets is None else {"resets": resets}
+    forward_carry, forward_out = unroll(forward, xs, mask, **options)
+    backward_carry, backward_out = unroll(backward, xs, mask, reverse=True, **options)
     outputs = jnp.concatenate([forward_out, backward_out], axis=-1)
     return (forward_carry, backward_carry), outputs

@@ -96,6 +96,7 @@ def calls() -> dict[str, Call]:
     lstm, gru = F.LSTMWeights(*kernels(4)), F.GRUWeights(*kernels(3))
     biased = F.GRUWeights(*kernels(3), normal(HIDDEN))
     started = {**sequence, "initial": normal(ROWS, HIDDEN), "recurrent_dropout_mask": dropout}
+    begun = {"resets": uniform(ROWS, STEPS) > 0.6, "reset_to": normal(ROWS, HIDDEN)}
     cells = {"initial": F.LSTMState(normal(ROWS, HIDDEN), normal(ROWS, HIDDEN))}
     step = {"x": normal(ROWS, WIDTH), "recurrent_dropout_mask": dropout}
     found = {"logits": scores, "document_mask": mask}
@@ -171,7 +172,9 @@ def calls() -> dict[str, Call]:
         ),
         "gru": Call(of_weights(F.gru), started, gru),
         "gru reset after": Call(
-            of_weights(F.gru, reset_after=True, reverse=True, gradient_clip=0.5), started, biased
+            of_weights(F.gru, reset_after=True, reverse=True, gradient_clip=0.5),
+            started | begun,
+            biased,
         ),
         "gru_step": Call(
             of_weights(F.gru_step, gradient_clip=0.5), {**step, "hidden": normal(ROWS, HIDDEN)}, gru
@@ -191,7 +194,7 @@ def calls() -> dict[str, Call]:
         "highway_mix": Call(
             plainly(F.highway_mix), {"candidate": scores, "carry": scores + 1, "gate": gates}
         ),
-        "lstm": Call(of_weights(F.lstm), started | cells, lstm),
+        "lstm": Call(of_weights(F.lstm), started | cells | {"resets": begun["resets"]}, lstm),
         "lstm_step": Call(of_weights(F.lstm_step), {**step, "carry": cells["initial"]}, lstm),
         "bidirectional": Call(
             lambda weights, rows: F.bidirectional(F.lstm, *weights, **rows), sequence, (lstm, lstm)
@@ -219,7 +222,7 @@ def calls() -> dict[str, Call]:
         ),
         "rau feature_proj": Call(
             of_weights(F.rau, rescale=True, reverse=True, reset_after=True),
-            started,
+            started | begun,
             plain._replace(recurrent_bias=normal(HIDDEN)),
         ),
         "rau_step": Call(
