@@ -36,6 +36,8 @@ from gatedjax.functional._lstm import LSTMState as LSTMState
 from gatedjax.functional._lstm import LSTMWeights as LSTMWeights
 from gatedjax.functional._lstm import lstm as lstm
 from gatedjax.functional._lstm import lstm_step as lstm_step
+from gatedjax.functional._pairs import AttentionCache as AttentionCache
+from gatedjax.functional._pairs import append_to_cache as append_to_cache
 from gatedjax.functional._pointer_sum import Aggregation as Aggregation
 from gatedjax.functional._pointer_sum import pointer_sum as pointer_sum
 from gatedjax.functional._pointer_sum import pointer_sum_indexed as pointer_sum_indexed

@@ -14,6 +14,7 @@ ROWS, STEPS, WIDTH, HIDDEN, QUERY = 4, 5, 3, 4, 3
 
 NOT_CALLED = {
     "Aggregation": "a type",
+    "AttentionCache": "a tuple",
     "CompactPool": "a tuple",
     "Gating": "a type",
     "GRUWeights": "a tuple",
@@ -274,6 +275,19 @@ def calls() -> dict[str, Call]:
             plainly(F.selective_attention, hard=True, empty="self"),
             {**heads, "gates": open_pairs, "mask": mask},
         ),
+        "selective_attention of pairs": Call(
+            plainly(F.selective_attention, causal=True),
+            {**heads, "gates": open_pairs, "mask": mask, "pair_mask": pairs[:, 0] > -0.5},
+        ),
+        "append_to_cache": Call(
+            lambda position, rows: F.append_to_cache(
+                F.AttentionCache(rows["key"], rows["value"], rows["mask"], position),
+                2 * rows["key"][:, :, :2],
+                jnp.sin(rows["value"][:, :, :2]),
+            )[:3],
+            {"key": heads["key"], "value": heads["value"], "mask": mask},
+            np.int32(1),
+        ),
         "relaxed_selective_attention": Call(
             plainly(F.relaxed_selective_attention),
             {**heads, "log_gates": -np.exp(pairs), "mask": mask},
@@ -287,9 +301,13 @@ def calls() -> dict[str, Call]:
             {"states": sequence["xs"], "logits": normal(ROWS, STEPS, WIDTH), "mask": mask},
         ),
         "mean_over_pairs": Call(
-            plainly(F.mean_over_pairs), {"sums": normal(ROWS, 2, STEPS), "mask": mask}
+            plainly(F.mean_over_pairs),
+            {"sums": normal(ROWS, 2, STEPS), "mask": mask, "keys": uniform(ROWS, 1, STEPS)},
         ),
-        "selection_counts": Call(plainly(F.selection_counts), {"gates": open_pairs, "mask": mask}),
+        "selection_counts": Call(
+            plainly(F.selection_counts),
+            {"gates": open_pairs, "mask": mask, "pair_mask": pairs > -0.5},
+        ),
         "selection_entropy": Call(plainly(F.selection_entropy), {"logits": pairs, "mask": mask}),
         "selection_log_prob": Call(
             plainly(F.selection_log_prob), {"logits": pairs, "gates": open_pairs, "mask": mask}
