@@ -40,7 +40,7 @@ def pair_mask_of(
             check_that(fits, "causal=True needs as many queries as keys", jnp.empty(shape[-2:]))
             positions = jnp.arange(shape[-2])
         before = causal_pairs(positions, shape[-1]).reshape(
-            (1,) * (len(shape) - 2) + (len(positions), shape[-1])
+            (1,) * (len(shape) - 2) + (positions.shape[0], shape[-1])
         )
         allowed = before if allowed is None else allowed & before
     return allowed

@@ -244,7 +244,9 @@ def _goes_on(reverse: bool, resets: Array, mask: Array | None) -> Array:
         none = jnp.iinfo(jnp.int32).max - 1
         step = 2 * lax.broadcasted_iota(jnp.int32, starts.shape, 1) + starts
         step = lax.cummin(jnp.where(real, step, none), axis=1, reverse=True)
-        behind = jnp.concatenate([step, jnp.full_like(step, none, shape=(len(step), 1))], axis=1)
+        behind = jnp.concatenate(
+            [step, jnp.full_like(step, none, shape=(step.shape[0], 1))], axis=1
+        )
         starts = real & (behind[:, 1:] % 2 == 1)
     return ~starts
 

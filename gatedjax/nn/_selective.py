@@ -14,7 +14,7 @@ from gatedjax import functional as F
 from gatedjax._types import Options, Tree
 from gatedjax.functional._attention_statistics import check_statistics, statistics_in_blocks
 from gatedjax.functional._blocks import block_positions, join_queries, split_queries
-from gatedjax.functional._checks import check_choice, check_mask, check_that
+from gatedjax.functional._checks import check_choice, check_mask, check_shape, check_that
 from gatedjax.functional._pairs import both_allow, causal_pairs, pair_mask_of
 from gatedjax.functional._selective import Empty, attention_scores, weighted_values
 from gatedjax.functional._types import Dtype
@@ -152,7 +152,7 @@ class SelectiveSelfAttention(nn.Module):
         inputs: Float[Array, "B Q D"],
         mask: Bool[Array, "B Q"] | None = None,
         *,
-        source: Float[Array, "B N D2"] | None = None,
+        source: Float[Array, "B N D2"] | F.AttentionCache | None = None,
         source_mask: Bool[Array, "B N"] | None = None,
         pair_mask: Bool[Array, "B M Q N"] | None = None,
         deterministic: bool = True,
@@ -165,8 +165,8 @@ class SelectiveSelfAttention(nn.Module):
         Args:
           inputs: one vector per token.
           mask: True at real tokens.
-          source: what keys, values and keys of the selector are made of, another sequence; None is
-            the inputs themselves.
+          source: what keys, values and keys of the selector are made of, another sequence, or what
+            `source_cache` made of it; None is the inputs themselves.
           source_mask: True at its real tokens.
           pair_mask: True where a query may see a key, [B, Q, N] or with an axis of heads (any axis
             may be 1), beside the masks of padding. A query that sees nothing gathers 0.
@@ -180,11 +180,15 @@ class SelectiveSelfAttention(nn.Module):
           flax.errors.InvalidRngError: if a stream that is needed was not given.
         """
         features = self._check(inputs, mask, source, source_mask)
-        read = queries = self._clean(inputs, mask)
-        read_mask = mask
-        if source is not None:
-            read, read_mask = self._clean(source, source_mask), source_mask
-        heads = self._heads(queries, read, features)
+        queries = self._clean(inputs, mask)
+        heads, read_mask = self._heads(queries, features, "query"), mask
+        if isinstance(source, F.AttentionCache):
+            heads, read_mask = heads | _heads_of(source), source.mask
+        elif source is not None:
+            heads |= self._heads(self._clean(source, source_mask), features, "key")
+            read_mask = source_mask
+        else:
+            heads |= self._heads(queries, features, "key")
         drawn = dropout_bytes is not None and self.block is None
         attend: Callable[..., Tree] = functools.partial(
             self._attend,
@@ -193,7 +197,7 @@ class SelectiveSelfAttention(nn.Module):
             temperature=self.temperature if temperature is None else temperature,
             deterministic=deterministic,
         )
-        shape = (len(inputs), self.num_heads, inputs.shape[1], read.shape[1])
+        shape = (inputs.shape[0], self.num_heads, inputs.shape[1], heads["key"].shape[2])
         pairs = pair_mask_of(pair_mask, False, shape)
         if source is not None and pairs is None:
             pairs = jnp.ones((1, 1, *shape[2:]), bool)  # for the number of keys is not of queries
@@ -226,17 +230,14 @@ class SelectiveSelfAttention(nn.Module):
         """
         if not self.causal:
             raise ValueError("decode needs causal=True")
-        features = self._check(inputs, mask, None, None)
+        features = self._check(inputs, mask)
         clean = self._clean(inputs, mask)
-        heads = self._heads(clean, clean, features)
+        heads = self._heads(clean, features, "query")
+        new = self._heads(clean, features, "key")
         positions = cache.position + jnp.arange(inputs.shape[1])
-        new = (heads["key"], heads["value"], heads.get("selector_key"))
-        cache = F.append_to_cache(cache, *new, mask=mask)
-        heads |= {"key": cache.key, "value": cache.value}
-        if cache.selector_key is not None:
-            heads["selector_key"] = cache.selector_key
+        cache = F.append_to_cache(cache, **new, mask=mask)
         mixed, _ = self._attend(
-            heads,
+            heads | _heads_of(cache),
             positions,
             mask=cache.mask,
             keys={},
@@ -244,6 +245,28 @@ class SelectiveSelfAttention(nn.Module):
             deterministic=True,
         )
         return cache, self._output(mixed, mask, features)
+
+    def source_cache(
+        self,
+        source: Float[Array, "B N D2"],
+        source_mask: Bool[Array, "B N"] | None = None,
+    ) -> F.AttentionCache:
+        """Keys and values of a source that is read again and again, as by a decoder.
+
+        Raises:
+          ValueError: also if the module has no `features`, which the width of the source does not
+            tell.
+        """
+        if self.features is None:
+            raise ValueError("source_cache needs features, got None")
+        check_that(source.ndim == 3, "source must be [B, N, D]", source)
+        check_mask(source_mask, source.shape[:2], "source_mask")
+        heads = self._heads(self._clean(source, source_mask), self.features, "key")
+        shape = source.shape[:2]
+        real = (
+            jnp.ones(shape, bool) if source_mask is None else jnp.broadcast_to(source_mask, shape)
+        )
+        return F.AttentionCache(**heads, mask=real, position=jnp.full((), shape[1], jnp.int32))
 
     def statistics(
         self,
@@ -262,12 +285,12 @@ class SelectiveSelfAttention(nn.Module):
           inputs, mask, pair_mask: as of `__call__`.
           classes, num_classes, top, block: see `functional.streamed_attention_statistics`.
         """
-        features = self._check(inputs, mask, None, None)
+        features = self._check(inputs, mask)
         clean = self._clean(inputs, mask)
-        heads = self._heads(clean, clean, features)
+        heads = self._heads(clean, features, "query") | self._heads(clean, features, "key")
         real, classes = check_statistics(inputs.shape[:2], mask, classes, num_classes, top, block)
         size = inputs.shape[1]
-        pairs = pair_mask_of(pair_mask, False, (len(inputs), self.num_heads, size, size))
+        pairs = pair_mask_of(pair_mask, False, (inputs.shape[0], self.num_heads, size, size))
         if pairs is not None:
             pairs = jnp.broadcast_to(pairs, (*pairs.shape[:2], size, pairs.shape[3]))
 
@@ -310,7 +333,11 @@ class SelectiveSelfAttention(nn.Module):
         )
 
     def _check(
-        self, inputs: Array, mask: Array | None, source: Array | None, source_mask: Array | None
+        self,
+        inputs: Array,
+        mask: Array | None,
+        source: Array | F.AttentionCache | None = None,
+        source_mask: Array | None = None,
     ) -> int:
         """Checks the module and its arguments; returns D."""
         check_that(inputs.ndim == 3, "inputs must be [B, N, D]", inputs)
@@ -321,18 +348,26 @@ class SelectiveSelfAttention(nn.Module):
         check_choice(Selector, selector=self.selector)
         if self.block is not None and self.block < 1:
             raise ValueError(f"block must be at least 1, got {self.block}")
+        made = source is None or isinstance(source, F.AttentionCache)
+        if made and source_mask is not None:
+            raise ValueError("source_mask must be None without source, or with a cache of it")
         if source is None:
-            if source_mask is not None:
-                raise ValueError("source_mask must be None without source")
             return features
         if self.causal or self.empty == "self":
             raise ValueError(
                 "source must be None with causal=True or empty='self': its places are not those of "
                 "the inputs"
             )
-        fits = source.ndim == 3 and len(source) == len(inputs)
-        check_that(fits, f"source must be [{len(inputs)}, N, D]", source)
-        check_mask(source_mask, source.shape[:2], "source_mask")
+        rows = inputs.shape[0]
+        if isinstance(source, F.AttentionCache):
+            shape = (rows, self.num_heads, source.mask.shape[1], features // self.num_heads)
+            check_shape(shape, **{"source.key": source.key, "source.value": source.value})
+            if (source.selector_key is None) != (self.selector == "none"):
+                raise ValueError("source.selector_key must be there if the module has a selector")
+        else:
+            fits = source.ndim == 3 and source.shape[0] == rows
+            check_that(fits, f"source must be [{rows}, N, D]", source)
+            check_mask(source_mask, source.shape[:2], "source_mask")
         return features
 
     def _clean(self, inputs: Array, mask: Array | None) -> Array:
@@ -354,17 +389,16 @@ class SelectiveSelfAttention(nn.Module):
             name=name,
         )(inputs)
 
-    def _heads(self, queries: Array, read: Array, features: int) -> dict[str, Array]:
-        """One vector per head [B, M, N, H] of every projection."""
+    def _heads(
+        self, inputs: Array, features: int, side: Literal["query", "key"]
+    ) -> dict[str, Array]:
+        """One vector per head [B, M, N, H] of every projection of queries, or of what they read."""
         head_shape = (self.num_heads, features // self.num_heads)
-        shapes = dict.fromkeys(("query", "key", "value"), head_shape)
+        shapes = dict.fromkeys(("query",) if side == "query" else ("key", "value"), head_shape)
         if self.selector != "none":
-            shared = (1, features) if self.share_heads else head_shape
-            shapes |= {"selector_query": shared, "selector_key": shared}
+            shapes[f"selector_{side}"] = (1, features) if self.share_heads else head_shape
         return {
-            name: jnp.swapaxes(
-                self._linear(name, queries if name.endswith("query") else read, shape), 1, 2
-            )
+            name: jnp.swapaxes(self._linear(name, inputs, shape), 1, 2)
             for name, shape in shapes.items()
         }
 
@@ -447,7 +481,7 @@ class SelectiveSelfAttention(nn.Module):
             "probabilities": count(jax.nn.sigmoid(logits)),
         }
         if pairs is not None:
-            record["keys"] = count(jnp.ones((len(logits), *pairs.shape[1:]), logits.dtype))
+            record["keys"] = count(jnp.ones((logits.shape[0], *pairs.shape[1:]), logits.dtype))
         if drawn.slopes is not None:
             record["score"] = count(jax.lax.stop_gradient(drawn.slopes) * logits)
         return record
@@ -535,6 +569,11 @@ class SelectiveSelfAttention(nn.Module):
             probability=F.mean_over_pairs(record["probabilities"], mask, keys=keys),
             score=_sum_over_queries(record.get("score"), mask),
         )
+
+
+def _heads_of(cache: F.AttentionCache) -> dict[str, Array]:
+    heads = {"key": cache.key, "value": cache.value}
+    return heads if cache.selector_key is None else heads | {"selector_key": cache.selector_key}
 
 
 def _hard(logits: Array, uniform: Array) -> Array:

@@ -137,6 +137,40 @@ def test_what_stands_in_one_segment_has_no_effect_on_another():
     np.testing.assert_array_equal(changes[:, 2:], clean[1][0][:, 2:])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_second_derivatives_are_those_of_the_scanned_step(name):
+    cell = CELLS[name]
+    (weights, xs, initial, _), _ = draw(cell, np.random.default_rng(0))
+    direction = np.random.default_rng(1).normal(size=weights.bias.shape)
+
+    def scanned(weights, xs, initial):
+        def body(carry, step):
+            x, real, start = step
+            new = jax.tree.map(lambda c, i: jnp.where(start[:, None], i, c), carry, initial)
+            new = cell.step(weights, new, x)
+            new = jax.tree.map(lambda n, c: jnp.where(real[:, None], n, c), new, carry)
+            return new, jnp.where(real[:, None], jax.tree.leaves(new)[0], 0)
+
+        steps = (jnp.swapaxes(x, 0, 1) for x in (xs, MASK, RESETS & MASK))
+        return jax.lax.scan(body, initial, tuple(steps))[1].swapaxes(0, 1)
+
+    @jax.jit
+    def run(weights, xs, initial, direction):
+        def product(unroll):
+            def cost(bias, initial):
+                return jnp.sum(jnp.sin(unroll(weights._replace(bias=bias), xs, initial)))
+
+            slope = jax.grad(cost, (0, 1))
+            return jax.jvp(lambda bias: slope(bias, initial), (weights.bias,), (direction,))[1]
+
+        fast = lambda w, x, i: cell.unroll(w, x, MASK, initial=i, resets=RESETS)[1]  # noqa: E731
+        return product(fast), product(scanned)
+
+    with jax.enable_x64(True):
+        close(*jax.tree.map(np.asarray, run(weights, xs, initial, direction)), **F64)
+
+
 XS = np.ones((B, T, 4), np.float32)
 
 

@@ -85,8 +85,15 @@ def solved(name):
             return module.apply({"params": params}, inputs, MASK, pair_mask=pairs, **given)
 
         output, pull, found = jax.vjp(call, params, inputs, source, has_aux=True)
-        blocks = call(params, inputs, source, module.clone(block=2))
-        return output, found, pull(cotangent), blocks
+        others = [call(params, inputs, source, module.clone(block=2))]
+        if across:
+            wide = module.clone(features=D)
+            keep = functools.partial(wide.apply, {"params": params}, method="source_cache")
+            cache = keep(source, SOURCE_MASK)
+            others.append(
+                wide.apply({"params": params}, inputs, MASK, source=cache, pair_mask=pairs)
+            )
+        return output, found, pull(cotangent), others
 
     with jax.enable_x64(True):
         init = functools.partial(module.init, source=source)
@@ -104,7 +111,7 @@ def solved(name):
 @pytest.mark.parametrize("name", slow_but(CASES, "causal", "pairs of heads", "pairs across"))
 def test_values_and_gradients_are_those_of_a_loop_over_pairs(name, np_rng):
     module, (params, inputs, source), cotangent, allowed, results = solved(name)
-    output, found, gradients, blocks = results
+    output, found, gradients, others = results
     share = module.share_heads
 
     def run(params, inputs, source):
@@ -112,7 +119,8 @@ def test_values_and_gradients_are_those_of_a_loop_over_pairs(name, np_rng):
         return (attend(params, inputs, read, allowed, MASK, share=share)[0],)
 
     np.testing.assert_allclose(output, run(params, inputs, source)[0], **F64)
-    np.testing.assert_allclose(blocks[0], output, **F64)
+    for same, _ in others:  # in blocks, and with the keys of the source kept
+        np.testing.assert_allclose(same, output, **F64)
     given = (params, inputs) if source is None else (params, inputs, source)
     whole = run if source is not None else lambda p, x: run(p, x, None)
     check_gradients(gradients[: len(given)], whole, given, (cotangent,), np_rng, **F64)
@@ -131,7 +139,7 @@ def test_what_was_selected_is_counted_over_the_pairs_that_may_see_each_other(nam
         counts = np.where(allowed, gates, 0).sum(-1)
     seen = np.where(MASK[:, None], allowed.sum(-1), 0).sum(-1)
     total = np.where(MASK[:, None], counts, 0).sum(-1)
-    for found in (results[1], results[3][1]):
+    for found in (results[1], *(found for _, found in results[3])):
         np.testing.assert_allclose(found.rate, total / np.maximum(seen, 1), **F32)
         empty = (
             np.where(MASK[:, None], counts == 0, 0).sum(-1) / np.maximum(MASK.sum(-1), 1)[:, None]
@@ -239,6 +247,9 @@ def test_the_functions_take_masks_over_pairs_too(np_rng):
 
 
 ARRAY = np.zeros((B, N, D), np.float32)
+CACHE = F.AttentionCache(
+    *[np.zeros((B, M, S, D // M), np.float32)] * 2, mask=SOURCE_MASK, position=np.int32(S)
+)
 
 
 @pytest.mark.parametrize(
@@ -250,6 +261,14 @@ ARRAY = np.zeros((B, N, D), np.float32)
         ({}, {"source": ARRAY[:2]}, ValueError, r"source must be \[3, N, D\], got \(2, 5, 6\)"),
         ({"causal": True}, {"source": ARRAY}, ValueError, "source must be None with causal=True"),
         ({"empty": "self"}, {"source": ARRAY}, ValueError, "source must be None with .*'self'"),
+        ({}, {"source": CACHE}, ValueError, "source.selector_key must be there"),
+        ({}, {"source": CACHE, "source_mask": MASK}, ValueError, "or with a cache of it"),
+        (
+            {"selector": "none", "features": 4},
+            {"source": CACHE},
+            ValueError,
+            r"source.key must have shape \(3, 2, 4, 2\), got \(3, 2, 4, 3\)",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(options, given, error, message):
@@ -271,5 +290,9 @@ def test_decoding_needs_a_causal_module_and_a_cache_of_its_kind():
             jax.eval_shape(
                 functools.partial(module.apply, method="decode"), variables, cache, ARRAY[:, :1]
             )
+    with refuse(match="source_cache needs features"):
+        module = gnn.SelectiveSelfAttention(M)
+        variables = jax.eval_shape(module.init, jax.random.key(0), ARRAY)
+        jax.eval_shape(functools.partial(module.apply, method="source_cache"), variables, ARRAY)
     with refuse(match="features and a size of at least 1 are needed"):
         gnn.SelectiveSelfAttention(M).initial_cache(B, N)
