@@ -145,9 +145,8 @@ def gru(
       mask: True at real steps; None means all.
       lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       initial: the carry before the first step; None means zeros.
-      resets: True at the first step of each segment of a row, see below; None means one segment.
-      reset_to: the carry a segment starts with; None means initial. Zeros are meant where initial
-        is the state of the chunk before.
+      resets: True at the first step of each segment of a row, see `lstm`; None means one segment.
+      reset_to: the carry a segment starts with; None means initial.
       reverse: run from the last step to the first; outputs stay in the order of xs.
       reset_after: apply the reset gate after the recurrent product, see `gru_step`.
       recurrent_dropout_mask: multiplies the hidden state that enters the recurrent products, the
@@ -157,12 +156,6 @@ def gru(
     Returns:
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
       0 where the mask is False. A row without a real step returns its initial carry.
-
-    Resets keep the segments of a row apart. At a step that is True the carry is replaced by
-    reset_to before the step; with reverse=True after it, on the way to the last step of the segment
-    before. Packed sequences so give the outputs and the gradients of each run on its own from
-    reset_to, in both directions; the final carry is that of the segment run last. A reset at a
-    padded step does not count.
 
     Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode
     alone (`jax.jvp`, `jax.jacfwd`) is not: scan `gru_step` for it.
@@ -181,10 +174,8 @@ def gru(
     dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = jax.tree.map(jnp.asarray, weights)
     initial = jnp.asarray(initial, wide)
-    if reset_to is not None:
-        check_state("reset_to", reset_to, shape)
-        reset_to = jnp.asarray(reset_to, wide)
-    begins = restarts(resets, reset_to, initial, mask, xs.shape[:2], reverse)
+    check = functools.partial(check_state, shape=shape)
+    begins = restarts(resets, reset_to, initial, mask, xs.shape[:2], reverse, check)
     kind = _Kind(reverse, reset_after, gradient_clip)
     forms = form_for(*shape), form_for(*shape, reset_after_gradient=reset_after)
     arguments = (weights, xs, mask, initial, dropout, begins)
@@ -314,20 +305,12 @@ def _loop_back(
         return form.split(goes_on, through, total), form.turn(gates)
 
     # `inner` is stored for the reset gate's gradient, or for that of U_c, which is formed below.
-    total = jax.tree.map(jnp.zeros_like, begins.carry)
+    start = form.turn(final), form.turn(jax.tree.map(jnp.zeros_like, begins.carry))
+    steps = (time_major(outputs), time_major(mask), time_major(begins.goes_on))
     changes, gates = lax.scan(
         body,
-        (form.turn(final), form.turn(total)),
-        (
-            time_major(outputs),
-            time_major(mask),
-            time_major(begins.goes_on),
-            before,
-            r,
-            z,
-            candidate,
-            inner if kind.reset_after else None,
-        ),
+        start,
+        (*steps, before, r, z, candidate, inner if kind.reset_after else None),
         reverse=not kind.reverse,
         unroll=form.unroll,
     )

@@ -150,10 +150,8 @@ def lstm(
         initial = LSTMState(jnp.zeros(shape, wide), jnp.zeros(shape, wide))
     _check_carry("initial", initial, shape)
     initial = LSTMState(*(jnp.asarray(value, wide) for value in initial))
-    if reset_to is not None:
-        _check_carry("reset_to", reset_to, shape)
-        reset_to = LSTMState(*(jnp.asarray(value, wide) for value in reset_to))
-    begins = restarts(resets, reset_to, initial, mask, xs.shape[:2], reverse)
+    check = functools.partial(_check_carry, shape=shape)
+    begins = restarts(resets, reset_to, initial, mask, xs.shape[:2], reverse, check)
     dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = LSTMWeights(*map(jnp.asarray, weights))
     arguments = (weights, xs, mask, initial, dropout, begins)

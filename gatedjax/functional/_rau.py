@@ -67,9 +67,8 @@ def rau(
       mask: True at real steps; None means all.
       lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       initial: the carry before the first step; None means zeros (of time_causal: no step yet).
-      resets: True at the first step of each segment of a row, see below; None means one segment.
-      reset_to: the carry a segment starts with; None means initial. Zeros are meant where initial
-        is the state of the chunk before.
+      resets: True at the first step of each segment of a row, see `lstm`; None means one segment.
+      reset_to: the carry a segment starts with; None means initial.
       reverse: run from the last step to the first; outputs stay in the order of xs.
       attention: the form of the attention, see `rau_step`. matrix keeps [B, H, D + H] per step
         and is meant for small sizes.
@@ -81,12 +80,6 @@ def rau(
     Returns:
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
       0 where the mask is False. A row without a real step returns its initial carry.
-
-    Resets keep the segments of a row apart. At a step that is True the carry is replaced by
-    reset_to before the step; with reverse=True after it, on the way to the last step of the segment
-    before. Packed sequences so give the outputs and the gradients of each run on its own from
-    reset_to, in both directions; the final carry is that of the segment run last. A reset at a
-    padded step does not count.
 
     Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode
     alone (`jax.jvp`, `jax.jacfwd`) is not for feature_proj and sigmoid with `RAUWeights`: scan
@@ -102,10 +95,8 @@ def rau(
         initial = initial_state(attention, *shape, wide)
     check_carry("initial", initial, shape, options)
     initial = jax.tree.map(lambda value: jnp.asarray(value, wide), initial)
-    if reset_to is not None:
-        check_carry("reset_to", reset_to, shape, options)
-        reset_to = jax.tree.map(lambda value: jnp.asarray(value, wide), reset_to)
-    begins = restarts(resets, reset_to, initial, mask, xs.shape[:2], reverse)
+    check = functools.partial(check_carry, shape=shape, options=options)
+    begins = restarts(resets, reset_to, initial, mask, xs.shape[:2], reverse, check)
     dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = jax.tree.map(jnp.asarray, weights)
     arguments = (weights, xs, mask, initial, dropout, begins)
@@ -145,7 +136,8 @@ def rau_attention(
     _, size = check_rau_weights(weights, xs, "B T D", options)
     xs, mask = real_steps(xs, mask, lengths)
     initial = initial_state(attention, xs.shape[0], size, wide_of(xs.dtype))
-    begins = restarts(resets, None, initial, mask, xs.shape[:2], reverse=False)
+    check = functools.partial(check_carry, shape=(xs.shape[0], size), options=options)
+    begins = restarts(resets, None, initial, mask, xs.shape[:2], False, check)
     weights = jax.tree.map(jnp.asarray, weights)
     return run_core(_attention, (options,), (weights, xs, mask, initial, begins), (xs,))
 

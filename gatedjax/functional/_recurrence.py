@@ -221,8 +221,12 @@ def restarts(
     mask: Array | None,
     shape: tuple[int, ...],
     reverse: bool,
+    check: Callable[[str, Carry], None],
 ) -> Restarts:
-    """Returns the restarts that `resets` [B, T] says, to `reset_to` or else to `initial`."""
+    """Returns the restarts that `resets` [B, T] says, to `reset_to` or else to `initial`.
+
+    check raises unless a carry, called by a name, is one of the recurrence.
+    """
     if resets is None:
         if reset_to is not None:
             raise ValueError("reset_to must be None without resets")
@@ -232,7 +236,11 @@ def restarts(
     check_shape(shape, resets=resets)
     resets = jnp.asarray(resets)
     goes_on = run_core(_goes_on, (reverse,), (resets, mask), (resets,))
-    return Restarts(goes_on, initial if reset_to is None else reset_to)
+    if reset_to is None:
+        return Restarts(goes_on, initial)
+    check("reset_to", reset_to)
+    fresh = jax.tree.map(lambda new, like: jnp.asarray(new, like.dtype), reset_to, initial)
+    return Restarts(goes_on, fresh)
 
 
 def _goes_on(reverse: bool, resets: Array, mask: Array | None) -> Array:

@@ -137,6 +137,14 @@ def test_what_stands_in_one_segment_has_no_effect_on_another():
     np.testing.assert_array_equal(changes[:, 2:], clean[1][0][:, 2:])
 
 
+def test_attention_weights_of_a_segment_are_those_it_has_on_its_own():
+    xs = np.random.default_rng(1).normal(size=(4, 5, 3)).astype(np.float32)
+    resets = np.broadcast_to(np.arange(5) == 2, (4, 5))
+    weigh = functools.partial(F.rau_attention, calls()["rau feature_proj"].shared, reset_after=True)
+    parts = np.concatenate([weigh(xs[:, :2]), weigh(xs[:, 2:])], axis=1)
+    np.testing.assert_allclose(weigh(xs, resets=resets), parts, **F32)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["lstm", "gru"])
 def test_second_derivatives_are_those_of_the_scanned_step(name):
