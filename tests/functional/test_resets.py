@@ -15,7 +15,7 @@ from tests._slow import slow_but
 from tests.functional._calls import calls
 from tests.functional.passes import check_gradients, close, draw_like
 from tests.functional.test_recurrence import CELLS, FORMS, B, H, T, draw, leaves, use_form
-from tests.tolerances import F32, F64
+from tests.tolerances import BF16, F32, F64
 
 # the second row has gaps and, with the third, resets at padding
 MASK = np.array([[1, 1, 1, 1, 1, 1], [0, 1, 1, 0, 1, 0], [1, 1, 1, 1, 0, 0]], bool)
@@ -177,6 +177,50 @@ def test_second_derivatives_are_those_of_the_scanned_step(name):
 
     with jax.enable_x64(True):
         close(*jax.tree.map(np.asarray, run(weights, xs, initial, direction)), **F64)
+
+
+@functools.cache
+def small():
+    """No step and one, mapped over two batches, and bfloat16 inputs, in one program."""
+    weights, rng = calls()["gru"].shared, np.random.default_rng(2)
+    start = rng.normal(size=(2, 4)).astype(np.float32)
+    xs = rng.normal(size=(2, 2, 5, 3)).astype(np.float32)
+    resets = rng.random((2, 2, 5)) < 0.5
+    call = functools.partial(F.gru, weights, reverse=True)
+
+    @jax.jit
+    def run(xs, resets, start):
+        def one(xs, resets):
+            return call(xs, resets=resets, initial=start, reset_to=-start)
+
+        return {
+            "none": one(xs[0, :, :0], resets[0, :, :0]),
+            "one": one(xs[0, :, :1], jnp.ones((2, 1), bool)),
+            "step": call(xs[0, :, :1], initial=start),
+            "mapped": jax.vmap(one)(xs, resets),
+            "loop": [one(xs[k], resets[k]) for k in range(2)],
+            "low": one(xs[0].astype(jnp.bfloat16), resets[0]),
+        }
+
+    return start, jax.tree.map(np.asarray, run(xs, resets, start))
+
+
+def test_rows_of_no_step_and_of_one():
+    start, found = small()
+    final, outputs = found["none"]
+    assert outputs.shape == (2, 0, 4)
+    np.testing.assert_array_equal(final, start)
+    # read backward, the first step of a segment is its last
+    close(found["one"], found["step"], **F32)
+
+
+def test_a_mapped_batch_and_bfloat16_give_the_same():
+    _, found = small()
+    for k, want in enumerate(found["loop"]):
+        close(jax.tree.map(lambda x, k=k: x[k], found["mapped"]), want, **F32)
+    final, outputs = found["low"]
+    assert (final.dtype, outputs.dtype) == (np.float32, jnp.bfloat16)
+    close((final, outputs.astype(np.float32)), found["loop"][0], **BF16)
 
 
 XS = np.ones((B, T, 4), np.float32)

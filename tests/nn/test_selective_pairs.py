@@ -246,6 +246,27 @@ def test_the_functions_take_masks_over_pairs_too(np_rng):
         F.selective_attention(query, key[:, :, :4], value[:, :, :4], gates[..., :4], causal=True)
 
 
+def test_scores_that_may_not_be_seen_may_be_as_large_as_they_like(np_rng):
+    query, key, value = (np_rng.normal(size=(B, M, N, 3)).astype(np.float32) for _ in range(3))
+    gates = (np_rng.random((B, M, N, N)) < 0.7).astype(np.float32)
+    hidden = np.arange(N) == 3
+    huge = np.where(hidden[:, None], np.float32(1e30), key)
+
+    @jax.jit
+    def run(key):
+        def mixed(query, key):
+            pairs = jnp.broadcast_to(~hidden, (1, N, N))
+            options = {"pair_mask": pairs, "causal": True, "hard": True}
+            return F.selective_attention(query, key, value, gates, **options)[0]
+
+        output, pull = jax.vjp(mixed, query, key)
+        return output, pull(jnp.ones_like(output))
+
+    (output, slopes), (want, _) = run(huge), run(key)
+    np.testing.assert_array_equal(output, want)
+    assert all(np.isfinite(slope).all() for slope in slopes)
+
+
 ARRAY = np.zeros((B, N, D), np.float32)
 CACHE = F.AttentionCache(
     *[np.zeros((B, M, S, D // M), np.float32)] * 2, mask=SOURCE_MASK, position=np.int32(S)
