@@ -12,8 +12,9 @@ from tests.conftest import ROOT
 
 PAGES = [
     ("training", 4),
-    ("recurrence", 1),
+    ("recurrence", 2),
     ("masks", 1),
+    ("selective_attention", 3),
     ("ga_net", 1),
     ("rau", 1),
     ("beside", 8),
@@ -23,7 +24,7 @@ PAGES = [
     ("gates", 3),
     pytest.param("ssan", 1, marks=pytest.mark.slow),
     pytest.param("parallel", 1, marks=pytest.mark.slow),
-    pytest.param("export", 3, marks=pytest.mark.slow),
+    pytest.param("export", 4, marks=pytest.mark.slow),
     pytest.param("own_text", 3, marks=pytest.mark.slow),
 ]
 

@@ -19,12 +19,12 @@ import jax.numpy as jnp
 from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Records
-from experiments.core.records import write_text
 from gatedjax import analysis
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._terminal import new_console
 
+COMMAND = "python -m experiments.benchmarks.ssan --docs"
 TRAINING_LIMIT, INFERENCE_LIMIT = 1.8, 1.3
 BASE = "standard"
 LAYERS: dict[str, tuple[str, Json]] = {
@@ -175,12 +175,11 @@ def memory_table(rows: Records) -> str:
     return analysis.render_table(["layer", "training, MiB", "inference, MiB"], cells)
 
 
-def page(options: Options, figures: Json) -> str:
-    """The tables as a page."""
+def docs_section(options: Options, figures: Json) -> str:
+    """The tables and how they were measured."""
     machine = figures["machine"]
     clock = "time on the wall" if options.clock == "wall" else "time of the processor"
     parts = [
-        "# Selective self-attention: time and memory",
         "Written by `python -m experiments.benchmarks.ssan --clock "
         f"{options.clock} --repeats {options.repeats} --layers {' '.join(options.layers)} "
         "--docs docs/selective_attention.md`.",
@@ -205,7 +204,7 @@ def page(options: Options, figures: Json) -> str:
             "nothing over pairs is stored. `remat` computes them again all at once, which saves "
             "what the layers above would otherwise find allotted, not the peak of one layer.",
         ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(parts)
 
 
 def flops_ratio(options: Options) -> float:
@@ -226,10 +225,10 @@ def main(options: Options) -> Json:
         "memory": memory(options) if options.memory_size else [],
         "machine": _harness.machine(),
     }
-    text = page(options, figures)
+    text = docs_section(options, figures)
     new_console().print(text)
     if options.docs is not None:
-        write_text(options.docs, text)
+        _harness.replace_section(options.docs, COMMAND, text)
     shown = dataclasses.asdict(options) | {"json": None, "docs": None}
     _harness.write_figures(options.json, {"options": shown, **figures})
     return figures

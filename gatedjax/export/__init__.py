@@ -1,4 +1,4 @@
-"""Models in and out: parameters and their card, inference as a file, weights from PyTorch.
+"""Models in and out: parameters and their card, inference as a file, weights from and to PyTorch.
 
 Nothing here reads or writes a pickle.
 """
@@ -16,6 +16,8 @@ from gatedjax.export._names import ParamsMismatch as ParamsMismatch
 from gatedjax.export._tensors import BadFile as BadFile
 from gatedjax.export._tensors import load_params as load_params
 from gatedjax.export._tensors import save_params as save_params
+from gatedjax.export._to_torch import gru_to_torch as gru_to_torch
+from gatedjax.export._to_torch import lstm_to_torch as lstm_to_torch
 from gatedjax.export._torch import gru_from_torch as gru_from_torch
 from gatedjax.export._torch import lstm_from_torch as lstm_from_torch
 from gatedjax.export._torch import recurrent_params as recurrent_params

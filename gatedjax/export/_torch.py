@@ -27,7 +27,7 @@ _NAME = re.compile(r"(weight|bias)_(ih|hh)_l(\d+)(_reverse)?")
 _CELLS = {4: "an LSTM", 3: "a GRU"}
 
 
-class _Block(NamedTuple):
+class Block(NamedTuple):
     """One layer and direction, as PyTorch has it."""
 
     input: np.ndarray
@@ -54,7 +54,7 @@ def lstm_from_torch(
       TypeError: if a value is no array of floating numbers.
     """
 
-    def convert(block: _Block) -> LSTMWeights:
+    def convert(block: Block) -> LSTMWeights:
         bias = block.input_bias + block.recurrent_bias
         return LSTMWeights(*map(jnp.asarray, (block.input.T, block.recurrent.T, bias)))
 
@@ -69,7 +69,7 @@ def gru_from_torch(
     Arguments, result and errors are those of `lstm_from_torch`, with GRUWeights.
     """
 
-    def convert(block: _Block) -> GRUWeights:
+    def convert(block: Block) -> GRUWeights:
         size = block.recurrent.shape[1]
         # 1 - z weighs the old state there, z weighs it here
         sign = np.repeat(np.array([1, -1, 1], block.input.dtype), size)
@@ -130,7 +130,7 @@ def _convert(
     state_dict: Mapping[str, Tree] | str | Path,
     prefix: str,
     gates: int,
-    convert: Callable[[_Block], Weights],
+    convert: Callable[[Block], Weights],
 ) -> Tree:
     if isinstance(state_dict, str | Path):
         state_dict = load_flat(state_dict)
@@ -158,7 +158,8 @@ def _convert(
             f"state_dict must hold {depth} layers in {len(ends)} direction(s), "
             f"it lacks {', '.join(missing)}"
         )
-    arrays = {name: _array(prefix + name, state_dict[prefix + name]) for name in wanted}
+    full = {name: prefix + name for name in wanted}
+    arrays = {k: as_array(f"state_dict[{name!r}]", state_dict[name]) for k, name in full.items()}
     layers = []
     width = None
     for layer in range(depth):
@@ -185,20 +186,21 @@ def _own_names(state_dict: Mapping[str, Tree], prefix: str) -> set[str]:
     return names
 
 
-def _array(name: str, value: Tree) -> np.ndarray:
+def as_array(name: str, value: Tree) -> np.ndarray:
+    """The value in float64 if it is, else in float32; name is for messages."""
     try:
         array = np.asarray(value)
     except Exception as error:
-        raise TypeError(f"state_dict[{name!r}] must become an array: {error}") from error
+        raise TypeError(f"{name} must become an array: {error}") from error
     if not jnp.issubdtype(array.dtype, jnp.floating):
-        raise TypeError(f"state_dict[{name!r}] must be floating point, got dtype {array.dtype}")
+        raise TypeError(f"{name} must be floating point, got dtype {array.dtype}")
     # biases are added here: half precision would round them
     return array.astype(np.float64 if array.dtype == np.float64 else np.float32)
 
 
 def _block(
     arrays: dict[str, np.ndarray], end: str, prefix: str, gates: int, width: int | None
-) -> _Block:
+) -> Block:
     kernel, recurrent = arrays[f"weight_ih_{end}"], arrays[f"weight_hh_{end}"]
     if recurrent.ndim != 2 or 0 in recurrent.shape or len(recurrent) != gates * recurrent.shape[1]:
         other = (
@@ -224,10 +226,10 @@ def _block(
                 f"state_dict[{prefix + name!r}] must have shape {shape} for hidden width {size}, "
                 f"got {array.shape}"
             )
-    return _Block(kernel, recurrent, *biases)
+    return Block(kernel, recurrent, *biases)
 
 
-def _check_pair(blocks: list[_Block], name: str) -> None:
+def _check_pair(blocks: list[Block], name: str) -> None:
     first, last = blocks[0], blocks[-1]
     if first.input.shape != last.input.shape or first.recurrent.shape != last.recurrent.shape:
         raise ValueError(f"{name}: the two directions must have the same shapes")

@@ -10,6 +10,11 @@ wanted and what came. A section "Raises" tells only what a function adds to that
 
 from gatedjax.functional._attention import attention_pool as attention_pool
 from gatedjax.functional._attention import local_attention_weights as local_attention_weights
+from gatedjax.functional._attention_statistics import AttentionStatistics as AttentionStatistics
+from gatedjax.functional._attention_statistics import attention_statistics as attention_statistics
+from gatedjax.functional._attention_statistics import (
+    streamed_attention_statistics as streamed_attention_statistics,
+)
 from gatedjax.functional._bits import byte_dropout as byte_dropout
 from gatedjax.functional._bits import feature_bytes as feature_bytes
 from gatedjax.functional._bits import pair_bytes as pair_bytes
@@ -36,6 +41,8 @@ from gatedjax.functional._lstm import LSTMState as LSTMState
 from gatedjax.functional._lstm import LSTMWeights as LSTMWeights
 from gatedjax.functional._lstm import lstm as lstm
 from gatedjax.functional._lstm import lstm_step as lstm_step
+from gatedjax.functional._pairs import AttentionCache as AttentionCache
+from gatedjax.functional._pairs import append_to_cache as append_to_cache
 from gatedjax.functional._pointer_sum import Aggregation as Aggregation
 from gatedjax.functional._pointer_sum import pointer_sum as pointer_sum
 from gatedjax.functional._pointer_sum import pointer_sum_indexed as pointer_sum_indexed

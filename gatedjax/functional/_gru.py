@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._clip import clip_gradient
@@ -15,6 +15,7 @@ from gatedjax.functional._export import exportable
 from gatedjax.functional._recurrence import (
     Form,
     GateSums,
+    Restarts,
     apply_dropout,
     as_outputs,
     check_recurrent_bias,
@@ -24,6 +25,7 @@ from gatedjax.functional._recurrence import (
     form_for,
     matmul,
     real_steps,
+    restarts,
     shifted,
     time_major,
     weight_gradient,
@@ -122,7 +124,10 @@ def gru(
     xs: Float[Array, "B T D"],
     mask: Bool[Array, "B T"] | None = None,
     *,
+    lengths: Int[Array, " B"] | None = None,
     initial: Float[Array, "B H"] | None = None,
+    resets: Bool[Array, "B T"] | None = None,
+    reset_to: Float[Array, "B H"] | None = None,
     reverse: bool = False,
     reset_after: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
@@ -138,7 +143,10 @@ def gru(
       xs: inputs; the products are formed in their dtype (bfloat16 saves time on accelerators),
         carries and gates in float32 (float64 for float64 inputs).
       mask: True at real steps; None means all.
+      lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       initial: the carry before the first step; None means zeros.
+      resets: True at the first step of each segment of a row, see `lstm`; None means one segment.
+      reset_to: the carry a segment starts with; None means initial.
       reverse: run from the last step to the first; outputs stay in the order of xs.
       reset_after: apply the reset gate after the recurrent product, see `gru_step`.
       recurrent_dropout_mask: multiplies the hidden state that enters the recurrent products, the
@@ -158,18 +166,19 @@ def gru(
     if gradient_clip is not None:
         check_positive(gradient_clip=gradient_clip)
         gradient_clip = float(gradient_clip)
-    xs = real_steps(xs, mask)
+    xs, mask = real_steps(xs, mask, lengths)
     shape, wide = (xs.shape[0], size), wide_of(xs.dtype)
     if initial is None:
         initial = jnp.zeros(shape, wide)
     check_state("initial", initial, shape)
     dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = jax.tree.map(jnp.asarray, weights)
-    mask = None if mask is None else jnp.asarray(mask)
     initial = jnp.asarray(initial, wide)
+    check = functools.partial(check_state, shape=shape)
+    begins = restarts(resets, reset_to, initial, mask, xs.shape[:2], reverse, check)
     kind = _Kind(reverse, reset_after, gradient_clip)
     forms = form_for(*shape), form_for(*shape, reset_after_gradient=reset_after)
-    arguments = (weights, xs, mask, initial, dropout)
+    arguments = (weights, xs, mask, initial, dropout, begins)
     return run_core(_gru, (forms, kind), arguments, (xs, initial))
 
 
@@ -200,6 +209,7 @@ def _forward(
     mask: Array | None,
     initial: Array,
     dropout: Array | None,
+    begins: Restarts,
 ) -> tuple[tuple[Array, Array], tuple[Array, Tree]]:
     """Returns (final carry, outputs) and what the backward pass needs besides the arguments."""
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
@@ -212,10 +222,10 @@ def _forward(
     sums = GateSums(form, kernel, recurrent, weights.bias.astype(wide) * half)
     extra = weights.recurrent_bias
     extra = jnp.zeros((), wide) if extra is None else form.spread(extra.astype(wide))
-    drop = form.turn(dropout)
+    drop, fresh = form.turn(dropout), form.turn(begins.carry)
 
     def body(h: Array, step: Tree) -> Tree:
-        x, keep = sums.read(step[0]), step[1]
+        x, keep, h = sums.read(step[0]), step[1], form.held(step[2], h, fresh)
         fed = apply_dropout(h, drop)
         both = sums.of_both(x, fed.astype(dtype), 0, 2 * size)
         both = 0.5 * jnp.tanh(both) + 0.5
@@ -233,7 +243,7 @@ def _forward(
     h, (states, saved) = lax.scan(
         body,
         form.turn(initial),
-        (sums.steps(xs), time_major(mask)),
+        (sums.steps(xs), time_major(mask), time_major(begins.goes_on)),
         reverse=kind.reverse,
         unroll=form.unroll,
     )
@@ -252,14 +262,14 @@ def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> Tree:
 
 def _loop_back(
     form: Form, kind: _Kind, residuals: Tree, cotangents: Tree, recurrent: Array
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, tuple[Array, Tree], Array]:
     """The steps backwards; `recurrent` is U in the dtype of the products.
 
     Returns:
-      The state before every step, the gradient of the first of them, and those of the sums of every
-      step.
+      The state every step began with, the gradients of the initial carry and of that of restarts,
+      and those of the sums of every step.
     """
-    (_, xs, mask, initial, dropout), (states, (r, z, candidate, inner)) = residuals
+    (_, xs, mask, initial, dropout, begins), (states, (r, z, candidate, inner)) = residuals
     final, outputs = cotangents
     size, dtype, wide = initial.shape[1], xs.dtype, initial.dtype
     kernel, drop = form.turn(recurrent.T), form.turn(dropout)
@@ -269,10 +279,11 @@ def _loop_back(
     def clip(change: Array) -> Array:
         return change if bound is None else jnp.clip(change, -bound, bound)
 
-    before = shifted(states, initial, kind.reverse)
+    before = shifted(states, initial, kind.reverse, begins.goes_on, begins.carry)
 
-    def body(dh: Array, step: Tree) -> Tree:
-        dy, keep, h, r, z, candidate, inner = step
+    def body(carry: tuple[Array, Tree], step: Tree) -> Tree:
+        dh, total = carry
+        dy, keep, goes_on, h, r, z, candidate, inner = step
         h = form.turn(h)
         new = form.held(keep, dh + form.turn(dy).astype(wide), 0.0)
         dz = clip(new * (candidate - h) * z * (1 - z))
@@ -291,34 +302,28 @@ def _loop_back(
         through = apply_dropout(through, drop) + new * (1 - z)
         if keep is not None:
             through = through + form.held(keep, jnp.zeros_like(dh), dh)
-        return through, form.turn(gates)
+        return form.split(goes_on, through, total), form.turn(gates)
 
     # `inner` is stored for the reset gate's gradient, or for that of U_c, which is formed below.
-    dh, gates = lax.scan(
+    start = form.turn(final), form.turn(jax.tree.map(jnp.zeros_like, begins.carry))
+    steps = (time_major(outputs), time_major(mask), time_major(begins.goes_on))
+    changes, gates = lax.scan(
         body,
-        form.turn(final),
-        (
-            time_major(outputs),
-            time_major(mask),
-            before,
-            r,
-            z,
-            candidate,
-            inner if kind.reset_after else None,
-        ),
+        start,
+        (*steps, before, r, z, candidate, inner if kind.reset_after else None),
         reverse=not kind.reverse,
         unroll=form.unroll,
     )
-    return before, dh, gates
+    return before, changes, gates
 
 
 @compiled(*range(2))
 def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Tree, cotangents: Tree) -> Tree:
     form = forms[1]
-    (weights, xs, _, initial, dropout), (_, (r, *_, inner)) = residuals
+    (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     recurrent = weights.recurrent.astype(dtype)
-    before, dh, gates = _loop_back(form, kind, residuals, cotangents, recurrent)
+    before, changes, gates = _loop_back(form, kind, residuals, cotangents, recurrent)
     fed = before if dropout is None else before * dropout[None]
     both, last = gates[..., : 2 * size], gates[..., 2 * size :]
     reset = form.turn(r)
@@ -347,7 +352,8 @@ def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Tree, cotangents:
             through = matmul(both, recurrent[:, : 2 * size].T, wide)
             through = through + reset * matmul(last, recurrent[:, 2 * size :].T, wide)
         d_dropout = jnp.sum(before * through, axis=0)
-    return d_weights, d_xs, None, form.turn(dh), d_dropout
+    d_initial, d_fresh = map(form.turn, changes)
+    return d_weights, d_xs, None, d_initial, d_dropout, Restarts(None, d_fresh)
 
 
 _gru.defvjp(_gru_fwd, _gru_bwd)

@@ -6,13 +6,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._devices import compiled, run_core
 from gatedjax.functional._export import exportable
 from gatedjax.functional._recurrence import (
     Form,
     GateSums,
+    Restarts,
     apply_dropout,
     as_outputs,
     check_state,
@@ -21,6 +22,7 @@ from gatedjax.functional._recurrence import (
     form_for,
     matmul,
     real_steps,
+    restarts,
     shifted,
     time_major,
     weight_gradient,
@@ -100,7 +102,10 @@ def lstm(
     xs: Float[Array, "B T D"],
     mask: Bool[Array, "B T"] | None = None,
     *,
+    lengths: Int[Array, " B"] | None = None,
     initial: LSTMState | None = None,
+    resets: Bool[Array, "B T"] | None = None,
+    reset_to: LSTMState | None = None,
     reverse: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
 ) -> tuple[LSTMState, Float[Array, "B T H"]]:
@@ -114,7 +119,11 @@ def lstm(
       xs: inputs; the products are formed in their dtype (bfloat16 saves time on accelerators),
         carries and gates in float32 (float64 for float64 inputs).
       mask: True at real steps; None means all.
+      lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       initial: the carry before the first step; None means zeros.
+      resets: True at the first step of each segment of a row, see below; None means one segment.
+      reset_to: the carry a segment starts with; None means initial. Zeros are meant where initial
+        is the state of the chunk before.
       reverse: run from the last step to the first; outputs stay in the order of xs.
       recurrent_dropout_mask: multiplies the hidden state that enters the recurrent product, the
         same at every step (variational dropout), with the scale 1 / keep already in it.
@@ -123,22 +132,29 @@ def lstm(
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
       0 where the mask is False. A row without a real step returns its initial carry.
 
+    Resets keep the segments of a row apart. At a step that is True the carry is replaced by
+    reset_to before the step; with reverse=True after it, on the way to the last step of the segment
+    before. Packed sequences so give the outputs and the gradients of each run on its own from
+    reset_to, in both directions; the final carry is that of the segment run last. A reset at a
+    padded step does not count.
+
     Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode
     alone (`jax.jvp`, `jax.jacfwd`) is not: scan `lstm_step` for it.
 
     Reference: as `lstm_step`; recurrent dropout of Gal and Ghahramani 2016.
     """
     _, hidden = check_weights(LSTMWeights, 4, weights, xs, "B T D")
-    xs = real_steps(xs, mask)
+    xs, mask = real_steps(xs, mask, lengths)
     shape, wide = (xs.shape[0], hidden), wide_of(xs.dtype)
     if initial is None:
         initial = LSTMState(jnp.zeros(shape, wide), jnp.zeros(shape, wide))
     _check_carry("initial", initial, shape)
     initial = LSTMState(*(jnp.asarray(value, wide) for value in initial))
+    check = functools.partial(_check_carry, shape=shape)
+    begins = restarts(resets, reset_to, initial, mask, xs.shape[:2], reverse, check)
     dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = LSTMWeights(*map(jnp.asarray, weights))
-    mask = None if mask is None else jnp.asarray(mask)
-    arguments = (weights, xs, mask, initial, dropout)
+    arguments = (weights, xs, mask, initial, dropout, begins)
     return run_core(_lstm, (form_for(*shape), reverse), arguments, (xs, initial))
 
 
@@ -153,6 +169,7 @@ def _forward(
     mask: Array | None,
     initial: LSTMState,
     dropout: Array | None,
+    begins: Restarts,
 ) -> tuple[tuple[LSTMState, Array], tuple[Array, Tree]]:
     """Returns (final carry, outputs) and what the backward pass needs besides the arguments."""
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.hidden.dtype
@@ -163,11 +180,11 @@ def _forward(
         for value in (weights.input, weights.recurrent)
     )
     sums = GateSums(form, kernel, recurrent, weights.bias.astype(wide) * half)
-    drop = form.turn(dropout)
+    drop, fresh_h, fresh_c = map(form.turn, (dropout, *begins.carry))
 
     def body(carry: tuple[Array, Array], step: Tree) -> Tree:
-        h, c = carry
-        x, keep = step
+        x, keep, goes_on = step
+        h, c = form.held(goes_on, carry[0], fresh_h), form.held(goes_on, carry[1], fresh_c)
         fed = apply_dropout(h, drop).astype(dtype)
         t = jnp.tanh(sums.of_both(sums.read(x), fed, 0, 4 * size))
         i, f, o = (0.5 * form.part(t, k * size, (k + 1) * size) + 0.5 for k in (0, 1, 3))
@@ -180,7 +197,7 @@ def _forward(
     (h, c), (states, saved) = lax.scan(
         body,
         (form.turn(initial.hidden), form.turn(initial.cell)),
-        (sums.steps(xs), time_major(mask)),
+        (sums.steps(xs), time_major(mask), time_major(begins.goes_on)),
         reverse=reverse,
         unroll=form.unroll,
     )
@@ -200,15 +217,15 @@ def _lstm_fwd(form: Form, reverse: bool, *arguments: Tree) -> Tree:
 
 @compiled(*range(2))
 def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> Tree:
-    (weights, xs, mask, initial, dropout), (states, saved) = residuals
+    (weights, xs, mask, initial, dropout, begins), (states, saved) = residuals
     final, outputs = cotangents
     dtype, wide = xs.dtype, initial.hidden.dtype
     recurrent = weights.recurrent.astype(dtype)
     kernel, drop = form.turn(recurrent.T), form.turn(dropout)
 
-    def body(carry: tuple[Array, Array], step: Tree) -> Tree:
-        dh, dc = carry
-        dy, keep, (c, i, f, g, o) = step
+    def body(carry: tuple[Tree, Tree], step: Tree) -> Tree:
+        (dh, dc), (total_h, total_c) = carry
+        dy, keep, goes_on, (c, i, f, g, o) = step
         tanh_c = jnp.tanh(f * c + i * g)
         dh_new = form.held(keep, dh + form.turn(dy).astype(wide), 0.0)
         dc_new = form.held(keep, dc, 0.0) + dh_new * o * (1 - tanh_c * tanh_c)
@@ -222,16 +239,20 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> T
         through = apply_dropout(form.product(kernel, gates, wide), drop)
         if keep is not None:
             through = through + form.held(keep, jnp.zeros_like(dh), dh)
-        return (through, form.held(keep, dc_new * f, dc)), form.turn(gates)
+        dh, total_h = form.split(goes_on, through, total_h)
+        dc, total_c = form.split(goes_on, form.held(keep, dc_new * f, dc), total_c)
+        return ((dh, dc), (total_h, total_c)), form.turn(gates)
 
-    (dh, dc), gates = lax.scan(
+    totals = jax.tree.map(jnp.zeros_like, begins.carry)
+    turned = jax.tree.map(form.turn, ((final.hidden, final.cell), tuple(totals)))
+    (d_initial, d_fresh), gates = lax.scan(
         body,
-        (form.turn(final.hidden), form.turn(final.cell)),
-        (time_major(outputs), time_major(mask), saved),
+        turned,
+        (time_major(outputs), time_major(mask), time_major(begins.goes_on), saved),
         reverse=not reverse,
         unroll=form.unroll,
     )
-    before = shifted(states, initial.hidden, reverse)
+    before = shifted(states, initial.hidden, reverse, begins.goes_on, begins.carry.hidden)
     fed = before if dropout is None else before * dropout[None]
     d_weights = LSTMWeights(
         weight_gradient(time_major(xs), gates, wide).astype(weights.input.dtype),
@@ -242,7 +263,8 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> T
     d_dropout = None
     if dropout is not None:  # unused, as in training, it is removed by the compiler
         d_dropout = jnp.sum(before * matmul(gates, recurrent.T, wide), axis=0)
-    return d_weights, d_xs, None, LSTMState(form.turn(dh), form.turn(dc)), d_dropout
+    d_initial, d_fresh = (LSTMState(*map(form.turn, parts)) for parts in (d_initial, d_fresh))
+    return d_weights, d_xs, None, d_initial, d_dropout, Restarts(None, d_fresh)
 
 
 _lstm.defvjp(_lstm_fwd, _lstm_bwd)

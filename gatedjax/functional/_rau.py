@@ -5,7 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._devices import compiled, run_core
 from gatedjax.functional._rau_step import (
@@ -24,12 +24,14 @@ from gatedjax.functional._rau_step import (
 from gatedjax.functional._recurrence import (
     Form,
     GateSums,
+    Restarts,
     apply_dropout,
     as_outputs,
     dropout_mask,
     form_for,
     matmul,
     real_steps,
+    restarts,
     shifted,
     time_major,
     weight_gradient,
@@ -43,7 +45,10 @@ def rau(
     xs: Float[Array, "B T D"],
     mask: Bool[Array, "B T"] | None = None,
     *,
+    lengths: Int[Array, " B"] | None = None,
     initial: Float[Array, "B H"] | RAUTimeState | None = None,
+    resets: Bool[Array, "B T"] | None = None,
+    reset_to: Float[Array, "B H"] | RAUTimeState | None = None,
     reverse: bool = False,
     attention: RAUAttention = "feature_proj",
     rescale: bool = False,
@@ -60,7 +65,10 @@ def rau(
       xs: inputs; the products are formed in their dtype (bfloat16 saves time on accelerators),
         carries, gates and softmax in float32 (float64 for float64 inputs).
       mask: True at real steps; None means all.
+      lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       initial: the carry before the first step; None means zeros (of time_causal: no step yet).
+      resets: True at the first step of each segment of a row, see `lstm`; None means one segment.
+      reset_to: the carry a segment starts with; None means initial.
       reverse: run from the last step to the first; outputs stay in the order of xs.
       attention: the form of the attention, see `rau_step`. matrix keeps [B, H, D + H] per step
         and is meant for small sizes.
@@ -81,16 +89,17 @@ def rau(
     """
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)
-    xs = real_steps(xs, mask)
+    xs, mask = real_steps(xs, mask, lengths)
     shape, wide = (xs.shape[0], size), wide_of(xs.dtype)
     if initial is None:
         initial = initial_state(attention, *shape, wide)
     check_carry("initial", initial, shape, options)
     initial = jax.tree.map(lambda value: jnp.asarray(value, wide), initial)
+    check = functools.partial(check_carry, shape=shape, options=options)
+    begins = restarts(resets, reset_to, initial, mask, xs.shape[:2], reverse, check)
     dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = jax.tree.map(jnp.asarray, weights)
-    mask = None if mask is None else jnp.asarray(mask)
-    arguments = (weights, xs, mask, initial, dropout)
+    arguments = (weights, xs, mask, initial, dropout, begins)
     if attention in ("feature_proj", "sigmoid") and isinstance(weights, RAUWeights):
         return run_core(_rau, (form_for(*shape), reverse, options), arguments, (xs, initial))
     return run_core(_plain, (reverse, options), arguments, (xs, initial))
@@ -101,6 +110,8 @@ def rau_attention(
     xs: Float[Array, "B T D"],
     mask: Bool[Array, "B T"] | None = None,
     *,
+    lengths: Int[Array, " B"] | None = None,
+    resets: Bool[Array, "B T"] | None = None,
     attention: RAUAttention = "feature_proj",
     rescale: bool = False,
     reset_after: bool = False,
@@ -111,6 +122,8 @@ def rau_attention(
       weights: the parameters, as for `rau`.
       xs: inputs.
       mask: True at real steps; None means all.
+      lengths: instead of mask, the number of real steps of each row (see `length_mask`).
+      resets: True at the first step of each segment of a row, as for `rau`.
       attention: the form of the attention, see `rau_step`.
       rescale: as for `rau`; the weights are returned with mean 1 then.
       reset_after: as for `rau`.
@@ -121,26 +134,41 @@ def rau_attention(
     """
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)
-    xs = real_steps(xs, mask)
+    xs, mask = real_steps(xs, mask, lengths)
     initial = initial_state(attention, xs.shape[0], size, wide_of(xs.dtype))
+    check = functools.partial(check_carry, shape=(xs.shape[0], size), options=options)
+    begins = restarts(resets, None, initial, mask, xs.shape[:2], False, check)
     weights = jax.tree.map(jnp.asarray, weights)
-    mask = None if mask is None else jnp.asarray(mask)
-    return run_core(_attention, (options,), (weights, xs, mask, initial), (xs,))
+    return run_core(_attention, (options,), (weights, xs, mask, initial, begins), (xs,))
 
 
 def _attention(
-    options: Options, weights: Weights, xs: Array, mask: Array | None, initial: Carry
+    options: Options,
+    weights: Weights,
+    xs: Array,
+    mask: Array | None,
+    initial: Carry,
+    begins: Restarts,
 ) -> Array:
     def body(carry: Carry, step: Tree) -> Tree:
-        x, keep = step
+        x, keep, goes_on = step
+        carry = _begun(goes_on, carry, begins.carry)
         new, p = advance_and_attend(options, weights, carry, x, None)
         if keep is not None:
             new = jax.tree.map(lambda n, o: jnp.where(keep[:, None], n, o), new, carry)
             p = jnp.where(keep.reshape(-1, *[1] * (p.ndim - 1)), p, 0)
         return new, p
 
-    _, weights_of_steps = lax.scan(body, initial, (time_major(xs), time_major(mask)))
+    steps = (time_major(xs), time_major(mask), time_major(begins.goes_on))
+    _, weights_of_steps = lax.scan(body, initial, steps)
     return time_major(weights_of_steps)
+
+
+def _begun(goes_on: Array | None, carry: Carry, fresh: Carry) -> Carry:
+    """The carry a step begins with (see `Restarts`)."""
+    if goes_on is None:
+        return carry
+    return jax.tree.map(lambda c, f: jnp.where(goes_on[:, None], c, f), carry, fresh)
 
 
 def _plain(
@@ -151,17 +179,20 @@ def _plain(
     mask: Array | None,
     initial: Carry,
     dropout: Array | None,
+    begins: Restarts,
 ) -> tuple[Tree, Array]:
     """The scanned step, differentiated by JAX."""
 
     def body(carry: Carry, step: Tree) -> Tree:
-        x, keep = step
+        x, keep, goes_on = step
+        carry = _begun(goes_on, carry, begins.carry)
         new = advance(options, weights, carry, x, dropout)
         if keep is not None:
             new = jax.tree.map(lambda n, o: jnp.where(keep[:, None], n, o), new, carry)
         return new, new.hidden if isinstance(new, RAUTimeState) else new
 
-    carry, states = lax.scan(body, initial, (time_major(xs), time_major(mask)), reverse=reverse)
+    steps = (time_major(xs), time_major(mask), time_major(begins.goes_on))
+    carry, states = lax.scan(body, initial, steps, reverse=reverse)
     return carry, as_outputs(states, mask, xs.dtype)
 
 
@@ -217,15 +248,16 @@ def _forward(
     mask: Array | None,
     initial: Array,
     dropout: Array | None,
+    begins: Restarts,
 ) -> tuple[tuple[Array, Array], tuple[Array, Tree]]:
     """Returns (final carry, outputs) and what the backward pass needs besides the arguments."""
     size, dtype = weights.recurrent.shape[0], xs.dtype
     scale = size if options.rescale else 1
     sums, extra = _gate_sums(form, options, weights, dtype, initial.dtype)
-    drop = form.turn(dropout)
+    drop, fresh = form.turn(dropout), form.turn(begins.carry)
 
     def body(h: Array, step: Tree) -> Tree:
-        x, keep = sums.read(step[0]), step[1]
+        x, keep, h = sums.read(step[0]), step[1], form.held(step[2], h, fresh)
         fed = apply_dropout(h, drop)
         early = sums.of_both(x, fed.astype(dtype), 0, 4 * size)
         both = 0.5 * jnp.tanh(form.part(early, 0, 2 * size)) + 0.5
@@ -251,7 +283,7 @@ def _forward(
     h, (states, saved) = lax.scan(
         body,
         form.turn(initial),
-        (sums.steps(xs), time_major(mask)),
+        (sums.steps(xs), time_major(mask), time_major(begins.goes_on)),
         reverse=reverse,
         unroll=form.unroll,
     )
@@ -275,23 +307,24 @@ def _loop_back(
     residuals: Tree,
     cotangents: Tree,
     blocks: tuple[Array, Array],
-) -> tuple[Array, Array, tuple[Array, Array]]:
+) -> tuple[Array, tuple[Array, Tree], tuple[Array, Array]]:
     """The steps backwards; `blocks` are those of U, as of `_apart`.
 
     Returns:
-      The state before every step, the gradient of the first of them, and those of the sums of every
-      step, as of `_apart`.
+      The state every step began with, the gradients of the initial carry and of that of restarts,
+      and those of the sums of every step, as of `_apart`.
     """
-    (_, xs, mask, initial, dropout), (states, (*stored, inner)) = residuals
+    (_, xs, mask, initial, dropout, begins), (states, (*stored, inner)) = residuals
     final, outputs = cotangents
     dtype, wide = xs.dtype, initial.dtype
     scale = initial.shape[1] if options.rescale else 1
     early_kernel, late_kernel = (form.turn(block.T) for block in blocks)
     drop = form.turn(dropout)
-    before = shifted(states, initial, reverse)
+    before = shifted(states, initial, reverse, begins.goes_on, begins.carry)
 
-    def body(dh: Array, step: Tree) -> Tree:
-        dy, keep, h, (r, z, candidate, p, value), inner = step
+    def body(carry: tuple[Array, Tree], step: Tree) -> Tree:
+        dh, total = carry
+        dy, keep, goes_on, h, (r, z, candidate, p, value), inner = step
         h = form.turn(h)
         second = jnp.tanh(p * value)
         new = form.held(keep, dh + form.turn(dy).astype(wide), 0.0)
@@ -316,28 +349,32 @@ def _loop_back(
         through = apply_dropout(through, drop) + new * (1 - z)
         if keep is not None:
             through = through + form.held(keep, jnp.zeros_like(dh), dh)
-        return through, (form.turn(gates), form.turn(dc).astype(dtype))
+        carry = form.split(goes_on, through, total)
+        return carry, (form.turn(gates), form.turn(dc).astype(dtype))
 
     # `inner` is stored for the reset gate's gradient, or for that of U_c, which is formed below.
-    steps = (time_major(outputs), time_major(mask), before, tuple(stored))
-    dh, gates = lax.scan(
+    steps = (time_major(outputs), time_major(mask), time_major(begins.goes_on))
+    total = jax.tree.map(jnp.zeros_like, begins.carry)
+    changes, gates = lax.scan(
         body,
-        form.turn(final),
-        (*steps, inner if options.reset_after else None),
+        (form.turn(final), form.turn(total)),
+        (*steps, before, tuple(stored), inner if options.reset_after else None),
         reverse=not reverse,
         unroll=form.unroll,
     )
-    return before, dh, gates
+    return before, changes, gates
 
 
 @compiled(*range(3))
 def _rau_bwd(
     form: Form, reverse: bool, options: Options, residuals: Tree, cotangents: Tree
 ) -> Tree:
-    (weights, xs, _, initial, dropout), (_, (r, *_, inner)) = residuals
+    (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     early, late = _apart(weights.recurrent.astype(dtype), size)
-    before, dh, gates = _loop_back(form, reverse, options, residuals, cotangents, (early, late))
+    before, changes, gates = _loop_back(
+        form, reverse, options, residuals, cotangents, (early, late)
+    )
     fed = before if dropout is None else before * dropout[None]
     reset, last = form.turn(r), gates[1]
     if options.reset_after:
@@ -358,13 +395,15 @@ def _rau_bwd(
         d_extra,
     )
     kernels = _apart(weights.input.astype(dtype), size)
-    d_xs = [matmul(part, kernel.T, wide) for part, kernel in zip(gates, kernels, strict=True)]
+    d_steps = [matmul(part, kernel.T, wide) for part, kernel in zip(gates, kernels, strict=True)]
     d_dropout = None
     if dropout is not None:  # unused, as in training, it is removed by the compiler
         through = matmul(last, late.T, wide)
         through = through if options.reset_after else through * reset
         d_dropout = jnp.sum(before * (through + matmul(gates[0], early.T, wide)), axis=0)
-    return d_weights, time_major(sum(d_xs)).astype(dtype), None, form.turn(dh), d_dropout
+    d_xs = time_major(sum(d_steps)).astype(dtype)
+    d_initial, d_fresh = map(form.turn, changes)
+    return d_weights, d_xs, None, d_initial, d_dropout, Restarts(None, d_fresh)
 
 
 _rau.defvjp(_rau_fwd, _rau_bwd)

@@ -7,9 +7,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._checks import check_floating, check_shape, check_that
+from gatedjax.functional._checks import (
+    check_floating,
+    check_integers,
+    check_shape,
+    check_that,
+)
+from gatedjax.functional._devices import run_core
+from gatedjax.functional._softmax import length_mask
 from gatedjax.functional._types import ArrayLike, Carry, Dtype, Tree, Weights
 
 
@@ -56,6 +63,30 @@ class Form(NamedTuple):
         if mask is None:
             return new
         return jnp.where(jnp.expand_dims(mask, self.axis), new, old)
+
+    def split(self, goes_on: Array | None, change: Array, total: Tree) -> tuple[Array, Tree]:
+        """Divides the gradient of the state that a step began with (see `Restarts`).
+
+        Returns:
+          That of the state after the step before, and total with that of the carry in its place.
+        """
+        if goes_on is None:
+            return change, total
+        zero = jnp.zeros_like(change)
+        return self.held(goes_on, change, zero), total + self.held(goes_on, zero, change)
+
+
+class Restarts(NamedTuple):
+    """Which steps begin with a carry of their own.
+
+    Attributes:
+      goes_on: False at the real steps that begin with `carry`, True at those that begin with the
+        state after the step run before; None is nowhere.
+      carry: what takes the place of that state; None for every part of it if that is nowhere.
+    """
+
+    goes_on: Array | None
+    carry: Carry
 
 
 # The one place where a backend gets its form. On a CPU the feature-major one, for the products
@@ -150,18 +181,82 @@ def dropout_mask(dropout: Array | None, shape: tuple[int, ...], wide: np.dtype) 
     return jnp.asarray(dropout, wide)
 
 
-def real_steps(xs: ArrayLike, mask: ArrayLike) -> Array:
-    """Returns xs [B, T, D] with zeros where mask [B, T] is False; None means all are real.
+def step_mask(shape: tuple[int, ...], mask: ArrayLike, lengths: ArrayLike) -> Array | None:
+    """Returns the mask [B, T] that `mask` or `lengths` says, of which one at most may be given.
+
+    The one rule of all recurrences; both None is all real.
+    """
+    if lengths is not None:
+        if mask is not None:
+            raise ValueError("mask and lengths say the same: give one of them and leave the other")
+        check_integers(lengths=lengths)
+        check_shape(shape[:1], lengths=lengths)
+        return length_mask(jnp.asarray(lengths), shape[-1])
+    if mask is None:
+        return None
+    if jnp.result_type(mask) != jnp.bool_:
+        raise TypeError(f"mask must be bool (True = real), got dtype {jnp.result_type(mask)}")
+    check_shape(shape, mask=mask)
+    return jnp.asarray(mask)
+
+
+def real_steps(
+    xs: ArrayLike, mask: ArrayLike, lengths: ArrayLike = None
+) -> tuple[Array, Array | None]:
+    """Returns xs [B, T, D] with zeros at padding, and the mask of `step_mask`.
 
     So what stands at padding, NaN included, has no part in values and gradients.
     """
     xs = jnp.asarray(xs)
+    mask = step_mask(xs.shape[:2], mask, lengths)
     if mask is None:
-        return xs
-    if jnp.result_type(mask) != jnp.bool_:
-        raise TypeError(f"mask must be bool (True = real), got dtype {jnp.result_type(mask)}")
-    check_shape(xs.shape[:2], mask=mask)
-    return jnp.where(jnp.asarray(mask)[..., None], xs, jnp.zeros((), xs.dtype))
+        return xs, None
+    return jnp.where(mask[..., None], xs, jnp.zeros((), xs.dtype)), mask
+
+
+def restarts(
+    resets: ArrayLike,
+    reset_to: Carry,
+    initial: Carry,
+    mask: Array | None,
+    shape: tuple[int, ...],
+    reverse: bool,
+    check: Callable[[str, Carry], None],
+) -> Restarts:
+    """Returns the restarts that `resets` [B, T] says, to `reset_to` or else to `initial`.
+
+    check raises unless a carry, called by a name, is one of the recurrence.
+    """
+    if resets is None:
+        if reset_to is not None:
+            raise ValueError("reset_to must be None without resets")
+        return Restarts(None, jax.tree.map(lambda _: None, initial))
+    if jnp.result_type(resets) != jnp.bool_:
+        raise TypeError(f"resets must be bool, got dtype {jnp.result_type(resets)}")
+    check_shape(shape, resets=resets)
+    resets = jnp.asarray(resets)
+    goes_on = run_core(_goes_on, (reverse,), (resets, mask), (resets,))
+    if reset_to is None:
+        return Restarts(goes_on, initial)
+    check("reset_to", reset_to)
+    fresh = jax.tree.map(lambda new, like: jnp.asarray(new, like.dtype), reset_to, initial)
+    return Restarts(goes_on, fresh)
+
+
+def _goes_on(reverse: bool, resets: Array, mask: Array | None) -> Array:
+    real = jnp.ones_like(resets) if mask is None else mask
+    starts = resets & real
+    if reverse:
+        # The next real step, and in the last bit whether it starts a segment; from the last step
+        # on there is none.
+        none = jnp.iinfo(jnp.int32).max - 1
+        step = 2 * lax.broadcasted_iota(jnp.int32, starts.shape, 1) + starts
+        step = lax.cummin(jnp.where(real, step, none), axis=1, reverse=True)
+        behind = jnp.concatenate(
+            [step, jnp.full_like(step, none, shape=(step.shape[0], 1))], axis=1
+        )
+        starts = real & (behind[:, 1:] % 2 == 1)
+    return ~starts
 
 
 def time_major(x: Tree) -> Tree:
@@ -169,11 +264,20 @@ def time_major(x: Tree) -> Tree:
     return None if x is None else jnp.swapaxes(x, 0, 1)
 
 
-def shifted(states: Array, initial: Array, reverse: bool) -> Array:
-    """Returns the state before each step from the states [T, B, H] after each."""
+def shifted(
+    states: Array, initial: Array, reverse: bool, goes_on: Array | None, fresh: Array | None
+) -> Array:
+    """Returns the state each step began with, from the states [T, B, H] after each.
+
+    goes_on and fresh are those of `Restarts`, of this part of the carry.
+    """
     if reverse:
-        return jnp.concatenate([states, initial[None]])[1:]
-    return jnp.concatenate([initial[None], states])[:-1]
+        before = jnp.concatenate([states, initial[None]])[1:]
+    else:
+        before = jnp.concatenate([initial[None], states])[:-1]
+    if goes_on is None or fresh is None:
+        return before
+    return jnp.where(time_major(goes_on)[..., None], before, fresh[None])
 
 
 def as_outputs(states: Array, mask: Array | None, dtype: Dtype) -> Array:
@@ -258,6 +362,9 @@ def bidirectional(
     backward: Weights,
     xs: Float[Array, "B T D"],
     mask: Bool[Array, "B T"] | None = None,
+    *,
+    lengths: Int[Array, " B"] | None = None,
+    resets: Bool[Array, "B T"] | None = None,
 ) -> tuple[tuple[Carry, Carry], Float[Array, "B T 2H"]]:
     """Runs a recurrence in both directions over the same inputs.
 
@@ -268,11 +375,17 @@ def bidirectional(
       xs: inputs.
       mask: True at real steps; both directions hold their carry elsewhere, so that the backward
         one starts at the last real step of its row.
+      lengths: instead of mask, the number of real steps of each row.
+      resets: True at the first step of each segment of a row, for both directions (see `lstm`).
 
     Returns:
       The final carries (forward, backward) and the outputs, forward then backward features.
     """
-    forward_carry, forward_out = unroll(forward, xs, mask)
-    backward_carry, backward_out = unroll(backward, xs, mask, reverse=True)
+    # an unroll of the caller's own may know neither lengths nor resets
+    if lengths is not None:
+        mask = step_mask(jnp.shape(xs)[:2], mask, lengths)
+    options = {} if resets is None else {"resets": resets}
+    forward_carry, forward_out = unroll(forward, xs, mask, **options)
+    backward_carry, backward_out = unroll(backward, xs, mask, reverse=True, **options)
     outputs = jnp.concatenate([forward_out, backward_out], axis=-1)
     return (forward_carry, backward_carry), outputs

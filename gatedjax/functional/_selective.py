@@ -18,6 +18,7 @@ from gatedjax.functional._checks import (
     wide_dtype,
 )
 from gatedjax.functional._dot_product import scaled_dot_product
+from gatedjax.functional._pairs import both_allow, pair_mask_of
 from gatedjax.functional._softmax import gated_softmax, masked_softmax, relaxed_gated_softmax
 
 Empty = Literal["zero", "self", "all"]
@@ -157,6 +158,8 @@ def selective_attention(
     gates: Float[Array, "*B M Q N"],
     *,
     mask: Bool[Array, "*B N"] | None = None,
+    pair_mask: Bool[Array, "*B M Q N"] | None = None,
+    causal: bool = False,
     hard: bool = False,
     empty: Empty = "zero",
     cap: float = 10.0,
@@ -175,10 +178,13 @@ def selective_attention(
       gates: A, from `gumbel_sigmoid`, `threshold_gates` or any other source; an axis may be 1, for
         instance that of the heads where they share one selection.
       mask: True at real keys: the leading axes without that of the heads, or with it.
+      pair_mask: True where a query may see a key, without the axis of the heads, or with it (an
+        axis may be 1). Unlike padding, what may not be seen must be finite.
+      causal: queries, as many as keys, see no key after their own.
       hard, empty, cap, eps, renormalise: see `selective_weights`.
 
     Returns:
-      (output, weights): o in the dtype of value, W in float32 or wider. A query without real or
+      (output, weights): o in the dtype of value, W in float32 or wider. A query without allowed or
       selected keys (with empty="zero") has W = 0 and o = 0.
 
     Reference: Geng et al. 2020, "How Does Selective Mechanism Improve Self-Attention Networks?",
@@ -186,8 +192,9 @@ def selective_attention(
     Deviations: the scale is the width of a head; see `selective_weights`.
     """
     scores, key_mask, value = attention_scores(query, key, value, mask)
+    allowed = both_allow(key_mask, pair_mask_of(pair_mask, causal, scores.shape))
     options = {"hard": hard, "empty": empty, "cap": cap, "eps": eps, "renormalise": renormalise}
-    weights = selective_weights(scores, gates, key_mask, **options)  # type: ignore[arg-type]
+    weights = selective_weights(scores, gates, allowed, **options)  # type: ignore[arg-type]
     return weighted_values(weights, value), weights
 
 
@@ -198,13 +205,15 @@ def relaxed_selective_attention(
     log_gates: Float[Array, "*B M Q N"],
     *,
     mask: Bool[Array, "*B N"] | None = None,
+    pair_mask: Bool[Array, "*B M Q N"] | None = None,
+    causal: bool = False,
 ) -> tuple[Float[Array, "*B M Q D"], Float[Array, "*B M Q N"]]:
     """Dot-product attention under soft gates given as logarithms.
 
         e = query key^T / sqrt(H),  W = softmax(e + log A),  o = W value
 
     Args:
-      query, key, value, mask: as in `selective_attention`.
+      query, key, value, mask, pair_mask, causal: as in `selective_attention`.
       log_gates: log A <= 0 (see `log_gumbel_sigmoid`); an axis may be 1 to broadcast.
 
     Returns:
@@ -217,7 +226,8 @@ def relaxed_selective_attention(
     scores, key_mask, value = attention_scores(query, key, value, mask)
     check_broadcasts(scores.shape, log_gates=log_gates)
     log_gates = jnp.broadcast_to(log_gates, scores.shape)
-    weights = relaxed_gated_softmax(scores, log_gates, key_mask)
+    allowed = both_allow(key_mask, pair_mask_of(pair_mask, causal, scores.shape))
+    weights = relaxed_gated_softmax(scores, log_gates, allowed)
     return weighted_values(weights, value), weights
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from gatedjax.functional._checks import (
+    check_broadcasts,
     check_floating,
     check_mask,
     check_positive,
@@ -16,6 +17,7 @@ from gatedjax.functional._checks import (
     wide_dtype,
 )
 from gatedjax.functional._export import exportable
+from gatedjax.functional._pairs import pair_mask_of
 from gatedjax.functional._relaxations import _straight_through, tempered
 
 
@@ -98,29 +100,38 @@ class SelectionStatistics(NamedTuple):
 
 
 def selection_counts(
-    gates: Float[Array, "B M Q N"], mask: Bool[Array, "B N"] | None = None
+    gates: Float[Array, "B M Q N"],
+    mask: Bool[Array, "B N"] | None = None,
+    *,
+    pair_mask: Bool[Array, "B M Q N"] | None = None,
 ) -> Float[Array, "B M Q"]:
     """How many real keys every query has selected: sum_j A_ij.
 
     Args:
       gates: A, before any rule for queries that select nothing.
       mask: True at real keys.
+      pair_mask: True at pairs that count, [B, Q, N] or with an axis of heads; an axis may be 1.
 
     Returns:
       The counts, in float32 or wider; gradients flow through them.
     """
     check_floating(gates=gates)
-    return _sum_over_keys(jnp.asarray(gates, wide_dtype(gates)), mask)
+    return _sum_over_keys(jnp.asarray(gates, wide_dtype(gates)), mask, pair_mask)
 
 
 def selection_statistics(
-    counts: Float[Array, "B M N"], mask: Bool[Array, "B N"] | None = None
+    counts: Float[Array, "B M Q"],
+    mask: Bool[Array, "B Q"] | None = None,
+    *,
+    keys: Float[Array, "B M Q"] | None = None,
 ) -> SelectionStatistics:
     """Averages `selection_counts` over real queries.
 
     Args:
-      counts: selected keys of every query, as many queries as keys.
-      mask: True at real positions.
+      counts: selected keys of every query.
+      mask: True at real queries.
+      keys: how many keys each query could select (the axis of heads may be 1); None means those of
+        the mask, of as many queries as keys.
 
     Returns:
       [B, M] each, in float32 or wider; 0 for an example without real positions. Gradients flow
@@ -129,29 +140,34 @@ def selection_statistics(
     check_floating(counts=counts)
     selected = _mean_over_queries(counts, mask)
     none = _mean_over_queries((counts == 0).astype(selected.dtype), mask)
-    return SelectionStatistics(
-        rate=selected / jnp.maximum(_lengths(counts, mask), 1), empty=none, selected=selected
-    )
+    rate = selected / _keys_of_a_query(counts, mask, keys)
+    return SelectionStatistics(rate=rate, empty=none, selected=selected)
 
 
 def selection_entropy(
-    logits: Float[Array, "B M Q N"], mask: Bool[Array, "B N"] | None = None
+    logits: Float[Array, "B M Q N"],
+    mask: Bool[Array, "B N"] | None = None,
+    *,
+    pair_mask: Bool[Array, "B M Q N"] | None = None,
 ) -> Float[Array, "B M Q"]:
     """Entropy of what every query selects: sum_j H(sigmoid(a_ij)) over real keys, in nats.
 
     Args:
       logits: a, log-odds of a selection.
       mask: True at real keys.
+      pair_mask: as for `selection_counts`.
     """
     check_floating(logits=logits)
     a = jnp.asarray(logits, wide_dtype(logits))
-    return _sum_over_keys(jax.nn.softplus(a) - a * jax.nn.sigmoid(a), mask)
+    return _sum_over_keys(jax.nn.softplus(a) - a * jax.nn.sigmoid(a), mask, pair_mask)
 
 
 def selection_log_prob(
     logits: Float[Array, "B M Q N"],
     gates: Float[Array, "B M Q N"],
     mask: Bool[Array, "B N"] | None = None,
+    *,
+    pair_mask: Bool[Array, "B M Q N"] | None = None,
 ) -> Float[Array, "B M Q"]:
     """Log-probability of what every query selected: sum_j log p(A_ij) over real keys, in nats.
 
@@ -159,27 +175,45 @@ def selection_log_prob(
       logits: a, log-odds of a selection.
       gates: A in {0, 1}, held constant.
       mask: True at real keys.
+      pair_mask: as for `selection_counts`.
     """
     check_floating(logits=logits, gates=gates)
     check_same_shape(logits=logits, gates=gates)
     a = jnp.asarray(logits, wide_dtype(logits))
     is_open = jax.lax.stop_gradient(gates) > 0
-    return _sum_over_keys(jax.nn.log_sigmoid(jnp.where(is_open, a, -a)), mask)
+    return _sum_over_keys(jax.nn.log_sigmoid(jnp.where(is_open, a, -a)), mask, pair_mask)
 
 
 def mean_over_pairs(
-    sums: Float[Array, "B M N"], mask: Bool[Array, "B N"] | None = None
+    sums: Float[Array, "B M Q"],
+    mask: Bool[Array, "B Q"] | None = None,
+    *,
+    keys: Float[Array, "B M Q"] | None = None,
 ) -> Float[Array, " B"]:
-    """Mean over heads, real queries and real keys of sums over keys; 0 where there are none."""
-    per_head = _mean_over_queries(sums, mask) / jnp.maximum(_lengths(sums, mask), 1)
+    """Mean over heads, real queries and the keys that count of sums over keys; 0 where none is.
+
+    Arguments as for `selection_statistics`, with sums for counts.
+    """
+    per_head = _mean_over_queries(sums, mask) / _keys_of_a_query(sums, mask, keys)
     return jnp.mean(per_head, axis=1)
 
 
-def _sum_over_keys(values: Array, mask: Array | None) -> Array:
+def _keys_of_a_query(like: Array, mask: Array | None, keys: Array | None) -> Array:
+    """How many keys count for a real query, on average [B, 1 or M]; 1 where there are none."""
+    if keys is None:
+        return jnp.maximum(_lengths(like, mask), 1)
+    check_broadcasts(like.shape, keys=keys)
+    means = _mean_over_queries(jnp.broadcast_to(keys, like.shape), mask)
+    return jnp.where(means > 0, means, 1)
+
+
+def _sum_over_keys(values: Array, mask: Array | None, pair_mask: Array | None) -> Array:
     check_that(values.ndim == 4, "expected one value per pair [B, M, Q, N]", values)
     check_mask(mask, (values.shape[0], values.shape[-1]))
     if mask is not None:
         values = jnp.where(mask[:, None, None, :], values, 0)
+    if (pairs := pair_mask_of(pair_mask, False, values.shape)) is not None:
+        values = jnp.where(pairs, values, 0)
     return jnp.sum(values, axis=-1)
 
 

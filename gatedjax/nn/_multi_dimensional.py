@@ -1,5 +1,7 @@
 """Self-attention with a softmax of its own for every feature."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
@@ -29,10 +31,11 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     score_scale: float = 5.0
     exclude_self: bool = False
 
-    def _check(self, inputs: Array, features: int, mask: Array | None) -> None:
-        super()._check(inputs, features, mask)
+    def _check(self, *arguments: Any) -> int:
+        features = super()._check(*arguments)
         if self.relative != "none":
             raise ValueError(f"relative must be 'none', a bias is of a head, got {self.relative!r}")
+        return features
 
     def _scores(
         self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Bool[Array, "B N"] | None

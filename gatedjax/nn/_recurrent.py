@@ -14,6 +14,7 @@ from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._devices import rows_like
 from gatedjax.functional._rau_step import initial_state
+from gatedjax.functional._recurrence import step_mask
 from gatedjax.functional._types import Carry, Dtype
 from gatedjax.nn._keys import example_keys, folded
 from gatedjax.nn._types import Initializer
@@ -115,11 +116,14 @@ class _Recurrent(nn.Module):
         name: str,
         xs: Array,
         mask: Array | None,
-        initial: Carry,
+        resets: Array | None,
+        carries: tuple[Carry, ...],
         reverse: bool,
         keys: Array | None,
     ) -> tuple[Tree, Array]:
+        initial, reset_to = carries
         options: Options = {"initial": initial, "reverse": reverse}
+        options |= {"resets": resets, "reset_to": reset_to}
         if keys is not None and self.recurrent_dropout > 0:
             # bernoulli's key is folded so that the two directions drop different units
             its_keys = folded(keys, 1 + int(reverse))
@@ -136,7 +140,10 @@ class _Recurrent(nn.Module):
         xs: Float[Array, "B T D"],
         mask: Bool[Array, "B T"] | None = None,
         *,
+        lengths: Int[Array, " B"] | None = None,
         initial: Carry = None,
+        resets: Bool[Array, "B T"] | None = None,
+        reset_to: Carry = None,
         deterministic: bool = True,
         example_id: Int[Array, " B"] | None = None,
     ) -> tuple[Any, Float[Array, "B T F"]]:
@@ -145,8 +152,12 @@ class _Recurrent(nn.Module):
         Args:
           xs: inputs.
           mask: True at real positions.
+          lengths: instead of mask, the number of real positions of each row.
           initial: carries as this call returns them (a tuple over layers, each a pair over
             directions if bidirectional); None is zeros.
+          resets: True at the first step of each segment of a row, for all layers and directions:
+            segments do not see each other (see `functional.lstm`).
+          reset_to: the carries that segments start with, as initial; None is initial.
           deterministic: True turns dropout off; otherwise a "dropout" stream is needed.
           example_id: keys the dropout bits to the example; None takes the row number.
 
@@ -155,10 +166,12 @@ class _Recurrent(nn.Module):
         """
         if self.num_layers < 1:
             raise ValueError(f"num_layers must be at least 1, got {self.num_layers}")
-        if initial is not None and len(initial) != self.num_layers:
-            raise ValueError(
-                f"initial must hold one carry per layer ({self.num_layers}), got {len(initial)}"
-            )
+        for given, its in {"initial": initial, "reset_to": reset_to}.items():
+            if its is not None and len(its) != self.num_layers:
+                raise ValueError(
+                    f"{given} must hold one carry per layer ({self.num_layers}), got {len(its)}"
+                )
+        mask = step_mask(xs.shape[:2], mask, lengths)
         xs = xs.astype(self.dtype or xs.dtype)
         noisy = not deterministic and (self.dropout > 0 or self.recurrent_dropout > 0)
         carries = []
@@ -166,14 +179,15 @@ class _Recurrent(nn.Module):
             keys = example_keys(self, "dropout", example_id, len(xs)) if noisy else None
             if keys is not None and layer > 0:
                 xs = F.example_dropout(xs, self.dropout, keys)
-            start = None if initial is None else initial[layer]
-            run = functools.partial(self._direction, xs=xs, mask=mask, keys=keys)
+            starts = [None if its is None else its[layer] for its in (initial, reset_to)]
+            run = functools.partial(self._direction, xs=xs, mask=mask, resets=resets, keys=keys)
             if not self.bidirectional:
-                carry, xs = run(f"layer_{layer}", initial=start, reverse=False)
+                carry, xs = run(f"layer_{layer}", carries=tuple(starts), reverse=False)
             else:
-                first, second = (None, None) if start is None else start
-                ahead, left = run(f"layer_{layer}_forward", initial=first, reverse=False)
-                back, right = run(f"layer_{layer}_backward", initial=second, reverse=True)
+                pairs = [(None, None) if its is None else its for its in starts]
+                first, second = zip(*pairs, strict=True)
+                ahead, left = run(f"layer_{layer}_forward", carries=first, reverse=False)
+                back, right = run(f"layer_{layer}_backward", carries=second, reverse=True)
                 carry, xs = (ahead, back), jnp.concatenate([left, right], axis=-1)
             carries.append(carry)
         return tuple(carries), xs
@@ -314,7 +328,12 @@ class RAU(_Recurrent):
         )
 
     def attention_weights(
-        self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"] | None = None
+        self,
+        xs: Float[Array, "B T D"],
+        mask: Bool[Array, "B T"] | None = None,
+        *,
+        lengths: Int[Array, " B"] | None = None,
+        resets: Bool[Array, "B T"] | None = None,
     ) -> Float[Array, "B T ..."]:
         """The attention weights of every step (`functional.rau_attention`), without dropout.
 
@@ -333,6 +352,8 @@ class RAU(_Recurrent):
             weights,
             xs,
             mask,
+            lengths=lengths,
+            resets=resets,
             attention=self.attention,
             rescale=self.rescale,
             reset_after=self.reset_after,

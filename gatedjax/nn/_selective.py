@@ -12,7 +12,10 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
 from gatedjax._types import Options, Tree
-from gatedjax.functional._checks import check_choice, check_mask, check_that
+from gatedjax.functional._attention_statistics import check_statistics, statistics_in_blocks
+from gatedjax.functional._blocks import block_positions, join_queries, split_queries
+from gatedjax.functional._checks import check_choice, check_mask, check_shape, check_that
+from gatedjax.functional._pairs import both_allow, causal_pairs, pair_mask_of
 from gatedjax.functional._selective import Empty, attention_scores, weighted_values
 from gatedjax.functional._types import Dtype
 from gatedjax.gates._named import EstimatorName, named
@@ -60,11 +63,11 @@ class Selection:
     """What one attention layer did. Fields of the selector are None where there is none.
 
     Attributes:
-      weights: W [B, M, N, N], 0 at padded keys; None for an attention in blocks.
-      gates: A of this pass [B, M, N, N] (M = 1 for a shared selector), before the rule for queries
+      weights: W [B, M, Q, N], 0 at padded keys; None for an attention in blocks.
+      gates: A of this pass [B, M, Q, N] (M = 1 for a shared selector), before the rule for queries
         that select nothing; None for an attention in blocks.
       logits: log-odds of a selection, as gates.
-      rate: share of the real pairs that were selected [B, M].
+      rate: share of the pairs that may see each other that were selected [B, M].
       empty: share of the real queries that selected nothing [B, M].
       selected: mean number of keys that a real query selected [B, M].
       entropy: mean entropy of the selection over pairs and heads [B], in nats.
@@ -104,7 +107,7 @@ class _Drawn(NamedTuple):
 
 
 class SelectiveSelfAttention(nn.Module):
-    """Multi-head self-attention in which every query attends to the keys that it selects.
+    """Multi-head attention in which every query attends to the keys that it selects.
 
         e = Q K^T / sqrt(D/M),  s = Q_s K_s^T,  A ~ Bernoulli(sigmoid(s))
         W_ij = A_ij exp(e_ij) / sum_k A_ik exp(e_ik),  out = concat_heads(W V) W_o + b_o
@@ -122,6 +125,7 @@ class SelectiveSelfAttention(nn.Module):
         "leave_one_out", "arm" and "disarm", the same (train with `Selection.score`, from several
         passes). Otherwise A = [s > 0] for all of them. "none" has no selector.
       share_heads: one selection for all heads.
+      causal: no query sees a key after its own; needed by `decode`.
       empty: what a query that selects nothing attends to (see `functional.selective_weights`).
       temperature: tau of the relaxation; a call may give another one.
       relative: b, a learned bias of e per head and offset j - i of the key, in e = Q K^T /
@@ -147,6 +151,7 @@ class SelectiveSelfAttention(nn.Module):
     features: int | None = None
     selector: Selector = "st"
     share_heads: bool = False
+    causal: bool = False
     empty: Empty = "zero"
     temperature: float = 0.5
     relative: Relative = "none"
@@ -160,22 +165,29 @@ class SelectiveSelfAttention(nn.Module):
     dtype: Dtype | None = None
     param_dtype: Dtype = jnp.float32
 
-    @nn.compact
     def __call__(
         self,
-        inputs: Float[Array, "B N D"],
-        mask: Bool[Array, "B N"] | None = None,
+        inputs: Float[Array, "B Q D"],
+        mask: Bool[Array, "B Q"] | None = None,
         *,
+        source: Float[Array, "B N D2"] | F.AttentionCache | None = None,
+        source_mask: Bool[Array, "B N"] | None = None,
+        pair_mask: Bool[Array, "B M Q N"] | None = None,
         deterministic: bool = True,
         example_id: Int[Array, " B"] | None = None,
         temperature: float | Float[Array, ""] | None = None,
-        dropout_bytes: UInt[Array, "B M N N"] | None = None,
-    ) -> tuple[Float[Array, "B N D"], Selection]:
+        dropout_bytes: UInt[Array, "B M Q N"] | None = None,
+    ) -> tuple[Float[Array, "B Q D"], Selection]:
         """Returns (output, what was selected); the output is 0 at padding.
 
         Args:
           inputs: one vector per token.
           mask: True at real tokens.
+          source: what keys, values and keys of the selector are made of, another sequence, or what
+            `source_cache` made of it; None is the inputs themselves.
+          source_mask: True at its real tokens.
+          pair_mask: True where a query may see a key, [B, Q, N] or with an axis of heads (any axis
+            may be 1), beside the masks of padding. A query that sees nothing gathers 0.
           deterministic: False draws selections and dropout.
           example_id: what the random bits of a row are keyed to; None takes row numbers.
           temperature: instead of that of the module; it may be traced.
@@ -185,66 +197,245 @@ class SelectiveSelfAttention(nn.Module):
         Raises:
           flax.errors.InvalidRngError: if a stream that is needed was not given.
         """
-        features = self.features or inputs.shape[-1]
-        self._check(inputs, features, mask)
-        (inputs,) = nn.dtypes.promote_dtype(inputs, dtype=self.dtype)
-        if mask is not None:
-            inputs = jnp.where(mask[..., None], inputs, jnp.zeros_like(inputs))
-        head_shape = (self.num_heads, features // self.num_heads)
-        shapes = dict.fromkeys(("query", "key", "value"), head_shape)
-        if self.selector != "none":
-            shared = (1, features) if self.share_heads else head_shape
-            shapes |= {"selector_query": shared, "selector_key": shared}
-        heads = {name: self._project(name, inputs, shape) for name, shape in shapes.items()}
-        if self.relative != "none":
-            start = local_start if self.relative == "local" else nn.initializers.zeros_init()
-            columns = 2 * self.max_offset + 1
-            heads["relative_bias"] = self.param(
-                "relative_bias", start, (self.num_heads, columns), self.param_dtype
-            )
+        features = self._check(inputs, mask, source, source_mask)
+        queries = self._clean(inputs, mask)
+        heads, read_mask = self._heads(queries, features, "query"), mask
+        if isinstance(source, F.AttentionCache):
+            heads, read_mask = heads | _heads_of(source), source.mask
+        elif source is not None:
+            heads |= self._heads(self._clean(source, source_mask), features, "key")
+            read_mask = source_mask
+        else:
+            heads |= self._heads(queries, features, "key")
         drawn = dropout_bytes is not None and self.block is None
-        keys = self._keys(inputs, example_id, deterministic, drawn)
-        tau = self.temperature if temperature is None else temperature
         attend: Callable[..., Tree] = functools.partial(
-            self._attend, mask=mask, keys=keys, temperature=tau, deterministic=deterministic
+            self._attend,
+            mask=read_mask,
+            keys=self._keys(inputs, example_id, deterministic, drawn),
+            temperature=self.temperature if temperature is None else temperature,
+            deterministic=deterministic,
         )
+        shape = (inputs.shape[0], self.num_heads, inputs.shape[1], heads["key"].shape[2])
+        pairs = pair_mask_of(pair_mask, False, shape)
+        if source is not None and pairs is None:
+            pairs = jnp.ones((1, 1, *shape[2:]), bool)  # for the number of keys is not of queries
         if self.block is not None:
-            mixed, record = _in_blocks(attend, heads, self.block)
+            mixed, record = _in_blocks(attend, heads, self.block, pairs)
         else:
             attend = jax.checkpoint(attend) if self.remat else attend
-            mixed, record = attend(heads, jnp.arange(inputs.shape[1]), dropout_bytes)
-        output = nn.DenseGeneral(
-            features,
-            axis=(-2, -1),
-            kernel_init=self.kernel_init,
-            dtype=self.dtype,
-            param_dtype=self.param_dtype,
-            name="out",
-        )(jnp.swapaxes(mixed, 1, 2))
-        if mask is not None:
-            output = jnp.where(mask[..., None], output, jnp.zeros_like(output))
-        return output, self._selection(record, mask)
+            mixed, record = attend(heads, jnp.arange(inputs.shape[1]), dropout_bytes, pairs)
+        return self._output(mixed, mask, features), self._selection(record, mask)
 
-    def _check(self, inputs: Array, features: int, mask: Array | None) -> None:
+    def decode(
+        self,
+        cache: F.AttentionCache,
+        inputs: Float[Array, "B n D"],
+        mask: Bool[Array, "B n"] | None = None,
+    ) -> tuple[F.AttentionCache, Float[Array, "B n D"]]:
+        """Attention of the next tokens, one or more, to those so far and to themselves.
+
+        The outputs are those that `__call__` gives for the whole sequence at once without draws. In
+        the order of `jax.lax.scan`: (cache, x_t) -> (cache, y_t).
+
+        Args:
+          cache: of the tokens before (see `initial_cache`).
+          inputs: one vector per new token.
+          mask: True at real tokens, which may be preceded by padding; None means all.
+
+        Raises:
+          ValueError: also unless causal is set, and if the cache is known to have no room; where
+            its position is traced, outputs beyond its room are NaN.
+        """
+        if not self.causal:
+            raise ValueError("decode needs causal=True")
+        features = self._check(inputs, mask)
+        clean = self._clean(inputs, mask)
+        heads = self._heads(clean, features, "query")
+        new = self._heads(clean, features, "key")
+        positions = cache.position + jnp.arange(inputs.shape[1])
+        cache = F.append_to_cache(cache, **new, mask=mask)
+        mixed, _ = self._attend(
+            heads | _heads_of(cache),
+            positions,
+            mask=cache.mask,
+            keys={},
+            temperature=self.temperature,
+            deterministic=True,
+        )
+        return cache, self._output(mixed, mask, features)
+
+    def source_cache(
+        self,
+        source: Float[Array, "B N D2"],
+        source_mask: Bool[Array, "B N"] | None = None,
+    ) -> F.AttentionCache:
+        """Keys and values of a source that is read again and again, as by a decoder.
+
+        Raises:
+          ValueError: also if the module has no `features`, which the width of the source does not
+            tell.
+        """
+        if self.features is None:
+            raise ValueError("source_cache needs features, got None")
+        check_that(source.ndim == 3, "source must be [B, N, D]", source)
+        check_mask(source_mask, source.shape[:2], "source_mask")
+        heads = self._heads(self._clean(source, source_mask), self.features, "key")
+        shape = source.shape[:2]
+        real = (
+            jnp.ones(shape, bool) if source_mask is None else jnp.broadcast_to(source_mask, shape)
+        )
+        return F.AttentionCache(**heads, mask=real, position=jnp.full((), shape[1], jnp.int32))
+
+    def statistics(
+        self,
+        inputs: Float[Array, "B N D"],
+        mask: Bool[Array, "B N"] | None = None,
+        *,
+        pair_mask: Bool[Array, "B M N N"] | None = None,
+        classes: Int[Array, "B N"] | None = None,
+        num_classes: int = 0,
+        top: int = 1,
+        block: int = 128,
+    ) -> F.AttentionStatistics:
+        """Statistics of the weights that `__call__` has without draws, which are never whole.
+
+        Args:
+          inputs, mask, pair_mask: as of `__call__`.
+          classes, num_classes, top, block: see `functional.streamed_attention_statistics`.
+        """
+        features = self._check(inputs, mask)
+        clean = self._clean(inputs, mask)
+        heads = self._heads(clean, features, "query") | self._heads(clean, features, "key")
+        real, classes = check_statistics(inputs.shape[:2], mask, classes, num_classes, top, block)
+        size = inputs.shape[1]
+        pairs = pair_mask_of(pair_mask, False, (inputs.shape[0], self.num_heads, size, size))
+        if pairs is not None:
+            pairs = jnp.broadcast_to(pairs, (*pairs.shape[:2], size, pairs.shape[3]))
+
+        def weigh(given: tuple[dict[str, Array], Array | None], positions: Array) -> Array:
+            of_block, block_pairs = given
+            options: Options = {"keys": {}, "temperature": self.temperature, "deterministic": True}
+            _, record = self._attend(
+                heads | of_block, positions, None, block_pairs, mask=mask, **options
+            )
+            return record["weights"]
+
+        given = ({name: heads[name] for name in heads if name.endswith("query")}, pairs)
+        return statistics_in_blocks(weigh, given, real, classes, top, block, num_classes)
+
+    @nn.nowrap
+    def initial_cache(self, rows: int, size: int, features: int | None = None) -> F.AttentionCache:
+        """A cache without tokens, in the dtype of the module or else of its parameters.
+
+        Args:
+          rows: B.
+          size: T, how many tokens it has room for.
+          features: width of the inputs, where the module has no `features`.
+        """
+        width = self.features or features
+        if width is None or size < 1:
+            raise ValueError(f"features and a size of at least 1 are needed, got {width}, {size}")
+
+        def room(heads: int) -> Array:
+            shape = (rows, heads, size, width // heads)
+            return jnp.zeros(shape, self.dtype or self.param_dtype)
+
+        return F.AttentionCache(
+            key=room(self.num_heads),
+            value=room(self.num_heads),
+            mask=jnp.zeros((rows, size), bool),
+            position=jnp.zeros((), jnp.int32),
+            selector_key=None
+            if self.selector == "none"
+            else room(1 if self.share_heads else self.num_heads),
+        )
+
+    def _check(
+        self,
+        inputs: Array,
+        mask: Array | None,
+        source: Array | F.AttentionCache | None = None,
+        source_mask: Array | None = None,
+    ) -> int:
+        """Checks the module and its arguments; returns D."""
         check_that(inputs.ndim == 3, "inputs must be [B, N, D]", inputs)
         check_mask(mask, inputs.shape[:2])
+        features = self.features or inputs.shape[-1]
         if self.num_heads < 1 or features % self.num_heads:
             raise ValueError(f"num_heads must divide {features} features, got {self.num_heads}")
         check_choice(Selector, selector=self.selector)
         check_relative(self.relative, self.max_offset, self.num_heads)
         if self.block is not None and self.block < 1:
             raise ValueError(f"block must be at least 1, got {self.block}")
+        made = source is None or isinstance(source, F.AttentionCache)
+        if made and source_mask is not None:
+            raise ValueError("source_mask must be None without source, or with a cache of it")
+        if source is None:
+            return features
+        if self.causal or self.empty == "self" or self.relative != "none":
+            raise ValueError(
+                "source must be None with causal=True, empty='self' or a relative bias: its places "
+                "are not those of the inputs"
+            )
+        rows = inputs.shape[0]
+        if isinstance(source, F.AttentionCache):
+            shape = (rows, self.num_heads, source.mask.shape[1], features // self.num_heads)
+            check_shape(shape, **{"source.key": source.key, "source.value": source.value})
+            if (source.selector_key is None) != (self.selector == "none"):
+                raise ValueError("source.selector_key must be there if the module has a selector")
+        else:
+            fits = source.ndim == 3 and source.shape[0] == rows
+            check_that(fits, f"source must be [{rows}, N, D]", source)
+            check_mask(source_mask, source.shape[:2], "source_mask")
+        return features
 
-    def _project(self, name: str, inputs: Array, shape: tuple[int, int]) -> Array:
-        """One vector per head [B, M, N, H]."""
-        heads = nn.DenseGeneral(
-            shape,
-            kernel_init=self.kernel_init,
-            dtype=self.dtype,
-            param_dtype=self.param_dtype,
-            name=name,
-        )(inputs)
-        return jnp.swapaxes(heads, 1, 2)
+    def _clean(self, inputs: Array, mask: Array | None) -> Array:
+        """The inputs in the dtype of the products, 0 at padding."""
+        (inputs,) = nn.dtypes.promote_dtype(inputs, dtype=self.dtype)
+        if mask is None:
+            return inputs
+        return jnp.where(mask[..., None], inputs, jnp.zeros_like(inputs))
+
+    @nn.compact
+    def _made(self, make: Callable[[], Array]) -> Array:
+        """What a function makes with parameters of this module; flax lets one method make them."""
+        return make()
+
+    def _linear(self, name: str, inputs: Array, shape: Any, axis: Any = -1) -> Array:
+        """The projection of that name."""
+        types: Options = {"dtype": self.dtype, "param_dtype": self.param_dtype}
+        return self._made(
+            lambda: nn.DenseGeneral(
+                shape, axis=axis, kernel_init=self.kernel_init, name=name, **types
+            )(inputs)
+        )
+
+    def _heads(
+        self, inputs: Array, features: int, side: Literal["query", "key"]
+    ) -> dict[str, Array]:
+        """One vector per head [B, M, N, H] of every projection of queries, or of what they read."""
+        head_shape = (self.num_heads, features // self.num_heads)
+        shapes = dict.fromkeys(("query",) if side == "query" else ("key", "value"), head_shape)
+        if self.selector != "none":
+            shapes[f"selector_{side}"] = (1, features) if self.share_heads else head_shape
+        heads = {
+            name: jnp.swapaxes(self._linear(name, inputs, shape), 1, 2)
+            for name, shape in shapes.items()
+        }
+        if side == "query" and self.relative != "none":
+            start = local_start if self.relative == "local" else nn.initializers.zeros_init()
+            shape = (self.num_heads, 2 * self.max_offset + 1)
+            heads["relative_bias"] = self._made(
+                lambda: self.param("relative_bias", start, shape, self.param_dtype)
+            )
+        return heads
+
+    def _output(self, mixed: Array, mask: Array | None, features: int) -> Array:
+        """What the heads gathered [B, M, Q, H] as [B, Q, D], 0 at padding."""
+        output = self._linear("out", jnp.swapaxes(mixed, 1, 2), features, axis=(-2, -1))
+        if mask is None:
+            return output
+        return jnp.where(mask[..., None], output, jnp.zeros_like(output))
 
     def _keys(
         self, inputs: Array, example_id: Array | None, deterministic: bool, drawn: bool
@@ -268,6 +459,7 @@ class SelectiveSelfAttention(nn.Module):
         heads: dict[str, Array],
         positions: Int[Array, " Q"],
         dropout_bytes: Array | None = None,
+        pairs: Array | None = None,
         *,
         mask: Array | None,
         keys: dict[str, Array],
@@ -276,6 +468,9 @@ class SelectiveSelfAttention(nn.Module):
     ) -> tuple[Float[Array, "B M Q H"], dict[str, Array]]:
         """Attention of the queries at some positions, and what it was made of."""
         scores, allowed, value = self._scores(heads, positions, mask)
+        if self.causal:
+            pairs = both_allow(pairs, causal_pairs(positions, heads["key"].shape[2])[None, None])
+        allowed = both_allow(allowed, pairs)
         if self.selector == "none":
             weights, record = F.masked_softmax(scores, allowed), {}
         else:
@@ -289,17 +484,7 @@ class SelectiveSelfAttention(nn.Module):
             if not deterministic:
                 drawn = self._gates(logits, positions, keys, temperature)
             weights = self._weights(scores, drawn, allowed, positions)
-            record = {
-                "gates": drawn.gates,
-                "logits": logits,
-                "counts": F.selection_counts(drawn.gates, mask),
-                "entropies": F.selection_entropy(logits, mask),
-                "log_probs": F.selection_log_prob(logits, drawn.gates, mask),
-                "probabilities": F.selection_counts(jax.nn.sigmoid(logits), mask),
-            }
-            if drawn.slopes is not None:
-                sloped = jax.lax.stop_gradient(drawn.slopes) * logits
-                record["score"] = F.selection_counts(sloped, mask)
+            record = self._record(logits, drawn, mask, pairs)
         record["weights"] = self._shown(weights)
         if "dropout" in keys:
             heads_of, size = weights.shape[1], weights.shape[-1]
@@ -307,6 +492,27 @@ class SelectiveSelfAttention(nn.Module):
         if dropout_bytes is not None and not deterministic:
             weights = F.byte_dropout(weights, self.dropout, dropout_bytes)
         return self._mixed(weights, value), record
+
+    def _record(
+        self, logits: Array, drawn: _Drawn, mask: Array | None, pairs: Array | None
+    ) -> dict[str, Array]:
+        """What `Selection` is made of; over pairs, or summed over the keys of a query."""
+        if pairs is not None and self.share_heads:  # a selection counts where any head may see it
+            pairs = jnp.any(pairs, axis=1, keepdims=True)
+        count = functools.partial(F.selection_counts, mask=mask, pair_mask=pairs)
+        record = {
+            "gates": drawn.gates,
+            "logits": logits,
+            "counts": count(drawn.gates),
+            "entropies": F.selection_entropy(logits, mask, pair_mask=pairs),
+            "log_probs": F.selection_log_prob(logits, drawn.gates, mask, pair_mask=pairs),
+            "probabilities": count(jax.nn.sigmoid(logits)),
+        }
+        if pairs is not None:
+            record["keys"] = count(jnp.ones((logits.shape[0], *pairs.shape[1:]), logits.dtype))
+        if drawn.slopes is not None:
+            record["score"] = count(jax.lax.stop_gradient(drawn.slopes) * logits)
+        return record
 
     def _scores(
         self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Array | None
@@ -383,15 +589,16 @@ class SelectiveSelfAttention(nn.Module):
     def _selection(self, record: dict[str, Array], mask: Array | None) -> Selection:
         if self.selector == "none":
             return Selection(weights=record.get("weights"))
-        statistics = F.selection_statistics(record["counts"], mask)
+        keys = record.get("keys")
+        statistics = F.selection_statistics(record["counts"], mask, keys=keys)
         return Selection(
             weights=record.get("weights"),
             gates=record.get("gates"),
             logits=record.get("logits"),
             **statistics._asdict(),
-            entropy=F.mean_over_pairs(record["entropies"], mask),
-            log_prob=F.mean_over_pairs(record["log_probs"], mask),
-            probability=F.mean_over_pairs(record["probabilities"], mask),
+            entropy=F.mean_over_pairs(record["entropies"], mask, keys=keys),
+            log_prob=F.mean_over_pairs(record["log_probs"], mask, keys=keys),
+            probability=F.mean_over_pairs(record["probabilities"], mask, keys=keys),
             score=_sum_over_queries(record.get("score"), mask),
         )
 
@@ -403,6 +610,11 @@ def check_relative(relative: str, max_offset: int, num_heads: int) -> None:
         raise ValueError(f"max_offset must be at least 1, got {max_offset}")
     if relative == "local" and num_heads < 2:
         raise ValueError(f"relative='local' needs num_heads of at least 2, got {num_heads}")
+
+
+def _heads_of(cache: F.AttentionCache) -> dict[str, Array]:
+    heads = {"key": cache.key, "value": cache.value}
+    return heads if cache.selector_key is None else heads | {"selector_key": cache.selector_key}
 
 
 def _hard(logits: Array, uniform: Array) -> Array:
@@ -420,32 +632,27 @@ def _sum_over_queries(values: Array | None, mask: Array | None) -> Array | None:
 
 
 def _in_blocks(
-    attend: Callable[..., tuple[Array, dict[str, Array]]], heads: dict[str, Array], block: int
+    attend: Callable[..., tuple[Array, dict[str, Array]]],
+    heads: dict[str, Array],
+    block: int,
+    pairs: Array | None,
 ) -> tuple[Array, dict[str, Array]]:
     """The attention of a few queries at a time, without the arrays over pairs."""
     size = heads["query"].shape[2]
-    blocks = -(-size // block)
     queries = [name for name in ("query", "selector_query") if name in heads]
 
-    def split(array: Array) -> Array:
-        spare = blocks * block - size
-        padded = jnp.pad(array, ((0, 0), (0, 0), (0, spare), (0, 0)))
-        parts = padded.reshape(*array.shape[:2], blocks, block, array.shape[-1])
-        return jnp.moveaxis(parts, 2, 0)
-
-    def join(array: Array) -> Array:
-        joined = jnp.moveaxis(array, 0, 2)
-        return joined.reshape(*joined.shape[:2], blocks * block, *joined.shape[4:])[:, :, :size]
-
     @jax.checkpoint
-    def one(inputs: tuple[dict[str, Array], Array]) -> tuple[Array, dict[str, Array]]:
-        block_heads, positions = inputs
-        mixed, record = attend(heads | block_heads, positions)
+    def one(inputs: tuple[dict[str, Array], Array, Any]) -> tuple[Array, dict[str, Array]]:
+        block_heads, positions, block_pairs = inputs
+        mixed, record = attend(heads | block_heads, positions, None, block_pairs)
         return mixed, {k: v for k, v in record.items() if v.ndim == 3}
 
-    positions = jnp.arange(blocks * block).reshape(blocks, block)
-    mixed, record = jax.lax.map(one, ({name: split(heads[name]) for name in queries}, positions))
-    return join(mixed), {name: join(value) for name, value in record.items()}
+    if pairs is not None:
+        whole = jnp.broadcast_to(pairs, (*pairs.shape[:2], size, pairs.shape[3]))
+        pairs = split_queries(whole, block)
+    of_queries = {name: split_queries(heads[name], block) for name in queries}
+    mixed, record = jax.lax.map(one, (of_queries, block_positions(size, block), pairs))
+    return join_queries(mixed, size), {k: join_queries(v, size) for k, v in record.items()}
 
 
 class SourceToToken(nn.Module):

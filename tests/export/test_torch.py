@@ -143,6 +143,101 @@ def test_a_part_of_a_safetensors_file_is_read(tmp_path, np_rng, prefix):
     jax.tree.map(np.testing.assert_array_equal, got, wanted)
 
 
+TO_TORCH = {"lstm": export.lstm_to_torch, "gru": export.gru_to_torch}
+
+
+@pytest.mark.parametrize(("layers", "both"), [(3, True), (2, False)])
+@pytest.mark.parametrize("cell", TO_TORCH)
+def test_weights_go_to_torch_and_back_without_the_change_of_a_bit(cell, layers, both, np_rng):
+    gates, read, module = CELLS[cell]
+    shapes = {k: v.shape for k, v in _state_dict(np_rng, gates, layers=layers, both=both).items()}
+    module = module.clone(num_layers=layers, bidirectional=both)
+    params = jax.eval_shape(module.init, jax.random.key(0), np.zeros((1, 2, D), np.float32))
+    params = jax.tree.map(
+        lambda x: np_rng.normal(size=x.shape).astype(np.float32), params["params"]
+    )
+    written = TO_TORCH[cell](params, "encoder.rnn")
+    assert list(written) == [f"encoder.rnn.{name}" for name in shapes]
+    assert [array.shape for array in written.values()] == list(shapes.values())
+    assert {array.dtype for array in written.values()} == {np.dtype("float32")}
+    assert all(array.flags.c_contiguous for array in written.values())
+    found = read(written, "encoder.rnn")
+    same = functools.partial(jax.tree.map, np.testing.assert_array_equal)
+    same(export.recurrent_params(found), params)
+    same(TO_TORCH[cell](found), {k.removeprefix("encoder.rnn."): v for k, v in written.items()})
+
+
+@pytest.mark.parametrize("cell", TO_TORCH)
+def test_what_is_written_gives_torchs_documented_numbers(cell, np_rng):
+    drawn = _state_dict(np_rng, CELLS[cell][0])
+    arrays = TO_TORCH[cell](CELLS[cell][1](drawn))
+    row = np_rng.normal(size=(4, D))
+    for got, want in zip(
+        *(jax.tree.leaves(_reference(cell, a, row, both=True)) for a in (arrays, drawn)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(got, want, **CLOSE)
+
+
+@pytest.mark.parametrize("cell", TO_TORCH)
+def test_torch_loads_what_is_written_and_gives_our_numbers(cell, np_rng):
+    torch = pytest.importorskip("torch")
+    _, read, module = CELLS[cell]
+    layers = read(_state_dict(np_rng, CELLS[cell][0]))
+    options = {"num_layers": 2, "bidirectional": True, "batch_first": True}
+    other = (torch.nn.LSTM if cell == "lstm" else torch.nn.GRU)(D, H, **options)
+    written = TO_TORCH[cell](layers)
+    other.load_state_dict({name: torch.from_numpy(array) for name, array in written.items()})
+    xs = np_rng.normal(size=(3, 6, D)).astype(np.float32)
+    module = module.clone(num_layers=2, bidirectional=True)
+    params = export.recurrent_params(layers)
+    _, outputs = _apply(module, params, xs, np.ones(xs.shape[:2], bool))
+    with torch.no_grad():
+        np.testing.assert_allclose(outputs, other(torch.from_numpy(xs))[0].numpy(), **CLOSE)
+
+
+def _lstm_of(width, size):
+    shapes = ((width, 4 * size), (size, 4 * size), (4 * size,))
+    return F.LSTMWeights(*(np.ones(shape, np.float32) for shape in shapes))
+
+
+@pytest.mark.parametrize(
+    ("layers", "error", "match"),
+    [
+        ([], ValueError, "at least one layer"),
+        ([_lstm_of(3, 4), _lstm_of(3, 4)], ValueError, r"layers\[1\] must have .* width 4 and"),
+        ([(_lstm_of(3, 4), _lstm_of(3, 4)), _lstm_of(8, 4)], ValueError, r"2 direction.*got \[\(1"),
+        (
+            [(_lstm_of(3, 4), _lstm_of(3, 5))],
+            ValueError,
+            r"hidden width 4 in each, got .*\(2, 3, 5",
+        ),
+        ([(_lstm_of(3, 4),) * 3], ValueError, "1 or 2 directions, got 3"),
+        ([_lstm_of(3, 4)._replace(bias=np.ones(4))], ValueError, r"bias must be \(16,\), got \(4,"),
+        (
+            [_lstm_of(3, 4)._replace(bias=np.ones(16, int))],
+            TypeError,
+            "bias must be floating point",
+        ),
+        ([F.GRUWeights(*_lstm_of(3, 4))], TypeError, "must be LSTMWeights, got GRUWeights"),
+        ({"layer_0_kernel": np.ones(3)}, ValueError, "no LSTMWeights has: 'layer_0_kernel'"),
+        ({"layer_0_forward_bias": np.ones(3)}, ValueError, "all directions of layer_0"),
+        ({"layer_1_bias": np.ones(3)}, ValueError, "all directions of layer_0, got"),
+        ({"layer_0_bias": np.ones(3)}, ValueError, r"lacks \['input', 'recurrent'\]"),
+    ],
+)
+def test_layers_that_no_torch_module_has_are_refused(layers, error, match):
+    with pytest.raises(error, match=match):
+        export.lstm_to_torch(layers)
+
+
+def test_a_gru_that_resets_before_the_product_is_refused():
+    shapes = ((3, 12), (4, 12), (12,))
+    weights = F.GRUWeights(*(np.ones(shape, np.float32) for shape in shapes))
+    with pytest.raises(ValueError, match="must have a recurrent_bias"):
+        export.gru_to_torch([weights])
+
+
 def test_weights_take_their_place_in_a_model(np_rng):
     config = GANetConfig(embedding_dim=D, hidden=H, aux_hidden=2, test_gate="threshold")
     model = GANet(config, vocab_size=5, num_classes=2)

@@ -14,6 +14,8 @@ ROWS, STEPS, WIDTH, HIDDEN, QUERY = 4, 5, 3, 4, 3
 
 NOT_CALLED = {
     "Aggregation": "a type",
+    "AttentionCache": "a tuple",
+    "AttentionStatistics": "a tuple",
     "CompactPool": "a tuple",
     "Gating": "a type",
     "GRUWeights": "a tuple",
@@ -96,6 +98,7 @@ def calls() -> dict[str, Call]:
     lstm, gru = F.LSTMWeights(*kernels(4)), F.GRUWeights(*kernels(3))
     biased = F.GRUWeights(*kernels(3), normal(HIDDEN))
     started = {**sequence, "initial": normal(ROWS, HIDDEN), "recurrent_dropout_mask": dropout}
+    begun = {"resets": uniform(ROWS, STEPS) > 0.6, "reset_to": normal(ROWS, HIDDEN)}
     cells = {"initial": F.LSTMState(normal(ROWS, HIDDEN), normal(ROWS, HIDDEN))}
     step = {"x": normal(ROWS, WIDTH), "recurrent_dropout_mask": dropout}
     found = {"logits": scores, "document_mask": mask}
@@ -178,7 +181,9 @@ def calls() -> dict[str, Call]:
         ),
         "gru": Call(of_weights(F.gru), started, gru),
         "gru reset after": Call(
-            of_weights(F.gru, reset_after=True, reverse=True, gradient_clip=0.5), started, biased
+            of_weights(F.gru, reset_after=True, reverse=True, gradient_clip=0.5),
+            started | begun,
+            biased,
         ),
         "gru_step": Call(
             of_weights(F.gru_step, gradient_clip=0.5), {**step, "hidden": normal(ROWS, HIDDEN)}, gru
@@ -198,7 +203,7 @@ def calls() -> dict[str, Call]:
         "highway_mix": Call(
             plainly(F.highway_mix), {"candidate": scores, "carry": scores + 1, "gate": gates}
         ),
-        "lstm": Call(of_weights(F.lstm), started | cells, lstm),
+        "lstm": Call(of_weights(F.lstm), started | cells | {"resets": begun["resets"]}, lstm),
         "lstm_step": Call(of_weights(F.lstm_step), {**step, "carry": cells["initial"]}, lstm),
         "bidirectional": Call(
             lambda weights, rows: F.bidirectional(F.lstm, *weights, **rows), sequence, (lstm, lstm)
@@ -226,7 +231,7 @@ def calls() -> dict[str, Call]:
         ),
         "rau feature_proj": Call(
             of_weights(F.rau, rescale=True, reverse=True, reset_after=True),
-            started,
+            started | begun,
             plain._replace(recurrent_bias=normal(HIDDEN)),
         ),
         "rau_step": Call(
@@ -278,6 +283,28 @@ def calls() -> dict[str, Call]:
             plainly(F.selective_attention, hard=True, empty="self"),
             {**heads, "gates": open_pairs, "mask": mask},
         ),
+        "selective_attention of pairs": Call(
+            plainly(F.selective_attention, causal=True),
+            {**heads, "gates": open_pairs, "mask": mask, "pair_mask": pairs[:, 0] > -0.5},
+        ),
+        "attention_statistics": Call(
+            plainly(F.attention_statistics, num_classes=3),
+            {"weights": np.exp(pairs), "mask": mask, "classes": rng.integers(0, 3, (ROWS, STEPS))},
+        ),
+        "streamed_attention_statistics": Call(
+            plainly(F.streamed_attention_statistics, causal=True, block=2, top=2),
+            {name: heads[name] for name in ("query", "key")}
+            | {"selector_query": heads["value"], "selector_key": heads["key"], "mask": mask},
+        ),
+        "append_to_cache": Call(
+            lambda position, rows: F.append_to_cache(
+                F.AttentionCache(rows["key"], rows["value"], rows["mask"], position),
+                2 * rows["key"][:, :, :2],
+                jnp.sin(rows["value"][:, :, :2]),
+            )[:3],
+            {"key": heads["key"], "value": heads["value"], "mask": mask},
+            np.int32(1),
+        ),
         "relaxed_selective_attention": Call(
             plainly(F.relaxed_selective_attention),
             {**heads, "log_gates": -np.exp(pairs), "mask": mask},
@@ -291,9 +318,13 @@ def calls() -> dict[str, Call]:
             {"states": sequence["xs"], "logits": normal(ROWS, STEPS, WIDTH), "mask": mask},
         ),
         "mean_over_pairs": Call(
-            plainly(F.mean_over_pairs), {"sums": normal(ROWS, 2, STEPS), "mask": mask}
+            plainly(F.mean_over_pairs),
+            {"sums": normal(ROWS, 2, STEPS), "mask": mask, "keys": uniform(ROWS, 1, STEPS)},
         ),
-        "selection_counts": Call(plainly(F.selection_counts), {"gates": open_pairs, "mask": mask}),
+        "selection_counts": Call(
+            plainly(F.selection_counts),
+            {"gates": open_pairs, "mask": mask, "pair_mask": pairs > -0.5},
+        ),
         "selection_entropy": Call(plainly(F.selection_entropy), {"logits": pairs, "mask": mask}),
         "selection_log_prob": Call(
             plainly(F.selection_log_prob), {"logits": pairs, "gates": open_pairs, "mask": mask}

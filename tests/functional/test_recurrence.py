@@ -433,6 +433,33 @@ def test_a_call_that_is_not_compiled_as_a_whole_gives_the_same(name, np_rng):
     close(cell.unroll(weights, xs, MASK), want, **F32)
 
 
+@pytest.mark.parametrize("name", ["lstm", "gru", "rau"])
+def test_lengths_are_the_mask_of_that_many_steps(name, np_rng):
+    cell, lengths = CELLS[name], np.array([6, 2, 0])
+    mask = np.arange(T) < lengths[:, None]
+    weights, xs = cell.weights(np_rng), np_rng.normal(size=(B, T, D)).astype(np.float32)
+    same = functools.partial(jax.tree.map, np.testing.assert_array_equal)
+    same(cell.unroll(weights, xs, lengths=lengths), cell.unroll(weights, xs, mask))
+    if name == "lstm":  # one rule for all
+        both = functools.partial(bidirectional, cell.unroll, weights, weights, xs)
+        same(both(lengths=lengths), both(mask))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"mask": MASK}, ValueError, "mask and lengths .* give one of them"),
+        ({"lengths": np.ones(B, np.float32)}, TypeError, "lengths must be integers, got .*float32"),
+        ({"lengths": np.ones(B + 1, int)}, ValueError, r"lengths must have shape \(3,\), got \(4"),
+    ],
+)
+@pytest.mark.parametrize("function", [lstm, functools.partial(bidirectional, lstm)])
+def test_lengths_that_do_not_fit_are_refused(function, options, error, message, np_rng):
+    weights = (CELLS["lstm"].weights(np_rng),) * (1 if function is lstm else 2)
+    with pytest.raises(error, match=message):
+        function(*weights, XS, **({"lengths": np.array([6, 2, 0])} | options))
+
+
 @pytest.mark.parametrize(("rows", "steps"), SMALL)
 def test_no_rows_no_steps_and_one_step_are_legal(cell, rows, steps, np_rng):
     weights, _, _, _, small, found = others(cell)

@@ -49,6 +49,44 @@ def test_bidirectional_stack_equals_the_functional_calls():
     np.testing.assert_allclose(carries[1][1].cell, last[1].cell, **F32)
 
 
+def test_lengths_say_what_their_mask_says():
+    xs, lengths = normal(3, 6, 4), np.array([6, 2, 0])
+    mask, module = real(lengths, 6), gnn.RAU(5, num_layers=2)
+    variables = filled(module, xs)
+    by_length, by_mask = (
+        module.apply(variables, xs, **a) for a in ({"lengths": lengths}, {"mask": mask})
+    )
+    jax.tree.map(np.testing.assert_array_equal, by_length, by_mask)
+    single = gnn.RAU(5)
+    weigh = functools.partial(single.apply, filled(single, xs), xs, method="attention_weights")
+    np.testing.assert_array_equal(weigh(lengths=lengths), weigh(mask))
+    with pytest.raises(ValueError, match="mask and lengths say the same"):
+        module.apply(variables, xs, mask, lengths=lengths)
+
+
+def test_resets_keep_segments_apart_in_all_layers_and_directions():
+    xs, resets = normal(2, 5, 3), np.broadcast_to(np.arange(5) == 3, (2, 5))
+    module = gnn.GRU(4, num_layers=2, bidirectional=True)
+    variables = filled(module, xs)
+    start = jax.tree.map(lambda leaf: leaf + 0.5, module.initial_carry(2))
+
+    @jax.jit
+    def run(variables, xs, resets, start):
+        packed = module.apply(variables, xs, resets=resets, reset_to=start)
+        return packed, module.apply(variables, xs[:, :3]), module.apply(variables, xs[:, 3:])
+
+    packed, first, second = run(variables, xs, resets, jax.tree.map(jnp.zeros_like, start))
+    np.testing.assert_allclose(packed[1], np.concatenate([first[1], second[1]], 1), **F32)
+    np.testing.assert_allclose(packed[0][1][0], second[0][1][0], **F32)
+    np.testing.assert_allclose(packed[0][1][1], first[0][1][1], **F32)
+    moved, *_ = run(variables, xs, resets, start)
+    # what runs first begins with zeros, what comes after a reset with the carry that was given
+    for got, before in zip(moved[0][0], packed[0][0], strict=True):
+        assert np.abs(got - before).min() > 1e-4
+    with pytest.raises(ValueError, match=r"reset_to must hold one carry per layer \(2\), got 1"):
+        module.apply(variables, xs, resets=resets, reset_to=start[:1])
+
+
 @pytest.mark.parametrize("reset_after", [False, True])
 def test_gru_equals_the_functional_call(reset_after):
     xs = normal(2, 5, 3)

@@ -5,11 +5,11 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
 from gatedjax._types import Options
+from gatedjax.functional._pairs import causal_pairs, put
 from gatedjax.functional._types import Dtype
 from gatedjax.models.transformer.encoder import FeedForward, LayerBytes, Norm
 from gatedjax.nn._selective import unit_scaling
@@ -155,10 +155,10 @@ class DecoderLayer(nn.Module):
         def to_itself(states: Array) -> Array:
             flat = states.reshape(rows * beams, 1, -1)
             for old, new in zip(cache, self.self_attention.project(flat), strict=True):
-                new = new.reshape(rows, beams, *new.shape[1:]).astype(old.dtype)
-                keys_and_values.append(lax.dynamic_update_slice_in_dim(old, new, position, axis=3))
+                new = new.reshape(rows, beams, *new.shape[1:])
+                keys_and_values.append(put(old, new, position))
             key, value = (x.reshape(rows * beams, *x.shape[2:]) for x in keys_and_values)
-            so_far = (jnp.arange(key.shape[2]) <= position)[None, None, None]
+            so_far = causal_pairs(position[None], key.shape[2])[None, None]
             return self.self_attention(flat, (key, value), so_far).reshape(states.shape)
 
         def to_the_source(states: Array) -> Array:
@@ -190,7 +190,7 @@ def empty_cache(
 def causal_mask(mask: Bool[Array, "B T"]) -> Bool[Array, "B 1 T T"]:
     """True where a real position is not after the query."""
     size = mask.shape[1]
-    before = jnp.tril(jnp.ones((size, size), bool))
+    before = causal_pairs(jnp.arange(size), size)
     return before[None, None] & mask[:, None, None, :]
 
 

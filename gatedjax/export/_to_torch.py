@@ -1,0 +1,154 @@
+"""Our LSTM and GRU as weights of PyTorch's: the inverse of `lstm_from_torch`, `gru_from_torch`."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gatedjax._types import Tree
+from gatedjax.export._torch import Block, as_array
+from gatedjax.functional import GRUWeights, LSTMWeights
+
+Arrays: TypeAlias = dict[str, np.ndarray]
+Kind: TypeAlias = type[LSTMWeights] | type[GRUWeights]
+_PARAMETER = re.compile(r"layer_(\d+)(_forward|_backward)?_(\w+)")
+
+
+def lstm_to_torch(
+    layers: Sequence[LSTMWeights | tuple[LSTMWeights, LSTMWeights]] | Mapping[str, Tree],
+    prefix: str = "",
+) -> dict[str, np.ndarray]:
+    """Converts weights into the state dict of a `torch.nn.LSTM`.
+
+    PyTorch adds two biases: ours becomes bias_ih, and bias_hh is 0. `lstm_from_torch` gives back
+    the same numbers, to the bit.
+
+    Args:
+      layers: one LSTMWeights per layer, or the pair (forward, backward), as `lstm_from_torch`
+        returns them; or the parameters of a `gatedjax.nn.LSTM`.
+      prefix: put before the names, as in "encoder.lstm."; the last dot may be left out.
+
+    Returns:
+      NumPy arrays by name (weight_ih_l0, ..., weight_ih_l0_reverse, ...), in the order of PyTorch's
+      own; float32, or float64 where that was given. `torch.from_numpy` of each makes it what
+      `load_state_dict` takes.
+
+    Raises:
+      ValueError: if the widths of layers do not follow each other, or their directions differ.
+      TypeError: if a layer is something else, or a value is no array of floating numbers.
+    """
+
+    def convert(ours: Arrays) -> Block:
+        bias = ours["bias"]
+        return Block(ours["input"].T, ours["recurrent"].T, bias, np.zeros_like(bias))
+
+    return _state_dict(layers, prefix, LSTMWeights, 4, convert)
+
+
+def gru_to_torch(
+    layers: Sequence[GRUWeights | tuple[GRUWeights, GRUWeights]] | Mapping[str, Tree],
+    prefix: str = "",
+) -> dict[str, np.ndarray]:
+    """Converts weights of a GRU with reset_after=True into the state dict of a `torch.nn.GRU`.
+
+    Arguments, result and errors are those of `lstm_to_torch`, with GRUWeights.
+
+    Raises:
+      ValueError: also if a recurrent_bias is None, as it is in a GRU that resets before the
+        product: PyTorch has none such. If yours resets after it, give zeros.
+    """
+
+    def convert(ours: Arrays) -> Block:
+        if "recurrent_bias" not in ours:
+            raise ValueError(
+                "layers must have a recurrent_bias: PyTorch's GRU resets after the recurrent "
+                "product. If yours does too (reset_after=True), give zeros for it"
+            )
+        size = len(ours["recurrent"])
+        # z weighs the candidate here, 1 - z there
+        sign = np.repeat(np.array([1, -1, 1], ours["input"].dtype), size)
+        bias, second = sign * ours["bias"], np.zeros_like(ours["bias"])
+        second[2 * size :] = ours["recurrent_bias"]
+        return Block((ours["input"] * sign).T, (ours["recurrent"] * sign).T, bias, second)
+
+    return _state_dict(layers, prefix, GRUWeights, 3, convert)
+
+
+def _state_dict(
+    layers: Sequence[Tree] | Mapping[str, Tree],
+    prefix: str,
+    kind: Kind,
+    gates: int,
+    convert: Callable[[Arrays], Block],
+) -> dict[str, np.ndarray]:
+    if isinstance(layers, Mapping):
+        layers = _layers_of(layers, kind)
+    if not layers:
+        raise ValueError("layers must hold at least one layer, got none")
+    if prefix and not prefix.endswith("."):
+        prefix += "."
+    found: dict[str, np.ndarray] = {}
+    wanted: tuple[int, int, int] | None = None
+    for number, layer in enumerate(layers):
+        ways = (layer,) if hasattr(layer, "_asdict") else tuple(layer)
+        if len(ways) not in (1, 2):
+            raise ValueError(f"layers[{number}] must have 1 or 2 directions, got {len(ways)}")
+        checked = [_checked(f"layers[{number}]", weights, kind, gates) for weights in ways]
+        sizes = [(len(ways), len(ours["input"]), len(ours["recurrent"])) for ours in checked]
+        wanted = wanted or sizes[0]
+        if any(its != wanted for its in sizes):
+            raise ValueError(
+                f"layers[{number}] must have {wanted[0]} direction(s), inputs of width {wanted[1]} "
+                f"and hidden width {wanted[2]} in each, got {sizes}"
+            )
+        wanted = (wanted[0], wanted[0] * wanted[2], wanted[2])
+        for end, ours in zip(("", "_reverse"), checked, strict=False):
+            names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            for name, array in zip(names, convert(ours), strict=True):
+                found[f"{prefix}{name}_l{number}{end}"] = np.ascontiguousarray(array)
+    return found
+
+
+def _checked(name: str, weights: Any, kind: Kind, gates: int) -> Arrays:
+    """The weights by field, of the shapes that they must have; without those that are None."""
+    if not isinstance(weights, kind):
+        raise TypeError(f"{name} must be {kind.__name__}, got {type(weights).__name__}")
+    arrays = {
+        field: as_array(f"{name}.{field}", value)
+        for field, value in weights._asdict().items()
+        if value is not None
+    }
+    size = arrays["recurrent"].shape[0]
+    shapes = {
+        "input": (arrays["input"].shape[0], gates * size),
+        "recurrent": (size, gates * size),
+        "bias": (gates * size,),
+        "recurrent_bias": (size,),
+    }
+    for field, array in arrays.items():
+        if array.shape != shapes[field]:
+            raise ValueError(f"{name}.{field} must be {shapes[field]}, got {array.shape}")
+    return arrays
+
+
+def _layers_of(params: Mapping[str, Tree], kind: Kind) -> list[Tree]:
+    """The inverse of `recurrent_params`."""
+    blocks: dict[tuple[int, str], dict[str, Tree]] = {}
+    fields = kind._fields
+    for name, value in params.items():
+        match = _PARAMETER.fullmatch(name)
+        if match is None or match[3] not in fields:
+            raise ValueError(f"layers has a parameter that no {kind.__name__} has: {name!r}")
+        blocks.setdefault((int(match[1]), match[2] or ""), {})[match[3]] = value
+    layers: list[Tree] = []
+    for number in range(1 + max((number for number, _ in blocks), default=-1)):
+        ends = [end for end in ("", "_forward", "_backward") if (number, end) in blocks]
+        if ends not in ([""], ["_forward", "_backward"]):
+            raise ValueError(f"layers must have all directions of layer_{number}, got {ends}")
+        own = [blocks[number, end] for end in ends]
+        for block in own:
+            if lacks := [field for field in fields[:3] if field not in block]:
+                raise ValueError(f"layers must have all of layer_{number}, it lacks {lacks}")
+        layers.append(tuple(kind(**block) for block in own))
+    return layers

@@ -1,0 +1,27 @@
+"""Queries in blocks, so that an array over pairs of a query and a key holds those of one block."""
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+
+def split_queries(array: Array, block: int) -> Array:
+    """[B, M, N, ...] as [blocks, B, M, block, ...], with zeros after the last query."""
+    size, (rows, heads) = array.shape[2], array.shape[:2]
+    blocks = -(-size // block)
+    spare = [(0, 0)] * array.ndim
+    spare[2] = (0, blocks * block - size)
+    parts = jnp.pad(array, spare).reshape(rows, heads, blocks, block, *array.shape[3:])
+    return jnp.moveaxis(parts, 2, 0)
+
+
+def join_queries(array: Array, size: int) -> Array:
+    """Undoes `split_queries` for `size` queries."""
+    joined = jnp.moveaxis(array, 0, 2)
+    rows, heads, blocks, block = joined.shape[:4]
+    return joined.reshape(rows, heads, blocks * block, *joined.shape[4:])[:, :, :size]
+
+
+def block_positions(size: int, block: int) -> Array:
+    """The positions of the queries of every block [blocks, block]."""
+    blocks = -(-size // block)
+    return jnp.arange(blocks * block).reshape(blocks, block)
