@@ -19,7 +19,7 @@ does not: the two agree in what attention sees, and better where tau is low in t
 """
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -676,6 +676,8 @@ class GANetTask:
     temperature: float | Array | None = None
 
     sweepable = ("penalty", "temperature")
+    lookups: ClassVar[dict[str, tuple[str, ...]]] = {"embed/table": ("tokens",)}
+    """Word vectors, and by which arrays of a batch they are looked up."""
 
     @property
     def frozen(self) -> tuple[str, ...]:
