@@ -1,0 +1,250 @@
+"""Times GA-Net's inference against the share of words that its gates open.
+
+`python -m experiments.benchmarks.ga_net`. A call scores and pools every word; `GANet.compact` the
+open ones alone, and where the gates act on the input its backbone reads those alone. Beside both
+stand the parts that no gate can spare: the auxiliary network reads every word, and so does the
+backbone where the gates act on attention. All take turns in one process; the figures are medians,
+the ratio is the median over the turns of compact / call within a turn.
+"""
+
+import dataclasses
+import functools
+import statistics
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.table import Table
+
+from experiments.benchmarks import _harness
+from experiments.core.config import at_least_1
+from experiments.core.kinds import Json, Params, Records
+from gatedjax import functional as F
+from gatedjax._cpu import keep_freed_memory
+from gatedjax._terminal import new_console
+from gatedjax._types import Output
+from gatedjax.models import GANet, GANetConfig
+from gatedjax.models._types import Batch
+
+Score = Literal["zhou", "mlp1"]
+GatesOn = Literal["attention", "input"]
+VOCABULARY, CLASSES = 1000, 2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Time GA-Net's inference against the share of words that its gates open.
+
+    A backbone that reads the open words alone is `--model.gates-on input`.
+    """
+
+    densities: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 0.8, 1.0)
+    """Shares of open gates."""
+    score: Score = "zhou"
+    """Attention score."""
+    batch: int = 32
+    """Texts B."""
+    words: int = 231
+    """Padded length T; lengths of texts are between 3T/4 and T."""
+    width: int = 100
+    """Width of word vectors, and per direction of backbone and auxiliary network."""
+    layers: int = 2
+    """Layers of the backbone."""
+    repeats: int = 11
+    """Turns per contestant."""
+    seed: int = 0
+    """Seed of parameters, words and lengths."""
+    json: Path | None = None
+    """Also write the figures to this file."""
+
+
+def make_batch(options: Options) -> Batch:
+    """Draws texts, one of them of full length."""
+    rng = np.random.default_rng(options.seed)
+    lengths = rng.integers(max(1, 3 * options.words // 4), options.words + 1, options.batch)
+    lengths[0] = options.words
+    tokens = rng.integers(2, VOCABULARY, (options.batch, options.words))
+    tokens *= np.arange(options.words) < lengths[:, None]
+    return {"tokens": jnp.asarray(tokens, jnp.int32), "lengths": jnp.asarray(lengths, jnp.int32)}
+
+
+def make_model(options: Options, gates_on: GatesOn) -> GANet:
+    """The network, whose gates are open where they are likelier open than closed."""
+    config = GANetConfig(
+        embedding_dim=options.width,
+        hidden=options.width,
+        aux_hidden=options.width,
+        num_layers=options.layers,
+        score=options.score,
+        gates_on=gates_on,
+        test_gate="threshold",
+    )
+    return GANet(config, VOCABULARY, CLASSES)
+
+
+def with_density(params: Params, logits: np.ndarray, density: float) -> tuple[Params, int]:
+    """The parameters with that gate bias under which this share of the words is open, and the most
+    open words of a text.
+
+    Args:
+      params: of a network whose gates have the bias 0.
+      logits: its gate logits [B, T], -inf at padding.
+      density: share of the real words.
+    """
+    real = np.sort(logits[np.isfinite(logits)])[::-1]
+    count = max(1, round(density * real.size))
+    below = real[count] if count < real.size else real[-1] - 1
+    bias = np.float32(-(real[count - 1] + below) / 2)
+    auxiliary = params["auxiliary"]
+    gate = {**auxiliary["gate"], "bias": jnp.full_like(auxiliary["gate"]["bias"], bias)}
+    most = int((logits + bias > 0).sum(axis=-1).max())
+    return {**params, "auxiliary": {**auxiliary, "gate": gate}}, most
+
+
+def parts(model: GANet, params: Params, batch: Batch) -> dict[str, Callable[[], object]]:
+    """What reads every word: the backbone alone, and the auxiliary network alone."""
+    table = params["embed"]["table"]
+
+    def read(self: GANet, xs: jax.Array, mask: jax.Array) -> Any:
+        return self.backbone(xs, mask)
+
+    def gate(self: GANet, xs: jax.Array, mask: jax.Array) -> jax.Array:
+        return self.auxiliary(xs, mask)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def run(method: Callable[..., Any], params: Params, batch: Batch) -> Any:
+        mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
+        return model.apply({"params": params}, table[batch["tokens"]], mask, method=method)
+
+    return {
+        "backbone": lambda: run(read, params, batch),
+        "auxiliary": lambda: run(gate, params, batch),
+    }
+
+
+def calls_of(
+    model: GANet, params: Params, batch: Batch, capacity: int, where: str
+) -> dict[str, Callable[[], object]]:
+    """A call and its compact form, of the whole network."""
+
+    def compact_form(params: Params, batch: Batch) -> jax.Array:
+        short = functools.partial(GANet.compact, capacity=capacity)
+        output: Output = model.apply({"params": params}, batch, method=short)
+        return output.logits
+
+    def call_form(params: Params, batch: Batch) -> jax.Array:
+        output: Output = model.apply({"params": params}, batch)
+        return output.logits
+
+    forms = {"call": jax.jit(call_form), "compact": jax.jit(compact_form)}
+    dense, compact = (np.asarray(form(params, batch)) for form in forms.values())
+    np.testing.assert_allclose(compact, dense, rtol=1e-3, atol=1e-4)
+    return {
+        f"{where} {name}": functools.partial(form, params, batch) for name, form in forms.items()
+    }
+
+
+def governed(
+    model: GANet, params: Params, batch: Batch, capacity: int
+) -> dict[str, Callable[[], object]]:
+    """What the gate governs where it acts on attention: scores, pooling and output of states."""
+    encoded: Any = model.apply({"params": params}, batch, method=GANet.encode)
+    gates = F.threshold_gates(encoded.gate_logits)
+
+    def dense(self: GANet, states: jax.Array, gates: jax.Array, mask: jax.Array) -> jax.Array:
+        weights = F.gated_softmax(self.score(states), gates, mask)
+        return self.from_pooled(F.attention_pool(states, weights))
+
+    def compact(self: GANet, states: jax.Array, gates: jax.Array, mask: jax.Array) -> jax.Array:
+        score, own = self.score.unbind()
+        score_fn: Any = functools.partial(score.apply, own)
+        pool = F.compact_attention_pool(score_fn, states, gates, capacity=capacity, mask=mask)
+        return self.from_pooled(pool.pooled)
+
+    arguments = (encoded.states, gates, encoded.mask)
+    forms = {"call": dense, "compact": compact}
+
+    def timed(form: Callable[..., Any]) -> Callable[[], object]:
+        run = jax.jit(lambda params, *rest: model.apply({"params": params}, *rest, method=form))
+        return lambda: run(params, *arguments)
+
+    return {f"governed {name}": timed(form) for name, form in forms.items()}
+
+
+def measure(options: Options) -> Records:
+    """Times every density: medians in ms per batch, and ratios compact / call; a row for each."""
+    batch = make_batch(options)
+    models: dict[str, GANet] = {"attention": make_model(options, "attention")}
+    models["input"] = make_model(options, "input")
+    init = jax.jit(models["attention"].init)
+    params = init(jax.random.key(options.seed), batch)["params"]
+    encoded: Any = models["attention"].apply({"params": params}, batch, method=GANet.encode)
+    logits = np.asarray(encoded.gate_logits)
+    return [_row(options, models, params, batch, logits, share) for share in options.densities]
+
+
+def _row(
+    options: Options,
+    models: Mapping[str, GANet],
+    params: Params,
+    batch: Batch,
+    logits: np.ndarray,
+    density: float,
+) -> Json:
+    params, most = with_density(params, logits, density)
+    capacity = F.plan_capacity([most])
+    calls = parts(models["attention"], params, batch)
+    calls |= governed(models["attention"], params, batch, capacity)
+    for where, model in models.items():
+        calls |= calls_of(model, params, batch, capacity, where)
+    taken = _harness.times_ms(calls, options.repeats)
+    return {
+        "density": density,
+        "capacity": min(capacity, options.words),
+        "ms": {name: statistics.median(times) for name, times in taken.items()},
+        "ratios": {
+            kind: _harness.ratio(taken, f"{kind} compact", f"{kind} call")
+            for kind in ("governed", *models)
+        },
+    }
+
+
+def render(options: Options, rows: Records) -> Table:
+    """Returns the table: ms per text."""
+    kinds = ("governed", "attention", "input")
+    heads = ["density", "slots"]
+    for kind in kinds:
+        heads += [f"{kind}: call", "compact", "ratio"]
+    heads += ["backbone", "auxiliary"]
+    lines = []
+    for row in rows:
+        per_text = {name: f"{ms / options.batch:.3f}" for name, ms in row["ms"].items()}
+        line = [f"{row['density']:.2f}", str(row["capacity"])]
+        for kind in kinds:
+            line += [per_text[f"{kind} call"], per_text[f"{kind} compact"]]
+            line.append(f"{row['ratios'][kind]:.2f}")
+        lines.append([*line, per_text["backbone"], per_text["auxiliary"]])
+    title = (
+        f"GA-Net, ms per text: B {options.batch}, T {options.words}, width {options.width}, "
+        f"{options.layers} layers, score {options.score}, float32"
+    )
+    return _harness.screen_table(title, heads, lines, texts=0)
+
+
+def main(options: Options) -> Records:
+    """Measures, prints and returns one row per density."""
+    at_least_1(options, "repeats", "batch", "words", "width", "layers")
+    if not options.densities or not all(0 < density <= 1 for density in options.densities):
+        raise ValueError(f"densities must be in (0, 1], got {options.densities}")
+    keep_freed_memory()  # as a run does
+    rows = measure(options)
+    new_console().print(render(options, rows))
+    _harness.write_figures(options.json, {"machine": _harness.machine(), "rows": rows})
+    return rows
+
+
+if __name__ == "__main__":
+    _harness.command(main, Options)
