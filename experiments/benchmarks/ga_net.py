@@ -10,18 +10,19 @@ the ratio is the median over the turns of compact / call within a turn.
 import dataclasses
 import functools
 import statistics
-from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool
 from rich.table import Table
 
 from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
-from experiments.core.kinds import Json, Params, Records
+from experiments.core.kinds import Params, Records
 from gatedjax import functional as F
 from gatedjax._cpu import keep_freed_memory
 from gatedjax._terminal import new_console
@@ -32,6 +33,7 @@ from gatedjax.models._types import Batch
 Score = Literal["zhou", "mlp1"]
 GatesOn = Literal["attention", "input"]
 VOCABULARY, CLASSES = 1000, 2
+PARTS, KINDS = ("backbone", "auxiliary"), ("governed", "attention", "input")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,9 +87,11 @@ def make_model(options: Options, gates_on: GatesOn) -> GANet:
     return GANet(config, VOCABULARY, CLASSES)
 
 
-def with_density(params: Params, logits: np.ndarray, density: float) -> tuple[Params, int]:
-    """The parameters with that gate bias under which this share of the words is open, and the most
-    open words of a text.
+def with_density(
+    params: Params, logits: np.ndarray, density: float
+) -> tuple[Params, Bool[np.ndarray, "B T"]]:
+    """The parameters with that gate bias under which this share of the words is open, and the
+    open words.
 
     Args:
       params: of a network whose gates have the bias 0.
@@ -99,131 +103,98 @@ def with_density(params: Params, logits: np.ndarray, density: float) -> tuple[Pa
     below = real[count] if count < real.size else real[-1] - 1
     bias = np.float32(-(real[count - 1] + below) / 2)
     auxiliary = params["auxiliary"]
-    gate = {**auxiliary["gate"], "bias": jnp.full_like(auxiliary["gate"]["bias"], bias)}
-    most = int((logits + bias > 0).sum(axis=-1).max())
-    return {**params, "auxiliary": {**auxiliary, "gate": gate}}, most
+    gate = {**auxiliary["gate"], "bias": np.full(1, bias)}
+    return {**params, "auxiliary": {**auxiliary, "gate": gate}}, logits + bias > 0
 
 
-def parts(model: GANet, params: Params, batch: Batch) -> dict[str, Callable[[], object]]:
-    """What reads every word: the backbone alone, and the auxiliary network alone."""
-    table = params["embed"]["table"]
-
-    def read(self: GANet, xs: jax.Array, mask: jax.Array) -> Any:
-        return self.backbone(xs, mask)
-
-    def gate(self: GANet, xs: jax.Array, mask: jax.Array) -> jax.Array:
-        return self.auxiliary(xs, mask)
-
-    @functools.partial(jax.jit, static_argnums=0)
-    def run(method: Callable[..., Any], params: Params, batch: Batch) -> Any:
-        mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
-        return model.apply({"params": params}, table[batch["tokens"]], mask, method=method)
-
-    return {
-        "backbone": lambda: run(read, params, batch),
-        "auxiliary": lambda: run(gate, params, batch),
-    }
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def answer(model: GANet, capacity: int, params: Params, batch: Batch) -> jax.Array:
+    """The class scores of the whole network, by a call (0) or from so many slots."""
+    short = functools.partial(GANet.compact, capacity=capacity)
+    method = short if capacity else GANet.__call__
+    output: Output = model.apply({"params": params}, batch, method=method)
+    return output.logits
 
 
-def calls_of(
-    model: GANet, params: Params, batch: Batch, capacity: int, where: str
-) -> dict[str, Callable[[], object]]:
-    """A call and its compact form, of the whole network."""
-
-    def compact_form(params: Params, batch: Batch) -> jax.Array:
-        short = functools.partial(GANet.compact, capacity=capacity)
-        output: Output = model.apply({"params": params}, batch, method=short)
-        return output.logits
-
-    def call_form(params: Params, batch: Batch) -> jax.Array:
-        output: Output = model.apply({"params": params}, batch)
-        return output.logits
-
-    forms = {"call": jax.jit(call_form), "compact": jax.jit(compact_form)}
-    dense, compact = (np.asarray(form(params, batch)) for form in forms.values())
-    np.testing.assert_allclose(compact, dense, rtol=1e-3, atol=1e-4)
-    return {
-        f"{where} {name}": functools.partial(form, params, batch) for name, form in forms.items()
-    }
-
-
-def governed(
-    model: GANet, params: Params, batch: Batch, capacity: int
-) -> dict[str, Callable[[], object]]:
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def govern(
+    model: GANet,
+    capacity: int,
+    params: Params,
+    states: jax.Array,
+    gates: jax.Array,
+    mask: jax.Array,
+) -> Output:
     """What the gate governs where it acts on attention: scores, pooling and output of states."""
-    encoded: Any = model.apply({"params": params}, batch, method=GANet.encode)
-    gates = F.threshold_gates(encoded.gate_logits)
 
-    def dense(self: GANet, states: jax.Array, gates: jax.Array, mask: jax.Array) -> jax.Array:
+    def dense(self: GANet) -> jax.Array:
         weights = F.gated_softmax(self.score(states), gates, mask)
         return self.from_pooled(F.attention_pool(states, weights))
 
-    def compact(self: GANet, states: jax.Array, gates: jax.Array, mask: jax.Array) -> jax.Array:
+    def compact(self: GANet) -> jax.Array:
         score, own = self.score.unbind()
         score_fn: Any = functools.partial(score.apply, own)
         pool = F.compact_attention_pool(score_fn, states, gates, capacity=capacity, mask=mask)
         return self.from_pooled(pool.pooled)
 
-    arguments = (encoded.states, gates, encoded.mask)
-    forms = {"call": dense, "compact": compact}
+    return model.apply({"params": params}, method=compact if capacity else dense)
 
-    def timed(form: Callable[..., Any]) -> Callable[[], object]:
-        run = jax.jit(lambda params, *rest: model.apply({"params": params}, *rest, method=form))
-        return lambda: run(params, *arguments)
 
-    return {f"governed {name}": timed(form) for name, form in forms.items()}
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def part(model: GANet, name: str, params: Params, batch: Batch) -> Output:
+    """What reads every word: the backbone alone, or the auxiliary network alone."""
+
+    def read(self: GANet) -> Any:
+        mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
+        return getattr(self, name)(self.embed(batch["tokens"]), mask)
+
+    return model.apply({"params": params}, method=read)
 
 
 def measure(options: Options) -> Records:
     """Times every density: medians in ms per batch, and ratios compact / call; a row for each."""
     batch = make_batch(options)
-    models: dict[str, GANet] = {"attention": make_model(options, "attention")}
-    models["input"] = make_model(options, "input")
-    init = jax.jit(models["attention"].init)
-    params = init(jax.random.key(options.seed), batch)["params"]
-    encoded: Any = models["attention"].apply({"params": params}, batch, method=GANet.encode)
+    models = {where: make_model(options, where) for where in get_args(GatesOn)}
+    first = models["attention"]
+    params = jax.jit(first.init)(jax.random.key(options.seed), batch)["params"]
+    encoded: Any = first.apply({"params": params}, batch, method=GANet.encode)
     logits = np.asarray(encoded.gate_logits)
-    return [_row(options, models, params, batch, logits, share) for share in options.densities]
-
-
-def _row(
-    options: Options,
-    models: Mapping[str, GANet],
-    params: Params,
-    batch: Batch,
-    logits: np.ndarray,
-    density: float,
-) -> Json:
-    params, most = with_density(params, logits, density)
-    capacity = F.plan_capacity([most])
-    calls = parts(models["attention"], params, batch)
-    calls |= governed(models["attention"], params, batch, capacity)
-    for where, model in models.items():
-        calls |= calls_of(model, params, batch, capacity, where)
-    taken = _harness.times_ms(calls, options.repeats)
-    return {
-        "density": density,
-        "capacity": min(capacity, options.words),
-        "ms": {name: statistics.median(times) for name, times in taken.items()},
-        "ratios": {
-            kind: _harness.ratio(taken, f"{kind} compact", f"{kind} call")
-            for kind in ("governed", *models)
-        },
-    }
+    rows = []
+    for density in options.densities:
+        tuned, is_open = with_density(params, logits, density)
+        capacity = min(F.plan_capacity(is_open.sum(axis=-1)), options.words)
+        seen = (encoded.states, jnp.asarray(is_open, jnp.float32), encoded.mask)
+        calls = {name: partial(part, first, name, tuned, batch) for name in PARTS}
+        for form, slots in (("call", 0), ("compact", capacity)):
+            calls[f"governed {form}"] = partial(govern, first, slots, tuned, *seen)
+            for where, model in models.items():
+                calls[f"{where} {form}"] = partial(answer, model, slots, tuned, batch)
+        for kind in KINDS:
+            short, whole = (np.asarray(calls[f"{kind} {form}"]()) for form in ("compact", "call"))
+            np.testing.assert_allclose(short, whole, rtol=1e-3, atol=1e-4)
+        taken = _harness.times_ms(calls, options.repeats)
+        rows.append(
+            {
+                "density": density,
+                "capacity": capacity,
+                "ms": {name: statistics.median(times) for name, times in taken.items()},
+                "ratios": {k: _harness.ratio(taken, f"{k} compact", f"{k} call") for k in KINDS},
+            }
+        )
+    return rows
 
 
 def render(options: Options, rows: Records) -> Table:
     """Returns the table: ms per text."""
-    kinds = ("governed", "attention", "input")
     heads = ["density", "slots"]
-    for kind in kinds:
+    for kind in KINDS:
         heads += [f"{kind}: call", "compact", "ratio"]
     heads += ["backbone", "auxiliary"]
     lines = []
     for row in rows:
         per_text = {name: f"{ms / options.batch:.3f}" for name, ms in row["ms"].items()}
         line = [f"{row['density']:.2f}", str(row["capacity"])]
-        for kind in kinds:
+        for kind in KINDS:
             line += [per_text[f"{kind} call"], per_text[f"{kind} compact"]]
             line.append(f"{row['ratios'][kind]:.2f}")
         lines.append([*line, per_text["backbone"], per_text["auxiliary"]])

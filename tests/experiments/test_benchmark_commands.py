@@ -16,6 +16,10 @@ OPTIONS = {
     ),
     "compact_attention": ("--scores", "--steps", "--densities", "--repeats", "--seed", "--json"),
     "agt": ("--vocabulary", "--batch", "--words", "--layers", "--repeats", "--json"),
+    "ga_net": (
+        *("--densities", "--score", "--batch", "--words", "--width", "--layers", "--repeats"),
+        *("--seed", "--json"),
+    ),
     "ga_reader": (
         *("--batch", "--document", "--query", "--hidden", "--hops", "--repeats", "--seed"),
         *("--json", "--docs", "--figures"),
