@@ -185,22 +185,19 @@ def measure(options: Options) -> Records:
 
 
 def render(options: Options, rows: Records) -> Table:
-    """Returns the table: ms per text."""
-    heads = ["density", "slots"]
-    for kind in KINDS:
-        heads += [f"{kind}: call", "compact", "ratio"]
-    heads += ["backbone", "auxiliary"]
+    """Returns the table: ms per text of call > compact (ratio), and of the parts."""
+    heads = ("density", "slots", *KINDS, *PARTS)
     lines = []
     for row in rows:
-        per_text = {name: f"{ms / options.batch:.3f}" for name, ms in row["ms"].items()}
-        line = [f"{row['density']:.2f}", str(row["capacity"])]
-        for kind in KINDS:
-            line += [per_text[f"{kind} call"], per_text[f"{kind} compact"]]
-            line.append(f"{row['ratios'][kind]:.2f}")
-        lines.append([*line, per_text["backbone"], per_text["auxiliary"]])
+        each = {name: f"{ms / options.batch:.2f}" for name, ms in row["ms"].items()}
+        both = [
+            f"{each[f'{k} call']} > {each[f'{k} compact']} ({row['ratios'][k]:.2f})" for k in KINDS
+        ]
+        parts = [each[name] for name in PARTS]
+        lines.append([f"{row['density']:.2f}", str(row["capacity"]), *both, *parts])
     title = (
-        f"GA-Net, ms per text: B {options.batch}, T {options.words}, width {options.width}, "
-        f"{options.layers} layers, score {options.score}, float32"
+        f"GA-Net, ms per text, call > compact (ratio): B {options.batch}, T {options.words}, "
+        f"width {options.width}, {options.layers} layers, score {options.score}, float32"
     )
     return _harness.screen_table(title, heads, lines, texts=0)
 
