@@ -268,12 +268,22 @@ def make_train_step(
         )
         return state, metrics
 
+    return _lazily(step_on, lookups, axis_name) if lookups else functools.partial(step_on, {})
+
+
+def _lazily(
+    step_on: Callable[..., Any], lookups: dict[str, tuple[str, ...]], axis_name: str | None
+) -> TrainStep:
+    """A step of the rows of a batch, which are then put back where they were.
+
+    What is not finite is seen in these rows and undone there: no other row can have changed.
+    """
+
     def train_step(
         state: TrainState, batch: Batch, seed_key: jax.Array
     ) -> tuple[TrainState, Metrics]:
         tables = parameters_of(state.params)
         rows = batch_rows(lookups, tables, batch, axis_name)
-        # What is not finite is seen in the rows and undone there: no other can have changed.
         small = dataclasses.replace(
             state,
             params=take_rows(rows, tables, state.params),
@@ -284,4 +294,4 @@ def make_train_step(
         opt_state = put_rows(rows, tables, state.opt_state, new.opt_state)
         return dataclasses.replace(new, params=params, opt_state=opt_state), metrics
 
-    return train_step if lookups else functools.partial(step_on, {})
+    return train_step
