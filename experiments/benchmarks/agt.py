@@ -1,12 +1,11 @@
 """Times a training step of AGT against its matrix products alone.
 
 `python -m experiments.benchmarks.agt`. The products are those of the step and of its gradients, of
-the same shapes and without anything between them: no step could be faster. The figures are medians,
-a ratio is that of the medians.
+the same shapes and without anything between them: no step could be faster. The figures are medians;
+a ratio is the median over the turns of a time over that of the products in the same turn.
 """
 
 import dataclasses
-import functools
 import itertools
 import math
 import statistics
@@ -23,8 +22,14 @@ from rich.table import Table
 from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Params, Records
+from gatedjax._cpu import keep_freed_memory
 from gatedjax._terminal import new_console
 from gatedjax.models import AGT, AGTConfig, AGTTask
+from gatedjax.models._types import Batch, Metrics
+from gatedjax.training import TrainState, lazy_rows, make_train_step, table_lookups
+from gatedjax.training._rows import batch_rows, parameters_of, put_rows, take_rows, with_ids
+
+CONTESTANTS = ("products", "gradients", "step", "lazy_step", "fit_step", "fit_lazy_step")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,7 +37,9 @@ class Options:
     """Time a training step of AGT against its matrix products alone.
 
     "gradients" is the loss and its gradients, "step" has dropout and Adam as well. Adam updates
-    every row of the word vectors, so its share grows with the vocabulary.
+    every row of the word vectors, so its share grows with the vocabulary; "lazy step" updates those
+    of the batch alone (`lazy_rows`). Each is also timed as `fit` makes it, which looks for numbers
+    that are not finite, and undoes them.
     """
 
     vocabulary: tuple[int, ...] = (300, 18_000)
@@ -85,6 +92,53 @@ def products(sizes: list[tuple[int, ...]], seed: int = 0) -> tuple[Callable[...,
     return run, arrays
 
 
+def plain_step(task: AGTTask, tx: optax.GradientTransformation, lazy: bool) -> Any:
+    """What `make_train_step` returns, without a look at whether numbers are finite."""
+    lookups = table_lookups(task) if lazy else {}
+
+    def step(state: TrainState, batch: Batch, key: jax.Array) -> tuple[TrainState, Metrics]:
+        tables = parameters_of(state.params)
+        rows = batch_rows(lookups, tables, batch)
+        small, moments = (take_rows(rows, tables, x) for x in (state.params, state.opt_state))
+
+        def loss(params: Params) -> tuple[jax.Array, Metrics]:
+            return task.loss(with_ids(params, rows), batch, {"dropout": key})
+
+        gradients, metrics = jax.grad(loss, has_aux=True)(small)
+        updates, moments = tx.update(gradients, moments)
+        params = put_rows(rows, tables, state.params, optax.apply_updates(small, updates))
+        moments = put_rows(rows, tables, state.opt_state, moments)
+        return TrainState(step=state.step + 1, params=params, opt_state=moments), metrics
+
+    return step
+
+
+def steps_of(task: AGTTask, batch: Batch, params: Params) -> tuple[dict[str, Any], float]:
+    """Calls that make a step of each kind, every one of a state of its own; seconds of compiling
+    the plain one."""
+    tx, key = optax.adam(5e-4), jax.random.key(1)
+    calls: dict[str, Callable[[], object]] = {}
+    seconds: dict[str, float] = {}
+
+    def add(name: str, step: Callable[[TrainState, Batch, jax.Array], Any]) -> None:
+        copy = jax.tree.map(jnp.copy, params)
+        states = [TrainState(jnp.zeros((), jnp.int32), copy, tx.init(copy))]
+        lowered = jax.jit(step, donate_argnums=0).lower(states[0], batch, key)
+        with _harness.no_compilation_cache():
+            program, seconds[name] = _harness.compiled(lowered)
+
+        def call() -> TrainState:
+            states[0], _ = program(states[0], batch, key)
+            return states[0]
+
+        calls[name] = call
+
+    for name, lazy in (("step", False), ("lazy_step", True)):
+        add(name, plain_step(task, tx, lazy))
+        add(f"fit_{name}", make_train_step(task, lazy_rows(tx) if lazy else tx))
+    return calls, seconds["step"]
+
+
 def measure(options: Options, vocabulary: int, classes: int = 5) -> Json:
     """Times one size of the vocabulary: medians, their ratios to the products, and compile_s."""
     config = AGTConfig(num_layers=options.layers)
@@ -98,32 +152,17 @@ def measure(options: Options, vocabulary: int, classes: int = 5) -> Json:
         "example_id": np.arange(options.batch, dtype=np.int32),
     }
     batch = jax.device_put(batch)
-    params = task.init(jax.random.key(0), batch)
-    tx = optax.adam(5e-4)
+    params = jax.jit(task.init)(jax.random.key(0), batch)
     still = AGTTask(AGT(dataclasses.replace(config, dropout=0.0), vocabulary, classes))
     rngs = {"dropout": jax.random.key(1)}
     gradients = jax.jit(lambda params: jax.grad(still.loss, has_aux=True)(params, batch, rngs)[0])
-
-    @functools.partial(jax.jit, donate_argnums=(0, 1))
-    def step(params: Params, moments: Any) -> Any:
-        found, _ = jax.grad(task.loss, has_aux=True)(params, batch, rngs)
-        updates, moments = tx.update(found, moments)
-        return optax.apply_updates(params, updates), moments
-
-    state = [jax.tree.map(jnp.copy, params), tx.init(params)]
-    with _harness.no_compilation_cache():
-        program, compile_s = _harness.compiled(step.lower(*state))
-
-    def train() -> list[Any]:
-        state[:] = program(*state)
-        return state
-
+    steps, compile_s = steps_of(task, batch, params)
     sizes = shapes(config, options.batch, options.words, classes)
     run, arrays = products(sizes)
     calls: dict[str, Callable[[], object]] = {
         "products": lambda: run(arrays),
         "gradients": lambda: gradients(params),
-        "step": train,
+        **steps,
     }
     taken = _harness.times_ms(calls, options.repeats)
     medians = {name: statistics.median(times) for name, times in taken.items()}
@@ -131,7 +170,7 @@ def measure(options: Options, vocabulary: int, classes: int = 5) -> Json:
         "vocabulary": vocabulary,
         "products_gflop": 3 * sum(2e-9 * math.prod(size) for size in sizes),
         **{f"{name}_ms": median for name, median in medians.items()},
-        **{f"{name}_ratio": medians[name] / medians["products"] for name in ("gradients", "step")},
+        **{f"{name}_ratio": _harness.ratio(taken, name, "products") for name in taken},
         "all_ms": taken,
         "compile_s": compile_s,
     }
@@ -140,19 +179,16 @@ def measure(options: Options, vocabulary: int, classes: int = 5) -> Json:
 def render(options: Options, rows: Records) -> Table:
     """Returns the table."""
     title = f"AGT, B {options.batch}, N {options.words}, {options.layers} layers, float32"
-    heads = ("vocabulary", "products ms", "GFLOP/s", "gradients", "step", "compile s")
-    lines = [
-        [
-            f"{row['vocabulary']:,}",
-            f"{row['products_ms']:.1f}",
-            f"{1e3 * row['products_gflop'] / row['products_ms']:.0f}",
-            f"{row['gradients_ms']:.1f} ({row['gradients_ratio']:.2f})",
-            f"{row['step_ms']:.1f} ({row['step_ratio']:.2f})",
-            f"{row['compile_s']:.1f}",
-        ]
-        for row in rows
-    ]
-    return _harness.screen_table(title, heads, lines, texts=0)
+    heads = ("of", "vocabulary", "ms", "over products", "GFLOP/s", "compile s")
+    lines = []
+    for row in rows:
+        speed = f"{1e3 * row['products_gflop'] / row['products_ms']:.0f}"
+        for name in CONTESTANTS:
+            more = {"products": (speed, ""), "step": ("", f"{row['compile_s']:.1f}")}
+            figures = (f"{row[f'{name}_ms']:.1f}", f"{row[f'{name}_ratio']:.2f}")
+            about = (name.replace("_", " "), f"{row['vocabulary']:,}")
+            lines.append([*about, *figures, *more.get(name, ("", ""))])
+    return _harness.screen_table(title, heads, lines)
 
 
 def main(options: Options) -> Records:
@@ -160,6 +196,7 @@ def main(options: Options) -> Records:
     at_least_1(options, "repeats", "batch", "words", "layers")
     if not options.vocabulary or min(options.vocabulary) < 3:
         raise ValueError(f"vocabulary must be at least 3, got {options.vocabulary}")
+    keep_freed_memory()  # as a run does
     rows = [measure(options, vocabulary) for vocabulary in options.vocabulary]
     new_console().print(render(options, rows))
     _harness.write_figures(options.json, {"machine": _harness.machine(), "rows": rows})

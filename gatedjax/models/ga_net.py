@@ -19,7 +19,8 @@ does not: the two agree in what attention sees, and better where tau is low in t
 """
 
 import dataclasses
-from typing import Any, Literal
+import functools
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -275,16 +276,88 @@ class GANet(nn.Module):
             tau = schedule(config, batch.get("step")) if temperature is None else temperature
             noise = F.example_noise(self._keys(batch, "gate"), encoded.mask.shape[-1])
             return self._trained(encoded, noise, batch, tau)
-        if config.test_gate == "threshold" or not self.has_rng("gate"):
-            return self._hard(encoded, F.threshold_gates(encoded.gate_logits), batch)
-        draws = _draw(encoded, self._noise(encoded, batch))
-        if config.test_gate == "sample":
-            return self._hard(encoded, draws[0], batch)
-        hard = self._hard(encoded, draws, batch)
+        gates = self._test_gates(encoded, batch)
+        hard = self._hard(encoded, gates, batch)
+        if gates.ndim == encoded.mask.ndim:
+            return hard
         return _first_draw(hard).replace(logits=_mean_log_probability(hard.logits))
+
+    def _test_gates(self, encoded: _Encoded, batch: Batch) -> Float[Array, "*S B T"]:
+        """The gates of evaluation: of one draw, of all, or those likelier open than closed."""
+        if self.config.test_gate == "threshold" or not self.has_rng("gate"):
+            return F.threshold_gates(encoded.gate_logits)
+        draws = _draw(encoded, self._noise(encoded, batch))
+        return draws[0] if self.config.test_gate == "sample" else draws
+
+    def compact(self, batch: Batch, *, capacity: int) -> GANetOutput:
+        """What a call gives in evaluation, from the open words alone.
+
+        No score is computed for a closed word, and nothing of it is pooled; where the gates act on
+        the input, the backbone takes as many steps as there are slots. The auxiliary network reads
+        every word, and so does the backbone where the gates act on attention.
+
+        Args:
+          batch: as of a call.
+          capacity: slots for the open words of a text, see `functional.plan_capacity`. A batch
+            with a text that has more is computed as by a call.
+
+        Returns:
+          As a call; `scores` is None.
+
+        Raises:
+          ValueError: if the system has no gates, or test_gate is "multi_sample".
+        """
+        self._check_gated()
+        if self.config.test_gate == "multi_sample":
+            raise ValueError("compact needs one draw, test_gate must not be 'multi_sample'")
+        encoded = self._encoded(batch, train=False, scored=False)
+        mask, gates = encoded.mask, self._test_gates(encoded, batch)
+        opened, closed = F.ensure_open(gates, encoded.gate_logits, mask)
+        if self.config.empty == "max_gate":
+            gates = opened
+        kept = self._kept(encoded, gates, closed)
+        if encoded.words is not None:
+            pooled, attention = self._read_compactly(encoded, kept, capacity, batch)
+        else:
+            score, params = self.score.unbind()
+            score_fn: Any = functools.partial(score.apply, params)
+            pooled, attention, _ = F.compact_attention_pool(
+                score_fn, encoded.states, kept, capacity=capacity
+            )
+        output = self._answered(encoded, pooled, attention, batch)
+        return output.replace(gates=jnp.where(mask, gates, 0), closed=closed)
+
+    def _read_compactly(
+        self, encoded: _Encoded, kept: Bool[Array, "B T"], capacity: int, batch: Batch
+    ) -> tuple[Float[Array, "B D"], Float[Array, "B T"]]:
+        """(what is pooled, attention) by a backbone that reads as many words as there are slots."""
+        size = kept.shape[-1]
+        indices, valid, excess = F.open_indices(kept, min(capacity, size))
+
+        def pooled(self: GANet, words: Array, valid: Array) -> tuple[Array, Array]:
+            short = self._read(encoded, jnp.where(valid[..., None], words, 0), valid, batch)
+            weights = F.masked_softmax(short.scores, valid)
+            return F.attention_pool(short.states, weights), weights
+
+        def short(self: GANet) -> tuple[Array, Array]:
+            words = jnp.take_along_axis(encoded.words, indices[..., None], axis=1)
+            vector, weights = pooled(self, words, valid)
+            return vector, _unpacked(weights, jnp.cumsum(kept, axis=-1) - 1, kept)
+
+        def long(self: GANet) -> tuple[Array, Array]:
+            words, packed, slots = _packed(encoded.words, kept)
+            vector, weights = pooled(self, words, packed)
+            return vector, _unpacked(weights, slots, kept)
+
+        if capacity >= size:
+            return long(self)
+        return nn.cond(jnp.any(excess > 0), long, short, self)
 
     def encode(self, batch: Batch, *, train: bool = False) -> _Encoded:
         """The part that does not depend on the gates: states, scores and gate logits."""
+        return self._encoded(batch, train, scored=self.config.system != "bilstm")
+
+    def _encoded(self, batch: Batch, train: bool, scored: bool) -> _Encoded:
         config = self.config
         check_batch(batch, tokens="B T", lengths="B")
         tokens = batch["tokens"]
@@ -300,7 +373,7 @@ class GANet(nn.Module):
             states=states,
             last=last,
             mask=mask,
-            scores=None if config.system == "bilstm" else self.score(states),
+            scores=self.score(states) if scored else None,
             gate_logits=self.auxiliary(xs, mask) if config.system == "ganet" else None,
         )
 
@@ -544,10 +617,7 @@ class GANet(nn.Module):
 
         So it is what the network computes of a text without the other words, to the last bit.
         """
-        mask = _like(encoded.mask, gates)
-        kept = mask & (gates > 0)
-        if self.config.empty == "soft":
-            kept = jnp.where(closed[..., None], mask, kept)
+        mask, kept = _like(encoded.mask, gates), self._kept(encoded, gates, closed)
         axes = gates.ndim - 1
         xs, packed, slots = on_rows(_packed, _draws_of(encoded, gates), kept, axes=axes)
         short = self._read(encoded, xs, packed, batch, train)
@@ -558,6 +628,14 @@ class GANet(nn.Module):
         )
         open_gates = jnp.where(mask, gates, 0)
         return output.replace(attention=attention, scores=scores, gates=open_gates, closed=closed)
+
+    def _kept(
+        self, encoded: _Encoded, gates: Float[Array, "*S B T"], closed: Bool[Array, "*S B"]
+    ) -> Bool[Array, "*S B T"]:
+        """The words that are read: the open ones, or all where the `empty` rule says so."""
+        mask = _like(encoded.mask, gates)
+        kept = mask & (gates > 0)
+        return jnp.where(closed[..., None], mask, kept) if self.config.empty == "soft" else kept
 
     def _ungated(self, encoded: _Encoded, batch: Batch, train: bool) -> GANetOutput:
         config = self.config
@@ -588,16 +666,21 @@ class GANet(nn.Module):
         pool = F.attention_pool
         if weights.ndim == encoded.states.ndim:  # several draws over the same states
             pool = jax.vmap(pool, (None, 0))
-        pooled = pool(encoded.states, weights)
+        output = self._answered(encoded, pool(encoded.states, weights), weights, batch, train)
+        gates = None if gates is None else jnp.where(_like(encoded.mask, gates), gates, 0)
+        return output.replace(gates=gates, closed=closed)
+
+    def _answered(
+        self, encoded: _Encoded, pooled: Array, weights: Array, batch: Batch, train: bool = False
+    ) -> Output:
+        """The output behind what attention has pooled, without the gates."""
         if self.config.post_tanh:
             pooled = jnp.tanh(pooled)
         return GANetOutput(
             logits=self._classify(pooled, batch, train),
             attention=weights,
-            gates=None if gates is None else jnp.where(_like(encoded.mask, gates), gates, 0),
             gate_logits=encoded.gate_logits,
             scores=encoded.scores,
-            closed=closed,
         )
 
     def _classify(self, pooled: Array, batch: Batch, train: bool) -> Array:
@@ -676,6 +759,8 @@ class GANetTask:
     temperature: float | Array | None = None
 
     sweepable = ("penalty", "temperature")
+    lookups: ClassVar[dict[str, tuple[str, ...]]] = {"embed/table": ("tokens",)}
+    """Word vectors, and by which arrays of a batch they are looked up."""
 
     @property
     def frozen(self) -> tuple[str, ...]:

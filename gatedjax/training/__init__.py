@@ -4,6 +4,8 @@ Knows of a model only what `Task` says.
 """
 
 from gatedjax.training._agreement import ProcessMismatch as ProcessMismatch
+from gatedjax.training._rows import LazyRows as LazyRows
+from gatedjax.training._rows import lazy_rows as lazy_rows
 from gatedjax.training.checkpoint import CheckpointDamaged as CheckpointDamaged
 from gatedjax.training.checkpoint import CheckpointMismatch as CheckpointMismatch
 from gatedjax.training.checkpoint import CheckpointNotSaved as CheckpointNotSaved
@@ -41,3 +43,4 @@ from gatedjax.training.step import step_rngs as step_rngs
 from gatedjax.training.task import StatefulTask as StatefulTask
 from gatedjax.training.task import Task as Task
 from gatedjax.training.task import frozen_parameters as frozen_parameters
+from gatedjax.training.task import table_lookups as table_lookups

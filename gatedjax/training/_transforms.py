@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from gatedjax.training._rows import LazyRows, lazy_rows
+
 
 def train_all_but(
     tx: optax.GradientTransformation, frozen: tuple[str, ...]
@@ -20,6 +22,9 @@ def train_all_but(
     Raises:
       ValueError: in `init`, if there is no parameter of a name.
     """
+
+    if isinstance(tx, LazyRows):  # it stays the outermost
+        return lazy_rows(train_all_but(tx.inner, frozen))
 
     def labels(params: Any) -> Any:
         def label(path: Any, _: Any) -> str:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from gatedjax.training._rows import lazy_rows
 from gatedjax.training._transforms import reset_where, train_all_but
 
 
@@ -14,8 +15,12 @@ from gatedjax.training._transforms import reset_where, train_all_but
 class OptimizerConfig:
     """Update rule and learning rate."""
 
-    name: Literal["adam", "adamw", "adadelta", "sgd"] = "adam"
+    name: Literal["adam", "adamw", "adadelta", "adagrad", "sgd"] = "adam"
     """Update rule."""
+    lazy_rows: bool = False
+    """Update only those word vectors that are in the batch, with their moments: the same numbers
+    for adagrad and sgd, others for the rest (lazy Adam), and a step whose time does not grow with
+    the vocabulary."""
     learning_rate: float = 1e-3
     """Peak learning rate."""
     schedule: Literal["constant", "cosine", "linear", "rsqrt", "staircase"] = "constant"
@@ -42,7 +47,7 @@ class OptimizerConfig:
     rho: float = 0.9
     """adadelta: decay of both of its means."""
     epsilon: float | None = None
-    """Added to denominators; None is 1e-8, or 1e-6 for adadelta."""
+    """Added to denominators; None is 1e-8, or 1e-6 for adadelta and 1e-7 for adagrad."""
     ema_decay: float | None = None
     """Evaluate and keep an exponential moving average of the parameters; None does not."""
 
@@ -185,8 +190,9 @@ def make_optimizer(
         `frozen_parameters`.
 
     Raises:
-      ValueError: if a number is out of range, weight_decay is given without adamw or adadelta, or
-        reset_moments without adam or adamw and a staircase.
+      ValueError: if a number is out of range, weight_decay is given without adamw or adadelta,
+        reset_moments without adam or adamw and a staircase, or lazy_rows with what must touch every
+        row: reset_moments or ema_decay.
     """
     _check_optimizer(config, num_steps)
     rate = _schedule(config, num_steps, learning_rate)
@@ -198,6 +204,7 @@ def make_optimizer(
         "adadelta": lambda: optax.adadelta(
             rate, rho=config.rho, weight_decay=config.weight_decay, **tiny
         ),
+        "adagrad": lambda: optax.adagrad(rate, **tiny),
         "sgd": lambda: optax.sgd(rate),
     }
     links = [_forgetful(config, rate, adam) if config.reset_moments else rules[config.name]()]
@@ -207,7 +214,8 @@ def make_optimizer(
         links = [train_all_but(optax.chain(*links), frozen)]
     if config.ema_decay is not None:
         links.append(params_ema(config.ema_decay))
-    return links[0] if len(links) == 1 else optax.chain(*links)
+    chain = links[0] if len(links) == 1 else optax.chain(*links)
+    return lazy_rows(chain) if config.lazy_rows else chain
 
 
 def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
@@ -236,6 +244,11 @@ def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
         raise ValueError(
             "reset_moments needs adam or adamw and the schedule staircase, got "
             f"{config.name!r} and {config.schedule!r}"
+        )
+    if config.lazy_rows and (config.reset_moments or config.ema_decay is not None):
+        raise ValueError(
+            "lazy_rows excludes reset_moments and ema_decay, which change every row, got "
+            f"{config.reset_moments} and {config.ema_decay}"
         )
     for name in ("beta2", "rho"):
         if not 0 < getattr(config, name) < 1:

@@ -12,6 +12,7 @@ import numpy as np
 import optax
 
 from gatedjax._terminal import printable
+from gatedjax.training._rows import LazyRows
 from gatedjax.training.config import TrainConfig
 
 # Differences in these change how long or how visibly a run trains, not what a step computes.
@@ -71,6 +72,8 @@ def program_of(tx: optax.GradientTransformation, params: Any) -> str:
       tx: the transformation.
       params: shapes and dtypes of the parameters.
     """
+    if isinstance(tx, LazyRows):
+        return f"lazy rows of an {program_of(tx.inner, params)}"
     state = jax.eval_shape(tx.init, params)
     update = lambda grads, state, params: tx.update(grads, state, params)  # noqa: E731
     programs = [jax.jit(tx.init).lower(params), jax.jit(update).lower(params, state, params)]

@@ -1,5 +1,6 @@
 """One pure training step over a small state of arrays."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +11,24 @@ import numpy as np
 import optax
 from flax import struct
 
+from gatedjax.training._rows import (
+    LazyRows,
+    Rows,
+    batch_rows,
+    parameters_of,
+    put_rows,
+    take_rows,
+    with_ids,
+)
 from gatedjax.training.metrics import Metrics, Ratio
-from gatedjax.training.task import AnyTask, Batch, Carry, is_stateful
+from gatedjax.training.task import (
+    AnyTask,
+    Batch,
+    Carry,
+    frozen_parameters,
+    is_stateful,
+    table_lookups,
+)
 
 STREAMS = ("dropout", "gate")
 MEAN_LOSS = "loss is a mean"
@@ -51,6 +68,12 @@ def init_state(
 ) -> TrainState:
     """Parameters, optimiser state and carried state before the first step."""
     params = task.init(key, batch)
+    lookups = _lazy_lookups(task, tx)
+    if missing := sorted(set(lookups) - set(parameters_of(params))):
+        raise ValueError(
+            f"lookups of the task must be parameters among {sorted(parameters_of(params))}, "
+            f"got {missing}"
+        )
     return TrainState(
         step=jnp.zeros((), jnp.int32),
         params=params,
@@ -64,10 +87,27 @@ def init_carry(task: AnyTask, batch: Batch) -> Carry:
     return task.init_carry(batch) if is_stateful(task) else None  # type: ignore[union-attr]
 
 
-def _with_carry(task: Any, check_loss: bool) -> Callable[..., Any]:
+def _lazy_lookups(task: AnyTask, tx: optax.GradientTransformation) -> dict[str, tuple[str, ...]]:
+    """The tables whose rows are updated lazily, if any are; see `table_lookups`."""
+    if not isinstance(tx, LazyRows):
+        return {}
+    lookups = table_lookups(task)
+    if not lookups:
+        raise ValueError(
+            "lazy_rows needs a task that looks up rows of a table by ids of the batch, such as "
+            f"word vectors: {type(task).__name__} names none in `lookups`"
+        )
+    held = frozen_parameters(task)
+    if still := [path for path in lookups if any(f"{path}/".startswith(f"{at}/") for at in held)]:
+        raise ValueError(f"lazy_rows needs tables that are trained, frozen are {still}")
+    return lookups
+
+
+def _with_carry(task: Any, check_loss: bool, rows: Rows) -> Callable[..., Any]:
     """The loss of any task as (params, batch, rngs, carry) -> (loss, (metrics, carry))."""
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Carry) -> Any:
+        params = with_ids(params, rows)
         if is_stateful(task):
             total, (metrics, carry) = task.loss(params, batch, rngs, carry)
         else:
@@ -108,10 +148,10 @@ def refuse_mean_loss(metrics: Metrics, fresh: bool) -> Metrics:
 
 
 def _summed_gradients(
-    task: AnyTask, params: Any, batch: Batch, rngs: Any, carry: Carry, parts: int, check_loss: bool
+    loss: Callable[..., Any], params: Any, batch: Batch, rngs: Any, carry: Carry, parts: int
 ) -> Any:
     """(loss, (metrics, carry)), and the gradient of the summed loss, in parts of the batch."""
-    grad_fn = jax.value_and_grad(_with_carry(task, check_loss), has_aux=True)
+    grad_fn = jax.value_and_grad(loss, has_aux=True)
     if parts == 1:
         return grad_fn(params, batch, rngs, carry)
     rows = len(batch["weight"])
@@ -160,6 +200,10 @@ def make_train_step(
 ) -> TrainStep:
     """Builds the step: gradient of the mean loss, update, metrics.
 
+    Under `lazy_rows` it is the step of a network with the words of the batch alone, whose rows are
+    then written back. Give it the state as a donated argument of `jax.jit`, or the whole table is
+    copied for it.
+
     A loss, a gradient or updated parameters that are not finite leave parameters, optimiser state
     and carried state as they are; the step counts all the same, and "skipped" says so.
 
@@ -171,14 +215,21 @@ def make_train_step(
         random bits belong to examples, so the update is that of the whole batch.
       check_loss: note in the metrics whether the loss is a mean, for `refuse_mean_loss`.
     """
+    lookups = _lazy_lookups(task, tx)
+    update = tx.inner.update if isinstance(tx, LazyRows) else tx.update
 
-    def train_step(
-        state: TrainState, batch: Batch, seed_key: jax.Array
+    def step_on(
+        rows: Rows, state: TrainState, batch: Batch, seed_key: jax.Array
     ) -> tuple[TrainState, Metrics]:
         rngs = step_rngs(seed_key, state.step)
         with jax.named_scope("loss_and_gradient"):
             (total, (metrics, carry)), grads = _summed_gradients(
-                task, state.params, batch, rngs, state.carry, accumulate, check_loss
+                _with_carry(task, check_loss, rows),
+                state.params,
+                batch,
+                rngs,
+                state.carry,
+                accumulate,
             )
         if axis_name is not None:
             total, metrics, grads = jax.lax.psum((total, metrics, grads), axis_name)
@@ -189,7 +240,7 @@ def make_train_step(
         finite = jnp.isfinite(total) & jnp.isfinite(norm)
         old = (state.params, state.opt_state, state.carry)
         with jax.named_scope("update"):
-            updates, opt_state = tx.update(grads, state.opt_state, state.params)
+            updates, opt_state = update(grads, state.opt_state, state.params)
             new = (optax.apply_updates(state.params, updates), opt_state, carry)
             # The barrier keeps the check out of the update's own loops: those stay as they are
             # without it, to the last bit.
@@ -216,5 +267,31 @@ def make_train_step(
             carry=carry,
         )
         return state, metrics
+
+    return _lazily(step_on, lookups, axis_name) if lookups else functools.partial(step_on, {})
+
+
+def _lazily(
+    step_on: Callable[..., Any], lookups: dict[str, tuple[str, ...]], axis_name: str | None
+) -> TrainStep:
+    """A step of the rows of a batch, which are then put back where they were.
+
+    What is not finite is seen in these rows and undone there: no other row can have changed.
+    """
+
+    def train_step(
+        state: TrainState, batch: Batch, seed_key: jax.Array
+    ) -> tuple[TrainState, Metrics]:
+        tables = parameters_of(state.params)
+        rows = batch_rows(lookups, tables, batch, axis_name)
+        small = dataclasses.replace(
+            state,
+            params=take_rows(rows, tables, state.params),
+            opt_state=take_rows(rows, tables, state.opt_state),
+        )
+        new, metrics = step_on(rows, small, batch, seed_key)
+        params = put_rows(rows, tables, state.params, new.params)
+        opt_state = put_rows(rows, tables, state.opt_state, new.opt_state)
+        return dataclasses.replace(new, params=params, opt_state=opt_state), metrics
 
     return train_step

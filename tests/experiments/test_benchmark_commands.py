@@ -14,8 +14,13 @@ OPTIONS = {
         *("--sizes", "--cells", "--layers", "--bidirectional", "--contestants", "--repeats"),
         *("--devices", "--seed", "--json", "--docs", "--figures"),
     ),
+    "compile": ("--models", "--layers", "--words", "--repeats", "--json"),
     "compact_attention": ("--scores", "--steps", "--densities", "--repeats", "--seed", "--json"),
     "agt": ("--vocabulary", "--batch", "--words", "--layers", "--repeats", "--json"),
+    "ga_net": (
+        *("--densities", "--score", "--batch", "--words", "--width", "--layers", "--repeats"),
+        *("--seed", "--json"),
+    ),
     "ga_reader": (
         *("--batch", "--document", "--query", "--hidden", "--hops", "--repeats", "--seed"),
         *("--json", "--docs", "--figures"),
