@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import sysconfig
 from importlib.metadata import version
 from pathlib import Path
 
@@ -29,12 +30,14 @@ from tests._programs import (
     cache_folder,
     file_of,
     give_memory_back,
+    link_bytecode,
     over_budget,
 )
 
 # to compile the text of the tests takes every process 3 s: where the tree is to stay without
 # bytecode, it is kept beside the compiled programs
 if sys.dont_write_bytecode and (folder := cache_folder()) is not None:
+    link_bytecode(folder.with_name("bytecode"), map(sysconfig.get_path, ("purelib", "stdlib")))
     sys.dont_write_bytecode, sys.pycache_prefix = False, str(folder.with_name("bytecode"))
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -8,6 +8,7 @@ import shlex
 import pytest
 
 from gatedjax.__main__ import main
+from gatedjax.text import _training
 from tests.conftest import ROOT
 
 PAGES = [
@@ -37,6 +38,8 @@ def test_examples_run_in_order_and_print_what_the_page_says(
     parts = re.findall(r"```python\n(.*?)```\s+This prints `(.*?)`", text, flags=re.DOTALL)
     assert len(parts) == text.count("```python") == count
     monkeypatch.chdir(tmp_path)
+    # a hundred lines of text are learned in fewer steps than the default budget has
+    monkeypatch.setattr(_training, "_FEWEST_STEPS", 80)
     scope: dict = {}
     for code, printed in parts:
         exec(compile(code, f"{page}.md", "exec"), scope)

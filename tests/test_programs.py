@@ -1,7 +1,10 @@
 """The cache and the budgets of the tests themselves."""
 
+import importlib.util
 import os
+import sys
 import zlib
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -63,6 +66,21 @@ def test_a_child_finds_the_project_and_the_cache():
     assert str(_programs.ROOT) in variables["PYTHONPATH"].split(os.pathsep)
     if Plugin.running.own is not None:
         assert variables["JAX_COMPILATION_CACHE_DIR"] != str(Plugin.running.own)
+
+
+def test_bytecode_of_packages_is_found_in_the_folder_for_all_bytecode(tmp_path, monkeypatch):
+    source = tmp_path / "lib" / "package" / "a.py"
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    beside = Path(importlib.util.cache_from_source(source))
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "all"))
+    other = tmp_path / "lib" / "site-packages" / "b.py"
+    for path in (beside, other.parent / "__pycache__" / beside.name):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"code")
+    for _ in range(2):
+        _programs.link_bytecode(tmp_path / "all", [str(tmp_path / "lib")])
+    assert Path(importlib.util.cache_from_source(source)).read_bytes() == b"code"
+    assert not Path(importlib.util.cache_from_source(other)).exists()
 
 
 def test_the_oldest_entries_go_when_a_folder_is_full(tmp_path):

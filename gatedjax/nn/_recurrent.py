@@ -19,10 +19,16 @@ from gatedjax.functional._types import Carry, Dtype
 from gatedjax.nn._keys import example_keys, folded
 from gatedjax.nn._types import Initializer
 
+# Flax asks for the shape of every parameter whenever a network is traced, and takes it from the
+# initialiser: one that is the same function every time is traced once for each shape
+_glorot, _orthogonal = nn.initializers.glorot_uniform(), nn.initializers.orthogonal()
 
+
+@functools.cache
 def _per_gate(init: Initializer, gates: int) -> Initializer:
     """Initialises every gate's block on its own: fans and orthogonality belong to one gate."""
 
+    @functools.partial(jax.jit, static_argnums=(1, 2), inline=True)
     def blocks(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         width = shape[-1] // gates
         keys = jax.random.split(key, gates)
@@ -31,6 +37,7 @@ def _per_gate(init: Initializer, gates: int) -> Initializer:
     return blocks
 
 
+@functools.cache
 def _uniform(scale: float) -> Initializer:
     def uniform(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         return jax.random.uniform(key, shape, dtype, -scale, scale)
@@ -38,9 +45,16 @@ def _uniform(scale: float) -> Initializer:
     return uniform
 
 
+@functools.cache
+def _normal(std: float) -> Initializer:
+    return nn.initializers.normal(std)
+
+
+@functools.cache
 def _bias(*values: float) -> Initializer:
     """A value for every gate's block."""
 
+    @functools.partial(jax.jit, static_argnums=(1, 2), inline=True)
     def bias(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         del key
         blocks = jnp.broadcast_to(
@@ -90,7 +104,7 @@ class _Recurrent(nn.Module):
 
     def _initializers(self) -> tuple[Initializer, Initializer]:
         """Of input kernels and of recurrent kernels, for one gate."""
-        distributions: Options = {"uniform": _uniform, "normal": nn.initializers.normal}
+        distributions: Options = {"uniform": _uniform, "normal": _normal}
         if self.init_distribution not in distributions:
             names = tuple(distributions)
             raise ValueError(
@@ -99,7 +113,7 @@ class _Recurrent(nn.Module):
         if self.init_scale is None:
             if self.init_distribution != "uniform":
                 raise ValueError(f"init_distribution {self.init_distribution!r} needs init_scale")
-            return nn.initializers.glorot_uniform(), nn.initializers.orthogonal()
+            return _glorot, _orthogonal
         check_positive(init_scale=self.init_scale)
         draw = distributions[self.init_distribution](self.init_scale)
         return draw, draw

@@ -42,6 +42,7 @@ Data = Table | SentenceTable
 _LARGEST_HELD = 20_000
 _MORE_WORDS = 50_000
 _NOISE = 0.1
+_FEWEST_STEPS = 400
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,7 +124,7 @@ class Options:
         """How to train where an epoch has so many steps."""
         every = min(max(epoch // 2, 20), 2000)
         default = TrainConfig(
-            num_steps=max(20 * epoch, 400),
+            num_steps=max(20 * epoch, _FEWEST_STEPS),
             log_every=max(every // 2, 1),
             eval_every=every,
             checkpoint_every=2 * every,

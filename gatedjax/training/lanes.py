@@ -245,17 +245,16 @@ def _begin(
     of_first = eval_data(lanes[0].seed) if callable(eval_data) else eval_data
     evaluation = first_evaluation_batch(of_first)
     first = firsts[lanes[0].seed]
-    make = lambda key: init_state(task, tx, key, first)  # noqa: E731
+    make = jax.jit(lambda key: init_state(task, tx, key, first))
     keys = [jax.random.key(lane.seed) for lane in lanes]
-    like = jax.eval_shape(jax.vmap(make), jnp.stack(keys))
-    params = jax.eval_shape(make, keys[0]).params
-    check_outputs(task, params, first, evaluation, config.best_metric)
+    of_one = make.eval_shape(keys[0])  # traced here, for the calls below too
+    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((len(keys), *x.shape), x.dtype), of_one)
+    check_outputs(task, of_one.params, first, evaluation, config.best_metric)
     restored = begun = restore_or_begin(work, settings, metadata, like)
     if begun is None:
         # One lane after the other, with the program of a single run: the same first bits.
         # (On a CPU the vmapped initialisation of eight GA-Nets also hung, in jax 0.10.)
-        one = jax.jit(make)
-        each = [jax.device_get(one(key)) for key in keys]
+        each = [jax.device_get(make(key)) for key in keys]
         state = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
         records = [dataclasses.asdict(Record()) for _ in lanes]
         begun = Restored({"lanes": records, "step": 0, "pending": {}}, state, state.params)

@@ -350,9 +350,9 @@ def _begin(
         tx = train_all_but(optimizer, frozen) if frozen else optimizer
     first = first_batch(train_data, config.num_steps)
     evaluation = first_evaluation_batch(eval_data)
-    make = lambda key: init_state(task, tx, key, first)  # noqa: E731
+    make = jax.jit(lambda key: init_state(task, tx, key, first))
     seed_key = jax.random.key(config.seed)
-    like = jax.eval_shape(make, seed_key)
+    like = make.eval_shape(seed_key)  # traced here, for the call below too
     check_outputs(task, like.params, first, evaluation, config.best_metric)
     program = None if optimizer is None else program_of(tx, like.params)
     settings, rows = identity(metadata, config, program), len(first["weight"])
@@ -365,7 +365,7 @@ def _begin(
             )
     restored = begun = restore_everywhere(work, settings, metadata, like)
     if begun is None:
-        state = jax.device_get(jax.jit(make)(seed_key))
+        state = jax.device_get(make(seed_key))
         begun = Restored(dataclasses.asdict(Record()), state, state.params)
     records = records_of([begun.run], begun.run["step"], config)
     engine = _Single(task, tx, train_data, eval_data, config, parallel, begun, rows)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.core.experiment import Run
-from experiments.ga_net import faithfulness, roar, tables
+from experiments.ga_net import experiment, faithfulness, roar, tables
 from experiments.ga_net.paper import PAPER
 from gatedjax import analysis
 from tests.experiments._commands import refused
@@ -240,6 +240,8 @@ def test_means_and_paired_tests_are_those_of_the_texts(tmp_path, np_rng):
 
 @pytest.mark.slow
 def test_a_trained_network_is_measured_once(tmp_path, monkeypatch):
+    # the patterns of all texts of up to 20 words take minutes in unoptimised code
+    monkeypatch.setattr(experiment, "EXACT", 10)
     args = ["faithfulness", "--data", "polarity", "--seeds", "1", "--num-steps", "4", "--texts"]
     args += ["12", "--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
     assert tables.main(args) == 0
@@ -250,6 +252,9 @@ def test_a_trained_network_is_measured_once(tmp_path, monkeypatch):
     ]
     on_input = records["polarity-ganet_input-seed0.json"]["faithfulness"]
     assert set(on_input["values"]) == set(faithfulness.RATIONALES)
+    found = records["polarity-ganet_density-seed0.json"]["exact"]
+    assert min(found["texts"], found["left_out"]) > 0
+    assert "exact" not in records["polarity-ganet_input-seed0.json"]
     for values in on_input["values"].values():
         assert len(values["comprehensiveness"]) == on_input["texts"] == 12
         assert set(values["leak"]) == set(values["flipped"]) == {0}
