@@ -19,6 +19,9 @@ QUICK := tests/test_package.py tests/functional/test_softmax.py tests/nn tests/t
   tests/data/test_batches.py
 TIER_PIP := bin/python -m pip --disable-pip-version-check install --quiet
 
+# a file stays with one worker, which trains and compiles what its tests share; longest files first
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+
 .PHONY: demo test fast lint docs oldest newest notebooks clean
 
 $(BIN)/python:
@@ -46,10 +49,10 @@ demo: $(VENV)/.plots
 	@$(BIN)/python -m experiments.ga_net.demo --workdir runs/demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "slow or not slow" -n 2 --dist worksteal
+	$(BIN)/python -m pytest -m "slow or not slow" $(WORKERS)
 
 fast: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest $(WORKERS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

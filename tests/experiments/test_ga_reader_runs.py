@@ -178,9 +178,9 @@ def test_seeds_side_by_side_leave_the_records_of_single_runs(cloze, tmp_path):
     assert not (tmp_path / "one").exists()
 
 
-# thousands of steps pay for the optimisation that tests do without; these networks are too small
-# to be divided among threads
-FAST = {"xla_backend_optimization_level": 3, "xla_cpu_multi_thread_eigen": False}
+# thousands of steps pay for some of the optimisation that tests do without, not for all of it;
+# these networks are too small to be divided among threads
+FAST = {"xla_backend_optimization_level": 1, "xla_cpu_multi_thread_eigen": False}
 
 
 def accuracy_on_two_facts(hops, questions, seed=0, steps=1_800, size=48, hidden=24):

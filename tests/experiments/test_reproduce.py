@@ -396,25 +396,38 @@ def wait_for(condition, seconds=90.0):
         time.sleep(0.1)
 
 
-def checkpoints(tmp_path):
-    found = tmp_path.glob("runs/toy/tables/toy-*-seed0/checkpoints/*")
-    return {path.parts[-3] for path in found if path.name.isdecimal() and int(path.name) >= 10}
+def saved_steps(tmp_path):
+    """The newest checkpoint of every run."""
+    found = {}
+    for path in tmp_path.glob("runs/toy/tables/toy-*-seed0/checkpoints/*"):
+        if path.name.isdecimal():
+            run = path.parts[-3]
+            found[run] = max(found.get(run, 0), int(path.name))
+    return found
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_stopped_reproduction_saves_its_runs_and_the_same_command_goes_on(tmp_path, number):
-    process = start(tmp_path, pause="0.3")
-    wait_for(lambda: len(checkpoints(tmp_path)) == 2)
-    process.send_signal(number)
-    text, _ = process.communicate(timeout=60)
-    assert process.returncode == (0 if number == signal.SIGTERM else -9)
-    if number == signal.SIGTERM:
-        assert "0 done, 2 stopped, 0 failed" in text
-        assert "the same command continues" in text
-    runs = tmp_path / "results" / "toy" / "runs"
-    time.sleep(0 if number == signal.SIGTERM else 3)  # the system tells the workers of a killed one
-    assert not runs.exists() or not list(runs.iterdir())
+def test_a_stopped_reproduction_saves_its_runs_and_the_same_command_goes_on(tmp_path):
+    """Stopped by a signal, killed by the system, and whole at the third call."""
+    runs, before = tmp_path / "results" / "toy" / "runs", {}
+
+    def further():
+        found = saved_steps(tmp_path)
+        return len(found) == 2 and all(found[run] >= before.get(run, 5) + 5 for run in found)
+
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        process = start(tmp_path, pause="0.5")
+        wait_for(further)
+        process.send_signal(number)
+        text, _ = process.communicate(timeout=60)
+        assert process.returncode == (0 if number == signal.SIGTERM else -9)
+        if number == signal.SIGTERM:
+            assert "0 done, 2 stopped, 0 failed" in text
+            assert "the same command continues" in text
+        # the system tells the workers of a killed one
+        time.sleep(0 if number == signal.SIGTERM else 3)
+        assert not runs.exists() or not list(runs.iterdir())
+        before = saved_steps(tmp_path)
     process = start(tmp_path, pause="0")
     text, _ = process.communicate(timeout=120)
     assert process.returncode == 0, text

@@ -134,16 +134,29 @@ def programs(name: str, options: dict[str, Any]):
         yield traced(part, shapes)[0]
 
 
+class Programs:
+    """The programs of a network that options are compared with, each traced once."""
+
+    def __init__(self, name: str, needed: dict[str, Any]) -> None:
+        self.rest, self.seen = programs(name, needed), []
+
+    def part(self, number: int) -> str | None:
+        """One of them, or None behind the last."""
+        while len(self.seen) <= number:
+            self.seen.append(next(self.rest, None))
+        return self.seen[number]
+
+
 @functools.cache
-def usual(name: str, part: int, **needed: Any) -> str | None:
-    """A program of the network that options are compared with."""
-    return next(itertools.islice(programs(name, needed), part, None), None)
+def usual(name: str, **needed: Any) -> Programs:
+    """Those of a network under what an option needs."""
+    return Programs(name, needed)
 
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_the_same_options_make_the_same_programs(name):
     for part, again in enumerate(programs(name, {})):
-        assert again == usual(name, part)
+        assert again == usual(name).part(part)
 
 
 @pytest.mark.parametrize(("name", "field"), EVERY, ids=[".".join(pair) for pair in EVERY])
@@ -153,7 +166,7 @@ def test_every_option_changes_the_network(name, field):
     values = values_of(name, field, config)
     seen = [programs(name, needed | {field: value}) for value in values]
     for part in itertools.count():
-        first = usual(name, part, **needed)
+        first = usual(name, **needed).part(part)
         assert first is not None, f"{field} has no effect, or two of its values have the same"
         if len({first, *(next(one) for one in seen)}) == 1 + len(values):
             return

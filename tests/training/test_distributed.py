@@ -50,11 +50,12 @@ def start(*runs, number=None, port=None, processes=2, devices=4, seconds=30):
 
 
 def together(*runs, processes=2, second=None, **options):
-    """Processes of the same runs; what is other in those of the second is added to them."""
+    """Processes of the same runs; what is other in those of the second is added to each of them."""
     port = free_port()
+    second = second or [{}] * len(runs)
     return [
         start(
-            *(run | second if number == 1 and second else run for run in runs),
+            *(run | other if number == 1 else run for run, other in zip(runs, second, strict=True)),
             number=number,
             port=port,
             processes=processes,
@@ -140,14 +141,14 @@ def test_a_dead_process_stops_the_other_and_one_process_continues(tmp_path, alon
     assert first.returncode not in (0, None)
     assert "unhealthy" in err or "another process" in err
     second.communicate()
-    again = answer(start({"workdir": tmp_path}, devices=2))
+    again = tiny({"workdir": tmp_path, "train": {"parallel": "single"}})
     assert again["steps"] == 20
     assert again["w"] == pytest.approx(alone["w"], abs=1e-6)
 
 
 @pytest.mark.slow
 def test_an_error_in_one_process_ends_the_other_too(tmp_path):
-    first, second = together({"workdir": tmp_path, "pause": 0.05}, second={"fail_at": 7})
+    first, second = together({"workdir": tmp_path, "pause": 0.05}, second=[{"fail_at": 7}])
     began = time.monotonic()
     _, err = second.communicate(timeout=90)
     assert "this file is broken" in err
@@ -164,36 +165,33 @@ def test_sigterm_to_one_process_saves_and_stops_both(tmp_path, alone):
     found = [answer(p) for p in (first, second)]
     assert [f["stopped"] for f in found] == ["signal", "signal"]
     assert CheckpointStore(tmp_path / "checkpoints").latest() == found[0]["steps"] < 20
-    again = answer(start({"workdir": tmp_path}, devices=2))
+    again = tiny({"workdir": tmp_path, "train": {"parallel": "single"}})
     assert again["w"] == pytest.approx(alone["w"], abs=1e-6)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("second", "fields"),
-    [
-        (
-            {"train": {"num_steps": 9, "seed": 3, "max_skipped": 4, "progress": True}, "rows": 7},
-            ["train.num_steps is 9, process 0 has 20", "train.seed is 3, process 0 has 0",
-             "train.max_skipped is 4", "first batch, x is 'float32[7, 4] "],
-        ),
-        (
-            {"learning_rate": 0.1, "shift": 1},
-            ["train.optimizer.learning_rate is 0.1, process 0 has 0.05",
-             "first batch, label is 'float32[8] "],
-        ),
-    ],
-    ids=["steps, seed and rows", "rate and data"],
-)  # fmt: skip
-def test_processes_with_other_settings_are_refused_on_all_of_them(second, fields, tmp_path):
+def test_processes_with_other_settings_are_refused_on_all_of_them(tmp_path):
     began = time.monotonic()
-    for process in together({"workdir": tmp_path / "run"}, second=second):
-        _, err = process.communicate(timeout=90)
+    settings = {"num_steps": 9, "seed": 3, "max_skipped": 4, "progress": True}
+    cases = [
+        ({"train": settings, "rows": 7},
+         ["train.num_steps is 9, process 0 has 20", "train.seed is 3, process 0 has 0",
+          "train.max_skipped is 4", "first batch, x is 'float32[7, 4] "]),
+        ({"learning_rate": 0.1, "shift": 1},
+         ["train.optimizer.learning_rate is 0.1, process 0 has 0.05",
+          "first batch, label is 'float32[8] "]),
+    ]  # fmt: skip
+    # the first refusal is caught, the second one ends the processes
+    runs = [{"workdir": tmp_path / "run", "go_on": True}, {"workdir": tmp_path / "run"}]
+    for process in together(*runs, second=[changes for changes, _ in cases]):
+        out, err = process.communicate(timeout=90)
         assert process.returncode not in (0, -signal.SIGABRT), err[-2000:]
-        assert "the 2 processes of this run must be given the same:" in err
-        for field in fields:
-            assert f"process 1: {field}" in err
-        assert "progress" not in err.partition("must be given the same")[2]
+        (caught,) = (json.loads(line) for line in out.splitlines() if line.startswith("{"))
+        for said, (_, fields) in zip((caught["refused"], err), cases, strict=True):
+            assert "the 2 processes of this run must be given the same:" in said
+            for field in fields:
+                assert f"process 1: {field}" in said
+            assert "progress" not in said.partition("must be given the same")[2]
     assert time.monotonic() - began < 60
     assert not (tmp_path / "run").exists()
 
