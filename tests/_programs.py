@@ -67,7 +67,9 @@ def link_bytecode(prefix: Path, roots: Iterable[str]) -> None:
         target.mkdir(parents=True)
         for cache in root.rglob("__pycache__"):
             package = cache.parent.relative_to(root)
-            if "site-packages" in package.parts:  # not those of the interpreter
+            if (
+                "site-packages" in package.parts
+            ):  # not those of the interpreter below an environment
                 continue
             (target / package).mkdir(parents=True, exist_ok=True)
             for file in os.scandir(cache):

@@ -84,6 +84,29 @@ class Read:
     gates: np.ndarray | None
 
 
+# programs belong to networks, which are equal where their options are: a folder that is opened
+# again finds those of the first time, whatever its parameters
+
+
+@functools.lru_cache(16)
+def _reading(kind: str, network: str, module: nn.Module) -> Any:
+    return jax.jit(networks(kind)[network].reading(module))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _modes(module: nn.Module, params: Params, batch: Batch) -> Json:
+    # one seed: the draws of a text are the same in every evaluation
+    rngs = {"gate": jax.random.key(0)}
+    outputs: Tree = module.apply({"params": params}, batch, rngs=rngs, method=GANet.gate_modes)
+    return {mode: output.logits for mode, output in outputs.items()}
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _forced(module: nn.Module, params: Params, batch: Batch, gates: Tree) -> Tree:
+    output: Output = module.apply({"params": params}, batch, gates, method=GANet.with_gates)
+    return jax.nn.softmax(output.logits)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedModel:
     """Everything that prediction needs.
@@ -120,7 +143,7 @@ class TrainedModel:
 
     @functools.cached_property
     def _read(self) -> Any:
-        return jax.jit(self.entry.reading(self.module))
+        return _reading(self.kind, self.network, self.module)
 
     @functools.cached_property
     def _placed(self) -> Params:
@@ -234,26 +257,7 @@ class TrainedModel:
     @functools.cached_property
     def modes(self) -> Any:
         """A compiled function of (params, batch): the logits [draws, B, C] of every gate mode."""
-
-        def logits(params: Params, batch: Batch) -> Json:
-            # one seed: the draws of a text are the same in every evaluation
-            rngs = {"gate": jax.random.key(0)}
-            outputs: Tree = self.module.apply(
-                {"params": params}, batch, rngs=rngs, method=GANet.gate_modes
-            )
-            return {mode: output.logits for mode, output in outputs.items()}
-
-        return jax.jit(logits)
-
-    @functools.cached_property
-    def _forced(self) -> Any:
-        def probabilities(params: Params, batch: Batch, gates: Tree) -> Tree:
-            output: Output = self.module.apply(
-                {"params": params}, batch, gates, method=GANet.with_gates
-            )
-            return jax.nn.softmax(output.logits)
-
-        return jax.jit(probabilities)
+        return functools.partial(_modes, self.module)
 
     def with_gates(self, tokens: tuple[str, ...], gates: np.ndarray) -> np.ndarray:
         """The class probabilities [S, C] of one text under gates [S, T] that are given."""
@@ -261,7 +265,7 @@ class TrainedModel:
         rows = next(size for size in _POWERS if size >= len(gates))
         padded = np.zeros((rows, 1, edge), np.float32)
         padded[: len(gates), 0, : gates.shape[1]] = gates
-        found = self._forced(self._placed, self.batch([(tokens,)], edge), padded)
+        found = _forced(self.module, self._placed, self.batch([(tokens,)], edge), padded)
         return np.asarray(found)[: len(gates), 0]
 
     def _unusable(self, texts: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """A trained reader out of a folder, and what it looks at in a question."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,12 @@ class Reading:
     def predicted(self) -> int:
         """The most probable candidate."""
         return int(np.argmax(self.probabilities))
+
+
+# compiled once for each network and shape, however often questions are read
+@functools.partial(jax.jit, static_argnums=0)
+def _forward(network: GAReader, params: Params, batch: Tree) -> Any:
+    return network.apply({"params": params}, batch)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -126,10 +133,9 @@ class Reader:
     def read(self, source: gdata.Source, *, batch_size: int = 8) -> list[Reading]:
         """Answers questions, in their order; unknown words are all the same one."""
         batches, network = self._batches(source, batch_size), self._network()
-        forward = jax.jit(lambda params, batch: network.apply({"params": params}, batch))
         readings: dict[int, Reading] = {}
         for step in range(len(batches)):
-            output: Any = jax.device_get(forward(self.params, batches[step]))
+            output: Any = jax.device_get(_forward(network, self.params, batches[step]))
             for row, index in enumerate(batches.rows(step)):
                 readings[int(index)] = reading_of(batches.encoded, int(index), output, row)
         return [readings[index] for index in range(len(source))]

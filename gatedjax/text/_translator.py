@@ -1,6 +1,7 @@
 """A trained translator out of a folder, and how it translates texts."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -46,6 +47,19 @@ class SearchConfig:
             raise ValueError(f"length_penalty must be at least 0, got {self.length_penalty}")
 
 
+# compiled once for each network and search, whatever asks for it
+@functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
+def _decode(model: SSANTranslator, search: SearchConfig, params: Params, batch: Tree) -> jax.Array:
+    return translate(
+        model,
+        params,
+        batch,
+        beam_size=search.beam_size,
+        length_penalty=search.length_penalty,
+        extra=search.extra,
+    ).tokens[:, 0]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Translator:
     """A trained network, ready to translate."""
@@ -57,15 +71,7 @@ class Translator:
 
     def decode(self, params: Params, batch: Tree) -> jax.Array:
         """The best translation of each row of a batch [B, L]; a pure function of its arguments."""
-        search = self.search
-        return translate(
-            self.model,
-            params,
-            batch,
-            beam_size=search.beam_size,
-            length_penalty=search.length_penalty,
-            extra=search.extra,
-        ).tokens[:, 0]
+        return _decode(self.model, self.search, params, batch)
 
 
 def encode(bpe: gdata.BytePairs, texts: Sequence[str]) -> list[np.ndarray]:
@@ -95,7 +101,7 @@ def translate_texts(translator: Translator, texts: Sequence[str]) -> list[str]:
                 f"model.max_length {model.config.max_length}: a text has {longest} pieces, and its "
                 f"translation may have {search.extra} more (--search.extra)"
             )
-    decode = jax.jit(translator.decode)
+    decode = functools.partial(_decode, translator.model, search)
     for batch, rows in one_pass([ids[i] for i in real], search.batch_sentences):
         tokens = np.asarray(decode(translator.params, {n: batch[n] for n in ("tokens", "lengths")}))
         for row, index in rows:

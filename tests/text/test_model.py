@@ -15,6 +15,7 @@ from gatedjax.text._model import CELLS, EDGES, Failure, TrainedModel, edge_of, r
 from gatedjax.text._networks import PAIR, TEXT, held_at
 from gatedjax.text._read import open_table
 from gatedjax.text._training import COLUMNS, Options, train_model
+from tests._programs import Plugin
 from tests._slow import slow_but
 from tests.text._own import PAIRS, TEXTS, options
 from tests.tolerances import F32
@@ -179,6 +180,16 @@ def test_a_folder_gives_back_the_same_bits(model, folder):
     names = {"model.safetensors", "vocabulary.json", "report.json", "config.json", "README.md",
              "SHA256SUMS"}  # fmt: skip
     assert {path.name for path in folder.iterdir()} == names
+
+
+def test_a_model_that_is_opened_again_compiles_nothing(model, folder):
+    texts, counts = drawn(3, longest=8), Plugin.running.counts
+    before = []
+    for one in (model, TrainedModel.load(folder, ("text",))):
+        one.probabilities(texts)
+        one.with_gates(("dull", "film"), np.ones((1, 2), np.float32))
+        before.append(counts.total())
+    assert before[0] == before[1]
 
 
 def test_the_readers_of_exports_go_on_working(model, folder, alone):
