@@ -10,6 +10,7 @@ from experiments.ga_reader.__main__ import main as of_paper
 from gatedjax import export
 from gatedjax.__main__ import main
 from gatedjax.export._kinds import facts_of
+from tests._programs import Plugin
 from tests.text._runs import DOCUMENT, QUESTION, reader_run
 
 ANY = {"w": np.zeros(1, np.float32)}
@@ -59,9 +60,12 @@ def test_the_paper_the_run_and_the_export_answer_alike(folders, document, capsys
     wanted = capsys.readouterr().out
     assert re.match(r"0\.\d{4}  (Anna|Emil)  \(1 x\)\n", wanted)
     assert "hop 1 attends to" in wanted
+    compiled = Plugin.running.counts.total()
     for folder in (run, out):
         assert main(["answer", str(folder), *document]) == 0
         assert capsys.readouterr().out == wanted
+    # their networks are equal
+    assert Plugin.running.counts.total() == compiled
     assert list(tmp_path.iterdir()) == [tmp_path / "d.txt"]
 
 

@@ -8,6 +8,7 @@ import pytest
 from experiments.ssan import translation
 from gatedjax import data, export
 from gatedjax.__main__ import main
+from tests._programs import Plugin
 from tests.text._runs import LINES, translator_run
 from tests.text.test_answer import refused
 
@@ -28,10 +29,13 @@ def test_the_paper_the_run_and_the_export_translate_alike(folders, capsys, monke
     assert translation.main(["--workdir", str(folders[0])], io.StringIO(given), wanted) == 0
     assert wanted.getvalue().count("\n") == 3
     assert wanted.getvalue().split("\n")[1] == ""
+    compiled = Plugin.running.counts.total()
     for folder in folders:
         monkeypatch.setattr("sys.stdin", io.StringIO(given))
         assert main(["translate", str(folder)]) == 0
         assert capsys.readouterr().out == wanted.getvalue()
+    # their networks are equal
+    assert Plugin.running.counts.total() == compiled
 
 
 def test_an_export_has_the_mean_that_the_run_was_tested_with(folders, capsys, tmp_path):
