@@ -70,7 +70,7 @@ def lazy_rows(inner: optax.GradientTransformation) -> LazyRows:
     Args:
       inner: updates every number by its own gradient and state, or by global norms, and keeps
         state of the shapes of parameters and scalars: Adam, AdamW, Adagrad, SGD, Lion, clipping,
-        chains of them; no trust ratios.
+        chains of them; no trust ratios, and no averages of parameters over steps.
 
     Reference: Duchi et al. 2011 (Adagrad); Kingma and Ba 2015 (Adam).
     """
