@@ -28,12 +28,18 @@ class Variant:
       changes: what it changes in the configuration of a preset.
       same_as: where a record has the same of its configuration and of that of this variant, it has
         that one's records.
+      tuned: by data set, what was searched for it alone there.
     """
 
     name: str
     title: str
     changes: Changes = dataclasses.field(default_factory=dict)
     same_as: str | None = None
+    tuned: Mapping[str, Changes] = dataclasses.field(default_factory=dict)
+
+    def on(self, data: str) -> Changes:
+        """What it changes in the preset of a data set."""
+        return {**self.changes, **self.tuned.get(data, {})}
 
 
 def variants(*each: Variant) -> dict[str, Variant]:
@@ -393,7 +399,7 @@ class Paper:
         if known is None or known.same_as is None or data not in self.presets:
             return variant
         preset, other = self.presets[data], self.variants[known.same_as]
-        one, two = (self.recorded(changed(preset, v.changes)) for v in (known, other))
+        one, two = (self.recorded(changed(preset, v.on(data))) for v in (known, other))
         return other.name if one == two else variant
 
     def sections(self, store: Store) -> Iterator[Table]:
@@ -490,7 +496,7 @@ class Job:
                 changes[f"data.{name}"] = value
         if options.num_steps is not None:
             preset = self.paper.budget(preset, options.num_steps)
-        changes |= {**self.paper.given(options, preset), **variant.changes}
+        changes |= {**self.paper.given(options, preset), **variant.on(data)}
         return self.paper.resolve(changed(preset, changes))
 
     def cell(self, data: str, variant: Variant | str) -> Cell:
