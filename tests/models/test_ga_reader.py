@@ -533,7 +533,7 @@ def test_evaluation_reports_every_example(np_rng):
 
 def two_steps(parallel):
     """Parameters after two steps."""
-    task = make_task(char_dim=2, feature=True)
+    task = make_task(char_dim=2, feature=True, hops=1)
     tx = make_optimizer(ga_reader_optimizer(5), 10)
     batch = make_batch(np.random.default_rng(0), listed=True)
     state = parallel.place(begin(task, tx, batch))
@@ -561,7 +561,7 @@ def test_devices_and_parts_train_as_one(kind):
 def test_fixed_word_vectors_stay_and_take_no_optimiser_memory(np_rng):
     batch = make_batch(np_rng)
     for freeze in (False, True):
-        task = make_task(freeze_embeddings=freeze, dropout=0.0)
+        task = make_task(freeze_embeddings=freeze, dropout=0.0, hops=1)
         assert task.frozen == (("embed/table",) if freeze else ())
         tx = make_optimizer(ga_reader_optimizer(5), 10, frozen=task.frozen)
         state = begin(task, tx, batch)
@@ -579,7 +579,7 @@ def test_fixed_word_vectors_stay_and_take_no_optimiser_memory(np_rng):
 
 @pytest.mark.slow
 def test_a_few_examples_are_learned_by_heart(np_rng):
-    task = make_task(hidden=8, embedding_dim=8, dropout=0.0)
+    task = make_task(hidden=8, embedding_dim=8, dropout=0.0, hops=1)
     batch = make_batch(np_rng, documents=(7, 6, 5))
     tx = make_optimizer(ga_reader_optimizer(1000, learning_rate=0.02), 100)
     state = begin(task, tx, batch)
