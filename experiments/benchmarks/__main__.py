@@ -168,6 +168,8 @@ WATCHED: dict[str, Watched] = {
 
 def summary(turns: Turns) -> Json:
     """Median and quartiles."""
+    if not np.isfinite(turns).all():
+        raise ValueError(f"ratios of times must be finite, got {list(turns)}")
     low, middle, high = (float(np.quantile(turns, q)) for q in (0.25, 0.5, 0.75))
     return {"median": round(middle, 4), "low": round(low, 4), "high": round(high, 4)}
 
@@ -212,8 +214,15 @@ def main(options: Options) -> Records:
     here = _harness.machine()
     then = kept.get("machine", here)
     if then["processor"] != here["processor"]:
+        if options.write and options.only:
+            raise ValueError(
+                f"the other ratios are of another processor, {then['processor']}: "
+                "write all of them, without only"
+            )
         say(f"the committed ratios are of another processor: {then['processor']}")
     committed = kept["ratios"] if options.check else {}
+    if options.check and (new := sorted(set(options.only) - set(committed))):
+        raise ValueError(f"only must be of committed ratios to check them, got {new}")
     names = options.only or tuple(WATCHED)
     now = {name: measured(name, options.repeats, committed.get(name)) for name in names}
     lines = [_line(name, one, committed.get(name)) for name, one in now.items()]
@@ -223,7 +232,8 @@ def main(options: Options) -> Records:
     )
     if options.write:
         options.path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(options.path, {"machine": here, "ratios": {**kept["ratios"], **now}})
+        others = {name: one for name, one in kept["ratios"].items() if name in WATCHED}
+        write_json(options.path, {"machine": here, "ratios": {**others, **now}})
         say(f"wrote {options.path}")
     worse = [name for name, one in now.items() if verdict(one, committed.get(name)) == "WORSE"]
     if worse:

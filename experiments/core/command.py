@@ -77,6 +77,10 @@ def check_settings(job: Job, cell: Cell) -> Records:
         other = _other(job, cell, record, config)
         _refuse(cell, record, [one for one in other if asked or one.field != SEED], asked)
         staying.append(record)
+    for _, record in () if job.options.rerun else job.store.diverged(cell.data, cell.variant):
+        asked_config = cell.configs.get(record["seed"])
+        if asked_config is not None:
+            _refuse(cell, record, _other(job, cell, record, asked_config), True)
     return staying
 
 
@@ -145,10 +149,10 @@ def _keep(job: Job, cell: Cell, records: Records) -> None:
     for record in records:
         if record["stopped"] != "signal":
             place = cell.data, cell.variant, record["seed"]
-            lost = job.store.diverged_path(*place)
-            write_json(lost if DIVERGED in record else job.store.path(*place), saved_record(record))
-            if DIVERGED not in record:
-                lost.unlink(missing_ok=True)  # it was run again
+            paths = job.store.path(*place), job.store.diverged_path(*place)
+            path, before = reversed(paths) if DIVERGED in record else paths
+            write_json(path, saved_record(record))
+            before.unlink(missing_ok=True)  # it was run again
     message = stop_message(records[-1])
     if message is not None:
         say(message, file=sys.stderr)
@@ -203,8 +207,13 @@ def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
         if options.rerun and workdir.exists():
             shutil.rmtree(workdir)
         place = Place(workdir, paper.recorded(config))
-        runs = run_lanes(paper.experiment, config, place, paper.recorded, seeds=count)
-        _keep(job, cell, [one.record for one in runs])
+        try:
+            runs = run_lanes(paper.experiment, config, place, paper.recorded, seeds=count)
+        except NonFiniteError as error:  # alone, the others have results
+            say(f"{cell.data}, {cell.variant}: {error}", file=sys.stderr)
+            alone += fresh[:count]
+        else:
+            _keep(job, cell, [one.record for one in runs])
         fresh = fresh[count:]
     return sorted(alone, key=lambda one: one[0])
 

@@ -20,9 +20,18 @@ def check_integers(**arrays: ArrayLike) -> None:
     _check_dtype(jnp.integer, "integers", arrays)
 
 
+def dtype_of(name: str, array: ArrayLike, what: str) -> np.dtype:
+    """The dtype of an array; raises TypeError, with what is wanted, for a list or another thing."""
+    try:
+        return jnp.result_type(array)
+    except (TypeError, ValueError) as error:
+        kind = type(array).__name__
+        raise TypeError(f"{name} must be an array of {what}, got {kind}") from error
+
+
 def _check_dtype(kind: type, what: str, arrays: dict[str, ArrayLike]) -> None:
     for name, array in arrays.items():
-        dtype = jnp.result_type(array)
+        dtype = dtype_of(name, array, what)
         if not jnp.issubdtype(dtype, kind):
             raise TypeError(f"{name} must be {what}, got dtype {dtype}")
 
@@ -65,7 +74,7 @@ def check_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") -> N
     """Raises unless mask is bool and broadcasts to shape without adding axes."""
     if mask is None:
         return
-    dtype = jnp.result_type(mask)
+    dtype = dtype_of(name, mask, "bool")
     if dtype != jnp.bool_:
         raise TypeError(f"{name} must be bool (True = real), got dtype {dtype}")
     check_broadcasts(shape, **{name: mask})

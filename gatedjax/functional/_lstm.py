@@ -135,7 +135,8 @@ def lstm(
     Resets keep the segments of a row apart. At a step that is True the carry is replaced by
     reset_to before the step; with reverse=True after it, on the way to the last step of the segment
     before. Packed sequences so give the outputs and the gradients of each run on its own from
-    reset_to, in both directions; the final carry is that of the segment run last. A reset at a
+    reset_to, in both directions, but for the segment run first, with reverse=True the last of the
+    row: it starts from initial. The final carry is that of the segment run last. A reset at a
     padded step does not count.
 
     Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode

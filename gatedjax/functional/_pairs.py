@@ -110,7 +110,7 @@ def append_to_cache(
         raise ValueError(f"cache must have room for {count} more tokens, got {int(at)} of {size}")
     value = jnp.where(at + count <= size, jnp.asarray(value), jnp.nan)
     real = jnp.broadcast_to(jnp.ones((1, 1), bool) if mask is None else mask, (rows, count))
-    real = rows_like(real, cache.mask)
+    real = rows_like(real, cache.mask) | (at + count > size)  # what is lost must be seen
     selector = None
     if selector_key is not None and cache.selector_key is not None:
         selector = put(cache.selector_key, jnp.asarray(selector_key), at)

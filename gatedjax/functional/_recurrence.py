@@ -14,6 +14,7 @@ from gatedjax.functional._checks import (
     check_integers,
     check_shape,
     check_that,
+    dtype_of,
 )
 from gatedjax.functional._devices import run_core
 from gatedjax.functional._softmax import length_mask
@@ -194,8 +195,8 @@ def step_mask(shape: tuple[int, ...], mask: ArrayLike, lengths: ArrayLike) -> Ar
         return length_mask(jnp.asarray(lengths), shape[-1])
     if mask is None:
         return None
-    if jnp.result_type(mask) != jnp.bool_:
-        raise TypeError(f"mask must be bool (True = real), got dtype {jnp.result_type(mask)}")
+    if (dtype := dtype_of("mask", mask, "bool")) != jnp.bool_:
+        raise TypeError(f"mask must be bool (True = real), got dtype {dtype}")
     check_shape(shape, mask=mask)
     return jnp.asarray(mask)
 
@@ -231,8 +232,8 @@ def restarts(
         if reset_to is not None:
             raise ValueError("reset_to must be None without resets")
         return Restarts(None, jax.tree.map(lambda _: None, initial))
-    if jnp.result_type(resets) != jnp.bool_:
-        raise TypeError(f"resets must be bool, got dtype {jnp.result_type(resets)}")
+    if (dtype := dtype_of("resets", resets, "bool")) != jnp.bool_:
+        raise TypeError(f"resets must be bool, got dtype {dtype}")
     check_shape(shape, resets=resets)
     resets = jnp.asarray(resets)
     goes_on = run_core(_goes_on, (reverse,), (resets, mask), (resets,))

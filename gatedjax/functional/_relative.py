@@ -35,6 +35,7 @@ def relative_bias(
     check_that(fits, "table must be [heads, 2 K + 1], a column for each offset", table)
     for name, positions in {"queries": queries, "keys": keys}.items():
         check_that(positions.ndim == 1, f"{name} must be a vector of positions", positions)
+    queries, keys = queries.astype(jnp.int32), keys.astype(jnp.int32)  # unsigned ones wrap around
     furthest = table.shape[1] // 2
     offsets = jnp.clip(keys[None, :] - queries[:, None], -furthest, furthest)
     return table[:, offsets + furthest]

@@ -113,7 +113,9 @@ def selective_weights(
     check_shape(scores.shape[-2:-1], positions=positions)
     fits = empty != "self" or positions is not None or scores.shape[-1] == scores.shape[-2]
     check_that(
-        fits, "empty='self' needs positions unless there are as many queries as keys", scores
+        fits,
+        "empty='self' needs as many queries as keys, or positions where they are taken",
+        scores,
     )
     for name, value in {"cap": cap, "eps": eps}.items():
         if not value >= 0:

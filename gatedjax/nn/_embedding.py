@@ -19,7 +19,7 @@ class WordEmbedding(nn.Module):
 
     Beside a table of some rows alone stand their ids, the parameter "table_rows" (see
     `training.table_lookups`): in order, each once. A word that is not among them gives NaN, as an
-    id outside of the vocabulary does.
+    id outside of the vocabulary does, one below 0 too.
 
     Attributes:
       num_embeddings: size of the vocabulary, padding included.
@@ -63,6 +63,8 @@ class WordEmbedding(nn.Module):
             table = self.get_variable("params", "table")
             find = functools.partial(_places, size=self.num_embeddings)
             places = on_rows(find, ids, tokens, rows=tokens, axes=tokens.ndim)
+        # JAX counts an index below 0 from the end
+        places = jnp.where(tokens < 0, self.num_embeddings, places)
         if self.frozen:
             table = lax.stop_gradient(table)
         vectors = take_rows(table, places).astype(self.dtype or table.dtype)

@@ -199,6 +199,16 @@ class _Recurrent(nn.Module):
                 carry, xs = run(f"layer_{layer}", carries=tuple(starts), reverse=False)
             else:
                 pairs = [(None, None) if its is None else its for its in starts]
+                for given, its in zip(("initial", "reset_to"), pairs, strict=True):
+                    if (
+                        not isinstance(its, tuple | list)
+                        or hasattr(its, "_fields")
+                        or len(its) != 2
+                    ):
+                        raise ValueError(
+                            f"{given}[{layer}] must be (forward, backward), the carries of both "
+                            f"directions, got {type(its).__name__} of {len(its)}"
+                        )
                 first, second = zip(*pairs, strict=True)
                 ahead, left = run(f"layer_{layer}_forward", carries=first, reverse=False)
                 back, right = run(f"layer_{layer}_backward", carries=second, reverse=True)

@@ -249,6 +249,10 @@ class SelectiveSelfAttention(nn.Module):
         if not self.causal:
             raise ValueError("decode needs causal=True")
         features = self._check(inputs, mask)
+        message = "cache must have as many rows as inputs"
+        check_that(cache.mask.shape[0] == inputs.shape[0], message, cache.mask, inputs)
+        if (cache.selector_key is None) != (self.selector == "none"):
+            raise ValueError("cache must be of this module, with keys of a selector if it has one")
         clean = self._clean(inputs, mask)
         heads = self._heads(clean, features, "query")
         new = self._heads(clean, features, "key")
@@ -324,13 +328,17 @@ class SelectiveSelfAttention(nn.Module):
         return statistics_in_blocks(weigh, given, real, classes, top, block, num_classes)
 
     @nn.nowrap
-    def initial_cache(self, rows: int, size: int, features: int | None = None) -> F.AttentionCache:
-        """A cache without tokens, in the dtype of the module or else of its parameters.
+    def initial_cache(
+        self, rows: int, size: int, features: int | None = None, dtype: Dtype | None = None
+    ) -> F.AttentionCache:
+        """A cache without tokens.
 
         Args:
           rows: B.
           size: T, how many tokens it has room for.
           features: width of the inputs, where the module has no `features`.
+          dtype: of keys and values; None is that of the module or else of its parameters. A call
+            without a dtype of its own computes in that of inputs and parameters together.
         """
         width = self.features or features
         if width is None or size < 1:
@@ -338,7 +346,7 @@ class SelectiveSelfAttention(nn.Module):
 
         def room(heads: int) -> Array:
             shape = (rows, heads, size, width // heads)
-            return jnp.zeros(shape, self.dtype or self.param_dtype)
+            return jnp.zeros(shape, dtype or self.dtype or self.param_dtype)
 
         return F.AttentionCache(
             key=room(self.num_heads),

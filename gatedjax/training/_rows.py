@@ -22,6 +22,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from gatedjax.functional._checks import check_integers
+
 Rows = Mapping[str, jax.Array]
 """By the path of a table, ids of rows in order, each once; ids of the size of the table fill up."""
 BESIDE = "_rows"
@@ -39,7 +41,18 @@ class LazyRows(optax.GradientTransformationExtraArgs):
 
     def __new__(cls, inner: optax.GradientTransformation) -> "LazyRows":
         """Takes its state from the inner transformation: checkpoints of both are alike."""
-        made = super().__new__(cls, inner.init, _lazily(inner))
+
+        def init(params: Any) -> Any:
+            state = inner.init(params)
+            kinds = jax.tree.leaves(state, is_leaf=lambda x: isinstance(x, optax.MultiStepsState))
+            if any(isinstance(one, optax.MultiStepsState) for one in kinds):
+                raise ValueError(
+                    "inner must not sum gradients over steps (optax.MultiSteps), whose rows the "
+                    "last batch does not name; accumulate= makes parts of a batch"
+                )
+            return state
+
+        made = super().__new__(cls, init, _lazily(inner))
         made.inner = inner
         return made
 
@@ -53,9 +66,10 @@ def lazy_rows(inner: optax.GradientTransformation) -> LazyRows:
                       θ_R <- θ_R - η (m_R / (1 - β_1^t)) / (sqrt(v_R / (1 - β_2^t)) + ε)
         lazy Adagrad  s_R <- s_R + g_R^2,  θ_R <- θ_R - η g_R / sqrt(s_R + ε)
 
-    Rows outside of R have the gradient 0. So lazy SGD and lazy Adagrad are SGD and Adagrad. Lazy
-    Adam is not Adam, whose moments decay at every step, and which goes on moving a row after its
-    word was last seen. t counts all updates, as in TensorFlow's LazyAdam and PyTorch's SparseAdam,
+    with s = 0.1 at the start, as Optax has it. Rows outside of R have the gradient 0. So lazy
+    SGD without momentum and lazy Adagrad are SGD and Adagrad. Lazy Adam is not Adam, whose moments
+    decay at every step, and which goes on moving a row after its word was last seen; momentum alone
+    is as lazy. t counts all updates, as in TensorFlow's LazyAdam and PyTorch's SparseAdam,
     so a row that is read for the first time late starts from moments of 0 that are hardly
     corrected. Decoupled weight decay shrinks a row only when it is read. The global norm is that of
     the whole gradient, for the other rows add nothing to it.
@@ -70,7 +84,8 @@ def lazy_rows(inner: optax.GradientTransformation) -> LazyRows:
     Args:
       inner: updates every number by its own gradient and state, or by global norms, and keeps
         state of the shapes of parameters and scalars: Adam, AdamW, Adagrad, SGD, Lion, clipping,
-        chains of them; no trust ratios, and no averages of parameters over steps.
+        chains of them; no trust ratios, no clipping by blocks, no averages of parameters over
+        steps, and no sums over steps (`optax.MultiSteps`): `accumulate` makes parts of a batch.
 
     Reference: Duchi et al. 2011 (Adagrad); Kingma and Ba 2015 (Adam).
     """
@@ -94,13 +109,15 @@ def _lazily(inner: optax.GradientTransformation) -> Callable[..., Any]:
         tables = parameters_of(updates)
         if missing := sorted(set(ids) - set(tables)):
             raise ValueError(f"ids must be of tables among {sorted(tables)}, got {missing}")
+        for path, read in ids.items():
+            check_integers(**{f"ids[{path!r}]": read})
         rows = {path: unique_rows(jnp.asarray(ids[path]), len(tables[path])) for path in ids}
         take = lambda tree: take_rows(rows, tables, tree)  # noqa: E731
         known = None if params is None else take(params)
         inner_update = optax.with_extra_args_support(inner).update
         small, new = inner_update(take(updates), take(state), known, **more)
         # outside of the rows of its tables an update is that of the inner transformation
-        nothing = jax.tree.map(jnp.zeros_like, updates)
+        nothing = jax.tree.map(lambda all_, some: jnp.zeros_like(all_, some.dtype), updates, small)
         return put_rows(rows, tables, nothing, small), put_rows(rows, tables, state, new)
 
     return update
@@ -113,8 +130,12 @@ def parameters_of(tree: Any) -> dict[str, Any]:
 
 
 def unique_rows(ids: jax.Array, size: int) -> jax.Array:
-    """The ids [U] in order, each once, U the smaller of their number and size; size fills up."""
+    """The ids [U] in order, each once, U the smaller of their number and size; size fills up.
+
+    An id below 0 is none: it becomes size.
+    """
     flat = ids.reshape(-1).astype(jnp.int32)
+    flat = jnp.where(flat < 0, size, flat)
     return jnp.unique(flat, size=min(flat.size, size), fill_value=size)
 
 
@@ -134,6 +155,9 @@ def batch_rows(
     """
     rows = {}
     for path, names in lookups.items():
+        if isinstance(names, str) or set(names) - set(batch):
+            wanted = f"lookups[{path!r}] must be a tuple of arrays of the batch, {sorted(batch)}"
+            raise ValueError(f"{wanted}, got {names!r}")
         ids = jnp.concatenate([jnp.ravel(batch[name]) for name in names])
         if axis_name is not None:
             ids = jax.lax.all_gather(ids, axis_name, tiled=True)

@@ -12,6 +12,7 @@ import optax
 from flax import struct
 
 from gatedjax.training._rows import (
+    BESIDE,
     LazyRows,
     Rows,
     batch_rows,
@@ -119,6 +120,22 @@ def _with_carry(task: Any, check_loss: bool, rows: Rows) -> Callable[..., Any]:
     return loss
 
 
+def _check_read(task: Any, rows: Rows, state: TrainState, batch: Batch, rngs: Any) -> None:
+    """Raises ValueError unless the loss asks which rows a table has, or it would read others."""
+
+    def loss(rows: Rows) -> Any:
+        return _with_carry(task, False, rows)(state.params, batch, rngs, state.carry)
+
+    traced = jax.make_jaxpr(loss)(dict(rows)).jaxpr
+    read = {id(variable) for equation in traced.eqns for variable in equation.invars}
+    for path, variable in zip(sorted(rows), traced.invars, strict=True):
+        if id(variable) not in read:
+            raise ValueError(
+                f"the loss of {type(task).__name__} must find its words in {path + BESIDE!r} where "
+                f"the optimiser is lazy, as nn.WordEmbedding does; it did not read that"
+            )
+
+
 def _is_mean(total: jax.Array, loss: Ratio, rows: int) -> Ratio:
     """Whether a loss is not the sum that its metric says, but its mean over rows or weights."""
     apart = jnp.abs(total - loss.total) > 0.01 * jnp.abs(loss.total)
@@ -222,6 +239,8 @@ def make_train_step(
         rows: Rows, state: TrainState, batch: Batch, seed_key: jax.Array
     ) -> tuple[TrainState, Metrics]:
         rngs = step_rngs(seed_key, state.step)
+        if rows:
+            _check_read(task, rows, state, batch, rngs)
         with jax.named_scope("loss_and_gradient"):
             (total, (metrics, carry)), grads = _summed_gradients(
                 _with_carry(task, check_loss, rows),

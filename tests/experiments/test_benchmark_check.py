@@ -80,6 +80,7 @@ def test_another_processor_is_named(turns, path, capsys):
         ({"only": ("two",)}, "only must be among"),
         ({"check": True, "write": True}, "check compares"),
         ({"check": True}, "check needs committed ratios"),
+        ({"check": True, "only": ("one",)}, "check needs committed ratios"),
         ({"repeats": 0}, "repeats must be at least 1"),
     ],
 )
@@ -87,6 +88,22 @@ def test_impossible_options_are_refused(turns, path, options, message):
     turns([1.0])
     with pytest.raises(ValueError, match=message):
         watch.main(watch.Options(path=path, **options))
+
+
+def test_a_part_of_the_ratios_stays_beside_those_of_its_kind(turns, path):
+    file = committed(turns, path)
+    one = file["ratios"]["one"]
+    path.write_text(json.dumps(file | {"ratios": {"one": one, "of old": one}}))
+    turns([2.0], [float("nan")])
+    watch.main(watch.Options(write=True, only=("one",), path=path))
+    assert list(json.loads(path.read_text())["ratios"]) == ["one"]
+    with pytest.raises(ValueError, match="ratios of times must be finite, got"):
+        watch.main(watch.Options(write=True, path=path))
+    path.write_text(json.dumps({"machine": {"processor": "abacus"}, "ratios": {"two": one}}))
+    with pytest.raises(ValueError, match="the other ratios are of another processor, abacus"):
+        watch.main(watch.Options(write=True, only=("one",), path=path))
+    with pytest.raises(ValueError, match=r"only must be of committed ratios .* got \['one'\]"):
+        watch.main(watch.Options(check=True, only=("one",), path=path))
 
 
 def test_the_scripts_of_the_start_name_only_what_exists():

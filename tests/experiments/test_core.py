@@ -12,7 +12,7 @@ from experiments.core.config import changed, value_at
 from experiments.core.experiment import Run, lanes_that_fit
 from experiments.core.paper import Job, Options, Variant
 from gatedjax import data as gdata
-from gatedjax.training import TrainConfig
+from gatedjax.training import NonFiniteError, TrainConfig
 from tests.conftest import ROOT
 from tests.experiments._commands import left_out_of_help, plain, refused
 from tests.experiments._results import rows_of
@@ -454,6 +454,32 @@ def test_a_run_that_diverges_has_a_record_and_the_others_go_on(tmp_path, capsys)
     # it is over: the same command trains nothing, a mended one with --rerun takes its place
     assert command.tables(paper, table) == 0
     assert "tables/" not in capsys.readouterr().out
+    said = refused(lambda args: command.tables(PAPER, args), table, capsys)
+    assert "the record of seed 0 has train.max_skipped 1, wanted 10 (and 1 more)" in plain(said)
     assert command.tables(PAPER, [*table, "--rerun"]) == 0
     assert not list((tmp_path / "results" / "diverged").iterdir())
     assert "diverged" not in (tmp_path / "results" / "RESULTS.md").read_text()
+
+
+def test_a_seed_that_diverges_beside_others_leaves_them_to_run_alone(tmp_path, monkeypatch, capsys):
+    def together(*_, **__):
+        raise NonFiniteError("seed 1: 2 updates in a row", 5)
+
+    def alone(paper, config):
+        if config.train.seed == 1:
+            raise NonFiniteError("2 updates in a row", 5)
+        return Run(None, None, record_of(config))
+
+    monkeypatch.setattr(command, "run_lanes", together)
+    monkeypatch.setattr(command, "run_of", alone)
+    monkeypatch.setattr(command, "lanes_that_fit", lambda *_: 2)
+    folders = [f"--{name}={tmp_path / name}" for name in ("results", "runs")]
+    table = ["table1", "--seeds", "2", "--lanes", "2", *folders]
+    assert command.tables(PAPER, table) == 0
+    for folder, seed in (("runs", 0), ("diverged", 1)):
+        names = {path.name for path in (tmp_path / "results" / folder).iterdir()}
+        assert names == {f"toy-{one}-seed{seed}.json" for one in ("plain", "noisy")}
+    # a record of before goes where a run that was asked for again has none
+    monkeypatch.setattr(command, "run_of", lambda *_: together())
+    assert command.tables(PAPER, [*table, "--lanes", "1", "--rerun"]) == 0
+    assert not list((tmp_path / "results" / "runs").iterdir())

@@ -21,7 +21,7 @@ PAPERS = {
     "ga_net": (
         ["table2", "--data", "trec", "--systems", "bilstm", "--embeddings", "none"],
         ("trec", "bilstm"),
-        "data.embeddings glove.6B.100d.subset.txt, wanted none (and 3 more)",
+        "data.embeddings glove.6B.100d.subset.txt, wanted none (and 1 more)",
     ),
     "agt": (["table1"], ("sst1", "agt"), "data.embeddings glove.6B.100d.subset.txt, wanted"),
     "rau": (

@@ -98,6 +98,8 @@ def test_a_relative_bias_under_vmap_of_half_precision_and_of_no_key(np_rng):
     for table, got in zip(tables, together, strict=True):
         values, _ = biases(table, places, places, np.zeros((3, 4, 4)))
         np.testing.assert_array_equal(np.asarray(got, float), values)
+    unsigned = jax.jit(relative_bias)(tables[0], places.astype("uint8"), places.astype("uint8"))
+    np.testing.assert_array_equal(unsigned, together[0])
     for size in (0, 1):
         found = jax.eval_shape(relative_bias, tables[0], places[:size], places[:size])
         assert found.shape == (3, size, size)

@@ -230,6 +230,8 @@ XS = np.ones((B, T, 4), np.float32)
     ("options", "error", "message"),
     [
         ({"resets": RESETS * 1.0}, TypeError, "resets must be bool, got dtype float"),
+        ({"resets": [[True]]}, TypeError, "resets must be an array of bool, got list"),
+        ({"lengths": [6, 5, 4]}, TypeError, "lengths must be an array of integers, got list"),
         ({"resets": RESETS[0]}, ValueError, r"resets must have shape \(3, 6\), got \(6,\)"),
         ({"reset_to": np.ones((B, H))}, ValueError, "reset_to must be None without resets"),
         (

@@ -170,7 +170,8 @@ def decoded(name, **options):
         rest = (jnp.swapaxes(inputs[:, 2:, None], 0, 1), jnp.swapaxes(real[:, 2:, None], 0, 1))
         cache, others = jax.lax.scan(step, cache, rest)
         by_step = jnp.concatenate([first, jnp.swapaxes(others[:, :, 0], 0, 1)], axis=1)
-        _, beyond = step(cache, (inputs[:, :3], jnp.ones((B, 3), bool)))
+        # padding has no room either
+        _, beyond = step(cache, (inputs[:, :3], jnp.zeros((B, 3), bool).at[:, 2].set(True)))
         return module.apply(variables, inputs, real)[0], by_step, cache, beyond
 
     return module, variables, jax.tree.map(np.asarray, run(variables, inputs, real))
@@ -308,7 +309,7 @@ def test_decoding_needs_a_causal_module_and_a_cache_of_its_kind():
     refuse = functools.partial(pytest.raises, ValueError)
     for module, match in (
         (gnn.SelectiveSelfAttention(M), "decode needs causal=True"),
-        (gnn.SelectiveSelfAttention(M, causal=True), "selector_key must be given if"),
+        (gnn.SelectiveSelfAttention(M, causal=True), "cache must be of this module, with keys"),
         (gnn.SelectiveSelfAttention(3, causal=True, selector="none"), "key must have shape"),
     ):
         variables = jax.eval_shape(module.init, jax.random.key(0), ARRAY)
@@ -316,6 +317,13 @@ def test_decoding_needs_a_causal_module_and_a_cache_of_its_kind():
             jax.eval_shape(
                 functools.partial(module.apply, method="decode"), variables, cache, ARRAY[:, :1]
             )
+    with refuse(match=r"cache must have as many rows as inputs, got \(3, 5\) and \(2, 1, 6\)"):
+        jax.eval_shape(
+            functools.partial(module.apply, method="decode"), variables, cache, ARRAY[:2, :1]
+        )
+    assert (
+        gnn.SelectiveSelfAttention(M).initial_cache(B, N, D, jnp.bfloat16).key.dtype == "bfloat16"
+    )
     with refuse(match="source_cache needs features"):
         module = gnn.SelectiveSelfAttention(M)
         variables = jax.eval_shape(module.init, jax.random.key(0), ARRAY)

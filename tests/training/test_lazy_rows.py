@@ -238,15 +238,15 @@ def test_what_is_not_finite_changes_nothing_and_a_word_without_a_row_is_not_anot
     tx = lazy_rows(optax.adam(0.1))
     state = state_of(tx, np.float32)
     step = jax.jit(make_train_step(Words(), tx))
-    bad = [batch_of(BATCHES[0], np.array([np.nan, 0], np.float32)), batch_of(BATCHES[0] + SIZE)]
-    for batch in bad:
+    words = [BATCHES[0] + SIZE, BATCHES[0] - 6]
+    for batch in (batch_of(BATCHES[0], np.array([np.nan, 0], np.float32)), *map(batch_of, words)):
         new, metrics = step(state, batch, jax.random.key(0))
         assert float(metrics["skipped"].total) == 1
         jax.tree.map(np.testing.assert_array_equal, new.params, state.params)
         jax.tree.map(np.testing.assert_array_equal, new.opt_state, state.opt_state)
     rows = {"table": np.ones((2, WIDTH), np.float32), "table_rows": np.array([4, 7], np.int32)}
-    found = jax.jit(EMBED.apply)({"params": rows}, np.array([4, 7, 5, 0, SIZE], np.int32))
-    np.testing.assert_array_equal(np.isnan(found).any(-1), [False, False, True, False, True])
+    found = jax.jit(EMBED.apply)({"params": rows}, np.array([4, 7, 5, 0, SIZE, -1], np.int32))
+    np.testing.assert_array_equal(np.isnan(found).any(-1), [False, False, True, False, True, True])
 
 
 @pytest.fixture(scope="module")
@@ -310,8 +310,26 @@ def test_what_cannot_be_lazy_is_refused_by_name(config, tmp_path):
     for option in ({"ema_decay": 0.9}, {"reset_moments": True, "schedule": "staircase"}):
         with pytest.raises(ValueError, match="lazy_rows excludes reset_moments and ema_decay"):
             make_optimizer(OptimizerConfig(lazy_rows=True, **option), 10)
+
+    class ByVocabulary(Words):
+        def loss(self, params, batch, rngs):
+            each = params["embed"]["table"][batch["tokens"]].sum((1, 2)) * params["w"].sum()
+            return jnp.sum(each), {"loss": Ratio.of(each, batch["weight"])}
+
+    state = state_of(tx, np.float32)
+    with pytest.raises(ValueError, match="loss of ByVocabulary must find its words in 'embed/tab"):
+        jax.eval_shape(make_train_step(ByVocabulary(), tx), state, Data()[0], jax.random.key(0))
+    for names in ("tokens", ("words",)):
+        words = Words()
+        words.lookups = {TABLE: names}
+        with pytest.raises(ValueError, match=r"lookups\['embed/table'\] must be a tuple of arrays"):
+            jax.eval_shape(make_train_step(words, tx), state, Data()[0], jax.random.key(0))
+    with pytest.raises(ValueError, match="inner must not sum gradients over steps"):
+        jax.eval_shape(lazy_rows(optax.MultiSteps(optax.sgd(0.1), 2)).init, state.params)
     params = started(np.float32)[2]
     state = jax.eval_shape(tx.init, params)
+    with pytest.raises(TypeError, match=r"ids\['embed/table'\] must be integers, got dtype bool"):
+        tx.update(params, state, params, ids={TABLE: BATCHES[0] > 1})
     with pytest.raises(ValueError, match="lazy_rows needs ids in update"):
         optax.chain(tx).update(params, (state,), params)
     with pytest.raises(ValueError, match=r"ids must be of tables among .* got \['words'\]"):
