@@ -174,9 +174,14 @@ def _summary(results: Records) -> list[str]:
             raus.append([case.size, _times(result, peers.OURS), over, plain, memory])
             continue
         best = _best(result, peers.JAX_PEERS, "train")
-        names = {peers.OURS: case.cell.upper()}
+        cell = case.cell.upper()
+        names = {peers.OURS: cell}
         if case.cell == "gru":
-            names[peers.RESET_AFTER] = "GRU, reset after"
+            names[peers.RESET_AFTER] = f"{cell}, reset after"
+        skipping = {peers.SKIPPING: cell, peers.SKIPPING_AFTER: f"{cell}, reset after"}
+        for ours, name in skipping.items():
+            if "missing" not in result["rows"].get(ours, {"missing": NOT_RUN}):
+                names[ours] = f"{name}, no padding"
         for ours, name in names.items():
             line = [case.size, name, _times(result, ours), _pair(result, peers.FLAX, ours)]
             line.append(_pair(result, peers.JAX_PEERS, ours) + (f" ({best})" if best else ""))

@@ -128,7 +128,7 @@ class Packed(TimeMajor):
         self.order = jnp.arange(batch)
         stops: list[int | Array] = [steps]
         if len(form.widths) > 1:
-            after = jnp.where(mask, jnp.arange(1, steps + 1), 0)
+            after = jnp.where(mask, jnp.arange(1, steps + 1)[None], 0)
             lengths = jnp.max(after, axis=1).astype(jnp.int32)
             self.order = jnp.argsort(-lengths, stable=True)
             lengths = lengths[self.order]
@@ -174,8 +174,8 @@ class Packed(TimeMajor):
 
     def unpack(self, x: Array) -> Array:
         rank = self.rank[:, None]
-        found = jnp.take(x, self.first + rank, axis=0, mode="clip")
-        return jnp.where((rank < self.rows)[..., None], found, jnp.zeros((), x.dtype))
+        found = jnp.take(x, self.first[None] + rank, axis=0, mode="clip")
+        return jnp.where((rank < self.rows[None])[..., None], found, jnp.zeros((), x.dtype))
 
     def spread(self, rows: Array) -> Array:
         return rows[self.row]
