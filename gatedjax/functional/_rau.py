@@ -103,10 +103,8 @@ def rau(
     weights = jax.tree.map(jnp.asarray, weights)
     arguments = (weights, xs, mask, initial, dropout, begins)
     if attention in ("feature_proj", "sigmoid") and isinstance(weights, RAUWeights):
-        static, reads_gates = (
-            (form_for(*shape), reverse, options),
-            reset_after or dropout is not None,
-        )
+        static = form_for(*shape), reverse, options
+        reads_gates = reset_after or dropout is not None
         return run_recurrence(_RAU, static, arguments, skip_padding, reads_gates)
     if skip_padding:
         given = f"{attention!r} with {type(weights).__name__}"

@@ -48,19 +48,19 @@ def run_recurrence(
     static: Static,
     arguments: tuple[Tree, ...],
     skip_padding: bool,
-    reads_gates: bool = False,
+    batch_major: bool,
 ) -> Tree:
     """The core of a recurrence in every mode (see `run_core`), without its padding if asked for.
 
-    reads_gates: the backward pass reads a gate outside its loops, where rows of several widths
-      cannot be turned: the form is batch-major then.
+    batch_major: the form has to be, for the backward pass reads a gate outside its loops, where
+      rows of several widths cannot be turned; or it is the faster one where rows are left out.
     """
     _, xs, mask, initial, *_ = arguments
     widths = widths_of(xs.shape[:2]) if skip_padding and mask is not None else ()
     if not widths:
         return run_core(recurrence.core, static, arguments, (xs, initial))
     static = _changed(static, widths=widths)
-    if reads_gates:
+    if batch_major:
         static = _changed(static, feature_major=False)
     return run_core(_run, (recurrence, static), arguments, (xs, initial))
 

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -104,6 +105,19 @@ class TimeMajor:
         return jnp.sum(x, axis=0)
 
 
+class _Run(NamedTuple):
+    """The steps from start to before stop, which run `width` rows and store from `place` on."""
+
+    width: int
+    start: int | Array
+    stop: int | Array
+    place: int | Array
+
+    @property
+    def steps(self) -> int | Array:
+        return self.stop - self.start
+
+
 class Packed(TimeMajor):
     """[S, ...]: at step t the w_t rows that go on longest, one step after another.
 
@@ -132,16 +146,14 @@ class Packed(TimeMajor):
             lengths = jnp.max(after, axis=1).astype(jnp.int32)
             self.order = jnp.argsort(-lengths, stable=True)
             lengths = lengths[self.order]
-            stops = [lengths[width] for width in form.widths[1:]] + [lengths[0]]
+            stops = [*(lengths[width] for width in form.widths[1:]), lengths[0]]
         self.rank = jnp.argsort(self.order)
-        # of the steps of one width: that width, the first step, the one after the last, the place
-        self.runs: list[tuple[int, int | Array, int | Array, int | Array]] = []
+        self.runs: list[_Run] = []
         start: int | Array = 0
-        place: int | Array = 0
+        self.used: int | Array = 0
         for width, stop in zip(form.widths, stops, strict=True):
-            self.runs.append((width, start, stop, place))
-            start, place = stop, place + (stop - start) * width
-        self.used = place
+            self.runs.append(_Run(width, start, stop, self.used))
+            start, self.used = stop, self.used + (stop - start) * width
         self._find_places()
 
     def _find_places(self) -> None:
@@ -221,34 +233,23 @@ class Packed(TimeMajor):
 
             return (*jax.tree.map(block, steps), *jax.tree.map(turned, gates))
 
-        def one(width: int, place: int | Array, state: Tree) -> Tree:
-            carry, stored = state
-            carry, results = body(cut(rows, width), carry, read(width, place))
+        def one(run: _Run, k: Array, state: Tree) -> Tree:
+            place = run.place + (run.steps - 1 - k if reverse else k) * run.width
 
             def write(x: Array, y: Array) -> Array:
-                return lax.dynamic_update_slice_in_dim(x, y.reshape(width, -1), place, 0)
+                return lax.dynamic_update_slice_in_dim(x, y.reshape(run.width, -1), place, 0)
 
-            return carry, jax.tree.map(write, stored, results)
+            carry, results = body(cut(rows, run.width), state[0], read(run.width, place))
+            return carry, jax.tree.map(write, state[1], results)
 
         least = form.widths[-1]
-        shapes = jax.eval_shape(
-            lambda rows, carry: body(rows, carry, read(least, 0)),
-            cut(rows, least),
-            cut(carry, least),
-        )[1]
-        stored = jax.tree.map(lambda y: self._zeros((self.size, y.size // least), y.dtype), shapes)
-        for width, start, stop, first in self.runs[:: -1 if reverse else 1]:
-
-            def run(
-                k: Array, state: Tree, at: tuple[int, ...] = (width, start, stop, first)
-            ) -> Tree:
-                width, start, stop, first = at
-                return one(width, first + (stop - start - 1 - k if reverse else k) * width, state)
-
-            part, stored = lax.fori_loop(0, stop - start, run, (cut(carry, width), stored))
-            carry = jax.tree.map(
-                lambda x, y: lax.dynamic_update_slice_in_dim(x, y, 0, axis), carry, part
-            )
+        first = jax.eval_shape(body, cut(rows, least), cut(carry, least), read(least, 0))[1]
+        stored = jax.tree.map(lambda y: self._zeros((self.size, y.size // least), y.dtype), first)
+        for run in self.runs[:: -1 if reverse else 1]:
+            state = cut(carry, run.width), stored
+            part, stored = lax.fori_loop(0, run.steps, functools.partial(one, run), state)
+            write = functools.partial(lax.dynamic_update_slice_in_dim, start_index=0, axis=axis)
+            carry = jax.tree.map(write, carry, part)
         return carry, stored
 
     def _chunks(
