@@ -424,7 +424,7 @@ def _rau_bwd(
         through = through if options.reset_after else through * reset
         through = through + store.product(gates[0], early.T, wide)
         d_dropout = store.row_total(before * through)
-    d_xs = store.unpack(sum(d_steps)).astype(dtype)
+    d_xs = store.unpack(jnp.asarray(sum(d_steps))).astype(dtype)
     d_initial, d_fresh = store.unsort(tuple(map(form.turn, changes)))
     return d_weights, d_xs, None, d_initial, d_dropout, Restarts(None, d_fresh)
 
