@@ -36,8 +36,9 @@ class Options:
     Inputs are float32 and as wide as the state, with random lengths. The loss is the sum of the
     squared outputs, the gradients are those of the weights and the inputs. GFLOP/s count the matrix
     products, padding included, which "torch packed" and "skip_padding" leave out; forward +
-    backward counts as three forward passes. The peak is that of jnp.matmul of 2048 x 2048 in the same turns on the
-    same devices. Memory is the arguments, results and scratch of the compiled forward + backward.
+    backward counts as three forward passes. The peak is that of jnp.matmul of 2048 x 2048 in the
+    same turns on the same devices. Memory is the arguments, results and scratch of the compiled
+    forward + backward.
     A ratio is the time of the other over ours: above 1 ours is faster. "unstable" marks a median
     above 1.5 times the fastest turn: the machine was busy, run it again.
     """
