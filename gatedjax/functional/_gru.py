@@ -180,7 +180,7 @@ def gru(
     forms = form_for(*shape), form_for(*shape, reset_after_gradient=reset_after)
     arguments = (weights, xs, mask, initial, dropout, begins)
     reads_gates = reset_after or dropout is not None
-    return run_recurrence(_GRU, (forms, kind), arguments, skip_padding, reads_gates)
+    return run_recurrence(_GRU, (forms, kind), arguments, skip_padding, reads_gates=reads_gates)
 
 
 class _Kind(NamedTuple):

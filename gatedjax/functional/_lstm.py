@@ -46,11 +46,6 @@ class LSTMState(NamedTuple):
     cell: Float[Array, "B H"]
 
 
-# With few rows a step, the state of up to so many units is better off batch-major: time with
-# gradients / feature-major .96 at H 100; the forward pass alone .90, but 1.16 at H 256.
-_NARROW = 128
-
-
 def lstm_step(
     weights: LSTMWeights,
     carry: LSTMState,
@@ -167,8 +162,7 @@ def lstm(
     dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = LSTMWeights(*map(jnp.asarray, weights))
     arguments = (weights, xs, mask, initial, dropout, begins)
-    static, batch_major = (form_for(*shape), reverse), hidden <= _NARROW
-    return run_recurrence(_LSTM, static, arguments, skip_padding, batch_major)
+    return run_recurrence(_LSTM, (form_for(*shape), reverse), arguments, skip_padding)
 
 
 # The state is [H, B] or [B, H] inside the loops (see `form_for`), [B, H] outside.

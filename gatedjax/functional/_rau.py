@@ -105,7 +105,7 @@ def rau(
     if attention in ("feature_proj", "sigmoid") and isinstance(weights, RAUWeights):
         static = form_for(*shape), reverse, options
         reads_gates = reset_after or dropout is not None
-        return run_recurrence(_RAU, static, arguments, skip_padding, reads_gates)
+        return run_recurrence(_RAU, static, arguments, skip_padding, reads_gates=reads_gates)
     if skip_padding:
         given = f"{attention!r} with {type(weights).__name__}"
         raise ValueError(

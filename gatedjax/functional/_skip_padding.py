@@ -20,6 +20,8 @@ Static: TypeAlias = tuple[Any, ...]
 """What is known while tracing; the first is a form, or several."""
 # A loop is compiled for every width: more of them save little (docs/recurrence.md).
 _WIDTHS = 4
+# With few rows a step, the state of up to so many units is better off batch-major.
+_NARROW = 128
 # The kernels of more units do not stay in the cache: x W of all stored rows is one product then,
 # which reads W once where the loop reads it at every step, whatever the rows it runs.
 _CACHED = 256
@@ -51,21 +53,23 @@ def run_recurrence(
     static: Static,
     arguments: tuple[Tree, ...],
     skip_padding: bool,
-    batch_major: bool,
+    *,
+    reads_gates: bool = False,
 ) -> Tree:
     """The core of a recurrence in every mode (see `run_core`), without its padding if asked for.
 
-    batch_major: the form has to be, for the backward pass reads a gate outside its loops, where
-      rows of several widths cannot be turned; or it is the faster one where rows are left out.
+    reads_gates: the backward pass reads a gate outside its loops, where rows of several widths
+      cannot be turned: the form is batch-major then.
     """
     weights, xs, mask, initial, *_ = arguments
     widths = widths_of(xs.shape[:2]) if skip_padding and mask is not None else ()
     if not widths:
         return run_core(recurrence.core, static, arguments, (xs, initial))
     static = _changed(static, widths=widths)
-    if batch_major:
+    hidden = weights.recurrent.shape[0]
+    if reads_gates or hidden <= _NARROW:
         static = _changed(static, feature_major=False)
-    if weights.recurrent.shape[0] > _CACHED:
+    if hidden > _CACHED:
         static = _changed(static, hoist_input=True)
     return run_core(_run, (recurrence, static), arguments, (xs, initial))
 
