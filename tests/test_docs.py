@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 
 PAGES = [
     ("training", 4),
-    ("recurrence", 2),
+    ("recurrence", 3),
     ("masks", 1),
     ("selective_attention", 3),
     ("ga_net", 1),

@@ -140,6 +140,8 @@ def held_scan(
 
 OURS = "gatedjax"
 RESET_AFTER = "gatedjax reset_after"
+SKIPPING = "gatedjax skip_padding"
+SKIPPING_AFTER = "gatedjax skip_padding reset_after"
 OUR_GRU = "gatedjax GRU"
 NO_CELL = "no such cell"
 _UNROLL: dict[str, Callable[..., Any]] = {"lstm": F.lstm, "gru": F.gru, "rau": F.rau}
@@ -360,6 +362,8 @@ def _of(make: Callable[..., Runs], *cells: Cell, **options: Any) -> Callable[...
 CONTESTANTS: dict[str, Callable[..., Runs]] = {
     OURS: run_gatedjax,
     RESET_AFTER: _of(run_gatedjax, "gru", reset_after=True),
+    SKIPPING: functools.partial(run_gatedjax, skip_padding=True),
+    SKIPPING_AFTER: _of(run_gatedjax, "gru", skip_padding=True, reset_after=True),
     OUR_GRU: _of(run_our_gru, "rau"),
     "scanned step": run_scanned_step,
     "flax": _of(run_linen, "lstm", "gru"),

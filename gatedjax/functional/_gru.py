@@ -5,12 +5,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._clip import clip_gradient
-from gatedjax.functional._devices import compiled, run_core
+from gatedjax.functional._devices import compiled
 from gatedjax.functional._export import exportable
 from gatedjax.functional._recurrence import (
     Form,
@@ -26,11 +25,10 @@ from gatedjax.functional._recurrence import (
     matmul,
     real_steps,
     restarts,
-    shifted,
-    time_major,
-    weight_gradient,
     wide_of,
 )
+from gatedjax.functional._skip_padding import Recurrence, run_recurrence
+from gatedjax.functional._steps import TimeMajor, steps_of
 from gatedjax.functional._types import Tree
 
 
@@ -132,6 +130,7 @@ def gru(
     reset_after: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
     gradient_clip: float | None = None,
+    skip_padding: bool = False,
 ) -> tuple[Float[Array, "B H"], Float[Array, "B T H"]]:
     """Runs `gru_step` over time with a backward pass of its own.
 
@@ -152,6 +151,7 @@ def gru(
       recurrent_dropout_mask: multiplies the hidden state that enters the recurrent products, the
         same at every step (variational dropout), with the scale 1 / keep already in it.
       gradient_clip: bounds the gradients inside every step, see `gru_step`.
+      skip_padding: compute no rows that are over, see `lstm`; the results are the same.
 
     Returns:
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
@@ -179,7 +179,8 @@ def gru(
     kind = _Kind(reverse, reset_after, gradient_clip)
     forms = form_for(*shape), form_for(*shape, reset_after_gradient=reset_after)
     arguments = (weights, xs, mask, initial, dropout, begins)
-    return run_core(_gru, (forms, kind), arguments, (xs, initial))
+    reads_gates = reset_after or dropout is not None
+    return run_recurrence(_GRU, (forms, kind), arguments, skip_padding, reads_gates=reads_gates)
 
 
 class _Kind(NamedTuple):
@@ -222,9 +223,11 @@ def _forward(
     sums = GateSums(form, kernel, recurrent, weights.bias.astype(wide) * half)
     extra = weights.recurrent_bias
     extra = jnp.zeros((), wide) if extra is None else form.spread(extra.astype(wide))
-    drop, fresh = form.turn(dropout), form.turn(begins.carry)
+    store = steps_of(form, mask)
+    drop, fresh = map(form.turn, store.sort((dropout, begins.carry)))
 
-    def body(h: Array, step: Tree) -> Tree:
+    def body(rows: Tree, h: Array, step: Tree) -> Tree:
+        drop, fresh = rows
         x, keep, h = sums.read(step[0]), step[1], form.held(step[2], h, fresh)
         fed = apply_dropout(h, drop)
         both = sums.of_both(x, fed.astype(dtype), 0, 2 * size)
@@ -240,14 +243,19 @@ def _forward(
         stored = inner if kind.reset_after else form.turn(inner)
         return new, (form.turn(new), (r, z, candidate, stored))
 
-    h, (states, saved) = lax.scan(
+    h, (states, saved) = store.scan(
         body,
-        form.turn(initial),
-        (sums.steps(xs), time_major(mask), time_major(begins.goes_on)),
-        reverse=kind.reverse,
-        unroll=form.unroll,
+        (drop, fresh),
+        form.turn(store.sort(initial)),
+        (
+            sums.steps(store.pack(xs), store.product),
+            store.pack(mask),
+            store.pack(begins.goes_on),
+        ),
+        kind.reverse,
     )
-    return (form.turn(h), as_outputs(states, mask, dtype)), (states, saved)
+    final = store.unsort(form.turn(h))
+    return (final, as_outputs(store.unpack(states), mask, dtype)), (states, saved)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
@@ -261,7 +269,12 @@ def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> Tree:
 
 
 def _loop_back(
-    form: Form, kind: _Kind, residuals: Tree, cotangents: Tree, recurrent: Array
+    form: Form,
+    kind: _Kind,
+    store: TimeMajor,
+    residuals: Tree,
+    cotangents: Tree,
+    recurrent: Array,
 ) -> tuple[Array, tuple[Array, Tree], Array]:
     """The steps backwards; `recurrent` is U in the dtype of the products.
 
@@ -272,6 +285,7 @@ def _loop_back(
     (_, xs, mask, initial, dropout, begins), (states, (r, z, candidate, inner)) = residuals
     final, outputs = cotangents
     size, dtype, wide = initial.shape[1], xs.dtype, initial.dtype
+    final, initial, dropout, fresh = store.sort((final, initial, dropout, begins.carry))
     kernel, drop = form.turn(recurrent.T), form.turn(dropout)
     early, late = (form.turn(part.T) for part in jnp.split(recurrent, [2 * size], axis=1))
     bound = kind.gradient_clip
@@ -279,9 +293,9 @@ def _loop_back(
     def clip(change: Array) -> Array:
         return change if bound is None else jnp.clip(change, -bound, bound)
 
-    before = shifted(states, initial, kind.reverse, begins.goes_on, begins.carry)
+    before = store.before(states, initial, kind.reverse, begins.goes_on, fresh)
 
-    def body(carry: tuple[Array, Tree], step: Tree) -> Tree:
+    def body(drop: Array | None, carry: tuple[Array, Tree], step: Tree) -> Tree:
         dh, total = carry
         dy, keep, goes_on, h, r, z, candidate, inner = step
         h = form.turn(h)
@@ -305,14 +319,14 @@ def _loop_back(
         return form.split(goes_on, through, total), form.turn(gates)
 
     # `inner` is stored for the reset gate's gradient, or for that of U_c, which is formed below.
-    start = form.turn(final), form.turn(jax.tree.map(jnp.zeros_like, begins.carry))
-    steps = (time_major(outputs), time_major(mask), time_major(begins.goes_on))
-    changes, gates = lax.scan(
+    start = form.turn(final), form.turn(jax.tree.map(jnp.zeros_like, fresh))
+    changes, gates = store.scan(
         body,
+        drop,
         start,
-        (*steps, before, r, z, candidate, inner if kind.reset_after else None),
-        reverse=not kind.reverse,
-        unroll=form.unroll,
+        (store.pack(outputs), store.pack(mask), store.pack(begins.goes_on), before),
+        not kind.reverse,
+        (r, z, candidate, inner if kind.reset_after else None),
     )
     return before, changes, gates
 
@@ -320,40 +334,46 @@ def _loop_back(
 @compiled(*range(2))
 def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Tree, cotangents: Tree) -> Tree:
     form = forms[1]
-    (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals
+    (weights, xs, mask, initial, dropout, _), (_, (r, *_, inner)) = residuals
+    store = steps_of(form, mask)
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     recurrent = weights.recurrent.astype(dtype)
-    before, changes, gates = _loop_back(form, kind, residuals, cotangents, recurrent)
-    fed = before if dropout is None else before * dropout[None]
+    before, changes, gates = _loop_back(form, kind, store, residuals, cotangents, recurrent)
+    fed = before if dropout is None else before * store.spread(store.sort(dropout))
     both, last = gates[..., : 2 * size], gates[..., 2 * size :]
     reset = form.turn(r)
     if kind.reset_after:
         last = (last.astype(wide) * reset).astype(dtype)
         both = jnp.concatenate([both, last], axis=-1)
-        d_recurrent = weight_gradient(fed.astype(dtype), both, wide)
+        d_recurrent = store.weight_gradient(fed.astype(dtype), both, wide)
     else:
         blocks = [(fed.astype(dtype), both), (inner, last)]
-        d_recurrent = jnp.concatenate([weight_gradient(*pair, wide) for pair in blocks], axis=-1)
+        d_recurrent = jnp.concatenate(
+            [store.weight_gradient(*pair, wide) for pair in blocks], axis=-1
+        )
     d_extra = weights.recurrent_bias
     if d_extra is not None:
-        d_extra = jnp.sum(last, axis=(0, 1), dtype=wide).astype(d_extra.dtype)
+        d_extra = store.total(last, wide).astype(d_extra.dtype)
     d_weights = GRUWeights(
-        weight_gradient(time_major(xs), gates, wide).astype(weights.input.dtype),
+        store.weight_gradient(store.pack(xs), gates, wide).astype(weights.input.dtype),
         d_recurrent.astype(weights.recurrent.dtype),
-        jnp.sum(gates, axis=(0, 1), dtype=wide).astype(weights.bias.dtype),
+        store.total(gates, wide).astype(weights.bias.dtype),
         d_extra,
     )
-    d_xs = time_major(matmul(gates, weights.input.astype(dtype).T, wide)).astype(dtype)
+    d_xs = store.product(gates, weights.input.astype(dtype).T, wide)
+    d_xs = store.unpack(d_xs).astype(dtype)
     d_dropout = None
     if dropout is not None:  # unused, as in training, it is removed by the compiler
         if kind.reset_after:
-            through = matmul(both, recurrent.T, wide)
+            through = store.product(both, recurrent.T, wide)
         else:
-            through = matmul(both, recurrent[:, : 2 * size].T, wide)
-            through = through + reset * matmul(last, recurrent[:, 2 * size :].T, wide)
-        d_dropout = jnp.sum(before * through, axis=0)
-    d_initial, d_fresh = map(form.turn, changes)
+            through = store.product(both, recurrent[:, : 2 * size].T, wide)
+            late = store.product(last, recurrent[:, 2 * size :].T, wide)
+            through = through + reset * late
+        d_dropout = store.row_total(before * through)
+    d_initial, d_fresh = store.unsort(tuple(map(form.turn, changes)))
     return d_weights, d_xs, None, d_initial, d_dropout, Restarts(None, d_fresh)
 
 
 _gru.defvjp(_gru_fwd, _gru_bwd)
+_GRU = Recurrence(_gru, _gru_fwd, _gru_bwd)

@@ -28,11 +28,13 @@ class Form(NamedTuple):
     hoist_input: form `x W` of all steps in one product before the loop instead of in its body,
       where the batch-major form takes it and `h U` in one product of [x, h].
     unroll: steps per iteration of the loop.
+    widths: the numbers of rows that a step may run, from B down; none is all B (see `Packed`).
     """
 
     feature_major: bool
     hoist_input: bool
     unroll: int
+    widths: tuple[int, ...] = ()
 
     @property
     def axis(self) -> int:
@@ -282,8 +284,8 @@ def shifted(
 
 
 def as_outputs(states: Array, mask: Array | None, dtype: Dtype) -> Array:
-    """Returns the states [T, B, H] after each step as [B, T, H] in dtype, 0 at padding."""
-    outputs = time_major(states).astype(dtype)
+    """Returns the states [B, T, H] after each step in dtype, 0 at padding."""
+    outputs = states.astype(dtype)
     return outputs if mask is None else jnp.where(mask[..., None], outputs, 0)
 
 
@@ -310,11 +312,10 @@ class GateSums:
         if not (form.feature_major or form.hoist_input):
             self.joint = jnp.concatenate([kernel, recurrent])
 
-    def steps(self, xs: Array) -> Array:
-        """Returns what the loop runs over, from xs [B, T, D]."""
-        inputs = time_major(xs)
+    def steps(self, inputs: Array, product: Callable[..., Array]) -> Array:
+        """Returns what the loop runs over, from stored inputs and how they are multiplied."""
         if self.form.hoist_input:
-            return matmul(inputs, self.form.turn(self.kernel), self.wide)
+            return product(inputs, self.form.turn(self.kernel), self.wide)
         return inputs
 
     def read(self, step: Array) -> Array:

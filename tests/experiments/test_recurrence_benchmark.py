@@ -18,6 +18,8 @@ PACKAGES = {"haiku": "haiku", "equinox": "equinox", "keras": "keras", "torch": "
 HAVE = {("lstm", name) for name in peers.CONTESTANTS if not name.startswith("gatedjax ")}
 HAVE |= {("gru", name) for _, name in HAVE if "optimised" not in name}
 HAVE |= {("gru", "gatedjax reset_after"), ("rau", "gatedjax")}
+HAVE |= {(cell, "gatedjax skip_padding") for cell in ("lstm", "gru", "rau")}
+HAVE |= {("gru", "gatedjax skip_padding reset_after")}
 HAVE |= {("rau", "gatedjax GRU"), ("rau", "scanned step")}
 ALL = [(cell, name) for cell in ("lstm", "gru", "rau") for name in peers.CONTESTANTS]
 
