@@ -25,7 +25,10 @@ OPTIONS = {
         *("--batch", "--document", "--query", "--hidden", "--hops", "--repeats", "--seed"),
         *("--json", "--docs", "--figures"),
     ),
-    "ssan": ("--layers", "--size", "--repeats", "--clock", "--memory-size", "--json", "--docs"),
+    "ssan": (
+        *("--layers", "--size", "--repeats", "--clock", "--memory-size", "--skip-sizes", "--json"),
+        "--docs",
+    ),
     "training": ("--what", "--steps", "--lane-steps", "--seeds", "--repeats", "--json"),
 }
 
