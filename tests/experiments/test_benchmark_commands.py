@@ -14,7 +14,7 @@ OPTIONS = {
         *("--sizes", "--cells", "--layers", "--bidirectional", "--contestants", "--repeats"),
         *("--devices", "--seed", "--json", "--docs", "--figures"),
     ),
-    "compile": ("--models", "--layers", "--words", "--repeats", "--json"),
+    "compile": ("--models", "--layers", "--words", "--repeats", "--clock", "--json", "--docs"),
     "compact_attention": ("--scores", "--steps", "--densities", "--repeats", "--seed", "--json"),
     "agt": ("--vocabulary", "--batch", "--words", "--layers", "--repeats", "--json"),
     "ga_net": (
