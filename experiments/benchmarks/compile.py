@@ -4,8 +4,8 @@
 Flax's `nn.RNN`. A step is the loss, its gradients, Adam and the look for numbers that are not
 finite, as `fit` compiles it. Every turn makes and compiles all contestants of a size anew, without
 JAX's cache; the figures are medians, a ratio is the median over the turns of Flax / ours. Memory is
-what the compiled program allots beside arguments and results; networks with an option `remat` are
-compiled with it, too.
+what the compiled program allots beside arguments and results; networks that can compute activations
+again for the gradient are compiled with that, too.
 """
 
 import dataclasses
@@ -32,8 +32,10 @@ from gatedjax.training import init_state, make_train_step
 
 Model = Literal["lstm", "gru", "rau", "ga_net", "agt", "ga_reader", "ssan"]
 VOCABULARY, CLASSES, WIDTH, BATCH = 100, 3, 32, 8
-REMAT = ("ssan",)
-"""Networks with an option that computes activations again for the gradient."""
+AGAIN: dict[str, dict[str, Json]] = {
+    "ssan": {"remat": {"remat": True}, "block": {"block": 32}},
+}
+"""Of networks that can compute activations again for the gradient, the options that do so."""
 PARTS = ("trace_s", "compile_s", "temp_mib")
 COMMAND = "python -m experiments.benchmarks.compile --docs"
 FLAX = {"lstm": nn.OptimizedLSTMCell, "gru": nn.GRUCell}
@@ -160,12 +162,12 @@ def figures_of(task: Any, batch: Batch, clock: Callable[[], float]) -> dict[str,
 
 
 def measure(model: Model, layers: int, words: int, options: Options) -> Json:
-    """Measures one network at one size, with `remat` and that of Flax, where there are such."""
+    """Measures one network at one size, beside its options and Flax, where there are such."""
     clock = time.perf_counter if options.clock == "wall" else time.process_time
     batch = make_batch(model, words)
     tasks = {"ours": task_of(model, layers)}
-    if model in REMAT:
-        tasks["remat"] = task_of(model, layers, remat=True)
+    for name, given in AGAIN.get(model, {}).items():
+        tasks[name] = task_of(model, layers, **given)
     if model in FLAX:
         peer: Any = FlaxClassifier(model, layers)
         tasks["flax"] = ClassifierTask(peer)
@@ -190,14 +192,14 @@ def measure(model: Model, layers: int, words: int, options: Options) -> Json:
 
 HEADS = (
     *("model", "layers", "T", "trace s", "compile s", "flax: trace s", "compile s", "flax / ours"),
-    *("MiB", "with remat", "flax MiB"),
+    *("MiB", "remat", "block", "flax MiB"),
 )
 
 
 def cells_of(row: Json) -> list[str]:
     """A line of the table."""
     names = ("ours_trace_s", "ours_compile_s", "flax_trace_s", "flax_compile_s", "ratio")
-    sizes = ("ours_temp_mib", "remat_temp_mib", "flax_temp_mib")
+    sizes = ("ours_temp_mib", "remat_temp_mib", "block_temp_mib", "flax_temp_mib")
     return [
         *(row["model"], str(row["layers"]), str(row["words"])),
         *(f"{row[name]:.2f}" if name in row else "" for name in names),

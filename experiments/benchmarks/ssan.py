@@ -308,8 +308,8 @@ def docs_section(options: Options, figures: Json) -> str:
             "many float32 arrays [B, M, N, N].",
             memory_table(figures["memory"]).rstrip(),
             "`block` computes weights for so many queries at a time, and again for the gradient: "
-            "nothing over pairs is stored. `remat` computes them again all at once, which saves "
-            "what the layers above would otherwise find allotted, not the peak of one layer.",
+            "nothing over pairs is stored. `remat` leaves the same to the compiler all at once; "
+            "that of a CPU merges the two computations, and nothing is saved.",
         ]
     if figures["skipping"]:
         parts += [

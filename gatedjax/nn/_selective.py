@@ -141,7 +141,8 @@ class SelectiveSelfAttention(nn.Module):
       skip: without draws, multiply only keys that a query of a block selects, see
         `functional.skipping_selective_attention`: the outputs are the same, `Selection` has nothing
         over pairs. For a processor; training and `decode` are as without it.
-      remat: compute scores, noise and weights again for the gradient instead of storing them.
+      remat: compute scores, noise and weights again for the gradient instead of storing them; on a
+        CPU, whose compiler merges the two computations, use block.
 
     Streams: "gate" (training with a selector that draws) and "dropout" (training with dropout),
     keyed by example. In place of "gate" there may be "antithetic": of one key, both draw the same
