@@ -30,6 +30,8 @@ from gatedjax.functional._types import Tree
 # Of 64 to 512 queries at a time with 1,024 keys the most were the fastest, with 2,048 keys 128 took
 # 1.1 times as long as 256, and 32 twice as long.
 _PAIRS_OF_A_BLOCK, _PAIRS_OF_A_GROUP = 2**18, 2**16
+# half of the keys took as long as all of them, for they are gathered
+_SHARES = (8, 4)
 _FEWEST_KEYS = 64  # below this there is nothing to gain
 
 
@@ -93,7 +95,7 @@ def skipping_selective_attention(
       pair_mask, causal, empty, eps: as for `selective_attention`.
       block: queries at a time; None takes as many as make 2^18 pairs.
       slots: for how many slots there are programs, ascending, beside the one for all keys; None is
-        an eighth, a fourth and half of N, or none for less than 64 keys.
+        an eighth and a fourth of N, or none for less than 64 keys.
 
     Returns:
       (output, counts): o in the dtype of value, and how many keys every query has selected, of
@@ -178,7 +180,7 @@ def _options(
     elif block < 1:
         raise ValueError(f"block must be at least 1, got {block}")
     if slots is None:
-        slots = tuple(-(-size // n) for n in (8, 4, 2)) if size >= _FEWEST_KEYS else ()
+        slots = tuple(-(-size // n) for n in _SHARES) if size >= _FEWEST_KEYS else ()
     if any(a >= b for a, b in itertools.pairwise((0, *slots))):
         raise ValueError(f"slots must be at least 1 and ascend, got {slots}")
     slots = tuple(one for one in slots if one < size)
