@@ -15,7 +15,7 @@ PAGES = [
     ("training", 4),
     ("recurrence", 3),
     ("masks", 1),
-    ("selective_attention", 3),
+    ("selective_attention", 4),
     ("ga_net", 1),
     ("rau", 1),
     ("beside", 8),

@@ -1,9 +1,11 @@
-"""Times how long a training step takes to trace and to compile, by depth and by length.
+"""Times how long a training step takes to trace and to compile, and counts its memory.
 
 `python -m experiments.benchmarks.compile`. Recurrent classifiers stand beside the same network of
 Flax's `nn.RNN`. A step is the loss, its gradients, Adam and the look for numbers that are not
 finite, as `fit` compiles it. Every turn makes and compiles all contestants of a size anew, without
-JAX's cache; the figures are medians, a ratio is the median over the turns of Flax / ours.
+JAX's cache; the figures are medians, a ratio is the median over the turns of Flax / ours. Memory is
+what the compiled program allots beside arguments and results; networks that can compute activations
+again for the gradient are compiled with that, too.
 """
 
 import dataclasses
@@ -23,13 +25,19 @@ from rich.table import Table
 from experiments.benchmarks import _harness, ga_reader
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Array, Batch, Json, Records
-from gatedjax import models
+from gatedjax import analysis, models
 from gatedjax._terminal import new_console
 from gatedjax.models._classification import ClassifierTask
 from gatedjax.training import init_state, make_train_step
 
 Model = Literal["lstm", "gru", "rau", "ga_net", "agt", "ga_reader", "ssan"]
 VOCABULARY, CLASSES, WIDTH, BATCH = 100, 3, 32, 8
+AGAIN: dict[str, dict[str, Json]] = {
+    "ssan": {"remat": {"remat": True}, "block": {"block": 32}},
+}
+"""Of networks that can compute activations again for the gradient, the options that do so."""
+PARTS = ("trace_s", "compile_s", "temp_mib")
+COMMAND = "python -m experiments.benchmarks.compile --docs"
 FLAX = {"lstm": nn.OptimizedLSTMCell, "gru": nn.GRUCell}
 
 
@@ -50,8 +58,12 @@ class Options:
     """Padded lengths T."""
     repeats: int = 3
     """Turns per contestant."""
+    clock: Literal["wall", "process"] = "wall"
+    """Time on the wall, or of the processor in all threads, which a busy machine changes less."""
     json: Path | None = None
     """Also write the figures to this file."""
+    docs: Path | None = None
+    """Also write a page with the table to this file."""
 
 
 @struct.dataclass
@@ -79,27 +91,40 @@ class FlaxClassifier(nn.Module):
         return PeerOutput(nn.Dense(CLASSES)(state))
 
 
-def task_of(model: Model, layers: int) -> Any:
-    """A small network of so many layers; widths have next to no part in what is compiled."""
+def task_of(model: Model, layers: int, **options: Any) -> Any:
+    """A small network of so many layers; widths have next to no part in what is compiled.
+
+    Args:
+      model: its name.
+      layers: its depth.
+      **options: of its configuration.
+    """
     if model == "ga_net":
         net = models.GANetConfig(
-            num_layers=layers, embedding_dim=WIDTH, hidden=WIDTH, aux_hidden=WIDTH
+            num_layers=layers, embedding_dim=WIDTH, hidden=WIDTH, aux_hidden=WIDTH, **options
         )
         return models.GANetTask(models.GANet(net, VOCABULARY, CLASSES))
     if model == "agt":
-        agt = models.AGTConfig(num_layers=layers, embedding_dim=WIDTH, hidden=WIDTH)
+        agt = models.AGTConfig(num_layers=layers, embedding_dim=WIDTH, hidden=WIDTH, **options)
         return models.AGTTask(models.AGT(agt, VOCABULARY, CLASSES))
     if model == "ga_reader":
         reader = models.GAReaderConfig(
-            hops=layers, embedding_dim=WIDTH, hidden=WIDTH, char_dim=0, dropout=0.0
+            hops=layers, embedding_dim=WIDTH, hidden=WIDTH, char_dim=0, dropout=0.0, **options
         )
         return models.GAReaderTask(models.GAReader(reader, ga_reader.VOCABULARY))
     if model == "ssan":
         ssan = models.SSANProbeConfig(
-            num_layers=layers, hidden=WIDTH, filter_size=2 * WIDTH, num_heads=2, select_layers=(1,)
+            num_layers=layers,
+            hidden=WIDTH,
+            filter_size=2 * WIDTH,
+            num_heads=2,
+            select_layers=(1,),
+            **options,
         )
         return models.SSANProbeTask(models.SSANProbe(ssan, VOCABULARY, CLASSES))
-    rau = models.RAUConfig(cell=model, num_layers=layers, embedding_dim=WIDTH, hidden=WIDTH)
+    rau = models.RAUConfig(
+        cell=model, num_layers=layers, embedding_dim=WIDTH, hidden=WIDTH, **options
+    )
     return models.RAUTask(models.RAUClassifier(rau, CLASSES, VOCABULARY))
 
 
@@ -121,49 +146,92 @@ def make_batch(model: Model, words: int) -> Batch:
     }
 
 
-def seconds_of(task: Any, batch: Batch) -> dict[str, float]:
-    """Seconds in which a step is traced and lowered, and in which XLA compiles it."""
+def figures_of(task: Any, batch: Batch, clock: Callable[[], float]) -> dict[str, float]:
+    """Seconds in which a step is traced and lowered, and in which XLA compiles it; its memory."""
     tx, key = optax.adam(1e-3), jax.random.key(0)
     state = jax.eval_shape(lambda key: init_state(task, tx, key, batch), key)
-    began = time.perf_counter()
+    began = clock()
     lowered = jax.jit(make_train_step(task, tx), donate_argnums=0).lower(state, batch, key)
-    traced = time.perf_counter() - began
-    _, compiled = _harness.compiled(lowered)
-    return {"trace_s": traced, "compile_s": compiled}
+    traced = clock()
+    program = lowered.compile()
+    return {
+        "trace_s": traced - began,
+        "compile_s": clock() - traced,
+        "temp_mib": (_harness.memory_of(program, "temp") or 0) / 2**20,
+    }
 
 
-def measure(model: Model, layers: int, words: int, repeats: int) -> Json:
-    """Times one network at one size, and that of Flax, where there is one."""
+def measure(model: Model, layers: int, words: int, options: Options) -> Json:
+    """Measures one network at one size, beside its options and Flax, where there are such."""
+    clock = time.perf_counter if options.clock == "wall" else time.process_time
     batch = make_batch(model, words)
     tasks = {"ours": task_of(model, layers)}
+    for name, given in AGAIN.get(model, {}).items():
+        tasks[name] = task_of(model, layers, **given)
     if model in FLAX:
         peer: Any = FlaxClassifier(model, layers)
         tasks["flax"] = ClassifierTask(peer)
 
     def call(task: Any) -> Callable[[], dict[str, float]]:
-        return lambda: seconds_of(task, batch)
+        return lambda: figures_of(task, batch, clock)
 
-    taken = _harness.in_turns({name: call(task) for name, task in tasks.items()}, repeats)
+    # nothing to warm up: compiling is what is measured
+    turns = [{name: call(task)() for name, task in tasks.items()} for _ in range(options.repeats)]
     row: Json = {"model": model, "layers": layers, "words": words}
-    for name, turns in taken.items():
-        for part in ("trace_s", "compile_s"):
-            row[f"{name}_{part}"] = statistics.median(turn[part] for turn in turns)
-    if "flax" in taken:
-        totals = {name: [sum(turn.values()) for turn in turns] for name, turns in taken.items()}
+    for name in tasks:
+        for part in PARTS:
+            row[f"{name}_{part}"] = statistics.median(turn[name][part] for turn in turns)
+    if "flax" in tasks:
+        totals = {
+            name: [turn[name]["trace_s"] + turn[name]["compile_s"] for turn in turns]
+            for name in tasks
+        }
         row["ratio"] = _harness.ratio(totals, "flax", "ours")
     return row
 
 
+HEADS = (
+    *("model", "layers", "T", "trace s", "compile s", "flax: trace s", "compile s", "flax / ours"),
+    *("MiB", "remat", "block", "flax MiB"),
+)
+
+
+def cells_of(row: Json) -> list[str]:
+    """A line of the table."""
+    names = ("ours_trace_s", "ours_compile_s", "flax_trace_s", "flax_compile_s", "ratio")
+    sizes = ("ours_temp_mib", "remat_temp_mib", "block_temp_mib", "flax_temp_mib")
+    return [
+        *(row["model"], str(row["layers"]), str(row["words"])),
+        *(f"{row[name]:.2f}" if name in row else "" for name in names),
+        *(f"{row[name]:.1f}" if name in row else "" for name in sizes),
+    ]
+
+
 def render(rows: Records) -> Table:
     """Returns the table."""
-    peer = ("flax: trace s", "compile s", "flax / ours")
-    heads = ("model", "layers", "T", "trace s", "compile s", *peer)
-    lines = []
-    for row in rows:
-        names = ("ours_trace_s", "ours_compile_s", "flax_trace_s", "flax_compile_s", "ratio")
-        figures = [f"{row[name]:.2f}" if name in row else "" for name in names]
-        lines.append([row["model"], str(row["layers"]), str(row["words"]), *figures])
-    return _harness.screen_table("a training step, compiled", heads, lines)
+    return _harness.screen_table(
+        "a training step, compiled", HEADS, [cells_of(row) for row in rows]
+    )
+
+
+def docs_section(options: Options, rows: Records, machine: Json) -> str:
+    """The table and how it was measured."""
+    given = [
+        *("--models", *options.models, "--layers", *map(str, options.layers)),
+        *("--words", *map(str, options.words), "--repeats", str(options.repeats)),
+        *("--clock", options.clock),
+    ]
+    clock = "on the wall" if options.clock == "wall" else "of the processor"
+    return "\n\n".join(
+        [
+            f"Written by `{COMMAND[:-7]} {' '.join(given)} --docs docs/speed.md`.",
+            f"Loss, gradients and Adam, batch {BATCH}, width {WIDTH}, seconds {clock}, medians of "
+            f"{options.repeats}; MiB is what the program allots beside arguments and results. "
+            f"{machine['device']} x{machine['devices']}, {machine['cores']} cores, load "
+            f"{machine['load']:.1f}, jax {machine['jax']}.",
+            analysis.render_table(list(HEADS), [cells_of(row) for row in rows]).rstrip(),
+        ]
+    )
 
 
 def sizes(options: Options) -> list[tuple[int, int]]:
@@ -179,13 +247,18 @@ def main(options: Options) -> Records:
         if min(getattr(options, name), default=0) < 1:
             raise ValueError(f"{name} must be at least 1, got {getattr(options, name)}")
     with _harness.no_compilation_cache():
+        # the first compilation of a process pays for what all others share
+        measure(options.models[0], 1, 4, dataclasses.replace(options, repeats=1))
         rows = [
-            measure(model, layers, words, options.repeats)
+            measure(model, layers, words, options)
             for model in options.models
             for layers, words in sizes(options)
         ]
     new_console().print(render(rows))
-    _harness.write_figures(options.json, {"machine": _harness.machine(), "rows": rows})
+    machine = _harness.machine()
+    if options.docs is not None:
+        _harness.replace_section(options.docs, COMMAND, docs_section(options, rows, machine))
+    _harness.write_figures(options.json, {"machine": machine, "rows": rows})
     return rows
 
 

@@ -14,7 +14,7 @@ OPTIONS = {
         *("--sizes", "--cells", "--layers", "--bidirectional", "--contestants", "--repeats"),
         *("--devices", "--seed", "--json", "--docs", "--figures"),
     ),
-    "compile": ("--models", "--layers", "--words", "--repeats", "--json"),
+    "compile": ("--models", "--layers", "--words", "--repeats", "--clock", "--json", "--docs"),
     "compact_attention": ("--scores", "--steps", "--densities", "--repeats", "--seed", "--json"),
     "agt": ("--vocabulary", "--batch", "--words", "--layers", "--repeats", "--json"),
     "ga_net": (
@@ -25,7 +25,10 @@ OPTIONS = {
         *("--batch", "--document", "--query", "--hidden", "--hops", "--repeats", "--seed"),
         *("--json", "--docs", "--figures"),
     ),
-    "ssan": ("--layers", "--size", "--repeats", "--clock", "--memory-size", "--json", "--docs"),
+    "ssan": (
+        *("--layers", "--size", "--repeats", "--clock", "--memory-size", "--skip-sizes", "--json"),
+        "--docs",
+    ),
     "training": ("--what", "--steps", "--lane-steps", "--seeds", "--repeats", "--json"),
 }
 

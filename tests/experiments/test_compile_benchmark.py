@@ -7,6 +7,7 @@ import jax
 import optax
 import pytest
 
+from experiments.benchmarks import _harness
 from experiments.benchmarks import compile as benchmark
 from gatedjax.models._classification import ClassifierTask
 from gatedjax.training import init_state, make_train_step
@@ -18,7 +19,11 @@ TASKS |= {f"flax {m}": ClassifierTask(benchmark.FlaxClassifier(m, 2)) for m in b
 @pytest.mark.slow
 def test_one_turn_gives_every_figure(tmp_path):
     target = tmp_path / "figures.json"
-    options = benchmark.Options(models=("lstm",), layers=(1,), words=(4,), repeats=1, json=target)
+    page = tmp_path / "page.md"
+    page.write_text("\n".join(_harness.marks(benchmark.COMMAND)))
+    options = benchmark.Options(
+        models=("lstm",), layers=(1,), words=(4,), repeats=1, json=target, docs=page
+    )
     rows = benchmark.main(options)
     assert [(row["model"], row["layers"], row["words"]) for row in rows] == [("lstm", 1, 4)]
     parts = [
@@ -26,6 +31,8 @@ def test_one_turn_gives_every_figure(tmp_path):
     ]
     assert min(parts) > 0
     assert rows[0]["ratio"] == pytest.approx(sum(parts[2:]) / sum(parts[:2]))
+    assert rows[0]["ours_temp_mib"] > 0
+    assert "| lstm  | " in page.read_text()
     assert json.loads(target.read_text())["rows"] == rows
 
 
