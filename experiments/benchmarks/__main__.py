@@ -64,21 +64,23 @@ def _by_turn(taken: Mapping[str, Turns], ours: str, base: str) -> Turns:
     return [a / b for a, b in zip(taken[ours], taken[base], strict=True)]
 
 
-def _recurrent(
-    cell: peers.Cell, size: str, yardstick: str, repeats: int, *, kind: str = "train"
-) -> Turns:
+def _recurrent(cell: peers.Cell, size: str, ours: str, yardstick: str, repeats: int) -> Turns:
     batch, steps, hidden = recurrence.parse_size(size)
     case = peers.Case(cell=cell, batch=batch, steps=steps, hidden=hidden)
-    rows = recurrence.measure(case, [peers.OURS, yardstick], repeats)["rows"]
-    return _by_turn(
-        {name: row[f"{kind}_all_ms"] for name, row in rows.items()}, peers.OURS, yardstick
-    )
+    rows = recurrence.measure(case, [ours, yardstick], repeats)["rows"]
+    return _by_turn({name: row["train_all_ms"] for name, row in rows.items()}, ours, yardstick)
 
 
 def _selective(repeats: int, *, train: bool) -> Turns:
     options = ssan.Options(batch=4, layers=("st",))
     taken = _harness.times_ms(ssan.programs(options, train=train), repeats)
     return _by_turn(taken, "st", ssan.BASE)
+
+
+def _skipped(repeats: int) -> Turns:
+    options = ssan.Options(batch=4, repeats=repeats)
+    ((_, taken, _),) = ssan.skip_turns(options, 1024, ("keys alone",))
+    return _by_turn(taken, "skip", ssan.BASE)
 
 
 def _compacted(repeats: int) -> Turns:
@@ -136,10 +138,11 @@ def _started(repeats: int) -> Turns:
     return _by_turn(start_seconds(repeats), "ours", "plain")
 
 
-def _against(cell: peers.Cell, size: str, yardstick: str) -> Watched:
+def _against(cell: peers.Cell, size: str, yardstick: str, ours: str = peers.OURS) -> Watched:
+    option = ours.removeprefix(peers.OURS)
     return Watched(
-        says=f"{cell.upper()} ({size}), forward and backward / {yardstick}",
-        measure=lambda repeats: _recurrent(cell, size, yardstick, repeats),
+        says=f"{cell.upper()} ({size}){option}, forward and backward / {yardstick}",
+        measure=lambda repeats: _recurrent(cell, size, ours, yardstick, repeats),
     )
 
 
@@ -147,6 +150,7 @@ PLAIN_SCAN = "scanned step"
 WATCHED: dict[str, Watched] = {
     "lstm": _against("lstm", "32,231,100", "flax optimised"),
     "lstm_wide_batch": _against("lstm", "128,28,128", "flax optimised"),
+    "lstm_skip_padding": _against("lstm", "32,231,100", "flax optimised", peers.SKIPPING),
     "lstm_plain": _against("lstm", "32,231,100", PLAIN_SCAN),
     "gru": _against("gru", "32,231,100", "flax"),
     "rau": _against("rau", "32,231,100", peers.OUR_GRU),
@@ -157,6 +161,10 @@ WATCHED: dict[str, Watched] = {
     "ssan_infer": Watched(
         says="selective / standard attention, inference",
         measure=lambda repeats: _selective(repeats, train=False),
+    ),
+    "ssan_skip": Watched(
+        says="selective that skips / standard attention, inference, 1,024 tokens, 20 % selected",
+        measure=_skipped,
     ),
     "compact": Watched(says="pooling of open words at density .2 / of all", measure=_compacted),
     "agt": Watched(says="step of AGT, 300 words / its products alone", measure=_transformed),

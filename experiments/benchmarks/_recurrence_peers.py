@@ -16,6 +16,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments.benchmarks._harness import compiled, memory_of
+from experiments.benchmarks._products import linear_recurrence
 from experiments.core.kinds import Array, Json, Params
 from gatedjax import functional as F
 
@@ -143,6 +144,7 @@ RESET_AFTER = "gatedjax reset_after"
 SKIPPING = "gatedjax skip_padding"
 SKIPPING_AFTER = "gatedjax skip_padding reset_after"
 OUR_GRU = "gatedjax GRU"
+PRODUCTS = "products alone"
 NO_CELL = "no such cell"
 _UNROLL: dict[str, Callable[..., Any]] = {"lstm": F.lstm, "gru": F.gru, "rau": F.rau}
 _STEP: dict[str, Callable[..., Any]] = {"lstm": F.lstm_step, "gru": F.gru_step, "rau": F.rau_step}
@@ -193,6 +195,16 @@ def run_scanned_step(case: Case, xs: Array, lengths: Array) -> Runs:
         zeros = jnp.zeros((xs.shape[0], case.hidden), xs.dtype)
         initial = F.LSTMState(zeros, zeros) if case.cell == "lstm" else zeros
         return held_scan(functools.partial(step, weights), initial, xs, mask, reverse)
+
+    return jax_runs(case, functools.partial(_stack, unroll), _make_weights(case), xs, lengths)
+
+
+def run_products(case: Case, xs: Array, lengths: Array) -> Runs:
+    """The same matrix products and no gates; states would grow by weights that gates hold back."""
+
+    def unroll(weights: Any, *arguments: Any, **options: Any) -> Any:
+        calm = weights._replace(recurrent=weights.recurrent / 8)
+        return linear_recurrence(calm, *arguments, **options)
 
     return jax_runs(case, functools.partial(_stack, unroll), _make_weights(case), xs, lengths)
 
@@ -365,6 +377,7 @@ CONTESTANTS: dict[str, Callable[..., Runs]] = {
     SKIPPING: functools.partial(run_gatedjax, skip_padding=True),
     SKIPPING_AFTER: _of(run_gatedjax, "gru", skip_padding=True, reset_after=True),
     OUR_GRU: _of(run_our_gru, "rau"),
+    PRODUCTS: run_products,
     "scanned step": run_scanned_step,
     "flax": _of(run_linen, "lstm", "gru"),
     "flax optimised": _of(run_linen, "lstm", kind="Optimized"),

@@ -172,7 +172,8 @@ def _summary(results: Records) -> list[str]:
             over = _pair(result, (peers.OURS,), peers.OUR_GRU)
             plain = _pair(result, ("scanned step",))
             memory = _memory(result, peers.OURS, (peers.OUR_GRU,))
-            raus.append([case.size, _times(result, peers.OURS), over, plain, memory])
+            alone = _pair(result, (peers.PRODUCTS,))
+            raus.append([case.size, _times(result, peers.OURS), over, plain, alone, memory])
             continue
         best = _best(result, peers.JAX_PEERS, "train")
         cell = case.cell.upper()
@@ -187,12 +188,16 @@ def _summary(results: Records) -> list[str]:
             line = [case.size, name, _times(result, ours), _pair(result, peers.FLAX, ours)]
             line.append(_pair(result, peers.JAX_PEERS, ours) + (f" ({best})" if best else ""))
             line += [_pair(result, (f"torch {how}",), ours) for how in ("packed", "unpacked")]
+            line.append(_pair(result, (peers.PRODUCTS,), ours))
             lines.append([*line, _memory(result, ours, peers.FLAX)])
     heads = (
         *("(B, T, H)", "cell", "ours, ms", "flax's best", "fastest JAX peer"),
-        *("torch packed", "torch unpacked", "MB, ours / flax"),
+        *("torch packed", "torch unpacked", "products alone", "MB, ours / flax"),
     )
-    rau_heads = ("(B, T, H)", "RAU, ms", "RAU / GRU", "plain scan / RAU", "MB, RAU / GRU")
+    rau_heads = (
+        *("(B, T, H)", "RAU, ms", "RAU / GRU", "plain scan / RAU"),
+        *("products alone / RAU", "MB, RAU / GRU"),
+    )
     return [*markdown_table(heads, lines, 2), "", *markdown_table(rau_heads, raus)]
 
 

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -172,41 +172,46 @@ def selecting(variables: Any, heads: int, by_pair: float) -> Any:
     return {"params": {**variables["params"], **made}}
 
 
+def skip_turns(
+    options: Options, size: int, structures: Iterable[str]
+) -> Iterator[tuple[str, dict[str, list[float]], Any]]:
+    """Yields, by structure of the selection, the times of all turns and the `Selection` of a row.
+
+    One program of a layer serves all structures.
+    """
+    clock = time.perf_counter if options.clock == "wall" else time.process_time
+    rows = max(options.batch * options.size // size, 1)
+    inputs = jax.random.normal(jax.random.key(0), (rows, size, options.width))
+    layer, _ = our_layer("st", options.heads, train=False)
+    variables = jax.jit(layer.init)(jax.random.key(1), inputs)
+    compiled = {name: jax.jit(our_layer(name, options.heads, train=False)[1]) for name in SKIPPING}
+    mask, key = jnp.ones((rows, size), bool), jax.random.key(0)
+    for structure in structures:
+        weights = selecting(variables, options.heads, STRUCTURES[structure])
+        calls: dict[str, Callable[[], object]] = {
+            name: functools.partial(call, weights, inputs, mask, key)
+            for name, call in compiled.items()
+        }
+        calls["no mask"] = functools.partial(compiled[BASE], weights, inputs, None, key)
+        taken = _harness.times_ms(calls, options.repeats, clock)
+        yield structure, taken, jax.jit(layer.apply)(weights, inputs[:1])[1]
+
+
 def skipping(options: Options) -> Records:
     """Times inference by the structure of the selection, with one program for each length."""
-    clock = time.perf_counter if options.clock == "wall" else time.process_time
-    records = []
-    for size in options.skip_sizes:
-        rows = max(options.batch * options.size // size, 1)
-        inputs = jax.random.normal(jax.random.key(0), (rows, size, options.width))
-        layer, _ = our_layer("st", options.heads, train=False)
-        variables = jax.jit(layer.init)(jax.random.key(1), inputs)
-        compiled = {
-            name: jax.jit(our_layer(name, options.heads, train=False)[1]) for name in SKIPPING
+    return [
+        {
+            "size": size,
+            "structure": structure,
+            "selected": float(jnp.mean(selection.rate)),
+            "union": union_of(selection.gates),
+            "ms": statistics.median(taken[BASE]),
+            **{name: _harness.ratio(taken, name, BASE) for name in SKIPPING[1:]},
+            "skip_to_no_mask": _harness.ratio(taken, "skip", "no mask"),
         }
-        mask, key = jnp.ones((rows, size), bool), jax.random.key(0)
-        for structure, by_pair in STRUCTURES.items():
-            weights = selecting(variables, options.heads, by_pair)
-            calls: dict[str, Callable[[], object]] = {
-                name: functools.partial(call, weights, inputs, mask, key)
-                for name, call in compiled.items()
-            }
-            calls["no mask"] = functools.partial(compiled[BASE], weights, inputs, None, key)
-            taken = _harness.times_ms(calls, options.repeats, clock)
-            _, selection = jax.jit(layer.apply)(weights, inputs[:1])
-            records.append(
-                {
-                    "size": size,
-                    "rows": rows,
-                    "structure": structure,
-                    "selected": float(jnp.mean(selection.rate)),
-                    "union": union_of(selection.gates),
-                    "ms": statistics.median(taken[BASE]),
-                    **{name: _harness.ratio(taken, name, BASE) for name in SKIPPING[1:]},
-                    "skip_to_no_mask": _harness.ratio(taken, "skip", "no mask"),
-                }
-            )
-    return records
+        for size in options.skip_sizes
+        for structure, taken, selection in skip_turns(options, size, STRUCTURES)
+    ]
 
 
 def union_of(gates: jax.Array) -> float:

@@ -20,8 +20,6 @@ Static: TypeAlias = tuple[Any, ...]
 """What is known while tracing; the first is a form, or several."""
 # A loop is compiled for every width: more of them save little (docs/recurrence.md).
 _WIDTHS = 4
-# With few rows a step, the state of up to so many units is better off batch-major.
-_NARROW = 128
 # The kernels of more units do not stay in the cache: x W of all stored rows is one product then,
 # which reads W once where the loop reads it at every step, whatever the rows it runs.
 _CACHED = 256
@@ -66,10 +64,9 @@ def run_recurrence(
     if not widths:
         return run_core(recurrence.core, static, arguments, (xs, initial))
     static = _changed(static, widths=widths)
-    hidden = weights.recurrent.shape[0]
-    if reads_gates or hidden <= _NARROW:
+    if reads_gates:
         static = _changed(static, feature_major=False)
-    if hidden > _CACHED:
+    if weights.recurrent.shape[0] > _CACHED:
         static = _changed(static, hoist_input=True)
     return run_core(_run, (recurrence, static), arguments, (xs, initial))
 
