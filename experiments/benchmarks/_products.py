@@ -54,7 +54,7 @@ def _forward(
     sums = GateSums(form, kernel, recurrent, bias)
 
     def body(h: Array, x: Array) -> tuple[Array, Array]:
-        blocks = sums.of_both(sums.read(x), h, 0, columns)
+        blocks = sums.of_both(sums.read(x), h)
         h = sum(form.part(blocks, k, k + hidden) for k in range(0, columns, hidden))
         return h, form.turn(h)
 

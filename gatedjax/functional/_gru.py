@@ -177,7 +177,8 @@ def gru(
     check = functools.partial(check_state, shape=shape)
     begins = restarts(resets, reset_to, initial, mask, xs.shape[:2], reverse, check)
     kind = _Kind(reverse, reset_after, gradient_clip)
-    forms = form_for(*shape), form_for(*shape, reset_after_gradient=reset_after)
+    form = functools.partial(form_for, *shape, reset_before=not reset_after)
+    forms = form(), form(reset_after_gradient=reset_after)
     arguments = (weights, xs, mask, initial, dropout, begins)
     reads_gates = reset_after or dropout is not None
     return run_recurrence(_GRU, (forms, kind), arguments, skip_padding, reads_gates=reads_gates)
@@ -220,7 +221,8 @@ def _forward(
         (value.astype(wide) * half[None]).astype(dtype)
         for value in (weights.input, weights.recurrent)
     )
-    sums = GateSums(form, kernel, recurrent, weights.bias.astype(wide) * half)
+    bias = weights.bias.astype(wide) * half
+    sums = GateSums(form, kernel, recurrent, bias, cut=2 * size)
     extra = weights.recurrent_bias
     extra = jnp.zeros((), wide) if extra is None else form.spread(extra.astype(wide))
     store = steps_of(form, mask)
@@ -230,15 +232,15 @@ def _forward(
         drop, fresh = rows
         x, keep, h = sums.read(step[0]), step[1], form.held(step[2], h, fresh)
         fed = apply_dropout(h, drop)
-        both = sums.of_both(x, fed.astype(dtype), 0, 2 * size)
+        both = sums.of_both(x, fed.astype(dtype))
         both = 0.5 * jnp.tanh(both) + 0.5
         r, z = form.part(both, 0, size), form.part(both, size, 2 * size)
         if kind.reset_after:
-            inner = sums.of_state(fed.astype(dtype), 2 * size, 3 * size) + extra
-            candidate = jnp.tanh(sums.of_input(x, 2 * size, 3 * size) + r * inner)
+            inner = sums.of_state(fed.astype(dtype), late=True) + extra
+            candidate = jnp.tanh(sums.of_input(x, late=True) + r * inner)
         else:
             inner = (r * fed).astype(dtype)
-            candidate = jnp.tanh(sums.of_both(x, inner, 2 * size, 3 * size))
+            candidate = jnp.tanh(sums.of_both(x, inner, late=True))
         new = form.held(keep, h + z * (candidate - h), h)
         stored = inner if kind.reset_after else form.turn(inner)
         return new, (form.turn(new), (r, z, candidate, stored))

@@ -195,7 +195,7 @@ def _forward(
         (drop, fresh_h, fresh_c), (x, keep, goes_on) = rows, step
         h, c = form.held(goes_on, carry[0], fresh_h), form.held(goes_on, carry[1], fresh_c)
         fed = apply_dropout(h, drop).astype(dtype)
-        t = jnp.tanh(sums.of_both(sums.read(x), fed, 0, 4 * size))
+        t = jnp.tanh(sums.of_both(sums.read(x), fed))
         i, f, o = (0.5 * form.part(t, k * size, (k + 1) * size) + 0.5 for k in (0, 1, 3))
         g = form.part(t, 2 * size, 3 * size)
         new_c = f * c + i * g

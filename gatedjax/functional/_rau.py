@@ -243,7 +243,7 @@ def _gate_sums(
             weights.bias.astype(wide) * half,
         )
     )
-    sums = GateSums(form, kernel, recurrent, bias)
+    sums = GateSums(form, kernel, recurrent, bias, cut=4 * size)
     extra = weights.recurrent_bias
     return sums, jnp.zeros((), wide) if extra is None else form.spread(extra.astype(wide))
 
@@ -270,15 +270,15 @@ def _forward(
         drop, fresh = rows
         x, keep, h = sums.read(step[0]), step[1], form.held(step[2], h, fresh)
         fed = apply_dropout(h, drop)
-        early = sums.of_both(x, fed.astype(dtype), 0, 4 * size)
+        early = sums.of_both(x, fed.astype(dtype))
         both = 0.5 * jnp.tanh(form.part(early, 0, 2 * size)) + 0.5
         r, z = form.part(both, 0, size), form.part(both, size, 2 * size)
         if options.reset_after:
-            inner = sums.of_state(fed.astype(dtype), 4 * size, 5 * size) + extra
-            candidate = jnp.tanh(sums.of_input(x, 4 * size, 5 * size) + r * inner)
+            inner = sums.of_state(fed.astype(dtype), late=True) + extra
+            candidate = jnp.tanh(sums.of_input(x, late=True) + r * inner)
         else:
             inner = (r * fed).astype(dtype)
-            candidate = jnp.tanh(sums.of_both(x, inner, 4 * size, 5 * size))
+            candidate = jnp.tanh(sums.of_both(x, inner, late=True))
         logits = form.part(early, 2 * size, 3 * size)
         value = form.part(early, 3 * size, 4 * size)
         if options.attention == "sigmoid":

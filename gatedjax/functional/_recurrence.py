@@ -94,20 +94,29 @@ class Restarts(NamedTuple):
 
 # The one place where a backend gets its form. On a CPU the feature-major one, for the products
 # [4H, K] [K, B] run faster in XLA's backend than [B, K] [K, 4H], and a gate is a block of rows;
-# batch-major from B = H on, and with x W hoisted for the gradients of a GRU that resets after
-# the product. Figures: docs/recurrence.md, "How the forms were chosen".
+# batch-major from B = H on. x W is hoisted for wide states, whose W does not stay in the cache from
+# one step to the next, for a batch-major GRU that resets before the product, and for the gradients
+# of one that resets after it, batch-major too.
+# Figures: docs/recurrence.md, "How the forms were chosen".
 _FEATURE_MAJOR = Form(feature_major=True, hoist_input=False, unroll=1)
 _BATCH_MAJOR = Form(feature_major=False, hoist_input=False, unroll=1)
 _BATCH_MAJOR_HOISTED = Form(feature_major=False, hoist_input=True, unroll=1)
+_WIDE = 512
 # Not measured on an accelerator: one large product is the safe choice where launches cost.
 _OTHER = Form(feature_major=True, hoist_input=True, unroll=1)
 
 
 def form_for(
-    batch: int, hidden: int, backend: str | None = None, *, reset_after_gradient: bool = False
+    batch: int,
+    hidden: int,
+    backend: str | None = None,
+    *,
+    reset_before: bool = False,
+    reset_after_gradient: bool = False,
 ) -> Form:
     """Returns the form of the fast scans for B, H and a backend (default: the one JAX runs on).
 
+    reset_before: of a GRU that resets before the product; batch-major it takes two of [x, h].
     reset_after_gradient: of the pass with gradients of a GRU that resets after the product.
     """
     if (backend or jax.default_backend()) != "cpu":
@@ -116,7 +125,9 @@ def form_for(
         return _BATCH_MAJOR_HOISTED
     # jax.export may leave the batch open: one program then serves every size
     is_number = isinstance(batch, int)
-    return _BATCH_MAJOR if is_number and batch >= hidden else _FEATURE_MAJOR
+    form = _BATCH_MAJOR if is_number and batch >= hidden else _FEATURE_MAJOR
+    hoisted = hidden > _WIDE or (reset_before and not form.feature_major)
+    return form._replace(hoist_input=hoisted)
 
 
 def wide_of(dtype: Dtype) -> np.dtype:
@@ -300,17 +311,29 @@ def matmul_t(a: Array, b: Array, dtype: Dtype) -> Array:
 
 
 class GateSums:
-    """x W + s U + b inside a loop, in the layout of a form; columns can be asked for apart.
+    """x W + s U + b inside a loop, in the layout of a form; late columns can be asked for apart.
 
     kernel [D, N] and recurrent [H, N] are of the dtype of the products, bias [N] of that of sums.
+    Columns are early before the cut and late from it on. They are cut here, outside the loop, which
+    would copy the weights at every step.
     """
 
-    def __init__(self, form: Form, kernel: Array, recurrent: Array, bias: Array) -> None:
-        self.form, self.wide, self.bias = form, bias.dtype, form.spread(bias)
-        self.kernel, self.recurrent = form.turn(kernel), form.turn(recurrent)
-        self.joint = None
-        if not (form.feature_major or form.hoist_input):
-            self.joint = jnp.concatenate([kernel, recurrent])
+    def __init__(
+        self, form: Form, kernel: Array, recurrent: Array, bias: Array, cut: int | None = None
+    ) -> None:
+        columns = len(bias)
+        cut = columns if cut is None else cut
+        self.form, self.wide, self.kernel = form, bias.dtype, form.turn(kernel)
+        self.bias = form.spread(bias)
+        self.spans = (0, cut), (cut, columns)
+        self.is_joint = not (form.feature_major or form.hoist_input)
+        self.kernels, self.biases = self._cut(kernel), self._cut(bias)
+        self.recurrents = self._cut(recurrent)
+        self.joints = self._cut(jnp.concatenate([kernel, recurrent])) if self.is_joint else ()
+
+    def _cut(self, columns: Array) -> tuple[Array, ...]:
+        turned = self.form.spread(columns) if columns.ndim == 1 else self.form.turn(columns)
+        return tuple(self.form.part(turned, start, stop) for start, stop in self.spans)
 
     def steps(self, inputs: Array, product: Callable[..., Array]) -> Array:
         """Returns what the loop runs over, from stored inputs and how they are multiplied."""
@@ -320,30 +343,28 @@ class GateSums:
 
     def read(self, step: Array) -> Array:
         """Returns what the other methods take of one step."""
-        if self.joint is not None:
+        if self.is_joint:
             return step
         if self.form.hoist_input:
             return self.form.turn(step) + self.bias
         return matmul_t(self.kernel, step, self.wide) + self.bias
 
-    def of_input(self, x: Array, start: int, stop: int) -> Array:
-        """Returns x W + b in columns start to stop."""
-        if self.joint is None:
-            return self.form.part(x, start, stop)
-        product = self.form.product(self.form.part(self.kernel, start, stop), x, self.wide)
-        return product + self.form.part(self.bias, start, stop)
+    def of_input(self, x: Array, *, late: bool = False) -> Array:
+        """Returns x W + b."""
+        if self.is_joint:
+            return self.form.product(self.kernels[late], x, self.wide) + self.biases[late]
+        return self.form.part(x, *self.spans[late])
 
-    def of_state(self, state: Array, start: int, stop: int) -> Array:
-        """Returns s U in columns start to stop."""
-        return self.form.product(self.form.part(self.recurrent, start, stop), state, self.wide)
+    def of_state(self, state: Array, *, late: bool = False) -> Array:
+        """Returns s U."""
+        return self.form.product(self.recurrents[late], state, self.wide)
 
-    def of_both(self, x: Array, state: Array, start: int, stop: int) -> Array:
-        """Returns x W + s U + b in columns start to stop."""
-        if self.joint is None:
-            return self.form.part(x, start, stop) + self.of_state(state, start, stop)
-        fed = self.form.join([x, state])
-        product = self.form.product(self.form.part(self.joint, start, stop), fed, self.wide)
-        return product + self.form.part(self.bias, start, stop)
+    def of_both(self, x: Array, state: Array, *, late: bool = False) -> Array:
+        """Returns x W + s U + b."""
+        if self.is_joint:
+            fed = self.form.join([x, state])
+            return self.form.product(self.joints[late], fed, self.wide) + self.biases[late]
+        return self.of_input(x, late=late) + self.of_state(state, late=late)
 
 
 def weight_gradient(inputs: Array, gates: Array, dtype: Dtype) -> Array:

@@ -20,9 +20,6 @@ Static: TypeAlias = tuple[Any, ...]
 """What is known while tracing; the first is a form, or several."""
 # A loop is compiled for every width: more of them save little (docs/recurrence.md).
 _WIDTHS = 4
-# The kernels of more units do not stay in the cache: x W of all stored rows is one product then,
-# which reads W once where the loop reads it at every step, whatever the rows it runs.
-_CACHED = 256
 _MASK = 2  # its place among the arguments
 
 
@@ -59,15 +56,13 @@ def run_recurrence(
     reads_gates: the backward pass reads a gate outside its loops, where rows of several widths
       cannot be turned: the form is batch-major then.
     """
-    weights, xs, mask, initial, *_ = arguments
+    _, xs, mask, initial, *_ = arguments
     widths = widths_of(xs.shape[:2]) if skip_padding and mask is not None else ()
     if not widths:
         return run_core(recurrence.core, static, arguments, (xs, initial))
     static = _changed(static, widths=widths)
     if reads_gates:
         static = _changed(static, feature_major=False)
-    if weights.recurrent.shape[0] > _CACHED:
-        static = _changed(static, hoist_input=True)
     return run_core(_run, (recurrence, static), arguments, (xs, initial))
 
 

@@ -137,16 +137,18 @@ each_direction = pytest.mark.parametrize("reverse", [False, True])
 
 
 @pytest.mark.parametrize(
-    ("batch", "backend", "want"),
+    ("batch", "hidden", "backend", "want"),
     [
-        (4, "cpu", (True, False)),
-        (5, "cpu", (False, False)),
-        (4, "gpu", (True, True)),
-        (5, "tpu", (True, True)),
+        (4, 5, "cpu", (True, False)),
+        (5, 5, "cpu", (False, False)),
+        (4, 513, "cpu", (True, True)),
+        (513, 513, "cpu", (False, True)),
+        (4, 5, "gpu", (True, True)),
+        (5, 5, "tpu", (True, True)),
     ],
 )
-def test_the_form_is_batch_major_on_cpu_from_as_many_rows_as_units(batch, backend, want):
-    assert _recurrence.form_for(batch, 5, backend)[:2] == want
+def test_the_form_is_batch_major_on_cpu_from_as_many_rows_as_units(batch, hidden, backend, want):
+    assert _recurrence.form_for(batch, hidden, backend)[:2] == want
 
 
 @pytest.mark.parametrize(
@@ -157,8 +159,10 @@ def test_the_form_is_batch_major_on_cpu_from_as_many_rows_as_units(batch, backen
         (256, "gpu", (True, True)),
     ],
 )
-def test_a_gru_with_gradients_has_a_form_of_its_own_on_cpu(hidden, backend, want):
+def test_a_gru_has_forms_of_its_own_on_cpu(hidden, backend, want):
     assert _recurrence.form_for(32, hidden, backend, reset_after_gradient=True)[:2] == want
+    assert _recurrence.form_for(hidden, hidden, backend, reset_before=True).hoist_input
+    assert _recurrence.form_for(2, 3, backend, reset_before=True).hoist_input == (backend != "cpu")
 
 
 def leaves(carry) -> list[np.ndarray]:
