@@ -80,7 +80,7 @@ def _backward(
         return form.product(turned, gates, xs.dtype), form.turn(gates)
 
     gates = lax.scan(body, start, time_major(cotangent), reverse=not reverse)[1]
-    before = shifted(states, form.turn(start), reverse, None, None)
+    before = shifted(states, form.turn(start), reverse)
     changes = (
         weight_gradient(time_major(xs), gates, xs.dtype),
         weight_gradient(before, gates, xs.dtype),

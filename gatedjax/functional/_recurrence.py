@@ -278,20 +278,11 @@ def time_major(x: Tree) -> Tree:
     return None if x is None else jnp.swapaxes(x, 0, 1)
 
 
-def shifted(
-    states: Array, initial: Array, reverse: bool, goes_on: Array | None, fresh: Array | None
-) -> Array:
-    """Returns the state each step began with, from the states [T, B, H] after each.
-
-    goes_on and fresh are those of `Restarts`, of this part of the carry.
-    """
+def shifted(states: Array, initial: Array, reverse: bool) -> Array:
+    """Returns the state after the step run before each, from the states [T, B, H] after each."""
     if reverse:
-        before = jnp.concatenate([states, initial[None]])[1:]
-    else:
-        before = jnp.concatenate([initial[None], states])[:-1]
-    if goes_on is None or fresh is None:
-        return before
-    return jnp.where(time_major(goes_on)[..., None], before, fresh[None])
+        return jnp.concatenate([states, initial[None]])[1:]
+    return jnp.concatenate([initial[None], states])[:-1]
 
 
 def as_outputs(states: Array, mask: Array | None, dtype: Dtype) -> Array:

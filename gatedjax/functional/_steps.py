@@ -61,7 +61,14 @@ class TimeMajor:
 
         initial and fresh are sorted; goes_on [B, T] is not, see `Restarts`.
         """
-        return shifted(states, initial, reverse, goes_on, fresh)
+        before = self.previous(states, initial, reverse)
+        if goes_on is None or fresh is None:
+            return before
+        return jnp.where(self.pack(goes_on)[..., None], before, self.spread(fresh))
+
+    def previous(self, states: Array, initial: Array, reverse: bool) -> Array:
+        """Returns `before` where no step restarts."""
+        return shifted(states, initial, reverse)
 
     def scan(
         self,
@@ -192,22 +199,12 @@ class Packed(TimeMajor):
     def spread(self, rows: Array) -> Array:
         return rows[self.row]
 
-    def before(
-        self,
-        states: Array,
-        initial: Array,
-        reverse: bool,
-        goes_on: Array | None,
-        fresh: Array | None,
-    ) -> Array:
+    def previous(self, states: Array, initial: Array, reverse: bool) -> Array:
         step = self.step + (1 if reverse else -1)
         at = jnp.clip(step, 0, self.shape[1] - 1)
         there = (step == at) & (self.row < self.rows[at])
         before = jnp.take(states, self.first[at] + self.row, axis=0, mode="clip")
-        before = jnp.where(there[:, None], before, self.spread(initial))
-        if goes_on is None or fresh is None:
-            return before
-        return jnp.where(self.pack(goes_on)[:, None], before, self.spread(fresh))
+        return jnp.where(there[:, None], before, self.spread(initial))
 
     def scan(
         self,

@@ -65,6 +65,19 @@ def _bias(*values: float) -> Initializer:
     return bias
 
 
+def _both_directions(name: str, carries: Any) -> tuple[Any, Any]:
+    """The carries (forward, backward) of a layer; raises ValueError for that of one direction."""
+    if carries is None:
+        return None, None
+    is_pair = isinstance(carries, tuple | list) and not hasattr(carries, "_fields")
+    if not is_pair or len(carries) != 2:
+        raise ValueError(
+            f"{name} must be (forward, backward), the carries of both directions, "
+            f"got {type(carries).__name__} of {len(carries)}"
+        )
+    return carries[0], carries[1]
+
+
 class _Recurrent(nn.Module):
     """What LSTM, GRU and RAU share: layers, directions, dropout. Subclasses own the weights.
 
@@ -200,18 +213,8 @@ class _Recurrent(nn.Module):
             if not self.bidirectional:
                 carry, xs = run(f"layer_{layer}", carries=tuple(starts), reverse=False)
             else:
-                pairs = [(None, None) if its is None else its for its in starts]
-                for given, its in zip(("initial", "reset_to"), pairs, strict=True):
-                    if (
-                        not isinstance(its, tuple | list)
-                        or hasattr(its, "_fields")
-                        or len(its) != 2
-                    ):
-                        raise ValueError(
-                            f"{given}[{layer}] must be (forward, backward), the carries of both "
-                            f"directions, got {type(its).__name__} of {len(its)}"
-                        )
-                first, second = zip(*pairs, strict=True)
+                names = f"initial[{layer}]", f"reset_to[{layer}]"
+                first, second = zip(*map(_both_directions, names, starts), strict=True)
                 ahead, left = run(f"layer_{layer}_forward", carries=first, reverse=False)
                 back, right = run(f"layer_{layer}_backward", carries=second, reverse=True)
                 carry, xs = (ahead, back), jnp.concatenate([left, right], axis=-1)
