@@ -16,7 +16,7 @@ from experiments.core.records import Store, read_json, refuse_other, write_json
 from experiments.core.text import SPLITS
 from experiments.ssan import attention, neighbours, reported
 from experiments.ssan.attention import GLUED, Encoder, Words
-from experiments.ssan.config import BASE, FULL
+from experiments.ssan.config import BASE, FULL, LOCAL
 from experiments.ssan.experiment import experiment
 from experiments.ssan.sentences import sentences
 from gatedjax import analysis
@@ -62,12 +62,19 @@ def of_each(
 
 def encoders(job: Job, data: str) -> dict[str, Encoder]:
     """The networks without and with a selector in layer 1, of seed 0."""
+    trained = {role: LOCAL[role] if job.options.local else role for role in TITLES}
     return {
-        variant: attention.load_encoder(
+        role: attention.load_encoder(
             job.config(data, variant, 0), job.options.runs / f"{data}-{variant}-seed0"
         )
-        for variant in TITLES
+        for role, variant in trained.items()
     }
+
+
+def shown_as(data: str, numbers: Numbers) -> str:
+    """What an analysis looked into."""
+    local = ", local heads and a linear head" if numbers.get("local") else ""
+    return reported.NAMES.get(data, data) + local
 
 
 def file_of(store: Store, what: str, data: str) -> Path:
@@ -84,6 +91,8 @@ def written(store: Store, what: str) -> list[tuple[str, Numbers]]:
 def _save(job: Job, data: str, numbers: Numbers) -> None:
     """Writes the numbers of an analysis; those of another one only give way to --rerun."""
     path = file_of(job.store, job.options.what, data)
+    if job.options.local:
+        numbers["local"] = True
     known = read_json(path) if path.exists() else None
     refuse_other(path, "result", known, numbers, rerun=job.options.rerun)
     write_json(path, numbers)
@@ -162,7 +171,7 @@ def table6(store: Store) -> str:
     ]
     notes = []
     for data, numbers in written(store, "table6"):
-        name = reported.NAMES.get(data, data)
+        name = shown_as(data, numbers)
         named = {
             f"{variant}-{norm}": f"{title}, mass by {norm}"
             for variant, title in TITLES.items()
@@ -224,8 +233,8 @@ def table7(store: Store) -> str:
     for data in reported.TABLE7_DATA:
         of = f"{reported.NAMES[data]}, {whose(data)[0]}"
         headings += [f"{of}: {name}" for name in ("SAN", "SSAN")]
-    for data, _ in ours:
-        of = reported.NAMES.get(data, data) + whose(data)[1].removeprefix("ours")
+    for data, numbers in ours:
+        of = shown_as(data, numbers) + whose(data)[1].removeprefix("ours")
         headings += [f"{of}: {name}" for name in ("SAN", "SSAN", "change (%)")]
     rows = []
     for name, quoted in reported.TABLE7.items():
@@ -235,7 +244,7 @@ def table7(store: Store) -> str:
             change = f"{100 * (ssan - san) / san:+.1f}" if san else "-"
             row += [f"{san:.3f}", f"{ssan:.3f}", change]
         rows.append(row)
-    notes = [f"- {reported.NAMES.get(data, data)}: {numbers['note']}." for data, numbers in ours]
+    notes = [f"- {shown_as(data, numbers)}: {numbers['note']}." for data, numbers in ours]
     table = analysis.render_table(headings, rows)
     return paragraphs(table, "\n".join(notes) or f"Ours: {NOT_RUN}.")
 
@@ -260,7 +269,7 @@ def distances(job: Job, data: str) -> None:
             "empty_rate": round(total.empty_rate, 6),
         }
     _save(job, data, numbers)
-    analysis.plot_distances(counts, _drawn(job, data), title=reported.NAMES.get(data, data))
+    analysis.plot_distances(counts, _drawn(job, data), title=shown_as(data, numbers))
 
 
 def heat_maps(job: Job, data: str) -> None:
@@ -279,12 +288,13 @@ def heat_maps(job: Job, data: str) -> None:
         for variant, encoder in encoders(job, data).items()
     }
     weights = {name: np.round(one, 4).tolist() for name, one in panels.items()}
-    _save(job, data, {"words": list(words), "weights": weights})
+    numbers: Numbers = {"words": list(words), "weights": weights}
+    _save(job, data, numbers)
     analysis.plot_attention(
         words,
         panels,
         _drawn(job, data),
-        f"{reported.NAMES.get(data, data)}, layer {job.options.layer}",
+        f"{shown_as(data, numbers)}, layer {job.options.layer}",
         marked=[example["insert"], example["original"]] if "insert" in example else [],
     )
 
@@ -304,9 +314,9 @@ def tree_figure(job: Job, data: str) -> None:
     for variant, encoder in encoders(job, data).items():
         (weights,) = _tagged_maps(job.options, encoder, [example])
         drawn[TITLES[variant]] = trees.from_attention(weights)
-    _save(job, data, {name: tree.bracketed(example["tokens"]) for name, tree in drawn.items()})
-    name = reported.NAMES.get(data, data)
-    title = f"Trees from the attention of {name}, layer {job.options.layer}"
+    numbers: Numbers = {name: tree.bracketed(example["tokens"]) for name, tree in drawn.items()}
+    _save(job, data, numbers)
+    title = f"Trees from the attention of {shown_as(data, numbers)}, layer {job.options.layer}"
     analysis.plot_trees(example["tokens"], drawn, _drawn(job, data), title, gold=gold)
 
 
@@ -316,7 +326,7 @@ def _lines(store: Store) -> Iterator[str]:
         if not ours:
             yield f"- {what}: {NOT_RUN}."
         for data, numbers in ours:
-            text = f"- [{what}]({figure_of(what, data)}.png): {reported.NAMES.get(data, data)}"
+            text = f"- [{what}]({figure_of(what, data)}.png): {shown_as(data, numbers)}"
             if BASE in numbers and "shares" in numbers[BASE]:
                 san, ssan = (100 * numbers[variant]["shares"][1] for variant in TITLES)
                 empty = 100 * numbers[FULL]["empty_rate"]

@@ -27,6 +27,7 @@ from experiments.ssan.bleu import difference
 from experiments.ssan.config import (
     BASE,
     FULL,
+    LOCAL,
     START,
     RunConfig,
     TranslationConfig,
@@ -56,8 +57,6 @@ SHARING = {
 # 0.5 is that of the network that the other tables have
 TEMPERATURES = {"ssan_tau0.1": "0.1", FULL: "0.5", "ssan_tau1": "1", "ssan_tau2": "2"}
 
-LOCAL = {BASE: f"{BASE}_local", FULL: f"{FULL}_local"}
-"""Networks by the recipe that learns BShift, by those of the paper's recipe."""
 MENDED: Changes = {
     "model.relative": "local",
     "model.head_hidden": (),
@@ -111,6 +110,8 @@ class SSANOptions(Options):
     """table6, table7, figures: layer of the encoder whose attention is shown."""
     head: int | None = None
     """table6, table7, figures: its head, from 0 (default: the mean over heads)."""
+    local: bool = False
+    """table6, table7, figures: look into the networks that table local trained."""
     sentence: int = 0
     """figure3, figure5, figure6: which of the sentences of 8 to 14 words."""
     seeds: int = 1

@@ -10,7 +10,7 @@ from experiments.core.command import options_of, parse, run_cells
 from experiments.core.config import changed
 from experiments.core.paper import Job
 from experiments.core.records import differences
-from experiments.ssan import tables
+from experiments.ssan import analyses, tables
 from experiments.ssan.__main__ import main
 from experiments.ssan.config import PRESETS, with_budget
 from experiments.ssan.paper import PAPER, VARIANTS
@@ -51,6 +51,25 @@ def test_unknown_names_are_refused(capsys):
 def test_sentences_in_their_order_have_no_changed_words_to_show(data, tmp_path, capsys):
     args = ["figure3", "--data", data, "--results", str(tmp_path), "--runs", str(tmp_path)]
     assert "whose order was changed" in refused(tables.main, args, capsys)
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_figures_look_into_the_networks_that_are_asked_for(local, tmp_path, monkeypatch):
+    opened = {}
+    monkeypatch.setattr(
+        analyses.attention,
+        "load_encoder",
+        lambda config, workdir: opened.setdefault(workdir.name, config.model),
+    )
+    options = options_of(PAPER)(what="figure2", runs=tmp_path, local=local)
+    found = analyses.encoders(Job(PAPER, options), "bshift")
+    end = "_local" if local else ""
+    assert list(opened) == [f"bshift-san{end}-seed0", f"bshift-ssan_layer1{end}-seed0"]
+    assert list(found) == ["san", "ssan_layer1"]  # tables know them by these names
+    assert {model.relative for model in opened.values()} == {"local" if local else "none"}
+    assert [model.selective for model in opened.values()] == [(), (1,)]
+    shown = analyses.shown_as("bshift", {"local": local})
+    assert shown == ("BShift, local heads and a linear head" if local else "BShift")
 
 
 def test_a_budget_shortens_the_warm_up_and_keeps_ten_evaluations():
