@@ -1,5 +1,7 @@
 """What one run of AGT or a baseline is made of."""
 
+from pathlib import Path
+
 from experiments.agt import layers
 from experiments.agt.config import PAPER_DIM, Config
 from experiments.core.config import changed
@@ -52,10 +54,13 @@ def experiment(config: Config) -> Experiment:
 def substitute(config: Config, texts: Texts) -> str | None:
     """What differs from the paper's data and word vectors; None if nothing does."""
     width, vectors = config.model.embedding_dim, None
+    name = Path(config.data.embeddings).name
     if config.data.name == "polarity":
         return texts.substitute
     if config.data.embeddings == "none":
         vectors = f"random word vectors of width {width} where the paper has GloVe 300-d"
+    elif "glove" not in name.lower():
+        vectors = f"word vectors {name} of width {width} where the paper has GloVe 300-d"
     elif width != PAPER_DIM:
         vectors = f"word vectors of width {width} where the paper has 300"
     return joined([texts.substitute, vectors])

@@ -142,7 +142,7 @@ ABLATION = compared(
     (FULL, *map(ablated, ABOVE), "average"),
     reported.ACCURACY,
     title="Ablation: selection vectors",
-    note="Mean ± sample standard deviation over seeds, parameters of the best validation accuracy. "
+    note="Mean ± sample standard deviation over seeds, parameters of the best validation. "
     "Minus AGT, in points: bootstrap over test sentences of the correctness averaged over seeds "
     "(10,000 samples), exact McNemar test of each pair of runs with one seed. A difference counts "
     f"as shown if the corrected p < {LEVEL}; the tests say nothing about other seeds.",
@@ -209,7 +209,7 @@ OPTIMISERS = Table(
     about="validation curves of the optimiser presets",
     data=(DATA,),
     variants=tuple(f"agt_{name}" for name in OPTIMIZERS),
-    # a preset's own rule is that of the runs of table1
+    # of presets without a moving average, their own rule is that of the runs of table1
     trained=lambda job, data: [
         job.paper.record_name(data, f"agt_{name}") for name in job.options.optimizers
     ],

@@ -115,7 +115,10 @@ def test_the_settings_of_sst1_are_those_of_the_paper():
         300,
     )
     assert (config.model.gate_bias, config.model.dropout) == (1.0, 0.2)
-    assert (config.train.eval_every, config.train.early_stop_patience) == (1_000, 10)
+    # not the paper's: it has none of them
+    assert (config.train.eval_every, config.train.early_stop_patience) == (1_000, 3)
+    assert (config.train.best_metric, config.train.best_mode) == ("loss", "min")
+    assert config.train.optimizer == dataclasses.replace(OPTIMIZERS["adam_5e-4"], ema_decay=0.999)
     paper = OPTIMIZERS["paper"]
     assert (paper.name, paper.learning_rate) == ("adadelta", 5e-4)
 
@@ -135,7 +138,7 @@ def test_the_settings_of_sst1_are_those_of_the_paper():
         ),
         ({"what": "gate_bias"}, ["sst1-agt", "sst1-agt_bias_0", "sst1-agt_bias_minus1"]),
         ({"what": "heads"}, ["sst1-agt", "sst1-agt_head_200_200"]),
-        ({"what": "optimizers"}, ["sst1-agt_paper", "sst1-agt_adadelta_lr1", "sst1-agt"]),
+        ({"what": "optimizers"}, [f"sst1-agt_{name}" for name in OPTIMIZERS]),
         ({"what": "optimizers", "optimizers": ("paper",)}, ["sst1-agt_paper"]),
         ({"what": "figure3"}, ["sst1-agt"]),
         ({"what": "render"}, []),

@@ -142,7 +142,7 @@ def test_the_best_optimizer_is_named_by_validation(tmp_path):
     store = PAPER.store(tmp_path)
     found = {"accuracy": 0.75, "loss": 1.0}
     for seed in (0, 1):
-        save(store, "sst1", "agt", [make_record(config_of("sst1", seed), "1111")])
+        save(store, "sst1", "agt_adam_5e-4", [make_record(config_of("sst1", seed), "1111")])
         better = make_record(config_of("sst1", seed), "0000", validation=found)
         save(store, "sst1", "agt_adadelta_lr1", [better])
         if seed == 0:

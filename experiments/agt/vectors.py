@@ -1,0 +1,90 @@
+"""Word vectors trained on film reviews: `python -m experiments.agt.vectors --out FILE`."""
+
+import dataclasses
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from experiments.core.cli import TABLE_OPTIONS, check_counts, fail, parse_many, refusals
+from experiments.core.config import Files
+from experiments.core.kinds import Json
+from experiments.core.text import SPLITS
+from gatedjax import data as gdata
+from gatedjax._terminal import say
+from gatedjax._write import write_atomic
+from gatedjax.data.text._tokenize import treebank_tokens
+
+SPREAD = 0.5
+"""Root mean square of the written numbers, near that of GloVe 6B of width 100: the rates of the
+presets were found with such vectors."""
+SKIP_GRAM = {"sg": 1, "window": 5, "negative": 5, "sample": 1e-4}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VectorsConfig(Files):
+    """Trains skip-gram vectors with gensim, on IMDB's reviews and the training sentences of SST.
+
+    A substitute for the paper's vectors where those are not at hand: `--data.embeddings FILE`. No
+    label is read. One thread and a seed: the same texts give the same file.
+    """
+
+    out: Path
+    """File to write: a word and its numbers per line, as GloVe's."""
+    width: int = 300
+    """Numbers per word."""
+    min_count: int = 5
+    """Words that stand less often in the texts are left out."""
+    epochs: int = 5
+    """Times that the texts are read."""
+    seed: int = 0
+    """Seed of the first vectors and of the draws."""
+
+
+class Sentences:
+    """Texts as lower-cased tokens, in the way that SST has them; read anew by every epoch."""
+
+    def __init__(self, options: Files):
+        folders: Json = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
+        self.reviews = [gdata.load("imdb", part, **folders) for part in SPLITS]
+        self.sentences = gdata.load("sst1", "train", **folders)
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for source in self.reviews:
+            for example in source:
+                text = example["text"].replace("<br />", " ")
+                yield [word.lower() for word in treebank_tokens(text)]
+        for example in self.sentences:
+            yield [word.lower() for word in example["tokens"]]
+
+
+def lines(words: Sequence[str], vectors: np.ndarray) -> str:
+    """A file of word vectors; all of them are scaled alike, to `SPREAD`."""
+    scaled = vectors * (SPREAD / np.sqrt(np.mean(np.square(vectors, dtype=np.float64))))
+    rows = (" ".join(f"{x:.4f}" for x in vector) for vector in scaled)
+    return "".join(f"{word} {row}\n" for word, row in zip(words, rows, strict=True))
+
+
+def main(args: list[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    options = parse_many(VectorsConfig, args, "python -m experiments.agt.vectors")
+    check_counts(options, "width", "min_count", "epochs")
+    if options.out.exists():
+        fail(f"--out {options.out} exists")
+    try:
+        from gensim.models import Word2Vec
+    except ImportError:
+        fail("word vectors are trained by gensim: pip install 'gatedjax[vectors]'")
+    with refusals(TABLE_OPTIONS):
+        texts = Sentences(options)
+    settings: Json = {"vector_size": options.width, "epochs": options.epochs, "seed": options.seed}
+    settings["min_count"] = options.min_count
+    words = Word2Vec(texts, workers=1, **settings, **SKIP_GRAM).wv
+    write_atomic(options.out, lines(words.index_to_key, words.vectors).encode())
+    say(f"wrote {options.out}: {len(words):,} words of {options.width} numbers")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
