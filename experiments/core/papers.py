@@ -17,7 +17,11 @@ _TABLES = "reproduce tables and figures"
 PAPERS: dict[str, Paper] = {
     "agt": Paper(
         "attention gated transformation network (Guo 2017)",
-        {" --preset sst1": "train one network and test it", ".tables table1": _TABLES},
+        {
+            " --preset sst1": "train one network and test it",
+            ".tables table1": _TABLES,
+            ".vectors --out FILE": "train word vectors on film reviews",
+        },
     ),
     "ga_net": Paper(
         "gated attention network, GA-Net (Xue et al. 2020)",

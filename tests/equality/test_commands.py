@@ -32,6 +32,7 @@ COMMANDS = PAPERS | {
     },
     "experiments.ga_net.demo": ("experiments.ga_net.demo", []),
     "experiments.ga_net.tune": ("experiments.ga_net.tune", []),
+    "experiments.agt.vectors": ("experiments.agt.vectors", []),
     "experiments.ssan translate": ("experiments.ssan.__main__", ["translate"]),
     "experiments.ga_reader answer": ("experiments.ga_reader.__main__", ["answer"]),
     "experiments.ga_reader make-cloze": ("experiments.ga_reader.__main__", ["make-cloze"]),
