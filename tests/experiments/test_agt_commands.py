@@ -4,13 +4,14 @@ import dataclasses
 import gzip
 import json
 import re
+import types
 
 import pytest
 
 from experiments.agt import tables
 from experiments.agt.__main__ import main
 from experiments.agt.config import OPTIMIZERS, PRESETS
-from experiments.agt.experiment import resolved
+from experiments.agt.experiment import resolved, substitute
 from experiments.agt.paper import PAPER
 from experiments.core import command
 from experiments.core.config import changed
@@ -84,6 +85,25 @@ def test_the_width_of_the_word_vectors_is_that_of_their_file(tmp_path, packed):
     assert resolved(asked) == asked
     absent = parse(f"--data.embeddings={tmp_path / 'no.txt'}")
     assert resolved(absent) == absent
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "width", "wanted"),
+    [
+        ("d/glove.6B.300d.txt", 300, None),
+        ("glove.6B.100d.txt.gz", 100, "word vectors of width 100 where the paper has 300"),
+        (
+            "glove/reviews.300d.txt",
+            300,
+            "word vectors reviews.300d.txt of width 300 where the paper has GloVe 300-d",
+        ),
+        ("none", 300, "random word vectors of width 300 where the paper has GloVe 300-d"),
+    ],
+)
+def test_other_word_vectors_than_the_papers_are_named(embeddings, width, wanted):
+    changes = {"data.embeddings": embeddings, "model.embedding_dim": width}
+    texts = types.SimpleNamespace(substitute=None)
+    assert substitute(changed(PRESETS["sst1"], changes), texts) == wanted
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -210,7 +230,7 @@ def test_a_run_of_sst_trains_on_phrases_and_tests_on_sentences(tmp_path, capsys)
     ]
     for part in ("train", "dev", "test"):
         (folder / f"{part}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    vectors = tmp_path / "v.txt"
+    vectors = tmp_path / "glove.4d.txt"
     vectors.write_text("the 1 2 3 4\nfilm 0 1 0 1\n", encoding="utf-8")
     args = ["--preset", "sst1", "--workdir", str(tmp_path / "w"), "--data.manual-dir"]
     args += [str(tmp_path), "--data.embeddings", str(vectors), "--train.num-steps", "2"]
