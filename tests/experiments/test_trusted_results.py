@@ -23,7 +23,7 @@ PAPERS = {
         ("trec", "bilstm"),
         "data.embeddings glove.6B.100d.subset.txt, wanted none (and 1 more)",
     ),
-    "agt": (["table1"], ("sst1", "agt"), "data.embeddings glove.6B.100d.subset.txt, wanted"),
+    "agt": (["table1"], ("sst1", "agt"), "data.embeddings skipgram.reviews.300d.txt, wanted"),
     "rau": (
         ["table1", "--data", "mnist", "--cells", "gru"],
         ("mnist", "gru"),
