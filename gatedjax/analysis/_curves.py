@@ -187,4 +187,6 @@ def _legend_below(figure: "Figure", names: Sequence[str], caption: str) -> None:
 def _apart(xs: list[float]) -> bool:
     """Whether labels at all of these sorted places leave room for each other."""
     gaps = [b - a for a, b in itertools.pairwise(xs)]
-    return not gaps or min(gaps) >= (xs[-1] - xs[0]) / 12
+    # an axis has room for some 30 characters
+    room = max(1 / 12, (max(len(f"{x:g}") for x in xs) + 1) / 30)
+    return not gaps or min(gaps) >= (xs[-1] - xs[0]) * room

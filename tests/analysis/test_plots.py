@@ -314,4 +314,6 @@ def test_lines_label_their_places_only_where_the_labels_do_not_meet():
 
     assert ticks(50, 100, 200) == [50, 100, 200]
     assert 314 not in ticks(50, 100, 200, 300, 314)
+    assert ticks(20, 40, 60, 80, 100) == [20, 40, 60, 80, 100]
+    assert 2324 not in ticks(*range(2324, 16269, 2324))
     assert ticks(7) == [7]
