@@ -94,8 +94,9 @@ def _preset(
 
 
 # Batches of 50. With phrases (about 3,200 steps an epoch) evaluation is every 1,000 steps, else
-# once per epoch, 30 of them at most; training stops after ten evaluations without a gain. The
-# paper says neither. Adam is the default because of the note above; `tables optimizers` compares.
+# once per epoch, 30 of them at most; training stops after ten evaluations without a gain (phrases:
+# three). The paper says neither. Adam is the default because of the note above; `tables optimizers`
+# compares.
 # Phrases repeat the words of their sentences: the loss of sentences is lowest after an epoch, and
 # the mean of the parameters over some 1,000 steps has a lower one than any of them. Searched on
 # validation text: that mean, the rates 5e-4 and 2e-4, dropout .2 and .5.

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.core.cli import TABLE_OPTIONS, check_counts, fail, parse_many, refusals
+from experiments.core.cli import (
+    TABLE_OPTIONS,
+    check_counts,
+    check_folder,
+    fail,
+    parse_many,
+    refusals,
+)
 from experiments.core.config import Files
 from experiments.core.kinds import Json
 from experiments.core.text import SPLITS
@@ -51,7 +58,7 @@ def sentences(options: Files) -> list[list[str]]:
         for source in reviews
         for example in source
     ]
-    texts += [list(example["tokens"]) for example in gdata.load("sst1", "train", **folders)]
+    texts += [example["tokens"] for example in gdata.load("sst1", "train", **folders)]
     return [[sys.intern(word.lower()) for word in text] for text in texts]
 
 
@@ -68,6 +75,7 @@ def main(args: list[str] | None = None) -> int:
     check_counts(options, "width", "min_count", "epochs")
     if options.out.exists():
         fail(f"--out {options.out} exists")
+    check_folder(options.out.parent, "--out", exists=True)
     try:
         from gensim.models import Word2Vec
     except ImportError:

@@ -88,14 +88,18 @@ def written(store: Store, what: str) -> list[tuple[str, Numbers]]:
     return [(path.stem.removeprefix(f"{what}-"), read_json(path)) for path in paths]
 
 
-def _save(job: Job, data: str, numbers: Numbers) -> None:
-    """Writes the numbers of an analysis; those of another one only give way to --rerun."""
+def _save(job: Job, data: str, numbers: Numbers) -> str:
+    """Writes the numbers of an analysis; those of another one only give way to --rerun.
+
+    Returns what it looked into, for a title.
+    """
     path = file_of(job.store, job.options.what, data)
     if job.options.local:
         numbers["local"] = True
     known = read_json(path) if path.exists() else None
     refuse_other(path, "result", known, numbers, rerun=job.options.rerun)
     write_json(path, numbers)
+    return shown_as(data, numbers)
 
 
 def figure_of(what: str, data: str) -> str:
@@ -268,8 +272,8 @@ def distances(job: Job, data: str) -> None:
             "per_neighbour": [round(float(x), 6) for x in total.per_neighbour()],
             "empty_rate": round(total.empty_rate, 6),
         }
-    _save(job, data, numbers)
-    analysis.plot_distances(counts, _drawn(job, data), title=shown_as(data, numbers))
+    title = _save(job, data, numbers)
+    analysis.plot_distances(counts, _drawn(job, data), title=title)
 
 
 def heat_maps(job: Job, data: str) -> None:
@@ -288,13 +292,12 @@ def heat_maps(job: Job, data: str) -> None:
         for variant, encoder in encoders(job, data).items()
     }
     weights = {name: np.round(one, 4).tolist() for name, one in panels.items()}
-    numbers: Numbers = {"words": list(words), "weights": weights}
-    _save(job, data, numbers)
+    title = _save(job, data, {"words": list(words), "weights": weights})
     analysis.plot_attention(
         words,
         panels,
         _drawn(job, data),
-        f"{shown_as(data, numbers)}, layer {job.options.layer}",
+        f"{title}, layer {job.options.layer}",
         marked=[example["insert"], example["original"]] if "insert" in example else [],
     )
 
@@ -314,9 +317,8 @@ def tree_figure(job: Job, data: str) -> None:
     for variant, encoder in encoders(job, data).items():
         (weights,) = _tagged_maps(job.options, encoder, [example])
         drawn[TITLES[variant]] = trees.from_attention(weights)
-    numbers: Numbers = {name: tree.bracketed(example["tokens"]) for name, tree in drawn.items()}
-    _save(job, data, numbers)
-    title = f"Trees from the attention of {shown_as(data, numbers)}, layer {job.options.layer}"
+    bracketed = {name: tree.bracketed(example["tokens"]) for name, tree in drawn.items()}
+    title = f"Trees from the attention of {_save(job, data, bracketed)}, layer {job.options.layer}"
     analysis.plot_trees(example["tokens"], drawn, _drawn(job, data), title, gold=gold)
 
 

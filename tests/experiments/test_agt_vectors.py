@@ -74,6 +74,7 @@ def test_what_is_missing_is_named(texts, tmp_path, monkeypatch, capsys):
     assert "pip install 'gatedjax[vectors]'" in message
     monkeypatch.setitem(sys.modules, "gensim.models", types.SimpleNamespace(Word2Vec=Words))
     assert "imdb" in refused(vectors.main, command(texts / "sst", tmp_path / "new.txt"), capsys)
+    assert "no such folder" in refused(vectors.main, command(texts, tmp_path / "no/x"), capsys)
     assert "--width" in refused(vectors.main, command(texts, "new.txt", "--width", "0"), capsys)
 
 
