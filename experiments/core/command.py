@@ -289,7 +289,9 @@ def tables(paper: Paper, args: list[str] | None = None) -> int:
         owners = paper.owned.get(field.name, (options.what,))
         if getattr(options, field.name) != field.default and options.what not in owners:
             option = f"--{field.name.replace('_', '-')}"
-            cli.fail(f"{option} is an option of {' and '.join(owners)}, not of {options.what}")
+            *early, last = owners
+            names = f"{', '.join(early)} and {last}" if early else last
+            cli.fail(f"{option} is an option of {names}, not of {options.what}")
     paper.check(options)
     job = Job(paper, options)
     prepare_cpu(options.cpu_devices)

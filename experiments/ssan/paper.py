@@ -511,6 +511,7 @@ DRAWINGS = {
     "figure5": ("as figure3", analyses.heat_maps),
     "figure6": ("trees of a sentence", analyses.tree_figure),
 }
+OF_ATTENTION = ("table6", "table7", *DRAWINGS)
 
 
 def selected(store: Store) -> str:
@@ -666,6 +667,12 @@ PAPER = Paper(
     workdir=lambda config: f"{config.preset}-{system_of(config.model)}",
     keys=("config", "seed", "system", "validation", "test", "test_n"),
     options=SSANOptions,
+    owned={
+        "layers": ("table2", "table3"),
+        "modes": ("modes",),
+        **dict.fromkeys(("layer", "head", "local"), OF_ATTENTION),
+        "sentence": ("figure3", "figure5", "figure6"),
+    },
     given=given,
     budget=lambda config, steps: changed(config, {"train": with_budget(config.train, steps)}),
     check=check,

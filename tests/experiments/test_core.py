@@ -375,10 +375,15 @@ def test_unknown_names_are_refused_with_a_suggestion(tmp_path, capsys):
 
 
 def test_an_option_of_some_tables_is_refused_by_the_others(tmp_path, capsys):
-    paper = dataclasses.replace(PAPER, owned={"rows": ("table1", "table2")})
     args = ["figure1", "--rows", "5", "--results", str(tmp_path / "results")]
-    message = refused(lambda args: command.tables(paper, args), args, capsys)
-    assert message == "error: --rows is an option of table1 and table2, not of figure1"
+    for owners, named in {
+        ("table1",): "table1",
+        ("table1", "table2"): "table1 and table2",
+        ("table1", "table2", "table3"): "table1, table2 and table3",
+    }.items():
+        paper = dataclasses.replace(PAPER, owned={"rows": owners})
+        message = refused(lambda args, paper=paper: command.tables(paper, args), args, capsys)
+        assert message == f"error: --rows is an option of {named}, not of figure1"
 
 
 def test_seeds_side_by_side_are_refused_where_a_command_makes_one_run():

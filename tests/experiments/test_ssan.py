@@ -45,6 +45,7 @@ def test_unknown_names_are_refused(capsys):
     assert "unknown preset 'x'" in refused(tables.main, ["table2", "--data", "x"], capsys)
     assert "--layers" in refused(tables.main, ["table2", "--layers", "7"], capsys)
     assert "--seeds" in refused(tables.main, ["table2", "--seeds", "0"], capsys)
+    assert "--local is an option of table6" in refused(tables.main, ["table2", "--local"], capsys)
 
 
 @pytest.mark.parametrize("data", ["tree_depth", "top_const", "mt_multi30k"])
