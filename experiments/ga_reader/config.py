@@ -140,6 +140,8 @@ PRESETS: dict[str, Config] = {
             log_every=100,
             eval_every=250,
             checkpoint_every=500,
+            best_metric="loss",
+            best_mode="min",
             optimizer=OptimizerConfig(learning_rate=3e-3, clip_norm=10.0),
         ),
     ),

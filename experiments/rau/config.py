@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar, Literal
 
-from experiments.core.config import Changes, Files, RunConfig, changed
+from experiments.core.config import BY_LOSS, Changes, Files, RunConfig, changed
 from experiments.core.kinds import Json
 from gatedjax.models import RAUConfig
 
@@ -97,8 +97,7 @@ def _language_model(size: str) -> Config:
         "train.num_steps": epochs * epoch,
         "train.eval_every": epoch,
         "train.checkpoint_every": epoch,
-        "train.best_metric": "loss",
-        "train.best_mode": "min",
+        **BY_LOSS,
         "train.optimizer.name": "sgd",
         "train.optimizer.learning_rate": 1.0,
         "train.optimizer.schedule": "staircase",
@@ -122,7 +121,7 @@ _IMDB = {
     "model.state_dropout": 0.5,
 }
 _PRESETS = (
-    _classifier("digits", "digits", _IMAGES, epochs=50, every=5),
+    _classifier("digits", "digits", {**_IMAGES, **BY_LOSS}, epochs=50, every=5),
     _classifier("mnist", "mnist", _IMAGES, epochs=6),
     _classifier("fashion_mnist", "fashion_mnist", _IMAGES, epochs=8),
     _classifier("imdb", "imdb", _IMDB, epochs=10),

@@ -103,6 +103,16 @@ def test_records_hold_nothing_of_one_machine(paper):
         assert recorded["data"].get("embeddings", "glove.txt") == "glove.txt"
 
 
+@pytest.mark.parametrize(
+    ("paper", "name"),
+    [("agt", "polarity"), ("ga_net", "polarity"), ("ga_reader", "toy"), ("rau", "digits")],
+)
+def test_a_preset_of_few_validation_examples_chooses_by_loss(paper, name):
+    preset = importlib.import_module(f"experiments.{paper}.config").PRESETS[name]
+    assert len(gdata.load(preset.data.name, "validation")) < 2000
+    assert (preset.train.best_metric, preset.train.best_mode) == ("loss", "min")
+
+
 def test_records_of_the_repository_hold_nothing_of_one_machine():
     for path in sorted(RESULTS.glob("**/*.json")):
         assert not re.search(r'"(/|~|[A-Z]:\\)', path.read_text(encoding="utf-8")), path
