@@ -7,8 +7,9 @@ import pytest
 
 from experiments.core.command import options_of
 from experiments.core.paper import Job
+from experiments.core.records import RESULTS, read_json
 from experiments.ga_net import figures, tune
-from experiments.ga_net.paper import FIGURE5, PAPER, TABLE2
+from experiments.ga_net.paper import FIGURE5, PAPER, TABLE2, TUNED
 from tests.experiments import _results
 from tests.experiments._results import binomial_two_sided, rows_of, save
 
@@ -38,6 +39,19 @@ def test_a_damaged_tuning_record_is_named(tmp_path, capsys):
         tune.main(["--data", "polarity", "--results", str(tmp_path)])
     assert stop.value.code == 2
     assert str(tmp_path / "tuning.json") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("data", TUNED)
+def test_systems_train_as_in_the_best_of_as_many_trials(data):
+    trials = [r for r in read_json(RESULTS / "ga_net" / "tuning.json") if "loss" in r]
+    for system, (rate, dropout) in TUNED[data].items():
+        losses = {
+            (trial["values"]["learning rate"], trial["values"]["dropout"]): trial["loss"]
+            for trial in trials
+            if (trial["data"], trial["system"]) == (data, system)
+        }
+        assert len(losses) == 6
+        assert min(losses, key=losses.__getitem__) == (rate, dropout), system
 
 
 def test_nothing_run_renders_the_papers_numbers_and_not_run(tmp_path):
