@@ -67,8 +67,8 @@ def _preset(
 # Steps are about 20 epochs of the training text (IMDB: 3, AG News: 5); evaluation is once per
 # epoch. Half-widths of local attention are half of the paper's window sizes (spec: 40, 16, 8, 8, 4
 # are total widths). Searched on validation text (TUNING.md): TREC's learning rate, for GA-Net; what
-# the tables use there, for each system alone, is in paper.py. Dropout of the SST sets and IMDB is
-# that of one short run each.
+# the tables use on TREC and the SST sets, for each system alone, is in paper.py. Dropout of the SST
+# sets and IMDB is that of one short run each.
 _DROPOUT = {"model.embedding_dropout": 0.5, "model.pool_dropout": 0.5}
 _SST: Changes = {"train.early_stop_patience": 3, **_DROPOUT, **BY_LOSS}
 _IMDB: Changes = {
