@@ -1,6 +1,7 @@
 """What a run is made of, and the presets of the paper's data sets."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Literal
 
 from experiments.core.config import BY_LOSS, Changes, Files, RunConfig, changed, evaluated
@@ -102,6 +103,21 @@ _PRESETS = (
     _preset("ag_news", 8450, 1690, 8.0, {"data.min_count": 2}),
 )
 PRESETS: dict[str, Config] = {config.preset: config for config in _PRESETS}
+
+# Name of a value -> the option with those to try, and the fields that have it.
+SWEPT = {
+    "learning rate": ("learning_rates", "train.optimizer.learning_rate"),
+    "batch": ("batch_sizes", "data.batch_size"),
+    "dropout": ("dropouts", "model.embedding_dropout", "model.pool_dropout"),
+    "tau": ("temperatures", "model.temperature"),
+    "lambda": ("penalties", "model.penalty"),
+}
+
+
+def swept(values: Mapping[str, float]) -> Changes:
+    """The settings of the values of a trial, by the names of `SWEPT`."""
+    return {path: value for name, value in values.items() for path in SWEPT[name][1:]}
+
 
 START: Json = {
     "name": "ga_net",

@@ -19,7 +19,7 @@ from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, R
 from experiments.core.paper import variants as by_name
 from experiments.core.records import COLLAPSED, Record, Records, Store, alive, averaged
 from experiments.ga_net import faithfulness, figures, reported, roar
-from experiments.ga_net.config import BY_ACCURACY, START, SystemName
+from experiments.ga_net.config import BY_ACCURACY, START, SystemName, swept
 from experiments.ga_net.experiment import experiment
 from gatedjax import analysis
 from gatedjax.models.ga_net import GATE_MODES
@@ -33,8 +33,8 @@ AT_DENSITY: Changes = {
 }
 """Every run takes all of its steps, and is tested where they end (see `experiment.last`), so that
 the measure of the best one chooses nothing."""
-# TUNING.md: of six trials each, seed 0, that of the lowest loss on validation text; its learning
-# rate, and its dropout on word vectors and on the pooled state.
+# TUNING.md: of six trials each, seed 0, that of the lowest loss on validation text: learning rate
+# and dropout.
 TUNED = {
     "trec": {
         "bilstm": (2e-3, 0.5),
@@ -62,11 +62,7 @@ def of_system(name: str, title: str, system: str, changes: Changes, same_as: str
     tuned: dict[str, Changes] = {}
     for data, settings in TUNED.items():
         rate, dropout = settings[system]
-        tuned[data] = {
-            "train.optimizer.learning_rate": rate,
-            "model.embedding_dropout": dropout,
-            "model.pool_dropout": dropout,
-        }
+        tuned[data] = swept({"learning rate": rate, "dropout": dropout})
     return Variant(name, title, {"model.system": system, **changes}, same_as, tuned)
 
 

@@ -12,7 +12,7 @@ from experiments.core.command import run_of
 from experiments.core.config import Files, changed
 from experiments.core.kinds import Json, Records
 from experiments.core.records import RESULTS, read_json, write_json, write_text
-from experiments.ga_net.config import PRESETS, Config, DataName, SystemName
+from experiments.ga_net.config import PRESETS, SWEPT, Config, DataName, SystemName, swept
 from experiments.ga_net.paper import PAPER
 from gatedjax import analysis
 from gatedjax._cpu import prepare_cpu
@@ -55,14 +55,6 @@ class TuneConfig(Files):
     """CPU devices to split a batch over (default: one per core)."""
 
 
-# Name of a value -> the option with those to try, and the fields that have it.
-SWEPT = {
-    "learning rate": ("learning_rates", "train.optimizer.learning_rate"),
-    "batch": ("batch_sizes", "data.batch_size"),
-    "dropout": ("dropouts", "model.embedding_dropout", "model.pool_dropout"),
-    "tau": ("temperatures", "model.temperature"),
-    "lambda": ("penalties", "model.penalty"),
-}
 OF_GATES = ("tau", "lambda")
 FILES = ("data_dir", "manual_dir", "embeddings")
 
@@ -81,9 +73,7 @@ def trials(options: TuneConfig) -> list[tuple[dict[str, float], Config]]:
     configs = []
     for combination in itertools.product(*grids):
         values = dict(zip(SWEPT, combination, strict=True))
-        config = changed(
-            preset, {path: value for name, value in values.items() for path in SWEPT[name][1:]}
-        )
+        config = changed(preset, swept(values))
         gated = options.system == "ganet"
         shown = {name: v for name, v in values.items() if gated or name not in OF_GATES}
         configs.append((shown, config))
