@@ -16,7 +16,7 @@ from experiments.core.records import Store, read_json, refuse_other, write_json
 from experiments.core.text import SPLITS
 from experiments.ssan import attention, neighbours, reported
 from experiments.ssan.attention import GLUED, Encoder, Words
-from experiments.ssan.config import BASE, FULL, LOCAL
+from experiments.ssan.config import BASE, FULL, local
 from experiments.ssan.experiment import experiment
 from experiments.ssan.sentences import sentences
 from gatedjax import analysis
@@ -62,7 +62,7 @@ def of_each(
 
 def encoders(job: Job, data: str) -> dict[str, Encoder]:
     """The networks without and with a selector in layer 1, of seed 0."""
-    trained = {role: LOCAL[role] if job.options.local else role for role in TITLES}
+    trained = {role: local(role) if job.options.local else role for role in TITLES}
     return {
         role: attention.load_encoder(
             job.config(data, variant, 0), job.options.runs / f"{data}-{variant}-seed0"

@@ -16,8 +16,11 @@ from gatedjax.training import OptimizerConfig, TrainConfig
 Corpus = Literal["multi30k", "iwslt14_en_ro", "kftt", "wmt14_en_de"]
 BASE, FULL = "san", "ssan_layer1"
 """The networks that all tables compare: without a selector, and with one in layer 1."""
-LOCAL = {BASE: f"{BASE}_local", FULL: f"{FULL}_local"}
-"""The same by the recipe that learns BShift."""
+
+
+def local(network: str) -> str:
+    """The name of a network by the recipe that learns BShift."""
+    return f"{network}_local"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

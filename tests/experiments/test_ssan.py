@@ -109,11 +109,13 @@ def test_cells_of_the_tables():
     assert cells("selection_rate") == []
     mended = {
         "san_local": ((0,), "local", ()),
-        "ssan_layer1_local": ((1,), "local", ()),
+        **{f"ssan_layer{n}_local": ((n,), "local", ()) for n in range(1, 7)},
         "san_linear": ((0,), "none", ()),
         "san_local_rectified": ((0,), "local", (128, 128)),
     }
     assert cells("local") == [("bshift", name) for name in mended]
+    few = [variant for _, variant in cells("local", layers=(6,))]
+    assert few == ["san_local", "ssan_layer6_local", "san_linear", "san_local_rectified"]
     for name, wanted in mended.items():
         config = job("local", num_steps=3_000).config("bshift", name, 0)
         model = config.model
