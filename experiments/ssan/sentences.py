@@ -223,10 +223,10 @@ def sentence_of_each(record: Record) -> np.ndarray | None:
     """Which sentence every test example of a record was made of; None if each has one of its own.
 
     The moves of a sentence have successive example ids, the order of a record's examples. The
-    published test sentences have one move each.
+    published test sentences have one move each, and no other data have moves.
     """
     data = record["config"]["data"]
-    if data["text"] != "multi30k":
+    if data.get("text") != "multi30k":
         return None
     return np.arange(record["test_n"]) // data["eval_copies"]
 
