@@ -13,7 +13,7 @@ from experiments.core.records import differences
 from experiments.ssan import analyses, tables
 from experiments.ssan.__main__ import main
 from experiments.ssan.config import PRESETS, with_budget
-from experiments.ssan.paper import PAPER, VARIANTS
+from experiments.ssan.paper import PAPER, VARIANTS, of_tasks, task_rows
 from experiments.ssan.sentences import scores, sentence_of_each
 from gatedjax import analysis
 from gatedjax import data as gdata
@@ -206,6 +206,34 @@ def test_tables_say_what_was_run_and_what_was_not(tmp_path, capsys):
     assert "no difference between SSAN, layer 1, the same and SAN is shown" in local
     assert "0.679" in local
     assert shown("table2") == table2
+
+
+def test_a_selector_trained_by_reward_has_a_row_of_table1_where_somebody_ran_it(tmp_path):
+    (tmp_path / "runs").mkdir()
+    store = PAPER.store(tmp_path)
+    seeds = (0, 1)
+    right = {"san": "0" * 60, "ssan_layer1": "0" * 54 + "1" * 6, "ssan_reinforce": "1" * 60}
+    for variant, correct in right.items():
+        for seed in seeds:
+            config = PAPER.recorded(job("table1").config("nli_sick", variant, seed))
+            one = record("san", seed, correct) | {"config": config, "data": "nli_sick"}
+            path = store.path("nli_sick", variant, seed)
+            path.write_text(json.dumps(one | {"cell": variant}))
+    rows = task_rows(store)
+    assert [row.data for row in rows if row.variant == "ssan_reinforce"] == ["nli_sick", "mt_en_de"]
+    trained = {row.variant: row for row in rows if row.data == "nli_sick"}
+    assert {name: row.shift.boots[0].difference for name, row in trained.items()} == {
+        "ssan_layer1": pytest.approx(10), "ssan_reinforce": pytest.approx(100),
+    }  # fmt: skip
+    alone = [row.shift.boots[0].p_value for row in trained.values()]
+    corrected = [p_value for row in trained.values() for p_value in row.p_values]
+    assert corrected == pytest.approx(analysis.holm(alone))
+    text = PAPER.tables["table1"].text(PAPER, store)
+    assert "corrected together (Holm), 2 in all" in text
+    (line,) = (line for line in text.splitlines() if "SICK, selector trained by reward" in line)
+    assert "+100.00" in line
+    (claim,) = (one for one in of_tasks(store) if one.data.startswith("SICK"))
+    assert claim.state == "shown"
 
 
 def test_moves_of_one_sentence_are_one_example_of_the_tests(tmp_path):
