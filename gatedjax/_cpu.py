@@ -17,7 +17,16 @@ def prepare_cpu(devices: int | None) -> None:
     """
     keep_freed_memory()
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-        jax.config.update("jax_num_cpu_devices", devices or os.cpu_count() or 1)
+        jax.config.update("jax_num_cpu_devices", devices or usable_cores())
+
+
+def usable_cores() -> int:
+    """Cores that this process may use.
+
+    The machine may have more: `taskset` and batch systems bind a process to some of them, and
+    devices that share a core wait for each other at every step.
+    """
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def keep_freed_memory() -> bool:

@@ -6,7 +6,6 @@ trains a single seed, on GA-Net at the size of TREC. Both sides take turns in on
 """
 
 import dataclasses
-import os
 import statistics
 import tempfile
 import time
@@ -22,6 +21,7 @@ from experiments.core.config import at_least_1
 from experiments.core.kinds import Batch, Params
 from gatedjax import data as gdata
 from gatedjax import training
+from gatedjax._cpu import usable_cores
 from gatedjax._terminal import new_console
 from gatedjax.models import GANet, GANetConfig, GANetTask
 
@@ -204,7 +204,7 @@ COMPARISONS: dict[str, tuple[str, Callable[[Options], Pair]]] = {
 def main(options: Options) -> None:
     """Times and prints."""
     at_least_1(options, "steps", "checkpoint_every", "lane_steps", "seeds", "repeats")
-    _harness.use_devices(os.cpu_count() or 1)
+    _harness.use_devices(usable_cores())
     times, lines = {}, []
     for name, (title, measure) in COMPARISONS.items():
         if options.what not in ("all", name.split(",")[0]):

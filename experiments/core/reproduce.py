@@ -29,9 +29,10 @@ from experiments.core.plan import (
     paper_named,
     recosted,
 )
-from experiments.core.pool import Ended, Pool, Worker, measured_rate, usable_cores
+from experiments.core.pool import Ended, Pool, Worker, measured_rate
 from experiments.core.records import RESULTS, read_json, write_json
 from experiments.core.verify import verify
+from gatedjax._cpu import usable_cores
 from gatedjax._terminal import new_console, say
 from gatedjax.training.lock import WorkdirLock
 

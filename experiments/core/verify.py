@@ -194,7 +194,7 @@ def verify(name: str, options: Any) -> int:
 
     Args:
       name: PAPER/DATA/VARIANT/SEED.
-      options: has num_steps, results, data_dir and manual_dir.
+      options: has num_steps, results, data_dir, manual_dir and embeddings.
     """
     paper, data, record = find_record(name, options.results)
     recorded = recorded_losses(record, options.num_steps or FIRST_STEPS)
@@ -206,9 +206,11 @@ def verify(name: str, options: Any) -> int:
     if record["hardware"].get("platform") == "cpu":
         prepare_cpu(record["hardware"].get("devices", 1))
     config = recorded_config(paper, data, record)
-    files = {n: getattr(options, n) for n in ("data_dir", "manual_dir")}
+    files = {n: getattr(options, n) for n in ("data_dir", "manual_dir", "embeddings")}
     files = {f"data.{n}": v for n, v in files.items() if v is not None and hasattr(config.data, n)}
     config = changed(config, files)
+    for one in differences(record["config"], paper.recorded(config), paper.store().default(data)):
+        cli.fail(f"--verify {name}: the record has {one.field} {one.recorded}, not {one.wanted}")
     here = recorded.of(first_lines(paper, config, recorded.losses[-1][0]))
     other = same_machine(record)
     return report(name, recorded, here, other)

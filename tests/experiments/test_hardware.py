@@ -1,5 +1,6 @@
 """What a command sets before it trains."""
 
+import os
 import platform
 import subprocess
 import sys
@@ -43,3 +44,22 @@ def test_freed_memory_is_kept():
     if faults("default") < 0.9 * pages:
         pytest.skip("this kernel maps a large block without a fault for every page")
     assert faults("keep") < 0.5 * pages  # a block may still move once or twice
+
+
+BOUND = """
+import os
+from gatedjax._cpu import prepare_cpu
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
+prepare_cpu(None)
+import jax
+print(jax.device_count())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="binds a process to one core")
+def test_a_process_bound_to_one_core_has_one_device():
+    done = subprocess.run(
+        [sys.executable, "-c", BOUND],
+        capture_output=True, text=True, check=True, env=environment(XLA_FLAGS=""),
+    )  # fmt: skip
+    assert done.stdout.strip() == "1"

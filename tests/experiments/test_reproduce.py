@@ -25,6 +25,7 @@ from tests._programs import environment
 from tests.conftest import ROOT
 from tests.experiments import _toy, _toy_slow
 from tests.experiments._commands import plain, refused
+from tests.experiments._results import config_of, record_of, save
 
 HERE = ("cpu", "this one")
 OTHER = ("cpu", "another")
@@ -524,3 +525,23 @@ def test_a_configuration_is_read_back_from_its_record(lines):
     record = {"config": _toy_slow.PAPER.recorded(config)}
     again = verify.recorded_config(_toy_slow.PAPER, "toy", record)
     assert _toy_slow.PAPER.recorded(again) == record["config"]
+
+
+def test_word_vectors_may_lie_elsewhere_but_are_those_of_the_record(tmp_path, capsys, monkeypatch):
+    paper = planning.paper_named("agt")
+    config = changed(config_of(paper, "sst1", 0), {"data.embeddings": "mine/vectors.txt"})
+    first = {"first_losses": [[50, 1.5]], "hardware": verify.hardware(), "system": "agt"}
+    save(paper.store(tmp_path / "agt"), "sst1", "agt", [record_of(paper, config, "11", **first)])
+    trained = []
+
+    def first_lines(paper, config, last):
+        trained.append(config.data.embeddings)
+        return [{"split": "train", "step": last, "loss": 1.5}]
+
+    monkeypatch.setattr(verify, "first_lines", first_lines)
+    asked = ["--results", str(tmp_path), "--verify", "agt/sst1/agt/0", "--embeddings"]
+    assert reproduce.main([*asked, "elsewhere/vectors.txt"]) == 0
+    assert "verdict: equal" in plain(capsys.readouterr().out)
+    text = refused(reproduce.main, [*asked, "other.txt"], capsys)
+    assert "the record has data.embeddings vectors.txt, not other.txt" in text
+    assert trained == ["elsewhere/vectors.txt"]
