@@ -408,11 +408,13 @@ def four_tasks(store: Store) -> str:
         ours += ["-"] * 3 if row.shift is None else row.shift.cells(iter(row.p_values))
         title = label + ", selector trained by reward" * (row.variant == REWARDED)
         lines += [[line[0], of, *line[1:]] for line in beside(title, theirs, ours, records)]
-        for record in records[: row.variant == FULL]:
-            if record.get("substitute"):
-                notes.append(f"- {label}: substitute: {substitute_of(record)}.")
-            if "bleu_signature" in record:
-                notes.append(f"- {label}: {record['bleu_signature']}")
+        if row.variant != FULL or not records:
+            continue  # a task is noted once
+        first = records[0]
+        if first.get("substitute"):
+            notes.append(f"- {label}: substitute: {substitute_of(first)}.")
+        if "bleu_signature" in first:
+            notes.append(f"- {label}: {first['bleu_signature']}")
     tests = sum(len(row.p_values) for row in shown)
     together = f"The p of this table are corrected together (Holm), {tests} in all."
     table = analysis.render_table(headings, lines)
