@@ -21,6 +21,8 @@ MOST, MOST_LEAKS = 1000, 200
 """So many sentences are read, and the leak is measured of so many of them."""
 SHARES = tuple(n / 20 for n in range(1, 20))
 ROUND = tuple(n / 10 for n in range(1, 10))
+ROUNDING = 1e-6
+"""Of a probability: what another batch may change."""
 PAGE = 20
 """Sentences of an answer."""
 ORDERS = ("error", "density", "leak")
@@ -125,6 +127,20 @@ def _rows(classes: Sequence[Label], seen: "_Seen", records: Sequence[Record]) ->
     return rows
 
 
+def thresholds_of(values: np.ndarray, shares: Sequence[float]) -> np.ndarray:
+    """Thresholds that a share of the values is above, each halfway between two of them.
+
+    On one of them rounding would decide, which another batch or processor does otherwise.
+    """
+    ordered = np.sort(values.astype(np.float64))
+    apart = np.diff(ordered) > ROUNDING
+    between = ((ordered[1:] + ordered[:-1]) / 2)[apart]
+    below = np.quantile(ordered, 1 - np.array(shares), method="lower")
+    if not len(between):
+        return below
+    return between[np.searchsorted(between, below).clip(max=len(between) - 1)]
+
+
 @dataclasses.dataclass(eq=False)
 class _Seen:
     """What a model says of texts under every threshold.
@@ -172,8 +188,7 @@ class _Seen:
             *_, found = programs.batch_with_gates(batch, np.zeros(_shape(batch), np.float32))
             likely |= {n: found[row, : len(texts[n])] for row, n in enumerate(numbers)}
         pooled = np.concatenate([likely[number] for number in range(len(texts))])
-        quantiles = np.quantile(pooled, 1 - np.array(SHARES))
-        thresholds = -np.sort(-np.array([*quantiles, *ROUND, -1.0]))
+        thresholds = -np.sort(-np.array([*thresholds_of(pooled, SHARES), *ROUND, -1.0]))
         middle = int(np.argmax(thresholds <= 0.5))
         chosen = np.zeros((len(thresholds), len(texts)), int)
         opened = np.zeros((len(thresholds), len(texts)))

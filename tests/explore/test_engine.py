@@ -10,7 +10,7 @@ import pytest
 import gatedjax
 from gatedjax.explore import _sentences
 from gatedjax.explore._engine import EDGES, LONGEST, Explorer, Programs, gates_of, padded
-from gatedjax.explore._sentences import read_sentences
+from gatedjax.explore._sentences import read_sentences, thresholds_of
 from gatedjax.explore._session import Session
 from gatedjax.explore._state import State, check_state
 from gatedjax.explore._widget import answered
@@ -196,6 +196,18 @@ def test_the_curve_is_accuracy_under_thresholds(both, sentences):
         assert accuracy == pytest.approx(right / len(ROWS))
         assert density == pytest.approx(opened / words)
     assert soft["density"] == [1.0]
+
+
+def test_thresholds_lie_between_probabilities_and_open_a_share_of_them(np_rng):
+    values = np.round(np_rng.random(200), 2).astype(np.float32)
+    values[:20] = np.nextafter(values[20:40], np.float32(1))  # the same words in another batch
+    shares = np.array([0.02, 0.25, 0.5, 0.9, 1.0])
+    found = thresholds_of(values, shares)
+    assert np.abs(values[:, None] - found).min() > 1e-3
+    # ties are on one side
+    most = np.array([np.mean(values == v) for v in np.unique(np.round(values, 2))]).max()
+    assert (np.abs((values[:, None] > found).mean(0) - shares) <= 2 * most + 1 / 200).all()
+    assert thresholds_of(np.full(3, 0.5, np.float32), [0.5]) == 0.5
 
 
 def test_sentences_come_in_their_order(both, sentences):
