@@ -1,11 +1,13 @@
 """JAX's multi-device modes, in each of which a function has to give what it gives on one device."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from tests.tolerances import F32
 
 MODES = ("shard_map", "explicit")
 REPLICATED, BY_ROW = PartitionSpec(), PartitionSpec("d")
@@ -46,19 +48,11 @@ def run(
         return result(lambda s, r: function(s, r, lambda x: x), shared, rows)
 
 
-def assert_same(got: Any, want: Any, tolerance: float = 1e-5) -> None:
-    """Asserts that trees are equal but for rounding.
-
-    A sum that a device leaves out or adds twice is wrong by whole numbers; programs of other shapes
-    round otherwise, and processors differ in how.
-    """
+def assert_same(got: Any, want: Any, tolerance: Mapping[str, float] = F32) -> None:
+    """Asserts that trees are equal but for rounding, in which processors differ, too."""
     assert jax.tree.structure(got) == jax.tree.structure(want)
     for (path, a), b in zip(jax.tree.leaves_with_path(got), jax.tree.leaves(want), strict=True):
         assert a.shape == b.shape, path
         np.testing.assert_allclose(
-            np.asarray(a, np.float64),
-            b,
-            rtol=tolerance,
-            atol=tolerance,
-            err_msg=jax.tree_util.keystr(path),
+            np.asarray(a, np.float64), b, **tolerance, err_msg=jax.tree_util.keystr(path)
         )
