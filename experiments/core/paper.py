@@ -14,7 +14,15 @@ from experiments.core.config import Changes, changed, public_config
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Config, Json
 from experiments.core.origins import NOT_RUN, apart, columns
-from experiments.core.records import DIVERGED, RESULTS, Records, Store, jsonable, write_results
+from experiments.core.records import (
+    DIVERGED,
+    RESULTS,
+    Records,
+    Store,
+    alive,
+    jsonable,
+    write_results,
+)
 from gatedjax import analysis
 
 
@@ -148,7 +156,7 @@ class Table:
       variants: its systems, by name.
       trained: (job, data set) -> what is trained; None trains `variants`.
       shown: (store) -> (data set, variant) of every row; None shows `variants` on `data`, and on
-        other data sets on which one of `seen` was run.
+        other data sets on which one of `seen` was run and did not collapse.
       seen: see `shown`; None stands for `variants`.
       columns: of the table.
       pair: (data set, variant) -> the two systems that the row compares; the p-values of a table
@@ -186,7 +194,7 @@ class Table:
         return [
             (data, variant)
             for data in paper.names
-            if data in self.data or any(store.all(data, name) for name in seen)
+            if data in self.data or any(alive(store.all(data, name)) for name in seen)
             for variant in self.variants
         ]
 

@@ -18,6 +18,14 @@ BASE, FULL = "san", "ssan_layer1"
 """The networks that all tables compare: without a selector, and with one in layer 1."""
 
 
+MENDED: Json = {
+    "model.relative": "local",
+    "model.head_hidden": (),
+    "train.optimizer.warmup_steps": 300,
+}
+"""The recipe that learns BShift: heads that look at the words beside, a linear class layer."""
+
+
 def local(network: str) -> str:
     """The name of a network by the recipe that learns BShift."""
     return f"{network}_local"
@@ -351,6 +359,7 @@ _CONFIGS: tuple[RunConfig, ...] = (
     ),
 )
 PRESETS: dict[str, RunConfig] = {one.preset: one for one in _CONFIGS}
+PRESETS["bshift_local"] = config.changed(PRESETS["bshift"], {"preset": "bshift_local", **MENDED})
 
 NUM_STEPS, WARMUP = "--train.num-steps", "--train.optimizer.warmup-steps"
 

@@ -101,7 +101,10 @@ def test_cells_of_the_tables():
     def cells(what, **options):
         return [(cell.data, cell.variant) for cell in job(what, **options).cells()]
 
-    assert cells("table2", layers=(1,)) == [("bshift", "san"), ("bshift", "ssan_layer1")]
+    assert cells("table2", layers=(1,)) == [
+        ("bshift", "san_local"),
+        ("bshift", "ssan_layer1_local"),
+    ]
     assert len(cells("table3")) == 14
     assert cells("table4") == [("tree_depth", "san"), ("tree_depth", "ssan_layer1")]
     drawn = [variant for _, variant in cells("modes", modes=("st", "soft"))]
@@ -113,14 +116,21 @@ def test_cells_of_the_tables():
         "san_linear": ((0,), "none", ()),
         "san_local_rectified": ((0,), "local", (128, 128)),
     }
-    assert cells("local") == [("bshift", name) for name in mended]
-    few = [variant for _, variant in cells("local", layers=(6,))]
-    assert few == ["san_local", "ssan_layer6_local", "san_linear", "san_local_rectified"]
+    halves = ["san_linear", "san_local_rectified"]
+    assert cells("table2") == [("bshift", name) for name in mended if name not in halves]
+    few = [variant for _, variant in cells("table2", layers=(6,))]
+    assert few == ["san_local", "ssan_layer6_local"]
+    recipe = [variant for _, variant in cells("recipe")]
+    assert recipe == ["san", "ssan_layer1", *halves, "san_local"]
     for name, wanted in mended.items():
-        config = job("local", num_steps=3_000).config("bshift", name, 0)
+        config = job("table2", num_steps=3_000).config("bshift", name, 0)
         model = config.model
         assert (model.select_layers, model.relative, model.head_hidden) == wanted
         assert config.train.optimizer.warmup_steps == 300
+    preset = PRESETS["bshift_local"]
+    table = job("table2").config("bshift", "ssan_layer1_local", 0)
+    assert (preset.model, preset.data) == (table.model, table.data)
+    assert preset.train == table.train
     short = job("table2", num_steps=40, note="other texts")
     for variant in VARIANTS:
         config = short.config("bshift", variant, 3)
@@ -178,33 +188,34 @@ def test_tables_say_what_was_run_and_what_was_not(tmp_path, capsys):
 
     assert all("not run" in shown(f"table{n}") for n in range(1, 8))
     (tmp_path / "runs").mkdir()
-    for variant, right in {"san": "01" * 100, "ssan_layer1": "1" * 160 + "0" * 40}.items():
+    rights = {"san_local": "01" * 100, "ssan_layer1_local": "1" * 160 + "0" * 40}
+    for variant, right in rights.items():
         heads = {"1": [0.25, 0.75]}
-        more = (
-            {"selected_heads": heads, "empty_heads": {"1": [0.0, 0.5]}} if "ss" in variant else {}
-        )
+        more = {"train_curve": [[10, 0.5, 0.8]]}
+        if "ssan" in variant:
+            more |= {"selected_heads": heads, "empty_heads": {"1": [0.0, 0.5]}}
         for seed in (0, 1):
             one = record(variant, seed, right, **more)
             store.path("bshift", variant, seed).write_text(json.dumps(one))
     table2 = shown("table2")
     assert "80.00 ± 0.00 (n=2)" in table2
     assert "+30.00" in table2
-    assert "BShift: SSAN, layer 1 beats SAN" in table2
+    assert "BShift: SSAN, layer 1, local heads beats SAN" in table2
     assert "substitute: other texts" in table2
     assert "quoted, not trained here" in table2
     rates = shown("selection_rate")
     assert "50.0" in rates
     assert "25.0, 75.0" in rates
-    assert "40.00 ± 0.00 (n=2)" in shown("modes")
-    # another recipe has rows of its own
-    assert "not run" in shown("local")
-    for variant, right in {"san_local": "01" * 100, "ssan_layer1_local": "0011" * 50}.items():
-        for seed in (0, 1):
-            one = record(variant, seed, right, train_curve=[[10, 0.6789, 0.5]])
-            store.path("bshift", variant, seed).write_text(json.dumps(one))
-    local = shown("local")
-    assert "no difference between SSAN, layer 1, the same and SAN is shown" in local
-    assert "0.679" in local
+    # what collapsed has rows where recipes are compared, with its loss, and nowhere else
+    for variant in ("san", "ssan_layer1", "ssan_soft"):
+        lost = record(variant, 0, "01" * 100, train_curve=[[10, 0.6931, 0.5]])
+        lost |= {"label_entropy": 0.693147, "selected_heads": heads, "empty_heads": heads}
+        store.path("bshift", variant, 0).write_text(json.dumps(lost))
+    assert "| SSAN, layer 1                 | collapsed (n=1)" in shown("recipe")
+    assert "0.693 (n=1)" in shown("recipe")
+    assert "not run" in shown("recipe")
+    assert "BShift" not in shown("modes")
+    assert shown("selection_rate") == rates
     assert shown("table2") == table2
 
 
