@@ -502,10 +502,11 @@ class Job:
                 continue
             if name != "embeddings" or data not in self.paper.drawn:
                 changes[f"data.{name}"] = value
-        if options.num_steps is not None:
-            preset = self.paper.budget(preset, options.num_steps)
         changes |= {**self.paper.given(options, preset), **variant.on(data)}
-        return self.paper.resolve(changed(preset, changes))
+        config = changed(preset, changes)
+        if options.num_steps is not None:
+            config = self.paper.budget(config, options.num_steps)
+        return self.paper.resolve(config)
 
     def cell(self, data: str, variant: Variant | str) -> Cell:
         """Every seed of a system on a data set."""

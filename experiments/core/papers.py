@@ -48,7 +48,7 @@ PAPERS: dict[str, Paper] = {
     "ssan": Paper(
         "selective self-attention network (Geng et al. 2020)",
         {
-            " --preset bshift": "train one network and test it",
+            " --preset bshift_local": "train one network and test it",
             ".tables table2": _TABLES,
             " translate": "translate with a finished run",
         },

@@ -34,6 +34,8 @@ MOST = 2_000
 SHOWN = range(8, 15)
 """Words of a sentence that figures show."""
 PROBES = ("bshift", "tree_depth", "top_const")
+WITH_LOCAL_HEADS = "bshift"
+"""The data set whose table trains networks with local heads."""
 FIGURES = {
     "figure2": "bshift",
     "figure3": "bshift",
@@ -62,7 +64,7 @@ def of_each(
 
 def encoders(job: Job, data: str) -> dict[str, Encoder]:
     """The networks without and with a selector in layer 1, of seed 0."""
-    trained = {role: local(role) if job.options.local else role for role in TITLES}
+    trained = {role: local(role) if data == WITH_LOCAL_HEADS else role for role in TITLES}
     return {
         role: attention.load_encoder(
             job.config(data, variant, 0), job.options.runs / f"{data}-{variant}-seed0"
@@ -94,7 +96,7 @@ def _save(job: Job, data: str, numbers: Numbers) -> str:
     Returns what it looked into, for a title.
     """
     path = file_of(job.store, job.options.what, data)
-    if job.options.local:
+    if data == WITH_LOCAL_HEADS:
         numbers["local"] = True
     known = read_json(path) if path.exists() else None
     refuse_other(path, "result", known, numbers, rerun=job.options.rerun)

@@ -74,8 +74,11 @@ DENSITIES = {
 }
 
 HALVES: dict[str, tuple[str, Changes]] = {
-    f"{BASE}_linear": ("SAN, linear head alone", {"model.relative": "none"}),
-    f"{BASE}_local_rectified": ("SAN, local heads alone", {"model.head_hidden": (128, 128)}),
+    f"{BASE}_linear": ("SAN, sinusoids, linear head", {"model.relative": "none"}),
+    f"{BASE}_local_rectified": (
+        "SAN, local heads, rectified head",
+        {"model.head_hidden": (128, 128)},
+    ),
 }
 """Networks with one of the two changes, and what they take back of `MENDED`."""
 
@@ -105,7 +108,7 @@ VARIANTS = by_name(
         for name, share in DENSITIES.items()
         if name not in (BASE, FULL)
     ),
-    Variant(local(BASE), "SAN, local heads, linear head", {"model.select_layers": (0,), **MENDED}),
+    Variant(local(BASE), "SAN, local heads", {"model.select_layers": (0,), **MENDED}),
     *(
         Variant(
             local(name), f"SSAN, layer {n}, local heads", {"model.select_layers": (n,), **MENDED}
@@ -131,8 +134,6 @@ class SSANOptions(Options):
     """table6, table7, figures: layer of the encoder whose attention is shown."""
     head: int | None = None
     """table6, table7, figures: its head, from 0 (default: the mean over heads)."""
-    local: bool = False
-    """table6, table7, figures: look into the networks of table2, with local heads."""
     sentence: int = 0
     """figure3, figure5, figure6: which of the sentences of 8 to 14 words."""
     seeds: int = 1
@@ -140,7 +141,7 @@ class SSANOptions(Options):
     num_steps: int | None = None
     """Steps per run (default: the preset's); warm-up and evaluations become as many fewer."""
     embeddings: str | None = None
-    """table1: GloVe file for inference and semantic roles (default: random vectors)."""
+    """GloVe file for inference and semantic roles (default: random vectors)."""
     note: str | None = None
     """What the files are, if not the published ones; tables name it."""
 
@@ -157,9 +158,14 @@ STEPS = columns.parameters("steps", "steps")
 
 
 def last_loss(row: Row) -> str:
-    """The training loss at the end, that of runs that collapsed too."""
-    losses = [record["train_curve"][-1][1] for record in row.records]
+    """The last training loss that was a number, that of runs that collapsed too."""
+    curves = [record.get("train_curve", ()) for record in row.records]
+    known = [[loss for _, loss, *_ in curve if loss is not None] for curve in curves]
+    losses = [curve[-1] for curve in known if curve]
     return mean_std(losses, 3) if losses else NOT_RUN
+
+
+Pair = Callable[[str, str], tuple[str, str] | None]
 
 
 def with_san(_: str, variant: str, san: str = BASE) -> tuple[str, str] | None:
@@ -167,13 +173,14 @@ def with_san(_: str, variant: str, san: str = BASE) -> tuple[str, str] | None:
     return None if variant == san else (variant, san)
 
 
-def verdicts(store: Store, rows: Sequence[Row], san: str = BASE) -> Iterator[str]:
+def verdicts(store: Store, rows: Sequence[Row], pair: Pair = with_san) -> Iterator[str]:
     """For every data set: which networks beat the standard one? Then what the data are instead."""
     for name, label in {row.data: row.label for row in rows}.items():
+        here = [row for row in rows if row.data == name and row.records]
         lines = [
-            f"- {sentence(label, row.title, 'SAN', row.comparison)}"
-            for row in rows
-            if row.data == name and with_san(name, row.variant, san) and row.records
+            f"- {sentence(label, row.title, VARIANTS[names[1]].title, row.comparison)}"
+            for row in here
+            if (names := pair(name, row.variant)) is not None
         ]
         if (path := analyses.file_of(store, "neighbours", name)).exists():
             reached = 100 * read_json(path, "test")["test"]
@@ -181,17 +188,22 @@ def verdicts(store: Store, rows: Sequence[Row], san: str = BASE) -> Iterator[str
                 f"- {label}: a linear classifier of pairs of neighbouring words is right on "
                 f"{reached:.2f} % of the test sentences (`tables neighbours`)."
             )
-        records = store.all(name, san) + store.all(name, FULL)
+        records = [record for row in here for record in row.records]
         notes = {note for record in records if (note := substitute_of(record))}
         lines += [f"- {label}: substitute: {note}." for note in sorted(notes)]
         yield "\n".join(lines)
 
 
 def show(job: Job) -> None:
-    """Prints the table."""
+    """Prints the table, and which of its data sets it leaves out."""
     table = job.table
     assert isinstance(table, Table)
     say(table.text(job.paper, job.store))
+    if table.body is None:
+        there = {row.data for row in table.rows(job.paper, job.store)}
+        for name in job.data:
+            if name not in there:
+                say(f"{name}: no row, its runs collapsed; `tables recipe` shows how")
 
 
 def against_san(
@@ -200,10 +212,11 @@ def against_san(
     """Networks and what the tests say of each against the standard one, between other columns."""
     headings = ("minus SAN", "95 % interval", "bootstrap p", "McNemar p (each seed)")
     tests = columns.paired(headings, seeds=False)
+    pair = functools.partial(with_san, san=san)
     return Table(
         columns=(*ahead, *tests, *more, STEPS),
-        pair=functools.partial(with_san, san=san),
-        remarks=functools.partial(verdicts, san=san),
+        pair=pair,
+        remarks=functools.partial(verdicts, pair=pair),
         after=show,
         **fields,
     )
@@ -228,8 +241,8 @@ TABLE2 = against_san(
     percent("test (%)", "test.accuracy"),
     san=local(BASE),
     title="Table 2: BShift, selector in one layer",
-    note="Ours not by the paper's recipe, [which collapses](#bshift-what-of-the-recipe-it-takes) "
-    "on our sentences: in every layer one head starts at the word before and one at the word after "
+    note="Ours not by the paper's recipe, [which collapses](#bshift-recipes) on our sentences: in "
+    "every layer one head starts at the word before and one at the word after "
     "(a learned bias of attention per head and offset), and the class layer stands on the mean of "
     "the states, with no rectified layers that may fall silent. " + TESTS,
     about="BShift without a selector and with one in layer 1 to 6, by a recipe that learns it",
@@ -239,6 +252,14 @@ TABLE2 = against_san(
     trained=of_local_layers,
     above=(("SAN, earlier report", f"{reported.BSHIFT_EARLIER:.2f}", "quoted, not trained here"),),
 )
+RECIPES = (BASE, FULL, "ssan_soft", "ssan_expect", *HALVES, local(BASE))
+
+
+def as_the_paper(_: str, variant: str) -> tuple[str, str] | None:
+    """What is compared of the paper's own recipe: its selector with none."""
+    return (FULL, BASE) if variant == FULL else None
+
+
 RECIPE = Table(
     columns=(
         columns.data(),
@@ -246,16 +267,19 @@ RECIPE = Table(
         percent("validation (%)", "validation.accuracy"),
         percent("test (%)", "test.accuracy"),
         Column("training loss at the end (nats)", last_loss),
+        columns.first("warm-up", "config.train.optimizer.warmup_steps", ","),
         STEPS,
     ),
-    title="BShift: what of the recipe it takes",
-    note="SAN and SSAN as the paper has them: sinusoids, and a head with two rectified layers of "
-    "128. Alone: the linear head with sinusoids, the local heads with the rectified head. The loss "
-    "of a constant is ln 2, .693.",
-    about="BShift by the paper's recipe, and by each of the two changes that it takes to learn it",
+    title="BShift: recipes",
+    note="SAN and SSAN without more are as the paper has them: sinusoids alone, and a head with "
+    "two rectified layers of 128. Local heads without more have a linear head, those of table 2; "
+    "two rows have one of these changes each. The loss of a constant is ln 2, .693.",
+    about="BShift by the paper's recipe, by that of table2, and by each of its two changes",
     data=("bshift",),
-    variants=(BASE, FULL, *HALVES, local(BASE)),
-    seen=tuple(HALVES),
+    variants=RECIPES,
+    seen=(),
+    pair=as_the_paper,
+    remarks=functools.partial(verdicts, pair=as_the_paper),
     after=show,
 )
 REORDERED = ("wrd", "wrd_small", "wrd_published")
@@ -287,7 +311,7 @@ TABLE3 = against_san(
 
 
 def selectors(titles: Mapping[str, str], what: str, data: str, **fields: Any) -> Table:
-    """Forms of the selector on one set, and on others where one of them was run."""
+    """Forms of the selector on one set, and on others where one of them was run and learned."""
 
     def of_selector(heading: str, path: str) -> Column:
         return metric(heading, path, 2, times=100, where=lambda row: row.variant != BASE)
@@ -604,7 +628,7 @@ OF_ATTENTION = ("table6", "table7", *DRAWINGS)
 
 
 def selected(store: Store) -> str:
-    """What the selectors of all finished runs select on the test sentences, by layer and head."""
+    """What selectors select on the test sentences, by layer and head, but for collapsed runs."""
     headings = ["data", "network", "seed", "layer", "selected (%)", "of each head (%)"]
     headings += ["queries without a key (%)", "at the start of training (%)"]
     rows = [
@@ -633,7 +657,7 @@ def rates(record: Record) -> Iterator[list[str]]:
 RATES = Table(
     title="What is selected",
     note="Of the pairs of real tokens of the test sentences, sentences counting alike.",
-    about="of finished runs, what they select",
+    about="of finished runs that learned, what they select",
     body=selected,
     after=show,
 )
@@ -675,7 +699,9 @@ def given(options: SSANOptions, preset: RunConfig) -> Changes:
 
 
 def check(options: SSANOptions) -> None:
-    """Refuses layers that there are not."""
+    """Refuses layers that there are not, and a preset that tables have as networks of another."""
+    if "bshift_local" in options.data:
+        cli.fail("--data bshift_local is for single runs; table2 trains these networks on bshift")
     if unknown := sorted(set(options.layers) - set(reported.LAYERS)):
         cli.fail(f"--layers must be among {reported.LAYERS}, got {unknown}")
 
@@ -746,6 +772,7 @@ PAPER = Paper(
     ),
     claims=(
         Claim(says="SSAN is better than SAN on tasks (selector in layer 1)", found=of_tasks),
+        Claim(says="SSAN is better than SAN at swapped words", table=RECIPE, rows=(FULL,)),
         Claim(
             says="SSAN is better than SAN at swapped words, by a recipe that learns them",
             table=TABLE2,
@@ -766,7 +793,7 @@ PAPER = Paper(
     owned={
         "layers": ("table2", "table3"),
         "modes": ("modes",),
-        **dict.fromkeys(("layer", "head", "local"), OF_ATTENTION),
+        **dict.fromkeys(("layer", "head"), OF_ATTENTION),
         "sentence": ("figure3", "figure5", "figure6"),
     },
     given=given,

@@ -45,7 +45,11 @@ def test_unknown_names_are_refused(capsys):
     assert "unknown preset 'x'" in refused(tables.main, ["table2", "--data", "x"], capsys)
     assert "--layers" in refused(tables.main, ["table2", "--layers", "7"], capsys)
     assert "--seeds" in refused(tables.main, ["table2", "--seeds", "0"], capsys)
-    assert "--local is an option of table6" in refused(tables.main, ["table2", "--local"], capsys)
+    assert "--layer is an option of table6" in refused(
+        tables.main, ["table2", "--layer", "2"], capsys
+    )
+    single = refused(tables.main, ["table2", "--data", "bshift_local"], capsys)
+    assert "--data bshift_local is for single runs" in single
 
 
 @pytest.mark.parametrize("data", ["tree_depth", "top_const", "mt_multi30k"])
@@ -54,18 +58,19 @@ def test_sentences_in_their_order_have_no_changed_words_to_show(data, tmp_path, 
     assert "whose order was changed" in refused(tables.main, args, capsys)
 
 
-@pytest.mark.parametrize("local", [False, True])
-def test_figures_look_into_the_networks_that_are_asked_for(local, tmp_path, monkeypatch):
+@pytest.mark.parametrize("data", ["bshift", "tree_depth"])
+def test_figures_look_into_the_networks_that_tables_train(data, tmp_path, monkeypatch):
     opened = {}
     monkeypatch.setattr(
         analyses.attention,
         "load_encoder",
         lambda config, workdir: opened.setdefault(workdir.name, config.model),
     )
-    options = options_of(PAPER)(what="figure2", runs=tmp_path, local=local)
-    found = analyses.encoders(Job(PAPER, options), "bshift")
+    options = options_of(PAPER)(what="figure2", runs=tmp_path)
+    found = analyses.encoders(Job(PAPER, options), data)
+    local = data == "bshift"
     end = "_local" if local else ""
-    assert list(opened) == [f"bshift-san{end}-seed0", f"bshift-ssan_layer1{end}-seed0"]
+    assert list(opened) == [f"{data}-san{end}-seed0", f"{data}-ssan_layer1{end}-seed0"]
     assert list(found) == ["san", "ssan_layer1"]  # tables know them by these names
     assert {model.relative for model in opened.values()} == {"local" if local else "none"}
     assert [model.selective for model in opened.values()] == [(), (1,)]
@@ -88,7 +93,7 @@ def test_fewer_steps_shorten_the_warm_up_as_in_the_tables(steps, capsys):
     config = parse(PAPER, steps)
     assert config.train.optimizer.warmup_steps == 5
     assert "--train.optimizer.warmup-steps sets it" in capsys.readouterr().err
-    in_tables = job("table2", num_steps=20).config("bshift", "san", 0)
+    in_tables = job("recipe", num_steps=20).config("bshift", "san", 0)
     assert in_tables.train.optimizer == config.train.optimizer
     asked = parse(PAPER, [*steps, "--train.optimizer.warmup-steps", "10"])
     assert asked.train.optimizer.warmup_steps == 10
@@ -121,12 +126,15 @@ def test_cells_of_the_tables():
     few = [variant for _, variant in cells("table2", layers=(6,))]
     assert few == ["san_local", "ssan_layer6_local"]
     recipe = [variant for _, variant in cells("recipe")]
-    assert recipe == ["san", "ssan_layer1", *halves, "san_local"]
+    assert recipe == ["san", "ssan_layer1", "ssan_soft", "ssan_expect", *halves, "san_local"]
     for name, wanted in mended.items():
         config = job("table2", num_steps=3_000).config("bshift", name, 0)
         model = config.model
         assert (model.select_layers, model.relative, model.head_hidden) == wanted
         assert config.train.optimizer.warmup_steps == 300
+    # a budget of fewer steps shortens the recipe's warm-up too, as it does of the preset
+    brief = job("table2", num_steps=400).config("bshift", "san_local", 0).train
+    assert (brief.num_steps, brief.optimizer.warmup_steps) == (400, 100)
     preset = PRESETS["bshift_local"]
     table = job("table2").config("bshift", "ssan_layer1_local", 0)
     assert (preset.model, preset.data) == (table.model, table.data)
@@ -200,7 +208,7 @@ def test_tables_say_what_was_run_and_what_was_not(tmp_path, capsys):
     table2 = shown("table2")
     assert "80.00 ± 0.00 (n=2)" in table2
     assert "+30.00" in table2
-    assert "BShift: SSAN, layer 1, local heads beats SAN" in table2
+    assert "BShift: SSAN, layer 1, local heads beats SAN, local heads." in table2
     assert "substitute: other texts" in table2
     assert "quoted, not trained here" in table2
     rates = shown("selection_rate")
@@ -208,15 +216,25 @@ def test_tables_say_what_was_run_and_what_was_not(tmp_path, capsys):
     assert "25.0, 75.0" in rates
     # what collapsed has rows where recipes are compared, with its loss, and nowhere else
     for variant in ("san", "ssan_layer1", "ssan_soft"):
-        lost = record(variant, 0, "01" * 100, train_curve=[[10, 0.6931, 0.5]])
+        lost = record(variant, 0, "01" * 100, train_curve=[[9, 0.6931, 0.5], [10, None, 0.5]])
         lost |= {"label_entropy": 0.693147, "selected_heads": heads, "empty_heads": heads}
+        lost |= {"substitute": "lost texts"}
         store.path("bshift", variant, 0).write_text(json.dumps(lost))
-    assert "| SSAN, layer 1                 | collapsed (n=1)" in shown("recipe")
-    assert "0.693 (n=1)" in shown("recipe")
-    assert "not run" in shown("recipe")
+    recipe = {cells[2]: cells[3:] for line in shown("recipe").splitlines()
+              if (cells := [cell.strip() for cell in line.split("|")])[2:]}  # fmt: skip
+    assert recipe["SSAN, layer 1"][:3] == ["collapsed (n=1)"] * 2 + ["0.693 (n=1)"]
+    assert recipe["SAN, local heads"][:3] == ["50.00 ± 0.00 (n=2)"] * 2 + ["0.500 ± 0.000 (n=2)"]
+    assert recipe["SAN, sinusoids, linear head"][:3] == ["not run"] * 3
+    assert "- BShift: SSAN, layer 1 against SAN: collapsed, nothing to compare." in shown("recipe")
     assert "BShift" not in shown("modes")
     assert shown("selection_rate") == rates
     assert shown("table2") == table2
+    # one that learned brings its data set back
+    learned = record("ssan_soft", 1, "1" * 160 + "0" * 40)
+    store.path("bshift", "ssan_soft", 1).write_text(
+        json.dumps(learned | {"substitute": "lost texts"})
+    )
+    assert "80.00 (n=1), 1 collapsed" in shown("modes")
 
 
 def test_a_selector_trained_by_reward_has_a_row_of_table1_where_somebody_ran_it(tmp_path):
@@ -398,7 +416,7 @@ def command(texts, tmp_path, what, *more):
 def test_a_table_is_trained_and_shown_with_its_figures(texts, tmp_path, small, capsys):
     command(texts, tmp_path, "table2", "--layers", "1")
     shown = capsys.readouterr().out
-    assert "bshift, san, seed 0" in shown
+    assert "bshift, san_local, seed 0" in shown
     assert "quoted, not trained here" in shown
     # a figure of other data than its own does not take its place
     for what in ("figure2", "figure4"):
@@ -408,8 +426,8 @@ def test_a_table_is_trained_and_shown_with_its_figures(texts, tmp_path, small, c
                      for kind in ("png", "svg")}  # fmt: skip
     page = (tmp_path / "results" / "RESULTS.md").read_text()
     assert "made for a test" in page
-    assert "[figure2](figure2.png): BShift" in page
-    assert "[figure4](figure4_bshift.png): BShift" in page
+    assert "[figure2](figure2.png): BShift, local heads" in page
+    assert "[figure4](figure4_bshift.png): BShift, local heads" in page
 
 
 @pytest.mark.slow

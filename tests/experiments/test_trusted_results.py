@@ -217,14 +217,17 @@ def test_the_records_that_collapsed_are_those_of_bshift_and_one_of_adadelta():
 
 def test_what_collapsed_is_neither_a_percentage_nor_a_p_value():
     text = (RESULTS / "ssan" / "RESULTS.md").read_text(encoding="utf-8")
-    recipe = "BShift: what of the recipe it takes"
+    recipe = "BShift: recipes"
     rows = {row[1]: row for row in rows_of(text, recipe)}
     for network in ("SAN", "SSAN, layer 1"):
         assert rows[network][2:5] == ["collapsed (n=2)"] * 2 + ["0.693 ± 0.000 (n=2)"]
     # no other section compares what collapsed with anything
     head, _, rest = text.partition(f"## {recipe}\n")
     others = head.replace(records.RULE, "") + rest.partition("\n## ")[2]
-    assert "collapsed" not in others
+    short = "- SSAN is better than SAN at swapped words: collapsed on BShift, other data.\n"
+    assert short in others
+    assert "collapsed" not in others.replace(short, "").replace(", 1 collapsed,", "")
+    assert "- BShift: SSAN, layer 1 against SAN: collapsed, nothing to compare." in text
     assert records.RULE in text
 
 
