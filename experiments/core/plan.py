@@ -16,7 +16,7 @@ from typing import Any
 from experiments.core.command import check_settings, options_of, record_elsewhere
 from experiments.core.kinds import Config, Json, Record
 from experiments.core.paper import Cell, Figure, Job, Paper, Table
-from experiments.core.records import RESULTS, read_json
+from experiments.core.records import RESULTS, alive, differences, read_json
 from gatedjax.data._load import Found, looking
 from gatedjax.training.log import processor
 
@@ -33,6 +33,18 @@ VALUES = (
 The first run of a system that a table compares with another; the run that makes two seeds of its
 one, before which there is no verdict; the same two for systems that nothing is compared with; more
 seeds; what only a figure shows. Of one kind the cheapest is first."""
+
+OPTIONS = {
+    "num_steps": "train.num_steps",
+    "eval_every": "train.eval_every",
+    "learning_rate": "train.optimizer.learning_rate",
+    "batch_size": "data.batch_size",
+    "fraction": "data.fraction",
+    "max_doc_len": "data.max_doc_len",
+    "hidden": "model.hidden",
+    "note": "data.note",
+}
+"""Options of the commands for tables, and what they set in the configuration of every run."""
 
 TWIN = "the same run has a record"
 """The source of the cost of what need not be trained again."""
@@ -263,6 +275,29 @@ def _with_vectors(job: Job, data: str) -> Job:
     return Job(job.paper, dataclasses.replace(job.options, embeddings=one)) if one else job
 
 
+def _as_recorded(job: Job, data: str) -> Job:
+    """The job with the options that the records of its cells were made by, where they agree.
+
+    A row that is missing is of the same budget as those that stand beside it. Records that
+    collapsed say nothing of what their table is to have.
+    """
+    paper, store = job.paper, job.store
+    free = {name: path for name, path in OPTIONS.items() if getattr(job.options, name, "") is None}
+    values: dict[str, set[Any]] = {name: set() for name in free}
+    for cell in job.cells():
+        wanted = paper.recorded(next(iter(cell.configs.values())))
+        for record in alive(store.read(data, cell.variant)):
+            other = {
+                one.field: one.recorded
+                for one in differences(record["config"], wanted, store.default(data))
+            }
+            for name, path in free.items():
+                values[name].add(other.get(path))
+    same = {name: one for name, found in values.items() if len(found) == 1 for one in found}
+    given = {name: one for name, one in same.items() if one is not None}
+    return Job(paper, dataclasses.replace(job.options, **given)) if given else job
+
+
 def _cells(job: Job) -> list[tuple[Job, Cell]]:
     found = []
     quiet = io.StringIO()  # what a table leaves out it says when it is asked for
@@ -270,6 +305,7 @@ def _cells(job: Job) -> list[tuple[Job, Cell]]:
         for data in job.data:
             one = _with_vectors(job, data)
             one = Job(one.paper, dataclasses.replace(one.options, data=(data,)))
+            one = _as_recorded(one, data)
             found += [(one, cell) for cell in one.cells()]
     return found
 

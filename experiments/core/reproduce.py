@@ -57,8 +57,8 @@ class Options:
     seeds: int = 3
     """Runs per cell, with seeds 0, 1, ..."""
     num_steps: int | None = None
-    """Steps per run (default: the preset's); with --verify those that are compared (default: 50).
-    """
+    """Steps per run (default: those of the records in the same table, else the preset's); with
+    --verify those that are compared (default: 50)."""
     measure: int = 20
     """Steps of a short run where no record tells the cost; 0 measures nothing, as --plan show."""
     data_dir: str | None = None

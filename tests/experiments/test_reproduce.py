@@ -110,15 +110,45 @@ def test_a_plan_writes_nothing_and_takes_the_record_of_the_same_run_for_free(tmp
 
 
 def test_records_of_other_settings_leave_their_cell_out_and_say_why(tmp_path):
-    other = changed(PAPER.presets["toy"], {"model.noise": 0.0, "train.num_steps": 9})
+    other = changed(PAPER.presets["toy"], {"model.noise": 0.25})
     write_record(tmp_path, "plain", 0, config=other)
     found = planned(tmp_path)
     assert "plain" not in {task.cell.variant for task in found.tasks}
     ((name, why),) = found.left_out
     assert name == "toy/toy/plain"
     assert why == (
-        "other settings: toy, plain: the record of seed 0 has train.num_steps 9, wanted 6"
+        "other settings: toy, plain: the record of seed 0 has model.noise 0.25, wanted 0.0"
     )
+
+
+def steps_of(plan):
+    return {(task.cell.variant, task.seed): task.config.train.num_steps for task in plan.tasks}
+
+
+def test_missing_rows_have_the_budget_of_those_that_stand_beside_them(tmp_path):
+    def shorter(variant, steps):
+        return changed(
+            PAPER.presets["toy"], PAPER.variants[variant].changes | {"train.num_steps": steps}
+        )
+
+    write_record(tmp_path, "plain", 0, config=shorter("plain", 9))
+    found = planned(tmp_path)
+    assert found.left_out == []
+    steps = steps_of(found)
+    assert steps["noisy", 0] == steps["plain", 1] == 9
+    assert steps["solo", 0] == 6  # no table has it beside the other two
+    # what was asked for is not changed, nor what records do not agree on
+    asked = planned(tmp_path, num_steps=7)
+    assert steps_of(asked)["noisy", 0] == 7
+    assert [name for name, _ in asked.left_out] == ["toy/toy/plain"]
+    write_record(tmp_path, "noisy", 0, config=shorter("noisy", 8))
+    assert sorted(name for name, _ in planned(tmp_path).left_out) == [
+        "toy/toy/noisy",
+        "toy/toy/plain",
+    ]
+    # a run that collapsed says nothing
+    write_record(tmp_path, "noisy", 0, config=shorter("noisy", 8), predicted_classes=[9, 0])
+    assert steps_of(planned(tmp_path))["plain", 2] == 9
 
 
 def test_data_that_are_not_here_leave_their_cells_out_and_nothing_is_read(tmp_path, monkeypatch):
