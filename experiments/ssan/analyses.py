@@ -34,8 +34,6 @@ MOST = 2_000
 SHOWN = range(8, 15)
 """Words of a sentence that figures show."""
 PROBES = ("bshift", "tree_depth", "top_const")
-WITH_LOCAL_HEADS = "bshift"
-"""The data set whose table trains networks with local heads."""
 FIGURES = {
     "figure2": "bshift",
     "figure3": "bshift",
@@ -62,9 +60,15 @@ def of_each(
     return all_of_them
 
 
+def with_local_heads(job: Job, data: str) -> bool:
+    """Whether an analysis looks into networks with local heads, which table 2 trains on BShift."""
+    return data == "bshift" and job.options.local
+
+
 def encoders(job: Job, data: str) -> dict[str, Encoder]:
     """The networks without and with a selector in layer 1, of seed 0."""
-    trained = {role: local(role) if data == WITH_LOCAL_HEADS else role for role in TITLES}
+    there = with_local_heads(job, data)
+    trained = {role: local(role) if there else role for role in TITLES}
     return {
         role: attention.load_encoder(
             job.config(data, variant, 0), job.options.runs / f"{data}-{variant}-seed0"
@@ -96,7 +100,7 @@ def _save(job: Job, data: str, numbers: Numbers) -> str:
     Returns what it looked into, for a title.
     """
     path = file_of(job.store, job.options.what, data)
-    if data == WITH_LOCAL_HEADS:
+    if with_local_heads(job, data):
         numbers["local"] = True
     known = read_json(path) if path.exists() else None
     refuse_other(path, "result", known, numbers, rerun=job.options.rerun)

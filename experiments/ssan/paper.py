@@ -134,6 +134,8 @@ class SSANOptions(Options):
     """table6, table7, figures: layer of the encoder whose attention is shown."""
     head: int | None = None
     """table6, table7, figures: its head, from 0 (default: the mean over heads)."""
+    local: bool = True
+    """table6, table7, figures: of BShift, look into the networks of table2, with local heads."""
     sentence: int = 0
     """figure3, figure5, figure6: which of the sentences of 8 to 14 words."""
     seeds: int = 1
@@ -793,7 +795,7 @@ PAPER = Paper(
     owned={
         "layers": ("table2", "table3"),
         "modes": ("modes",),
-        **dict.fromkeys(("layer", "head"), OF_ATTENTION),
+        **dict.fromkeys(("layer", "head", "local"), OF_ATTENTION),
         "sentence": ("figure3", "figure5", "figure6"),
     },
     given=given,

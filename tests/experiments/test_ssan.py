@@ -45,8 +45,8 @@ def test_unknown_names_are_refused(capsys):
     assert "unknown preset 'x'" in refused(tables.main, ["table2", "--data", "x"], capsys)
     assert "--layers" in refused(tables.main, ["table2", "--layers", "7"], capsys)
     assert "--seeds" in refused(tables.main, ["table2", "--seeds", "0"], capsys)
-    assert "--layer is an option of table6" in refused(
-        tables.main, ["table2", "--layer", "2"], capsys
+    assert "--local is an option of table6" in refused(
+        tables.main, ["table2", "--no-local"], capsys
     )
     single = refused(tables.main, ["table2", "--data", "bshift_local"], capsys)
     assert "--data bshift_local is for single runs" in single
@@ -58,17 +58,25 @@ def test_sentences_in_their_order_have_no_changed_words_to_show(data, tmp_path, 
     assert "whose order was changed" in refused(tables.main, args, capsys)
 
 
-@pytest.mark.parametrize("data", ["bshift", "tree_depth"])
-def test_figures_look_into_the_networks_that_tables_train(data, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("data", "asked", "local"),
+    [
+        ("bshift", True, True),
+        ("bshift", False, False),
+        ("tree_depth", True, False),
+    ],
+)
+def test_figures_look_into_the_networks_that_tables_train(
+    data, asked, local, tmp_path, monkeypatch
+):
     opened = {}
     monkeypatch.setattr(
         analyses.attention,
         "load_encoder",
         lambda config, workdir: opened.setdefault(workdir.name, config.model),
     )
-    options = options_of(PAPER)(what="figure2", runs=tmp_path)
+    options = options_of(PAPER)(what="figure2", runs=tmp_path, local=asked)
     found = analyses.encoders(Job(PAPER, options), data)
-    local = data == "bshift"
     end = "_local" if local else ""
     assert list(opened) == [f"{data}-san{end}-seed0", f"{data}-ssan_layer1{end}-seed0"]
     assert list(found) == ["san", "ssan_layer1"]  # tables know them by these names
