@@ -202,7 +202,7 @@ def show(job: Job) -> None:
     assert isinstance(table, Table)
     say(table.text(job.paper, job.store))
     if table.body is None:
-        there = {row.data for row in table.rows(job.paper, job.store)}
+        there = {data for data, _ in table.grid(job.paper, job.store)}
         for name in job.data:
             if name not in there:
                 say(f"{name}: no row, its runs collapsed; `tables recipe` shows how")
