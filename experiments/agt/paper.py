@@ -94,10 +94,6 @@ def several(heading: str, fact: Callable[[Json], str], between: str = ", ") -> C
     return Column(heading, lambda row: between.join(sorted(set(map(fact, row.records)))) or "-")
 
 
-RESULTS = (
-    c.percent("validation (%)", "validation.accuracy"),
-    c.percent("test (%)", "test.accuracy"),
-)
 BY_DATA = Table(
     title="AGT by data set",
     note="The paper reports SST-1 only. Word vectors: file and width.",
@@ -112,8 +108,7 @@ BY_DATA = Table(
             "; ",
         ),
         c.parameters("parameters without them", "parameters_without_embeddings"),
-        *RESULTS,
-        c.percent("test, last step (%)", "test_last.accuracy"),
+        *c.ACCURACY,
     ),
 )
 
@@ -134,7 +129,7 @@ def compared(names: Sequence[str], accuracies: Mapping[str, float], **more: Any)
             c.data(),
             c.variant("network"),
             c.quoted("paper (%)", {name: {DATA: one} for name, one in accuracies.items()}, ".1f"),
-            *RESULTS,
+            *c.ACCURACY,
             *c.paired(("minus AGT", *c.TESTS)),
             c.parameters(key="parameters_without_embeddings"),
         ),
@@ -223,7 +218,7 @@ OPTIMISERS = Table(
         c.variant("optimiser preset"),
         Column("rule", lambda row: OPTIMIZERS[row.title].name),
         Column("learning rate", lambda row: f"{OPTIMIZERS[row.title].learning_rate:g}"),
-        *RESULTS,
+        *c.ACCURACY,
         c.each("best step", "best_step"),
         c.each("steps", "steps"),
     ),

@@ -13,7 +13,7 @@ from experiments.core.config import value_at
 from experiments.core.kinds import Json
 from experiments.core.origins import origin_of, other_data, substitute_of
 from experiments.core.paper import Column, Row, Table
-from experiments.core.records import NOT_RUN, Record, Records, Store, averaged
+from experiments.core.records import LAST, NOT_RUN, Record, Records, Store, averaged
 from gatedjax import analysis
 
 Numbers = Mapping[str, Any] | Callable[[Row], Any]
@@ -81,6 +81,17 @@ def _reader(path: str | Callable[[Record], Any]) -> Callable[[Record], Any]:
     return path if callable(path) else lambda record: value_at(record, path)
 
 
+def _scaled(path: str | Callable[[Record], Any], times: float) -> Callable[[Record], float | None]:
+    """What reads a number of a record, if it has it, and multiplies it."""
+    read = _reader(path)
+
+    def value(record: Record) -> float | None:
+        number = read(record)
+        return None if number is None else times * number
+
+    return value
+
+
 def metric(
     heading: str,
     figure: str | Callable[[Record], float | None],
@@ -98,18 +109,38 @@ def metric(
       times: what it is multiplied by.
       where: rows that have one; others have a dash.
     """
-    read = _reader(figure)
-
-    def value(record: Record) -> float | None:
-        number = read(record)
-        return None if number is None else times * number
-
+    value = _scaled(figure, times)
     return Column(heading, lambda row: averaged(row.records, value, digits) if where(row) else "-")
 
 
 def percent(heading: str, figure: str | Callable[[Record], float | None]) -> Column:
     """`metric` in percent, with two digits."""
     return metric(heading, figure, 2, times=100)
+
+
+def at_last_step(
+    records: Records, name: str = "accuracy", digits: int = 2, *, times: float = 100
+) -> str:
+    """A metric of the test by the parameters of the last step; a dash if no record has it."""
+    text = averaged(records, _scaled(f"test_last.{name}", times), digits)
+    return "-" if text == NOT_RUN else text
+
+
+def with_last(heading: str, digits: int = 4, *, times: float = 1) -> tuple[Column, Column]:
+    """Accuracy of the test, by the parameters that validation chose and `at_last_step`."""
+    chosen = metric(heading, "test.accuracy", digits, times=times)
+
+    def last(row: Row) -> str:
+        return at_last_step(row.records, digits=digits, times=times)
+
+    return chosen, Column(f"{LAST} (%)" if times == 100 else LAST, last)
+
+
+ACCURACY = (
+    percent("validation (%)", "validation.accuracy"),
+    *with_last("test (%)", 2, times=100),
+)
+"""Accuracy in percent, of validation and of the test."""
 
 
 TESTS = ("95 % interval", "bootstrap p", "McNemar p (each seed)")

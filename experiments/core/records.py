@@ -30,6 +30,12 @@ RULE = (
     '"Collapsed": the training loss of the last third stays within .0005 of the entropy of the '
     "labels, or all test predictions are one class."
 )
+LAST = "last step"
+"""Heads what is not chosen by validation, beside what is."""
+LAST_RULE = (
+    '"Last step": the test by the parameters of the last step, beside that by those which '
+    "validation chose."
+)
 
 # Class counts of (validation, test) of data sets, by class, for records that are older than their
 # predictions: a network that knows one class has its share right in both.
@@ -356,8 +362,8 @@ def write_results(
         f"Paper: {source}.",
         f'"{NOT_RUN}" means that nobody ran it here.',
     ]
-    if any(COLLAPSED in body for _, body, _ in parts):
-        lines.append(RULE)
+    rules = {COLLAPSED: RULE, LAST: LAST_RULE}
+    lines += [rule for word, rule in rules.items() if any(word in body for _, body, _ in parts)]
     lines.append("")
     for title, body, note in parts:
         lines += [f"## {title}", "", body.rstrip(), "", note, ""]

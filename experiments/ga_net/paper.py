@@ -17,7 +17,7 @@ from experiments.core.config import Changes, value_at
 from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.paper import variants as by_name
-from experiments.core.records import COLLAPSED, Record, Records, Store, alive, averaged
+from experiments.core.records import COLLAPSED, LAST, Record, Records, Store, alive, averaged
 from experiments.ga_net import faithfulness, figures, reported, roar
 from experiments.ga_net.config import BY_ACCURACY, START, SystemName, swept
 from experiments.ga_net.experiment import experiment
@@ -135,7 +135,7 @@ TABLE2 = Table(
         c.data(),
         c.variant(),
         c.quoted("paper", reported.ACCURACY),
-        c.metric("ours", "test.accuracy"),
+        *c.with_last("ours"),
         c.quoted("density: paper", reported.DENSITY, where=gated),
         c.metric("ours (mean gate)", "test.density", where=gated),
     ),
@@ -309,16 +309,17 @@ TABLE5 = Table(
         c.variant("auxiliary network"),
         c.quoted("paper: accuracy", reported.AUX_ACCURACY),
         c.quoted("density", reported.AUX_DENSITY),
-        c.metric("ours: accuracy", "test.accuracy"),
+        *c.with_last("ours: accuracy"),
         c.metric("density", "test.density"),
     ),
 )
 
 
 WIDTH_MEASURES = {
-    "accuracy": "accuracy",
-    "density": "density",
-    "closed_sample": "all gates closed",
+    "test.accuracy": "accuracy",
+    "test_last.accuracy": f"accuracy, {LAST}",
+    "test.density": "density",
+    "test.closed_sample": "all gates closed",
 }
 
 
@@ -329,7 +330,7 @@ def widths(store: Store) -> str:
         cells = [store.all(name, PAPER.record_name(name, width)) for width in WIDTHS]
         if name in FIGURE5.data or any(store.all(name, width) for width in WIDTHS):
             for of, title in WIDTH_MEASURES.items():
-                value = functools.partial(value_at, path=f"test.{of}")
+                value = functools.partial(value_at, path=of)
                 means = (averaged(records, value) for records in cells)
                 rows.append([reported.NAMES[name], title, *means])
     return analysis.render_table(["data", "metric", *map(str, reported.AUX_WIDTHS)], rows)

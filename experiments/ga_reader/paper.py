@@ -16,7 +16,7 @@ from experiments.core.config import Changes, public_config
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN, origin_of, other_data
 from experiments.core.paper import Claim, Column, Job, Options, Paper, Row, Table, Variant, variants
-from experiments.core.records import Record, Records, Store
+from experiments.core.records import LAST, Record, Records, Store
 from experiments.ga_reader import figures, reported, statistics
 from experiments.ga_reader.config import START, Config, base_of, feature_of
 from experiments.ga_reader.experiment import experiment
@@ -161,14 +161,17 @@ def accuracies(
             cells = [statistics.reached(records, part) for part in ("validation", "test")]
             if other_data(records):
                 # another test set: not in the paper's column
-                elsewhere.append([reported.NAMES[name], title, *cells, origin_of(records[0])])
+                last = columns.at_last_step(records)
+                theirs = origin_of(records[0])
+                elsewhere.append([reported.NAMES[name], title, *cells, last, theirs])
                 cells = [NOT_RUN, NOT_RUN]
             ours += cells
         rows.append([*ours, "ours"])
     text = analysis.render_table([*headings, "source"], rows)
     if not elsewhere:
         return text
-    headings = ["questions in the form of", "model", "validation", "test", "questions of ours"]
+    headings = ["questions in the form of", "model", "validation", "test", LAST]
+    headings.append("questions of ours")
     return paragraphs(
         text,
         "Ours on other questions than the published ones, which no number above is of:",
@@ -217,7 +220,7 @@ def compared(store: Store, table: Table, data: str) -> Table:
             columns.quoted("{theirs}: validation", published(0), ".1f"),
             columns.quoted("test", published(1), ".1f"),
             columns.percent("{mine}: validation (%)", "validation.accuracy"),
-            columns.percent("test (%)", "test.accuracy"),
+            *columns.with_last("test (%)", 2, times=100),
             *columns.paired(("base minus reader", "95 % interval", "bootstrap p")),
             Column("McNemar p, one-sided, each seed (only base right : only reader)", one_sided),
             columns.parameters(),

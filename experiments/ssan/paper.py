@@ -11,7 +11,14 @@ from rich.console import Console
 
 from experiments.core import cli, columns
 from experiments.core.claims import Finding, State
-from experiments.core.columns import metric, percent, print_metrics, print_parameters, print_time
+from experiments.core.columns import (
+    at_last_step,
+    metric,
+    percent,
+    print_metrics,
+    print_parameters,
+    print_time,
+)
 from experiments.core.comparison import LEVEL, holm_note, paragraphs, sentence
 from experiments.core.config import Changes, changed
 from experiments.core.kinds import Json
@@ -21,6 +28,7 @@ from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, R
 from experiments.core.paper import variants as by_name
 from experiments.core.records import (
     COLLAPSED,
+    LAST,
     Record,
     Records,
     Store,
@@ -240,7 +248,7 @@ TABLE2 = against_san(
         "{theirs} (%)", dict(zip(map(local, NETWORKS), reported.BSHIFT, strict=True)), ".2f"
     ),
     percent("{other}validation (%)", "validation.accuracy"),
-    percent("test (%)", "test.accuracy"),
+    *columns.with_last("test (%)", 2, times=100),
     san=local(BASE),
     title="Table 2: BShift, selector in one layer",
     note="Ours not by the paper's recipe, [which collapses](#bshift-recipes) on our sentences: in "
@@ -266,8 +274,7 @@ RECIPE = Table(
     columns=(
         columns.data(),
         columns.variant("network"),
-        percent("validation (%)", "validation.accuracy"),
-        percent("test (%)", "test.accuracy"),
+        *columns.ACCURACY,
         Column("training loss at the end (nats)", last_loss),
         columns.first("warm-up", "config.train.optimizer.warmup_steps", ","),
         STEPS,
@@ -289,7 +296,7 @@ TABLE3 = against_san(
     columns.data(),
     columns.variant("network"),
     *(percent(f"{name} (%)", f"test.{name}") for name in ("insert", "original")),
-    percent("both (%)", "test.accuracy"),
+    *columns.with_last("both (%)", 2, times=100),
     groups=sentence_of_each,
     title="Table 3: word reordering detection, selector in one layer",
     note="Tests are of both positions. Every sentence of Multi30k is moved several times, and its "
@@ -321,8 +328,7 @@ def selectors(titles: Mapping[str, str], what: str, data: str, **fields: Any) ->
     return against_san(
         columns.data(),
         Column(what, lambda row: titles[row.variant], "both"),
-        percent("validation (%)", "validation.accuracy"),
-        percent("test (%)", "test.accuracy"),
+        *columns.ACCURACY,
         more=(
             of_selector("selected in layer 1 (%)", "test.selected_1"),
             of_selector("empty (%)", "test.empty_1"),
@@ -445,6 +451,7 @@ def task_rows(store: Store) -> list[TaskRow]:
 def four_tasks(store: Store) -> str:
     """The four tasks without and with a selector in layer 1."""
     headings = ["task", "metric", "SAN, paper", "SSAN, paper", "SAN, ours", "SSAN, ours"]
+    headings += [f"SAN, {LAST}", f"SSAN, {LAST}"]
     headings += ["difference", "95 % interval", "p"]
     shown = task_rows(store)
     lines, notes = [], []
@@ -454,6 +461,7 @@ def four_tasks(store: Store) -> str:
         records = [*row.pair[0], *row.pair[1]]
         theirs = [number(value) for value in QUOTED[row.variant].get(row.data, (None, None))]
         ours = [mean(one, path, times) for one in row.pair]
+        ours += [at_last_step(one) if of == "accuracy" else "-" for one in row.pair]
         ours += ["-"] * 3 if row.shift is None else row.shift.cells(iter(row.p_values))
         title = label + ", selector trained by reward" * (row.variant == REWARDED)
         lines += [[line[0], of, *line[1:]] for line in beside(title, theirs, ours, records)]
@@ -534,6 +542,9 @@ def f1_table(
             dashes = ["-"] * (len(headings) - 1)
             quoted = average if way == "weighted" else (None, None)
             shown.append(([f"All, {way}", *dashes], quoted, [f"f1_{way}"]))
+        # every sentence has one class, so its F1 by count is the accuracy
+        last = ([f"All, micro, {LAST}", *dashes], (None, None), ["test_last.accuracy"])
+        shown.append(last)
         lines = []
         for ahead, paper, scores in shown:
             ours = [mean(records, score) for score in scores for records in pair]

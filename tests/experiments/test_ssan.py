@@ -230,9 +230,11 @@ def test_tables_say_what_was_run_and_what_was_not(tmp_path, capsys):
         store.path("bshift", variant, 0).write_text(json.dumps(lost))
     recipe = {cells[2]: cells[3:] for line in shown("recipe").splitlines()
               if (cells := [cell.strip() for cell in line.split("|")])[2:]}  # fmt: skip
-    assert recipe["SSAN, layer 1"][:3] == ["collapsed (n=1)"] * 2 + ["0.693 (n=1)"]
-    assert recipe["SAN, local heads"][:3] == ["50.00 ± 0.00 (n=2)"] * 2 + ["0.500 ± 0.000 (n=2)"]
-    assert recipe["SAN, sinusoids, linear head"][:3] == ["not run"] * 3
+    assert recipe["SSAN, layer 1"][:3] == ["collapsed (n=1)"] * 2 + ["-"]
+    assert recipe["SSAN, layer 1"][3] == "0.693 (n=1)"
+    assert recipe["SAN, local heads"][:3] == ["50.00 ± 0.00 (n=2)"] * 2 + ["-"]
+    assert recipe["SAN, local heads"][3] == "0.500 ± 0.000 (n=2)"
+    assert recipe["SAN, sinusoids, linear head"][:4] == ["not run", "not run", "-", "not run"]
     assert "- BShift: SSAN, layer 1 against SAN: collapsed, nothing to compare." in shown("recipe")
     assert "BShift" not in shown("modes")
     assert shown("selection_rate") == rates

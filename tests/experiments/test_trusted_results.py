@@ -220,7 +220,7 @@ def test_what_collapsed_is_neither_a_percentage_nor_a_p_value():
     recipe = "BShift: recipes"
     rows = {row[1]: row for row in rows_of(text, recipe)}
     for network in ("SAN", "SSAN, layer 1"):
-        assert rows[network][2:5] == ["collapsed (n=2)"] * 2 + ["0.693 ± 0.000 (n=2)"]
+        assert rows[network][2:6] == ["collapsed (n=2)"] * 3 + ["0.693 ± 0.000 (n=2)"]
     # no other section compares what collapsed with anything
     head, _, rest = text.partition(f"## {recipe}\n")
     others = head.replace(records.RULE, "") + rest.partition("\n## ")[2]
