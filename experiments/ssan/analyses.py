@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from experiments.core.comparison import paragraphs
+from experiments.core.curves import points
 from experiments.core.kinds import Json, Record, Records
 from experiments.core.origins import NOT_RUN, columns
 from experiments.core.paper import Job
-from experiments.core.records import Store, read_json, refuse_other, write_json
+from experiments.core.records import Store, alive, read_json, refuse_other, write_json
 from experiments.core.text import SPLITS
 from experiments.ssan import attention, neighbours, reported
 from experiments.ssan.attention import GLUED, Encoder, Words
@@ -21,6 +22,7 @@ from experiments.ssan.experiment import experiment
 from experiments.ssan.sentences import sentences
 from gatedjax import analysis
 from gatedjax import data as gdata
+from gatedjax._terminal import say
 from gatedjax.analysis import trees
 
 Numbers = Json
@@ -328,6 +330,32 @@ def tree_figure(job: Job, data: str) -> None:
     analysis.plot_trees(example["tokens"], drawn, _drawn(job, data), title, gold=gold)
 
 
+CURVES = "curves_"
+"""Begins the names of the files of learning curves; the data set ends them."""
+
+
+def curves(job: Job, data: str) -> None:
+    """Validation and selected pairs of all networks that learned, while they trained."""
+    found = {name: alive(job.store.all(data, name)) for name in job.store.variants(data)}
+    runs = {job.paper.variants[name].title: records for name, records in found.items() if records}
+    if not runs:
+        raise ValueError(f"{data}: no run that learned has a record in {job.store.folder}")
+    panels = {
+        "validation accuracy": {name: points(one, "curve", 2) for name, one in runs.items()},
+        "selected pairs": {name: points(_selected(one), "rate", 1) for name, one in runs.items()},
+    }
+    stem = job.store.folder / f"{CURVES}{data}"
+    title = f"{reported.NAMES[data]}, training"
+    analysis.plot_lines(panels, stem, xlabel="step", title=title)
+    say(f"wrote {stem}.png and .svg", flush=True)
+
+
+def _selected(records: Records) -> Records:
+    """Curves of the share of selected pairs, of the networks that select in one layer."""
+    layers = [record.get("selection_curve", {}).values() for record in records]
+    return [{"rate": rates} for one in layers if len(one) == 1 for rates in one]
+
+
 def _lines(store: Store) -> Iterator[str]:
     for what in FIGURES:
         ours = written(store, what)
@@ -343,6 +371,12 @@ def _lines(store: Store) -> Iterator[str]:
                     f"{empty:.1f} % of SSAN's queries without a key"
                 )
             yield text + "."
+    for path in sorted(store.folder.glob(f"{CURVES}*.png")):
+        label = reported.NAMES[path.stem.removeprefix(CURVES)]
+        yield (
+            f"- [{path.stem}]({path.name}): {label}, validation accuracy and selected pairs while "
+            "training, of all networks that learned."
+        )
 
 
 def figures(store: Store) -> str:

@@ -626,8 +626,8 @@ TABLE7 = Table(
 )
 TABLES = (TABLE1, TABLE2, TABLE3, TABLE4, TABLE5, TABLE6, TABLE7)
 FIGURES = Table(
-    title="Figures 2 to 6",
-    note="Mean over heads of the first encoder layer.",
+    title="Figures 2 to 6, and curves",
+    note="Attention: mean over heads of the first encoder layer.",
     body=analyses.figures,
 )
 DRAWINGS = {
@@ -766,6 +766,11 @@ PAPER = Paper(
         "temperature": TEMPERATURE,
         "density": DENSITY,
         "selection_rate": RATES,
+        "curves": Figure(
+            about="of finished runs that learned, validation and selected pairs while training",
+            data=("bshift",),
+            draw=of_each(analyses.curves),
+        ),
         "neighbours": Figure(
             about="what a linear classifier of pairs of neighbouring words makes of the probes",
             data=analyses.PROBES,

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gatedjax._terminal import clean
 from gatedjax._types import Options
 from gatedjax.analysis._figure import DASHES, MARKERS, PALETTE, new_figure, save, style
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 
 # inches
 _LEGEND_ROW, _CAPTION = 0.2, 0.17
+_SIZE = 9
+"""Points of the type of a legend."""
+_HANDLE, _BETWEEN = 2.8, 1.6
+"""Length of the line beside a name and room between columns, in that size."""
 
 Points = Sequence[tuple[float, float, float | None]]
 
@@ -51,7 +57,7 @@ def plot_lines(
     names = list(dict.fromkeys(name for name, points in drawn if points))
     alone = any(point[2] is None for _, points in drawn for point in points)
     with style():
-        figure, panels = _panels(list(series), title, len(names), caption=alone)
+        figure, panels = _panels(list(series), title, names, caption=alone)
         for axes, (measure, lines) in zip(panels, series.items(), strict=True):
             axes.set(xlabel=clean(xlabel), ylabel=clean(measure))
             xs = sorted({point[0] for points in lines.values() for point in points})
@@ -116,7 +122,7 @@ def plot_learning_curves(
         raise ValueError(f"runs must have at least one of the metrics {list(metrics)}")
     names = list(records_of)
     with style():
-        figure, panels = _panels(list(curves), title, len(names), caption=True)
+        figure, panels = _panels(list(curves), title, names, caption=True)
         for axes, (metric, lines) in zip(panels, curves.items(), strict=True):
             axes.set(xlabel="step", ylabel=clean(metric))
             for (name, split), points in lines.items():
@@ -158,12 +164,14 @@ def _look(i: int) -> Options:
 
 
 def _panels(
-    measures: Sequence[str], title: str | None, names: int, *, caption: bool = False
+    measures: Sequence[str], title: str | None, names: Sequence[str], *, caption: bool = False
 ) -> tuple["Figure", list["Axes"]]:
     """Panels side by side above a strip for the legend."""
     count = len(measures)
-    below = _LEGEND_ROW * -(-names // 4) + 0.08 + (_CAPTION if caption else 0.0)
-    figure = new_figure(max(3.4 * count, 4.2), 2.9 + below + (0.3 if title else 0.0))
+    width = max(3.4 * count, 4.2)
+    rows = -(-len(names) // _columns(names, width))
+    below = _LEGEND_ROW * rows + 0.08 + (_CAPTION if caption else 0.0)
+    figure = new_figure(width, 2.9 + below + (0.3 if title else 0.0))
     height = figure.get_figheight()
     figure.set_layout_engine("constrained", rect=(0, below / height, 1, 1 - below / height))
     if title:
@@ -171,14 +179,31 @@ def _panels(
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
+def _columns(names: Sequence[str], width: float) -> int:
+    """Columns of a legend, at most four, that so many inches hold."""
+    from matplotlib.textpath import TextPath
+
+    def entry(name: str) -> float:
+        text = TextPath((0, 0), clean(name), size=_SIZE).get_extents().width
+        return max(0.0, text) + _SIZE * (_HANDLE + 0.8)  # -inf for a name of blanks
+
+    entries = [entry(name) for name in names]
+    for count in range(min(len(names), 4), 1, -1):
+        widest = [max(column) for column in np.array_split(entries, count)]
+        if sum(widest) + _SIZE * (_BETWEEN * (count - 1) + 1) <= 72 * width:
+            return count
+    return 1
+
+
 def _legend_below(figure: "Figure", names: Sequence[str], caption: str) -> None:
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], label=clean(name), **_look(i)) for i, name in enumerate(names)]
     figure.legend(
-        handles=handles, loc="lower center", ncols=min(len(handles), 4), fontsize=9,
+        handles=handles, loc="lower center", fontsize=_SIZE,
+        ncols=_columns(names, figure.get_figwidth()),
         bbox_to_anchor=(0.5, (_CAPTION if caption else 0.0) / figure.get_figheight()),
-        columnspacing=1.6, handlelength=2.8, borderpad=0.2, borderaxespad=0.2,
+        columnspacing=_BETWEEN, handlelength=_HANDLE, borderpad=0.2, borderaxespad=0.2,
     )  # fmt: skip
     if caption:
         figure.text(0.5, 0.05 / figure.get_figheight(), caption, ha="center", fontsize=8.5)

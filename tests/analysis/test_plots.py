@@ -204,6 +204,17 @@ def test_more_names_than_colours_are_still_drawn():
     assert len(figure.legends[0].get_texts()) == 12
 
 
+@pytest.mark.parametrize("length", [1, 6, 25, 45])
+def test_legends_stay_inside_their_figure(length):
+    series = {of: {f"{i}" * length: [(1, i, 0.1)] for i in range(6)} for of in ("loss", "accuracy")}
+    figure = analysis.plot_lines(series)
+    figure.draw_without_rendering()
+    legend, whole = figure.legends[0].get_window_extent(), figure.bbox
+    assert whole.x0 <= legend.x0
+    assert legend.x1 <= whole.x1
+    assert figure.axes[0].get_tightbbox().y0 > legend.y1
+
+
 RECORDS = [
     {"split": "train", "step": 1, "loss": 2.0, "accuracy": 0.3},
     {"split": "train", "step": 2, "loss": None, "accuracy": 0.4},

@@ -84,7 +84,7 @@ TRAIN_NOTHING = {
     "ssan": {
         *(f"table{n}" for n in (6, 7)),
         *(f"figure{n}" for n in range(2, 7)),
-        *("selection_rate", "neighbours", "render"),
+        *("selection_rate", "curves", "neighbours", "render"),
     },
 }
 

@@ -193,6 +193,44 @@ def record(variant, seed, right, **more):
     }  # fmt: skip
 
 
+def test_curves_are_of_the_networks_that_learned(tmp_path, capsys, monkeypatch):
+    store, drawn = PAPER.store(tmp_path), []
+    (tmp_path / "runs").mkdir()
+    plot = analyses.analysis.plot_lines
+    monkeypatch.setattr(
+        analyses.analysis,
+        "plot_lines",
+        lambda one, *a, **kw: (drawn.append(one), plot(one, *a, **kw)),
+    )
+    for variant, seed, reached in (("san_local", 0, 0.75), ("ssan_layer1_local", 0, 0.625),
+                                   ("ssan_layer1_local", 1, 0.875), ("san", 0, 0.5)):  # fmt: skip
+        more = {"curve": [[5, 0.7, 0.5], [10, 0.6, reached]], "train_curve": [[10, 0.5, 0.8]]}
+        if "ssan" in variant:
+            more["selection_curve"] = {"1": [[10, reached / 2, 0.0]]}
+        if variant == "san":  # collapsed
+            more |= {"train_curve": [[10, 0.6931, 0.5]], "label_entropy": 0.693147}
+        store.path("bshift", variant, seed).write_text(
+            json.dumps(record(variant, seed, "01" * 10, **more))
+        )
+    assert tables.main(["curves", "--results", str(tmp_path)]) == 0
+    (panels,) = drawn
+    layer1 = [(5, 0.5, 0.0), (10, 0.75, pytest.approx(0.125 * 2**0.5))]
+    assert panels["validation accuracy"] == {
+        "SAN, local heads": [(5, 0.5, None), (10, 0.75, None)],
+        "SSAN, layer 1, local heads": layer1,
+    }
+    assert panels["selected pairs"] == {
+        "SAN, local heads": [],
+        "SSAN, layer 1, local heads": [(10, 0.375, pytest.approx(0.0625 * 2**0.5))],
+    }
+    assert (tmp_path / "curves_bshift.png").stat().st_size > 1_000
+    link = "- [curves_bshift](curves_bshift.png): BShift, validation accuracy and selected pairs"
+    assert link in (tmp_path / "RESULTS.md").read_text()
+    with pytest.raises(SystemExit):
+        tables.main(["curves", "--data", "top_const", "--results", str(tmp_path)])
+    assert "top_const: no run that learned has a record in" in capsys.readouterr().err
+
+
 def test_tables_say_what_was_run_and_what_was_not(tmp_path, capsys):
     store = PAPER.store(tmp_path)
     PAPER.write(store)
