@@ -126,7 +126,8 @@ def result(heading: str, part: str) -> Column:
 
 CELL = Column("cell", lambda row: reported.CELLS[row.variant.partition("_")[0]], "both")
 RESULTS = (
-    *(result("validation", "validation"), result("test", "test")),
+    result("validation", "validation"),
+    result("test", "test"),
     result(LAST, "test_last"),
 )
 TABLE1 = Table(

@@ -57,7 +57,8 @@ def plot_lines(
     names = list(dict.fromkeys(name for name, points in drawn if points))
     alone = any(point[2] is None for _, points in drawn for point in points)
     with style():
-        figure, panels = _panels(list(series), title, names, caption=alone)
+        caption = "hollow: one seed" if alone else ""
+        figure, panels = _panels(list(series), title, names, caption)
         for axes, (measure, lines) in zip(panels, series.items(), strict=True):
             axes.set(xlabel=clean(xlabel), ylabel=clean(measure))
             xs = sorted({point[0] for points in lines.values() for point in points})
@@ -70,8 +71,6 @@ def plot_lines(
                     by_place = sorted(points, key=lambda point: point[0])
                     _line_with_bars(axes, names.index(name), by_place)
             axes.margins(x=0.06, y=0.12)
-        if names:
-            _legend_below(figure, names, "hollow: one seed" if alone else "")
         save(figure, path_stem)
     return figure
 
@@ -122,7 +121,8 @@ def plot_learning_curves(
         raise ValueError(f"runs must have at least one of the metrics {list(metrics)}")
     names = list(records_of)
     with style():
-        figure, panels = _panels(list(curves), title, names, caption=True)
+        caption = "thin: training, per logged step; with markers: evaluation"
+        figure, panels = _panels(list(curves), title, names, caption)
         for axes, (metric, lines) in zip(panels, curves.items(), strict=True):
             axes.set(xlabel="step", ylabel=clean(metric))
             for (name, split), points in lines.items():
@@ -134,7 +134,6 @@ def plot_learning_curves(
                     look = _look(i)
                 axes.plot(*zip(*points, strict=True), **look)
             axes.margins(x=0.02, y=0.06)
-        _legend_below(figure, names, "thin: training, per logged step; with markers: evaluation")
         save(figure, path_stem)
     return figure
 
@@ -164,18 +163,21 @@ def _look(i: int) -> Options:
 
 
 def _panels(
-    measures: Sequence[str], title: str | None, names: Sequence[str], *, caption: bool = False
+    measures: Sequence[str], title: str | None, names: Sequence[str], caption: str
 ) -> tuple["Figure", list["Axes"]]:
-    """Panels side by side above a strip for the legend."""
+    """Panels side by side above the legend of the names and its caption."""
     count = len(measures)
     width = max(3.4 * count, 4.2)
-    rows = -(-len(names) // _columns(names, width))
+    columns = _columns(names, width)
+    rows = -(-len(names) // columns)
     below = _LEGEND_ROW * rows + 0.08 + (_CAPTION if caption else 0.0)
     figure = new_figure(width, 2.9 + below + (0.3 if title else 0.0))
     height = figure.get_figheight()
     figure.set_layout_engine("constrained", rect=(0, below / height, 1, 1 - below / height))
     if title:
         figure.suptitle(clean(title), fontsize=11, weight="bold")
+    if names:
+        _legend_below(figure, names, columns, caption)
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
@@ -195,13 +197,12 @@ def _columns(names: Sequence[str], width: float) -> int:
     return 1
 
 
-def _legend_below(figure: "Figure", names: Sequence[str], caption: str) -> None:
+def _legend_below(figure: "Figure", names: Sequence[str], columns: int, caption: str) -> None:
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], label=clean(name), **_look(i)) for i, name in enumerate(names)]
     figure.legend(
-        handles=handles, loc="lower center", fontsize=_SIZE,
-        ncols=_columns(names, figure.get_figwidth()),
+        handles=handles, loc="lower center", fontsize=_SIZE, ncols=columns,
         bbox_to_anchor=(0.5, (_CAPTION if caption else 0.0) / figure.get_figheight()),
         columnspacing=_BETWEEN, handlelength=_HANDLE, borderpad=0.2, borderaxespad=0.2,
     )  # fmt: skip
