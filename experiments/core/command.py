@@ -297,7 +297,10 @@ def tables(paper: Paper, args: list[str] | None = None) -> int:
     prepare_cpu(options.cpu_devices)
     with cli.refusals(cli.TABLE_OPTIONS):
         if options.cell is not None:
-            run_cells(job, [job.only(options.cell)])
+            cell = job.only(options.cell)
+            run_cells(job, [cell])
+            for seed in cell.configs:
+                say(f"record: {job.store.existing_path(cell.data, cell.variant, seed)}")
             return 0
         run_cells(job, job.cells())
         one = job.table

@@ -316,10 +316,14 @@ class Store:
             (path.stem.split("-", 1)[1].rsplit("-seed", 1)[0], read_json(path)) for path in found
         ]
 
+    def existing_path(self, data: str, variant: str, seed: int) -> Path | None:
+        """Where a run has its record, with results or without; None if it is missing."""
+        places = (place(data, variant, seed) for place in (self.path, self.diverged_path))
+        return next((path for path in places if path.exists()), None)
+
     def is_over(self, data: str, variant: str, seed: int) -> bool:
         """Whether a run has a record, with results or without."""
-        places = (self.path, self.diverged_path)
-        return any(place(data, variant, seed).exists() for place in places)
+        return self.existing_path(data, variant, seed) is not None
 
     def all(self, data: str, variant: str) -> Records:
         """The records of every seed, in the order of the seeds.

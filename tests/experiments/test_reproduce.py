@@ -393,7 +393,9 @@ def test_one_cell_of_a_table_is_made_alone_and_another_name_is_refused(tmp_path,
     assert command.tables(_toy.PAPER, [*args, "toy/noisy/1"]) == 0
     left = [p for p in (tmp_path / "results").rglob("*") if p.is_file()]
     assert [path.name for path in left] == ["toy-noisy-seed1.json"]
-    capsys.readouterr()
+    assert capsys.readouterr().out.splitlines()[-1] == f"record: {left[0]}"
+    assert command.tables(_toy.PAPER, [*args, "toy/noisy/1"]) == 0
+    assert capsys.readouterr().out == f"record: {left[0]}\n"  # made before: nothing is trained
     for name in ("toy/none/0", "toy/noisy/2", "toy/noisy", "noisy", "toy/noisy/x"):
         text = refused(lambda given: command.tables(_toy.PAPER, given), [*args, name], capsys)
         assert "cell must be DATA/VARIANT/SEED of a run of table1 with 2 seeds" in text
