@@ -22,6 +22,8 @@ _FLUSH = 1 << 20
 # controls, and characters without a width: spaces, marks of direction, byte order marks
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
 _SHOWN = 5
+# of so many classes more than half of a few examples may have one of their own
+_FEW = 4
 SPLIT_SEED = 20_200_820
 """Fixed: one file is split in one way, whatever the seed of the training."""
 
@@ -100,6 +102,9 @@ class Chosen(Sequence[np.ndarray]):
 class Spool:
     """Rows of ids on their way to a file: memory holds what is not yet written, and the starts.
 
+    The file is a new one each time: a run that is still on reads the one that it has written, which
+    stays with it though it has lost its name.
+
     Args:
       path: of the file.
     """
@@ -108,12 +113,16 @@ class Spool:
         self._path, self._buffer, self._starts = path, array.array("i"), array.array("q", [0])
 
     def __enter__(self) -> "Spool":
-        self._handle = self._path.open("wb")
+        self._path.unlink(missing_ok=True)
+        self._handle = self._path.open("x+b")
         return self
 
     def __exit__(self, *raised: object) -> None:
         if raised == (None, None, None):
             self._buffer.tofile(self._handle)
+            self._handle.flush()
+            if len(self):  # nothing cannot be mapped
+                self._flat = np.memmap(self._handle, np.int32, "r")
         self._handle.close()
 
     def add(self, ids: Sequence[int]) -> None:
@@ -130,8 +139,7 @@ class Spool:
 
     def rows(self, table: np.ndarray | None = None) -> Rows:
         """What was added, read from the file once that is closed; a table changes the ids."""
-        flat = np.memmap(self._path, np.int32, "r")
-        return Rows(flat, np.frombuffer(self._starts, np.int64), table)
+        return Rows(self._flat, np.frombuffer(self._starts, np.int64), table)
 
 
 class Numbers:
@@ -252,15 +260,16 @@ def read_corpus(
                 if classes is not None:
                     raise unseen(record, "label", label, classes)
                 found[label] = len(found)
-                _check_classes(table.name, len(found), len(labels) + 1)
+                # asked early, so that a column of texts is not kept as a million labels
+                _check_classes(table.name, len(found), len(labels) + 1, most=2000)
             labels.append(found[label])
             lines.append(record.line)
             for piece, spool in zip(pieces, spools, strict=True):
                 spool.add(piece)
     if not labels:
         raise nothing(f"{table.name} has no labelled text", aside, first)
-    if classes is None and len(found) > len(labels) / 2:
-        raise _not_classes(table.name, len(found), len(labels))
+    if classes is None:
+        _check_classes(table.name, len(found), len(labels), most=_FEW)
     names, order = ordered(found, classes)
     return Corpus(
         table.name,
@@ -301,10 +310,9 @@ def ordered(
 def _sorted(labels: Iterable[Label]) -> tuple[Label, ...]:
     """By value where they are of one kind, else as texts."""
     labels = list(labels)
-    kinds = {str if isinstance(label, str) else float for label in labels}
-    if kinds == {float}:
-        return tuple(sorted(labels, key=float))
-    return tuple(sorted(labels, key=str))
+    if any(isinstance(label, str) for label in labels):
+        return tuple(sorted(labels, key=str))
+    return tuple(sorted(labels))  # by value; an integer may be larger than any float
 
 
 def _listed(classes: Sequence[Label]) -> str:
@@ -312,17 +320,12 @@ def _listed(classes: Sequence[Label]) -> str:
     return shown + (f", ... ({len(classes)} in all)" if len(classes) > 8 else "")
 
 
-def _check_classes(name: str, distinct: int, lines: int) -> None:
-    # asked early, so that a column of texts is not kept as a million labels
-    if distinct > 2000 and distinct > lines / 2:
-        raise _not_classes(name, distinct, lines)
-
-
-def _not_classes(name: str, distinct: int, lines: int) -> ValueError:
-    return ValueError(
-        f"{name}: {distinct:,} of {lines:,} labels are distinct, so they are no classes: name the "
-        "column that has the classes (--label NAME), or put numbers into ranges"
-    )
+def _check_classes(name: str, distinct: int, lines: int, *, most: int) -> None:
+    if distinct > max(most, lines / 2):
+        raise ValueError(
+            f"{name}: {distinct:,} of {lines:,} labels are distinct, so they are no classes: name "
+            "the column that has the classes (--label NAME), or put numbers into ranges"
+        )
 
 
 def check_trainable(corpus: Corpus, *, split: bool) -> None:

@@ -120,18 +120,31 @@ class Delimited:
         return self._header()[1]
 
     def _header(self) -> tuple[str, tuple[str, ...]]:
-        """The delimiter and the names: the first delimiter, unless that finds a single name."""
-        found = [(one, self._first(one)) for one in _DELIMITERS[self.kind]]
-        return found[0] if len(found[0][1]) > 1 else max(found, key=lambda one: len(one[1]))
+        """The delimiter and the names: the first delimiter, unless only others find several names.
 
-    def _first(self, delimiter: str) -> tuple[str, ...]:
+        Raises:
+          ValueError: if the first line makes no names.
+        """
+        # by a wrong delimiter a name in quotes has more behind it, which is no name
+        tried = [(one, self._first(one)) for one in _DELIMITERS[self.kind]]
+        found = [(one, names) for one, names in tried if not isinstance(names, str)]
+        several = [one for one in found if len(one[1]) > 1]
+        delimiter, names = tried[0]
+        if several and (delimiter, names) not in several:
+            return max(several, key=lambda one: len(one[1]))
+        if isinstance(names, str):
+            raise ValueError(names)
+        return delimiter, names
+
+    def _first(self, delimiter: str) -> tuple[str, ...] | str:
+        """The names by a delimiter, or why there are none."""
         for line, fields in _records(self.file, delimiter):
             if isinstance(fields, str):
                 hint = "; --encoding names another" if fields.startswith("not ") else ""
-                raise ValueError(f"{self.name}:{line}: the header cannot be read: {fields}{hint}")
+                return f"{self.name}:{line}: the header cannot be read: {fields}{hint}"
             if fields:
                 return tuple(name.strip() for name in fields)
-        raise ValueError(f"{self.name}: the file is empty")
+        return f"{self.name}: the file is empty"
 
     def check(self, columns: Columns) -> None:
         """Refuses a header without the columns, and a file with nothing below it."""

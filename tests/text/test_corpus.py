@@ -63,6 +63,22 @@ def test_rows_are_cut_numbered_and_chosen(tmp_path):
     assert [row.tolist() for row in chosen[1:]] == [wanted[0], wanted[5]]
 
 
+def test_a_second_reading_leaves_the_rows_of_the_first(tmp_path):
+    first, _ = read(TEXTS, tmp_path)
+    wanted = [row.tolist() for row in first.texts[0]]
+    second, _ = read([("other", "x"), ("words", "y")], tmp_path)
+    assert [row.tolist() for row in first.texts[0]] == wanted
+    assert len(second) == 2
+
+
+def test_a_few_examples_may_have_a_class_each(tmp_path):
+    corpus, _ = read([("a", "x"), ("b", "x"), ("c", "y")], tmp_path)
+    assert corpus.classes == ("x", "y")
+    with pytest.raises(ValueError, match="the class 'y' has one example"):
+        _corpus.check_trainable(corpus, split=True)
+    _corpus.check_trainable(corpus, split=False)  # what is validated on is another file
+
+
 def test_pairs_have_a_column_each(tmp_path):
     columns = Columns(("premise", "hypothesis"))
     corpus, numbers = read(PAIRS, tmp_path, columns=columns)
@@ -79,6 +95,7 @@ def test_pairs_have_a_column_each(tmp_path):
         (("10", "9", "10", "9"), ("10", "9")),
         ((2.5, 1, 2.5, 1), (1, 2.5)),
         ((True, False, True, False), (False, True)),
+        ((10**400, 0.5, 10**400, 0.5), (0.5, 10**400)),
         (("b", 1, "b", 1), (1, "b")),
     ],
 )

@@ -185,6 +185,26 @@ def test_semicolons_and_tabs_of_a_spreadsheet_are_found(write):
     assert "there are 'review', 'stars': --text review" in refused(write("review;stars\na;b\n"))
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("start", ["", "\ufeff", "\n"])
+def test_names_in_quotes_are_names_by_any_delimiter(write, delimiter, start):
+    file = io.StringIO()
+    rows = [("text", "label"), ("a, b; c", "x"), ('d "e"', "y")]
+    csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows(rows)
+    path = write(start + file.getvalue())
+    first = 2 + (start == "\n")
+    assert read(path) == [(first, "a, b; c", "x"), (first + 1, 'd "e"', "y")]
+    named = write(f'"text, full"{delimiter}label\na{delimiter}x\n')
+    assert read(named, Columns(("text, full",))) == [(2, "a", "x")]
+
+
+def test_a_header_in_wrong_quotes_is_refused_with_the_reason(write):
+    assert refused(write('"text" ,label\na,x\n')) == (
+        "FILE:1: the header cannot be read: text after a field in quotes: a quote inside such a "
+        "field is written twice"
+    )
+
+
 def test_nothing_to_read(write):
     assert refused(write("")) == "FILE: the file is empty"
     assert refused(write("\ufeff")) == "FILE: the file is empty"
