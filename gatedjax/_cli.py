@@ -34,14 +34,16 @@ def refusals(options: Mapping[str, str]) -> Iterator[None]:
     """Turns the errors of a command's work into `fail`.
 
     Args:
-      options: what the library says, and what it is called by the command.
+      options: what the library says, and what it is called by the command; what ends with ": "
+        only at the start of a message.
     """
     try:
         yield
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         message = reason(error)
         for argument, option in options.items():
-            message = message.replace(argument, option)
+            if not argument.endswith(": ") or message.startswith(argument):
+                message = message.replace(argument, option)
         fail(message)
 
 

@@ -32,9 +32,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--file",
         type=Path,
-        help="read the texts from a .csv, .tsv or .jsonl file, or the lines of a .txt file, or for "
-        "a tagger the words of a .conll file (default: the lines of standard input, if no text is "
-        "given)",
+        help="read the texts from a .csv, .tsv or .jsonl file, the lines of a .txt file (without "
+        "fastText's labels), a folder of .txt files, or for a tagger the words of a .conll file "
+        "(default: the lines of standard input, if no text is given)",
     )
     parser.add_argument("--out", type=Path, help="the file to write (default: standard output)")
     parser.add_argument("--text", nargs="+", metavar="COLUMN", help="columns of the texts")
@@ -62,7 +62,6 @@ def _sentences(options: argparse.Namespace) -> Iterable[Line]:
 
 def _lines(options: argparse.Namespace, kind: str) -> Iterable[Line]:
     """What is to be predicted, one item for every line."""
-    from gatedjax.text._lines import check_encoding
     from gatedjax.text._model import check_inputs
     from gatedjax.text._read import Aside, Columns, open_table
     from gatedjax.text._training import COLUMNS
@@ -73,23 +72,26 @@ def _lines(options: argparse.Namespace, kind: str) -> Iterable[Line]:
         if len(options.texts) % count:
             raise ValueError(f"wanted {' and '.join(inputs)} in turns, got {len(options.texts)}")
         return [(part, "") for part in in_turns(options.texts, count)]
-    if options.file is not None and options.file.suffix != ".txt":
+    if options.file is not None:
         columns = Columns(tuple(options.text or inputs), None)
         check_inputs(columns, kind)
         table = open_table(options.file, columns, encoding=options.encoding)
         return ((None, one.reason) if isinstance(one, Aside) else (one.inputs, "") for one in table)
     if len(inputs) > 1:
         raise ValueError("pairs of texts come as arguments, or from a .csv, .tsv or .jsonl --file")
-    return _plain(options.file, check_encoding(options.encoding))
+    return _piped(options.encoding)
 
 
-def _plain(path: Path | None, encoding: str) -> Iterator[Line]:
-    if path is None:
-        sys.stdin.reconfigure(encoding=encoding, errors="replace")  # type: ignore[union-attr]
-        yield from (([line.rstrip("\r\n")], "") for line in sys.stdin)
-        return
-    with path.open(encoding=encoding, errors="replace") as file:
-        yield from (([line.rstrip("\r\n")], "") for line in file)
+def _piped(encoding: str) -> Iterator[Line]:
+    """The lines of standard input."""
+    from gatedjax.text._lines import check_encoding
+    from gatedjax.text._table import fault
+
+    codec = check_encoding(encoding)
+    sys.stdin.reconfigure(encoding=codec, errors="surrogateescape")  # type: ignore[union-attr]
+    for line in sys.stdin:
+        problem = fault(line, encoding)
+        yield ([line.rstrip("\r\n")], "") if problem is None else (None, problem)
 
 
 def _run(options: argparse.Namespace) -> None:

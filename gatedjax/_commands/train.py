@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -43,8 +44,6 @@ _ARGUMENTS = {
 }
 """What the library says, and what it is called here."""
 _TASKS = ("text", "pair", "tags")
-_PLACES = ("--out", "--workdir", "--embeddings")
-"""Options whose values may be there and are no data."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,8 +91,8 @@ class TrainOptions:
     max_len: int = 400
     """Words of a text that are used; longer sentences are tagged in windows."""
     min_count: int | None = None
-    """Words that occur less often are unknown (default: 2, or 1 for 1,000 texts and fewer); to
-    a tagger they are known by their shape (default: 2)."""
+    """Words that occur less often are unknown (default: by the number of texts, 1 up to 1,000, 2 up
+    to 5,000, 5 up to 20,000, else 10); to a tagger they are known by their shape (default: 2)."""
     max_words: int = 100_000
     """Words that are known at most."""
     lowercase: bool = True
@@ -114,6 +113,14 @@ class TrainOptions:
     """Options of the network, also as --model.NAME."""
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
     """Options of training; those that are not given follow from the data."""
+
+
+_WITH_VALUE = {
+    f"--{field.name.replace('_', '-')}"
+    for field in dataclasses.fields(TrainOptions)
+    if field.name != "data" and field.type is not bool
+}
+"""Options whose value may be there and is no data."""
 
 
 def _value_of(args: Sequence[str], option: str) -> str | None:
@@ -154,14 +161,22 @@ def _task(args: Sequence[str]) -> str:
 
 
 def _look(args: Sequence[str]) -> str:
-    """What the first path on the command line that is no option's value is for."""
-    for before, arg in zip(("", *args), args, strict=False):
-        if not arg.startswith("-") and before not in _PLACES and Path(arg).exists():
-            try:
-                return infer_task(arg, encoding=_value_of(args, "--encoding") or "utf-8")
-            except (ValueError, OSError, LookupError):
-                return "text"  # the reader says what is wrong with it
-    return "text"
+    """What the data are for: of what may be the data on the command line, the first that is there.
+
+    Else the first of all, which may be the name of a data set.
+    """
+    given = [
+        arg
+        for before, arg in zip(("", *args), args, strict=False)
+        if not arg.startswith("-") and before.replace("_", "-") not in _WITH_VALUE
+    ]
+    data = next((arg for arg in given if Path(arg).exists()), next(iter(given), None))
+    if data is None:
+        return "text"
+    try:
+        return infer_task(data, encoding=_value_of(args, "--encoding") or "utf-8")
+    except (ValueError, OSError, LookupError):
+        return "text"  # the reader says what is wrong with it
 
 
 def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, Options]:
@@ -221,7 +236,12 @@ def _train(made: TrainOptions, kind: str, options: Options) -> int:
         None if data is None else _opened(made, kind, data)
         for data in (made.data, made.validation, made.test)
     ]
-    run = out.with_name(f"{out.name}.run") if made.workdir is None else made.workdir.expanduser()
+    beside = out if out.name else out.absolute()  # "." has no name
+    run = (
+        beside.with_name(f"{beside.name}.run")
+        if made.workdir is None
+        else made.workdir.expanduser()
+    )
     new = [place for place in (run, *run.parents) if not place.exists()]
     run.mkdir(parents=True, exist_ok=True)
     try:
@@ -248,7 +268,7 @@ def _train(made: TrainOptions, kind: str, options: Options) -> int:
     trained.save(out, card=_card(made, kind, trained.report, options), overwrite=made.overwrite)
     if made.workdir is None:
         shutil.rmtree(run, ignore_errors=True)
-    _tell(f'wrote {out}; try: {program()} predict {out} "..."')
+    _tell(f'wrote {out}; try: {program()} predict {shlex.quote(str(out))} "..."')
     return 0
 
 
@@ -269,7 +289,7 @@ def _card(made: TrainOptions, kind: str, report: Any, options: Options) -> Model
     counts = ", ".join(f"{part['n']:,} for {name}" for name, part in report["data"].items())
     held, what = ("tagger", "sentences") if kind == "tags" else ("classifier", "texts")
     return ModelCard(
-        name=made.out.name,
+        name=made.out.absolute().name,
         description=f"A {held} ({options.model}) that `gatedjax train` made.",
         data=f"{Path(made.data).name}: {what} {counts}. The best parameters were chosen by "
         "validation, so its numbers flatter the model a little.",

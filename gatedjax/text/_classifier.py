@@ -1,7 +1,7 @@
 """`TextClassifier` and `PairClassifier`: train, predict, evaluate and explain, from Python."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -100,8 +100,7 @@ class _Classifier(Estimator):
           workdir: see `train`.
         """
         texts, labels = _listed(X, self._kind), _values(y, "y")
-        if len(texts) != len(labels):
-            raise ValueError(f"X and y must be of one length, got {len(texts)} and {len(labels)}")
+        _check_lengths(texts, labels)
         rows = [(*text, label) for text, label in zip(texts, labels, strict=True)]
         table = open_table(rows, COLUMNS[self._kind])
         self._train(table, None, None, workdir, lambda line: None, False)
@@ -132,7 +131,10 @@ class _Classifier(Estimator):
 
     def score(self, X: Any, y: Any) -> float:
         """The accuracy on texts and their labels."""
-        return float(np.mean(self.predict(X).labels == np.asarray(_values(y, "y"))))
+        labels = _values(y, "y")
+        found = self.predict(X).labels
+        _check_lengths(found, labels)
+        return float(np.mean(found == np.asarray(labels)))
 
     def evaluate(
         self, data: object, *, columns: Columns | None = None, encoding: str = "utf-8"
@@ -216,7 +218,22 @@ class PairClassifier(TextClassifier):
     model: str = "ssan"
 
 
+def _check_lengths(texts: Sized, labels: Sized) -> None:
+    if len(texts) != len(labels):
+        raise ValueError(f"X and y must be of one length, got {len(texts)} and {len(labels)}")
+
+
+def _check_list(values: Any, what: str) -> None:
+    # as a list, a frame or a dict of columns is the names of its columns
+    if isinstance(values, Mapping) or hasattr(values, "columns"):
+        raise TypeError(
+            f"{what} must be a list, an array or one column of a frame, got "
+            f"{type(values).__name__}, as which the names of its columns would be read"
+        )
+
+
 def _values(values: Any, what: str) -> list[Label]:
+    _check_list(values, what)
     listed = values.tolist() if hasattr(values, "tolist") else list(values)
     if listed and isinstance(listed[0], list):
         raise ValueError(f"{what} must have one dimension")
@@ -227,6 +244,7 @@ def _listed(texts: Any, kind: str) -> list[tuple[str, ...]]:
     """Texts, or pairs, as tuples."""
     if isinstance(texts, str):
         raise TypeError("X must be a list of texts, got one text")
+    _check_list(texts, "X")
     listed = texts.tolist() if hasattr(texts, "tolist") else list(texts)
     if kind == "pair":
         return [tuple(row) for row in listed]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gatedjax.text._corpus import split_words
 from gatedjax.text._model import Failure, TrainedModel
 from gatedjax.text._show import Change, Explanation
 
@@ -38,6 +39,7 @@ def explain_texts(model: TrainedModel, texts: Sequence[str]) -> Explanation:
         gates=None if one.gates is None else tuple(map(float, one.gates)),
         flips=_flips(model, one.tokens[0], np.array(one.kept[0]), best),
         removed=_removed(model, one.tokens, best),
+        cut=sum(len(split_words(text)) for text in texts) - len(words),
     )
 
 
@@ -48,12 +50,18 @@ def _change(model: TrainedModel, probabilities: np.ndarray, best: int) -> Change
 
 def _flips(
     model: TrainedModel, tokens: tuple[str, ...], kept: np.ndarray, best: int
-) -> tuple[Change, ...] | None:
+) -> tuple[Change | None, ...] | None:
     """Every gate flipped alone; the states behind the gates stay as they are."""
     if not model.entry.gated:
         return None
-    flipped = np.logical_xor(kept, np.eye(len(kept), dtype=bool)).astype(np.float32)
-    return tuple(_change(model, row, best) for row in model.with_gates(tokens, flipped))
+    flipped = np.logical_xor(kept, np.eye(len(kept), dtype=bool))
+    # where no gate is open such a network opens the likeliest, which is the one just closed
+    again = ~flipped.any(axis=1) & (model.config.empty == "max_gate")
+    found = model.with_gates(tokens, flipped.astype(np.float32))
+    return tuple(
+        None if opened else _change(model, row, best)
+        for opened, row in zip(again, found, strict=True)
+    )
 
 
 def _removed(

@@ -46,8 +46,10 @@ class Explanation:
       attention: of each word, with the sum 1 (of local attention at most 1); None where the network
         has none.
       gates: probability that the gate is open; None where the network has none.
-      flips: what is predicted with this gate alone the other way; None without gates.
+      flips: what is predicted with this gate alone the other way, None for the last open gate of a
+        network that opens the likeliest again; None without gates.
       removed: what is predicted of the text without the word.
+      cut: words at the end that the network does not get: a text is read up to its `max_len`.
     """
 
     text: str
@@ -59,8 +61,9 @@ class Explanation:
     density: float
     attention: tuple[float, ...] | None
     gates: tuple[float, ...] | None
-    flips: tuple[Change, ...] | None
+    flips: tuple[Change | None, ...] | None
     removed: tuple[Change, ...]
+    cut: int = 0
 
     def __post_init__(self) -> None:
         for name in ("kept", "attention", "gates", "flips", "removed"):
@@ -84,8 +87,11 @@ class Explanation:
             "density": float(self.density),
             "attention": None if self.attention is None else [float(a) for a in self.attention],
             "gates": None if self.gates is None else [float(g) for g in self.gates],
-            "flips": None if self.flips is None else [_change_json(c) for c in self.flips],
+            "flips": None
+            if self.flips is None
+            else [None if c is None else _change_json(c) for c in self.flips],
             "removed": [_change_json(c) for c in self.removed],
+            "cut": self.cut,
         }
 
     def render(self) -> str:
@@ -113,7 +119,8 @@ class Explanation:
                 share = self.attention[i] / top if top > 0 else 0.0
                 row += [f"{self.attention[i]:.3f}", "#" * round(_BAR * share)]
             if self.flips is not None:
-                row.append(_change(self, self.flips[i]))
+                flip = self.flips[i]
+                row.append("-" if flip is None else _change(self, flip))
             rows.append([*row, _change(self, self.removed[i])])
         return "\n".join([*lines, "", render_table(headers, rows)])
 
@@ -140,11 +147,13 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
       The page; `gatedjax.analysis.write_html` writes it.
     """
     gated = any(e.gates is not None for e in explanations)
+    left_out = gated or not all(kept for e in explanations for kept in e.kept)
     shaded = any(e.attention is not None for e in explanations)
     legend = []
-    if gated:
-        legend.append('<span class="w">Underlined</span>: read (its gate is open).')
-        legend.append('<del class="closed">Struck through</del>: not read (its gate is closed).')
+    if left_out:
+        is_open, is_closed = (" (its gate is open)", " (its gate is closed)") if gated else ("", "")
+        legend.append(f'<span class="w">Underlined</span>: read{is_open}.')
+        legend.append(f'<del class="closed">Struck through</del>: not read{is_closed}.')
     if shaded:
         legend.append(
             'Shade: attention, from <span class="w" style="--a:0.1">little</span> to '
@@ -217,10 +226,11 @@ def _table(e: Explanation) -> str:
             cells.append(f'<td class="n">{e.gates[i]:.2f}</td>')
         if e.attention is not None:
             cells.append(_bar(e.attention[i], e.attention[i] / top if top > 0 else 0.0))
-        for change in (e.flips[i] if e.flips is not None else None, e.removed[i]):
-            if change is not None:
-                mark = ' class="other n"' if change.label != e.label else ' class="n"'
-                cells.append(f"<td{mark}>{_escape(_change(e, change))}</td>")
+        for change in ([e.flips[i]] if e.flips is not None else []) + [e.removed[i]]:
+            other = change is not None and change.label != e.label
+            mark = ' class="other n"' if other else ' class="n"'
+            said = "–" if change is None else _change(e, change)
+            cells.append(f"<td{mark}>{_escape(said)}</td>")
         lines.append(f"<tr>{''.join(cells)}</tr>")
     return "\n".join([*lines, "</tbody>", "</table>"])
 
@@ -252,23 +262,27 @@ def _bar(number: float, share: float) -> str:
 
 
 def _reading(e: Explanation) -> str:
+    cut = f" The text goes on for {e.cut:,} words that are not used." if e.cut else ""
     if e.gates is None and all(e.kept):
-        return f"{len(e.tokens)} words, all of them read."
-    return f"{sum(map(bool, e.kept))} of {len(e.tokens)} words are read ({e.density:.0%})."
+        return f"{len(e.tokens)} words, all of them read.{cut}"
+    return f"{sum(map(bool, e.kept))} of {len(e.tokens)} words are read ({e.density:.0%}).{cut}"
 
 
 def _deciding(e: Explanation) -> Iterator[str]:
     """Sentences on the words that matter most."""
-    for changes, deed in ((e.flips, "Flipping the gate of"), (e.removed, "Removing")):
-        if changes is None:
+    for given, deed in ((e.flips or (), "Flipping the gate of"), (e.removed, "Removing")):
+        changes = {i: change for i, change in enumerate(given) if change is not None}
+        if len(changes) < len(given):
+            yield "The last open gate cannot be closed: the network opens the likeliest again."
+        if not changes:
             continue
-        other = [_word(e.tokens[i]) for i, c in enumerate(changes) if c.label != e.label]
+        other = [_word(e.tokens[i]) for i, c in changes.items() if c.label != e.label]
         if other:
             more = f" and {len(other) - 5} more" if len(other) > 5 else ""
             names = ", ".join(f'"{word}"' for word in other[:5])
             yield f"{deed} one of these changes the prediction: {names}{more}."
         else:
-            i = min(range(len(changes)), key=lambda i: changes[i].probability)
+            i = max(changes, key=lambda i: abs(changes[i].probability - e.probability))
             yield (
                 f"{deed} no single word changes the prediction; "
                 f'"{_word(e.tokens[i])}" does most ({_change(e, changes[i])}).'

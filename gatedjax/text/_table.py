@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import math
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
@@ -58,7 +59,10 @@ class Columns:
 
     def __post_init__(self) -> None:
         if isinstance(self.inputs, str) or not self.inputs or len(set(self.wanted)) < self.count:
-            raise ValueError(f"columns must be different names, at least one, got {self}")
+            raise ValueError(
+                "columns must be different names, a tuple of the texts' and the label's, got "
+                f"{self.inputs!r} and {self.label!r}"
+            )
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -228,8 +232,9 @@ def suggest(names: Sequence[str], columns: Columns) -> str:
                 left.remove(near)
     if len(found) < columns.count:
         return ""
-    hint = f"--text {' '.join(found[name] for name in columns.inputs)}"
-    return printable(hint + ("" if columns.label is None else f" --label {found[columns.label]}"))
+    hint = f"--text {shlex.join(found[name] for name in columns.inputs)}"
+    label = "" if columns.label is None else f" --label {shlex.quote(found[columns.label])}"
+    return printable(hint + label)
 
 
 def _quoted(names: Sequence[str]) -> str:

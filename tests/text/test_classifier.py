@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import types
 
 import numpy as np
 import pytest
@@ -89,6 +90,13 @@ def test_what_it_cannot_use_is_refused(fitted):
         tiny().fit(QUERIES, ["a"])
     with pytest.raises(TypeError, match="a list of texts, got one text"):
         fitted.predict("one text")
+    with pytest.raises(ValueError, match="of one length, got 3 and 1"):
+        fitted.score(QUERIES, ["a"])
+    for columns in ({"text": QUERIES}, types.SimpleNamespace(columns=["text"])):
+        with pytest.raises(TypeError, match="X must be a list, an array or one column of a frame"):
+            fitted.predict(columns)
+    with pytest.raises(TypeError, match="y must be a list, an array or one column of a frame"):
+        tiny().fit(QUERIES, {"label": ["a", "b", "a"]})
     with pytest.raises(TypeError, match="got int at 1"):
         fitted.predict(["a", 3])
     with pytest.raises(ValueError, match="text 1: the text has no word"):

@@ -15,6 +15,8 @@ import pytest
 import gatedjax.text._training as training_module
 from gatedjax import export
 from gatedjax.__main__ import main
+from gatedjax._cli import refusals
+from gatedjax._commands import train
 from gatedjax.text._model import TrainedModel
 from tests._programs import environment
 from tests._slow import slow_but
@@ -106,7 +108,8 @@ def test_standard_input_is_read_line_by_line(here, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", stream)
     assert main(["predict", "model"]) == 0
     found = jsonl(capsys.readouterr().out)
-    assert ["error" in one for one in found] == [False, True, False, False, False]
+    assert ["error" in one for one in found] == [False, True, False, True, False]
+    assert found[3] == {"error": "not utf-8: byte 0xff"}
     assert main(["predict", "model", "dull film", "warm", "bright"]) == 0
     again = jsonl(capsys.readouterr().out)
     assert [found[0], found[2], found[4]] == again
@@ -268,6 +271,8 @@ KILLED = """
 import os, signal, sys
 from tests.text.test_commands import interrupted
 from gatedjax.__main__ import main
+from gatedjax._cli import refusals
+from gatedjax._commands import train
 with interrupted(int(sys.argv[1]), lambda: os.kill(os.getpid(), signal.SIGKILL)):
     main(sys.argv[2:])
 """
@@ -489,3 +494,33 @@ def test_prediction_starts_soon_enough_to_be_used(here):
     # four seconds are wanted of a machine that does nothing else
     assert time.monotonic() - began < 60
     assert os.listdir(here)
+
+
+def test_the_task_is_that_of_the_data(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sentiment").mkdir()  # an option's value that is there, too
+    write_csv(tmp_path / "pairs.csv", PAIRS, ("premise", "hypothesis", "sentiment"))
+    for args in (["--label", "sentiment", "pairs.csv"], ["pairs.csv", "--label", "sentiment"]):
+        assert train._task([*args, "--out", "m"]) == "pair"
+    assert train._task(["--train.optimizer.name", "adam", "pairs.csv", "--out", "m"]) == "pair"
+    assert train._task(["nowhere.csv", "--out", "m"]) == train._task(["--out", "m"]) == "text"
+    asked = []
+    monkeypatch.setattr(train, "infer_task", lambda name, encoding: asked.append(name) or "pair")
+    assert train._task(["--min_count", "2", "sick", "--out", "m"]) == "pair"
+    assert asked == ["sick"]  # a set by its name
+
+
+def test_what_is_suggested_can_be_pasted(tmp_path, capsys):
+    path = tmp_path / "in.csv"
+    write_csv(path, [("a", "x"), ("b", "y")], ("Text", "My Label"))
+    said = refused(
+        ["train", str(path), "--out", str(tmp_path / "m"), "--label", "my label"], capsys
+    )
+    assert "--text Text --label 'My Label'" in said
+
+
+def test_the_names_of_options_stand_at_the_start_of_a_message(capsys):
+    for message, wanted in (("network: no", "--network: no"), ("no network: no", "no network: no")):
+        with pytest.raises(SystemExit), refusals({"network: ": "--network: "}):
+            raise ValueError(message)
+        assert capsys.readouterr().err == f"error: {wanted}\n"

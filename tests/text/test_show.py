@@ -87,6 +87,36 @@ def test_the_terminal_has_a_row_a_word():
     assert len(rows) == 5
 
 
+def test_the_largest_change_does_most_whatever_its_direction():
+    removed = tuple(Change(label="negative", probability=p) for p in (0.975, 0.99, 0.965))
+    assert '"dull" does most (0.990 (+0.020))' in explain(removed=removed).render()
+
+
+def test_the_last_open_gate_has_no_flip():
+    flips = (
+        Change(label="negative", probability=0.9),
+        None,
+        Change(label="negative", probability=1),
+    )
+    e = explain(kept=(False, True, False), flips=flips)
+    shown = e.render()
+    assert "The last open gate cannot be closed" in shown
+    (row,) = [line for line in shown.splitlines() if line.startswith("| dull")]
+    assert [cell.strip() for cell in row.split("|")][6] == "-"
+    assert '"a" does most (0.900 (-0.070))' in shown
+    assert e.to_json()["flips"][1] is None
+    assert "–" in Page(e.html()).inside("td")
+
+
+def test_words_that_are_left_out_are_in_the_legend_and_those_cut_off_are_counted():
+    e = explain(gates=None, flips=None, cut=1200)
+    legend = " ".join(Page(e.html()).inside("p"))
+    assert "Struck through" in legend
+    assert "gate" not in legend
+    assert "The text goes on for 1,200 words that are not used." in e.render()
+    assert e.to_json()["cut"] == 1200
+
+
 def test_a_network_without_gates_or_attention_has_fewer_columns():
     e = explain(attention=None, gates=None, flips=None, kept=(True,) * 3, density=1.0)
     shown = e.render()
