@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gatedjax._types import Params
-from gatedjax.analysis._significance import holm, paired_bootstrap
+from gatedjax.analysis._significance import holm, least_p_value, paired_bootstrap
 from gatedjax.analysis._text import render_table
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
@@ -71,7 +71,7 @@ class Comparison(NamedTuple):
       difference: own mean less that of the other.
       low: lower end of the interval of 95 %.
       high: upper end.
-      p_value: two-sided.
+      p_value: two-sided; of m texts that differ at least 2^(1 - m), as of an exact test.
       corrected: after Holm, over all comparisons of the report.
     """
 
@@ -486,8 +486,11 @@ def _compared(rationales: Mapping[str, Rationale], samples: int) -> tuple[Compar
         values = getattr(own, measure)
         if name == "own" or values is None:
             continue
-        test = paired_bootstrap(values, getattr(rationales[name], measure), samples=samples)
-        found.append((measure, name, test))
+        other = getattr(rationales[name], measure)
+        test = paired_bootstrap(values, other, samples=samples)
+        # a bootstrap of few texts is sure of what it cannot know
+        p_value = max(test.p_value, least_p_value(values - other))
+        found.append((measure, name, test._replace(p_value=p_value)))
     corrected = holm([test.p_value for *_, test in found])
     return tuple(
         Comparison(measure, name, *test, float(p))

@@ -191,6 +191,9 @@ def paired_bootstrap(
     samples whose difference is as far from the observed one as that is from 0, with the observed
     sample counted in: (1 + #{|d* - d| >= |d|}) / (1 + samples).
 
+    A bootstrap knows no more than its examples: of fewer than some 20 the interval is too short and
+    the p-value too small (of one example it is 1 / (1 + samples)); of those take `mcnemar`.
+
     Args:
       correct_a: [N] correctness of system A: bool, or any score per example (such as the
         correctness averaged over seeds).
@@ -238,6 +241,15 @@ def paired_bootstrap(
     low, high = np.percentile(differences, [tail, 100 - tail])
     p_value = (1 + int(extreme.sum())) / (1 + samples)
     return Bootstrap(observed, float(low), float(high), p_value)
+
+
+def least_p_value(differences: np.ndarray) -> float:
+    """The least p-value that an exact two-sided test of paired differences can have: 2^(1 - m).
+
+    It is the probability that the signs of the m differences which are not 0 are all the same, each
+    sign being as likely as the other.
+    """
+    return min(1.0, 2.0 ** (1.0 - np.count_nonzero(differences)))
 
 
 def _of_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:

@@ -172,6 +172,11 @@ def test_comparisons_are_paired_and_corrected_together(batch):
         difference = found.mean(c.measure) - found.mean(c.measure, c.against)
         np.testing.assert_allclose(c.difference, difference, atol=1e-9)
         assert c.low <= c.difference <= c.high
+        own, other = (getattr(found.rationales[name], c.measure) for name in ("own", c.against))
+        assert c.p_value >= min(
+            1, 0.5 ** float(sum(own != other) - 1)
+        )  # five texts are not sure of much
+    assert "*" not in found.table()
     assert found.table().count("\n") == 2 + 4
 
 
