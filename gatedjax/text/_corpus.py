@@ -210,7 +210,7 @@ class Corpus:
 
 def split_words(text: str) -> tuple[str, ...]:
     """The tokens of a text; characters that nobody sees are no part of any."""
-    return tokenize(_CONTROL.sub(" ", text))
+    return tokenize(_CONTROL.sub(" ", text), marks=True)
 
 
 def read_corpus(

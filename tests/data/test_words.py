@@ -2,6 +2,7 @@
 
 import doctest
 import gzip
+import unicodedata
 
 import numpy as np
 import pytest
@@ -33,6 +34,24 @@ def toy(*texts):
 )
 def test_tokenize_splits_as_glove_counts(text, words):
     assert data.tokenize(text) == tuple(words.split())
+    assert data.tokenize(text, marks=True) == tuple(words.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("यह फ़िल्म अच्छी है।", "यह फ़िल्म अच्छी है ।"),  # vowel signs, virama, nukta
+        ("un cafe\u0301 bru\u0302le\u0301!", "un caf\u00e9 br\u00fbl\u00e9 !"),
+        ("می\u200cخواهم خوب", "می\u200cخواهم خوب"),  # a joiner inside a word
+        ("❤\ufe0f so good👍🏽", "❤\ufe0f so good 👍 🏽"),
+        ("\u0301 alone", "\u0301 alone"),
+    ],
+)
+def test_marks_stay_with_the_word_that_they_stand_in(text, words):
+    normal = unicodedata.normalize("NFC", words)
+    assert data.tokenize(text, marks=True) == tuple(normal.split(" "))
+    again = data.tokenize(unicodedata.normalize("NFD", text), marks=True)
+    assert again == tuple(normal.split(" "))
 
 
 def test_the_docstring_of_tokenize_runs():

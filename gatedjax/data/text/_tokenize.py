@@ -1,7 +1,9 @@
 """Splitting of raw text into the words that the GloVe vocabulary has."""
 
+import functools
 import re
 import sys
+import unicodedata
 
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _NOT = re.compile(r"(?<=\w)n['’]t\b", re.IGNORECASE)
@@ -19,12 +21,29 @@ _TOKEN = re.compile(
 )
 
 
-def tokenize(text: str) -> tuple[str, ...]:
+@functools.cache
+def _with_marks() -> re.Pattern[str]:
+    """The same where a character keeps the marks that follow it; `re` has no class of them."""
+    marks = "".join(
+        one for one in map(chr, range(0x300, 0x20000)) if unicodedata.category(one)[0] == "M"
+    )
+    marks += "\u200c\u200d"  # which join the letters of a word, or do not
+    pattern = _TOKEN.pattern.replace(r"[^\W_]+", rf"[^\W_](?:[^\W_]|[{marks}])*")
+    return re.compile(pattern.replace(r"[^\w\s]", rf"[^\w\s][{marks}]*"), _TOKEN.flags)
+
+
+def tokenize(text: str, *, marks: bool = False) -> tuple[str, ...]:
     """Splits raw text into words and punctuation marks, in the way GloVe 6B was counted.
 
     `<br />` is a space. Clitics are split as in the Penn Treebank ("don't" -> "do n't", "it's" ->
     "it 's"), hyphens split words, runs of full stops become "..." and of hyphens "--". Case is kept
     (the vocabulary lower-cases).
+
+    Args:
+      text: the text.
+      marks: whether a mark, such as a vowel sign of Hindi or the accent of a decomposed letter,
+        belongs to the word that it stands in; a letter and its accent then are the composed letter
+        (NFC). GloVe was counted without, where a mark ends a word.
 
     >>> tokenize("It's well-made, isn't it?<br />Yes...")
     ('It', "'s", 'well', '-', 'made', ',', 'is', "n't", 'it', '?', 'Yes', '...')
@@ -32,7 +51,10 @@ def tokenize(text: str) -> tuple[str, ...]:
     text = _BREAK.sub(" ", text)
     if "'" in text or "’" in text:
         text = _CLITIC.sub(r" '\1", _NOT.sub(" n't", text))
-    words = _TOKEN.findall(text)
+    token = _TOKEN
+    if marks and not text.isascii():
+        text, token = unicodedata.normalize("NFC", text), _with_marks()
+    words = token.findall(text)
     return tuple([sys.intern(_RUNS.get(w[:2], w)) if len(w) > 1 else w for w in words])
 
 
