@@ -282,7 +282,12 @@ def _as_recorded(job: Job, data: str) -> Job:
     collapsed say nothing of what their table is to have.
     """
     paper, store = job.paper, job.store
-    free = {name: path for name, path in OPTIONS.items() if getattr(job.options, name, "") is None}
+    # an option that tables own makes rows of its own there, and the other tables refuse it
+    free = {
+        name: path
+        for name, path in OPTIONS.items()
+        if name not in paper.owned and getattr(job.options, name, "") is None
+    }
     values: dict[str, set[Any]] = {name: set() for name in free}
     for cell in job.cells():
         wanted = paper.recorded(next(iter(cell.configs.values())))

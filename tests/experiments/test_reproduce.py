@@ -19,6 +19,7 @@ from experiments.core.config import changed
 from experiments.core.curves import curve, first_losses, software
 from experiments.core.paper import Figure, Table, Variant, variants
 from experiments.core.plan import VALUES, Costs, Wanted, make_plan, value_of
+from experiments.core.records import RESULTS
 from gatedjax import data as gdata
 from gatedjax.training.lock import WorkdirLock
 from tests._programs import environment
@@ -149,6 +150,35 @@ def test_missing_rows_have_the_budget_of_those_that_stand_beside_them(tmp_path):
     # a run that collapsed says nothing
     write_record(tmp_path, "noisy", 0, config=shorter("noisy", 8), predicted_classes=[9, 0])
     assert steps_of(planned(tmp_path))["plain", 2] == 9
+
+
+def test_an_option_that_makes_rows_of_its_own_is_not_taken_from_the_records(tmp_path, monkeypatch):
+    paper = planning.paper_named("rau")
+    changes = {"train.optimizer.learning_rate": 0.5, "model.cell": "gru"}
+    record = record_of(paper, changed(paper.presets["mnist"], changes), "10", cell="gru")
+    save(paper.store(tmp_path / "results" / "rau"), "mnist", "gru", [record])
+    monkeypatch.setattr(planning, "why_no_data", lambda paper, config: None)
+    found = make_plan(wanted_of(tmp_path, paper=paper, seeds=2), here=HERE)
+    assert {task.job.options.learning_rate for task in found.tasks} == {None}
+    ((name, why),) = found.left_out
+    assert name == "rau/mnist/gru"
+    assert "has train.optimizer.learning_rate 0.5" in why
+
+
+@pytest.mark.parametrize("name", ["ga_reader", "rau", "ssan", "ga_net"])
+def test_a_worker_makes_the_run_that_was_planned(name, tmp_path, monkeypatch):
+    """With the rate, the width and the budget that the plan took from the records."""
+    paper, made = planning.paper_named(name), []
+    monkeypatch.setattr(planning, "why_no_data", lambda paper, config: None)
+    monkeypatch.setattr(command, "prepare_cpu", lambda devices: None)
+    monkeypatch.setattr(command, "run_cells", lambda job, cells: made.extend(cells))
+    wanted = Wanted(
+        papers=[paper], seeds=5, results=RESULTS, runs=tmp_path, options={"cpu_devices": 1}
+    )
+    tasks = make_plan(wanted, here=HERE).tasks
+    for task in {(t.job.options.what, t.cell.data): t for t in tasks}.values():
+        assert command.tables(paper, pools.arguments(task)) == 0
+        assert made.pop() == task.cell
 
 
 def test_data_that_are_not_here_leave_their_cells_out_and_nothing_is_read(tmp_path, monkeypatch):
