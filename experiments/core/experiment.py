@@ -14,7 +14,7 @@ from experiments.core.config import changed
 from experiments.core.curves import finish, outcome, results_on_test, software
 from experiments.core.kinds import Array, Batches, Config, Json, Params, Records, Task
 from experiments.core.records import Record, class_facts, saved_record, write_json
-from experiments.core.text import correct_string
+from experiments.core.text import correct_string, digest_of_test
 from gatedjax import analysis
 from gatedjax import training as gtraining
 from gatedjax.training import FitResult, Lane, Parallel, TrainConfig, fit, fit_lanes, lanes_of
@@ -135,6 +135,7 @@ def _tested(
     }
     if made.labels is not None:
         record |= class_facts(made.labels, predictions["predicted"])
+        record["test_digest"] = digest_of_test(predictions)
     if "correct" in predictions:
         record["correct"] = correct_string(predictions)
     return record

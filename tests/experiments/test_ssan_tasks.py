@@ -83,6 +83,7 @@ def test_inference_is_trained_and_scored(raw, tmp_path):
     assert record["origin"].endswith("where the paper has SNLI with 550,000")
     assert sum(record["predicted_classes"]) == 20
     assert record["label_entropy"] > 0
+    assert len(record["test_digest"]) == 16
     assert len(record["correct"]) == record["test_n"] == 20
     assert set(record["selected_heads"]) == {"1"}
 
