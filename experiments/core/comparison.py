@@ -176,6 +176,13 @@ def compare(
             f"{of}: their data are not of one origin ({' / '.join(origins)}); run them again with "
             "--rerun"
         )
+    digests = sorted({one["test_digest"] for one in (*ours, *theirs) if "test_digest" in one})
+    if len(digests) > 1:
+        raise ValueError(
+            f"{of}: their test examples are others or in another order (test_digest "
+            f"{' / '.join(digests)}), as those of raw files (--manual-dir) and of prepared ones "
+            "(--data-dir) are; run them again with --rerun"
+        )
     if language:
         x, y = (np.mean([record["test_nll"] for record in rows], axis=0) for rows in (ours, theirs))
         per_token = len(x) / ours[0]["test_n"]

@@ -3,18 +3,18 @@
 import dataclasses
 import math
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
 import numpy as np
 
+from experiments.core.clock import Clock
 from experiments.core.config import changed
 from experiments.core.curves import finish, outcome, results_on_test, software
 from experiments.core.kinds import Array, Batches, Config, Json, Params, Records, Task
 from experiments.core.records import Record, class_facts, saved_record, write_json
-from experiments.core.text import correct_string
+from experiments.core.text import correct_string, digest_of_test
 from gatedjax import analysis
 from gatedjax import training as gtraining
 from gatedjax.training import FitResult, Lane, Parallel, TrainConfig, fit, fit_lanes, lanes_of
@@ -85,7 +85,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a run is (metrics.jsonl, checkpoints, results.json) and what its record says it is."""
+    """Where a run is (metrics.jsonl, checkpoints, seconds.json, results.json), and what it is."""
 
     workdir: Path
     settings: Json
@@ -135,6 +135,7 @@ def _tested(
     }
     if made.labels is not None:
         record |= class_facts(made.labels, predictions["predicted"])
+        record["test_digest"] = digest_of_test(predictions)
     if "correct" in predictions:
         record["correct"] = correct_string(predictions)
     return record
@@ -151,7 +152,7 @@ def run(
       The run; `results.json` in the workdir holds its record, less "exit_code" and "signal". A run
       that was stopped by a signal has no test results and writes none.
     """
-    start = time.perf_counter()
+    clock = Clock(place.workdir)
     software()  # asked once, ahead of the run
     made = build(config)
     training = made.training or config.train
@@ -165,6 +166,7 @@ def run(
         place.workdir,
         metadata=_metadata(made, place.settings),
         parallel=parallel,
+        on_event=clock.on_event,
     )
     # the first of several processes writes it, perhaps on a disk of its own; the record is its, too
     metrics = analysis.read_metrics(place.workdir / "metrics.jsonl") if is_main() else []
@@ -176,7 +178,7 @@ def run(
         record |= {"stopped": "signal"} if measured is None else measured
     elif test:
         record |= _tested(made, training.seed, result, place.workdir, parallel)
-    finish(record, time.perf_counter() - start)
+    finish(record, clock.seconds)
     # of several processes the first one writes
     if test and record["stopped"] != "signal" and is_main():
         write_json(place.workdir / "results.json", saved_record(record))
@@ -201,7 +203,7 @@ def run_lanes(
       together; "seconds" are its share. `results.json` in the workdir lists the records; runs that
       were stopped by a signal have no test results and write none.
     """
-    start = time.perf_counter()
+    clock = Clock(place.workdir)
     software()  # asked once, ahead of the run
     made = build(config)
     training = made.training or config.train
@@ -217,6 +219,7 @@ def run_lanes(
         training,
         place.workdir,
         metadata=_metadata(made, recorded),
+        on_event=clock.on_event,
     )
     parallel = gtraining.make_parallel("sharding")
     metrics = analysis.read_metrics(place.workdir / "metrics.jsonl")
@@ -230,7 +233,7 @@ def run_lanes(
             record |= _tested(one, lane.seed, result, place.workdir, parallel)
         runs.append(Run(result, one.task, record))
     # a run's share, so that records of lanes and of single runs can be compared
-    seconds = (time.perf_counter() - start) / len(runs)
+    seconds = clock.seconds / len(runs)
     for one_run in runs:
         finish(one_run.record, seconds)
     if all(one_run.fit.stopped != "signal" for one_run in runs):

@@ -54,10 +54,14 @@ Kind = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """Seconds of a whole run, None if nothing is known, and where they come from."""
+    """Seconds of a whole run, None if nothing is known, and where they come from.
+
+    `kind` is that of the records they come from, None without.
+    """
 
     seconds: float | None
     source: str
+    kind: Kind | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,14 +199,14 @@ class Costs:
         both = [r[self.here] / r[other] for r in self.rates.values() if {self.here, other} <= {*r}]
         return statistics.median(both) if both else None
 
-    def _rate(self, data: str, variant: str) -> tuple[float, str] | None:
+    def _rate(self, data: str, variant: str) -> tuple[float, str, Kind | None] | None:
         rates = self.rates.get((data, variant), {})
         if self.here in rates:
-            return rates[self.here], "records, this machine"
+            return rates[self.here], "records, this machine", self.here
         for kind, rate in rates.items():
             factor = self.factor(kind)
             scaled = "not scaled" if factor is None else f"times {factor:.2f}"
-            return rate * (factor or 1.0), f"records, {kind[0]} {kind[1]}, {scaled}"
+            return rate * (factor or 1.0), f"records, {kind[0]} {kind[1]}, {scaled}", kind
         return None
 
     def cost(self, data: str, variant: str, steps: int) -> Cost:
@@ -214,14 +218,18 @@ class Costs:
         found = self._rate(data, variant)
         if found is None and (data, variant) in self.measured:
             rate, count = self.measured[data, variant]
-            found = rate, f"{count} steps measured"
+            found = rate, f"{count} steps measured", None
         if found is None:
             others = {name: self._rate(data, name) for d, name in self.rates if d == data}
             known = {name: one for name, one in others.items() if one is not None}
             if known:
                 name = max(known, key=lambda one: known[one][0])
-                found = known[name][0], f"{known[name][1]}, of {name}"
-        return Cost(None, "unknown") if found is None else Cost(found[0] * steps, found[1])
+                rate, source, kind = known[name]
+                found = rate, f"{source}, of {name}", kind
+        if found is None:
+            return Cost(None, "unknown")
+        rate, source, kind = found
+        return Cost(rate * steps, source, kind)
 
 
 # the plan ---------------------------------------------------------------------------------------
@@ -282,7 +290,12 @@ def _as_recorded(job: Job, data: str) -> Job:
     collapsed say nothing of what their table is to have.
     """
     paper, store = job.paper, job.store
-    free = {name: path for name, path in OPTIONS.items() if getattr(job.options, name, "") is None}
+    # an option that tables own makes rows of its own there, and the other tables refuse it
+    free = {
+        name: path
+        for name, path in OPTIONS.items()
+        if name not in paper.owned and getattr(job.options, name, "") is None
+    }
     values: dict[str, set[Any]] = {name: set() for name in free}
     for cell in job.cells():
         wanted = paper.recorded(next(iter(cell.configs.values())))
@@ -350,17 +363,50 @@ def costs_of(
     return costs
 
 
-def recosted(tasks: Iterable[Task], costs: Mapping[str, Costs]) -> list[Task]:
-    """The tasks in their order, with what is known by now of the papers that `costs` has."""
-    return [
-        dataclasses.replace(
-            task,
-            cost=costs[task.job.paper.name].cost(task.cell.data, task.cell.variant, task.steps),
-        )
-        if task.job.paper.name in costs and task.cost.source != TWIN
-        else task
-        for task in tasks
-    ]
+def recosted(tasks: Iterable[Task], planned: Iterable[Task], ended: Sequence[Task]) -> list[Task]:
+    """The tasks in their order, with what the runs that ended since the plan tell of their costs.
+
+    A machine may be another than its name says, or busy: what was estimated from records is scaled
+    by the median of (what ended runs took) / (what was estimated for them), by the kind of hardware
+    of those records. A cell of which a run has ended takes what that took; one of unknown cost what
+    the slowest on its data did.
+
+    Args:
+      tasks: that wait.
+      planned: all tasks, with the estimates of the plan.
+      ended: those that have a record by now.
+    """
+    before = {task.name: task.cost for task in planned}
+    took: dict[tuple[str, str], dict[str, list[float]]] = {}
+    ratios: dict[Kind, list[float]] = {}
+    for task in ended:
+        record = read_json(task.record) if task.record.exists() else {}
+        was = before[task.name]
+        if not record.get("steps") or was.source == TWIN:
+            continue  # it diverged, or is the record of a run that was made before
+        rate = record["seconds"] / record["steps"]
+        cells = took.setdefault((task.job.paper.name, task.cell.data), {})
+        cells.setdefault(task.cell.variant, []).append(rate)
+        if was.kind is not None and was.seconds:
+            ratios.setdefault(was.kind, []).append(rate * task.steps / was.seconds)
+
+    def cost(task: Task) -> Cost:
+        was = before[task.name]
+        cells = took.get((task.job.paper.name, task.cell.data), {})
+        rates = {variant: statistics.median(each) for variant, each in cells.items()}
+        if was.source == TWIN:
+            return was
+        if task.cell.variant in rates:
+            return Cost(rates[task.cell.variant] * task.steps, "a run that ended")
+        if was.seconds is None and rates:
+            name = max(rates, key=lambda one: rates[one])
+            return Cost(rates[name] * task.steps, f"a run that ended, of {name}")
+        if was.seconds is None or was.kind is None or was.kind not in ratios:
+            return was
+        ratio = statistics.median(ratios[was.kind])
+        return Cost(was.seconds * ratio, f"{was.source}, times {ratio:.2f}", was.kind)
+
+    return [dataclasses.replace(task, cost=cost(task)) for task in tasks]
 
 
 def make_plan(wanted: Wanted, measured: Json | None = None, here: Kind | None = None) -> Plan:

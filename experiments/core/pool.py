@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from experiments.core.plan import Task, last_step
+from experiments.core.plan import OPTIONS, Task, last_step
 from experiments.core.records import read_json
 from gatedjax._terminal import printable
 
@@ -21,6 +21,8 @@ GRACE = 120.0
 """Seconds that a run has to save itself after SIGTERM; a step or a compilation may be under way."""
 POLL = 0.2
 """Seconds between two looks at the processes."""
+WANTED = ("results", "runs", "seeds", "data_dir", "manual_dir", "embeddings", "cpu_devices")
+"""Options of a run that `reproduce` itself decides."""
 
 
 def module_of(task: Task) -> str:
@@ -32,8 +34,8 @@ def arguments(task: Task) -> list[str]:
     """The command line of the paper's tables that makes one run."""
     options = task.job.options
     found = [options.what, "--cell", f"{task.cell.data}/{task.cell.variant}/{task.seed}"]
-    for name in ("results", "runs", "seeds", "data_dir", "manual_dir", "embeddings", "num_steps",
-                 "cpu_devices"):  # fmt: skip
+    # the plan takes OPTIONS from the records of a table: a worker without them makes another run
+    for name in dict.fromkeys((*WANTED, *OPTIONS)):
         value = getattr(options, name, None)
         if value is not None:
             found += [f"--{name.replace('_', '-')}", str(value)]

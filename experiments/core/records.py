@@ -1,6 +1,7 @@
 """Records of finished runs: one JSON file each, written only by the run itself."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -146,7 +147,7 @@ def _flat(config: Fields, above: str = "") -> Json:
     return flat
 
 
-FACTS = ("train_n", "test_n", "vocabulary_size", "embedding_coverage")
+FACTS = ("train_n", "test_n", "test_digest", "vocabulary_size", "embedding_coverage")
 """What of a record tells its data, beside their origin."""
 SEED = "train.seed"
 
@@ -162,8 +163,8 @@ def check_one_kind(records: Records, name: str, default: Fields | None = None) -
     Raises:
       ValueError: naming the seeds and what differs: a setting other than the seed, or the data.
     """
-    for record in records[1:]:
-        first = records[0]
+    # every two of them: one that is older than a fact says nothing of the others
+    for first, record in itertools.combinations(records, 2):
         other = differences(first["config"], record["config"], default)
         found = [one for one in other if one.field != SEED] + data_differences(first, record)
         if found:

@@ -23,7 +23,6 @@ from experiments.core.plan import (
     Plan,
     Task,
     Wanted,
-    costs_of,
     hardware_here,
     make_plan,
     paper_named,
@@ -259,7 +258,7 @@ def reproduce(options: Options) -> int:
         show(console, plan, options, workers)
         if not plan.tasks:
             return _nothing_to_do(plan)
-        return _train(console, plan, options, wanted, workers, platform == "cpu", began)
+        return _train(console, plan, options, workers, platform == "cpu", began)
     finally:
         lock.release()
 
@@ -275,7 +274,6 @@ def _train(
     console: Any,
     plan: Plan,
     options: Options,
-    wanted: Wanted,
     workers: int,
     pinned: bool,
     began: float,
@@ -296,9 +294,8 @@ def _train(
             if problem is not None:
                 problems.append(problem)
             # what this run has cost tells what others will
-            paper = what.task.job.paper
-            found = costs_of(paper, wanted, _known(options))
-            pool.tasks[:] = recosted(pool.tasks, {paper.name: found})
+            done = [one.task for one in pool.ended if one.how == "done"]
+            pool.tasks[:] = recosted(pool.tasks, plan.tasks, done)
 
     pool = Pool(list(plan.tasks), workers, 3600 * options.hours, pinned, on_event, began=began)
     with view.open():

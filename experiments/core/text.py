@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import gzip
+import hashlib
 import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -280,6 +281,16 @@ def correct_string(predictions: dict[str, np.ndarray]) -> str:
     """One character per test example, in the order of the file: for paired tests."""
     order = np.argsort(predictions["example_id"], kind="stable")
     return "".join("1" if c > 0 else "0" for c in predictions["correct"][order])
+
+
+def digest_of_test(predictions: dict[str, np.ndarray]) -> str:
+    """A short digest of (id, label) of the test examples: whether `correct_string`s can be paired.
+
+    Ids are places in files. Raw files and the same set as TFDS prepared it have other orders.
+    """
+    order = np.argsort(predictions["example_id"], kind="stable")
+    columns = [predictions[name][order].astype("<i8") for name in ("example_id", "label")]
+    return hashlib.sha256(np.stack(columns).tobytes()).hexdigest()[:16]
 
 
 def correctness(records: Records) -> np.ndarray:

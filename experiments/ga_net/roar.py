@@ -163,8 +163,9 @@ class Recursion:
             each = [of_share[place].record for of_share in runs]
             whole = each[0]
             rates = [one["seconds_per_step"] for one in each if one["seconds_per_step"]]
-            kept = ("data", "substitute", "seed", "config", "system", "train_n", "test_n", "lanes",
-                    "vocabulary_size", "embedding_coverage", "parameters")  # fmt: skip
+            kept = ("data", "substitute", "seed", "config", "system", "train_n", "test_n",
+                    "test_digest", "lanes", "vocabulary_size", "embedding_coverage",
+                    "parameters")  # fmt: skip
             record: Record = {name: whole[name] for name in kept if name in whole}
             record |= {
                 "measure": measure,

@@ -29,10 +29,11 @@ CURVES = {
 }
 """The curve of a record, and the panels of a figure with the places of their values."""
 TITLES = {
-    "figure5": "Figure 5: validation while training, Fashion-MNIST",
-    "figure6": "Figure 6: validation while training, PTB small (the paper: PTB medium, not run)",
-    "figure7": "Figure 7: training on IMDB",
+    "figure5": ("Figure 5: validation while training, {}", "fashion_mnist"),
+    "figure6": ("Figure 6: validation while training, {}", "ptb_small"),
+    "figure7": ("Figure 7: training on {}", "imdb"),
 }
+"""What pages call a figure, and the data set of the file of its name; others have their own."""
 IMAGES = (
     "- Figures 3 and 4: `tables figure3` and `tables figure4` draw images of MNIST and "
     "Fashion-MNIST beside the runs; they belong to the data sets and are not kept here"
@@ -67,6 +68,11 @@ def rate_of(job: Job) -> float:
     return job.options.learning_rate or reported.FIGURE7_RATE
 
 
+def stem_of(what: str, data: str) -> str:
+    """The name of the file of a figure, drawn for a data set."""
+    return what if data == TITLES[what][1] else f"{what}_{data}"
+
+
 def curves(job: Job) -> None:
     """Draws figure 5, 6 or 7: a line per cell."""
     what, data = job.options.what, job.data[0]
@@ -85,7 +91,7 @@ def curves(job: Job) -> None:
             cell: [(x, math.exp(y), sd and math.exp(y) * sd) for x, y, sd in line]
             for cell, line in panels["validation loss"].items()
         }
-    stem: Path = job.options.results / what
+    stem: Path = job.options.results / stem_of(what, data)
     stem.parent.mkdir(parents=True, exist_ok=True)
     analysis.plot_lines(panels, stem, xlabel="step", title=title)
     say(f"wrote {stem}.png and .svg", flush=True)
@@ -93,7 +99,15 @@ def curves(job: Job) -> None:
 
 def listed(store: Store) -> str:
     """The figures that were drawn, and those whose images belong to the data set."""
-    return f"{figure_links(store, TITLES)}\n{IMAGES}"
+    titles = {}
+    for what, (title, usual) in TITLES.items():
+        others = [data for data in reported.NAMES if data != usual]
+        drawn = [d for d in others if (store.folder / f"{stem_of(what, d)}.png").exists()]
+        for data in (usual, *drawn):
+            titles[stem_of(what, data)] = title.format(reported.NAMES[data])
+        if what == "figure6" and "ptb_medium" not in drawn:
+            titles[what] += " (the paper: PTB medium, not run)"
+    return f"{figure_links(store, titles)}\n{IMAGES}"
 
 
 ROW_WIDTH = {"digits": 8, "mnist": 28, "fashion_mnist": 28}

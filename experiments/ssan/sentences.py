@@ -143,17 +143,26 @@ def scores(predictions: Predictions, classes: tuple[str, ...]) -> Json:
     return record
 
 
+def _of_files(files: gdata.Source, moved: gdata.Source) -> gdata.Source:
+    """Reordered sentences, with what differs in the files that they were made of."""
+    info = dataclasses.replace(moved.info, substitute=files.info.substitute)
+    return gdata.Source(moved, info)
+
+
 def reordered(config: ReorderingData) -> dict[str, gdata.Source]:
     """The three splits, reordered."""
     if config.text == "multi30k":
         return {
-            split: gdata.word_reordering(
-                [gdata.tokenize(example["text"]) for example in texts],
-                seed=SEED + number,
-                copies=config.copies if split == "train" else config.eval_copies,
-                name="multi30k_reordered",
-                split=split,
-                base=number * 100_000_000,
+            split: _of_files(
+                texts,
+                gdata.word_reordering(
+                    [gdata.tokenize(example["text"]) for example in texts],
+                    seed=SEED + number,
+                    copies=config.copies if split == "train" else config.eval_copies,
+                    name="multi30k_reordered",
+                    split=split,
+                    base=number * 100_000_000,
+                ),
             )
             for number, (split, texts) in enumerate(load("multi30k", config).items())
         }
@@ -163,7 +172,9 @@ def reordered(config: ReorderingData) -> dict[str, gdata.Source]:
         gdata.restore_word(e["tokens"], e["insert"], e["original"]) for e in validation[:size]
     ]
     return {
-        "train": gdata.word_reordering(restored, seed=SEED, copies=config.copies),
+        "train": _of_files(
+            validation, gdata.word_reordering(restored, seed=SEED, copies=config.copies)
+        ),
         "validation": gdata.Source(validation[size:], validation.info),
         "test": test,
     }
@@ -205,7 +216,13 @@ def reordering(config: ReorderingConfig) -> Experiment:
         **sequence_batches(splits, {"lengths": "tokens"}, config.data, edges=edges),
         **kept(texts.vocabulary),
         facts={"train_n": len(lengths["train"]), "vocabulary_size": len(texts.vocabulary)},
-        substitute=reported.REORDERING_SUBSTITUTES[config.data.text],
+        substitute=joined(
+            [
+                config.data.note,
+                reported.REORDERING_SUBSTITUTES[config.data.text],
+                texts.substitute,
+            ]
+        ),
         score=positions,
     )
 

@@ -86,7 +86,7 @@ def experiment(config: TranslationConfig) -> Experiment:
             "search": dataclasses.asdict(config.search),
             **facts,
         },
-        substitute=joined([data.note, splits["test"].info.substitute]),
+        substitute=joined([data.note, *(part.info.substitute for part in splits.values())]),
         before=functools.partial(keep_vocabulary, bpe),
         choose=choose,
         measure=lambda params: measure(Translator(model, params, bpe, config.search), splits),

@@ -196,6 +196,7 @@ def test_polarity_from_the_first_step_to_every_figure(tmp_path, capsys):
     assert record["origin"] == "embedded in gatedjax"
     assert sum(record["predicted_classes"]) == 1000
     assert record["label_entropy"] == pytest.approx(0.6931, abs=1e-3)
+    assert len(record["test_digest"]) == 16
     words = sum(len(e["tokens"]) for e in record["examples"])
     assert len(record["examples"]) == 3
     assert words > 0

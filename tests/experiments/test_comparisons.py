@@ -7,8 +7,8 @@ import pytest
 
 from experiments.core.comparison import compare
 from experiments.core.curves import results_on_test
-from experiments.core.records import best, jsonable
-from experiments.core.text import SPLITS, correct_string, in_batches
+from experiments.core.records import best, check_one_kind, jsonable
+from experiments.core.text import SPLITS, correct_string, digest_of_test, in_batches
 from gatedjax.data import Encoded, Source, SourceInfo
 from gatedjax.training import OptimizerConfig, TrainConfig, fit, make_parallel
 from tests.training._tiny import Data, Tiny
@@ -65,6 +65,30 @@ def test_the_larger_accuracy_and_the_smaller_cost_are_better():
 def test_correctness_is_in_the_order_of_the_examples():
     predictions = {"example_id": np.array([7, 2, 5, 3]), "correct": np.array([1.0, 0, 0, 1])}
     assert correct_string(predictions) == "0101"
+
+
+def test_the_same_texts_in_another_order_are_not_paired_nor_averaged():
+    """A position in raw files is not that in a prepared set; older records tell neither."""
+    raw, prepared = (
+        {"example_id": np.array([3, 1, 2, 0]), "label": np.array(labels)}
+        for labels in ([1, 0, 1, 0], [0, 1, 1, 0])
+    )
+    shuffled = {name: column[[2, 0, 3, 1]] for name, column in raw.items()}
+    assert digest_of_test(shuffled) == digest_of_test(raw) != digest_of_test(prepared)
+    one, same, other = (
+        classifier(seed, "0101") | {"test_digest": digest_of_test(given)}
+        for seed, given in ((0, raw), (0, raw), (0, prepared))
+    )
+    old = classifier(0, "0101")
+    for pair in ((one, same), (one, old), (old, other)):
+        assert compare(*([record] for record in pair)) is not None
+        check_one_kind(list(pair), "c")
+    with pytest.raises(
+        ValueError, match=r"records of d, c and c: .*order \(test_digest \w+ / \w+\)"
+    ):
+        compare([one], [other])
+    with pytest.raises(ValueError, match="records of c: test_digest is"):
+        check_one_kind([old, one, other], "c")
 
 
 def test_the_best_seed_is_chosen_on_validation_and_the_first_of_equals():

@@ -3,11 +3,14 @@
 import dataclasses
 import json
 import re
+import shutil
+import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from experiments.core import command, text
+from experiments.core import clock, command, text
 from experiments.core.config import changed, value_at
 from experiments.core.experiment import Run, lanes_that_fit
 from experiments.core.paper import Job, Options, Variant
@@ -18,6 +21,7 @@ from tests.experiments._commands import left_out_of_help, plain, refused
 from tests.experiments._results import rows_of
 from tests.experiments._toy import PAPER as TOY
 from tests.experiments._toy import Config, experiment
+from tests.training._tiny import Data
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -317,6 +321,31 @@ def test_a_run_is_printed_recorded_and_not_repeated(tmp_path, capsys):
     assert first["steps"] == second["steps"] == 4
     assert first["correct"] == second["correct"]
     assert str(tmp_path) not in json.dumps(first)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_the_seconds_of_a_run_are_those_of_all_its_sessions(seeds, tmp_path, monkeypatch):
+    now, take, stops = [0.0], Data.__getitem__, [3]
+
+    def taken(self, step):
+        now[0] += 10
+        if step in stops:
+            stops.remove(step)
+            signal.raise_signal(signal.SIGTERM)
+        return take(self, step)
+
+    monkeypatch.setattr(Data, "__getitem__", taken)
+    monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    config = changed(Config(), {"workdir": str(tmp_path), "train.seeds": seeds})
+    first = command.runs_of(PAPER, config)[0].record
+    assert first["stopped"] == "signal"
+    assert first["seconds"] * seeds == now[0] > 40
+    second = command.runs_of(PAPER, config)[0].record
+    assert second["stopped"] == "done"
+    assert second["seconds"] * seeds == now[0] > first["seconds"] * seeds + 20
+    # where the checkpoints are gone a new run begins
+    shutil.rmtree(tmp_path / "checkpoints")
+    assert clock.Clock(tmp_path).seconds == 0
 
 
 def test_a_process_that_is_not_the_first_needs_no_file_of_the_first(tmp_path, monkeypatch):

@@ -65,6 +65,7 @@ def test_the_record_agrees_with_itself_and_is_what_the_file_holds(config, first)
     assert 0 < record["attended_tokens"] < record["test_tokens"]
     assert sum(record["predicted_classes"]) == 1000
     assert record["label_entropy"] == pytest.approx(np.log(2), abs=1e-3)
+    assert len(record["test_digest"]) == 16
     assert [point[0] for point in record["train_curve"]] == [2, 4, 6]
     assert record["origin"] == "embedded in gatedjax"
     assert config.workdir not in json.dumps(record)

@@ -246,18 +246,31 @@ def test_lines_of_a_log_become_points_of_a_curve():
 
 
 @pytest.mark.parametrize(
-    ("what", "data", "variant"),
+    ("what", "data", "variant", "line"),
     [
-        ("figure5", "fashion_mnist", "rau"),
-        ("figure6", "ptb_medium", "gru"),
-        ("figure7", "imdb", "lstm_lr1e-5"),
+        (
+            "figure5",
+            "fashion_mnist",
+            "rau",
+            "validation while training, Fashion-MNIST: [figure5.png]",
+        ),
+        ("figure6", "ptb_medium", "gru", "while training, PTB medium: [figure6_ptb_medium.png]"),
+        (
+            "figure6",
+            "ptb_small",
+            "gru",
+            "PTB small (the paper: PTB medium, not run): [figure6.png]",
+        ),
+        ("figure7", "imdb", "lstm_lr1e-5", "training on IMDB: [figure7.png]"),
+        ("figure7", "imdb_100", "lstm_lr1e-5", "IMDB, width 100: [figure7_imdb_100.png]"),
     ],
 )
-def test_a_figure_is_drawn_from_records_alone(tmp_path, what, data, variant):
+def test_a_figure_is_drawn_from_records_alone(tmp_path, what, data, variant, line):
     pytest.importorskip("matplotlib")
     store = PAPER.store(tmp_path)
     cell = re.match("[a-z]+", variant)[0]
     save(store, data, variant, [make_record(config_of(data, cell, seed), "1") for seed in (0, 1)])
-    figures.curves(Job(PAPER, options_of(PAPER)(what=what, results=tmp_path)))
-    assert (tmp_path / f"{what}.png").read_bytes().startswith(b"\x89PNG")
-    assert f"{what}.png" in rendered(store)
+    figures.curves(Job(PAPER, options_of(PAPER)(what=what, data=(data,), results=tmp_path)))
+    (file,) = tmp_path.glob("*.png")
+    assert file.read_bytes().startswith(b"\x89PNG")
+    assert line in rendered(store)

@@ -93,3 +93,4 @@ def test_imdb_from_a_folder_of_texts(tmp_path):
     assert record["origin"] == record["substitute"]
     assert sum(record["predicted_classes"]) == 8
     assert 0 < record["label_entropy"] <= 0.6932
+    assert len(record["test_digest"]) == 16

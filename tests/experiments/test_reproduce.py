@@ -19,6 +19,7 @@ from experiments.core.config import changed
 from experiments.core.curves import curve, first_losses, software
 from experiments.core.paper import Figure, Table, Variant, variants
 from experiments.core.plan import VALUES, Costs, Wanted, make_plan, value_of
+from experiments.core.records import RESULTS
 from gatedjax import data as gdata
 from gatedjax.training.lock import WorkdirLock
 from tests._programs import environment
@@ -151,6 +152,35 @@ def test_missing_rows_have_the_budget_of_those_that_stand_beside_them(tmp_path):
     assert steps_of(planned(tmp_path))["plain", 2] == 9
 
 
+def test_an_option_that_makes_rows_of_its_own_is_not_taken_from_the_records(tmp_path, monkeypatch):
+    paper = planning.paper_named("rau")
+    changes = {"train.optimizer.learning_rate": 0.5, "model.cell": "gru"}
+    record = record_of(paper, changed(paper.presets["mnist"], changes), "10", cell="gru")
+    save(paper.store(tmp_path / "results" / "rau"), "mnist", "gru", [record])
+    monkeypatch.setattr(planning, "why_no_data", lambda paper, config: None)
+    found = make_plan(wanted_of(tmp_path, paper=paper, seeds=2), here=HERE)
+    assert {task.job.options.learning_rate for task in found.tasks} == {None}
+    ((name, why),) = found.left_out
+    assert name == "rau/mnist/gru"
+    assert "has train.optimizer.learning_rate 0.5" in why
+
+
+@pytest.mark.parametrize("name", ["ga_reader", "rau", "ssan", "ga_net"])
+def test_a_worker_makes_the_run_that_was_planned(name, tmp_path, monkeypatch):
+    """With the rate, the width and the budget that the plan took from the records."""
+    paper, made = planning.paper_named(name), []
+    monkeypatch.setattr(planning, "why_no_data", lambda paper, config: None)
+    monkeypatch.setattr(command, "prepare_cpu", lambda devices: None)
+    monkeypatch.setattr(command, "run_cells", lambda job, cells: made.extend(cells))
+    wanted = Wanted(
+        papers=[paper], seeds=5, results=RESULTS, runs=tmp_path, options={"cpu_devices": 1}
+    )
+    tasks = make_plan(wanted, here=HERE).tasks
+    for task in {(t.job.options.what, t.cell.data): t for t in tasks}.values():
+        assert command.tables(paper, pools.arguments(task)) == 0
+        assert made.pop() == task.cell
+
+
 def test_data_that_are_not_here_leave_their_cells_out_and_nothing_is_read(tmp_path, monkeypatch):
     def build(config):
         gdata.load("trec", "train", manual_dir=config.data.manual_dir)
@@ -232,16 +262,45 @@ def test_a_checkpoint_makes_what_is_left_cheaper(tmp_path):
 
 
 def test_what_a_run_has_cost_tells_what_others_will(tmp_path):
-    write_record(tmp_path, "plain", 0, seconds=6.0, on=OTHER)
-    write_record(tmp_path, "solo", 0, seconds=6.0, on=OTHER)
-    wanted = wanted_of(tmp_path)
-    before = make_plan(wanted, here=HERE).tasks
-    assert {task.left for task in before} == {6.0}
-    write_record(tmp_path, "plain", 1, seconds=18.0)
-    after = planning.recosted(before, {"toy": planning.costs_of(PAPER, wanted, here=HERE)})
-    assert [task.name for task in after] == [task.name for task in before]
+    """A machine of the same name may be slower than the records say."""
+    write_record(tmp_path, "plain", 0, seconds=6.0)
+    write_record(tmp_path, "noisy", 0, seconds=12.0)
+    write_record(tmp_path, "solo", 0, seconds=5.0, on=OTHER)
+    measured = {"toy/toy/drawn": [0.5, 20]}
+    plan = make_plan(wanted_of(tmp_path), measured, here=HERE).tasks
+    left = lambda tasks: {t.cell.variant: (t.left, t.cost.source) for t in tasks}  # noqa: E731
+    assert {name: seconds for name, (seconds, _) in left(plan).items()} == {
+        "plain": 6.0, "noisy": 12.0, "solo": 5.0, "drawn": 3.0,
+    }  # fmt: skip
+    assert planning.recosted(plan, plan, []) == list(plan)
+    ended = [task for task in plan if task.name == "toy/toy/plain/1"]
+    write_record(tmp_path, "plain", 1, seconds=15.0)  # two and a half times as long
+    after = planning.recosted(plan, plan, ended)
+    assert [task.name for task in after] == [task.name for task in plan]
+    assert left(after) == {
+        "plain": (15.0, "a run that ended"),
+        "noisy": (30.0, "records, this machine, times 2.50"),
+        "solo": (
+            5.0,
+            "records, cpu another, not scaled",
+        ),  # records of another kind say nothing of it
+        "drawn": (3.0, "20 steps measured"),
+    }
+    # from the estimates of the plan, not from those that were scaled
+    assert planning.recosted(after, plan, ended) == after
+
+
+def test_what_a_run_has_cost_is_all_that_is_known_where_there_were_no_records(tmp_path):
+    plan = planned(tmp_path).tasks
+    assert {task.left for task in plan} == {None}
+    write_record(tmp_path, "plain", 0, seconds=18.0)
+    after = planning.recosted(plan, plan, [t for t in plan if t.name == "toy/toy/plain/0"])
     assert {task.left for task in after} == {18.0}
-    assert planning.recosted(before, {}) == list(before)
+    assert {task.cost.source for task in after} == {
+        "a run that ended", "a run that ended, of plain",
+    }  # fmt: skip
+    diverged = [task for task in plan if task.name == "toy/toy/solo/0"]  # it has no record
+    assert planning.recosted(plan, plan, diverged) == list(plan)
 
 
 def test_only_what_fits_is_begun_but_what_has_begun_goes_on(tmp_path):

@@ -10,9 +10,10 @@ import pytest
 
 from experiments.core.config import changed
 from experiments.core.records import write_json
-from experiments.ssan import bleu, tables, tasks, translation
+from experiments.ssan import bleu, reported, tables, tasks, translation
 from experiments.ssan.__main__ import main
 from experiments.ssan.config import PRESETS, SearchConfig, SRLData, TranslationConfig
+from experiments.ssan.experiment import experiment
 from experiments.ssan.paper import PAPER
 from gatedjax import data as gdata
 from tests.data.test_sentence_sets import HEADER, conll, row
@@ -82,6 +83,7 @@ def test_inference_is_trained_and_scored(raw, tmp_path):
     assert record["origin"].endswith("where the paper has SNLI with 550,000")
     assert sum(record["predicted_classes"]) == 20
     assert record["label_entropy"] > 0
+    assert len(record["test_digest"]) == 16
     assert len(record["correct"]) == record["test_n"] == 20
     assert set(record["selected_heads"]) == {"1"}
 
@@ -131,6 +133,48 @@ def test_roles_are_compared_by_arguments_in_table_1(tmp_path, data):
     assert cells[4:8] == [*ours, "-", "-"]  # no roles of the last step
     assert cells[8:] == [both, "[+50.00, +50.00], [+50.00, +50.00]", f"{shift}, {shift}"]
     assert f"- {cells[0].removesuffix(', other data')}: substitute: a treebank." in text
+
+
+def multi30k(folder, **parts):
+    """So many pairs of every part, of six words each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, count in parts.items():
+        for language in ("en", "de"):
+            lines = (f"a man {language} walks there {i % 9} .\n" for i in range(count))
+            (folder / f"{part}.{language}").write_text("".join(lines), "utf-8")
+
+
+def substitute_of(raw, preset, **changes):
+    """What the run of a preset says of the files in a folder."""
+    config = changed(PRESETS[preset], {"data.manual_dir": str(raw), **changes})
+    return experiment(config).substitute
+
+
+def test_a_short_training_part_is_said_beside_whole_test_parts(raw):
+    multi30k(raw / "multi30k", train=60, val=1014, test_2016_flickr=1000)
+    for part, count in (("trial", 500), ("test_annotated", 4927)):
+        pairs = ["1\tA dog runs\tA dog runs\t3\tENTAILMENT"] * count
+        path = raw / "sick" / f"SICK_{part}.txt"
+        path.write_text("\n".join([HEADER, *pairs]) + "\n", "utf-8")
+    block = [row(0, "A", "-", "(ARG0*"), row(1, "dog", "-", "*)"), row(2, "runs", "runs", "(V*)")]
+    for part, count in (("dev", 9603), ("test", 9479)):
+        path = raw / "srl" / f"conll2012.{part}.conll"
+        path.write_text(conll(*[block] * count), "utf-8")
+    captions = "60 lines where the official file has 29,000"
+    assert substitute_of(raw, "mt_multi30k_small") == captions
+    words = reported.REORDERING_SUBSTITUTES["multi30k"]
+    assert substitute_of(raw, "wrd_small") == f"{words}; {captions}"
+    none = {"data.embeddings": "none"}
+    assert "20 lines where the official file has 4,500" in substitute_of(raw, "nli_sick", **none)
+    roles = substitute_of(raw, "srl", **none)
+    assert roles.startswith("20 sentences where the official file has 75,187")
+
+
+def test_what_the_files_are_is_said_of_moved_words_too(raw):
+    multi30k(raw / "multi30k", train=20, val=20, test_2016_flickr=20)
+    plain = substitute_of(raw, "wrd_small")
+    assert plain.startswith(f"{reported.REORDERING_SUBSTITUTES['multi30k']}; 20 lines where")
+    assert substitute_of(raw, "wrd_small", **{"data.note": "mine"}) == f"mine; {plain}"
 
 
 # with so many pieces every word is one, and all sentences are of one length: one program each
