@@ -71,6 +71,16 @@ def _straight_through_jvp(primals, tangents):
     return _straight_through(*primals), tangents[1]
 
 
+def scaled(perturbed: Array, temperature: Any) -> Array:
+    """perturbed / tau; where that is infinite, as at padding, without a derivative by tau."""
+    if not is_traced(temperature):
+        return perturbed / temperature
+    infinite = jnp.isinf(perturbed)
+    # -perturbed / tau^2 is infinite there, and NaN times the cotangent, which is 0
+    limit = perturbed / lax.stop_gradient(temperature)
+    return jnp.where(infinite, limit, jnp.where(infinite, 0, perturbed) / temperature)
+
+
 def tempered(
     relax: Callable[[Array], Array], perturbed: Array, temperature: Any, limit: Array
 ) -> Array:
@@ -79,9 +89,9 @@ def tempered(
     A tau that is known is checked by the caller.
     """
     if not is_traced(temperature):
-        return relax(perturbed / temperature)
+        return relax(scaled(perturbed, temperature))
     cold = temperature < _COLD
-    soft = relax(perturbed / jnp.where(cold, 1, temperature))
+    soft = relax(scaled(perturbed, jnp.where(cold, 1, temperature)))
     return jnp.where(cold, limit.astype(soft.dtype), soft)
 
 
