@@ -31,7 +31,9 @@ def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
     among = jnp.where(gates > 0, scores, -jnp.inf)
     top = jnp.max(among, axis=-1, keepdims=True)
     weights = jnp.exp(among - jnp.where(jnp.isneginf(top), 0, top))
-    return weights / (jnp.sum(weights, axis=-1, keepdims=True) + eps)
+    total = jnp.sum(weights, axis=-1, keepdims=True) + eps
+    # a query that selects nothing has 0 / 1, for eps may be 0
+    return weights / jnp.where(jnp.isneginf(top), 1, total)
 
 
 def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Array, Array]:
