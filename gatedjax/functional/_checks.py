@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from gatedjax.functional._tracing import is_traced, known
 from gatedjax.functional._types import ArrayLike
@@ -120,6 +121,12 @@ def check_not_negative(
     if bad.any():
         smallest = np.broadcast_to(values, bad.shape)[bad].min()
         raise ValueError(f"{name} must not be negative, got {smallest}{hint}")
+
+
+def wide_integers(integers: ArrayLike) -> Array:
+    """Integers of at least 32 bits: the sizes they are compared with need not fit in int8."""
+    integers = jnp.asarray(integers)
+    return integers.astype(jnp.int32) if integers.dtype.itemsize < 4 else integers
 
 
 def wide_dtype(*arrays: ArrayLike) -> np.dtype:

@@ -155,4 +155,5 @@ class LocalPosition(nn.Module):
         hidden = jnp.tanh(nn.Dense(last.shape[-1], use_bias=False, **types)(last))
         share = nn.Dense(1, use_bias=False, **types)(hidden)[..., 0]
         share = share.astype(jnp.promote_types(share.dtype, jnp.float32))
-        return jnp.maximum(lengths - 1, 0) * nn.sigmoid(share)
+        # in this order, for unsigned lengths of 0
+        return (jnp.maximum(lengths, 1) - 1) * nn.sigmoid(share)

@@ -356,6 +356,30 @@ def test_word_embedding_starts_from_the_table_and_keeps_padding_zero(rng):
         jax.eval_shape(module.apply, variables, np.array([[0.5]]))
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+def test_a_token_below_zero_or_of_rows_that_are_not_there_is_nan_in_a_narrow_dtype_too(dtype):
+    size = 40_000
+    module, tokens = gnn.WordEmbedding(size, 2), np.array([5, 0, -1, 7, 6], dtype)
+    rows = {"table": np.float32([[1, 2], [3, 4], [0, 0]]), "table_rows": np.int32([5, 7, size])}
+    whole = np.zeros((size, 2), np.float32)
+    whole[[5, 7, 6]] = *rows["table"][:2], [np.nan] * 2
+    want = np.float32([[1, 2], [0, 0], [np.nan] * 2, [3, 4], [np.nan] * 2])
+    for params in (rows, {"table": whole}):
+        got = jax.jit(module.apply)({"params": params}, tokens)
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint32])
+def test_a_local_position_is_inside_the_sentence_for_unsigned_lengths_too(dtype):
+    last, lengths = normal(3, 2), np.array([0, 1, 5])
+    module = gnn.LocalPosition()
+    variables = filled(module, last, lengths)
+    first, second = (variables["params"][f"Dense_{i}"]["kernel"] for i in range(2))
+    share = 1 / (1 + np.exp(-np.tanh(last @ first) @ second))[:, 0]
+    got = jax.jit(module.apply)(variables, last, lengths.astype(dtype))
+    np.testing.assert_allclose(got, [0, 0, 4] * share, **F32)
+
+
 @pytest.mark.parametrize("kind", ["bad"])
 def test_unknown_kinds_are_refused(kind, rng):
     xs, mask = np.ones((1, 2, 3), np.float32), np.ones((1, 2), bool)
