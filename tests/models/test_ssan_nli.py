@@ -147,6 +147,12 @@ def test_multi_dimensional_attention_equals_loops_over_features(np_rng):
             np.testing.assert_allclose(np.ravel(getattr(found, name)), [value], rtol=1e-5)
 
 
+def test_multi_dimensional_attention_skips_no_keys():
+    layer = MultiDimensionalAttention(num_heads=1, skip=True)
+    with pytest.raises(ValueError, match=r"skip must be False, .* got True"):
+        jax.eval_shape(layer.init, jax.random.key(0), np.zeros((1, 4, 6), np.float32))
+
+
 def test_sentences_without_words_have_finite_gradients(np_rng):
     model, params = made()
     batch = batch_of(np_rng)  # of the widths of the other tests
