@@ -108,7 +108,11 @@ class GatePredictor(nn.Module):
 
     @nn.compact
     def __call__(self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"]) -> Float[Array, "B T"]:
-        """Returns gate logits in float32 or wider; -inf (closed) at padding."""
+        """Returns gate logits in float32 or wider; -inf (closed) at padding.
+
+        What stands at padding, NaN included, has no effect.
+        """
+        xs = jnp.where(mask[..., None], xs, jnp.zeros_like(xs))
         types: Options = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         if self.kind == "lstm":
             _, hidden = LSTM(self.features, bidirectional=True, **types)(xs, mask)

@@ -712,7 +712,10 @@ class SourceToToken(nn.Module):
     def __call__(
         self, states: Float[Array, "*B N D"], mask: Bool[Array, "*B N"] | None = None
     ) -> Float[Array, "*B D"]:
-        """Returns s; 0 for a text without tokens."""
+        """Returns s; 0 for a text without tokens. Padding, NaN included, has no effect."""
+        check_mask(mask, states.shape[:-1])
+        if mask is not None:
+            states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
         types: Options = {
             "kernel_init": self.kernel_init,
             "dtype": self.dtype,

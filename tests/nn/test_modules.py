@@ -335,13 +335,21 @@ def test_gate_predictor_closes_padding():
     variables = {kind: filled(module, xs, mask) for kind, module in modules.items()}
 
     @jax.jit
-    def run(variables, *inputs):
-        return {kind: module.apply(variables[kind], *inputs) for kind, module in modules.items()}
+    def run(variables, xs, mask):
+        def cost(variables):
+            found = {kind: one.apply(variables[kind], xs, mask) for kind, one in modules.items()}
+            return sum(jnp.sum(jnp.where(mask, x, 0) ** 2) for x in found.values()), found
 
-    found, wider = (jax.tree.map(np.asarray, run(variables, *x)) for x in ((xs, mask), wide))
+        return jax.grad(cost, has_aux=True)(variables)
+
+    given = (xs, mask), (np.where(mask[..., None], xs, np.nan), mask), wide
+    (slopes, found), dirty, wider = (jax.tree.map(np.asarray, run(variables, *x)) for x in given)
     for kind, logits in found.items():
         assert np.isneginf(logits[1, 2:]).all()
-        np.testing.assert_allclose(wider[kind][:, :4], logits, **F32)
+        np.testing.assert_array_equal(dirty[1][kind], logits)
+        np.testing.assert_allclose(wider[1][kind][:, :4], logits, **F32)
+    jax.tree.map(np.testing.assert_array_equal, dirty[0], slopes)
+    jax.tree.map(lambda got, want: np.testing.assert_allclose(got, want, **F32), wider[0], slopes)
 
 
 def test_word_embedding_starts_from_the_table_and_keeps_padding_zero(rng):
