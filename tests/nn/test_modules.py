@@ -138,6 +138,45 @@ def test_rau_equals_the_functional_call(attention):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F32), carry, last)
 
 
+@pytest.mark.parametrize("kind", [gnn.LSTM, gnn.GRU, gnn.RAU])
+def test_of_bfloat16_are_the_products_alone(kind):
+    """Biases and gradients are those of the functions, which were rounded to bfloat16 before."""
+    xs = normal(2, 5, 3)
+    module = kind(4, dtype=jnp.bfloat16)
+    variables = filled(module, xs)
+    function, weights = {
+        gnn.LSTM: (F.lstm, F.LSTMWeights),
+        gnn.GRU: (F.gru, F.GRUWeights),
+        gnn.RAU: (F.rau, F.RAUWeights),
+    }[kind]
+
+    @jax.jit
+    def run(variables, xs):
+        def direct(variables, xs):
+            fields = {k.removeprefix("layer_0_"): v for k, v in variables["params"].items()}
+            carry, outputs = function(weights(**fields), xs.astype(jnp.bfloat16))
+            return (carry,), outputs
+
+        def graded(call):
+            found, pull = jax.vjp(lambda v: call(v, xs), variables)
+            return found, pull(jax.tree.map(jnp.ones_like, found))[0]["params"]
+
+        results = graded(module.apply), graded(direct)
+        if kind is not gnn.RAU:
+            return results, None
+        fields = (variables["params"][f"layer_0_{name}"] for name in weights._fields[:3])
+        wanted = F.rau_attention(weights(*fields), xs.astype(jnp.bfloat16))
+        return results, (module.apply(variables, xs, method="attention_weights"), wanted)
+
+    (got, want), attention = jax.tree.map(np.asarray, run(variables, xs))
+    jax.tree.map(np.testing.assert_array_equal, got, want)
+    for slope in got[1].values():
+        assert slope.dtype == np.float32
+        assert np.any(slope != slope.astype(jnp.bfloat16).astype(np.float32))
+    if attention is not None:
+        np.testing.assert_array_equal(*attention)
+
+
 def test_rau_stacks_in_both_directions_with_dropout_and_carried_state(rng):
     xs, mask = np.ones((2, 5, 3), jnp.bfloat16), real([5, 0], 5)
     module = gnn.RAU(
