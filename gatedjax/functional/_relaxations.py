@@ -192,6 +192,8 @@ def gumbel_softmax(
     axis = check_axis(axis, jnp.ndim(logits))
     dtype = wide_dtype(logits, noise)
     perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
+    if perturbed.shape[axis] == 0:  # of no category there is no largest
+        return perturbed.astype(jnp.result_type(logits))
     winner = jnp.argmax(perturbed, axis=axis, keepdims=True)
     hard = lax.broadcasted_iota(winner.dtype, perturbed.shape, axis) == winner
     relax = functools.partial(jax.nn.softmax, axis=axis)
@@ -255,6 +257,8 @@ def ensure_open(
     check_mask(mask, jnp.shape(gates))
     gates = jnp.where(mask, gates, 0)
     closed = jnp.logical_and(~jnp.any(gates > 0, axis=-1), jnp.any(mask, axis=-1))
+    if gates.shape[-1] == 0:  # of no gate there is no likeliest
+        return gates, closed
     # A valid logit may itself be -inf (probability 0): two keys, validity before size.
     lowest = jnp.finfo(jnp.result_type(logits)).min
     candidates = jnp.where(mask, jnp.maximum(logits, lowest), -jnp.inf)
