@@ -8,6 +8,7 @@ from gatedjax.functional._checks import (
     check_floating,
     check_positive,
     check_same_shape,
+    check_shape,
     wide_dtype,
     wide_integers,
 )
@@ -69,6 +70,7 @@ def local_attention_weights(
     """
     check_floating(scores=scores, position=position)
     check_positive(half_width=half_width)
+    check_shape((), half_width=half_width)
     check_same_shape(position=position, lengths=lengths)
     if jnp.shape(position) != jnp.shape(scores)[:-1]:
         raise ValueError(

@@ -236,6 +236,7 @@ BAD = [
     (lambda: local_attention_weights(X, P, 2.0, P), TypeError, "lengths.*float32"),
     (lambda: local_attention_weights(X, P, 0.0, N), ValueError, "half_width.*0.0"),
     (lambda: local_attention_weights(X, P, np.nan, N), ValueError, "half_width.*nan"),
+    (lambda: local_attention_weights(X, P, X[0], N), ValueError, r"half_width.*\(\), got \(3,\)"),
     (lambda: local_attention_weights(X, P, 2.0, N[:1]), ValueError, r"lengths \(1,\)"),
     (lambda: local_attention_weights(X, P[:1], 2.0, N[:1]), ValueError, r"position.*\(1,\)"),
     (lambda: attention_pool(X[..., None], INTS), TypeError, "weights.*int32"),

@@ -44,6 +44,18 @@ def test_logarithms_of_gates_are_refused_where_gates_are_wanted():
     np.testing.assert_array_equal(jax.jit(F.gated_softmax)(scores, padded), want)
 
 
+def test_soft_gates_are_refused_where_hard_ones_are_wanted():
+    scores, soft = np.zeros((2, 3), np.float32), np.float32([[0.0, 1.0, 0.25]])
+    with pytest.raises(ValueError, match=r"gates must be 0 or 1, got 0\.25; soft.*hard=False"):
+        F.selective_weights(scores, soft, hard=True)
+    # padding may hold anything; of a traced gate nothing is known
+    mask = np.array([[True, True, False]])
+    want = np.float32([[0, 1, 0]] * 2)
+    np.testing.assert_allclose(F.selective_weights(scores, soft, mask, hard=True), want, rtol=2e-6)
+    found = jax.jit(lambda gates: F.selective_weights(scores, gates, mask, hard=True))(soft)
+    np.testing.assert_allclose(found, want, rtol=2e-6)
+
+
 def cross_entropy_arguments():
     rng = np.random.default_rng(0)
     h, kernel = rng.normal(size=(2, 3, 4)), rng.normal(size=(4, 5))
