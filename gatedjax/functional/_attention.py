@@ -4,7 +4,14 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from gatedjax.functional._checks import check_floating, check_positive, check_same_shape, wide_dtype
+from gatedjax.functional._checks import (
+    check_floating,
+    check_positive,
+    check_same_shape,
+    check_shape,
+    wide_dtype,
+    wide_integers,
+)
 from gatedjax.functional._softmax import length_mask, masked_softmax
 
 
@@ -63,6 +70,7 @@ def local_attention_weights(
     """
     check_floating(scores=scores, position=position)
     check_positive(half_width=half_width)
+    check_shape((), half_width=half_width)
     check_same_shape(position=position, lengths=lengths)
     if jnp.shape(position) != jnp.shape(scores)[:-1]:
         raise ValueError(
@@ -73,7 +81,7 @@ def local_attention_weights(
     mask = length_mask(lengths, jnp.shape(scores)[-1])
     centre = jnp.asarray(position, dtype)[..., None]
     steps = lax.broadcasted_iota(dtype, mask.shape, mask.ndim - 1)
-    inside_length = jnp.minimum(jnp.asarray(lengths), mask.shape[-1])
+    inside_length = jnp.minimum(wide_integers(lengths), mask.shape[-1])
     last = jnp.maximum(inside_length.astype(dtype) - 1, 0)[..., None]
     nearest = jnp.round(jnp.clip(lax.stop_gradient(centre), 0, last))
     inside = (jnp.abs(steps - centre) <= half_width) | (steps == nearest)

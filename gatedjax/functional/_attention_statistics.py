@@ -19,6 +19,7 @@ from gatedjax.functional._checks import (
     check_shape,
     check_that,
     wide_dtype,
+    wide_integers,
 )
 from gatedjax.functional._devices import run_core, vary_together
 from gatedjax.functional._dot_product import scaled_dot_product
@@ -172,7 +173,7 @@ def check_statistics(
     if classes is not None:
         check_integers(classes=classes)
         check_shape(shape, classes=classes)
-        classes = jnp.asarray(classes)
+        classes = wide_integers(classes)
     return None if mask is None else jnp.broadcast_to(mask, shape), classes
 
 

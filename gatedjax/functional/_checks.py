@@ -1,10 +1,12 @@
 """Checks made while tracing: they see shapes and dtypes, never values under `jit`."""
 
 import math
+from collections.abc import Callable
 from typing import Any, get_args
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from gatedjax.functional._tracing import is_traced, known
 from gatedjax.functional._types import ArrayLike
@@ -113,13 +115,33 @@ def check_not_negative(
     values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = ""
 ) -> None:
     """Raises ValueError if a value that is known now, and real by the mask, is below 0."""
+    bad = _known_and_real(values, mask, lambda numbers: numbers < 0)
+    if bad.size:
+        raise ValueError(f"{name} must not be negative, got {bad.min()}{hint}")
+
+
+def check_hard(values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = "") -> None:
+    """Raises ValueError if a value that is known now, and real by the mask, is not 0 or 1."""
+    bad = _known_and_real(values, mask, lambda numbers: (numbers != 0) & (numbers != 1))
+    if bad.size:
+        raise ValueError(f"{name} must be 0 or 1, got {bad[0]}{hint}")
+
+
+def _known_and_real(
+    values: ArrayLike, mask: ArrayLike, which: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Those of the values that are known now and real by the mask; none if they are traced."""
     if not known(values, mask):
-        return
+        return np.zeros(0)
     values = np.asarray(values)
-    bad = (values < 0) & (True if mask is None else np.asarray(mask))
-    if bad.any():
-        smallest = np.broadcast_to(values, bad.shape)[bad].min()
-        raise ValueError(f"{name} must not be negative, got {smallest}{hint}")
+    found = which(values) & (True if mask is None else np.asarray(mask))
+    return np.broadcast_to(values, found.shape)[found]
+
+
+def wide_integers(integers: ArrayLike) -> Array:
+    """Integers of at least 32 bits: the sizes they are compared with need not fit in int8."""
+    integers = jnp.asarray(integers)
+    return integers.astype(jnp.int32) if integers.dtype.itemsize < 4 else integers
 
 
 def wide_dtype(*arrays: ArrayLike) -> np.dtype:

@@ -11,6 +11,7 @@ from gatedjax.functional._checks import (
     check_mask,
     check_shape,
     check_that,
+    wide_integers,
 )
 from gatedjax.functional._tracing import known
 
@@ -56,8 +57,7 @@ def linear_cross_entropy(
     check_that(targets.shape == states.shape[:-1], message, targets)
     check_mask(mask, targets.shape)
     _check_range(targets, kernel.shape[1], mask)
-    if targets.dtype.itemsize < 4:  # V need not fit in their dtype
-        targets = targets.astype(jnp.int32)
+    targets = wide_integers(targets)
     if mask is not None:
         targets = jnp.where(mask, targets, 0)
         states = jnp.where(jnp.asarray(mask)[..., None], states, jnp.zeros_like(states))

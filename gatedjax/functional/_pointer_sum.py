@@ -15,6 +15,7 @@ from gatedjax.functional._checks import (
     check_mask,
     check_that,
     wide_dtype,
+    wide_integers,
 )
 from gatedjax.functional._devices import on_rows
 
@@ -101,6 +102,7 @@ def pointer_sum_indexed(
     logits = _checked(logits, aggregation)
     positions = jnp.asarray(positions)
     check_integers(positions=positions)
+    positions = wide_integers(positions)
     lead, size = logits.shape[:-1], logits.shape[-1]
     fits = positions.ndim == logits.ndim + 1 and positions.shape[:-2] == lead
     check_that(fits, f"positions must be {(*lead, 'K', 'P')}", positions)

@@ -71,6 +71,24 @@ def _straight_through_jvp(primals, tangents):
     return _straight_through(*primals), tangents[1]
 
 
+@jax.custom_jvp
+def scaled(perturbed: Array, temperature: Any) -> Array:
+    """perturbed / tau; where that is infinite, as at padding, without a derivative by tau.
+
+    By `jax.custom_jvp`: a `where` around the quotient, as compiled, changed its last bit.
+    """
+    return perturbed / temperature
+
+
+@scaled.defjvp
+def _scaled_jvp(primals, tangents):
+    perturbed, temperature = primals
+    # -perturbed / tau^2 is infinite there, and NaN times the cotangent, which is 0
+    finite = jnp.where(jnp.isinf(perturbed), 0, perturbed)
+    change = jax.jvp(jnp.divide, (finite, temperature), tangents)[1]
+    return scaled(perturbed, temperature), change
+
+
 def tempered(
     relax: Callable[[Array], Array], perturbed: Array, temperature: Any, limit: Array
 ) -> Array:
@@ -79,9 +97,9 @@ def tempered(
     A tau that is known is checked by the caller.
     """
     if not is_traced(temperature):
-        return relax(perturbed / temperature)
+        return relax(scaled(perturbed, temperature))
     cold = temperature < _COLD
-    soft = relax(perturbed / jnp.where(cold, 1, temperature))
+    soft = relax(scaled(perturbed, jnp.where(cold, 1, temperature)))
     return jnp.where(cold, limit.astype(soft.dtype), soft)
 
 
@@ -182,6 +200,8 @@ def gumbel_softmax(
     axis = check_axis(axis, jnp.ndim(logits))
     dtype = wide_dtype(logits, noise)
     perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
+    if perturbed.shape[axis] == 0:  # of no category there is no largest
+        return perturbed.astype(jnp.result_type(logits))
     winner = jnp.argmax(perturbed, axis=axis, keepdims=True)
     hard = lax.broadcasted_iota(winner.dtype, perturbed.shape, axis) == winner
     relax = functools.partial(jax.nn.softmax, axis=axis)
@@ -245,6 +265,8 @@ def ensure_open(
     check_mask(mask, jnp.shape(gates))
     gates = jnp.where(mask, gates, 0)
     closed = jnp.logical_and(~jnp.any(gates > 0, axis=-1), jnp.any(mask, axis=-1))
+    if gates.shape[-1] == 0:  # of no gate there is no likeliest
+        return gates, closed
     # A valid logit may itself be -inf (probability 0): two keys, validity before size.
     lowest = jnp.finfo(jnp.result_type(logits)).min
     candidates = jnp.where(mask, jnp.maximum(logits, lowest), -jnp.inf)

@@ -11,6 +11,7 @@ from gatedjax.functional._checks import (
     check_broadcasts,
     check_choice,
     check_floating,
+    check_hard,
     check_mask,
     check_not_negative,
     check_shape,
@@ -31,7 +32,9 @@ def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
     among = jnp.where(gates > 0, scores, -jnp.inf)
     top = jnp.max(among, axis=-1, keepdims=True)
     weights = jnp.exp(among - jnp.where(jnp.isneginf(top), 0, top))
-    return weights / (jnp.sum(weights, axis=-1, keepdims=True) + eps)
+    total = jnp.sum(weights, axis=-1, keepdims=True) + eps
+    # a query that selects nothing has 0 / 1, for eps may be 0
+    return weights / jnp.where(jnp.isneginf(top), 1, total)
 
 
 def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Array, Array]:
@@ -97,8 +100,8 @@ def selective_weights(
       real keys is 0, with zero gradients.
 
     Raises:
-      ValueError: also if a gate that is known is negative, or empty is "self" without positions for
-        as many queries as keys.
+      ValueError: also if a gate that is known is negative, or with hard not 0 or 1, or empty is
+        "self" without positions for as many queries as keys.
 
     Reference: Geng et al. 2020 (SSAN), eqs. 2 to 5.
     Deviations: scores are shifted by their maximum, which the paper's form needs to be finite; the
@@ -121,6 +124,8 @@ def selective_weights(
         if not value >= 0:
             raise ValueError(f"{name} must not be negative, got {value}")
     check_not_negative(gates, mask, name="gates", hint="; are they logarithms of gates?")
+    if hard:
+        check_hard(gates, mask, name="gates", hint="; soft gates are for hard=False")
     dtype = wide_dtype(scores, gates)
     e, a = scores.astype(dtype), jnp.broadcast_to(gates.astype(dtype), scores.shape)
     keep = None if mask is None else jnp.broadcast_to(mask, scores.shape)

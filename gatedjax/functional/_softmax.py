@@ -15,6 +15,7 @@ from gatedjax.functional._checks import (
     check_not_negative,
     check_same_shape,
     wide_dtype,
+    wide_integers,
 )
 
 # exp(80) is finite in float32 with room for a sum: the bound on d(weight)/d(gate) of a closed gate.
@@ -36,7 +37,7 @@ def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
         raise TypeError(f"size must be an int known while tracing, got {type(size).__name__}")
     if size < 0:
         raise ValueError(f"size must not be negative, got {size}")
-    lengths = lengths.astype(jnp.promote_types(lengths.dtype, jnp.int32))
+    lengths = wide_integers(lengths)
     positions = lax.broadcasted_iota(lengths.dtype, (*lengths.shape, size), lengths.ndim)
     return positions < lengths[..., None]
 

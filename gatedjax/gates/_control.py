@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gatedjax.functional._checks import check_positive
+from gatedjax.functional._relaxations import scaled
 from gatedjax.gates._objective import Objective
 from gatedjax.gates._score import drawn, score
 from gatedjax.gates._slopes import attached
@@ -118,6 +119,6 @@ class Rebar:
         """f(b)."""
 
         def critic(perturbed):
-            return self.eta * objective.held(jax.nn.sigmoid(perturbed / self.tau))
+            return self.eta * objective.held(jax.nn.sigmoid(scaled(perturbed, self.tau)))
 
         return _estimate(objective, critic, logits, noise)

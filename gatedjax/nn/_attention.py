@@ -108,7 +108,11 @@ class GatePredictor(nn.Module):
 
     @nn.compact
     def __call__(self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"]) -> Float[Array, "B T"]:
-        """Returns gate logits in float32 or wider; -inf (closed) at padding."""
+        """Returns gate logits in float32 or wider; -inf (closed) at padding.
+
+        What stands at padding, NaN included, has no effect.
+        """
+        xs = jnp.where(mask[..., None], xs, jnp.zeros_like(xs))
         types: Options = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         if self.kind == "lstm":
             _, hidden = LSTM(self.features, bidirectional=True, **types)(xs, mask)
@@ -155,4 +159,5 @@ class LocalPosition(nn.Module):
         hidden = jnp.tanh(nn.Dense(last.shape[-1], use_bias=False, **types)(last))
         share = nn.Dense(1, use_bias=False, **types)(hidden)[..., 0]
         share = share.astype(jnp.promote_types(share.dtype, jnp.float32))
-        return jnp.maximum(lengths - 1, 0) * nn.sigmoid(share)
+        # in this order, for unsigned lengths of 0
+        return (jnp.maximum(lengths, 1) - 1) * nn.sigmoid(share)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from gatedjax.functional._checks import wide_integers
 from gatedjax.functional._devices import on_rows, take_rows
 from gatedjax.functional._types import Carry, Dtype
 from gatedjax.nn._types import Initializer
@@ -45,6 +46,7 @@ class WordEmbedding(nn.Module):
         """Returns the vectors of tokens."""
         if not jnp.issubdtype(tokens.dtype, jnp.integer):
             raise TypeError(f"tokens must be integers, got dtype {tokens.dtype}")
+        tokens = wide_integers(tokens)
         shape = (self.num_embeddings, self.features)
         if self.initial is not None and self.initial.shape != shape:
             raise ValueError(f"initial must have shape {shape}, got {self.initial.shape}")

@@ -9,6 +9,7 @@ from gatedjax.functional._multi_dimensional import (
     multi_dimensional_scores,
     multi_dimensional_values,
 )
+from gatedjax.functional._pairs import both_allow
 from gatedjax.nn._selective import SelectiveSelfAttention
 
 
@@ -23,7 +24,8 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
 
     Attributes:
       score_scale: c.
-      exclude_self: keep tokens from attending to themselves.
+      exclude_self: keep tokens from attending to themselves; `Selection` counts other pairs alone.
+      relative, skip: not for this attention, to be left as they are.
 
     Reference: Shen et al. 2018 (DiSAN), token2token attention.
     """
@@ -35,6 +37,8 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
         features = super()._check(*arguments)
         if self.relative != "none":
             raise ValueError(f"relative must be 'none', a bias is of a head, got {self.relative!r}")
+        if self.skip:
+            raise ValueError("skip must be False, it is of dot-product attention, got True")
         return features
 
     def _scores(
@@ -44,9 +48,13 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
         scores = multi_dimensional_scores(query, key, self.score_scale)
         size = key.shape[1]
         allowed = (jnp.ones((1, size), bool) if mask is None else mask)[:, None, None]
-        if self.exclude_self:
-            allowed = allowed & (positions[:, None] != jnp.arange(size)[None])[None, None]
         return scores, allowed, value if mask is None else jnp.where(mask[..., None], value, 0)
+
+    def _visible(self, positions: Int[Array, " Q"], size: int) -> Bool[Array, "1 1 Q N"] | None:
+        pairs = super()._visible(positions, size)
+        if not self.exclude_self:
+            return pairs
+        return both_allow(pairs, (positions[:, None] != jnp.arange(size)[None])[None, None])
 
     def _mixed(self, weights: Array, value: Array) -> Array:
         return multi_dimensional_values(weights, value)[:, None]

@@ -93,8 +93,9 @@ class _Recurrent(nn.Module):
       init_distribution: "normal" makes init_scale the standard deviation of a normal distribution
         with mean 0, as in Lasagne.
       skip_padding: compute no rows that are over, see `functional.lstm`; the results are the same.
-      dtype: dtype of the products; carries and reductions stay float32. None follows the input.
-      param_dtype: dtype of the parameters.
+      dtype: dtype of the products; biases, carries and reductions stay float32. None follows the
+        input.
+      param_dtype: dtype of the parameters, and of their gradients.
     """
 
     features: int
@@ -160,8 +161,8 @@ class _Recurrent(nn.Module):
             options["recurrent_dropout_mask"] = F.example_dropout(
                 ones, self.recurrent_dropout, its_keys
             )
-        weights = jax.tree.map(lambda w: w.astype(xs.dtype), self._weights(name, xs.shape[-1]))
-        return self._unroll()(weights, xs, mask, **options)
+        # as they are: the functions cast what they multiply, and biases and gradients stay wide
+        return self._unroll()(self._weights(name, xs.shape[-1]), xs, mask, **options)
 
     @nn.compact
     def __call__(
@@ -376,9 +377,8 @@ class RAU(_Recurrent):
         fields: dict[str, Tree] = {
             f: self.get_variable("params", f"layer_0_{f}") for f in kind._fields
         }
-        weights = jax.tree.map(lambda w: w.astype(xs.dtype), kind(**fields))
         return F.rau_attention(
-            weights,
+            kind(**fields),
             xs,
             mask,
             lengths=lengths,

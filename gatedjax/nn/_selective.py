@@ -488,8 +488,7 @@ class SelectiveSelfAttention(nn.Module):
     ) -> tuple[Float[Array, "B M Q H"], dict[str, Array]]:
         """Attention of the queries at some positions, and what it was made of."""
         scores, allowed, value = self._scores(heads, positions, mask)
-        if self.causal:
-            pairs = both_allow(pairs, causal_pairs(positions, heads["key"].shape[2])[None, None])
+        pairs = both_allow(pairs, self._visible(positions, heads["key"].shape[2]))
         allowed = both_allow(allowed, pairs)
         if self.selector == "none":
             weights, record = F.masked_softmax(scores, allowed), {}
@@ -558,6 +557,10 @@ class SelectiveSelfAttention(nn.Module):
             keys = jnp.arange(scores.shape[-1])
             scores = scores + F.relative_bias(heads["relative_bias"], positions, keys)[None]
         return scores, allowed, value
+
+    def _visible(self, positions: Int[Array, " Q"], size: int) -> Bool[Array, "1 1 Q N"] | None:
+        """Pairs that the module lets see each other, whatever the masks; None is all of them."""
+        return causal_pairs(positions, size)[None, None] if self.causal else None
 
     def _mixed(self, weights: Array, value: Array) -> Array:
         """What the queries gather [B, M, Q, H]."""
@@ -709,7 +712,10 @@ class SourceToToken(nn.Module):
     def __call__(
         self, states: Float[Array, "*B N D"], mask: Bool[Array, "*B N"] | None = None
     ) -> Float[Array, "*B D"]:
-        """Returns s; 0 for a text without tokens."""
+        """Returns s; 0 for a text without tokens. Padding, NaN included, has no effect."""
+        check_mask(mask, states.shape[:-1])
+        if mask is not None:
+            states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
         types: Options = {
             "kernel_init": self.kernel_init,
             "dtype": self.dtype,

@@ -98,6 +98,16 @@ def test_wide_window_is_the_plain_softmax_over_the_sentence(np_rng):
     np.testing.assert_array_equal(got[0, 5:], 0.0)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_local_lengths_may_be_of_a_dtype_that_the_width_does_not_fit_in(dtype):
+    scores, positions = np.zeros((2, 300), np.float32), np.float32([50.4, 99.9])
+    lengths = np.array([100, 0])
+    got = local(scores, positions, half_width=0.2, lengths=lengths.astype(dtype))
+    want = local_rows(scores.astype(float), positions.astype(float), 0.2, lengths)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+    assert got[0, 50] > 1e-4
+
+
 @pytest.mark.parametrize("renormalise", [False, True])
 def test_local_padding_changes_nothing_even_as_nan(renormalise, np_rng):
     scores = np_rng.normal(size=MASK.shape).astype(np.float32)
@@ -226,6 +236,7 @@ BAD = [
     (lambda: local_attention_weights(X, P, 2.0, P), TypeError, "lengths.*float32"),
     (lambda: local_attention_weights(X, P, 0.0, N), ValueError, "half_width.*0.0"),
     (lambda: local_attention_weights(X, P, np.nan, N), ValueError, "half_width.*nan"),
+    (lambda: local_attention_weights(X, P, X[0], N), ValueError, r"half_width.*\(\), got \(3,\)"),
     (lambda: local_attention_weights(X, P, 2.0, N[:1]), ValueError, r"lengths \(1,\)"),
     (lambda: local_attention_weights(X, P[:1], 2.0, N[:1]), ValueError, r"position.*\(1,\)"),
     (lambda: attention_pool(X[..., None], INTS), TypeError, "weights.*int32"),

@@ -212,6 +212,13 @@ def test_no_word_at_all():
     assert found.by_class.shape == (2, M, C)
 
 
+def test_a_class_below_zero_is_none_in_a_narrow_dtype_too():
+    weights = np.full((1, 1, 2, 2), 0.5, np.float32)
+    classes = np.array([[-1, 0]], np.int8)
+    found = F.attention_statistics(weights, classes=classes, num_classes=256)
+    np.testing.assert_allclose(found.by_class[0, 0], np.eye(256)[0], **F32)
+
+
 ARRAY = np.zeros((B, M, N, H), np.float32)
 
 

@@ -329,6 +329,13 @@ def test_places_outside_of_the_document_and_empty_axes_are_legal():
     np.testing.assert_allclose(one, 0.0, atol=1e-6)
 
 
+@pytest.mark.parametrize(("dtype", "size"), [("int8", 200), ("uint8", 256)])
+def test_places_may_be_of_a_dtype_that_the_length_does_not_fit_in(dtype, size):
+    logits, places = np.zeros((1, size), np.float32), np.array([[[3, 7], [4, 5]]])
+    found = jax.jit(F.pointer_sum_indexed)(logits, places.astype(dtype))
+    np.testing.assert_allclose(np.exp(found), [[0.5, 0.5]], **F32)
+
+
 FLAGS = np.ones((2, N, K), bool)
 PLACES = np.ones((2, K, 4), np.int32)
 

@@ -44,6 +44,18 @@ def test_logarithms_of_gates_are_refused_where_gates_are_wanted():
     np.testing.assert_array_equal(jax.jit(F.gated_softmax)(scores, padded), want)
 
 
+def test_soft_gates_are_refused_where_hard_ones_are_wanted():
+    scores, soft = np.zeros((2, 3), np.float32), np.float32([[0.0, 1.0, 0.25]])
+    with pytest.raises(ValueError, match=r"gates must be 0 or 1, got 0\.25; soft.*hard=False"):
+        F.selective_weights(scores, soft, hard=True)
+    # padding may hold anything; of a traced gate nothing is known
+    mask = np.array([[True, True, False]])
+    want = np.float32([[0, 1, 0]] * 2)
+    np.testing.assert_allclose(F.selective_weights(scores, soft, mask, hard=True), want, rtol=2e-6)
+    found = jax.jit(lambda gates: F.selective_weights(scores, gates, mask, hard=True))(soft)
+    np.testing.assert_allclose(found, want, rtol=2e-6)
+
+
 def cross_entropy_arguments():
     rng = np.random.default_rng(0)
     h, kernel = rng.normal(size=(2, 3, 4)), rng.normal(size=(4, 5))
@@ -111,6 +123,73 @@ def test_a_traced_temperature_of_zero_gives_the_hard_draw_without_a_gradient(nam
     for tau in (0.0, -1.0):
         with pytest.raises(ValueError, match="temperature must be positive"):
             relax(logits, noise, temperature=tau)
+
+
+FORMULAS = {
+    "gumbel_sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "log_gumbel_sigmoid": lambda x: -np.log1p(np.exp(-x)),
+    "gumbel_softmax": lambda x: np.exp(x) / np.sum(np.exp(x)),
+    "uniform_sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+}
+
+
+@pytest.mark.parametrize("name", RELAXATIONS)
+def test_an_infinite_logit_has_no_part_in_the_derivative_by_a_traced_temperature(name):
+    drawn, _ = RELAXATIONS[name]
+    # as at padding; open for ever, too, where a gate is no share of a sum
+    ends = [-np.inf, -np.inf if name == "gumbel_softmax" else np.inf]
+    logits = np.array([ends[0], 0.3, -1.0, ends[1], 2.0], np.float32)
+    noise = np.array([0.4, 0.2, 0.7, 0.5, 0.1], np.float32)
+    relax, taus = getattr(F, name), np.array([0.5, 2.0], np.float32)
+
+    @jax.jit
+    def run(logits, noise, weights):
+        def value(logits, tau):
+            found = relax(logits, noise, temperature=tau)
+            return jnp.sum(jnp.where(jnp.isneginf(found), 0, found) * weights), found
+
+        def both(tau):
+            forward = jax.jvp(lambda t: value(logits, t)[0], (tau,), (jnp.ones_like(tau),))[1]
+            return jax.value_and_grad(value, (0, 1), has_aux=True)(logits, tau), forward
+
+        return jax.vmap(both)(taus)
+
+    real, weights = np.isfinite(logits), np.arange(1, 6, dtype=np.float32)
+    cut = [array[real] for array in (logits, noise, weights)]
+    results = [jax.tree.map(np.asarray, run(*given)) for given in ((logits, noise, weights), cut)]
+    ((_, found), (slopes, by_tau)), forward = results[0]
+    ((_, want), (want_slopes, want_by_tau)), _ = results[1]
+    np.testing.assert_array_equal(found[:, real], want)
+    np.testing.assert_array_equal(slopes[:, real], want_slopes)
+    assert np.isfinite(slopes).all()
+    for got in (by_tau, forward):
+        np.testing.assert_allclose(got, want_by_tau, rtol=1e-5)
+    assert np.abs(want_by_tau).min() > 0.01
+    noise = np.log(noise) - np.log1p(-noise) if drawn == "uniform" else noise
+    rule, x = FORMULAS[name], (logits + noise)[real].astype(float)
+    slope = [np.sum(rule(x / (tau + 1e-30j)) * weights[real]).imag * 1e30 for tau in taus]
+    np.testing.assert_allclose(by_tau, slope, rtol=1e-4)
+
+
+def test_padding_has_no_part_in_the_derivative_of_relaxed_attention_by_the_temperature():
+    logits, scores = np.array([[0.3, -1.0, -np.inf], [2.0, -np.inf, -np.inf]]), np.ones((2, 3))
+    mask, weights = np.isfinite(logits), np.arange(6.0).reshape(2, 3)
+
+    def cost(tau, logits, scores, mask, weights):
+        log_gates = F.log_gumbel_sigmoid(logits, jnp.full_like(logits, 0.1), temperature=tau)
+        return jnp.sum(F.relaxed_gated_softmax(scores, log_gates, mask) * weights)
+
+    step = jax.jit(jax.grad(cost, (0, 1, 2)))
+    found = jax.tree.map(np.asarray, step(0.5, logits, scores, mask, weights))
+    by_tau, by_logits, by_scores = found
+    # of the second row, whose one weight is 1, nothing depends on tau
+    cut = [array[:1, :2] for array in (logits, scores, mask, weights)]
+    want_by_tau, want_by_logits, _ = step(0.5, *cut)
+    np.testing.assert_allclose(by_tau, want_by_tau, rtol=1e-5)
+    np.testing.assert_allclose(by_logits[:1, :2], want_by_logits, rtol=1e-5)
+    np.testing.assert_array_equal(by_logits[~mask], 0)
+    assert np.isfinite(by_scores).all()
+    assert np.abs(want_by_tau) > 0.01
 
 
 def test_relaxed_attention_at_a_traced_temperature_of_zero_is_that_of_the_hard_gates():

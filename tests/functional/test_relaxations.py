@@ -335,6 +335,17 @@ def test_ensure_open_keeps_the_dtype_and_prefers_any_valid_logit_to_padding():
     assert np.asarray(closed)[0]
 
 
+def test_rows_without_positions_have_no_gates_and_are_not_closed():
+    empty = np.zeros((2, 0), jnp.bfloat16)
+    gates, closed = ensure_open(empty, empty, np.zeros((2, 0), bool))
+    np.testing.assert_array_equal(closed, [False, False])
+    for hard in (False, True):
+        soft = gumbel_softmax(empty, empty, straight_through=hard)
+        assert (soft.shape, soft.dtype) == (gates.shape, gates.dtype) == ((2, 0), jnp.bfloat16)
+    whole = gumbel_softmax(empty, empty, axis=0)
+    assert whole.shape == (2, 0)
+
+
 # ---- losses
 
 

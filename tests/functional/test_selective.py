@@ -173,6 +173,27 @@ def test_the_gradient_of_an_empty_row_is_bounded():
     np.testing.assert_allclose(gradient, [[2.0, 2 * np.exp(-2.0)]], rtol=1e-5)
 
 
+def test_without_eps_a_query_that_selects_nothing_still_has_no_weights(arrays, x64):
+    e, a, g = arrays
+
+    @jax.jit
+    def run(e, a):
+        plain = weights_of(e, a, eps=0.0)
+        _, attended = F.selective_attention(e, e, e, a, mask=MASK, hard=True, eps=0.0)
+        return plain, jax.vjp(lambda *x: weights_of(*x, eps=0.0), e, a)[1](g), attended
+
+    plain, slopes, attended = run(e, a)
+    wanted = np.zeros_like(e)
+    for at in itertools.product(*map(range, e.shape[:3])):
+        wanted[at] = hard_row(e[at], a[at], MASK[at[0]], eps=0.0)[0]
+    np.testing.assert_allclose(plain, wanted, **F64)
+    np.testing.assert_array_equal(plain[0, 0, 1], 0)  # it selects nothing
+    np.testing.assert_array_equal(plain[2], 0)  # nothing but padding
+    np.testing.assert_array_equal(attended[0, 0, 1], 0)
+    assert np.isfinite(attended).all()
+    assert all(np.isfinite(slope).all() for slope in slopes)
+
+
 def test_without_renormalisation_the_softmax_is_only_cut(arrays):
     e, a, _ = arrays
     got = weights_of(jnp.asarray(e), jnp.asarray(a), renormalise=False)

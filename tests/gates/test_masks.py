@@ -1,5 +1,6 @@
 """Masked equals cut, draw by draw, for every estimator; and no masked gate is ever opened."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -41,3 +42,25 @@ def test_masked_equals_cut_draw_by_draw(estimator, x64):
     np.testing.assert_allclose(value, want, **F64)
     np.testing.assert_allclose(gradient[:, :3], cut, **F64)
     np.testing.assert_array_equal(gradient[:, 3:], 0)
+
+
+@pytest.mark.parametrize("kind", [gates.SoftGumbel, gates.STGumbel, gates.Rebar])
+def test_a_masked_gate_has_no_part_in_what_trains_the_temperature(kind, x64):
+    """The derivatives by tau and eta of values and of squared gradients, as one tunes `Rebar`."""
+
+    def cost(options, logits, weights, mask):
+        expected = gates.expectation(cut_row, kind(*options))
+
+        def one(key):
+            return jax.value_and_grad(lambda a: expected(a, key, weights, mask=mask))(logits)
+
+        values, slopes = jax.vmap(one)(keys(3))
+        return jnp.sum(values) + jnp.sum(slopes**2)
+
+    options = (0.7, 0.9) if kind is gates.Rebar else (0.7,)
+    tune = jax.jit(jax.value_and_grad(cost))
+    logits, weights = np.array([*LOGITS[:3], np.nan, np.inf]), np.array([*WEIGHTS[:3], 5.0, 7.0])
+    found = tune(options, logits, weights, np.arange(5) < 3)
+    want = tune(options, LOGITS[:3], WEIGHTS[:3], np.ones(3, bool))
+    jax.tree.map(lambda got, wanted: np.testing.assert_allclose(got, wanted, **F64), found, want)
+    assert all(abs(slope) > 1e-3 for slope in want[1])

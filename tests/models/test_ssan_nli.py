@@ -124,6 +124,33 @@ def test_multi_dimensional_attention_equals_loops_over_features(np_rng):
     np.testing.assert_allclose(got[0, :3], dense(p["out"], mixed)[:3], rtol=1e-4, atol=1e-5)
     assert not np.any(got[0, 3])
     np.testing.assert_array_equal(selection.gates[0, 0, :3, :3], chosen[:3, :3])
+    # what was selected is counted over the pairs that may see each other
+    pairs = ~np.eye(4, dtype=bool)
+    pairs[3], pairs[:, 3] = False, False
+    logits = selection.logits[0, 0].astype(np.float64)
+    p, size = 1 / (1 + np.exp(-logits)), pairs.sum()
+    surprise = np.logaddexp(0, np.where(chosen, -logits, logits))
+    entropy = p * np.logaddexp(0, -logits) + (1 - p) * np.logaddexp(0, logits)
+    counts = (chosen & pairs)[:3].sum(1)
+    assert chosen[np.arange(3), np.arange(3)].any()
+    want = {
+        "selected": counts.mean(),
+        "rate": counts.sum() / size,
+        "empty": (counts == 0).mean(),
+        "probability": p[pairs].sum() / size,
+        "entropy": entropy[pairs].sum() / size,
+        "log_prob": -surprise[pairs].sum() / size,
+    }
+    _, in_blocks = jax.jit(layer.clone(block=2).apply)({"params": params}, states, mask)
+    for name, value in want.items():
+        for found in (selection, in_blocks):
+            np.testing.assert_allclose(np.ravel(getattr(found, name)), [value], rtol=1e-5)
+
+
+def test_multi_dimensional_attention_skips_no_keys():
+    layer = MultiDimensionalAttention(num_heads=1, skip=True)
+    with pytest.raises(ValueError, match=r"skip must be False, .* got True"):
+        jax.eval_shape(layer.init, jax.random.key(0), np.zeros((1, 4, 6), np.float32))
 
 
 def test_sentences_without_words_have_finite_gradients(np_rng):

@@ -138,6 +138,45 @@ def test_rau_equals_the_functional_call(attention):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F32), carry, last)
 
 
+@pytest.mark.parametrize("kind", [gnn.LSTM, gnn.GRU, gnn.RAU])
+def test_of_bfloat16_are_the_products_alone(kind):
+    """Biases and gradients are those of the functions, which were rounded to bfloat16 before."""
+    xs = normal(2, 5, 3)
+    module = kind(4, dtype=jnp.bfloat16)
+    variables = filled(module, xs)
+    function, weights = {
+        gnn.LSTM: (F.lstm, F.LSTMWeights),
+        gnn.GRU: (F.gru, F.GRUWeights),
+        gnn.RAU: (F.rau, F.RAUWeights),
+    }[kind]
+
+    @jax.jit
+    def run(variables, xs):
+        def direct(variables, xs):
+            fields = {k.removeprefix("layer_0_"): v for k, v in variables["params"].items()}
+            carry, outputs = function(weights(**fields), xs.astype(jnp.bfloat16))
+            return (carry,), outputs
+
+        def graded(call):
+            found, pull = jax.vjp(lambda v: call(v, xs), variables)
+            return found, pull(jax.tree.map(jnp.ones_like, found))[0]["params"]
+
+        results = graded(module.apply), graded(direct)
+        if kind is not gnn.RAU:
+            return results, None
+        fields = (variables["params"][f"layer_0_{name}"] for name in weights._fields[:3])
+        wanted = F.rau_attention(weights(*fields), xs.astype(jnp.bfloat16))
+        return results, (module.apply(variables, xs, method="attention_weights"), wanted)
+
+    (got, want), attention = jax.tree.map(np.asarray, run(variables, xs))
+    jax.tree.map(np.testing.assert_array_equal, got, want)
+    for slope in got[1].values():
+        assert slope.dtype == np.float32
+        assert np.any(slope != slope.astype(jnp.bfloat16).astype(np.float32))
+    if attention is not None:
+        np.testing.assert_array_equal(*attention)
+
+
 def test_rau_stacks_in_both_directions_with_dropout_and_carried_state(rng):
     xs, mask = np.ones((2, 5, 3), jnp.bfloat16), real([5, 0], 5)
     module = gnn.RAU(
@@ -335,13 +374,21 @@ def test_gate_predictor_closes_padding():
     variables = {kind: filled(module, xs, mask) for kind, module in modules.items()}
 
     @jax.jit
-    def run(variables, *inputs):
-        return {kind: module.apply(variables[kind], *inputs) for kind, module in modules.items()}
+    def run(variables, xs, mask):
+        def cost(variables):
+            found = {kind: one.apply(variables[kind], xs, mask) for kind, one in modules.items()}
+            return sum(jnp.sum(jnp.where(mask, x, 0) ** 2) for x in found.values()), found
 
-    found, wider = (jax.tree.map(np.asarray, run(variables, *x)) for x in ((xs, mask), wide))
+        return jax.grad(cost, has_aux=True)(variables)
+
+    given = (xs, mask), (np.where(mask[..., None], xs, np.nan), mask), wide
+    (slopes, found), dirty, wider = (jax.tree.map(np.asarray, run(variables, *x)) for x in given)
     for kind, logits in found.items():
         assert np.isneginf(logits[1, 2:]).all()
-        np.testing.assert_allclose(wider[kind][:, :4], logits, **F32)
+        np.testing.assert_array_equal(dirty[1][kind], logits)
+        np.testing.assert_allclose(wider[1][kind][:, :4], logits, **F32)
+    jax.tree.map(np.testing.assert_array_equal, dirty[0], slopes)
+    jax.tree.map(lambda got, want: np.testing.assert_allclose(got, want, **F32), wider[0], slopes)
 
 
 def test_word_embedding_starts_from_the_table_and_keeps_padding_zero(rng):
@@ -354,6 +401,30 @@ def test_word_embedding_starts_from_the_table_and_keeps_padding_zero(rng):
         jax.eval_shape(gnn.WordEmbedding(5, 3, initial=table).init, rng, np.array([[0]]))
     with pytest.raises(TypeError, match="tokens"):
         jax.eval_shape(module.apply, variables, np.array([[0.5]]))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+def test_a_token_below_zero_or_of_rows_that_are_not_there_is_nan_in_a_narrow_dtype_too(dtype):
+    size = 40_000
+    module, tokens = gnn.WordEmbedding(size, 2), np.array([5, 0, -1, 7, 6], dtype)
+    rows = {"table": np.float32([[1, 2], [3, 4], [0, 0]]), "table_rows": np.int32([5, 7, size])}
+    whole = np.zeros((size, 2), np.float32)
+    whole[[5, 7, 6]] = *rows["table"][:2], [np.nan] * 2
+    want = np.float32([[1, 2], [0, 0], [np.nan] * 2, [3, 4], [np.nan] * 2])
+    for params in (rows, {"table": whole}):
+        got = jax.jit(module.apply)({"params": params}, tokens)
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint32])
+def test_a_local_position_is_inside_the_sentence_for_unsigned_lengths_too(dtype):
+    last, lengths = normal(3, 2), np.array([0, 1, 5])
+    module = gnn.LocalPosition()
+    variables = filled(module, last, lengths)
+    first, second = (variables["params"][f"Dense_{i}"]["kernel"] for i in range(2))
+    share = 1 / (1 + np.exp(-np.tanh(last @ first) @ second))[:, 0]
+    got = jax.jit(module.apply)(variables, last, lengths.astype(dtype))
+    np.testing.assert_allclose(got, [0, 0, 4] * share, **F32)
 
 
 @pytest.mark.parametrize("kind", ["bad"])

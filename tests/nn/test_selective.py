@@ -336,11 +336,17 @@ def test_source_to_token_pools_what_its_scores_say(inputs):
         one, two = variables["params"]["Dense_0"], variables["params"]["Dense_1"]
         hidden = nn.elu(inputs @ one["kernel"] + one["bias"][None, None])
         logits = hidden @ two["kernel"] + two["bias"][None, None]
-        return module.apply(variables, inputs, MASK), F.source_to_token(inputs, logits, MASK)
+        found, pull = jax.vjp(lambda v: module.apply(v, inputs, MASK), variables)
+        return found, F.source_to_token(inputs, logits, MASK), pull(found)
 
-    got, want = jax.tree.map(np.asarray, both(variables, inputs))
+    got, want, slopes = jax.tree.map(np.asarray, both(variables, inputs))
     np.testing.assert_allclose(got, want, **F32)
     np.testing.assert_array_equal(got[2], 0)
+    dirty = both(variables, np.where(MASK[..., None], inputs, np.nan))
+    np.testing.assert_array_equal(dirty[0], got)
+    jax.tree.map(np.testing.assert_array_equal, dirty[2], slopes)
+    with pytest.raises(ValueError, match=r"mask must have shape \(3, 5\)"):
+        jax.eval_shape(module.apply, variables, inputs, MASK[:, :1].T)
 
 
 @pytest.mark.parametrize(
