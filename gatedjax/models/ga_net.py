@@ -30,13 +30,14 @@ from jaxtyping import Array, Bool, Float, Key
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._choices import check_choices
 from gatedjax._types import Options, Output, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._devices import on_rows
 from gatedjax.functional._tracing import is_traced
 from gatedjax.gates import Estimator, expectation
 from gatedjax.gates._named import EstimatorName, named
-from gatedjax.models._checks import check_at_least, check_batch, check_choices, check_rates
+from gatedjax.models._checks import check_at_least, check_batch, check_rates
 from gatedjax.models._classification import (
     accuracy,
     class_metrics,
@@ -130,6 +131,7 @@ class GANetConfig:
     """Compute dtype; parameters, softmax, noise, carries and the loss stay float32."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         check_at_least(self, 1, "embedding_dim", "hidden", "num_layers", "aux_hidden")
         check_at_least(self, 1, "test_samples")
         check_at_least(self, 2, "estimator_draws")
@@ -143,12 +145,10 @@ class GANetConfig:
             raise ValueError(f"density must be in (0, 1) or None, got {self.density}")
         if self.density is not None and self.system != "ganet":
             raise ValueError(f"density must be None for system={self.system!r}: it has no gates")
-        check_choices(self, gates_on=Literal["attention", "input"])
         self._check_estimator()
 
     def _check_estimator(self) -> None:
         if self.estimator is not None:
-            check_choices(self, estimator=EstimatorName)
             if self.system != "ganet":
                 raise ValueError(f"estimator must be None for system={self.system!r}: no gates")
             if self.relax != "soft":

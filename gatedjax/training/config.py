@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from gatedjax._choices import check_choices
 from gatedjax.training._rows import lazy_rows
 from gatedjax.training._transforms import reset_where, train_all_but
 
@@ -98,6 +99,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Refuses values that no run could use."""
+        check_choices(self)
         if not isinstance(self.optimizer, OptimizerConfig):
             raise TypeError(
                 f"optimizer must be an OptimizerConfig, got {type(self.optimizer).__name__}: "
@@ -220,6 +222,7 @@ def make_optimizer(
 
 def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
     """Refuses numbers out of range, and options that the rule or the schedule does not have."""
+    check_choices(config)
     if not 0 < config.learning_rate < float("inf"):
         raise ValueError(f"learning_rate must be positive and finite, got {config.learning_rate}")
     if not 0 <= config.weight_decay < float("inf"):
