@@ -262,6 +262,10 @@ def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
             raise ValueError(f"{name} must be positive or None, got {value}")
 
 
+TO_ZERO = ("cosine", "linear")
+"""Schedules whose rate at a step rests on num_steps: they are at 0 after the last one."""
+
+
 def _schedule(config: OptimizerConfig, num_steps: int, learning_rate: Any) -> Any:
     """The learning rate: a number, or a function of the step."""
     peak: Any = config.learning_rate if learning_rate is None else learning_rate
