@@ -171,7 +171,13 @@ def eval_params(params: Any, opt_state: Any) -> Any:
     """The parameters to evaluate and to keep: their moving average where there is one."""
     ours = lambda node: isinstance(node, EmaState)  # noqa: E731  (optax.ema averages gradients)
     averages = [node.ema for node in jax.tree.leaves(opt_state, is_leaf=ours) if ours(node)]
-    return averages[-1] if averages else params
+    if not averages:
+        return params
+    # inside of a transformation that leaves some parameters alone it has none of them
+    masked = lambda node: isinstance(node, optax.MaskedNode)  # noqa: E731
+    return jax.tree.map(
+        lambda mean, own: own if masked(mean) else mean, averages[-1], params, is_leaf=masked
+    )
 
 
 def make_optimizer(
