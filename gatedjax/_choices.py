@@ -17,7 +17,7 @@ def choices_of(kind: type) -> dict[str, tuple[Any, ...]]:
     return found
 
 
-def check_choices(config: object) -> None:
+def check_choices(config: Any) -> None:
     """Raises ValueError unless every field that is a `Literal` has one of its values.
 
     A misspelt choice would be another one: most are told apart by comparing with some of them.

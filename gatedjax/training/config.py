@@ -173,8 +173,10 @@ def eval_params(params: Any, opt_state: Any) -> Any:
     averages = [node.ema for node in jax.tree.leaves(opt_state, is_leaf=ours) if ours(node)]
     if not averages:
         return params
-    # inside of a transformation that leaves some parameters alone it has none of them
     masked = lambda node: isinstance(node, optax.MaskedNode)  # noqa: E731
+    if not any(map(masked, jax.tree.leaves(averages[-1], is_leaf=masked))):
+        return averages[-1]
+    # inside of a transformation that leaves some parameters alone there is no average of them
     return jax.tree.map(
         lambda mean, own: own if masked(mean) else mean, averages[-1], params, is_leaf=masked
     )
