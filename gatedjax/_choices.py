@@ -17,12 +17,13 @@ def choices_of(kind: type) -> dict[str, tuple[Any, ...]]:
     return found
 
 
-def check_choices(config: Any) -> None:
+def check_choices(config: object) -> None:
     """Raises ValueError unless every field that is a `Literal` has one of its values.
 
     A misspelt choice would be another one: most are told apart by comparing with some of them.
     """
-    for name, choices in choices_of(type(config)).items():
+    kind: Any = type(config)  # mypy takes a metaclass for unhashable
+    for name, choices in choices_of(kind).items():
         value = getattr(config, name)
         if value not in choices:
             raise ValueError(f"{name} must be one of {choices}, got {value!r}")
