@@ -228,6 +228,11 @@ def runs_of(paper: Paper, config: Config) -> list[Run]:
     """Makes the run of a configuration, or those of its seeds and its sweep side by side."""
     config = paper.resolve(config)
     if config.train.seeds > 1 or config.train.sweep:
+        if not paper.together(config):
+            raise ValueError(
+                "train.seeds must be 1 and train.sweep empty where runs cannot be trained side by "
+                f"side, got {config.train.seeds} and {config.train.sweep}"
+            )
         place = Place(paper.workdir_of(config), paper.recorded(config))
         return run_lanes(paper.experiment, config, place, paper.recorded)
     return [run_of(paper, config)]

@@ -7,6 +7,7 @@ import platform
 import statistics
 
 import jax
+import numpy as np
 
 from experiments.core.kinds import Batches, Json, Params, Record, Records, Task
 from experiments.core.origins import origin_of
@@ -121,11 +122,16 @@ def results_on_test(
     """
     chosen = result.best_params if best is None else best
     found, predictions = evaluate(task, chosen, test, parallel)
-    last = found
-    if result.best_step != result.steps:
-        params = eval_params(result.state.params, result.state.opt_state)
+    params, last = eval_params(result.state.params, result.state.opt_state), found
+    # compared, for they may be neither of the best nor of the last step, as a mean of checkpoints
+    if not _equal(chosen, params):
         last, _ = evaluate(task, params, test, parallel)
     return {"test": found, "test_last": last}, predictions
+
+
+def _equal(params: Params, others: Params) -> bool:
+    pairs = zip(jax.tree.leaves(params), jax.tree.leaves(others), strict=True)
+    return all(np.array_equal(one, other) for one, other in pairs)
 
 
 def hardware() -> Json:

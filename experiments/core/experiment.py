@@ -17,7 +17,16 @@ from experiments.core.records import Record, class_facts, saved_record, write_js
 from experiments.core.text import correct_string, digest_of_test
 from gatedjax import analysis
 from gatedjax import training as gtraining
-from gatedjax.training import FitResult, Lane, Parallel, TrainConfig, fit, fit_lanes, lanes_of
+from gatedjax.training import (
+    FitResult,
+    Lane,
+    Parallel,
+    TrainConfig,
+    eval_params,
+    fit,
+    fit_lanes,
+    lanes_of,
+)
 from gatedjax.training.distributed import is_main
 
 Predictions = dict[str, np.ndarray]
@@ -30,9 +39,18 @@ def count_parameters(params: Params) -> dict[str, int]:
     return {"parameters": total, "parameters_without_embeddings": total - sizes.get("embed", 0)}
 
 
-def best(workdir: Path, params: Params) -> tuple[Params, Json]:
+def best(result: FitResult, workdir: Path) -> tuple[Params, Json]:
     """The parameters that validation chose."""
-    return params, {}
+    return result.best_params, {}
+
+
+def last(result: FitResult, workdir: Path) -> tuple[Params, Json]:
+    """Those after the last step, or their moving average, for runs that validation misjudges.
+
+    Of the result and not of a checkpoint: that is one of all seeds side by side, and of several
+    processes the first one alone has it.
+    """
+    return eval_params(result.state.params, result.state.opt_state), {"chosen": "last"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,8 +81,9 @@ class Experiment:
     """What the record has of the lines of metrics.jsonl, beside the usual curves."""
     before: Callable[[Path], None] | None = None
     """Writes into the work folder what belongs to the run, before it begins."""
-    choose: Callable[[Path, Params], tuple[Params, Json]] = best
-    """(work folder, best parameters) -> those that are tested, and what the record says of it."""
+    choose: Callable[[FitResult, Path], tuple[Params, Json]] = best
+    """(what `fit` returned, work folder) -> the parameters that are tested, and what the record
+    says of it."""
     score: Callable[[Predictions], Json] = lambda predictions: {}
     """What the record has of the test predictions, beside the metrics."""
     measure: Callable[[Params], Json] = lambda params: {}
@@ -123,7 +142,7 @@ def _tested(
     made: Experiment, seed: int, result: FitResult, workdir: Path, parallel: Parallel
 ) -> Record:
     """What the test adds."""
-    chosen, how = made.choose(workdir, result.best_params)
+    chosen, how = made.choose(result, workdir)
     test = _of_seed(made.test, seed)
     metrics, predictions = results_on_test(made.task, result, test, parallel, chosen)
     record = {

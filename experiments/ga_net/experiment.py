@@ -1,10 +1,8 @@
 """What one run of GA-Net or a baseline is made of."""
 
-from pathlib import Path
-
 import numpy as np
 
-from experiments.core.experiment import Experiment, Predictions, best
+from experiments.core.experiment import Experiment, Predictions, best, last
 from experiments.core.kinds import Json, Params
 from experiments.core.text import Texts, for_training, read_texts
 from experiments.ga_net.config import Config, DataConfig
@@ -12,7 +10,6 @@ from gatedjax import analysis, gates
 from gatedjax import data as gdata
 from gatedjax.data import for_schedule
 from gatedjax.models import GANet, GANetTask
-from gatedjax.training import load_params
 
 EXACT = 20
 """Words of a text whose gates' patterns are all evaluated."""
@@ -48,19 +45,12 @@ def experiment(config: Config) -> Experiment:
             **texts.facts(),
         },
         score=operations,
+        # on the way to the constraint more words are open, and validation favours that
         choose=last if held else best,
         measure=lambda params: exact(model, texts.splits["test"], params) if held else {},
         train=lambda seed: for_schedule(train(seed), config.model),
         **parts,
     )
-
-
-def last(workdir: Path, params: Params) -> tuple[Params, Json]:
-    """The parameters after the last step, for networks that move towards a constraint.
-
-    On the way there more words are open, and validation favours that.
-    """
-    return load_params(workdir, params, which="last")[0], {"chosen": "last"}
 
 
 def whole(texts: gdata.Encoded, count: int | None = None) -> dict[str, np.ndarray]:

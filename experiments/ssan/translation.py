@@ -10,7 +10,7 @@ import jax
 import tyro
 
 from experiments.core.cli import RUN_OPTIONS
-from experiments.core.experiment import Experiment
+from experiments.core.experiment import Experiment, best
 from experiments.core.kinds import Batch, Json, Record
 from experiments.core.origins import joined
 from experiments.ssan.bleu import corpus_bleu
@@ -28,7 +28,7 @@ from gatedjax.text._translator import (
     saved_vocabulary,
     translate_texts,
 )
-from gatedjax.training import average_params, load_params
+from gatedjax.training import FitResult, average_params, load_params
 
 SIDES = {"tokens": "text", "targets": "target"}
 LENGTHS = {"lengths": "tokens", "target_lengths": "targets"}
@@ -69,10 +69,10 @@ def experiment(config: TranslationConfig) -> Experiment:
     if config.init_from is not None:
         task, facts = begun(model, Path(config.init_from), bpe)
 
-    def choose(workdir: Path, best: Any) -> tuple[Any, Json]:
+    def choose(result: FitResult, workdir: Path) -> tuple[Any, Json]:
         if config.search.average == 1:
-            return best, {}
-        params, steps = average_params(workdir, best, config.search.average)
+            return best(result, workdir)
+        params, steps = average_params(workdir, result.best_params, config.search.average)
         return params, {"averaged_steps": list(steps)}
 
     return Experiment(

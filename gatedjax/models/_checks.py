@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, get_args
 
 from jaxtyping import Array
 
@@ -26,14 +25,6 @@ def check_finite(config: object, *names: str) -> None:
     for name in names:
         if not math.isfinite(getattr(config, name)):
             raise ValueError(f"{name} must be finite, got {getattr(config, name)}")
-
-
-def check_choices(config: object, **literals: Any) -> None:
-    """Raises unless the fields have a value of their `Literal`."""
-    for name, literal in literals.items():
-        value, choices = getattr(config, name), get_args(literal)
-        if value not in choices:
-            raise ValueError(f"{name} must be one of {choices}, got {value!r}")
 
 
 def check_batch(batch: Mapping[str, Array], **axes: str) -> None:

@@ -16,17 +16,21 @@ def check_schedule(config: Any) -> None:
         check_positive(final_temperature=config.final_temperature)
 
 
-def schedule(config: Any, step: Int[Array, " B"] | None) -> float | Array:
+def schedule(
+    config: Any, step: Int[Array, " B"] | None, start: float | Array | None = None
+) -> float | Array:
     """tau of a step: tau_0 (tau_1 / tau_0)^min(step / steps, 1).
 
     Args:
       config: tau_0 as `temperature`, tau_1 as `final_temperature` (None keeps tau_0), and
         `temperature_steps`.
       step: number of the step, the same in all rows.
+      start: tau_0 instead of the configuration's; it may be traced.
     """
+    start = config.temperature if start is None else start
     if config.final_temperature is None:
-        return config.temperature
+        return start
     if step is None:
         raise ValueError("batch needs 'step' for a temperature that changes")
     share = jnp.minimum(jnp.max(step) / config.temperature_steps, 1.0)
-    return config.temperature * (config.final_temperature / config.temperature) ** share
+    return start * (config.final_temperature / start) ** share

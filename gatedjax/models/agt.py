@@ -18,11 +18,11 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._choices import check_choices
 from gatedjax._types import Options
 from gatedjax.models._checks import (
     check_at_least,
     check_batch,
-    check_choices,
     check_finite,
     check_rates,
 )
@@ -73,6 +73,7 @@ class AGTConfig:
     """Compute dtype; parameters, softmax, gates, states and the loss stay float32."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         check_at_least(self, 1, "num_layers", "hidden", "attention_hidden", "embedding_dim")
         if any(width < 1 for width in self.head_hidden):
             raise ValueError(f"head_hidden must be widths of at least 1, got {self.head_hidden}")
@@ -82,7 +83,6 @@ class AGTConfig:
             raise ValueError(
                 f"dropout_sites must be among {get_args(DropoutSite)}, got {sorted(unknown)}"
             )
-        check_choices(self, system=System, ablate_mode=AblateMode)
         if self.ablate_above is None:
             if self.ablate_mode != "highway":
                 raise ValueError("ablate_mode must be 'highway' without ablate_above")

@@ -30,13 +30,14 @@ from jaxtyping import Array, Bool, Float, Key
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._choices import check_choices
 from gatedjax._types import Options, Output, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._devices import on_rows
 from gatedjax.functional._tracing import is_traced
 from gatedjax.gates import Estimator, expectation
 from gatedjax.gates._named import EstimatorName, named
-from gatedjax.models._checks import check_at_least, check_batch, check_choices, check_rates
+from gatedjax.models._checks import check_at_least, check_batch, check_rates
 from gatedjax.models._classification import (
     accuracy,
     class_metrics,
@@ -130,6 +131,7 @@ class GANetConfig:
     """Compute dtype; parameters, softmax, noise, carries and the loss stay float32."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         check_at_least(self, 1, "embedding_dim", "hidden", "num_layers", "aux_hidden")
         check_at_least(self, 1, "test_samples")
         check_at_least(self, 2, "estimator_draws")
@@ -143,12 +145,10 @@ class GANetConfig:
             raise ValueError(f"density must be in (0, 1) or None, got {self.density}")
         if self.density is not None and self.system != "ganet":
             raise ValueError(f"density must be None for system={self.system!r}: it has no gates")
-        check_choices(self, gates_on=Literal["attention", "input"])
         self._check_estimator()
 
     def _check_estimator(self) -> None:
         if self.estimator is not None:
-            check_choices(self, estimator=EstimatorName)
             if self.system != "ganet":
                 raise ValueError(f"estimator must be None for system={self.system!r}: no gates")
             if self.relax != "soft":
@@ -751,6 +751,7 @@ class GANetTask:
       model: the network.
       eval_seed: seed of the gates drawn in evaluation.
       penalty, temperature: lambda and tau instead of the configuration's; they may be traced.
+        Where tau changes by the step, it is what it starts from.
     """
 
     model: GANet
@@ -758,7 +759,6 @@ class GANetTask:
     penalty: float | Array | None = None
     temperature: float | Array | None = None
 
-    sweepable = ("penalty", "temperature")
     lookups: ClassVar[dict[str, tuple[str, ...]]] = {"embed/table": ("tokens",)}
     """Word vectors, and by which arrays of a batch they are looked up."""
 
@@ -766,6 +766,14 @@ class GANetTask:
     def frozen(self) -> tuple[str, ...]:
         """Parameters that the optimiser leaves alone: the word vectors, if they are to stay."""
         return frozen_embeddings(self.model)
+
+    @property
+    def sweepable(self) -> tuple[str, ...]:
+        """Numbers of which `with_value` takes others: those that the loss has."""
+        config = self.model.config
+        if config.system != "ganet":
+            return ()
+        return ("penalty", "temperature") if config.density is None else ("temperature",)
 
     def with_value(self, name: str, value: Tree) -> "GANetTask":
         """The task with another value of a number in `sweepable`, which may be traced."""
@@ -789,8 +797,9 @@ class GANetTask:
         if estimator is not None:
             output, likelihood = self._estimated(params, batch, rngs, estimator)
         else:
+            tau = self._temperature(batch)
             output = self.model.apply(
-                {"params": params}, batch, train=True, temperature=self.temperature, rngs=rngs
+                {"params": params}, batch, train=True, temperature=tau, rngs=rngs
             )
             likelihood = cross_entropy(output.logits, batch["label"])
         loss = likelihood
@@ -815,14 +824,18 @@ class GANetTask:
         metrics["accuracy"] = Ratio.of(accuracy(output.logits, batch["label"]), weight)
         return jnp.sum(loss * weight), metrics
 
-    def _by_values(self, batch: Batch) -> Estimator | None:
-        """The estimator of the gates' gradient, where it is one of several values of the loss."""
+    def _temperature(self, batch: Batch) -> float | Array | None:
+        """tau of the step of a batch in training; None where there are no gates."""
         config = self.model.config
         if config.system != "ganet":
             return None
-        tau = self.temperature
+        return schedule(config, batch.get("step"), self.temperature)
+
+    def _by_values(self, batch: Batch) -> Estimator | None:
+        """The estimator of the gates' gradient, where it is one of several values of the loss."""
+        config, tau = self.model.config, self._temperature(batch)
         if tau is None:
-            tau = schedule(config, batch.get("step"))
+            return None
         estimator = named(config.estimation, temperature=tau, draws=config.estimator_draws)
         return None if hasattr(estimator, "gates") else estimator
 
@@ -877,9 +890,9 @@ class GANetTask:
                 attended = jnp.sum(output.attention > 0, axis=-1)
             return metrics, self._predictions(batch, output.logits, attended)
 
-        modes: Any = self.model.apply(
-            variables, batch, self.temperature, rngs=rngs, method=GANet.gate_modes
-        )
+        # at the end of a schedule it does not matter what it started from
+        tau = self.temperature if config.final_temperature is None else None
+        modes: Any = self.model.apply(variables, batch, tau, rngs=rngs, method=GANet.gate_modes)
         metrics = {
             f"{name}_{mode}": ratio
             for mode, output in modes.items()

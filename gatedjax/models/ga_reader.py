@@ -17,10 +17,11 @@ from jaxtyping import Array, Bool
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._choices import check_choices
 from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._devices import take_rows
-from gatedjax.models._checks import check_at_least, check_choices, check_rates
+from gatedjax.models._checks import check_at_least, check_rates
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._cloze import ClozeBatch, ClozeTask
 from gatedjax.models._types import Batch
@@ -82,13 +83,12 @@ class GAReaderConfig:
     float64 is for checks, and needs jax_enable_x64."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         check_at_least(self, 0, "char_dim")
         check_at_least(self, 1, "hops", "hidden", "embedding_dim")
         if self.char_dim:
             check_at_least(self, 1, "char_hidden", "char_features")
         check_rates(self, "dropout", "embed_dropout")
-        check_choices(self, gating=GatingName, query_vector=QueryVector, init=InitName)
-        check_choices(self, aggregation=F.Aggregation)
         if self.gating == "none" and not self.token_attention:
             raise ValueError("token_attention must be True for gating='none': nothing attends")
         if self.step_clip is not None:

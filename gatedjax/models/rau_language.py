@@ -20,6 +20,7 @@ from gatedjax._types import Params, Tree
 from gatedjax.functional._devices import rows_like, take_rows
 from gatedjax.functional._types import Carry, Dtype
 from gatedjax.models._checks import check_batch
+from gatedjax.models._classification import frozen_embeddings
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.rau import RAUConfig, recurrent_layers
 from gatedjax.nn._keys import example_keys, folded
@@ -123,6 +124,8 @@ class RAULanguageModel(nn.Module):
             begin = rows_like(begin, tokens)
             carry = jax.tree.map(lambda old, first: jnp.where(new, first, old), carry, begin)
         table = self.embed.embedding.astype(self.embed.dtype)
+        if config.freeze_embeddings:
+            table = jax.lax.stop_gradient(table)
         xs = take_rows(table, tokens)
         keys = None
         if train and (config.embedding_dropout > 0 or config.state_dropout > 0):
@@ -152,6 +155,11 @@ class RAULanguageTask:
     """
 
     model: RAULanguageModel
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """Parameters that the optimiser leaves alone: the word vectors, if they are to stay."""
+        return frozen_embeddings(self.model, "embed/embedding")
 
     def init(self, key: Array, batch: Batch) -> Tree:
         """Returns parameters."""

@@ -19,7 +19,7 @@ from gatedjax.training.checkpoint import (
     CheckpointStore,
     check_metadata,
 )
-from gatedjax.training.config import TrainConfig
+from gatedjax.training.config import TO_ZERO, TrainConfig
 from gatedjax.training.distributed import broadcast_json
 from gatedjax.training.log import environment, write_json
 from gatedjax.training.step import TrainState
@@ -38,9 +38,10 @@ def records_of(saved: Sequence[dict[str, Any]], step: int, config: TrainConfig) 
     """The records that a checkpoint at a step holds, of runs that go on or are over."""
     records = [Record(**one) for one in saved]
     for record in records:
-        # more steps than before continue a run that was done; as many as it has made end it
+        # more steps than before continue a run that was done, unless its patience ended with them;
+        # as many as it has made end it
         if record.finished != "early":
-            record.finished = "done" if step >= config.num_steps else None
+            record.finished = record.ended(step, config)
     return records
 
 
@@ -89,10 +90,10 @@ def restore_or_begin(
       like: shapes and dtypes of the state.
     """
     config = work.config
-    falls = config.optimizer.schedule != "constant"
+    to_zero = config.optimizer.schedule in TO_ZERO
 
     def check(saved: dict[str, Any]) -> None:
-        check_metadata(saved, settings, work.path, same_length=falls)
+        check_metadata(saved, settings, work.path, same_length=to_zero)
 
     log = work.take()
     newest = restore_newest(work.store, check, like)

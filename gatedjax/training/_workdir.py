@@ -50,7 +50,9 @@ class Workdir:
         self.path, self.config, self.several = Path(path), config, several
         self.writes = is_main() or not several
         self.event = killer(on_event)
-        self.store = CheckpointStore(self.path / "checkpoints", config.keep_checkpoints)
+        self.store = CheckpointStore(
+            self.path / "checkpoints", config.keep_checkpoints, every=config.checkpoint_every
+        )
         self.view = ProgressView(config.num_steps, 0, False)
         self._on_log = on_log
         self._lock: WorkdirLock | None = None

@@ -49,20 +49,24 @@ class CheckpointStore:
     Each holds the train state, the best parameters so far, a JSON record, and a manifest with the
     hash of every file and array. Orbax writes a step into a folder with another name; the manifest
     is put into it last, and then the folder gets its number. A killed save leaves no step, and no
-    step is removed before `keep` newer ones are whole.
+    step is removed before `keep` newer ones are whole, but for one between two multiples of
+    `every`, as where a signal stopped a run: it goes when a newer one is whole, so that a run that
+    was stopped leaves the same steps as one that was not.
 
     Nothing is made or changed before the first `save`, so that a reader may look on.
 
     Args:
       directory: where the steps are.
       keep: how many of the newest to keep.
+      every: the steps that a run saves in any case are the multiples of this one.
     """
 
-    def __init__(self, directory: str | Path, keep: int = 2) -> None:
-        if keep < 1:
-            raise ValueError(f"keep must be at least 1, got {keep}")
+    def __init__(self, directory: str | Path, keep: int = 2, *, every: int = 1) -> None:
+        for name, value in (("keep", keep), ("every", every)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
         self.directory = Path(directory).absolute()
-        self.keep = keep
+        self.keep, self.every = keep, every
         self._writer: concurrent.futures.ThreadPoolExecutor | None = None
         self._saving: tuple[int, concurrent.futures.Future[None]] | None = None
         self._saved: list[int] = []
@@ -144,9 +148,11 @@ class CheckpointStore:
         self._retire()
 
     def _retire(self) -> None:
-        """Removes whole steps that `keep` newer whole ones supersede; others are left alone."""
+        """Removes whole steps that newer whole ones supersede; others are left alone."""
         whole = [step for step in self.steps() if manifest.complete(self.folder(step))]
-        for step in whole[: -self.keep]:
+        between = [step for step in whole[:-1] if step % self.every]
+        regular = [step for step in whole if step not in between]
+        for step in between + regular[: -self.keep]:
             removed = self.directory / f"{step}.removed"
             _remove(removed)
             try:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from gatedjax._choices import check_choices
 from gatedjax.training._rows import lazy_rows
 from gatedjax.training._transforms import reset_where, train_all_but
 
@@ -98,6 +99,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Refuses values that no run could use."""
+        check_choices(self)
         if not isinstance(self.optimizer, OptimizerConfig):
             raise TypeError(
                 f"optimizer must be an OptimizerConfig, got {type(self.optimizer).__name__}: "
@@ -169,7 +171,15 @@ def eval_params(params: Any, opt_state: Any) -> Any:
     """The parameters to evaluate and to keep: their moving average where there is one."""
     ours = lambda node: isinstance(node, EmaState)  # noqa: E731  (optax.ema averages gradients)
     averages = [node.ema for node in jax.tree.leaves(opt_state, is_leaf=ours) if ours(node)]
-    return averages[-1] if averages else params
+    if not averages:
+        return params
+    masked = lambda node: isinstance(node, optax.MaskedNode)  # noqa: E731
+    if not any(map(masked, jax.tree.leaves(averages[-1], is_leaf=masked))):
+        return averages[-1]
+    # inside of a transformation that leaves some parameters alone there is no average of them
+    return jax.tree.map(
+        lambda mean, own: own if masked(mean) else mean, averages[-1], params, is_leaf=masked
+    )
 
 
 def make_optimizer(
@@ -220,6 +230,7 @@ def make_optimizer(
 
 def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
     """Refuses numbers out of range, and options that the rule or the schedule does not have."""
+    check_choices(config)
     if not 0 < config.learning_rate < float("inf"):
         raise ValueError(f"learning_rate must be positive and finite, got {config.learning_rate}")
     if not 0 <= config.weight_decay < float("inf"):
@@ -257,6 +268,10 @@ def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
         value = getattr(config, name)
         if value is not None and not value > 0:
             raise ValueError(f"{name} must be positive or None, got {value}")
+
+
+TO_ZERO = ("cosine", "linear")
+"""Schedules whose rate at a step rests on num_steps: they are at 0 after the last one."""
 
 
 def _schedule(config: OptimizerConfig, num_steps: int, learning_rate: Any) -> Any:

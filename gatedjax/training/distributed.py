@@ -167,10 +167,10 @@ def gather_text(text: str) -> list[str]:
     return [bytes(row[:size]).decode() for row, size in zip(rows, sizes, strict=True)]
 
 
-def any_process(flag: bool) -> bool:
-    """Whether the flag is set on any process; every process must ask at the same point."""
+def largest(number: int) -> int:
+    """The largest number of all processes; every process must ask at the same point."""
     if jax.process_count() == 1:
-        return flag
+        return number
     from jax.experimental import multihost_utils
 
-    return bool(np.any(multihost_utils.process_allgather(np.bool_(flag))))
+    return int(np.max(multihost_utils.process_allgather(np.int32(number))))

@@ -63,6 +63,8 @@ def load_params(
 def average_params(workdir: str | Path, like: Any, count: int) -> tuple[Any, tuple[int, ...]]:
     """The mean of the parameters in the newest checkpoints of a run.
 
+    The last step is one of them. That the run was stopped and went on changes nothing.
+
     Args:
       workdir: what `fit` was given.
       like: parameters of the network.

@@ -30,7 +30,7 @@ from gatedjax.training._transforms import train_all_but
 from gatedjax.training._verify import write_digests
 from gatedjax.training._workdir import Line, Params, Profile, Workdir
 from gatedjax.training.config import TrainConfig, eval_params, make_optimizer
-from gatedjax.training.distributed import any_process
+from gatedjax.training.distributed import largest
 from gatedjax.training.evaluation import run_evaluation
 from gatedjax.training.identity import identity, program_of
 from gatedjax.training.metrics import Metrics, from_json, to_json
@@ -170,7 +170,7 @@ def train(run: Run, signals: Signals) -> int | None:
     finally:
         profile.stop(engine.state)
     # a signal that came with the last step is not lost on who starts the next run
-    return signals.received
+    return _signal(run, signals)
 
 
 def _step(run: Run, batches: list[Batch]) -> None:
@@ -231,10 +231,19 @@ def _decide(run: Run, at_end: bool) -> None:
 
 def _asked_to_stop(run: Run, signals: Signals) -> bool:
     """Whether a signal came; several processes agree on it wherever they log."""
+    if run.work.several and run.step % run.work.config.log_every:
+        return False
+    return _signal(run, signals) is not None
+
+
+def _signal(run: Run, signals: Signals) -> int | None:
+    """The signal that came, to whichever process; every one must ask at the same point.
+
+    All of them stop for it, and so all of them have to tell.
+    """
     if not run.work.several:
-        return signals.received is not None
-    asked = run.step % run.work.config.log_every == 0
-    return asked and any_process(signals.received is not None)
+        return signals.received
+    return largest(signals.received or 0) or None
 
 
 def _save(run: Run) -> None:

@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -61,6 +62,45 @@ def test_truncation_cuts_ids_words_and_extras_alike(side, window):
     assert encoded.lengths.tolist() == [3, 2]
     with pytest.raises(KeyError, match="tree"):
         encoded.extra(0, "tree")
+
+
+def test_another_sentence_is_not_cut_though_it_be_as_long():
+    words, spoken = ("a", "b", "c", "d", "e"), ("v", "w", "x", "y", "z")
+    shared = {"tokens": words, "label": 0, "tags": words, "said": spoken}
+    pairs = [shared | {"hypothesis": spoken[:n], "example_id": i} for i, n in enumerate((5, 4))]
+    source = data.Source(pairs, INFO)
+    vocabulary = data.Vocabulary.build([source])
+    encoded = data.encode(source, vocabulary, max_len=3)
+    assert [encoded.extra(i, "hypothesis") for i in (0, 1)] == [spoken, spoken[:4]]
+    assert (encoded.extra(0, "tags"), encoded.extra(0, "said")) == (words[:3], spoken)
+    named = data.encode(source, vocabulary, max_len=3, per_token=("said",))
+    assert (named.extra(0, "tags"), named.extra(0, "said")) == (words, spoken[:3])
+
+
+class Indexed:
+    """Batches by step and nothing else, without an end."""
+
+    def __getitem__(self, step):
+        return {"x": np.full(2, 10 * step), "weight": np.ones(2)}
+
+
+def test_batches_without_iterate_are_numbered_too():
+    settings = SimpleNamespace(final_temperature=0.1)
+    endless, few = Indexed(), [Indexed()[step] for step in range(4)]
+    for batches in (endless, few):
+        numbered = data.for_schedule(batches, settings)
+        found = [(batch["x"][0], batch["step"].tolist()) for batch in numbered.iterate(1, 3)]
+        assert found == [(10, [1, 1]), (20, [2, 2])]
+    assert not data.for_schedule(endless, settings).one_pass
+    ending = data.for_schedule(few, settings)
+    assert ending.one_pass
+    assert [batch["step"][0] for batch in ending.iterate(2)] == [2, 3]
+
+
+def test_numbered_batches_end_where_those_that_are_numbered_do(encoded):
+    settings = SimpleNamespace(final_temperature=0.1)
+    for made in (data.Batches.eval(encoded, batch_size=8), data.Batches(encoded, batch_size=8)):
+        assert data.for_schedule(made, settings).one_pass == made.one_pass
 
 
 def test_encode_refuses_bad_arguments():

@@ -1,5 +1,7 @@
 """Cloze questions as columns and batches: ids, characters, places, buckets."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -206,6 +208,19 @@ def test_wrong_arguments_are_refused(encoded):
     small = data.ClozeShape(document=3, query=4, candidates=4, positions=3, words=9)
     with pytest.raises(ValueError, match="none holds a document of"):
         data.ClozeBatches(encoded, batch_size=2, shapes=[small])
+
+
+@pytest.mark.parametrize("name", ["candidates", "positions", "words"])
+def test_a_shape_with_too_little_room_is_refused_where_it_matters(name, encoded, spelt):
+    (shape,) = data.plan_cloze_shapes([encoded], max_shapes=1)
+    small = [dataclasses.replace(shape, **{name: getattr(shape, name) - 1})]
+    options = {"batch_size": 4, "characters": spelt, "dense_cells": 0}
+    data.ClozeBatches(encoded, shapes=[shape], **options)
+    message = rf"shapes must have room .* needs {name} of at least {getattr(shape, name)}, got"
+    with pytest.raises(ValueError, match=message):
+        data.ClozeBatches(encoded, shapes=small, **options)
+    if name != "candidates":  # neither characters nor lists of positions: none of these sizes
+        data.ClozeBatches(encoded, batch_size=4, shapes=small)
 
 
 def test_characters_are_cut_at_ten_and_unknown_ones_are_a_space():

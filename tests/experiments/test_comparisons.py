@@ -121,6 +121,14 @@ def test_training_validation_and_test_batches_are_of_their_own_texts():
         assert sorted(ids[ids >= 0]) == list(part.example_ids)
 
 
+class Telling(Tiny):
+    """Its metric is the mean of the parameters."""
+
+    def evaluate(self, params, batch):
+        metrics, _ = super().evaluate(params, batch)
+        return metrics | {"sum": metrics["accuracy"].of(params["w"], params["w"] * 0 + 1)}, {}
+
+
 @pytest.mark.parametrize("evaluated", [True, False])
 def test_results_on_test_are_of_the_best_parameters_and_those_of_the_last_beside(
     evaluated, tmp_path
@@ -131,13 +139,6 @@ def test_results_on_test_are_of_the_best_parameters_and_those_of_the_last_beside
     )  # fmt: skip
     held = [Data()[1000]] if evaluated else None
     result = fit(Tiny(), Data(), held, config, tmp_path)
-    told = []
-
-    class Telling(Tiny):
-        def evaluate(self, params, batch):
-            metrics, _ = super().evaluate(params, batch)
-            return metrics | {"sum": metrics["accuracy"].of(params["w"], params["w"] * 0 + 1)}, {}
-
     found, _ = results_on_test(Telling(), result, [Data()[1]], make_parallel("single"))
     told = found["test"]["sum"], found["test_last"]["sum"]
     average = result.state.opt_state[-1].ema["w"]
@@ -146,3 +147,14 @@ def test_results_on_test_are_of_the_best_parameters_and_those_of_the_last_beside
     if evaluated:  # the first steps are the worst, which is what is asked for here
         assert result.best_step < 6
         assert abs(told[0] - told[1]) > 1e-3
+
+
+def test_parameters_of_no_step_stand_beside_those_of_the_last():
+    last = {"w": np.full(4, 0.25, np.float32)}
+    result = SimpleNamespace(
+        best_params=last, best_step=6, steps=6,
+        state=SimpleNamespace(params=last, opt_state=()),
+    )  # fmt: skip
+    mean = {"w": np.full(4, 0.5, np.float32)}
+    found, _ = results_on_test(Telling(), result, [Data()[1]], make_parallel("single"), mean)
+    assert (found["test"]["sum"], found["test_last"]["sum"]) == (0.5, 0.25)

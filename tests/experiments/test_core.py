@@ -12,10 +12,11 @@ import pytest
 
 from experiments.core import clock, command, text
 from experiments.core.config import changed, value_at
-from experiments.core.experiment import Run, lanes_that_fit
+from experiments.core.experiment import Run, lanes_that_fit, last
 from experiments.core.paper import Job, Options, Variant
 from gatedjax import data as gdata
 from gatedjax.training import NonFiniteError, TrainConfig
+from gatedjax.training.config import EmaState
 from tests.conftest import ROOT
 from tests.experiments._commands import left_out_of_help, plain, refused
 from tests.experiments._results import rows_of
@@ -42,9 +43,9 @@ PAPER = dataclasses.replace(
 OPTIONS = command.options_of(PAPER)
 
 
-def job_of(tmp_path, **options):
+def job_of(tmp_path, paper=PAPER, **options):
     folders = {"results": tmp_path / "results", "runs": tmp_path / "runs"}
-    return Job(PAPER, OPTIONS(**{"what": "table1", "seeds": 2, **folders, **options}))
+    return Job(paper, OPTIONS(**{"what": "table1", "seeds": 2, **folders, **options}))
 
 
 def record_of(config, correct="1101", **more):
@@ -294,19 +295,40 @@ def test_a_table_trains_its_cells_and_shows_what_their_records_hold(tmp_path, ca
 
 @pytest.mark.slow
 def test_seeds_side_by_side_leave_the_records_of_single_runs(tmp_path):
-    alone = job_of(tmp_path / "alone")
-    together = job_of(tmp_path / "together", lanes=2)
+    # which parameters are tested is asked of every seed's own result
+    tests_last = lambda config: dataclasses.replace(experiment(config), choose=last)  # noqa: E731
+    paper = dataclasses.replace(PAPER, experiment=tests_last)
+    alone = job_of(tmp_path / "alone", paper=paper)
+    together = job_of(tmp_path / "together", paper=paper, lanes=2)
     for job in (alone, together):
         run_cell(job, "noisy")
     assert (tmp_path / "together" / "runs" / "toy-noisy-seeds0to1").is_dir()
     for seed in (0, 1):
         one, lane = (job.store.get("toy", "noisy", seed) for job in (alone, together))
         assert one.keys() | {"lanes"} == lane.keys()
-        same = ("config", "curve", "train_curve", "test", "parameters", "correct", "best_step")
+        same = ("config", "curve", "train_curve", "test", "parameters", "correct", "best_step",
+                "chosen")  # fmt: skip
         np.testing.assert_equal(
             rounded({n: lane[n] for n in same}), rounded({n: one[n] for n in same})
         )
     assert lanes_that_fit(experiment(Config()), TrainConfig()) > 1000
+
+
+def test_the_last_parameters_are_those_that_evaluations_saw_and_are_in_no_folder(tmp_path):
+    raw, average = {"w": np.zeros(2)}, {"w": np.ones(2)}
+    for kept, wanted in (((), raw), ((EmaState(np.int32(3), average),), average)):
+        result = SimpleNamespace(state=SimpleNamespace(params=raw, opt_state=kept))
+        params, said = last(result, tmp_path / "of another process")
+        assert params is wanted
+        assert said == {"chosen": "last"}
+
+
+def test_seeds_that_cannot_share_a_work_folder_are_refused_before_they_are_trained(tmp_path):
+    paper = dataclasses.replace(PAPER, together=lambda config: False)
+    config = changed(Config(), {"workdir": str(tmp_path / "run"), "train.seeds": 2})
+    with pytest.raises(ValueError, match=r"train\.seeds must be 1 .*, got 2"):
+        command.runs_of(paper, config)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_is_printed_recorded_and_not_repeated(tmp_path, capsys):

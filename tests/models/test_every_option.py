@@ -90,7 +90,9 @@ def fields_of(name: str) -> list[str]:
     names = [field.name for field in dataclasses.fields(config)]
     if name in SHARED:
         other = MAKERS[SHARED[name]]().task.model.config
-        names = [one for one in names if not hasattr(other, one)]
+        # but every network has word vectors of its own, and every task says what it freezes
+        own = {"freeze_embeddings"}
+        names = [one for one in names if one in own or not hasattr(other, one)]
     rates = rates_of(config)
     return [one for one in names if one not in rates and f"{name}.{one}" not in SKIPPED]
 

@@ -11,6 +11,7 @@ import pytest
 from gatedjax import gates
 from gatedjax.gates._named import EstimatorName, named
 from gatedjax.models import GANet, GANetConfig, GANetTask
+from gatedjax.training import TrainConfig, fit_lanes
 from tests.models.test_ga_net_density import batch, drawn, make
 from tests.tolerances import F32
 
@@ -187,3 +188,37 @@ def test_a_temperature_that_is_swept_reaches_the_estimator():
 
     found = jax.jit(jax.vmap(slope))(jnp.array([0.2, 1.0]))
     assert abs(found[0, 0] - found[1, 0]) > 1e-4
+
+
+@pytest.mark.parametrize("estimator", [None, "rebar"])
+def test_a_temperature_that_is_swept_is_where_its_schedule_starts(estimator):
+    moving = {"final_temperature": 0.25, "temperature_steps": 10, "estimator": estimator, **PLAIN}
+    task, wanted = (GANetTask(make(temperature=tau, **moving)) for tau in (0.5, 1.5))
+    params = drawn(task.model)
+
+    def found(task, step):
+        numbered = batch() | {"step": jnp.full(3, step)}
+        evaluated, _ = task.evaluate(params, numbered)
+        return task.loss(params, numbered, RNGS)[0], evaluated["loss_relaxed"].total
+
+    swept = jax.jit(lambda tau, step: found(task.with_value("temperature", tau), step))
+    alone = jax.jit(lambda step: found(wanted, step))
+    for step in (0, 4, 99):
+        np.testing.assert_allclose(swept(1.5, step), alone(step), rtol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "numbers"),
+    [
+        ({}, ("penalty", "temperature")),
+        ({"density": 0.3}, ("temperature",)),  # a multiplier is in the place of the penalty
+        ({"system": "soft"}, ()),
+    ],
+)
+def test_what_can_be_swept_is_what_the_loss_has(options, numbers):
+    task = GANetTask(make(**options))
+    assert task.sweepable == numbers
+    for name in sorted({"penalty", "temperature"} - set(numbers)):
+        config = TrainConfig(sweep=(0.5,), sweep_over=name, progress=False)
+        with pytest.raises(ValueError, match=f"sweep_over must be one of .*, got '{name}'"):
+            fit_lanes(task, None, None, config, "never written")

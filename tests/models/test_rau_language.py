@@ -9,7 +9,15 @@ import pytest
 
 from gatedjax.functional import RAUWeights
 from gatedjax.models import RAUConfig, RAULanguageModel, RAULanguageTask
-from gatedjax.training import init_state, make_train_step, merge, to_floats
+from gatedjax.training import (
+    OptimizerConfig,
+    frozen_parameters,
+    init_state,
+    make_optimizer,
+    make_train_step,
+    merge,
+    to_floats,
+)
 from tests._drawn import drawn
 from tests.functional.rau_oracle import numpy_rau_step, sigmoid
 from tests.models._passes import in_numpy
@@ -423,3 +431,16 @@ def test_a_carry_of_another_cell_size_or_number_of_rows_is_refused(np_rng):
     short = task.init_carry({"tokens": batch["tokens"][:2]})
     with pytest.raises(ValueError, match=r"initial must have shape \(3, 4\), got \(2, 4\)"):
         jax.eval_shape(task.evaluate, params, batch, short)
+
+
+def test_word_vectors_that_are_to_stay_have_no_gradient_and_no_moments(np_rng):
+    batch = make_batch(np_rng)
+    task = make_task(freeze_embeddings=True)
+    params = draw(task, batch, np_rng)
+    _, grads = gradient(task, params, batch, {}, zeros(task, batch))
+    assert not np.any(grads["embed"]["embedding"])
+    assert np.any(grads["kernel"])
+    tx = make_optimizer(OptimizerConfig(), 1, frozen=frozen_parameters(task))
+    moments = jax.eval_shape(tx.init, params)
+    assert (V, E) not in [leaf.shape for leaf in jax.tree.leaves(moments)]
+    assert frozen_parameters(make_task()) == ()

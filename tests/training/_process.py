@@ -47,6 +47,7 @@ def tiny(run):
     return {
         "steps": result.steps,
         "stopped": result.stopped,
+        "signal": result.signal,
         "losses": losses,
         "w": result.state.params["w"].tolist(),
         "devices": jax.device_count(),

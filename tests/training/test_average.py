@@ -13,39 +13,56 @@ from gatedjax.training import (
     make_optimizer,
 )
 
+LIKE = {"w": np.zeros(3, np.float32), "b": np.float32(0)}
 
-@pytest.fixture
-def workdir(tmp_path):
-    store = CheckpointStore(tmp_path / "checkpoints", keep=5)
-    for step in (1, 2, 4):
+
+def save(workdir, *steps, **options):
+    store = CheckpointStore(workdir / "checkpoints", **options)
+    for step in steps:
         params = {"w": np.full(3, step, np.float32), "b": np.float32(10 * step)}
         state = TrainState(step=np.int32(step), params=params, opt_state={})
         store.save(step, state, params, {"metadata": {}})
     store.close()
-    return tmp_path
+    return workdir
+
+
+@pytest.fixture
+def workdir(tmp_path):
+    return save(tmp_path, 1, 2, 4, keep=5)
 
 
 def test_the_newest_checkpoints_are_averaged(workdir):
-    like = {"w": np.zeros(3, np.float32), "b": np.float32(0)}
-    mean, steps = average_params(workdir, like, 2)
+    mean, steps = average_params(workdir, LIKE, 2)
     assert steps == (2, 4)
     np.testing.assert_array_equal(mean["w"], np.full(3, 3.0))
     assert mean["w"].dtype == np.float32
     assert float(mean["b"]) == 30.0
-    assert average_params(workdir, like, 1)[1] == (4,)
-    every, steps = average_params(workdir, like, 9)
+    assert average_params(workdir, LIKE, 1)[1] == (4,)
+    every, steps = average_params(workdir, LIKE, 9)
     assert steps == (1, 2, 4)
     np.testing.assert_allclose(every["w"], np.full(3, 7 / 3), rtol=1e-6)
 
 
+def test_where_a_run_was_stopped_changes_no_average(tmp_path):
+    run = {"keep": 3, "every": 5}
+    save(tmp_path / "stopped", 5, 10, 15, 17, **run)  # the last by a signal
+    assert average_params(tmp_path / "stopped", LIKE, 3)[1] == (10, 15, 17)
+    save(tmp_path / "stopped", 18, **run)  # and again
+    save(tmp_path / "stopped", 20, 22, **run)
+    save(tmp_path / "whole", 5, 10, 15, 20, 22, **run)
+    for name in ("stopped", "whole"):
+        mean, steps = average_params(tmp_path / name, LIKE, 3)
+        assert steps == (15, 20, 22)
+        np.testing.assert_array_equal(mean["w"], np.full(3, 19.0))
+
+
 def test_what_cannot_be_averaged_is_refused(workdir, tmp_path):
-    like = {"w": np.zeros(3, np.float32), "b": np.float32(0)}
     with pytest.raises(ValueError, match="count must be at least 1, got 0"):
-        average_params(workdir, like, 0)
+        average_params(workdir, LIKE, 0)
     with pytest.raises(FileNotFoundError, match="no checkpoint"):
-        average_params(tmp_path / "none", like, 2)
+        average_params(tmp_path / "none", LIKE, 2)
     with pytest.raises(CheckpointMismatch):
-        average_params(workdir, {**like, "w": np.zeros(4, np.float32)}, 2)
+        average_params(workdir, {**LIKE, "w": np.zeros(4, np.float32)}, 2)
 
 
 def first_update(**options):

@@ -164,6 +164,7 @@ def test_sigterm_to_one_process_saves_and_stops_both(tmp_path, alone):
     second.send_signal(signal.SIGTERM)
     found = [answer(p) for p in (first, second)]
     assert [f["stopped"] for f in found] == ["signal", "signal"]
+    assert [f["signal"] for f in found] == [signal.SIGTERM, signal.SIGTERM]
     assert CheckpointStore(tmp_path / "checkpoints").latest() == found[0]["steps"] < 20
     again = tiny({"workdir": tmp_path, "train": {"parallel": "single"}})
     assert again["w"] == pytest.approx(alone["w"], abs=1e-6)

@@ -146,6 +146,12 @@ def test_early_stopping_counts_evaluations_without_improvement(tmp_path):
     assert result.steps == result.best_step + 10
     accuracies = [entry["accuracy"] for entry in result.history]
     assert result.best_metrics["accuracy"] == max(accuracies)
+    # a run that was done just then has nothing left to wait for
+    done = config(num_steps=result.steps, eval_every=5, early_stop_patience=2)
+    assert fit(Tiny(), data, data.once(), done, tmp_path / "short").stopped == "done"
+    longer = fit(Tiny(), data, data.once(), settings, tmp_path / "short")
+    assert (longer.stopped, longer.steps) == ("early", result.steps)
+    assert longer.history == result.history
 
 
 def test_another_configuration_or_network_is_refused_with_the_difference(tmp_path):

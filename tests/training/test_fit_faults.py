@@ -126,6 +126,12 @@ def test_a_falling_schedule_cannot_be_made_longer(nested, tmp_path):
         go(9)
 
 
+def test_a_schedule_that_falls_without_an_end_can_be_made_longer(tmp_path):
+    optimizer = OptimizerConfig(schedule="rsqrt", warmup_steps=2)
+    run(tmp_path, optimizer=optimizer, num_steps=5)
+    assert run(tmp_path, optimizer=optimizer, num_steps=6).steps == 6
+
+
 class Unmeasured(_tiny.Tiny):
     """Evaluates to NaN and infinity."""
 

@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from gatedjax.models import ga_reader_optimizer
@@ -12,10 +13,12 @@ from gatedjax.training import (
     OptimizerConfig,
     Ratio,
     TrainConfig,
+    eval_params,
     fit,
     init_state,
     make_optimizer,
     make_train_step,
+    params_ema,
 )
 from tests.tolerances import F32
 
@@ -86,6 +89,20 @@ def test_fit_freezes_what_the_task_names_and_resumes_with_the_same_bits(tmp_path
     jax.tree.map(np.testing.assert_array_equal, whole.state, both.state)
     sizes = [x.size for x in jax.tree.leaves(whole.state.opt_state) if x.dtype == np.float32]
     assert sizes == [3, 3]
+
+
+def test_an_average_of_an_optimizer_of_ones_own_is_evaluated_with_what_is_frozen(tmp_path):
+    config = TrainConfig(
+        num_steps=3, best_metric="loss", best_mode="min", progress=False, parallel="single"
+    )
+    own = optax.chain(optax.sgd(0.01), params_ema(0.5))
+    result = fit(Fixed(), Data(), [Data()[99]], config, tmp_path, optimizer=own)
+    np.testing.assert_array_equal(result.best_params["word"]["c"], np.arange(3.0))
+    # the same as of the configured one, which averages the frozen parameters too
+    wanted = trained(OptimizerConfig(name="sgd", learning_rate=0.01, ema_decay=0.5), 3)
+    average = eval_params(wanted.params, wanted.opt_state)
+    np.testing.assert_allclose(result.best_params["w"], average["w"], **F32)
+    assert np.abs(average["w"] - wanted.params["w"]).max() > 1e-4
 
 
 @pytest.mark.parametrize(

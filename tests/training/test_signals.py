@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from gatedjax.training import StoppedBySignal, TrainConfig, fit, fit_lanes
+from gatedjax.training import StoppedBySignal, TrainConfig, fit, fit_lanes, make_parallel
 from gatedjax.training._signals import Signals
 from tests.training._tiny import Data, Tiny, interrupt
 
@@ -69,3 +69,14 @@ def test_a_script_that_asks_for_it_cannot_miss_a_signal(number, seeds, tmp_path)
     assert not isinstance(caught.value, Exception)  # so that no `except Exception` swallows it
     again = run(tmp_path, None, seeds, raise_on_signal=True)
     assert (again if seeds == 1 else again[0]).stopped == "done"
+
+
+def test_a_signal_to_another_process_is_raised_in_this_one_too(tmp_path, monkeypatch):
+    # what the other one tells wherever they agree
+    monkeypatch.setattr("gatedjax.training.loop.largest", lambda number: signal.SIGINT)
+    parallel = make_parallel("single")
+    parallel.several_processes = True
+    with pytest.raises(StoppedBySignal) as caught:
+        run(tmp_path, parallel=parallel, raise_on_signal=True)
+    (result,) = caught.value.results
+    assert (result.stopped, result.steps, result.exit_code) == ("signal", 4, 130)

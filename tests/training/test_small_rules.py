@@ -1,19 +1,23 @@
 """Single rules of training, each by hand: records, evaluation, skipped updates."""
 
 import dataclasses
+from typing import get_args, get_type_hints
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from gatedjax.training import (
     NonFiniteError,
+    OptimizerConfig,
     TrainConfig,
     evaluate,
     fit,
     make_parallel,
 )
 from gatedjax.training._record import Record
+from gatedjax.training.config import TO_ZERO, _schedule
 from tests.training._tiny import Data, Tiny
 
 
@@ -29,6 +33,13 @@ def test_the_best_evaluation_is_the_largest_or_the_smallest(mode, best):
     ]
     assert kept == best
     assert (record.best_step, record.without_improvement) == (best[-1], len(values) - best[-1])
+
+
+@pytest.mark.parametrize("name", get_args(get_type_hints(OptimizerConfig)["schedule"]))
+def test_the_schedules_that_end_at_0_are_those_that_know_the_number_of_steps(name):
+    config = OptimizerConfig(schedule=name, warmup_steps=2)
+    programs = {str(jax.make_jaxpr(_schedule(config, n, None))(jnp.int32(3))) for n in (10, 20)}
+    assert len(programs) == (2 if name in TO_ZERO else 1)
 
 
 def test_predictions_are_of_the_rows_that_count_in_the_order_of_the_data():

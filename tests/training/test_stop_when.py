@@ -57,7 +57,9 @@ def test_a_run_that_ended_so_can_go_on_with_the_same_bits(tmp_path):
     assert run(tmp_path / "run", lambda step: step >= 5).steps == 5
     # time that is up stays up: what asks is asked again after a step, not before
     assert run(tmp_path / "run", lambda step: True).steps == 6
-    result, whole = run(tmp_path / "run"), run(tmp_path / "whole")
+    # more are kept than there are: those of the stops are not among them any more
+    result, whole = (run(tmp_path / name, keep_checkpoints=9) for name in ("run", "whole"))
+    assert saved(tmp_path / "run") == saved(tmp_path / "whole") == [8, 16, 24, 30]
     assert (result.stopped, result.steps) == ("done", 30)
     np.testing.assert_array_equal(result.state.params["w"], whole.state.params["w"])
 

@@ -79,20 +79,34 @@ def _through(edges: tuple[int, ...], longest: int) -> tuple[int, ...]:
     return (*edges[:-1], max(edges[-1], longest))
 
 
+def _candidates(encoded: EncodedCloze, row: int) -> int:
+    return int(encoded.candidates[row])
+
+
+def _positions(encoded: EncodedCloze, row: int) -> int:
+    where = encoded.occurrences[row][:, 0]
+    return int(np.bincount(where).max()) if len(where) else 1
+
+
+def _words(encoded: EncodedCloze, row: int) -> int:
+    return len(np.unique(np.concatenate([encoded.documents[row], encoded.queries[row]])))
+
+
+NEEDS = {"candidates": _candidates, "positions": _positions, "words": _words}
+"""What a question needs of the fields of its shape beside document and query."""
+
+
 def _measured(
     parts: Sequence[EncodedCloze], shapes: list[tuple[int, int]]
 ) -> tuple[ClozeShape, ...]:
     plain = [ClozeShape(size, width, 1, 1, 1) for size, width in shapes]
-    most = np.ones((len(shapes), 3), int)
+    most = np.ones((len(shapes), len(NEEDS)), int)
     for part in parts:
         for i, bucket in enumerate(_buckets(part, plain)):
-            where = part.occurrences[i][:, 0]
-            places = int(np.bincount(where).max()) if len(where) else 1
-            words = len(np.unique(np.concatenate([part.documents[i], part.queries[i]])))
-            most[bucket] = np.maximum(most[bucket], (int(part.candidates[i]), places, words))
+            most[bucket] = np.maximum(most[bucket], [need(part, i) for need in NEEDS.values()])
     return tuple(
-        dataclasses.replace(shape, candidates=int(k), positions=int(p), words=int(w))
-        for shape, (k, p, w) in zip(plain, most, strict=True)
+        dataclasses.replace(shape, **dict(zip(NEEDS, sizes, strict=True)))
+        for shape, sizes in zip(plain, most.tolist(), strict=True)
     )
 
 
@@ -164,6 +178,7 @@ class ClozeBatches(PlannedBatches):
         one_pass: bool = False,
     ) -> None:
         check_sizes(batch_size=batch_size)
+        given = shapes is not None
         if shapes is None:
             shapes = plan_cloze_shapes([encoded], max_shapes=max_shapes, batch_size=batch_size)
         if not len(encoded):
@@ -178,6 +193,8 @@ class ClozeBatches(PlannedBatches):
             shuffle=shuffle,
             one_pass=one_pass,
         )
+        if given:  # those that are planned hold what they were planned for
+            self._check_shapes()
         documents, queries = encoded.document_lengths, encoded.query_lengths
         self._by_row = {
             "document_lengths": documents,
@@ -230,9 +247,26 @@ class ClozeBatches(PlannedBatches):
         }
         return batch | self._words(documents, queries, shape)
 
+    def _check_shapes(self) -> None:
+        """Refuses a question for which the shape of its document and query has too little room."""
+        for row, bucket in enumerate(self._bucket):
+            shape = self.shapes[bucket]
+            listed, spelt = not self._dense(shape), self.characters is not None
+            for name in ("candidates", *["positions"] * listed, *["words"] * spelt):
+                need = NEEDS[name](self.encoded, row)
+                if need > getattr(shape, name):
+                    raise ValueError(
+                        f"shapes must have room for every question: example "
+                        f"{self.encoded.example_ids[row]} needs {name} of at least {need}, got "
+                        f"{shape}"
+                    )
+
+    def _dense(self, shape: ClozeShape) -> bool:
+        return self.batch_size * shape.document * shape.candidates <= self.dense_cells
+
     def _occurrence(self, rows: np.ndarray, shape: ClozeShape) -> Batch:
         size, k = self.batch_size, shape.candidates
-        if size * shape.document * k <= self.dense_cells:
+        if self._dense(shape):
             dense = np.zeros((size, shape.document, k), bool)
             for line, row in zip(dense, rows, strict=False):
                 where = self.encoded.occurrences[row]

@@ -12,6 +12,10 @@ from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
 T = TypeVar("T")
 
 
+PER_TOKEN = ("decides", "is_predicate", "labels", "tags")
+"""Fields of the data sets here that have one value per token. Another sentence may be as long."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Encoded:
     """An encoded source, in its order. Every text has at least one token."""
@@ -27,6 +31,8 @@ class Encoded:
     starts: np.ndarray
     """int64 [n]: how many tokens were cut off on the left."""
     source: Source
+    per_token: tuple[str, ...] = PER_TOKEN
+    """Further fields of the examples that have one value per token."""
 
     @property
     def info(self) -> SourceInfo:
@@ -46,14 +52,12 @@ class Encoded:
         return self._window(index, words) if words else (SPECIALS[UNK],)
 
     def extra(self, index: int, name: str) -> Any:
-        """Returns a further field of an example; one value per token is cut as the tokens are."""
+        """Returns a further field of an example; those of `per_token` are cut as the tokens are."""
         example = self.source[index]
         if name not in example:
             raise KeyError(f"{self.info.name} has no {name!r}; it has {', '.join(sorted(example))}")
         value = example[name]
-        if isinstance(value, tuple) and len(value) == len(example["tokens"]):
-            return self._window(index, value)
-        return value
+        return self._window(index, value) if name in self.per_token else value
 
 
 def encode(
@@ -62,6 +66,7 @@ def encode(
     *,
     max_len: int | None = None,
     truncate_side: str = "right",
+    per_token: tuple[str, ...] = PER_TOKEN,
 ) -> Encoded:
     """Looks up every token of a source.
 
@@ -70,6 +75,7 @@ def encode(
       vocabulary: gives the ids.
       max_len: keep at most this many tokens; None keeps all.
       truncate_side: which end of a longer text is cut, "right" or "left".
+      per_token: further fields that have one value per token, which `Encoded.extra` cuts as well.
 
     Returns:
       The columns. A text without tokens is one unknown word.
@@ -100,4 +106,4 @@ def encode(
     ends = np.cumsum(lengths, dtype=np.int64)
     flat = np.concatenate(pieces) if pieces else np.empty(0, np.int32)
     ids = [flat[end - size : end] for end, size in zip(ends, lengths, strict=True)]
-    return Encoded(ids, lengths, labels, example_ids, starts, source)
+    return Encoded(ids, lengths, labels, example_ids, starts, source, per_token)

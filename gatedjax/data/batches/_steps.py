@@ -1,6 +1,7 @@
 """Batches that know the number of their step, for what changes by it."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,16 @@ class WithStep:
     """Training batches with the number of their step as "step" [B].
 
     Args:
-      batches: by step, with "weight" [B].
+      batches: what `fit` takes as training data: by step, with "weight" [B].
     """
 
     def __init__(self, batches: Any) -> None:
         self.batches = batches
+
+    @property
+    def one_pass(self) -> bool:
+        """Whether the batches end after an epoch, as those of a list do."""
+        return isinstance(self.batches, list | tuple) or getattr(self.batches, "one_pass", False)
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -25,9 +31,16 @@ class WithStep:
         return self._with(self.batches[step], step)
 
     def iterate(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
-        """Yields the batches from a step on, made ahead of use."""
-        for step, batch in enumerate(self.batches.iterate(start, stop), start):
-            yield self._with(batch, step)
+        """Yields the batches from a step on, made ahead of use where the given ones are."""
+        if hasattr(self.batches, "iterate"):
+            for step, batch in enumerate(self.batches.iterate(start, stop), start):
+                yield self._with(batch, step)
+            return
+        if stop is None and self.one_pass:
+            stop = len(self)
+        steps: Iterable[int] = itertools.count(start) if stop is None else range(start, stop)
+        for step in steps:
+            yield self[step]
 
     @staticmethod
     def _with(batch: Batch, step: int) -> Batch:

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._types import Tree
-from gatedjax.models._checks import check_at_least, check_batch, check_choices, check_rates
+from gatedjax.models._checks import check_at_least, check_batch, check_rates
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._schedule import schedule
 from gatedjax.models._types import Batch
@@ -86,7 +86,6 @@ class SSANConfig(SelectorConfig):
         if self.hidden % self.num_heads:
             raise ValueError(f"num_heads must divide hidden {self.hidden}, got {self.num_heads}")
         check_rates(self, "dropout", "attention_dropout", "relu_dropout")
-        check_choices(self, norm=Norm, positions=Positions)
         check_relative(self.relative, self.max_offset, self.num_heads)
         layers = self.select_layers
         if layers != (0,) and (

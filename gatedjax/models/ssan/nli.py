@@ -19,7 +19,7 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._types import Options
 from gatedjax.functional._checks import check_positive
-from gatedjax.models._checks import check_at_least, check_batch, check_choices, check_rates
+from gatedjax.models._checks import check_at_least, check_batch, check_rates
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._schedule import schedule
 from gatedjax.models._types import Batch, Metrics
@@ -74,7 +74,6 @@ class SSANNLIConfig(SelectorConfig):
             raise ValueError(f"num_heads must divide hidden {self.hidden}, got {self.num_heads}")
         check_rates(self, "dropout")
         check_positive(score_scale=self.score_scale)
-        check_choices(self, t2t=TokenAttention)
         if self.select_layers not in ((), (0,), (1,)):
             raise ValueError(f"select_layers must be 1, or 0 for none, got {self.select_layers}")
         if self.t2t == "dot" and self.exclude_self:

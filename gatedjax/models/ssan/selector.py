@@ -10,12 +10,13 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._choices import check_choices
 from gatedjax._types import Output, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._selective import Empty
 from gatedjax.gates._named import EstimatorName
 from gatedjax.gates._slopes import attached
-from gatedjax.models._checks import check_at_least, check_choices, check_finite
+from gatedjax.models._checks import check_at_least, check_finite
 from gatedjax.models._classification import (
     class_metrics,
     class_predictions,
@@ -76,7 +77,7 @@ class SelectorConfig:
     """lambda: what selecting everything takes off the reward ("reinforce")."""
 
     def __post_init__(self) -> None:
-        check_choices(self, selector=SelectorMode, empty=Empty)
+        check_choices(self)
         check_positive(temperature=self.temperature)
         check_finite(self, "selected_weight", "entropy_weight", "reward_penalty")
         check_at_least(self, 2, "estimator_draws")
@@ -87,7 +88,6 @@ class SelectorConfig:
             self._check_density(self.density)
 
     def _check_estimator(self, name: EstimatorName) -> None:
-        check_choices(self, estimator=EstimatorName)
         if not self.selective:
             raise ValueError(f"estimator must be None without a layer that selects, got {name!r}")
         if self.selector != "st":
