@@ -33,6 +33,11 @@ def test_a_misspelt_choice_is_refused_by_its_name(name, field):
         training.make_optimizer(kind(**{field: f"{first} "}), 10)
 
 
+@pytest.mark.parametrize("name", [name for name, field in CHOICES if field == "dtype"])
+def test_checks_may_compute_in_float64(name):
+    assert CONFIGS[name](dtype="float64").dtype == "float64"
+
+
 @dataclasses.dataclass
 class Options:
     plain: Literal["a", "b"] = "a"

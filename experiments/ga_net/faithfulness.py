@@ -8,12 +8,13 @@ import numpy as np
 
 from experiments.core.command import run_of
 from experiments.core.comparison import LEVEL, ONE_SEED, p_text
+from experiments.core.experiment import last
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Job
 from experiments.core.records import Records, Store, mean_std, write_json
 from experiments.ga_net import reported
-from experiments.ga_net.experiment import last, texts_of, whole
+from experiments.ga_net.experiment import texts_of, whole
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._terminal import say
@@ -49,7 +50,7 @@ def measure(job: Job) -> None:
             say(f"{data}, {variant}, seed {record['seed']}: faithfulness", flush=True)
             run = run_of(job.paper, dataclasses.replace(config, workdir=str(workdir)))
             texts = texts_of(config.data, config.model.embedding_dim).splits["test"]
-            params, _ = last(workdir, run.fit.best_params)
+            params, _ = last(run.fit, workdir)
             found = facts(run.task.model, params, texts, count)
             write_json(
                 job.store.path(data, variant, record["seed"]), {**record, "faithfulness": found}
