@@ -29,4 +29,4 @@ class Clock:
     def on_event(self, name: str, step: int) -> None:
         """Keeps the seconds with every checkpoint; what `fit` calls."""
         if name == "saved":
-            write_json(self._file, {"seconds": round(self.seconds, 3), "step": step})
+            write_json(self._file, {"seconds": round(self.seconds, 3)})

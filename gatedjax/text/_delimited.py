@@ -125,13 +125,9 @@ class Delimited:
         Raises:
           ValueError: if the first line makes no names.
         """
-        # by a wrong delimiter a name in quotes has more behind it, which is no name
         tried = [(one, self._first(one)) for one in _DELIMITERS[self.kind]]
-        found = [(one, names) for one, names in tried if not isinstance(names, str)]
-        several = [one for one in found if len(one[1]) > 1]
-        delimiter, names = tried[0]
-        if several and (delimiter, names) not in several:
-            return max(several, key=lambda one: len(one[1]))
+        first, most = tried[0], max(tried, key=lambda one: _count(one[1]))
+        delimiter, names = most if _count(first[1]) < 2 <= _count(most[1]) else first
         if isinstance(names, str):
             raise ValueError(names)
         return delimiter, names
@@ -172,6 +168,11 @@ class Delimited:
                 # spaces around a label would make another class of it
                 values[texts:] = [value.strip() for value in values[texts:]]
                 yield self.name, line, values
+
+
+def _count(names: tuple[str, ...] | str) -> int:
+    # by a wrong delimiter a name in quotes has more behind it, which is no name
+    return 0 if isinstance(names, str) else len(names)
 
 
 def _fields(count: int) -> str:
