@@ -15,7 +15,7 @@ from experiments.agt.layer_tables import FULL
 from experiments.agt.reported import DATA, NAMES
 from experiments.core import columns as c
 from experiments.core.columns import print_metrics, print_parameters, print_time
-from experiments.core.comparison import LEVEL, ONE_SEED
+from experiments.core.comparison import ONE_SEED, SHOWN
 from experiments.core.kinds import Json
 from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.paper import variants as by_name
@@ -145,7 +145,7 @@ ABLATION = compared(
     note="Mean ± sample standard deviation over seeds, parameters of the best validation. "
     "Minus AGT, in points: bootstrap over test sentences of the correctness averaged over seeds "
     "(10,000 samples), exact McNemar test of each pair of runs with one seed. A difference counts "
-    f"as shown if the corrected p < {LEVEL}; the tests say nothing about other seeds.",
+    f"as shown {SHOWN}; the tests draw no other seeds.",
     about="without the selection vectors of later layers, and the mean word vector",
     trained=lambda job, data: (
         FULL,

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from experiments.core.comparison import LEVEL, ONE_SEED, Comparison
+from experiments.core.comparison import ONE_SEED, SEEDS_DISAGREE, SHOWN, Comparison
 from experiments.core.kinds import Record, Records
 from experiments.core.origins import NOT_RUN, OFFICIAL, origin_of, other_data, substitute_of
 from experiments.core.records import COLLAPSED
@@ -21,7 +21,7 @@ STATES: dict[State, str] = {
 """How a line names what came of a claim, in the order of the line."""
 NOTE = (
     "Made from the records. Differences are those of the tables below, in points of accuracy or as "
-    f"named; one is shown if its corrected p < {LEVEL}."
+    f"named; one is shown {SHOWN}."
 )
 
 
@@ -51,7 +51,7 @@ def found(label: str, comparison: Comparison | None, records: Records, *, flip: 
     if comparison.why_not == ONE_SEED:
         return Finding(label, "one seed", size)
     if comparison.better is None:
-        return Finding(label, "neither", size)
+        return Finding(label, "neither", size + f", {SEEDS_DISAGREE}" * comparison.contradicted)
     return Finding(label, "shown" if comparison.better != flip else "opposite", size)
 
 

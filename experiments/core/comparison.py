@@ -1,6 +1,7 @@
 """Two systems on the same test examples, in numbers and in a sentence."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
@@ -13,12 +14,20 @@ from experiments.core.text import correctness
 from gatedjax import analysis
 
 LEVEL = 0.05
-"""Below this corrected p-value a difference counts as shown."""
+"""Below this corrected p-value a difference counts as shown, if no seed contradicts it."""
+SHOWN = f"if the corrected p < {LEVEL} and every seed by itself differs that way"
+"""When a difference counts as shown, as notes and pages say it."""
 WINDOW_SAMPLES = 2_000
 ONE_SEED = "one seed: no verdict"
+SEEDS_DISAGREE = "the seeds disagree"
 K = TypeVar("K", bound=Hashable)
 Groups = Callable[[Record], np.ndarray | None]
 """Of a record: which group every test example is of, where examples depend on one another."""
+
+
+def agree(by_seed: Sequence[float]) -> bool:
+    """Whether every seed by itself has a difference, and all of one sign."""
+    return all(one > 0 for one in by_seed) or all(one < 0 for one in by_seed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +42,7 @@ class Comparison:
       language: whether these are language models.
       alike: whether both were trained with the same settings, the network aside.
       lost: how many of the compared runs collapsed.
+      by_seed: the difference of each seed by itself.
     """
 
     seeds: tuple[int, ...]
@@ -41,6 +51,7 @@ class Comparison:
     language: bool
     alike: bool
     lost: int = 0
+    by_seed: tuple[float, ...] = ()
 
     @property
     def why_not(self) -> str | None:
@@ -50,9 +61,19 @@ class Comparison:
         return ONE_SEED if len(self.seeds) == 1 else None
 
     @property
+    def contradicted(self) -> bool:
+        """Whether the bootstrap finds a difference that some seed by itself does not have.
+
+        The bootstrap draws examples of the test set and keeps the runs: with many examples it
+        finds a difference of these runs that the next seed may turn round.
+        """
+        found = self.why_not is None and self.bootstrap.p_value < LEVEL
+        return found and not agree(self.by_seed)
+
+    @property
     def better(self) -> bool | None:
         """Whether the first system is better, or None if no difference is shown."""
-        if self.why_not is not None or self.bootstrap.p_value >= LEVEL:
+        if self.why_not is not None or self.bootstrap.p_value >= LEVEL or self.contradicted:
             return None
         return (self.bootstrap.difference > 0) != self.language
 
@@ -63,7 +84,8 @@ class Comparison:
         if self.why_not is not None:
             return f"{first} against {second}: {self.why_not}"
         if self.better is None:
-            return f"no difference between {first} and {second} is shown"
+            why = f", {SEEDS_DISAGREE}" if self.contradicted else ""
+            return f"no difference between {first} and {second} is shown{why}"
         return f"{first} beats {second}" if self.better else f"{second} beats {first}"
 
     def cells(self, *, points: bool = True, seeds: bool = True, digits: int = 3) -> list[str]:
@@ -86,7 +108,7 @@ class Comparison:
             return [*shown, self.why_not, "-"]
         exact = ", ".join(map(p_text, self.exact)) or "-"
         p = p_text(boot.p_value) if digits == 3 else f"{boot.p_value:.{digits}f}"
-        return [*shown, p, exact]
+        return [*shown, p + f", {SEEDS_DISAGREE}" * self.contradicted, exact]
 
 
 def corrected(found: Mapping[K, Comparison | None]) -> dict[K, Comparison | None]:
@@ -187,13 +209,18 @@ def compare(
         x, y = (np.mean([record["test_nll"] for record in rows], axis=0) for rows in (ours, theirs))
         per_token = len(x) / ours[0]["test_n"]
         boot = analysis.paired_bootstrap(x * per_token, y * per_token, samples=WINDOW_SAMPLES)
-        return Comparison(tuple(seeds), boot, (), True, alike, lost)
+        by_seed = tuple(
+            (math.fsum(x["test_nll"]) - math.fsum(y["test_nll"])) / x["test_n"]
+            for x, y in zip(ours, theirs, strict=True)
+        )
+        return Comparison(tuple(seeds), boot, (), True, alike, lost, by_seed)
     right, other = correctness(ours), correctness(theirs)
     of_each = groups(ours[0])
     boot = analysis.paired_bootstrap(right.mean(axis=0), other.mean(axis=0), groups=of_each)
     pairs = zip(right, other, strict=True) if of_each is None else ()
     exact = [analysis.mcnemar(x, y).p_value for x, y in pairs]
-    return Comparison(tuple(seeds), boot, tuple(exact), False, alike, lost)
+    by_seed = tuple((right.mean(axis=1) - other.mean(axis=1)).tolist())
+    return Comparison(tuple(seeds), boot, tuple(exact), False, alike, lost, by_seed)
 
 
 def _settings(record: Record) -> tuple[Json, Json]:
@@ -217,7 +244,8 @@ def sentence(data: str, first: str, second: str, found: Comparison | None) -> st
     by = f"bootstrap, {count} {'seed' if count == 1 else 'seeds'}"
     if found.why_not is None:
         exact = f"; McNemar p {', '.join(map(p_text, found.exact))}" if found.exact else ""
-        tests = f", p = {boot.p_value:.4f} ({by}, corrected){exact}."
+        seeds = ", ".join(f"{one:+.4f}" for one in found.by_seed)
+        tests = f", p = {boot.p_value:.4f} ({by}, corrected){exact}; by seed {seeds}."
     else:
         tests = f" ({by})."
     return (

@@ -2,12 +2,13 @@
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from experiments.core.command import run_of
-from experiments.core.comparison import LEVEL, ONE_SEED, p_text
+from experiments.core.comparison import LEVEL, ONE_SEED, SEEDS_DISAGREE, agree, p_text
 from experiments.core.experiment import last
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN
@@ -119,29 +120,32 @@ def body(store: Store) -> str:
 
 def paired(store: Store) -> str:
     """The gates against every other rationale, over texts, with Holm's correction."""
-    lines: list[tuple[list[str], analysis.Bootstrap | None, int]] = []
+    lines: list[tuple[list[str], analysis.Bootstrap | None, Sequence[float]]] = []
     tests: list[float] = []
     for (data, variant), records in _known(store).items():
         first = [reported.NAMES[data], VARIANTS[variant]]
         if not records:
-            lines.append(([*first, NOT_RUN, "-"], None, 0))
+            lines.append(([*first, NOT_RUN, "-"], None, ()))
             continue
         for other, of in itertools.product([name for name in RATIONALES if name != OWN], MEASURES):
-            pair = (values(records, name, of).mean(axis=0) for name in (OWN, other))
-            test = analysis.paired_bootstrap(*pair)
-            lines.append(([*first, RATIONALES[other], MEASURES[of]], test, len(records)))
+            own, against = (values(records, name, of) for name in (OWN, other))
+            test = analysis.paired_bootstrap(own.mean(axis=0), against.mean(axis=0))
+            by_seed = (own - against).mean(axis=1).tolist()
+            lines.append(([*first, RATIONALES[other], MEASURES[of]], test, by_seed))
             tests += [test.p_value] if len(records) > 1 else []
     corrected = iter(analysis.holm(tests))
     rows = []
-    for line, one, count in lines:
+    for line, one, by_seed in lines:
         if one is None:
             rows.append([*line, "-", "-", "-"])
             continue
         p = ONE_SEED
-        if count > 1:
+        if len(by_seed) > 1:
             value = float(next(corrected))
-            p = p_text(value) + " *" * (value < LEVEL)
+            p = p_text(value)
+            if value < LEVEL:
+                p += " *" if agree(by_seed) else f", {SEEDS_DISAGREE}"
         interval = f"[{one.low:+.4f}, {one.high:+.4f}]"
-        rows.append([*line, f"{one.difference:+.4f} (n={count} seeds)", interval, p])
+        rows.append([*line, f"{one.difference:+.4f} (n={len(by_seed)} seeds)", interval, p])
     headings = ["data", "system", "gates minus", "measure", "difference", "95 % interval", "p"]
     return analysis.render_table(headings, rows)

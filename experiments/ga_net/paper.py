@@ -378,7 +378,7 @@ FAITHFULNESS = Table(
 FAITHFULNESS_PAIRED = Table(
     title="Faithfulness of the gates, paired tests",
     note="Bootstrap over test texts of the values averaged over seeds (10,000 samples); the p are "
-    "corrected together (Holm), a star says below .05.",
+    "corrected together (Holm), a star says below .05 and every seed that way.",
     body=faithfulness.paired,
 )
 ROAR = Table(

@@ -11,7 +11,7 @@ from rich.console import Console
 from experiments.core import columns
 from experiments.core.cli import fail
 from experiments.core.columns import print_metrics, print_parameters, print_time
-from experiments.core.comparison import LEVEL, paragraphs, sentence
+from experiments.core.comparison import SHOWN, paragraphs, sentence
 from experiments.core.config import Changes, public_config
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN, origin_of, other_data
@@ -253,10 +253,9 @@ TESTS = (
     "Mean ± sample standard deviation over seeds, parameters of the best validation accuracy. "
     "Base minus reader, in points: bootstrap over test questions of the correctness averaged over "
     "seeds (10,000 samples); exact one-sided McNemar test of each pair of runs with one seed: is "
-    f"the base better? A difference counts as shown if the corrected bootstrap p < {LEVEL}; the "
-    "McNemar p of the sentences are two-sided, and those of the column are corrected together. "
-    "The tests say nothing about other seeds. A question whose answer "
-    "cannot be found counts as wrong."
+    f"the base better? A difference counts as shown {SHOWN}, by the bootstrap; the tests draw no "
+    "other seeds. The McNemar p of the sentences are two-sided, and those of the column are "
+    "corrected together. A question whose answer cannot be found counts as wrong."
 )
 _Table = functools.partial(Table, trained=asked)
 TABLE1 = _Table(

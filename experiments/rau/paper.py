@@ -10,7 +10,7 @@ from rich.console import Console
 from experiments.core import columns as c
 from experiments.core.cli import fail
 from experiments.core.columns import print_metrics, print_time
-from experiments.core.comparison import LEVEL, WINDOW_SAMPLES
+from experiments.core.comparison import SHOWN, WINDOW_SAMPLES
 from experiments.core.config import Changes
 from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
@@ -166,7 +166,7 @@ PAIRED = Table(
     "(10,000 samples), exact McNemar test of each pair of runs with one seed. PTB: "
     "bootstrap over windows of the test text of the negative log-likelihood averaged over "
     f"seeds ({WINDOW_SAMPLES:,} samples), in nats per token. A difference counts as shown "
-    f"if the corrected p < {LEVEL}; the tests say nothing about other seeds.",
+    f"{SHOWN}; the tests draw no other seeds.",
     data=reported.DATA,
     variants=("gru", "lstm"),
     seen=CELLS,

@@ -66,6 +66,8 @@ class Difference(NamedTuple):
 
     boots: tuple[analysis.Bootstrap, ...]
     """Of all seeds together (accuracy), or of every seed by itself."""
+    by_seed: tuple[float, ...]
+    """Of every seed by itself."""
     why_not: str | None
     """Why there is no verdict; None if there is one."""
 
@@ -88,11 +90,12 @@ def difference(base: Records, full: Records, metric: str) -> Difference | None:
             return None
         shift, low, high, p_value = comparison.bootstrap
         points = analysis.Bootstrap(100 * shift, 100 * low, 100 * high, p_value)
-        return Difference((points,), comparison.why_not)
+        return Difference((points,), comparison.by_seed, comparison.why_not)
     key, score = ("role_counts", f1_of) if metric == "F1" else ("bleu_statistics", bleu_of)
     ours, theirs = ({r["seed"]: r for r in records if key in r} for records in (full, base))
     seeds = sorted(ours.keys() & theirs.keys())
     if not seeds:
         return None
     boots = tuple(paired(ours[seed][key], theirs[seed][key], score) for seed in seeds)
-    return Difference(boots, ONE_SEED if len(seeds) == 1 else None)
+    by_seed = tuple(boot.difference for boot in boots)
+    return Difference(boots, by_seed, ONE_SEED if len(seeds) == 1 else None)

@@ -19,7 +19,7 @@ from experiments.core.columns import (
     print_parameters,
     print_time,
 )
-from experiments.core.comparison import LEVEL, holm_note, paragraphs, sentence
+from experiments.core.comparison import LEVEL, SHOWN, agree, holm_note, paragraphs, sentence
 from experiments.core.config import Changes, changed
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN, beside, other_data, substitute_of
@@ -162,7 +162,7 @@ TESTS = (
     "Mean ± sample standard deviation over seeds, parameters of the best validation. "
     "Minus SAN, in points: bootstrap over test examples of the correctness averaged over seeds "
     "(10,000 samples), exact McNemar test of each pair of runs with one seed. A difference counts "
-    f"as shown if the corrected p < {LEVEL}; the tests say nothing about other seeds."
+    f"as shown {SHOWN}; the tests draw no other seeds."
 )
 STEPS = columns.parameters("steps", "steps")
 
@@ -492,10 +492,9 @@ def of_tasks(store: Store) -> Iterator[Finding]:
         size += f" {of}" * (of != "accuracy")
         state: State = "collapsed" if shift.why_not == COLLAPSED else "one seed"
         if shift.why_not is None:
-            signs = {boot.difference > 0 for boot in shift.boots}
             state = "neither"
-            if all(p_value < LEVEL for p_value in row.p_values) and len(signs) == 1:
-                state = "shown" if signs == {True} else "opposite"
+            if all(p_value < LEVEL for p_value in row.p_values) and agree(shift.by_seed):
+                state = "shown" if shift.by_seed[0] > 0 else "opposite"
         yield Finding(label, state, size)
 
 

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.core.comparison import compare
+from experiments.core import claims
+from experiments.core.comparison import compare, sentence
 from experiments.core.curves import results_on_test
 from experiments.core.records import best, check_one_kind, jsonable
 from experiments.core.text import SPLITS, correct_string, digest_of_test, in_batches
@@ -60,6 +61,37 @@ def test_the_larger_accuracy_and_the_smaller_cost_are_better():
     low, high = both(language, [1.0, 2.0, 1.5] * 5), both(language, [2.0, 3.25, 2.5] * 5)
     assert compare(low, high).better is True
     assert compare(high, low).better is False
+
+
+def test_a_difference_that_one_seed_turns_round_is_not_shown():
+    # 400 examples, so that the bootstrap is sure of what one seed of two has
+    first = [classifier(1, "1" * 210 + "0" * 190), classifier(2, "1" * 280 + "0" * 120)]
+    second = [classifier(s, "1" * 212 + "0" * 188) for s in (1, 2)]
+    found = compare(first, second)
+    assert found.bootstrap.p_value < 0.001
+    np.testing.assert_allclose(found.by_seed, [-2 / 400, 68 / 400])
+    assert found.contradicted
+    assert found.better is None
+    said = sentence("d", "A", "B", found)
+    assert "no difference between A and B is shown, the seeds disagree." in said
+    assert said.endswith("; by seed -0.0050, +0.1700.")
+    assert found.cells()[2] == "<0.001, the seeds disagree"
+    # a seed without a difference is no support either, and agreeing seeds are a verdict
+    even = [classifier(1, "1" * 212 + "0" * 188), first[1]]
+    assert compare(even, second).better is None
+    agree = compare([classifier(1, "1" * 213 + "0" * 187), first[1]], second)
+    assert agree.better is True
+    assert not agree.contradicted
+    assert claims.found("d", found, [], flip=False).state == "neither"
+    assert claims.found("d", found, [], flip=False).size.endswith(", the seeds disagree")
+
+
+def test_differences_by_seed_of_language_models_are_in_nats_per_token():
+    first = [language(1, [1.0, 2.0]), language(2, [4.0, 2.0])]
+    second = [language(1, [1.0, 3.0]), language(2, [1.0, 2.0])]
+    found = compare(first, second)
+    np.testing.assert_allclose(found.by_seed, [-0.5, 1.5])
+    np.testing.assert_allclose(np.mean(found.by_seed), found.bootstrap.difference)
 
 
 def test_correctness_is_in_the_order_of_the_examples():
