@@ -103,6 +103,7 @@ class SSANConfig(SelectorConfig):
             "selector": self.selector_of(layer),
             "share_heads": self.share_heads,
             "empty": self.empty,
+            "cap": self.cap,
             "temperature": self.temperature,
             "relative": self.relative,
             "max_offset": self.max_offset,

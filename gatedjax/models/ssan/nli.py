@@ -136,6 +136,7 @@ class SSANNLI(nn.Module):
             "features": c.hidden,
             "selector": c.selector_of(1),
             "empty": c.empty,
+            "cap": c.cap,
             "temperature": c.temperature,
             **types,
         }

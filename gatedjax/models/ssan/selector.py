@@ -56,6 +56,9 @@ class SelectorConfig:
     relaxation, probabilities without noise, or hard draws trained by their reward."""
     empty: Empty = "zero"
     """What a token that selects nothing attends to: nothing, itself, or everything."""
+    cap: float = 10.0
+    """Of hard draws: how many nats an unselected key may stand above the best selected one in the
+    gradient of its gate, which grows by e with each."""
     temperature: float = 0.5
     """tau of the relaxation."""
     final_temperature: float | None = None
@@ -79,6 +82,7 @@ class SelectorConfig:
     def __post_init__(self) -> None:
         check_choices(self)
         check_positive(temperature=self.temperature)
+        check_at_least(self, 0, "cap")
         check_finite(self, "selected_weight", "entropy_weight", "reward_penalty")
         check_at_least(self, 2, "estimator_draws")
         check_schedule(self)
