@@ -31,6 +31,15 @@ def local(network: str) -> str:
     return f"{network}_local"
 
 
+BOUNDED: Json = {"model.cap": 0.0}
+"""Keys that are not selected weigh no more than selected ones in the gradient of their gates."""
+
+
+def bounded(network: str) -> str:
+    """The name of a network whose selector has this gradient."""
+    return f"{network}_bounded"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FilesConfig(config.Files):
     """Where texts are."""

@@ -299,6 +299,25 @@ def test_a_probe_learns_a_hundred_inverted_sentences_by_heart(layers):
         assert 0.02 < metrics["selected_1"].value() < 0.98
 
 
+def test_the_cap_bounds_the_gradient_of_the_selector_and_of_nothing_behind_it():
+    (_, params), batch = probe(), batch_of()
+    sharp = jax.tree.map_with_path(
+        lambda path, p: p * (30 if "'query'" in str(path) else 1), params
+    )
+    ((free_loss, _), free), ((capped_loss, _), capped) = (
+        loss(probe(cap=cap)[0], sharp, batch, RNGS) for cap in (10.0, 0.0)
+    )
+    assert free_loss == capped_loss
+    for (path, one), other in zip(
+        jax.tree.leaves_with_path(free), jax.tree.leaves(capped), strict=True
+    ):
+        name = jax.tree_util.keystr(path)
+        if "selector" in name:
+            assert np.linalg.norm(other) < np.linalg.norm(one) / 2, name
+        elif "embed" not in name and "attention_norm" not in name:  # the selector reads these
+            np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-7, err_msg=name)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -308,6 +327,7 @@ def test_a_probe_learns_a_hundred_inverted_sentences_by_heart(layers):
         ({"num_heads": 3}, "num_heads"),
         ({"selector": "none"}, "selector"),
         ({"temperature": 0.0}, "temperature"),
+        ({"cap": -1.0}, "cap"),
         ({"dropout": 1.0}, "dropout"),
         ({"hidden": 0}, "hidden"),
         ({"block": 0}, "block"),
