@@ -17,7 +17,7 @@ from experiments.core.records import Store, alive, read_json, refuse_other, writ
 from experiments.core.text import SPLITS
 from experiments.ssan import attention, neighbours, reported
 from experiments.ssan.attention import GLUED, Encoder, Words
-from experiments.ssan.config import BASE, FULL, local
+from experiments.ssan.config import BASE, FULL, bounded, local
 from experiments.ssan.experiment import experiment
 from experiments.ssan.sentences import sentences
 from gatedjax import analysis
@@ -331,23 +331,36 @@ def tree_figure(job: Job, data: str) -> None:
 
 
 CURVES = "curves_"
-"""Begins the names of the files of learning curves; the data set ends them."""
+"""Begins the names of the files of learning curves; the data set follows."""
+APART = bounded("")
+"""Ends the name of the figure of the networks whose names end so."""
 
 
 def curves(job: Job, data: str) -> None:
-    """Validation and selected pairs of all networks that learned, while they trained."""
-    found = {name: alive(job.store.all(data, name)) for name in job.store.variants(data)}
-    runs = {job.paper.variants[name].title: records for name, records in found.items() if records}
-    if not runs:
-        raise ValueError(f"{data}: no run that learned has a record in {job.store.folder}")
-    panels = {
-        "validation accuracy": {name: points(one, "curve", 2) for name, one in runs.items()},
-        "selected pairs": {name: points(_selected(one), "rate", 1) for name, one in runs.items()},
-    }
-    stem = job.store.folder / f"{CURVES}{data}"
-    title = f"{reported.NAMES[data]}, training"
-    analysis.plot_lines(panels, stem, xlabel="step", title=title)
-    say(f"wrote {stem}.png and .svg", flush=True)
+    """Validation and selected pairs of all networks that learned, while they trained.
+
+    Selectors whose gradient is bounded have a figure of their own, with the standard networks.
+    """
+    store = job.store
+    learned = {name: alive(store.all(data, name)) for name in store.variants(data)}
+    learned = {name: records for name, records in learned.items() if records}
+    if not learned:
+        raise ValueError(f"{data}: no run that learned has a record in {store.folder}")
+    apart = {name for name in learned if name.endswith(APART)}
+    standard = {name for name, (one, *_) in learned.items() if not one.get("selection_curve")}
+    for ending, names in {"": learned.keys() - apart, APART: apart and apart | standard}.items():
+        runs = {job.paper.variants[name].title: learned[name] for name in learned if name in names}
+        if not runs:
+            continue
+        panels = {
+            "validation accuracy": {name: points(one, "curve", 2) for name, one in runs.items()},
+            "selected pairs": {
+                name: points(_selected(one), "rate", 1) for name, one in runs.items()
+            },
+        }
+        stem = store.folder / f"{CURVES}{data}{ending}"
+        analysis.plot_lines(panels, stem, xlabel="step", title=f"{reported.NAMES[data]}, training")
+        say(f"wrote {stem}.png and .svg", flush=True)
 
 
 def _selected(records: Records) -> Records:
@@ -372,10 +385,11 @@ def _lines(store: Store) -> Iterator[str]:
                 )
             yield text + "."
     for path in sorted(store.folder.glob(f"{CURVES}*.png")):
-        label = reported.NAMES[path.stem.removeprefix(CURVES)]
+        data = path.stem.removeprefix(CURVES)
+        whose = "whose selector has a bounded gradient" if data.endswith(APART) else "that learned"
         yield (
-            f"- [{path.stem}]({path.name}): {label}, validation accuracy and selected pairs while "
-            "training, of all networks that learned."
+            f"- [{path.stem}]({path.name}): {reported.NAMES[data.removesuffix(APART)]}, validation "
+            f"accuracy and selected pairs while training, of all networks {whose}."
         )
 
 

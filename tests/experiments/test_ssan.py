@@ -203,7 +203,8 @@ def test_curves_are_of_the_networks_that_learned(tmp_path, capsys, monkeypatch):
         lambda one, *a, **kw: (drawn.append(one), plot(one, *a, **kw)),
     )
     for variant, seed, reached in (("san_local", 0, 0.75), ("ssan_layer1_local", 0, 0.625),
-                                   ("ssan_layer1_local", 1, 0.875), ("san", 0, 0.5)):  # fmt: skip
+                                   ("ssan_layer1_local", 1, 0.875), ("san", 0, 0.5),
+                                   ("ssan_layer2_local_bounded", 0, 0.875)):  # fmt: skip
         more = {"curve": [[5, 0.7, 0.5], [10, 0.6, reached]], "train_curve": [[10, 0.5, 0.8]]}
         if "ssan" in variant:
             more["selection_curve"] = {"1": [[10, reached / 2, 0.0]]}
@@ -213,7 +214,7 @@ def test_curves_are_of_the_networks_that_learned(tmp_path, capsys, monkeypatch):
             json.dumps(record(variant, seed, "01" * 10, **more))
         )
     assert tables.main(["curves", "--results", str(tmp_path)]) == 0
-    (panels,) = drawn
+    panels, apart = drawn
     layer1 = [(5, 0.5, 0.0), (10, 0.75, pytest.approx(0.125 * 2**0.5))]
     assert panels["validation accuracy"] == {
         "SAN, local heads": [(5, 0.5, None), (10, 0.75, None)],
@@ -223,9 +224,16 @@ def test_curves_are_of_the_networks_that_learned(tmp_path, capsys, monkeypatch):
         "SAN, local heads": [],
         "SSAN, layer 1, local heads": [(10, 0.375, pytest.approx(0.0625 * 2**0.5))],
     }
+    assert apart["selected pairs"] == {
+        "SAN, local heads": [],
+        "SSAN, layer 2, local heads, bounded": [(10, 0.4375, None)],
+    }
     assert (tmp_path / "curves_bshift.png").stat().st_size > 1_000
+    assert (tmp_path / "curves_bshift_bounded.png").stat().st_size > 1_000
     link = "- [curves_bshift](curves_bshift.png): BShift, validation accuracy and selected pairs"
-    assert link in (tmp_path / "RESULTS.md").read_text()
+    page = (tmp_path / "RESULTS.md").read_text()
+    assert link in page
+    assert "](curves_bshift_bounded.png): BShift, validation accuracy" in page
     with pytest.raises(SystemExit):
         tables.main(["curves", "--data", "top_const", "--results", str(tmp_path)])
     assert "top_const: no run that learned has a record in" in capsys.readouterr().err
