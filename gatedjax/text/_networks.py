@@ -231,7 +231,7 @@ TEXT: dict[str, Network] = {
     "ssan": Network(
         about="a Transformer encoder that selects whom words attend to",
         config=models.SSANProbeConfig(
-            num_layers=1, hidden=100, filter_size=200, head_hidden=(), pool="mean"
+            num_layers=1, hidden=100, filter_size=200, head_hidden=(), pool="mean", cap=0.0
         ),
         kind=models.SSANProbe,
         task=models.SSANProbeTask,
@@ -245,7 +245,7 @@ _NLI: Tree = {"kind": models.SSANNLI, "task": models.SSANNLITask, "read": _nli}
 PAIR: dict[str, Network] = {
     name: Network(
         about=about,
-        config=models.SSANNLIConfig(select_layers=layers, hidden=100, embedding_dim=100),
+        config=models.SSANNLIConfig(select_layers=layers, hidden=100, embedding_dim=100, cap=0.0),
         starts_from_counts=False,
         **_NLI,
     )
@@ -287,6 +287,7 @@ TAGS: dict[str, Network] = {
             filter_size=256,
             num_heads=4,
             dropout=0.2,
+            cap=0.0,
         ),
         kind=lambda config, vocab_size, num_classes, embeddings: _Tagger(
             config, vocab_size, num_classes, embeddings
