@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -20,14 +20,22 @@ SHOWN = f"if the corrected p < {LEVEL} and every seed by itself differs that way
 WINDOW_SAMPLES = 2_000
 ONE_SEED = "one seed: no verdict"
 SEEDS_DISAGREE = "the seeds disagree"
+Verdict = Literal["shown", "seeds disagree", "neither"]
 K = TypeVar("K", bound=Hashable)
 Groups = Callable[[Record], np.ndarray | None]
 """Of a record: which group every test example is of, where examples depend on one another."""
 
 
-def agree(by_seed: Sequence[float]) -> bool:
-    """Whether every seed by itself has a difference, and all of one sign."""
-    return all(one > 0 for one in by_seed) or all(one < 0 for one in by_seed)
+def verdict(p_values: Sequence[float], by_seed: Sequence[float]) -> Verdict:
+    """What corrected p-values and the difference of every seed by itself come to.
+
+    A bootstrap draws examples of the test set and keeps the runs: with many examples it is sure of
+    a difference of these runs that the next seed may turn round.
+    """
+    if not all(p_value < LEVEL for p_value in p_values):
+        return "neither"
+    agree = all(one > 0 for one in by_seed) or all(one < 0 for one in by_seed)
+    return "shown" if agree else "seeds disagree"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,8 +49,8 @@ class Comparison:
         examples depend on one another, which that test takes as independent.
       language: whether these are language models.
       alike: whether both were trained with the same settings, the network aside.
-      lost: how many of the compared runs collapsed.
       by_seed: the difference of each seed by itself.
+      lost: how many of the compared runs collapsed.
     """
 
     seeds: tuple[int, ...]
@@ -50,8 +58,8 @@ class Comparison:
     exact: tuple[float, ...]
     language: bool
     alike: bool
+    by_seed: tuple[float, ...]
     lost: int = 0
-    by_seed: tuple[float, ...] = ()
 
     @property
     def why_not(self) -> str | None:
@@ -62,18 +70,19 @@ class Comparison:
 
     @property
     def contradicted(self) -> bool:
-        """Whether the bootstrap finds a difference that some seed by itself does not have.
+        """Whether the bootstrap finds a difference that some seed by itself does not have."""
+        return self._verdict == "seeds disagree"
 
-        The bootstrap draws examples of the test set and keeps the runs: with many examples it
-        finds a difference of these runs that the next seed may turn round.
-        """
-        found = self.why_not is None and self.bootstrap.p_value < LEVEL
-        return found and not agree(self.by_seed)
+    @property
+    def _verdict(self) -> Verdict:
+        if self.why_not is not None:
+            return "neither"
+        return verdict([self.bootstrap.p_value], self.by_seed)
 
     @property
     def better(self) -> bool | None:
         """Whether the first system is better, or None if no difference is shown."""
-        if self.why_not is not None or self.bootstrap.p_value >= LEVEL or self.contradicted:
+        if self._verdict != "shown":
             return None
         return (self.bootstrap.difference > 0) != self.language
 
@@ -213,14 +222,14 @@ def compare(
             (math.fsum(x["test_nll"]) - math.fsum(y["test_nll"])) / x["test_n"]
             for x, y in zip(ours, theirs, strict=True)
         )
-        return Comparison(tuple(seeds), boot, (), True, alike, lost, by_seed)
+        return Comparison(tuple(seeds), boot, (), True, alike, by_seed, lost)
     right, other = correctness(ours), correctness(theirs)
     of_each = groups(ours[0])
     boot = analysis.paired_bootstrap(right.mean(axis=0), other.mean(axis=0), groups=of_each)
     pairs = zip(right, other, strict=True) if of_each is None else ()
     exact = [analysis.mcnemar(x, y).p_value for x, y in pairs]
     by_seed = tuple((right.mean(axis=1) - other.mean(axis=1)).tolist())
-    return Comparison(tuple(seeds), boot, tuple(exact), False, alike, lost, by_seed)
+    return Comparison(tuple(seeds), boot, tuple(exact), False, alike, by_seed, lost)
 
 
 def _settings(record: Record) -> tuple[Json, Json]:

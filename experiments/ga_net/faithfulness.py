@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments.core.command import run_of
-from experiments.core.comparison import LEVEL, ONE_SEED, SEEDS_DISAGREE, agree, p_text
+from experiments.core.comparison import ONE_SEED, SEEDS_DISAGREE, Verdict, p_text, verdict
 from experiments.core.experiment import last
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN
@@ -30,6 +30,7 @@ MEASURES = {
     "leak": "gate leak",
     "flipped": "labels flipped",
 }
+MARKS: dict[Verdict, str] = {"shown": " *", "seeds disagree": f", {SEEDS_DISAGREE}", "neither": ""}
 OWN = "own"
 RATIONALES = {
     OWN: "gates",
@@ -142,9 +143,7 @@ def paired(store: Store) -> str:
         p = ONE_SEED
         if len(by_seed) > 1:
             value = float(next(corrected))
-            p = p_text(value)
-            if value < LEVEL:
-                p += " *" if agree(by_seed) else f", {SEEDS_DISAGREE}"
+            p = p_text(value) + MARKS[verdict([value], by_seed)]
         interval = f"[{one.low:+.4f}, {one.high:+.4f}]"
         rows.append([*line, f"{one.difference:+.4f} (n={len(by_seed)} seeds)", interval, p])
     headings = ["data", "system", "gates minus", "measure", "difference", "95 % interval", "p"]

@@ -359,7 +359,8 @@ def curves(job: Job, data: str) -> None:
             },
         }
         stem = store.folder / f"{CURVES}{data}{ending}"
-        analysis.plot_lines(panels, stem, xlabel="step", title=f"{reported.NAMES[data]}, training")
+        title = f"{reported.NAMES[data]}, training" + ", bounded gradients" * bool(ending)
+        analysis.plot_lines(panels, stem, xlabel="step", title=title)
         say(f"wrote {stem}.png and .svg", flush=True)
 
 
@@ -386,10 +387,14 @@ def _lines(store: Store) -> Iterator[str]:
             yield text + "."
     for path in sorted(store.folder.glob(f"{CURVES}*.png")):
         data = path.stem.removeprefix(CURVES)
-        whose = "whose selector has a bounded gradient" if data.endswith(APART) else "that learned"
+        whose = "all networks that learned"
+        if data.endswith(APART):
+            whose = "selectors with a bounded gradient and of networks without a selector"
+        elif path.with_stem(path.stem + APART).exists():
+            whose += ", selectors with a bounded gradient apart"
         yield (
             f"- [{path.stem}]({path.name}): {reported.NAMES[data.removesuffix(APART)]}, validation "
-            f"accuracy and selected pairs while training, of all networks {whose}."
+            f"accuracy and selected pairs while training, of {whose}."
         )
 
 

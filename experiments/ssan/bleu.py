@@ -1,11 +1,11 @@
 """BLEU by sacrebleu (the extra `mt`), and paired tests of it and of other scores of a corpus."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.core.comparison import ONE_SEED, compare, p_text
+from experiments.core.comparison import ONE_SEED, SEEDS_DISAGREE, compare, p_text, verdict
 from experiments.core.records import COLLAPSED, Records
 from gatedjax import analysis
 from gatedjax.analysis._bleu import bleu_metric
@@ -71,14 +71,17 @@ class Difference(NamedTuple):
     why_not: str | None
     """Why there is no verdict; None if there is one."""
 
-    def cells(self, p_values: Iterator[float]) -> list[str]:
-        """Difference, 95 % interval and the next of these p-values."""
+    def cells(self, p_values: Sequence[float]) -> list[str]:
+        """Difference, 95 % interval and these p-values of it, corrected."""
         if self.why_not == COLLAPSED:
             return ["-", "-", COLLAPSED]
+        shown = [*map(p_text, p_values)]
+        if verdict(p_values, self.by_seed) == "seeds disagree":
+            shown.append(SEEDS_DISAGREE)
         return [
             ", ".join(f"{boot.difference:+.2f}" for boot in self.boots),
             ", ".join(f"[{boot.low:+.2f}, {boot.high:+.2f}]" for boot in self.boots),
-            self.why_not or ", ".join(p_text(next(p_values)) for _ in self.boots),
+            self.why_not or ", ".join(shown),
         ]
 
 
@@ -90,7 +93,8 @@ def difference(base: Records, full: Records, metric: str) -> Difference | None:
             return None
         shift, low, high, p_value = comparison.bootstrap
         points = analysis.Bootstrap(100 * shift, 100 * low, 100 * high, p_value)
-        return Difference((points,), comparison.by_seed, comparison.why_not)
+        by_seed = tuple(100 * one for one in comparison.by_seed)
+        return Difference((points,), by_seed, comparison.why_not)
     key, score = ("role_counts", f1_of) if metric == "F1" else ("bleu_statistics", bleu_of)
     ours, theirs = ({r["seed"]: r for r in records if key in r} for records in (full, base))
     seeds = sorted(ours.keys() & theirs.keys())

@@ -19,7 +19,14 @@ from experiments.core.columns import (
     print_parameters,
     print_time,
 )
-from experiments.core.comparison import LEVEL, SHOWN, agree, holm_note, paragraphs, sentence
+from experiments.core.comparison import (
+    SEEDS_DISAGREE,
+    SHOWN,
+    holm_note,
+    paragraphs,
+    sentence,
+    verdict,
+)
 from experiments.core.config import Changes, changed
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN, beside, other_data, substitute_of
@@ -267,12 +274,6 @@ def of_local_layers(job: Job, data: str) -> list[str]:
     return [*map(local, of_layers(job, data))]
 
 
-def of_bounded_layers(job: Job, data: str) -> list[str]:
-    """The same by the recipe that learns the data, selectors with a bounded gradient."""
-    san, *selective = (that_learns(data, name) for name in of_layers(job, data))
-    return [san, *map(bounded, selective)]
-
-
 TABLE2 = against_san(
     columns.variant("network"),
     columns.quoted(
@@ -293,12 +294,17 @@ TABLE2 = against_san(
     trained=of_local_layers,
     above=(("SAN, earlier report", f"{reported.BSHIFT_EARLIER:.2f}", "quoted, not trained here"),),
 )
-OF_BOUND = [
-    (data, name)
-    for data in ("bshift", "wrd_small")
-    for san, *selective in [[that_learns(data, network) for network in NETWORKS]]
-    for name in (san, *map(bounded, selective))
-]
+
+
+BOUND_ON = ("bshift", "wrd_small")
+
+
+def bounded_layers(data: str, layers: Iterable[int] = reported.LAYERS) -> list[str]:
+    """The standard network, and selectors with a bounded gradient, by the recipe that learns."""
+    networks = (that_learns(data, LAYERS[layer]) for layer in layers)
+    return [that_learns(data, BASE), *map(bounded, networks)]
+
+
 BOUND = against_san(
     columns.data(),
     columns.variant("network"),
@@ -311,11 +317,16 @@ BOUND = against_san(
     "in the tables above, and for none here (`--model.cap 0`). BShift by the recipe of table 2; "
     "the networks without a selector are those of tables 2 and 3. " + TESTS,
     about="tables 2 and 3 with no weight of unselected keys above that of selected ones",
-    data=("bshift", "wrd_small"),
-    variants=tuple(dict.fromkeys(name for _, name in OF_BOUND)),
+    data=BOUND_ON,
+    variants=tuple(name for data in BOUND_ON for name in bounded_layers(data)),
     seen=(),
-    shown=lambda store: OF_BOUND,
-    trained=of_bounded_layers,
+    shown=lambda store: [
+        (data, name)
+        for data in reported.NAMES
+        if data in BOUND_ON or any(store.all(data, one) for one in bounded_layers(data)[1:])
+        for name in bounded_layers(data)
+    ],
+    trained=lambda job, data: bounded_layers(data, job.options.layers),
 )
 RECIPES = (BASE, FULL, "ssan_soft", "ssan_expect", *HALVES, local(BASE))
 
@@ -517,7 +528,7 @@ def four_tasks(store: Store) -> str:
         theirs = [number(value) for value in QUOTED[row.variant].get(row.data, (None, None))]
         ours = [mean(one, path, times) for one in row.pair]
         ours += [at_last_step(one) if of == "accuracy" else "-" for one in row.pair]
-        ours += ["-"] * 3 if row.shift is None else row.shift.cells(iter(row.p_values))
+        ours += ["-"] * 3 if row.shift is None else row.shift.cells(row.p_values)
         title = label + ", selector trained by reward" * (row.variant == REWARDED)
         lines += [[line[0], of, *line[1:]] for line in beside(title, theirs, ours, records)]
         if row.variant != FULL or not records:
@@ -547,9 +558,11 @@ def of_tasks(store: Store) -> Iterator[Finding]:
         size += f" {of}" * (of != "accuracy")
         state: State = "collapsed" if shift.why_not == COLLAPSED else "one seed"
         if shift.why_not is None:
+            of_seeds = verdict(row.p_values, shift.by_seed)
             state = "neither"
-            if all(p_value < LEVEL for p_value in row.p_values) and agree(shift.by_seed):
+            if of_seeds == "shown":
                 state = "shown" if shift.by_seed[0] > 0 else "opposite"
+            size += f", {SEEDS_DISAGREE}" * (of_seeds == "seeds disagree")
         yield Finding(label, state, size)
 
 

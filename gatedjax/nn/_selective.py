@@ -135,7 +135,9 @@ class SelectiveSelfAttention(nn.Module):
         that looks at the word before and one that looks at the word after.
       max_offset: K; keys that stand further away have the bias of this offset.
       dropout: on the weights.
-      cap, renormalise: see `functional.selective_weights`.
+      cap: bound of the gradient of keys that hard draws leave out, see
+        `functional.selective_weights`; give 0 to networks of many layers, which 10 lets explode.
+      renormalise: see `functional.selective_weights`.
       block: queries at a time, whose weights are computed again for the gradient: no array of
         [B, M, N, N] is ever stored. None takes all at once.
       skip: without draws, multiply only keys that a query of a block selects, see

@@ -197,6 +197,7 @@ def test_means_and_paired_tests_are_those_of_the_texts(tmp_path, np_rng):
     }
     for seed in range(2):
         drawn["own", "leak", seed] += 1
+        drawn["random", "sufficiency", seed] += 3 - 4 * seed  # as sure a mean, of seeds that differ
         save(store, "trec", "ganet_density", [faithful_record("ganet_density", seed, drawn)])
     text = rendered(PAPER, store)
     rows = {tuple(row[1:3]): row[3:] for row in rows_of(text, MEANS)}
@@ -222,8 +223,11 @@ def test_means_and_paired_tests_are_those_of_the_texts(tmp_path, np_rng):
     for row, ((other, of), test), p in zip(pairs, tests.items(), corrected, strict=True):
         assert row[:2] == [faithfulness.RATIONALES[other], faithfulness.MEASURES[of]]
         assert row[2] == f"{test.difference:+.4f} (n=2 seeds)"
-        assert row[4] == (f"{p:.3f}" if p >= 0.001 else "<0.001") + " *" * bool(p < 0.05)
+        signs = {np.sign(np.mean(drawn["own", of, s] - drawn[other, of, s])) for s in range(2)}
+        mark = " *" if len(signs) == 1 else ", the seeds disagree"
+        assert row[4] == (f"{p:.3f}" if p >= 0.001 else "<0.001") + mark * bool(p < 0.05)
     assert sum(row[4].endswith("*") for row in pairs) >= 3  # the leak
+    assert sum(row[4].endswith("disagree") for row in pairs) == 1
 
     # one seed gives no verdict; other texts are not averaged
     path = store.path("trec", "ganet_density", 1)

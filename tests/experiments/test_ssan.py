@@ -133,6 +133,18 @@ def test_cells_of_the_tables():
     assert cells("table2") == [("bshift", name) for name in mended if name not in halves]
     few = [variant for _, variant in cells("table2", layers=(6,))]
     assert few == ["san_local", "ssan_layer6_local"]
+    assert cells("bound", layers=(4,)) == [
+        ("bshift", "san_local"),
+        ("bshift", "ssan_layer4_local_bounded"),
+        ("wrd_small", "san"),
+        ("wrd_small", "ssan_layer4_bounded"),
+    ]
+    bound = {cell.variant: cell.configs[0].model for cell in job("bound", layers=(4,)).cells()}
+    assert {name: (model.cap, model.select_layers) for name, model in bound.items()} == {
+        "san_local": (10, (0,)), "ssan_layer4_local_bounded": (0, (4,)),
+        "san": (10, (0,)), "ssan_layer4_bounded": (0, (4,)),
+    }  # fmt: skip
+    assert bound["ssan_layer4_local_bounded"].relative == "local"
     recipe = [variant for _, variant in cells("recipe")]
     assert recipe == ["san", "ssan_layer1", "ssan_soft", "ssan_expect", *halves, "san_local"]
     for name, wanted in mended.items():
@@ -230,10 +242,11 @@ def test_curves_are_of_the_networks_that_learned(tmp_path, capsys, monkeypatch):
     }
     assert (tmp_path / "curves_bshift.png").stat().st_size > 1_000
     assert (tmp_path / "curves_bshift_bounded.png").stat().st_size > 1_000
-    link = "- [curves_bshift](curves_bshift.png): BShift, validation accuracy and selected pairs"
+    link = "- [curves_bshift](curves_bshift.png): BShift, validation accuracy and selected pairs "
+    link += "while training, of all networks that learned, selectors with a bounded gradient apart."
     page = (tmp_path / "RESULTS.md").read_text()
     assert link in page
-    assert "](curves_bshift_bounded.png): BShift, validation accuracy" in page
+    assert "of selectors with a bounded gradient and of networks without a selector." in page
     with pytest.raises(SystemExit):
         tables.main(["curves", "--data", "top_const", "--results", str(tmp_path)])
     assert "top_const: no run that learned has a record in" in capsys.readouterr().err
@@ -319,6 +332,21 @@ def test_a_selector_trained_by_reward_has_a_row_of_table1_where_somebody_ran_it(
     assert "+100.00" in line
     (claim,) = (one for one in of_tasks(store) if one.data.startswith("SICK"))
     assert claim.state == "shown"
+
+    # a second seed that turns the difference round: the mean is as sure, and nothing is shown
+    path = store.path("nli_sick", "san", seeds[-1])
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"correct": "0" * 53 + "1" * 7}))
+    path = store.path("nli_sick", "ssan_layer1", seeds[0])
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"correct": "0" * 20 + "1" * 40}))
+    (claim,) = (one for one in of_tasks(store) if one.data.startswith("SICK"))
+    assert claim.state == "neither"
+    assert claim.size.endswith(", the seeds disagree")
+    (row,) = (
+        row for row in task_rows(store) if row.data == "nli_sick" and row.variant == "ssan_layer1"
+    )
+    assert row.p_values[0] < 0.05
+    assert row.shift.by_seed == pytest.approx((200 / 3, -5 / 3))
+    assert "<0.001, the seeds disagree" in PAPER.tables["table1"].text(PAPER, store)
 
 
 def test_moves_of_one_sentence_are_one_example_of_the_tests(tmp_path):

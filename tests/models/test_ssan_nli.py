@@ -147,6 +147,13 @@ def test_multi_dimensional_attention_equals_loops_over_features(np_rng):
             np.testing.assert_allclose(np.ravel(getattr(found, name)), [value], rtol=1e-5)
 
 
+@pytest.mark.parametrize("t2t", ["multi_dim", "dot"])
+def test_the_cap_is_that_of_the_attention(t2t):
+    net = SSANNLI(SSANNLIConfig(hidden=8, embedding_dim=6, t2t=t2t, cap=3.0), V)
+    cap, _ = net.init_with_output(jax.random.key(0), method=lambda module: module.attention.cap)
+    assert cap == 3
+
+
 def test_multi_dimensional_attention_skips_no_keys():
     layer = MultiDimensionalAttention(num_heads=1, skip=True)
     with pytest.raises(ValueError, match=r"skip must be False, .* got True"):

@@ -12,7 +12,7 @@ import pytest
 from gatedjax import export
 from gatedjax.models import GANet
 from gatedjax.text._model import CELLS, EDGES, Failure, TrainedModel, edge_of, rows_of, sizes_of
-from gatedjax.text._networks import PAIR, TEXT, held_at
+from gatedjax.text._networks import PAIR, TAGS, TEXT, held_at
 from gatedjax.text._read import open_table
 from gatedjax.text._training import COLUMNS, Options, train_model
 from tests._programs import Plugin
@@ -335,3 +335,9 @@ def check_network(model, texts):
         assert least - 1e-4 <= first.attention.sum() <= 1 + 1e-4
     assert 0 <= model.report["validation"]["accuracy"] <= 1
     assert model.report["steps"] == 2
+
+
+def test_no_selector_of_own_text_has_a_gradient_without_a_bound():
+    configs = [network.config for networks in (TEXT, PAIR, TAGS) for network in networks.values()]
+    caps = [config.cap for config in configs if hasattr(config, "cap")]
+    assert caps == [0] * 5  # ssan and san of pairs and tags, ssan of texts
