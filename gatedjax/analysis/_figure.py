@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 # Okabe and Ito 2008: told apart with every common colour blindness. The yellow is left out (too
 # faint for lines on white), the black last.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+# more than colours: lines that share a colour, from the eighth on, do not share a marker
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1, 1.5)))
 INK = "#262626"
 DPI = 200
