@@ -23,7 +23,7 @@ PAGES = [
     ("ga_reader", 1),
     ("agt", 1),
     ("gates", 3),
-    pytest.param("ssan", 1, marks=pytest.mark.slow),
+    pytest.param("ssan", 2, marks=pytest.mark.slow),
     pytest.param("parallel", 1, marks=pytest.mark.slow),
     pytest.param("export", 4, marks=pytest.mark.slow),
     pytest.param("own_text", 3, marks=pytest.mark.slow),
