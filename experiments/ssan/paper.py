@@ -105,12 +105,17 @@ def _drawn(mode: Mode, title: str) -> Variant:
     return Variant(f"ssan_{mode}", f"SSAN, {title}", changes)
 
 
+def _of_layers(named: Callable[[str], str], how: str, changes: Changes) -> Iterator[Variant]:
+    """A selector in each layer, by a recipe."""
+    for n, name in LAYERS.items():
+        yield Variant(
+            named(name), f"SSAN, layer {n}{how}", {"model.select_layers": (n,), **changes}
+        )
+
+
 VARIANTS = by_name(
     Variant(BASE, "SAN", {"model.select_layers": (0,)}),
-    *(
-        Variant(name, f"SSAN, layer {n}", {"model.select_layers": (n,)})
-        for n, name in LAYERS.items()
-    ),
+    *_of_layers(str, "", {}),
     _drawn("soft", "soft samples"),
     _drawn("expect", "probabilities"),
     _drawn("reinforce", "REINFORCE"),
@@ -126,30 +131,13 @@ VARIANTS = by_name(
         if name not in (BASE, FULL)
     ),
     Variant(local(BASE), "SAN, local heads", {"model.select_layers": (0,), **MENDED}),
-    *(
-        Variant(
-            local(name), f"SSAN, layer {n}, local heads", {"model.select_layers": (n,), **MENDED}
-        )
-        for n, name in LAYERS.items()
-    ),
+    *_of_layers(local, ", local heads", MENDED),
     *(
         Variant(name, title, {"model.select_layers": (0,), **MENDED, **back})
         for name, (title, back) in HALVES.items()
     ),
-    *(
-        Variant(
-            bounded(name), f"SSAN, layer {n}, bounded", {"model.select_layers": (n,), **BOUNDED}
-        )
-        for n, name in LAYERS.items()
-    ),
-    *(
-        Variant(
-            bounded(local(name)),
-            f"SSAN, layer {n}, local heads, bounded",
-            {"model.select_layers": (n,), **MENDED, **BOUNDED},
-        )
-        for n, name in LAYERS.items()
-    ),
+    *_of_layers(bounded, ", bounded", BOUNDED),
+    *_of_layers(lambda name: bounded(local(name)), ", local heads, bounded", {**MENDED, **BOUNDED}),
 )
 
 
