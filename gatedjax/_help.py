@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import tyro
 
-from gatedjax._terminal import say
+from gatedjax._terminal import say, while_read
 
 C = TypeVar("C")
 LINES = 60
@@ -40,7 +40,8 @@ def read(kind: type[C], args: Sequence[str], **more: Any) -> C:
         if text.count("\n") > LINES:
             say(shortened(text))
             sys.exit(0)
-    made: C = tyro.cli(kind, args=["--help" if one == ALL else one for one in args], **more)
+    with while_read(sys.stdout):
+        made: C = tyro.cli(kind, args=["--help" if one == ALL else one for one in args], **more)
     return made
 
 

@@ -4,9 +4,12 @@ A folder may be called "[/b]", and an array or a member of an archive may have a
 name. All that gatedjax prints goes through here.
 """
 
+import contextlib
 import functools
+import os
 import sys
 import unicodedata
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -39,17 +42,38 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def say(*values: Any, file: TextIO | None = None, end: str = "\n", flush: bool = False) -> None:
-    """As `print`, with `printable` applied to what is printed.
+@contextlib.contextmanager
+def while_read(stream: TextIO) -> Iterator[None]:
+    """Hands over what the block writes; where the reader has gone, the program ends.
+
+    A reader that goes (`head` that has enough, `less` that was left) is no error to speak of: the
+    status is 1, as of rich's console.
+
+    Args:
+      stream: standard output or standard error.
+    """
+    try:
+        try:
+            yield
+        finally:
+            stream.flush()
+    except BrokenPipeError:
+        # the interpreter must not flush into it either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        sys.exit(1)
+
+
+def say(*values: Any, file: TextIO | None = None, end: str = "\n") -> None:
+    """As `print`, with `printable` applied to what is printed, and handed over at once.
 
     Args:
       *values: what to print; `str` is applied to them.
       file: where to (default: standard output).
       end: what follows.
-      flush: hand it to the system at once.
     """
-    text = printable(" ".join(map(str, values)))
-    print(text, end=end, file=sys.stdout if file is None else file, flush=flush)
+    stream = sys.stdout if file is None else file
+    with while_read(stream):
+        print(printable(" ".join(map(str, values))), end=end, file=stream)
 
 
 def new_console(*, stderr: bool = False) -> "Console":

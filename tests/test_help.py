@@ -2,7 +2,9 @@
 
 import dataclasses
 import importlib
+import os
 import re
+import sys
 
 import pytest
 
@@ -61,6 +63,18 @@ def test_a_long_help_is_shown_in_fewer_than_60_lines(command, columns, capsys, m
     for name in re.findall(r"^│ --([\w.-]+)", long, re.MULTILINE):
         last = name.rpartition(".")[2]
         assert re.search(rf"(?<![\w-]){re.escape(last)}(?![\w-])", short), name
+
+
+@pytest.mark.parametrize("option", ["--help", "--help-all"])
+def test_a_long_help_that_is_not_read_to_its_end_is_no_error(option, capfd, monkeypatch):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", encoding="utf-8") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        with pytest.raises(SystemExit) as ended:
+            _help.read(Many, [option])
+    assert ended.value.code == 1
+    assert capfd.readouterr().err == ""
 
 
 def test_a_short_help_stays_what_it_is(capsys, monkeypatch):

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import io
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,6 +31,18 @@ def test_control_characters_are_shown_and_lines_stay_lines(capsys):
     )
     say("name", HOSTILE, 3)
     assert capsys.readouterr().out == f"name {SHOWN} 3\n"
+
+
+@pytest.mark.parametrize("size", [1, 200_000])
+def test_where_the_reader_has_gone_the_program_ends_without_a_word(size, capfd):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stream:
+        with pytest.raises(SystemExit) as ended:
+            say("x" * size, file=stream)
+        assert ended.value.code == 1
+        stream.write("y" * size)  # as an exit handler might; closing flushes it into nothing
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_console_prints_strings_as_they_are(capsys):

@@ -68,7 +68,7 @@ def draw(job: Job) -> None:
                 record, stem, title
             )
         for one in stems:
-            say(f"wrote {one}.png and .svg", flush=True)
+            say(f"wrote {one}.png and .svg")
 
 
 def _record(store: Store, data: str) -> Record:
@@ -157,7 +157,7 @@ def selected(job: Job) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         title = f"Words that AGT selects: {NAMES[data]} test sentences"
         analysis.write_html(path, analysis.highlight_html(examples, title))
-        say(f"wrote {path}", flush=True)
+        say(f"wrote {path}")
         say(layer_tables.selected(data, job.store))
         say(layer_tables.trace(data, job.store))
 

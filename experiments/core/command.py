@@ -170,7 +170,7 @@ def run_cells(job: Job, cells: Iterable[Cell]) -> None:
     for cell in cells:
         # before seeds are put side by side: what is there already needs no lane
         for seed, config in _run_together(job, cell, missing_runs(job, cell)):
-            say(f"{cell.data}, {cell.variant}, seed {seed}: {config.workdir}", flush=True)
+            say(f"{cell.data}, {cell.variant}, seed {seed}: {config.workdir}")
             try:
                 record = run_of(job.paper, config).record
             except NonFiniteError as error:
@@ -203,7 +203,7 @@ def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
             continue
         last = first + count - 1
         workdir = options.runs / f"{cell.data}-{cell.variant}-seeds{first}to{last}"
-        say(f"{cell.data}, {cell.variant}, seeds {first} to {last}: {workdir}", flush=True)
+        say(f"{cell.data}, {cell.variant}, seeds {first} to {last}: {workdir}")
         if options.rerun and workdir.exists():
             shutil.rmtree(workdir)
         place = Place(workdir, paper.recorded(config))

@@ -236,14 +236,14 @@ def count_each(
         try:
             counted = count(name)
         except (FileNotFoundError, ValueError) as error:
-            say(f"{name}: not counted: {error}", flush=True)
+            say(f"{name}: not counted: {error}")
             continue
         known = counts.get(name)
         if known is not None:
             known = known | {"substitute": substitute_of(known)}
         refuse_other(path, f"count of {name}", known, counted, rerun=rerun)
         counts[name] = counted
-        say(f"{name}: counted", flush=True)
+        say(f"{name}: counted")
     write_json(path, counts)
 
 
@@ -374,4 +374,4 @@ def write_results(
         lines += [f"## {title}", "", body.rstrip(), "", note, ""]
     path = folder / "RESULTS.md"
     write_text(path, "\n".join(lines))
-    say(f"wrote {path}", flush=True)
+    say(f"wrote {path}")

@@ -70,7 +70,6 @@ def read_embeddings(
         say(
             f"word vectors: {found:,} of {words:,} words ({vectors.coverage:.1%}) are in {path}",
             file=sys.stderr,
-            flush=True,
         )
     return vectors
 

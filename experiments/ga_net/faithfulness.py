@@ -49,7 +49,7 @@ def measure(job: Job) -> None:
                 continue
             config = job.config(data, variant, record["seed"])
             workdir = job.options.runs / f"{data}-{variant}-seed{record['seed']}"
-            say(f"{data}, {variant}, seed {record['seed']}: faithfulness", flush=True)
+            say(f"{data}, {variant}, seed {record['seed']}: faithfulness")
             run = run_of(job.paper, dataclasses.replace(config, workdir=str(workdir)))
             texts = texts_of(config.data, config.model.embedding_dim).splits["test"]
             params, _ = last(run.fit, workdir)

@@ -137,7 +137,7 @@ def figure4(job: Job) -> None:
             rows.append((title, seen.tokens, seen.attention, seen.gates))
         stem = job.options.results / f"figure4_{number}"
         analysis.plot_heatmap(rows, stem, title=f"SST-2 test sentence {number}, label: {label}")
-        say(f"wrote {stem}.png and .svg", flush=True)
+        say(f"wrote {stem}.png and .svg")
 
 
 def table4(job: Job) -> None:
@@ -163,7 +163,7 @@ def table4(job: Job) -> None:
     path = job.options.runs / "table4.html"
     title = f"Words that GA-Net attends to: {data} test reviews"
     analysis.write_html(path, analysis.highlight_html(examples, title))
-    say(f"\nwrote {path}", flush=True)
+    say(f"\nwrote {path}")
 
 
 def figure5(job: Job) -> None:
@@ -184,4 +184,4 @@ def figure5(job: Job) -> None:
             lines[reported.NAMES[data]] = points
     stem = job.options.results / "figure5"
     analysis.plot_lines(series, stem, xlabel="width of the auxiliary LSTM")
-    say(f"wrote {stem}.png and .svg", flush=True)
+    say(f"wrote {stem}.png and .svg")

@@ -140,7 +140,7 @@ class Recursion:
         steps = [one for one in shares_of(job.options) if one <= share]
         masked = {"measure": of, "shares": [] if of == "all" else steps, "share": share}
         settings = job.paper.recorded(config)
-        say(f"{self.data}, {self.system}, {of}, {share:.0%}: {job.options.runs / name}", flush=True)
+        say(f"{self.data}, {self.system}, {of}, {share:.0%}: {job.options.runs / name}")
         if job.options.rerun and (job.options.runs / name).exists():
             shutil.rmtree(job.options.runs / name)
         found = run_lanes(
@@ -356,4 +356,4 @@ def draw(job: Job) -> None:
         stem = job.options.results / f"roar_{data}"
         title = f"Masked and trained again: {reported.NAMES[data]}"
         analysis.plot_lines(series, stem, xlabel="masked words, %", title=title)
-        say(f"wrote {stem}.png and .svg", flush=True)
+        say(f"wrote {stem}.png and .svg")

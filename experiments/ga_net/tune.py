@@ -122,7 +122,7 @@ def main(args: list[str] | None = None) -> int:
                 continue
             name = "-".join(f"{value:g}" for value in values.values())
             folder = f"{options.data}-{options.system}-{name}-{options.seed}-{key['num_steps']}"
-            say(f"{options.data}, {options.system}: {values}", flush=True)
+            say(f"{options.data}, {options.system}: {values}")
             trial = dataclasses.replace(config, workdir=str(options.runs / folder))
             result = run_of(PAPER, trial, test=False)
             if result.fit.stopped == "signal":

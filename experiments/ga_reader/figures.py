@@ -75,7 +75,7 @@ def bars(job: Job) -> None:
         stem = job.options.results / f"figure2_{data}"
         title = f"GA Reader on {reported.NAMES[data]}"
         analysis.plot_lines(series, stem, xlabel="training questions (%)", title=title)
-        say(f"wrote {stem}.png and .svg", flush=True)
+        say(f"wrote {stem}.png and .svg")
 
 
 def drawn(store: Store) -> str:
@@ -146,4 +146,4 @@ def heat_maps(job: Job) -> None:
             share = reading.probabilities[reading.predicted]
             title = f"{reported.NAMES[data]}, seed {seed}: {answer} ({share:.2f}), right"
             draw(reading, stem, title)
-            say(f"wrote {stem}.png and .svg", flush=True)
+            say(f"wrote {stem}.png and .svg")

@@ -108,7 +108,7 @@ def make_cloze(options: MakeClozeConfig) -> dict:
     write_json(options.out / "make_cloze.json", report)
     for kind in ("NE", "CN"):
         parts = ", ".join(f"{part} {counts['written']:,}" for part, counts in report[kind].items())
-        say(f"{kind}: {parts} questions", flush=True)
+        say(f"{kind}: {parts} questions")
     say(f"wrote {options.out}; train on it with --preset cbt_ne --data.manual-dir {options.out}")
     return report
 

@@ -121,7 +121,7 @@ def asked(job: Job, data: str) -> Iterator[Variant]:
         if name not in FROM_CORPUS:
             yield one
         elif vectors is None:
-            say(f"{data}, {name}: left out, it needs --corpus-vectors", flush=True)
+            say(f"{data}, {name}: left out, it needs --corpus-vectors")
         else:
             yield dataclasses.replace(one, changes={**one.changes, "data.embeddings": vectors})
 

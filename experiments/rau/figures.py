@@ -50,7 +50,7 @@ def samples(job: Job) -> None:
     stem = job.options.runs / job.options.what
     title = f"{reported.NAMES[name]}: first test images"
     analysis.plot_images(source.images, source.labels, source.info.class_names, stem, title=title)
-    say(f"wrote {stem}.png and .svg", flush=True)
+    say(f"wrote {stem}.png and .svg")
 
 
 def at(cell: str, name: str, path: str, value: float) -> Variant:
@@ -94,7 +94,7 @@ def curves(job: Job) -> None:
     stem: Path = job.options.results / stem_of(what, data)
     stem.parent.mkdir(parents=True, exist_ok=True)
     analysis.plot_lines(panels, stem, xlabel="step", title=title)
-    say(f"wrote {stem}.png and .svg", flush=True)
+    say(f"wrote {stem}.png and .svg")
 
 
 def listed(store: Store) -> str:

@@ -101,7 +101,7 @@ def forms(job: Job, data: str) -> Iterable[Variant]:
     """The forms of the attention that --forms names."""
     for form in HEAVY:
         if form not in job.options.forms and data == job.data[0]:
-            say(f"{form}: left out, it is heavy on memory; --forms {form} runs it", flush=True)
+            say(f"{form}: left out, it is heavy on memory; --forms {form} runs it")
     return [one for form in job.options.forms for one in FORMS if one.title == form]
 
 

@@ -361,7 +361,7 @@ def curves(job: Job, data: str) -> None:
         stem = store.folder / f"{CURVES}{data}{ending}"
         title = f"{reported.NAMES[data]}, training" + ", bounded gradients" * bool(ending)
         analysis.plot_lines(panels, stem, xlabel="step", title=title)
-        say(f"wrote {stem}.png and .svg", flush=True)
+        say(f"wrote {stem}.png and .svg")
 
 
 def _selected(records: Records) -> Records:

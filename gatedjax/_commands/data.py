@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import importlib.util
 import logging
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,10 +98,6 @@ def main(args: list[str]) -> int:
             return list_sets()
         with _unpack_limit(options.unpack_limit):
             return prepare(options) if isinstance(options, Prepare) else check(options)
-    except BrokenPipeError:
-        # the reader (head, less) has seen enough; the interpreter must not flush into it either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except (ImportError, ValueError, OSError) as error:
         say(f"error: {reason(error)}", file=sys.stderr)
         return 2

@@ -148,7 +148,7 @@ def _serve(options: argparse.Namespace, explorer: Any, table: Any) -> None:
     with Server(session.ask, port=options.port, token=options.token) as server:
         warm.start()
         address = server.address + fragment(options.text)
-        say(f"{address}\nThe page is for this machine alone. Ctrl-C stops it.", flush=True)
+        say(f"{address}\nThe page is for this machine alone. Ctrl-C stops it.")
         if not options.no_browser:
             _open(address)
         try:
@@ -158,7 +158,6 @@ def _serve(options: argparse.Namespace, explorer: Any, table: Any) -> None:
         finally:
             if not session.close(_SECONDS):
                 # a thread compiles, which takes seconds; Python would wait, then abort
-                sys.stdout.flush()
                 os._exit(0)
 
 

@@ -133,7 +133,7 @@ def _study(found: Any, options: argparse.Namespace) -> Any:
     from gatedjax import gates
 
     key = jax.random.key(options.seed)
-    say(f"{found.title}: {len(found.batch['lengths']):,} texts", file=sys.stderr, flush=True)
+    say(f"{found.title}: {len(found.batch['lengths']):,} texts", file=sys.stderr)
     modes = gates.gate_modes(
         found.model,
         found.params,
@@ -144,9 +144,7 @@ def _study(found: Any, options: argparse.Namespace) -> Any:
         key=key,
     )
     count = sum(2 ** int(n) for n in modes.lengths)
-    say(
-        f"{count:,} patterns of the gates of {len(modes.rows):,} texts", file=sys.stderr, flush=True
-    )
+    say(f"{count:,} patterns of the gates of {len(modes.rows):,} texts", file=sys.stderr)
     measured = gates.measure(
         found.model,
         found.params,
@@ -155,7 +153,7 @@ def _study(found: Any, options: argparse.Namespace) -> Any:
         draws=options.draws or 1024,
         longest=options.longest,
         key=key,
-        on_estimator=lambda one: say(f"measuring {one!r}", file=sys.stderr, flush=True),
+        on_estimator=lambda one: say(f"measuring {one!r}", file=sys.stderr),
     )
     loss, accuracy = modes.one_draw
     exact = next(row for row in modes.table() if row.mode == "exact")
@@ -203,7 +201,7 @@ def _run(options: argparse.Namespace) -> None:
 
         studies, folder, title = [], Path(_PLACE), "Gates: classic problems"
         for study in gates.toys(options.draws or 16_384, key=jax.random.key(options.seed)):
-            say(study.markdown(), flush=True)
+            say(study.markdown())
             studies.append(study)
     else:
         found, folder = _opened(options)

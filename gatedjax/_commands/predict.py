@@ -3,7 +3,6 @@
 import argparse
 import functools
 import itertools
-import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -136,9 +135,5 @@ def main(args: list[str]) -> int:
     # a text may follow the options
     options = _parser().parse_intermixed_args(args)
     with refusals({"columns.inputs must": "--text must"}):
-        try:
-            _run(options)
-            sys.stdout.flush()
-        except BrokenPipeError:  # as `head` ends when it has enough; nothing is left to flush
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _run(options)
     return 0

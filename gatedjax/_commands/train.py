@@ -211,7 +211,7 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, Options]:
 
 def _tell(line: str) -> None:
     if is_main():
-        say(line, file=sys.stderr, flush=True)
+        say(line, file=sys.stderr)
 
 
 def _opened(made: TrainOptions, kind: str, data: str) -> Data:

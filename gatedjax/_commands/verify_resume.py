@@ -115,7 +115,7 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
         )
         return 2
     last = unbroken[0]["data position"]["step"]
-    say(f"unbroken: {last} steps, {time.monotonic() - began:.1f} s", flush=True)
+    say(f"unbroken: {last} steps, {time.monotonic() - began:.1f} s")
 
     config = json.loads((folder / "unbroken" / "config.json").read_text(encoding="utf-8"))
     every = config["train"]["checkpoint_every"]
@@ -129,7 +129,7 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
             return _failed(f"the run killed at {point}", status, log)
         killed += bool(status)
         said = "killed" if status else "came too late, the run was over"
-        say(f"{point}: {said}", flush=True)
+        say(f"{point}: {said}")
         if not status:
             break
     if not _digests(target):
@@ -169,7 +169,7 @@ def main(args: list[str]) -> int:
         return 2
     if command[0] in ("python", "python3"):
         command[0] = sys.executable
-    say(f"verifying: {shlex.join(command)}", flush=True)
+    say(f"verifying: {shlex.join(command)}")
     try:
         if options.keep is None:
             with tempfile.TemporaryDirectory(prefix="verify-resume-") as folder:

@@ -95,7 +95,6 @@ def initialize(config: DistributedConfig) -> bool:
             f"error: {what} did not come together within {config.timeout_s} s. Start every one of "
             "them with the same coordinator and num-processes, and process-id 0, 1, ...",
             file=sys.stderr,
-            flush=True,
         )
         os._exit(EXIT_UNREACHABLE)
 
