@@ -43,15 +43,18 @@ def _escaped(character: str) -> str:
 
 
 @contextlib.contextmanager
-def while_read(stream: TextIO) -> Iterator[None]:
+def while_read(stream: TextIO | None) -> Iterator[None]:
     """Hands over what the block writes; where the reader has gone, the program ends.
 
     A reader that goes (`head` that has enough, `less` that was left) is no error to speak of: the
     status is 1, as of rich's console.
 
     Args:
-      stream: standard output or standard error.
+      stream: standard output or standard error; None where a program has none (`>&-`).
     """
+    if stream is None:
+        yield
+        return
     try:
         try:
             yield

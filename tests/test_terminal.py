@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import io
 import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -42,6 +43,12 @@ def test_where_the_reader_has_gone_the_program_ends_without_a_word(size, capfd):
             say("x" * size, file=stream)
         assert ended.value.code == 1
         stream.write("y" * size)  # as an exit handler might; closing flushes it into nothing
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_program_without_standard_output_says_nothing(monkeypatch, capfd):
+    monkeypatch.setattr(sys, "stdout", None)
+    say("unheard")
     assert capfd.readouterr() == ("", "")
 
 
