@@ -7,7 +7,7 @@ import numpy as np
 from experiments.agt import layer_tables, reported
 from experiments.agt.layers import above_first, in_unit, of_lengths
 from experiments.agt.reported import NAMES
-from experiments.core.curves import points
+from experiments.core.curves import panels
 from experiments.core.kinds import Records
 from experiments.core.paper import Job
 from experiments.core.records import NOT_RUN, Record, Store
@@ -128,11 +128,8 @@ def _optimizers(job: Job, data: str, stem: Path) -> list[Path]:
         job.paper.variants[name].title: job.store.all(data, job.paper.record_name(data, name))
         for name in job.paper.tables["optimizers"].variants
     }
-    series = {
-        measure: {name: points(runs, "curve", column) for name, runs in records.items()}
-        for measure, column in {"validation accuracy": 2, "validation loss": 1}.items()
-    }
-    analysis.plot_lines(series, stem, xlabel="step", title=f"AGT on {NAMES[data]}")
+    lines = panels(records, "curve", {"validation accuracy": 2, "validation loss": 1})
+    analysis.plot_lines(lines, stem, xlabel="step", title=f"AGT on {NAMES[data]}")
     return [stem]
 
 

@@ -5,6 +5,7 @@ import math
 import os
 import platform
 import statistics
+from collections.abc import Mapping
 
 import jax
 import numpy as np
@@ -52,6 +53,22 @@ def points(records: Records, key: str, column: int) -> list[Point]:
         spread = (summary.std or 0.0) if every == 1 else 0.0
         found.append((group[-1], summary.mean, None if len(records) == 1 else spread))
     return found
+
+
+def panels(
+    runs: Mapping[str, Records], key: str, columns: Mapping[str, int]
+) -> dict[str, dict[str, list[Point]]]:
+    """Mean curves for `analysis.plot_lines`: a panel per value, with a line per system.
+
+    Args:
+      runs: the records of each system.
+      key: "curve" or "train_curve".
+      columns: which value of a point a panel shows.
+    """
+    return {
+        panel: {system: points(records, key, column) for system, records in runs.items()}
+        for panel, column in columns.items()
+    }
 
 
 def curve(metrics: Records, split: str, points: int | None = None) -> list[list[float | None]]:

@@ -352,6 +352,18 @@ class Store:
         names = {p.name.split("-", 1)[1] for p in self.folder.glob(f"runs/{data}-*-seed*.json")}
         yield from sorted({name.rsplit("-seed", 1)[0] for name in names})
 
+    def learned(self, data: str) -> dict[str, Records]:
+        """The variants with a run that did not collapse, and their records of such runs.
+
+        Raises:
+          ValueError: if there is none.
+        """
+        learned = {name: alive(self.all(data, name)) for name in self.variants(data)}
+        learned = {name: records for name, records in learned.items() if records}
+        if not learned:
+            raise ValueError(f"{data}: no run that learned has a record in {self.folder}")
+        return learned
+
 
 def write_results(
     folder: Path, paper: str, *, module: str, source: str, parts: list[tuple[str, str, str]]

@@ -1,9 +1,10 @@
-"""Figure 2 from the records, figure 3 from the parameters of a run."""
+"""Figure 2 and learning curves from the records, figure 3 from the parameters of a run."""
 
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.core.curves import panels
 from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Job, Table
 from experiments.core.records import Records, Store, alive, best, read_json
@@ -78,13 +79,27 @@ def bars(job: Job) -> None:
         say(f"wrote {stem}.png and .svg")
 
 
+def curves(job: Job) -> None:
+    """Draws accuracy on validation and training questions while the readers trained."""
+    for data in job.data:
+        learned = job.store.learned(data)
+        runs = {job.paper.variants[name].title: records for name, records in learned.items()}
+        lines = panels(runs, "curve", {"validation accuracy": 2})
+        lines |= panels(runs, "train_curve", {"training accuracy": 2})
+        stem = job.options.results / f"curves_{data}"
+        title = f"GA Reader on {reported.NAMES[data]}"
+        analysis.plot_lines(lines, stem, xlabel="step", title=title)
+        say(f"wrote {stem}.png and .svg")
+
+
 def drawn(store: Store) -> str:
     """The figures that were drawn."""
     lines = []
     for data, name in reported.NAMES.items():
         maps = sorted(path.stem for path in store.folder.glob(f"figure3_{data}_[0-9]*.png"))
         bars_of = [path.stem for path in store.folder.glob(f"figure2_{data}.png")]
-        lines += [f"- {name}: [{stem}.png]({stem}.png)" for stem in (*bars_of, *maps)]
+        trained = [path.stem for path in store.folder.glob(f"curves_{data}.png")]
+        lines += [f"- {name}: [{stem}.png]({stem}.png)" for stem in (*bars_of, *maps, *trained)]
         if data == "wdw" and not maps:
             lines.append(f"- {name}, figure 3: {NOT_RUN}")
         if data in reported.FIGURE2 and not bars_of:

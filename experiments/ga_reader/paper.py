@@ -15,7 +15,18 @@ from experiments.core.comparison import SHOWN, paragraphs, sentence
 from experiments.core.config import Changes, public_config
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN, origin_of, other_data
-from experiments.core.paper import Claim, Column, Job, Options, Paper, Row, Table, Variant, variants
+from experiments.core.paper import (
+    Claim,
+    Column,
+    Figure,
+    Job,
+    Options,
+    Paper,
+    Row,
+    Table,
+    Variant,
+    variants,
+)
 from experiments.core.records import LAST, Record, Records, Store
 from experiments.ga_reader import figures, reported, statistics
 from experiments.ga_reader.config import START, Config, base_of, feature_of
@@ -97,7 +108,7 @@ def given(options: ReaderOptions, preset: Config) -> Changes:
 
 def check(options: ReaderOptions) -> None:
     """Refuses options that a table does not have."""
-    if options.variants and options.what in ("figure3", "statistics", "render"):
+    if options.variants and options.what in ("figure3", "statistics", "curves", "render"):
         fail(f"--variants is not an option of {options.what}")
     if options.fraction is not None and options.what == "figure2":
         fail("--fraction is not an option of figure2, which trains on its own shares")
@@ -314,7 +325,7 @@ FIGURE2 = _Table(
 )
 FIGURE3 = Table(
     title="Figures",
-    note="Drawn by `tables figure2` and `tables figure3`.",
+    note="Drawn by `tables figure2`, `tables figure3` and `tables curves`.",
     about="heat maps of attention on validation questions, trained only if there is no run",
     data=("wdw",),
     trained=unless_here,
@@ -409,6 +420,11 @@ PAPER = Paper(
         "statistics": TABLE5,
         "cbt": CBT,
         "toy": TOY,
+        "curves": Figure(
+            about="of finished runs that learned, accuracy while training",
+            data=("cbt_ne",),
+            draw=figures.curves,
+        ),
     },
     page=(
         TABLE1,

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from experiments.core.columns import figure_links
-from experiments.core.curves import points
+from experiments.core.curves import panels
 from experiments.core.kinds import Json
 from experiments.core.paper import Job, Variant
 from experiments.core.records import Store
@@ -82,18 +82,15 @@ def curves(job: Job) -> None:
         title += f", learning rate {reported.rate_name(rate_of(job))}"
         names = {cell: at_rate(cell, rate_of(job)).name for cell in reported.CELLS}
     records = {reported.CELLS[cell]: job.store.all(data, name) for cell, name in names.items()}
-    panels = {
-        measure: {cell: points(one, key, column) for cell, one in records.items()}
-        for measure, column in columns.items()
-    }
+    lines = panels(records, key, columns)
     if what == "figure6":
-        panels["validation perplexity"] = {
+        lines["validation perplexity"] = {
             cell: [(x, math.exp(y), sd and math.exp(y) * sd) for x, y, sd in line]
-            for cell, line in panels["validation loss"].items()
+            for cell, line in lines["validation loss"].items()
         }
     stem: Path = job.options.results / stem_of(what, data)
     stem.parent.mkdir(parents=True, exist_ok=True)
-    analysis.plot_lines(panels, stem, xlabel="step", title=title)
+    analysis.plot_lines(lines, stem, xlabel="step", title=title)
     say(f"wrote {stem}.png and .svg")
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from experiments.core.comparison import paragraphs
-from experiments.core.curves import points
+from experiments.core.curves import panels
 from experiments.core.kinds import Json, Record, Records
 from experiments.core.origins import NOT_RUN, columns
 from experiments.core.paper import Job
-from experiments.core.records import Store, alive, read_json, refuse_other, write_json
+from experiments.core.records import Store, read_json, refuse_other, write_json
 from experiments.core.text import SPLITS
 from experiments.ssan import attention, neighbours, reported
 from experiments.ssan.attention import GLUED, Encoder, Words
@@ -342,25 +342,19 @@ def curves(job: Job, data: str) -> None:
     Selectors whose gradient is bounded have a figure of their own, with the standard networks.
     """
     store = job.store
-    learned = {name: alive(store.all(data, name)) for name in store.variants(data)}
-    learned = {name: records for name, records in learned.items() if records}
-    if not learned:
-        raise ValueError(f"{data}: no run that learned has a record in {store.folder}")
+    learned = store.learned(data)
     apart = {name for name in learned if name.endswith(APART)}
     standard = {name for name, (one, *_) in learned.items() if not one.get("selection_curve")}
     for ending, names in {"": learned.keys() - apart, APART: apart and apart | standard}.items():
         runs = {job.paper.variants[name].title: learned[name] for name in learned if name in names}
         if not runs:
             continue
-        panels = {
-            "validation accuracy": {name: points(one, "curve", 2) for name, one in runs.items()},
-            "selected pairs": {
-                name: points(_selected(one), "rate", 1) for name, one in runs.items()
-            },
-        }
+        rates = {title: _selected(records) for title, records in runs.items()}
+        lines = panels(runs, "curve", {"validation accuracy": 2})
+        lines |= panels(rates, "rate", {"selected pairs": 1})
         stem = store.folder / f"{CURVES}{data}{ending}"
         title = f"{reported.NAMES[data]}, training" + ", bounded gradients" * bool(ending)
-        analysis.plot_lines(panels, stem, xlabel="step", title=title)
+        analysis.plot_lines(lines, stem, xlabel="step", title=title)
         say(f"wrote {stem}.png and .svg")
 
 

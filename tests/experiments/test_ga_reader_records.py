@@ -158,6 +158,39 @@ def test_figure2_has_every_share_and_is_drawn(store, tmp_path):
     assert "[figure2_cnn.png](figure2_cnn.png)" in text
 
 
+def test_curves_are_means_over_the_seeds_that_learned(store, capsys, monkeypatch):
+    pytest.importorskip("matplotlib")
+    drawn, plot = [], figures.analysis.plot_lines
+    monkeypatch.setattr(
+        figures.analysis,
+        "plot_lines",
+        lambda one, *a, **kw: (drawn.append(one), plot(one, *a, **kw)),
+    )
+    order = ["curves", "--results", str(store.folder)]
+    with pytest.raises(SystemExit):
+        tables.main(order)
+    assert "cbt_ne: no run that learned has a record in" in capsys.readouterr().err
+    for variant, seed, reached in (("fix", 0, 0.5), ("fix", 1, 0.75), ("hops_1", 0, 0.625)):
+        curves = {"curve": [[5, 1.5, 0.25], [10, 1.0, reached]]}
+        curves["train_curve"] = [[10, 0.75, reached + 0.125]]
+        save(store, "cbt_ne", variant, seed, "1110", **curves)
+    assert tables.main(order) == 0
+    root = pytest.approx(0.125 * 2**0.5)
+    (panels,) = drawn
+    assert panels == {
+        "validation accuracy": {
+            "GA, fixed vectors": [(5, 0.25, 0.0), (10, 0.625, root)],
+            "K = 1": [(5, 0.25, None), (10, 0.625, None)],
+        },
+        "training accuracy": {
+            "GA, fixed vectors": [(10, 0.75, root)],
+            "K = 1": [(10, 0.75, None)],
+        },
+    }
+    assert (store.folder / "curves_cbt_ne.png").stat().st_size > 1_000
+    assert "[curves_cbt_ne.png](curves_cbt_ne.png)" in rendered(store)
+
+
 @pytest.mark.slow
 def test_statistics_count_what_is_here_and_name_what_is_not(store, tmp_path, capsys):
     job = job_of(
