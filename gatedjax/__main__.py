@@ -6,7 +6,7 @@ import sys
 
 from gatedjax import __version__
 from gatedjax._cli import program
-from gatedjax._terminal import say
+from gatedjax._terminal import say, while_read
 
 COMMANDS = {
     "answer": "ask a trained reader about a document",
@@ -54,7 +54,8 @@ def main(args: list[str] | None = None) -> int:
         return 2
     module = importlib.import_module(f"gatedjax._commands.{name.replace('-', '_')}")
     try:
-        return module.main(rest)
+        with while_read(sys.stdout):
+            return module.main(rest)
     except KeyboardInterrupt:  # before or after what a command can save
         say("stopped", file=sys.stderr)
         return 130

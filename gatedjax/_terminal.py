@@ -10,7 +10,8 @@ import os
 import sys
 import unicodedata
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TextIO
+from types import EllipsisType
+from typing import IO, TYPE_CHECKING, Any, NoReturn, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,15 +43,21 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
+UNREAD = 141
+"""Status of a program whose reader has gone: 128 + SIGPIPE, as a shell says of those it ends."""
+
+
 @contextlib.contextmanager
 def while_read(stream: TextIO | None) -> Iterator[None]:
     """Hands over what the block writes; where the reader has gone, the program ends.
 
-    A reader that goes (`head` that has enough, `less` that was left) is no error to speak of: the
-    status is 1, as of rich's console.
+    A reader that goes (`head` that has enough, `less` that was left) is no error to speak of.
 
     Args:
       stream: standard output or standard error; None where a program has none (`>&-`).
+
+    Raises:
+      SystemExit: of status `UNREAD`, if nobody reads the stream.
     """
     if stream is None:
         yield
@@ -61,22 +68,27 @@ def while_read(stream: TextIO | None) -> Iterator[None]:
         finally:
             stream.flush()
     except BrokenPipeError:
-        # the interpreter must not flush into it either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        sys.exit(1)
+        _end_unread(stream)
 
 
-def say(*values: Any, file: TextIO | None = None, end: str = "\n") -> None:
+def _end_unread(stream: IO[str]) -> NoReturn:
+    # the interpreter must not flush into it either
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(UNREAD)
+
+
+def say(*values: Any, file: TextIO | EllipsisType | None = ..., end: str = "\n") -> None:
     """As `print`, with `printable` applied to what is printed, and handed over at once.
 
     Args:
       *values: what to print; `str` is applied to them.
-      file: where to (default: standard output).
+      file: where to (default: standard output); None, which `sys.stderr` may be, is nowhere.
       end: what follows.
     """
-    stream = sys.stdout if file is None else file
-    with while_read(stream):
-        print(printable(" ".join(map(str, values))), end=end, file=stream)
+    stream = sys.stdout if isinstance(file, EllipsisType) else file
+    if stream is not None:
+        with while_read(stream):
+            print(printable(" ".join(map(str, values))), end=end, file=stream)
 
 
 def new_console(*, stderr: bool = False) -> "Console":
@@ -97,5 +109,8 @@ def _console_class() -> type:
 
         def render_str(self, text: str, **options: Any) -> Any:
             return super().render_str(printable(text), **options)
+
+        def on_broken_pipe(self) -> None:
+            _end_unread(self.file)
 
     return PlainConsole

@@ -2,14 +2,16 @@
 
 import dataclasses
 import importlib
-import os
 import re
 import sys
 
 import pytest
 
 from gatedjax import _help
+from gatedjax.__main__ import main
+from gatedjax._terminal import UNREAD
 from gatedjax.training import TrainConfig
+from tests._streams import unread
 
 LONG = {
     "gatedjax train": ("gatedjax.__main__", ["train"]),
@@ -67,13 +69,21 @@ def test_a_long_help_is_shown_in_fewer_than_60_lines(command, columns, capsys, m
 
 @pytest.mark.parametrize("option", ["--help", "--help-all"])
 def test_a_long_help_that_is_not_read_to_its_end_is_no_error(option, capfd, monkeypatch):
-    reader, writer = os.pipe()
-    os.close(reader)
-    with os.fdopen(writer, "w", encoding="utf-8") as stream:
+    with unread() as stream:
         monkeypatch.setattr(sys, "stdout", stream)
         with pytest.raises(SystemExit) as ended:
             _help.read(Many, [option])
-    assert ended.value.code == 1
+    assert ended.value.code == UNREAD
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("command", ["predict", "data", "translate"])
+def test_a_short_help_that_nobody_reads_is_no_error(command, capfd, monkeypatch):
+    with unread() as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        with pytest.raises(SystemExit) as ended:
+            main([command, "--help"])
+    assert ended.value.code == UNREAD
     assert capfd.readouterr().err == ""
 
 

@@ -3,7 +3,6 @@
 import ast
 import dataclasses
 import io
-import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +13,11 @@ from rich.table import Table
 from experiments.core import cli, command
 from experiments.core.columns import print_time
 from gatedjax import data
-from gatedjax._terminal import new_console, printable, say
+from gatedjax._terminal import UNREAD, new_console, printable, say
 from gatedjax.data.files import _source
 from gatedjax.training import CheckpointDamaged, CheckpointMismatch
 from gatedjax.training.progress import ProgressView
+from tests._streams import unread
 from tests.experiments._toy import PAPER
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,19 +36,28 @@ def test_control_characters_are_shown_and_lines_stay_lines(capsys):
 
 @pytest.mark.parametrize("size", [1, 200_000])
 def test_where_the_reader_has_gone_the_program_ends_without_a_word(size, capfd):
-    reader, writer = os.pipe()
-    os.close(reader)
-    with os.fdopen(writer, "w") as stream:
+    with unread() as stream:
         with pytest.raises(SystemExit) as ended:
             say("x" * size, file=stream)
-        assert ended.value.code == 1
+        assert ended.value.code == UNREAD
         stream.write("y" * size)  # as an exit handler might; closing flushes it into nothing
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_program_without_standard_output_says_nothing(monkeypatch, capfd):
-    monkeypatch.setattr(sys, "stdout", None)
-    say("unheard")
+def test_a_console_whose_reader_has_gone_ends_the_program_too(capfd, monkeypatch):
+    with unread() as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        with pytest.raises(SystemExit) as ended:
+            new_console(stderr=True).print("x")
+    assert ended.value.code == UNREAD
+    say("standard output is still heard")
+    assert capfd.readouterr().out == "standard output is still heard\n"
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_a_program_without_a_stream_says_nothing_there(name, monkeypatch, capfd):
+    monkeypatch.setattr(sys, name, None)
+    say("unheard", **({"file": sys.stderr} if name == "stderr" else {}))
     assert capfd.readouterr() == ("", "")
 
 

@@ -9,16 +9,17 @@ import importlib.metadata
 import json
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
-import tyro
 from jax.experimental.compilation_cache import compilation_cache
 from rich.table import Table
 
+from experiments.core.cli import read
 from experiments.core.curves import hardware
 from experiments.core.kinds import Json
 
@@ -31,7 +32,7 @@ PACKAGES = ("jax", "jaxlib", "flax", "dm-haiku", "equinox", "keras", "torch")
 def command(main: Callable[[Any], Any], options: type) -> None:
     """Runs a benchmark with the options of the command line; an impossible one ends it."""
     try:
-        main(tyro.cli(options))
+        main(read(options, sys.argv[1:]))
     except ValueError as error:
         raise SystemExit(f"error: {error}") from None
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import tyro
 from rich.live import Live
 from rich.measure import Measurement
 from rich.table import Table as Screen
@@ -318,7 +317,7 @@ def main(args: Sequence[str]) -> int:
     logging.getLogger("absl").setLevel(logging.ERROR)
     cli.show_version(args)
     prog = "python -m experiments reproduce"
-    options = tyro.cli(Options, args=list(args), prog=prog)
+    options = cli.read(Options, args, prog=prog)
     _check(options)
     with cli.refusals(WORDS):
         if options.verify is not None:

@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from experiments.core.curves import panels
-from experiments.core.origins import NOT_RUN
+from experiments.core.origins import NOT_RUN, other_data
 from experiments.core.paper import Job, Table
 from experiments.core.records import Records, Store, alive, best, read_json
 from experiments.ga_reader import reported
@@ -82,12 +83,17 @@ def bars(job: Job) -> None:
 def curves(job: Job) -> None:
     """Draws accuracy on validation and training questions while the readers trained."""
     for data in job.data:
-        learned = job.store.learned(data)
-        runs = {job.paper.variants[name].title: records for name, records in learned.items()}
+        # those on shares of the questions are figure 2's
+        known, learned = job.paper.variants, job.store.learned(data)
+        runs = {known[name].title: learned[name] for name in learned if name in known}
         lines = panels(runs, "curve", {"validation accuracy": 2})
         lines |= panels(runs, "train_curve", {"training accuracy": 2})
         stem = job.options.results / f"curves_{data}"
-        title = f"GA Reader on {reported.NAMES[data]}"
+        records = list(chain.from_iterable(runs.values()))
+        steps = max((record["steps"] for record in records), default=0)
+        title = f"GA Reader on {reported.NAMES[data]}, {steps:,} steps"
+        if other_data(records):
+            title += ", other data than the paper's"
         analysis.plot_lines(lines, stem, xlabel="step", title=title)
         say(f"wrote {stem}.png and .svg")
 

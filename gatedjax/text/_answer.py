@@ -10,6 +10,7 @@ import tyro
 from rich.console import Console
 
 from gatedjax._cli import refusals, show_version
+from gatedjax._help import read as read_options
 from gatedjax._terminal import new_console
 from gatedjax.data.text._tokenize import treebank_tokens
 from gatedjax.text._reader import Reader, question
@@ -55,7 +56,7 @@ def run(
       read: opens the folder.
     """
     show_version(args)
-    options = tyro.cli(kind, args=args, prog=prog)
+    options = read_options(kind, args, prog=prog)
     with refusals(OPTIONS):
         answer(options, read, new_console())
     return 0

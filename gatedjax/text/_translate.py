@@ -9,7 +9,8 @@ from typing import Annotated, TextIO
 import tyro
 
 from gatedjax._cli import refusals, show_version
-from gatedjax._terminal import say
+from gatedjax._help import read as read_options
+from gatedjax._terminal import say, while_read
 from gatedjax.analysis._bleu import corpus_bleu
 from gatedjax.text._translator import Translator, translate_texts
 
@@ -56,7 +57,7 @@ def run(
       out: where translations go.
     """
     show_version(args)
-    options = tyro.cli(kind, args=args, prog=prog)
+    options = read_options(kind, args, prog=prog)
     changes = {
         name: value
         for name in ("beam_size", "length_penalty", "batch_sentences")
@@ -76,8 +77,9 @@ def run(
         translations = translate_texts(dataclasses.replace(translator, search=search), texts)
     # a file gets the translations as they are; a terminal is not to obey them
     write = say if out.isatty() else print
-    for text in translations:
-        write(text, file=out)
+    with while_read(out):
+        for text in translations:
+            write(text, file=out)
     if references is not None:
         scored = corpus_bleu(translations, references)
         say(f"BLEU {scored.score:.2f} {scored.signature}", file=sys.stderr)

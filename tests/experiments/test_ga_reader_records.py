@@ -174,6 +174,10 @@ def test_curves_are_means_over_the_seeds_that_learned(store, capsys, monkeypatch
         curves = {"curve": [[5, 1.5, 0.25], [10, 1.0, reached]]}
         curves["train_curve"] = [[10, 0.75, reached + 0.125]]
         save(store, "cbt_ne", variant, seed, "1110", **curves)
+    # neither of one that collapsed nor of one on a share of the questions
+    curves = {"curve": [[5, 1.5, 0.0]], "train_curve": [[10, 1.5, 0.0]]}
+    save(store, "cbt_ne", "fix", 2, "0000", **curves, predicted_classes=[0, 4])
+    save(store, "cbt_ne", "fix_50", 0, "1110", **curves)
     assert tables.main(order) == 0
     root = pytest.approx(0.125 * 2**0.5)
     (panels,) = drawn

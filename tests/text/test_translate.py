@@ -8,7 +8,9 @@ import pytest
 from experiments.ssan import translation
 from gatedjax import data, export
 from gatedjax.__main__ import main
+from gatedjax._terminal import UNREAD
 from tests._programs import Plugin
+from tests._streams import unread
 from tests.text._runs import LINES, translator_run
 from tests.text.test_answer import refused
 
@@ -34,6 +36,8 @@ def test_the_paper_the_run_and_the_export_translate_alike(folders, capsys, monke
         monkeypatch.setattr("sys.stdin", io.StringIO(given))
         assert main(["translate", str(folder)]) == 0
         assert capsys.readouterr().out == wanted.getvalue()
+    with unread() as stream, pytest.raises(SystemExit, match=str(UNREAD)):
+        translation.main(["--workdir", str(folders[0])], io.StringIO(given), stream)
     # their networks are equal
     assert Plugin.running.counts.total() == compiled
 
