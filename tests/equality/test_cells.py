@@ -79,7 +79,7 @@ SAME = {
 TRAIN_NOTHING = {
     "agt": {"render"},
     "ga_net": {"table1", "table4", "figure1", "figure4", "roar", "render"},
-    "ga_reader": {"statistics", "render"},
+    "ga_reader": {"statistics", "curves", "render"},
     "rau": {"table2", "table4", "figure3", "figure4", "render"},
     "ssan": {
         *(f"table{n}" for n in (6, 7)),
