@@ -77,18 +77,24 @@ def _end_unread(stream: IO[str]) -> NoReturn:
     sys.exit(UNREAD)
 
 
-def say(*values: Any, file: TextIO | EllipsisType | None = ..., end: str = "\n") -> None:
-    """As `print`, with `printable` applied to what is printed, and handed over at once.
+def say(
+    *values: Any, file: TextIO | EllipsisType | None = ..., end: str = "\n", flush: bool = True
+) -> None:
+    """As `print`, with `printable` applied to what is printed; see `while_read`.
 
     Args:
       *values: what to print; `str` is applied to them.
       file: where to (default: standard output); None, which `sys.stderr` may be, is nowhere.
       end: what follows.
+      flush: hand it over at once; without it, for very many lines, once there is a block of them.
     """
     stream = sys.stdout if isinstance(file, EllipsisType) else file
-    if stream is not None:
-        with while_read(stream):
-            print(printable(" ".join(map(str, values))), end=end, file=stream)
+    if stream is None:
+        return
+    try:
+        print(printable(" ".join(map(str, values))), end=end, file=stream, flush=flush)
+    except BrokenPipeError:
+        _end_unread(stream)
 
 
 def new_console(*, stderr: bool = False) -> "Console":

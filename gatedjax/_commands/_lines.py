@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -43,7 +44,7 @@ def check_place(path: Path | None) -> None:
 def lines_to(path: Path | None) -> Iterator[Write]:
     """A function that writes a value as a line; a file appears whole or not at all."""
     if path is None:
-        yield lambda value: say(json_line(value))
+        yield lambda value: say(json_line(value), flush=sys.stdout.isatty())
         return
 
     def write(value: Any) -> None:
