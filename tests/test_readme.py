@@ -67,3 +67,16 @@ def test_import_of_every_subpackage_loads_no_heavy_extra():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_its_ratios_of_times_are_those_of_the_page_of_speed():
+    speed = (
+        (ROOT / "README.md")
+        .read_text(encoding="utf-8")
+        .partition("\n## Speed\n")[2]
+        .partition("\n## ")[0]
+    )
+    page = (ROOT / "docs/speed.md").read_text(encoding="utf-8")
+    ratios = re.findall(r"\b\d\.\d\d\b", speed)
+    assert len(ratios) >= 5
+    assert [ratio for ratio in ratios if ratio not in page] == []

@@ -377,7 +377,7 @@ def write_results(
         "",
         f"Written by `python -m {module}`; not edited by hand.",
         f"Paper: {source}.",
-        f'"{NOT_RUN}" means that nobody ran it here.',
+        f'"{NOT_RUN}" means that nobody ran it with the settings of this page.',
     ]
     rules = {COLLAPSED: RULE, LAST: LAST_RULE}
     lines += [rule for word, rule in rules.items() if any(word in body for _, body, _ in parts)]

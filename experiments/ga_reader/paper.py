@@ -301,7 +301,8 @@ TABLE4 = _Table(
 )
 CBT = _Table(
     title="One budget: {data}",
-    note="`tables cbt`; the readers of tables 2 and 4 with the same number of steps. " + TESTS,
+    note="`tables cbt`; the readers of tables 2 and 4 with the same number of steps at most: a run "
+    "ends where validation no longer improves. " + TESTS,
     about="the readers of tables 2 and 4 at one budget on CBT",
     data=("cbt_ne",),
     variants=("BASE", "hops_1", "no_gating", "sum", "concat", "no_characters", "FEATURE"),
