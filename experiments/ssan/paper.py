@@ -272,8 +272,8 @@ TABLE2 = against_san(
     pair=with_san_that_learns,
     title="Table 2: BShift, selector in one layer",
     note="Ours not by the paper's recipe, [by which nothing was learned](#bshift-recipes) of our "
-    "sentences in 3,000 steps: here, in every layer one head starts at the word before and one at the word after "
-    "(a learned bias of attention per head and offset), and the class layer stands on the mean of "
+    "sentences in 3,000 steps: here, in every layer one head starts at the word before and one at "
+    "the word after (a learned bias of attention per head and offset), and the class layer stands on the mean of "
     "the states, with no rectified layers that may fall silent. " + TESTS,
     about="BShift without a selector and with one in layer 1 to 6, by a recipe that learns it",
     data=("bshift",),
@@ -334,9 +334,10 @@ RECIPE = Table(
         STEPS,
     ),
     title="BShift: recipes",
-    note="SAN and SSAN without more have a head with two rectified layers of 128, as the paper, and "
-    "our choice of what it leaves open (sinusoids alone, the mean of the states). Local heads without more have a linear head, those of table 2; "
-    "two rows have one of these changes each. The loss of a constant is ln 2, .693.",
+    note="SAN and SSAN without more have a head with two rectified layers of 128, as the paper, "
+    "and our choice of what it leaves open (sinusoids alone, the mean of the states). Local heads "
+    "without more have a linear head, those of table 2; two rows have one of these changes each. "
+    "The loss of a constant is ln 2, .693.",
     about="BShift by the paper's recipe, by that of table2, and by each of its two changes",
     data=("bshift",),
     variants=RECIPES,
