@@ -273,8 +273,8 @@ TABLE2 = against_san(
     title="Table 2: BShift, selector in one layer",
     note="Ours not by the paper's recipe, [by which nothing was learned](#bshift-recipes) of our "
     "sentences in 3,000 steps: here, in every layer one head starts at the word before and one at "
-    "the word after (a learned bias of attention per head and offset), and the class layer stands on the mean of "
-    "the states, with no rectified layers that may fall silent. " + TESTS,
+    "the word after (a learned bias of attention per head and offset), and the class layer stands "
+    "on the mean of the states, with no rectified layers that may fall silent. " + TESTS,
     about="BShift without a selector and with one in layer 1 to 6, by a recipe that learns it",
     data=("bshift",),
     variants=tuple(map(local, NETWORKS)),
