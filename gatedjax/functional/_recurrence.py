@@ -29,12 +29,14 @@ class Form(NamedTuple):
       where the batch-major form takes it and `h U` in one product of [x, h].
     unroll: steps per iteration of the loop.
     widths: the numbers of rows that a step may run, from B down; none is all B (see `Packed`).
+    whole: with widths, run every row at every step whatever the mask.
     """
 
     feature_major: bool
     hoist_input: bool
     unroll: int
     widths: tuple[int, ...] = ()
+    whole: bool = False
 
     @property
     def axis(self) -> int:

@@ -116,7 +116,8 @@ def selection_counts(
       The counts, in float32 or wider; gradients flow through them.
     """
     check_floating(gates=gates)
-    return _sum_over_keys(jnp.asarray(gates, wide_dtype(gates)), mask, pair_mask)
+    counted = _zero_elsewhere(jnp.asarray(gates, wide_dtype(gates)), mask, pair_mask)
+    return jnp.sum(counted, axis=-1)
 
 
 def selection_statistics(
@@ -153,13 +154,17 @@ def selection_entropy(
     """Entropy of what every query selects: sum_j H(sigmoid(a_ij)) over real keys, in nats.
 
     Args:
-      logits: a, log-odds of a selection.
+      logits: a, log-odds of a selection; infinite where it is certain. What stands at pairs that
+        do not count, NaN included, has no effect.
       mask: True at real keys.
       pair_mask: as for `selection_counts`.
     """
     check_floating(logits=logits)
-    a = jnp.asarray(logits, wide_dtype(logits))
-    return _sum_over_keys(jax.nn.softplus(a) - a * jax.nn.sigmoid(a), mask, pair_mask)
+    a = _zero_elsewhere(jnp.asarray(logits, wide_dtype(logits)), mask, pair_mask)
+    certain = jnp.isinf(a)
+    a = jnp.where(certain, 0, a)
+    entropy = jnp.where(certain, 0, jax.nn.softplus(a) - a * jax.nn.sigmoid(a))
+    return jnp.sum(_zero_elsewhere(entropy, mask, pair_mask), axis=-1)
 
 
 def selection_log_prob(
@@ -172,16 +177,17 @@ def selection_log_prob(
     """Log-probability of what every query selected: sum_j log p(A_ij) over real keys, in nats.
 
     Args:
-      logits: a, log-odds of a selection.
+      logits: a, as for `selection_entropy`.
       gates: A in {0, 1}, held constant.
       mask: True at real keys.
       pair_mask: as for `selection_counts`.
     """
     check_floating(logits=logits, gates=gates)
     check_same_shape(logits=logits, gates=gates)
-    a = jnp.asarray(logits, wide_dtype(logits))
+    a = _zero_elsewhere(jnp.asarray(logits, wide_dtype(logits)), mask, pair_mask)
     is_open = jax.lax.stop_gradient(gates) > 0
-    return _sum_over_keys(jax.nn.log_sigmoid(jnp.where(is_open, a, -a)), mask, pair_mask)
+    log_probs = jax.nn.log_sigmoid(jnp.where(is_open, a, -a))
+    return jnp.sum(_zero_elsewhere(log_probs, mask, pair_mask), axis=-1)
 
 
 def mean_over_pairs(
@@ -207,14 +213,15 @@ def _keys_of_a_query(like: Array, mask: Array | None, keys: Array | None) -> Arr
     return jnp.where(means > 0, means, 1)
 
 
-def _sum_over_keys(values: Array, mask: Array | None, pair_mask: Array | None) -> Array:
+def _zero_elsewhere(values: Array, mask: Array | None, pair_mask: Array | None) -> Array:
+    """Values of pairs, 0 at those that do not count."""
     check_that(values.ndim == 4, "expected one value per pair [B, M, Q, N]", values)
     check_mask(mask, (values.shape[0], values.shape[-1]))
     if mask is not None:
         values = jnp.where(mask[:, None, None, :], values, 0)
     if (pairs := pair_mask_of(pair_mask, False, values.shape)) is not None:
         values = jnp.where(pairs, values, 0)
-    return jnp.sum(values, axis=-1)
+    return values
 
 
 def _mean_over_queries(values: Array, mask: Array | None) -> Array:

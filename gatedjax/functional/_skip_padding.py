@@ -95,7 +95,7 @@ def _mapped(function: Callable[..., Tree], static: Static, *arguments: Tree) -> 
         if batched[0][_MASK]:
             forms = static[0]
             batch = (forms if isinstance(forms, Form) else forms[0]).widths[0]
-            found = lanes(_changed(static, widths=(batch,)), *arguments)
+            found = lanes(_changed(static, widths=(batch,), whole=True), *arguments)
         else:
             found = _mapped(lanes, static, *arguments)
         return found, jax.tree.map(lambda _: True, found)

@@ -1,6 +1,7 @@
 """Softmax over the real positions, and over the positions whose gates are open."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ from gatedjax.functional._checks import (
 
 # exp(80) is finite in float32 with room for a sum: the bound on d(weight)/d(gate) of a closed gate.
 _MAX_EXPONENT = 80.0
+_LARGEST_RATIO = math.exp(_MAX_EXPONENT - 1e-3)  # from here on a ratio is at its bound: a constant
 
 
 def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
@@ -73,10 +75,6 @@ def masked_softmax(
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
-def _gated_softmax(scores: Array, gates: Array, axis: int) -> Array:
-    return _gated_parts(scores, gates, axis)[0]
-
-
 def _gated_parts(scores: Array, gates: Array, axis: int) -> tuple[Array, Array]:
     """Weights alpha = g exp(e - lse) and ratios r = exp(e - lse), lse = log sum g exp(e)."""
     is_open = gates > 0
@@ -93,15 +91,17 @@ def _gated_parts(scores: Array, gates: Array, axis: int) -> tuple[Array, Array]:
     return weights, jnp.where(alive, ratios, 0)
 
 
-@_gated_softmax.defjvp
-def _gated_softmax_jvp(axis, primals, tangents):
+@_gated_parts.defjvp
+def _gated_parts_jvp(axis, primals, tangents):
     scores, gates = primals
     d_scores, d_gates = tangents
     weights, ratios = _gated_parts(scores, gates, axis)
-    # d alpha_t = alpha_t de_t + r_t dg_t - alpha_t sum_s (alpha_s de_s + r_s dg_s)
+    # d lse = sum_s (alpha_s de_s + r_s dg_s), d r_t = r_t (de_t - d lse); the derivative of the
+    # ratios is for derivatives of second order: no rule of JAX knows them at closed gates
     direct = weights * d_scores + ratios * d_gates
-    change = direct - weights * jnp.sum(direct, axis=axis, keepdims=True)
-    return weights, change
+    d_lse = jnp.sum(direct, axis=axis, keepdims=True)
+    unbounded = jnp.where(ratios < _LARGEST_RATIO, ratios, 0)
+    return (weights, ratios), (direct - weights * d_lse, unbounded * (d_scores - d_lse))
 
 
 def gated_softmax(
@@ -146,7 +146,7 @@ def gated_softmax(
         keep = jnp.broadcast_to(mask, wide_scores.shape)
         wide_scores = jnp.where(keep, wide_scores, 0)
         wide_gates = jnp.where(keep, wide_gates, 0)
-    weights = _gated_softmax(wide_scores, wide_gates, axis)
+    weights, _ = _gated_parts(wide_scores, wide_gates, axis)
     return weights.astype(jnp.result_type(scores))
 
 

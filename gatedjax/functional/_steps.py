@@ -137,18 +137,19 @@ class Packed(TimeMajor):
     with stop_w the length of the first row outside the next width. Steps at which no row is left
     are not run. S = B T rounded up, of which the first sum_t w_t are in use and the others 0.
 
-    With one width every row is run at every step and nothing depends on the mask, as under a
-    `vmap` over masks, where a loop would run as often as the longest of all asks for.
+    Where the form is `whole`, every row is run at every step and nothing depends on the mask: under
+    a `vmap` over masks a loop would run as often as the longest of all asks for.
     """
 
     def __init__(self, form: Form, mask: Array) -> None:
         super().__init__(form)
         batch, steps = self.shape = mask.shape
+        self.mask = mask
         self.chunk = min(_CHUNK, batch * steps)
         self.size = -(-batch * steps // self.chunk) * self.chunk
         self.order = jnp.arange(batch)
         stops: list[int | Array] = [steps]
-        if len(form.widths) > 1:
+        if not form.whole:
             after = jnp.where(mask, jnp.arange(1, steps + 1)[None], 0)
             lengths = jnp.max(after, axis=1).astype(jnp.int32)
             self.order = jnp.argsort(-lengths, stable=True)
@@ -177,7 +178,7 @@ class Packed(TimeMajor):
             self.rows = jnp.where(own, width, self.rows)
 
     def _zeros(self, shape: tuple[int, ...], dtype: Dtype) -> Array:
-        return vary_together((jnp.zeros(shape, dtype), self.step))[0]
+        return vary_together((jnp.zeros(shape, dtype), self.mask))[0]
 
     def sort(self, rows: Tree) -> Tree:
         return jax.tree.map(lambda x: x[self.order], rows)

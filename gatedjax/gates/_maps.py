@@ -17,6 +17,7 @@ from gatedjax.functional._checks import (
     check_shape,
     wide_dtype,
 )
+from gatedjax.functional._devices import vary_together
 from gatedjax.functional._relaxations import _COLD, _straight_through
 from gatedjax.functional._softmax import masked_softmax
 from gatedjax.functional._tracing import is_traced, known
@@ -35,6 +36,8 @@ from gatedjax.gates._thresholds import (
 
 # So near to its total, relative to it, is a sum at a threshold that is found roughly.
 _ROUGH = 0.05
+# Sums of rows up to here are within .001 of their total in float32.
+_LONG = 1024
 
 
 def sparsemax(
@@ -303,7 +306,12 @@ def _summing_to(
     """phi((z - theta) / tau) that sums to k, or all 1 where no more than k positions are real."""
     count = jnp.sum(keep, axis=-1, keepdims=True, dtype=z.dtype)
     between = (k > 0) & (k < count)
-    total = jnp.where(between, k, jnp.where(keep.any(-1, keepdims=True), count / 2, 0))
+    # A sum of many gates near 1 rounds away those that are closed. Both families have
+    # 1 - phi(u) = phi(c - u): what is closed of long rows is summed to n - k instead.
+    most = (2 * k > count) & (z.shape[-1] > _LONG)
+    z = jnp.where(most, -z, z)
+    fewer = jnp.where(most, count - k, k)
+    total = jnp.where(between, fewer, jnp.where(keep.any(-1, keepdims=True), count / 2, 0))
 
     # Scores of 1e4 leave float32 few digits for a threshold: it is found roughly among them, and
     # the rest of it among the differences, which near the threshold are exact.
@@ -316,6 +324,7 @@ def _summing_to(
     room = (1 if scale is None else scale) * (2 + math.log(1 + z.shape[-1]))
     rest = (low - first - room, high - first + room, jnp.zeros_like(first))
     soft = gates(family, u, keep, threshold(family, u, keep, total, rest, tau), tau)
+    soft = jnp.where(most & keep, 1 - soft, soft)
     return _restored(jnp.where(between, soft, keep & (k > 0)), scores, axis)
 
 
@@ -338,7 +347,9 @@ def _best(z: Array, keep: Array, k: Array) -> Array:
         tried = bound | (sign >> place.astype(unsigned))
         return jnp.where(reach(tried) >= k, tried, bound)
 
-    bound = jnp.zeros((*z.shape[:-1], 1), unsigned)
+    # 0, sharded and varying over devices as the rows are
+    bound = jnp.sum(order * 0, axis=-1, keepdims=True, dtype=unsigned)
+    bound = vary_together((bound, k))[0]
     bound = lax.fori_loop(0, bits, set_bit, bound)
     better = order > bound
     left = k - jnp.sum(better, axis=-1, keepdims=True, dtype=z.dtype)

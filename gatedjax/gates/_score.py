@@ -22,15 +22,15 @@ def score(logits: Float[Array, " n"], gates: Float[Array, " n"]) -> Float[Array,
 
 
 @dataclasses.dataclass(frozen=True)
-class _Values:
-    """Unbiased, from values of the loss at hard gates."""
+class ByValues:
+    """Unbiased, from values of the loss at hard gates, which follow from logits and noise alone."""
 
     unbiased: ClassVar[bool] = True
     needs_gradient: ClassVar[bool] = False
 
 
 @dataclasses.dataclass(frozen=True)
-class Reinforce(_Values):
+class Reinforce(ByValues):
     """The score-function estimator.
 
         gradient = (f(b) - c) (b - p)
@@ -60,7 +60,7 @@ class Reinforce(_Values):
 
 
 @dataclasses.dataclass(frozen=True)
-class LeaveOneOut(_Values):
+class LeaveOneOut(ByValues):
     """REINFORCE of k draws, the mean of the others the baseline of each.
 
         gradient = 1 / (k - 1) sum_j (f(b_j) - mean_i f(b_i)) (b_j - p)
@@ -101,7 +101,7 @@ class LeaveOneOut(_Values):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Antithetic(_Values):
+class _Antithetic(ByValues):
     """Two draws from one noise: b = [a + L > 0] and c = [a - L > 0]; the value is their mean."""
 
     rows: ClassVar[int] = 1
@@ -166,7 +166,7 @@ class DisARM(_Antithetic):
 
 
 @dataclasses.dataclass(frozen=True)
-class LocalExpectation(_Values):
+class LocalExpectation(ByValues):
     """The exact expectation over each gate, given a draw of the others.
 
         gradient_i = p_i (1 - p_i) (f(b with b_i = 1) - f(b with b_i = 0))

@@ -20,6 +20,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
+from gatedjax.functional._devices import vary_together
+
 Parts = tuple[Array, Array]
 Bounds = tuple[Array, Array, Array]
 """Where theta must be: from, to, and where its search starts; nothing is differentiated by them."""
@@ -58,7 +60,9 @@ def _log1p_ratio(x: Array) -> Array:
     """log(1 + x) / x for x > -1, smooth through 0."""
     is_near = jnp.abs(x) < _NEAR
     near, far = jnp.where(is_near, x, 0), jnp.where(is_near, 1, x)
-    series = jnp.polyval(jnp.array([(-1) ** k / (k + 1) for k in range(10, -1, -1)], x.dtype), near)
+    series = jnp.zeros_like(x)
+    for k in range(10, -1, -1):
+        series = series * near + (-1) ** k / (k + 1)
     return jnp.where(is_near, series, jnp.log1p(far) / far)
 
 
@@ -177,7 +181,9 @@ def search(
 
     low, high, start = bounds
     start = jnp.clip(start, low, high)
-    return lax.while_loop(goes_on, step, (jnp.int32(0), start, low, high, jnp.bool_(False)))[1]
+    state = jnp.int32(0), start, low, high, jnp.bool_(False)
+    state, *_ = vary_together((state, u, total, a))
+    return lax.while_loop(goes_on, step, state)[1]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -36,7 +36,10 @@ from gatedjax.functional._checks import check_positive
 from gatedjax.functional._devices import on_rows
 from gatedjax.functional._tracing import is_traced
 from gatedjax.gates import Estimator, expectation
+from gatedjax.gates._expectation import noise_rows
 from gatedjax.gates._named import EstimatorName, named
+from gatedjax.gates._score import ByValues
+from gatedjax.gates._together import expectation_together
 from gatedjax.models._checks import check_at_least, check_batch, check_rates
 from gatedjax.models._classification import (
     accuracy,
@@ -495,16 +498,13 @@ class GANet(nn.Module):
         """
         return self._hard(encoded, gates, batch, train=train)
 
-    def to_estimate(self, batch: Batch) -> tuple[_Encoded, Key[Array, " B"], Float[Array, "B T"]]:
+    def to_estimate(self, batch: Batch) -> tuple[_Encoded, Key[Array, " B"]]:
         """What an estimator of the gates' gradient starts from in training.
 
         Returns:
-          (the part that does not depend on the gates, keys of the gates' noise, gates drawn by it).
+          (the part that does not depend on the gates, keys of the gates' noise).
         """
-        encoded = self.encode(batch, train=True)
-        keys = self._keys(batch, "gate")
-        noise = F.example_noise(keys, encoded.mask.shape[-1])
-        return encoded, keys, _draw(encoded, noise)
+        return self.encode(batch, train=True), self._keys(batch, "gate")
 
     def from_pooled(self, pooled: Float[Array, "... D"]) -> Float[Array, "... C"]:
         """Class scores, float32, of what attention has pooled, in evaluation.
@@ -842,12 +842,15 @@ class GANetTask:
     def _estimated(
         self, params: Params, batch: Batch, rngs: dict[str, Array], estimator: Estimator
     ) -> tuple[Output, Float[Array, " B"]]:
-        """(a pass under the gates of the first draw, the estimate of every example)."""
+        """(a pass under the gates of the first draw, the estimate of every example).
+
+        Rows are run together where the patterns are known before any value of the loss is.
+        """
         rows = {"example_id": jnp.arange(len(batch["tokens"]), dtype=jnp.int32), **batch}
         started: Output = self.model.apply(
             {"params": params}, rows, rngs=rngs, method=GANet.to_estimate
         )
-        encoded, keys, gates = started
+        encoded, keys = started
         # other bits than those that dropped the words
         later = {name: jax.random.fold_in(key, 1) for name, key in rngs.items()}
 
@@ -855,6 +858,21 @@ class GANetTask:
             return self.model.apply(
                 {"params": params}, encoded, gates, batch, train=True, rngs=later, method=GANet.read
             )
+
+        def passes(gates):
+            """Every pattern [B, k, T] is a draw of all rows."""
+            run = lambda one: passed(params, encoded, one, rows)  # noqa: E731
+            outputs = jax.vmap(run, in_axes=1)(gates)
+            values = jax.vmap(cross_entropy, in_axes=(0, None), out_axes=1)(
+                outputs.logits, batch["label"]
+            )
+            return values, jax.tree.map(lambda x: x[0], outputs)
+
+        if isinstance(estimator, ByValues):
+            likelihood, output = expectation_together(
+                passes, estimator, encoded.gate_logits, keys, encoded.mask
+            )
+            return output, likelihood
 
         def cost(gates, params, *row):
             encoded, batch = jax.tree.map(lambda x: x[None], row)
@@ -866,10 +884,12 @@ class GANetTask:
         def estimate(logits, key, mask, *row):
             return expected(logits, key, params, *row, mask=mask)
 
-        likelihood = jax.vmap(estimate)(encoded.gate_logits, keys, encoded.mask, encoded, rows)
+        mask = encoded.mask
+        likelihood = jax.vmap(estimate)(encoded.gate_logits, keys, mask, encoded, rows)
+        noise = jax.vmap(lambda key: noise_rows(key, max(estimator.rows, 1), mask.shape[-1])[0])
         held = jax.lax.stop_gradient((params, encoded))
-        output = passed(*held, gates, rows).replace(gate_logits=encoded.gate_logits)
-        return output, likelihood
+        output = passed(*held, _draw(encoded, noise(keys)), rows)
+        return output.replace(gate_logits=encoded.gate_logits), likelihood
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
         """Returns metrics and per-example predictions; for GA-Net under every gate mode.

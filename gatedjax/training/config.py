@@ -25,9 +25,9 @@ class OptimizerConfig:
     learning_rate: float = 1e-3
     """Peak learning rate."""
     schedule: Literal["constant", "cosine", "linear", "rsqrt", "staircase"] = "constant"
-    """How the learning rate falls after warm-up: to 0 at the last step; or (rsqrt) with the square
-    root of the step, from the end of the warm-up on; or (staircase) by decay-rate, again and
-    again."""
+    """How the learning rate falls after warm-up: to 0 after the last step; or (rsqrt) with the
+    square root of the step, from the end of the warm-up on; or (staircase) by decay-rate, again
+    and again."""
     decay_rate: float = 0.5
     """staircase: what the learning rate is multiplied by."""
     decay_begin: int = 0

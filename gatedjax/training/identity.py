@@ -100,7 +100,7 @@ def check_metadata(
       saved: metadata of the checkpoint.
       wanted: metadata of this run. Training options are below "train" or "config.train".
       where: the workdir, for the message.
-      same_length: num_steps may not differ, as where a schedule falls to 0 at the last step.
+      same_length: num_steps may not differ, as where a schedule falls to 0 after the last step.
     """
     free = {
         f"{group}.{name}"

@@ -223,6 +223,25 @@ def test_statistics_of_extreme_logits_are_finite():
     np.testing.assert_allclose(found[0][0], 0, atol=1e-6)
 
 
+@pytest.mark.parametrize("filling", [np.nan, -np.inf, np.inf])
+def test_entropy_and_log_probability_know_no_padding_and_certain_pairs_have_none(filling):
+    logits = np.float32([[[[0.5, filling, np.inf, -np.inf]]]])
+    mask = np.array([[True, False, True, True]])
+    gates = np.float32([[[[1, 1, 1, 0]]]])
+
+    @jax.jit
+    def run(logits):
+        both = (F.selection_entropy, lambda a, m: F.selection_log_prob(a, gates, m))
+        return [jax.value_and_grad(lambda a: f(a, mask).sum())(logits) for f in both]  # noqa: B023
+
+    (entropy, d_entropy), (log_prob, d_log_prob) = jax.tree.map(np.asarray, run(logits))
+    p = 1 / (1 + np.exp(-0.5))
+    np.testing.assert_allclose(entropy, -p * np.log(p) - (1 - p) * np.log(1 - p), rtol=1e-6)
+    np.testing.assert_allclose(log_prob, np.log(p), rtol=1e-6)
+    np.testing.assert_allclose(d_entropy[0, 0, 0], [-0.5 * p * (1 - p), 0, 0, 0], rtol=1e-5)
+    np.testing.assert_allclose(d_log_prob[0, 0, 0], [1 - p, 0, 0, 0], rtol=1e-6)
+
+
 def test_the_expected_reinforce_gradient_is_the_enumerated_one(x64):
     """N = 3: the mean over all selections, weighted by probability, of the surrogate's gradient."""
     logits = np.array([[0.3, -0.7, 1.1], [0.0, 0.4, -1.2], [2.0, -0.3, 0.6]])[None, None]

@@ -126,8 +126,7 @@ def test_only_rows_that_are_not_over_are_stored(batch, np_rng):
 
     x = np_rng.normal(size=(*mask.shape, 3)).astype(np.float32)
     used, again, rows = map(np.asarray, run(mask, x))
-    # one row has nothing to sort and is run whole
-    assert used == (9 if batch == 1 else steps_run(mask, widths))
+    assert used == steps_run(mask, widths)
     np.testing.assert_array_equal(again[mask], x[mask])
     np.testing.assert_array_equal(rows, x)
 
@@ -222,14 +221,23 @@ def test_devices_with_half_of_the_rows_each_give_the_same(mode):
     cell = CELLS["gru"]
     weights, xs = cell.weights(np.random.default_rng(2)), np.ones((B, T, D), np.float32)
 
+    def lanes(weights, xs, mask, skip):
+        """Under a `vmap` over masks too, where every row is run at every step."""
+        run = functools.partial(loss, cell, weights, xs, skip_padding=skip)
+        return jnp.sum(jax.vmap(lambda m: run(mask=m))(jnp.stack([mask, mask])))
+
     def function(skip, weights, rows, total):
         xs, mask = rows
-        run = functools.partial(loss, cell, skip_padding=skip)
-        value, (d_weights, d_xs) = jax.value_and_grad(run, argnums=(0, 1))(weights, xs, mask)
-        return (total(value), d_weights), d_xs
+        found = []
+        for cost in (functools.partial(loss, cell), lanes):
+            run = jax.value_and_grad(cost, argnums=(0, 1))
+            value, (d_weights, d_xs) = run(weights, xs, mask, skip)
+            found.append((total(value), d_weights, d_xs))
+        return [part[:2] for part in found], [part[2] for part in found]
 
-    want = run_mode("one", functools.partial(function, False), weights, (xs, MASK))
-    assert_same(run_mode(mode, functools.partial(function, True), weights, (xs, MASK)), want)
+    for rows in ((xs, MASK), (xs[:2], MASK[:2])):  # the second with one row a device
+        want = run_mode("one", functools.partial(function, False), weights, rows)
+        assert_same(run_mode(mode, functools.partial(function, True), weights, rows), want)
 
 
 def test_attentions_without_a_pass_of_their_own_are_refused():

@@ -7,6 +7,9 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from gatedjax import functional, gates
+from gatedjax.gates._expectation import noise_rows
+from gatedjax.gates._score import ByValues
+from gatedjax.gates._together import expectation_together
 from tests.gates import _oracles
 from tests.gates._cases import ESTIMATORS, LOGITS, WEIGHTS, cut_row, keys, name, smooth, solved
 from tests.tolerances import F32, F64
@@ -77,6 +80,44 @@ def test_a_sharded_batch_has_the_gradients_of_the_rows_one_by_one(estimator, np_
     np.testing.assert_allclose(
         jax.jit(mapped)(logits, rows, weights), jax.jit(shard)(logits, rows, weights), **F32
     )
+
+
+BY_VALUES = [one for one in ESTIMATORS if isinstance(one, ByValues)]
+
+
+@pytest.mark.parametrize("estimator", BY_VALUES, ids=name)
+def test_rows_that_are_run_together_have_the_estimates_of_each_alone(estimator, np_rng, x64):
+    logits, weights = np_rng.normal(size=(3, 4)), np_rng.normal(size=(3, 4))
+    mask = np.arange(4) < np.array([[4], [0], [2]])
+    alone = gates.expectation(cut_row, estimator)
+
+    rows = keys(3)
+
+    def together(logits, weights):
+        values = lambda g: (jax.vmap(jax.vmap(cut_row, (0, None)))(g, weights), g[:, 0])  # noqa: E731
+        found, first = expectation_together(values, estimator, logits, rows, mask)
+        return jnp.sum(jnp.sin(found)), (found, first)
+
+    def one_by_one(logits, weights):
+        row = lambda a, key, w, m: alone(a, key, w, mask=m)  # noqa: E731
+        found = jax.vmap(row)(logits, rows, weights, mask)
+        return jnp.sum(jnp.sin(found)), found
+
+    @jax.jit
+    def run(logits, weights):
+        both = (together, one_by_one)
+        noise = jax.vmap(lambda key: noise_rows(key, estimator.rows, 4)[0])(rows)
+        found = [jax.value_and_grad(f, (0, 1), has_aux=True)(logits, weights) for f in both]
+        return *found, noise
+
+    found_together, found_alone, noise = jax.tree.map(np.asarray, run(logits, weights))
+    (value, (found, first)), slopes = found_together
+    (want, alone_found), alone_slopes = found_alone
+    np.testing.assert_allclose(found, alone_found, **F64)
+    np.testing.assert_allclose(value, want, **F64)
+    for got, wanted in zip(slopes, alone_slopes, strict=True):
+        np.testing.assert_allclose(got, wanted, **F64)
+    np.testing.assert_array_equal(first, (logits + noise > 0) & mask)
 
 
 @pytest.mark.parametrize("estimator", SOME, ids=name)

@@ -9,6 +9,7 @@ import pytest
 
 from gatedjax.functional import masked_softmax
 from gatedjax.gates import budget, entmax, entmax15, hard_top_k, soft_top_k, sparsemax
+from tests._modes import MODES, assert_same, run
 from tests.tolerances import BF16, F32, F64
 
 T = 7
@@ -138,6 +139,26 @@ def test_float32_sums_to_its_total_in_long_rows(name, np_rng):
     scores = np_rng.normal(size=(2, 3000)).astype(np.float32)
     total = np.sum(both(name, scores)[0].astype(np.float64), axis=-1)
     np.testing.assert_allclose(total, MAPS[name][3], atol=2e-5)
+
+
+def test_nearly_all_gates_of_a_long_row_may_be_open(np_rng):
+    scores = np_rng.normal(size=(1, 1 << 15)).astype(np.float32)
+    each = jax.jit(lambda z: [1 - f(z, z.size - 2.0) for f in (budget, soft_top_k)])
+    closed = each(scores)
+    np.testing.assert_allclose(np.sum(closed, axis=-1, dtype=np.float64), 2, atol=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+def test_two_devices_with_half_of_the_rows_each_give_the_same(mode, np_rng):
+    rows = (np_rng.normal(size=(4, T)).astype(np.float32), MASK)
+
+    def function(_, rows, total):
+        del total
+        hard = hard_top_k(rows[0], 2, rows[1])
+        return (), (every(*rows, jnp.cos(rows[0])), hard)
+
+    assert_same(run(mode, function, (), rows), run("one", function, (), rows))
 
 
 @NAMES

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gatedjax import gates
+from gatedjax.gates._expectation import noise_rows
 from gatedjax.gates._named import EstimatorName, named
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.training import TrainConfig, fit_lanes
@@ -119,6 +120,25 @@ def test_an_estimate_does_not_depend_on_padding_or_on_other_rows():
     backwards = {name: value[::-1] for name, value in rows.items()}
     turned = each(params, backwards)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F32), whole, turned)
+
+
+@pytest.mark.parametrize("name", ["leave_one_out", "rebar"])
+def test_metrics_are_of_the_first_draw_that_the_loss_has(name):
+    model = make(estimator=name, **PLAIN)
+    task, params = GANetTask(model), drawn(model)
+    start = functools.partial(model.apply, method=GANet.to_estimate)
+
+    @jax.jit
+    def run(params):
+        encoded, keys = start({"params": params}, batch(), rngs=RNGS)
+        noise = jax.vmap(lambda key: noise_rows(key, 2, 7)[0])(keys)
+        return encoded.gate_logits + noise > 0, task.loss(params, batch(), RNGS)[1]["density"]
+
+    opened, density = run(params)
+    rows = batch()
+    lengths, weight = rows["lengths"], rows["weight"]
+    shares = (opened & (np.arange(7) < lengths[:, None])).sum(1) / np.maximum(lengths, 1)
+    np.testing.assert_allclose(density.total, (shares * weight).sum(), rtol=1e-6)
 
 
 def test_the_penalty_of_an_estimate_by_values_is_its_expectation():
