@@ -12,6 +12,7 @@ from experiments.core.papers import PAPERS, owners
 from gatedjax import _cli
 from gatedjax._cli import fail as fail
 from gatedjax._cli import show_version as show_version
+from gatedjax._cpu import MOST_DEVICES
 from gatedjax._help import read
 
 C = TypeVar("C")
@@ -110,6 +111,8 @@ def check_counts(options: object, *names: str) -> None:
         value = getattr(options, name, None)
         if value is not None and value < 1:
             fail(f"--{name.replace('_', '-')} must be at least 1, got {value}")
+        if name == "cpu_devices" and value is not None and value > MOST_DEVICES:
+            fail(f"--cpu-devices must be at most {MOST_DEVICES}, got {value}")
 
 
 def _not_a_command(word: str, prog: str) -> str:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from gatedjax._cli import fail, program, refusals
-from gatedjax._cpu import prepare_cpu
+from gatedjax._cpu import MOST_DEVICES, prepare_cpu
 from gatedjax._help import read
 from gatedjax._terminal import say
 from gatedjax.export import ModelCard
@@ -35,6 +35,7 @@ _ARGUMENTS = {
     "min_count must": "--min-count must",
     "max_words must": "--max-words must",
     "minutes must": "--minutes must",
+    "seed must": "--seed must",
     "density must": "--density must",
     "density needs model=": "--density needs --model ",
     "give num_steps": "give --num-steps",
@@ -303,6 +304,8 @@ def main(args: list[str]) -> int:
     made, kind, options = _parse(args)
     if made.cpu_devices is not None and made.cpu_devices < 1:
         fail(f"--cpu-devices must be at least 1, got {made.cpu_devices}")
+    if made.cpu_devices is not None and made.cpu_devices > MOST_DEVICES:
+        fail(f"--cpu-devices must be at most {MOST_DEVICES}, got {made.cpu_devices}")
     prepare_cpu(made.cpu_devices)
     with refusals(_ARGUMENTS):
         return _train(made, kind, options)

@@ -169,14 +169,16 @@ def report(
 
 def _row(estimator: Estimator, found: np.ndarray, exact: np.ndarray, rounding: float) -> Row:
     """The statistics of gradients [draws, n]."""
-    bias = np.mean(found, axis=0) - exact
-    variances = np.var(found, axis=0, ddof=1)
-    error = np.sqrt(variances / found.shape[0])
-    mse = float(np.mean(np.sum((found - exact) ** 2, axis=1)))
-    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(exact)
-    cosine = np.divide(found @ exact, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.nan_to_num(np.abs(bias) / (error + rounding), nan=0.0, posinf=np.inf)
+    with np.errstate(all="ignore"):  # gradients may be infinite
+        bias = np.mean(found, axis=0) - exact
+        variances = np.var(found, axis=0, ddof=1)
+        error = np.sqrt(variances / found.shape[0])
+        mse = float(np.mean(np.sum((found - exact) ** 2, axis=1)))
+        lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(exact)
+        cosine = np.divide(found @ exact, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+        z = np.abs(bias) / (error + rounding)
+    # 0 / 0 is no bias; what is no number is none that could be trusted
+    z = np.where(np.isfinite(bias), np.nan_to_num(z, nan=0.0, posinf=np.inf), np.inf)
     evaluations = estimator.evaluations(found.shape[1])
     return Row(
         estimator=estimator,

@@ -1,6 +1,7 @@
 """Stacked, bidirectional recurrent layers over the fast masked scans."""
 
 import functools
+import numbers
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -194,8 +195,14 @@ class _Recurrent(nn.Module):
         Returns:
           (carries, outputs) with F = H, or 2H if bidirectional.
         """
-        if self.num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, got {self.num_layers}")
+        for name in ("features", "num_layers"):
+            if not isinstance(size := getattr(self, name), numbers.Integral):
+                raise TypeError(f"{name} must be an integer, got {size!r}")
+            if size < 1:
+                raise ValueError(f"{name} must be at least 1, got {size}")
+        for name in ("dropout", "recurrent_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
         for given, its in {"initial": initial, "reset_to": reset_to}.items():
             if its is not None and len(its) != self.num_layers:
                 raise ValueError(

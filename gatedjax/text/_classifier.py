@@ -1,6 +1,7 @@
 """`TextClassifier` and `PairClassifier`: train, predict, evaluate and explain, from Python."""
 
 import dataclasses
+import warnings
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any, Self, cast
@@ -98,12 +99,18 @@ class _Classifier(Estimator):
           X: n texts (of a `PairClassifier`, n pairs of texts).
           y: n labels.
           workdir: see `train`.
+
+        A text without a word, or without a label, is left out, with a warning that counts them.
         """
         texts, labels = _listed(X, self._kind), _values(y, "y")
         _check_lengths(texts, labels)
         rows = [(*text, label) for text, label in zip(texts, labels, strict=True)]
         table = open_table(rows, COLUMNS[self._kind])
-        self._train(table, None, None, workdir, lambda line: None, False)
+        said: list[str] = []
+        self._train(table, None, None, workdir, said.append, False)
+        for line in said:
+            if "set aside" in line:
+                warnings.warn(line, stacklevel=2)
         return self
 
     def predict(self, X: Any) -> Predictions:

@@ -336,6 +336,8 @@ class TrainedModel:
                 report=json.loads(export.read_file(folder, REPORT)),
             )
             like = jax.eval_shape(made._init)
+        except export.BadFile:  # says which file and what is wrong with it
+            raise
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise export.BadFile(f"{folder} is no model of this version: {error!r}") from error
         try:

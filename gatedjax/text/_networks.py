@@ -190,7 +190,10 @@ class _Thresholded(models.GANetTask):
 
 
 def held_at(params: Params, probabilities: np.ndarray, density: float) -> Params:
-    """The parameters with the gates' bias at which this share of words has an open gate.
+    """The parameters with the gates' bias at which about this share of words has an open gate.
+
+    The bias lies between two words whose gates differ: words with one gate open or close together,
+    whichever is nearer to the share.
 
     Args:
       params: of a `GANet`.
@@ -198,7 +201,11 @@ def held_at(params: Params, probabilities: np.ndarray, density: float) -> Params
       density: the share.
     """
     clipped = np.clip(probabilities.astype(np.float64), 1e-9, 1 - 1e-7)
-    cut = np.quantile(np.log(clipped) - np.log1p(-clipped), 1 - density)
+    logits, counts = np.unique(np.log(clipped) - np.log1p(-clipped), return_counts=True)
+    shares = np.cumsum(counts[::-1])[::-1] / np.sum(counts)  # open from each logit on
+    lowest = int(np.argmin(np.abs(shares - density)))
+    below = logits[lowest - 1] if lowest else logits[0] - 2
+    cut = (logits[lowest] + below) / 2
     gate = params["auxiliary"]["gate"]
     moved = {**gate, "bias": (gate["bias"] - cut).astype(gate["bias"].dtype)}
     return {**params, "auxiliary": {**params["auxiliary"], "gate": moved}}

@@ -97,6 +97,8 @@ class Options:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.seed < 0:
+            raise ValueError(f"seed must be at least 0, got {self.seed}")
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise ValueError(f"minutes must be positive, got {self.minutes}")
         if not 0 < self.held_out < 1:
@@ -253,6 +255,8 @@ def train_model(
     vocabulary, table_of_ids, vectors, coverage = _words(kind, corpus, held, numbers, options)
     for one in corpora.values():
         _say_read(one, say)
+        if kind != "tags":  # long sentences are tagged in windows
+            _say_cut(one, options.max_len, say)
     parts = _parts(corpora, kept, held, table_of_ids, options.max_len)
     sizes = ", ".join(f"{len(part.labels):,} for {name}" for name, part in parts.items())
     way = "always the same" if kind == "tags" else "in proportion to the classes, always the same"
@@ -316,6 +320,17 @@ def _say_read(corpus: Corpus, say: Say) -> None:
     say(f"{corpus.name}: {corpus}: {shown}{more}")
     if corpus.aside:
         say(f"{corpus.aside:,} lines set aside, as {'; '.join(map(str, corpus.first_aside))}")
+
+
+def _say_cut(corpus: Corpus, max_len: int, say: Say) -> None:
+    lengths = np.stack([np.diff(rows.starts) for rows in corpus.texts])
+    beyond = np.maximum(lengths - max_len, 0)
+    cut = int(np.sum(np.any(beyond > 0, axis=0)))
+    if cut:
+        say(
+            f"{cut:,} of {len(corpus):,} texts are longer than {max_len:,} words (max_len), and "
+            f"{np.sum(beyond) / np.sum(lengths):.1%} of all words are not read"
+        )
 
 
 def _rare(texts: int, tagged: bool) -> int:

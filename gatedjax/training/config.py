@@ -116,7 +116,7 @@ class TrainConfig:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("max_skipped", "profile_steps"):
+        for name in ("max_skipped", "profile_steps", "seed"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
         if self.early_stop_patience is not None and self.early_stop_patience < 1:

@@ -121,9 +121,16 @@ def check_metadata(
         if name not in free and old.get(name) != new.get(name)
     ]
     if lines:
+        length = any(
+            line.startswith(("  train.num_steps:", "  config.train.num_steps:")) for line in lines
+        )
+        falls = (
+            "\nThe learning rate falls to 0 after the last step, so a run cannot be made longer."
+        )
         raise CheckpointMismatch(
             f"{where} holds a checkpoint of another run:\n"
             + "\n".join(lines)
+            + falls * length
             + "\nUse another workdir, or the saved settings."
         )
 

@@ -87,6 +87,19 @@ def test_the_columns_are_the_statistics_of_the_draws(x64):
     assert row.bias[2] == row.standard_error[2] == 0
 
 
+def test_an_infinite_gradient_is_no_unbiased_one():
+    """sqrt has no finite slope where every gate is closed."""
+    report = gates.report(
+        lambda b: jnp.sqrt(jnp.sum(b)),
+        np.float32([0.4, -0.2]),
+        [gates.StraightThrough(), gates.DisARM()],
+        jax.random.key(0),
+        draws=64,
+    )
+    assert report.rows[0].z == np.inf
+    assert report.rows[1].z < 4
+
+
 def test_float32_and_bfloat16_logits_are_measured_in_float32():
     low = jnp.asarray([1.0], jnp.bfloat16)
     found = gates.report(

@@ -477,6 +477,22 @@ def test_attention_gated_transform_equals_the_functional_calls(rng):
         np.testing.assert_allclose(got, wanted, **F32)
 
 
+@pytest.mark.parametrize("kind", [gnn.LSTM, gnn.GRU, gnn.RAU])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"features": 0}, "features must be at least 1, got 0"),
+        ({"features": "4"}, "features must be an integer, got '4'"),
+        ({"dropout": -0.5}, r"dropout must be in \[0, 1\), got -0.5"),
+        ({"recurrent_dropout": float("nan")}, r"recurrent_dropout must be in \[0, 1\), got nan"),
+    ],
+)
+def test_recurrent_modules_name_the_bad_field(kind, options, message, rng):
+    module = kind(**{"features": 4} | options)
+    with pytest.raises((TypeError, ValueError), match=message):
+        jax.eval_shape(module.init, rng, normal(1, 2, 3))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

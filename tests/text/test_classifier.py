@@ -17,6 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from gatedjax import TextClassifier
 from gatedjax.text import Columns, PairClassifier, Prediction, Predictions
+from gatedjax.text._corpus import Numbers, read_corpus
+from gatedjax.text._training import _say_read
 from tests.text._own import PAIRS, TEXTS, options
 
 X, Y = map(list, zip(*TEXTS, strict=True))
@@ -83,6 +85,21 @@ def test_labels_come_back_as_they_were(labels, monkeypatch):
     model.fit(np.array(X), np.array(given))
     assert [one.label for one in taken] == given
     assert {type(one.label) for one in taken} == {type(labels[0])}
+
+
+def test_texts_that_are_left_out_are_warned_of(monkeypatch):
+    from gatedjax.text import _estimator
+
+    def trained(kind, table, options, folder, *, say, **more):
+        read = read_corpus(table, folder, "train", Numbers(lowercase=True))
+        _say_read(read, say)
+        return read
+
+    monkeypatch.setattr(_estimator, "train_model", trained)
+    model = TextClassifier()
+    monkeypatch.setattr(model, "_take", lambda read: None)
+    with pytest.warns(UserWarning, match="2 lines set aside, as rows:49: no text"):
+        model.fit([*X, "", " "], [i % 2 for i in range(len(X) + 2)])
 
 
 def test_what_it_cannot_use_is_refused(fitted):

@@ -241,7 +241,7 @@ def test_a_damaged_file_is_refused(name, folder, tmp_path):
     content = bytearray((copy / name).read_bytes())
     content[-2] ^= 1
     (copy / name).write_bytes(content)
-    with pytest.raises(ValueError, match=rf"{name} is damaged"):
+    with pytest.raises(ValueError, match=rf"^\S+{name} is damaged"):
         TrainedModel.load(copy, ("text",))
     (copy / name).unlink()
     with pytest.raises(FileNotFoundError, match=name):
@@ -316,6 +316,14 @@ def test_the_bias_of_gates_is_moved_to_a_density(density):
     # certain gates are no infinite logits
     sure = held_at(params, np.array([0, 1, 1, 1], np.float32), density)
     assert np.isfinite(sure["auxiliary"]["gate"]["bias"]).all()
+
+
+@pytest.mark.parametrize(("density", "share"), [(0.5, 0.7), (0.3, 0.2), (0.6, 0.7), (0.01, 0.2)])
+def test_words_with_one_gate_are_open_or_closed_together(density, share):
+    probabilities = np.float32([0.1] * 3 + [0.5] * 5 + [0.9] * 2)
+    params = {"auxiliary": {"gate": {"bias": np.zeros(1, np.float32)}}}
+    bias = held_at(params, probabilities, density)["auxiliary"]["gate"]["bias"]
+    assert np.mean(np.log(probabilities / (1 - probabilities)) + bias > 0) == pytest.approx(share)
 
 
 def check_network(model, texts):
