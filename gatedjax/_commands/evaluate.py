@@ -86,6 +86,10 @@ def _of_tags(model: Any, options: argparse.Namespace) -> Json:
 def main(args: list[str]) -> int:
     """Runs the command; 0, or 2 for what cannot be done."""
     options = _parser().parse_args(args)
-    with refusals({"columns.inputs must": "--text must"}):
+    names = {
+        "columns.inputs must": "--text must",
+        "(manual_dir=...)": "(gatedjax data prepare NAME --manual-dir DIR)",
+    }
+    with refusals(names):
         _run(options)
     return 0

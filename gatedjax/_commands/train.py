@@ -36,6 +36,7 @@ _ARGUMENTS = {
     "max_words must": "--max-words must",
     "minutes must": "--minutes must",
     "seed must": "--seed must",
+    "(manual_dir=...)": "(gatedjax data prepare NAME --manual-dir DIR)",
     "density must": "--density must",
     "density needs model=": "--density needs --model ",
     "give num_steps": "give --num-steps",

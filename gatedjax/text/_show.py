@@ -265,7 +265,13 @@ def _reading(e: Explanation) -> str:
     cut = f" The text goes on for {e.cut:,} words that are not used." if e.cut else ""
     if e.gates is None and all(e.kept):
         return f"{len(e.tokens)} words, all of them read.{cut}"
-    return f"{sum(map(bool, e.kept))} of {len(e.tokens)} words are read ({e.density:.0%}).{cut}"
+    kept = sum(map(bool, e.kept))
+    share = f"{kept} of {len(e.tokens)} words are read"
+    if (
+        e.tokens and abs(kept / len(e.tokens) - e.density) > 1e-3
+    ):  # SSAN: every word chooses its own
+        return f"{share} by more than half of the words; {e.density:.0%} of all pairs are.{cut}"
+    return f"{share} ({e.density:.0%}).{cut}"
 
 
 def _deciding(e: Explanation) -> Iterator[str]:
