@@ -9,6 +9,11 @@ from typing import NoReturn
 from gatedjax._terminal import say
 from gatedjax._version import __version__
 
+RAW_FILES = {"(manual_dir=...)": "(gatedjax data prepare NAME --manual-dir DIR)"}
+"""For `refusals` of a command that cannot be given a folder of raw files itself."""
+# More of them wait for each other until XLA gives up and ends the process.
+_MOST_DEVICES = 128
+
 
 def program() -> str:
     """What the user typed before the name of a command: the console script, or the module."""
@@ -45,6 +50,14 @@ def refusals(options: Mapping[str, str]) -> Iterator[None]:
             if not argument.endswith(": ") or message.startswith(argument):
                 message = message.replace(argument, option)
         fail(message)
+
+
+def check_devices(count: int | None) -> None:
+    """Refuses a number of `--cpu-devices` that no run could use; None is passed."""
+    if count is not None and count < 1:
+        fail(f"--cpu-devices must be at least 1, got {count}")
+    if count is not None and count > _MOST_DEVICES:
+        fail(f"--cpu-devices must be at most {_MOST_DEVICES}, got {count}")
 
 
 def show_version(args: Sequence[str]) -> None:

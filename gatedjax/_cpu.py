@@ -8,8 +8,6 @@ import jax
 
 # Numbers of glibc's malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
-MOST_DEVICES = 128
-"""More of them wait for each other until XLA gives up and ends the process."""
 
 
 def prepare_cpu(devices: int | None) -> None:

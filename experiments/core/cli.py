@@ -12,7 +12,6 @@ from experiments.core.papers import PAPERS, owners
 from gatedjax import _cli
 from gatedjax._cli import fail as fail
 from gatedjax._cli import show_version as show_version
-from gatedjax._cpu import MOST_DEVICES
 from gatedjax._help import read
 
 C = TypeVar("C")
@@ -99,7 +98,7 @@ def parse(
     given = option_value(args, "--preset")
     preset: Config = preset_named(default if given is None else given, presets)
     config: Config = read(type(preset), args, prog=prog, description=about, default=preset)
-    check_counts(config, "cpu_devices")
+    _cli.check_devices(config.cpu_devices)
     if config.data.manual_dir is not None:
         check_folder(config.data.manual_dir, "--data.manual-dir", exists=True)
     return config
@@ -111,8 +110,6 @@ def check_counts(options: object, *names: str) -> None:
         value = getattr(options, name, None)
         if value is not None and value < 1:
             fail(f"--{name.replace('_', '-')} must be at least 1, got {value}")
-        if name == "cpu_devices" and value is not None and value > MOST_DEVICES:
-            fail(f"--cpu-devices must be at most {MOST_DEVICES}, got {value}")
 
 
 def _not_a_command(word: str, prog: str) -> str:
@@ -129,7 +126,8 @@ def parse_many(kind: type[C], args: list[str] | None, prog: str) -> C:
     args = sys.argv[1:] if args is None else args
     show_version(args)
     options: Any = read(kind, args, prog=prog)
-    check_counts(options, "cpu_devices", "seeds", "lanes", "num_steps")
+    _cli.check_devices(getattr(options, "cpu_devices", None))
+    check_counts(options, "seeds", "lanes", "num_steps")
     for name in ("results", "runs", "workdir"):
         if hasattr(options, name):
             check_folder(getattr(options, name), f"--{name}")

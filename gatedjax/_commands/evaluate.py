@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gatedjax._cli import program, refusals
+from gatedjax._cli import RAW_FILES, program, refusals
 from gatedjax._commands._lines import check_place
 from gatedjax._terminal import say
 from gatedjax._types import Json
@@ -86,10 +86,6 @@ def _of_tags(model: Any, options: argparse.Namespace) -> Json:
 def main(args: list[str]) -> int:
     """Runs the command; 0, or 2 for what cannot be done."""
     options = _parser().parse_args(args)
-    names = {
-        "columns.inputs must": "--text must",
-        "(manual_dir=...)": "(gatedjax data prepare NAME --manual-dir DIR)",
-    }
-    with refusals(names):
+    with refusals({"columns.inputs must": "--text must"} | RAW_FILES):
         _run(options)
     return 0

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from gatedjax._cli import fail, program, refusals
-from gatedjax._cpu import MOST_DEVICES, prepare_cpu
+from gatedjax._cli import RAW_FILES, check_devices, program, refusals
+from gatedjax._cpu import prepare_cpu
 from gatedjax._help import read
 from gatedjax._terminal import say
 from gatedjax.export import ModelCard
@@ -36,7 +36,6 @@ _ARGUMENTS = {
     "max_words must": "--max-words must",
     "minutes must": "--minutes must",
     "seed must": "--seed must",
-    "(manual_dir=...)": "(gatedjax data prepare NAME --manual-dir DIR)",
     "density must": "--density must",
     "density needs model=": "--density needs --model ",
     "give num_steps": "give --num-steps",
@@ -303,10 +302,7 @@ def _card(made: TrainOptions, kind: str, report: Any, options: Options) -> Model
 def main(args: list[str]) -> int:
     """Runs the command; 0, 2 for what cannot be done, 130 after Ctrl-C."""
     made, kind, options = _parse(args)
-    if made.cpu_devices is not None and made.cpu_devices < 1:
-        fail(f"--cpu-devices must be at least 1, got {made.cpu_devices}")
-    if made.cpu_devices is not None and made.cpu_devices > MOST_DEVICES:
-        fail(f"--cpu-devices must be at most {MOST_DEVICES}, got {made.cpu_devices}")
+    check_devices(made.cpu_devices)
     prepare_cpu(made.cpu_devices)
-    with refusals(_ARGUMENTS):
+    with refusals(_ARGUMENTS | RAW_FILES):
         return _train(made, kind, options)

@@ -58,10 +58,10 @@ def check_choice(literal: Any, **values: object) -> None:
             raise ValueError(f"{name} must be one of {get_args(literal)}, got {value!r}")
 
 
-def check_rate(rate: float) -> None:
+def check_rate(rate: float, name: str = "rate") -> None:
     """Raises ValueError unless the rate of a dropout is in [0, 1)."""
     if not 0.0 <= rate < 1.0:
-        raise ValueError(f"rate must be in [0, 1), got {rate}")
+        raise ValueError(f"{name} must be in [0, 1), got {rate}")
 
 
 def check_same_shape(**arrays: ArrayLike) -> None:

@@ -116,8 +116,7 @@ def selection_counts(
       The counts, in float32 or wider; gradients flow through them.
     """
     check_floating(gates=gates)
-    counted = _zero_elsewhere(jnp.asarray(gates, wide_dtype(gates)), mask, pair_mask)
-    return jnp.sum(counted, axis=-1)
+    return _sum_over_keys(jnp.asarray(gates, wide_dtype(gates)), mask, pair_mask)
 
 
 def selection_statistics(
@@ -164,7 +163,7 @@ def selection_entropy(
     certain = jnp.isinf(a)
     a = jnp.where(certain, 0, a)
     entropy = jnp.where(certain, 0, jax.nn.softplus(a) - a * jax.nn.sigmoid(a))
-    return jnp.sum(_zero_elsewhere(entropy, mask, pair_mask), axis=-1)
+    return _sum_over_keys(entropy, mask, pair_mask)
 
 
 def selection_log_prob(
@@ -186,8 +185,7 @@ def selection_log_prob(
     check_same_shape(logits=logits, gates=gates)
     a = _zero_elsewhere(jnp.asarray(logits, wide_dtype(logits)), mask, pair_mask)
     is_open = jax.lax.stop_gradient(gates) > 0
-    log_probs = jax.nn.log_sigmoid(jnp.where(is_open, a, -a))
-    return jnp.sum(_zero_elsewhere(log_probs, mask, pair_mask), axis=-1)
+    return _sum_over_keys(jax.nn.log_sigmoid(jnp.where(is_open, a, -a)), mask, pair_mask)
 
 
 def mean_over_pairs(
@@ -211,6 +209,10 @@ def _keys_of_a_query(like: Array, mask: Array | None, keys: Array | None) -> Arr
     check_broadcasts(like.shape, keys=keys)
     means = _mean_over_queries(jnp.broadcast_to(keys, like.shape), mask)
     return jnp.where(means > 0, means, 1)
+
+
+def _sum_over_keys(values: Array, mask: Array | None, pair_mask: Array | None) -> Array:
+    return jnp.sum(_zero_elsewhere(values, mask, pair_mask), axis=-1)
 
 
 def _zero_elsewhere(values: Array, mask: Array | None, pair_mask: Array | None) -> Array:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 from jaxtyping import Array
 
+from gatedjax.functional._checks import check_rate
+
 
 def check_at_least(config: object, least: int, *names: str) -> None:
     """Raises unless the fields are at least that."""
@@ -16,8 +18,7 @@ def check_at_least(config: object, least: int, *names: str) -> None:
 def check_rates(config: object, *names: str) -> None:
     """Raises unless the fields are in [0, 1)."""
     for name in names:
-        if not 0 <= getattr(config, name) < 1:
-            raise ValueError(f"{name} must be in [0, 1), got {getattr(config, name)}")
+        check_rate(getattr(config, name), name)
 
 
 def check_finite(config: object, *names: str) -> None:

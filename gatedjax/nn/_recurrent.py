@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax._types import Options, Tree
-from gatedjax.functional._checks import check_positive
+from gatedjax.functional._checks import check_positive, check_rate
 from gatedjax.functional._devices import rows_like
 from gatedjax.functional._rau_step import initial_state
 from gatedjax.functional._recurrence import step_mask
@@ -200,9 +200,8 @@ class _Recurrent(nn.Module):
                 raise TypeError(f"{name} must be an integer, got {size!r}")
             if size < 1:
                 raise ValueError(f"{name} must be at least 1, got {size}")
-        for name in ("dropout", "recurrent_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+        check_rate(self.dropout, "dropout")
+        check_rate(self.recurrent_dropout, "recurrent_dropout")
         for given, its in {"initial": initial, "reset_to": reset_to}.items():
             if its is not None and len(its) != self.num_layers:
                 raise ValueError(

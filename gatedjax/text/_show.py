@@ -267,9 +267,8 @@ def _reading(e: Explanation) -> str:
         return f"{len(e.tokens)} words, all of them read.{cut}"
     kept = sum(map(bool, e.kept))
     share = f"{kept} of {len(e.tokens)} words are read"
-    if (
-        e.tokens and abs(kept / len(e.tokens) - e.density) > 1e-3
-    ):  # SSAN: every word chooses its own
+    # of SSAN, where every word selects its own, it is the share of pairs
+    if e.tokens and abs(kept / len(e.tokens) - e.density) > 1e-3:
         return f"{share} by more than half of the words; {e.density:.0%} of all pairs are.{cut}"
     return f"{share} ({e.density:.0%}).{cut}"
 

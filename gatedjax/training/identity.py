@@ -115,24 +115,24 @@ def check_metadata(
         group, _, option = name.partition("train.")
         if group in ("", "config.") and option in default:
             old[name] = default[option]
-    lines = [
-        f"  {name}: saved {old.get(name, 'nothing')!r}, now {new.get(name, 'nothing')!r}"
+    names = [
+        name
         for name in sorted(old.keys() | new.keys())
         if name not in free and old.get(name) != new.get(name)
     ]
-    if lines:
-        length = any(
-            line.startswith(("  train.num_steps:", "  config.train.num_steps:")) for line in lines
-        )
-        falls = (
-            "\nThe learning rate falls to 0 after the last step, so a run cannot be made longer."
-        )
-        raise CheckpointMismatch(
-            f"{where} holds a checkpoint of another run:\n"
-            + "\n".join(lines)
-            + falls * length
-            + "\nUse another workdir, or the saved settings."
-        )
+    if names:
+        lines = [
+            f"{where} holds a checkpoint of another run:",
+            *(
+                f"  {n}: saved {old.get(n, 'nothing')!r}, now {new.get(n, 'nothing')!r}"
+                for n in names
+            ),
+        ]
+        if any(name.endswith("train.num_steps") for name in names):
+            lines.append(
+                "The learning rate falls to 0 after the last step, so a run cannot be made longer."
+            )
+        raise CheckpointMismatch("\n".join([*lines, "Use another workdir, or the saved settings."]))
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:
