@@ -41,6 +41,7 @@ from gatedjax.functional._lstm import LSTMState as LSTMState
 from gatedjax.functional._lstm import LSTMWeights as LSTMWeights
 from gatedjax.functional._lstm import lstm as lstm
 from gatedjax.functional._lstm import lstm_step as lstm_step
+from gatedjax.functional._masked_scan import masked_scan as masked_scan
 from gatedjax.functional._pairs import AttentionCache as AttentionCache
 from gatedjax.functional._pairs import append_to_cache as append_to_cache
 from gatedjax.functional._pointer_sum import Aggregation as Aggregation

@@ -4,10 +4,10 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._devices import compiled, run_core
+from gatedjax.functional._masked_scan import real_alone, scan_steps
 from gatedjax.functional._rau_step import (
     AnyRAUWeights,
     Options,
@@ -31,7 +31,6 @@ from gatedjax.functional._recurrence import (
     form_for,
     real_steps,
     restarts,
-    time_major,
     wide_of,
 )
 from gatedjax.functional._skip_padding import Recurrence, run_recurrence
@@ -159,25 +158,11 @@ def _attention(
     initial: Carry,
     begins: Restarts,
 ) -> Array:
-    def body(carry: Carry, step: Tree) -> Tree:
-        x, keep, goes_on = step
-        carry = _begun(goes_on, carry, begins.carry)
-        new, p = advance_and_attend(options, weights, carry, x, None)
-        if keep is not None:
-            new = jax.tree.map(lambda n, o: jnp.where(keep[:, None], n, o), new, carry)
-            p = jnp.where(keep.reshape(-1, *[1] * (p.ndim - 1)), p, 0)
-        return new, p
+    def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
+        return advance_and_attend(options, weights, carry, x, None)
 
-    steps = (time_major(xs), time_major(mask), time_major(begins.goes_on))
-    _, weights_of_steps = lax.scan(body, initial, steps)
-    return time_major(weights_of_steps)
-
-
-def _begun(goes_on: Array | None, carry: Carry, fresh: Carry) -> Carry:
-    """The carry a step begins with (see `Restarts`)."""
-    if goes_on is None:
-        return carry
-    return jax.tree.map(lambda c, f: jnp.where(goes_on[:, None], c, f), carry, fresh)
+    _, p = scan_steps(step, initial, xs, mask, begins)
+    return real_alone(p, mask)
 
 
 def _plain(
@@ -192,17 +177,12 @@ def _plain(
 ) -> tuple[Tree, Array]:
     """The scanned step, differentiated by JAX."""
 
-    def body(carry: Carry, step: Tree) -> Tree:
-        x, keep, goes_on = step
-        carry = _begun(goes_on, carry, begins.carry)
+    def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
         new = advance(options, weights, carry, x, dropout)
-        if keep is not None:
-            new = jax.tree.map(lambda n, o: jnp.where(keep[:, None], n, o), new, carry)
         return new, new.hidden if isinstance(new, RAUTimeState) else new
 
-    steps = (time_major(xs), time_major(mask), time_major(begins.goes_on))
-    carry, states = lax.scan(body, initial, steps, reverse=reverse)
-    return carry, as_outputs(time_major(states), mask, xs.dtype)
+    carry, states = scan_steps(step, initial, xs, mask, begins, reverse)
+    return carry, as_outputs(states, mask, xs.dtype)
 
 
 # Below, the state is [H, B] or [B, H] inside the loops (see `form_for`), [B, H] outside. The blocks

@@ -59,6 +59,7 @@ from gatedjax.gates._score import DisARM as DisARM
 from gatedjax.gates._score import LeaveOneOut as LeaveOneOut
 from gatedjax.gates._score import LocalExpectation as LocalExpectation
 from gatedjax.gates._score import Reinforce as Reinforce
+from gatedjax.gates._slopes import attached as attached
 from gatedjax.gates._stretched import HardConcrete as HardConcrete
 from gatedjax.gates._stretched import HardKuma as HardKuma
 from gatedjax.gates._study import Study as Study

@@ -50,6 +50,22 @@ class Estimator(Protocol):
         """
 
 
+_MEMBERS = ("unbiased", "needs_gradient", "rows", "evaluations", "surrogate")
+
+
+def check_estimator(estimator: object) -> None:
+    """Raises unless this is an object with the members of `Estimator`."""
+    if isinstance(estimator, type):
+        name = estimator.__name__
+        raise ValueError(f"estimator must be an object, got the class {name}: write {name}()")
+    lacking = [member for member in _MEMBERS if not hasattr(estimator, member)]
+    if lacking:
+        raise ValueError(
+            "estimator must have the members of gates.Estimator, "
+            f"{estimator!r} lacks {', '.join(lacking)}"
+        )
+
+
 def check_row(logits: ArrayLike, mask: ArrayLike) -> None:
     """Raises unless logits are one row of floating numbers and the mask, if any, fits them."""
     check_floating(logits=logits)
@@ -93,10 +109,13 @@ def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, 
       or wider.
 
     Raises:
-      ValueError: if the loss returns no scalar, or has no derivative where the estimator needs it.
+      ValueError: if the estimator is none, or the loss returns no scalar, or has no derivative
+        where the estimator needs it.
 
     Reference: Mohamed et al. 2020, "Monte Carlo Gradient Estimation in Machine Learning".
     """
+
+    check_estimator(estimator)
 
     def expected(
         logits: Float[Array, " n"],

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Key
 from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._types import Dtype
 from gatedjax.gates._enumerate import Truth, enumerate
-from gatedjax.gates._expectation import Estimator, check_row, expectation
+from gatedjax.gates._expectation import Estimator, check_estimator, check_row, expectation
 from gatedjax.gates._objective import Loss
 
 _BATCH = 256
@@ -153,6 +153,8 @@ def report(
     """
     if draws < 2:
         raise ValueError(f"draws must be at least 2, got {draws}")
+    for estimator in estimators:
+        check_estimator(estimator)
     check_row(logits, mask)
     logits = jnp.asarray(logits, wide_dtype(logits))
     truth = enumerate(loss, logits, *args, mask=mask, chunks=chunks)

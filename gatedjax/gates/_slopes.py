@@ -30,7 +30,16 @@ def _sloped_jvp(primals, tangents):
 def attached(
     value: Float[Array, ""], logits: Float[Array, " n"], gradient: Float[Array, " n"]
 ) -> Float[Array, ""]:
-    """The value with its own derivatives, and those of the logits replaced by `gradient`."""
+    """The value, with a derivative of one's choice with respect to the logits.
+
+    What an estimator of one's own (`Estimator.surrogate`) returns. Unlike the trick `value + s -
+    stop_gradient(s)` it keeps the value's bits and is finite where a logit is -inf.
+
+    Args:
+      value: differentiable with respect to whatever else it depends on.
+      logits: what the gradient is with respect to.
+      gradient: how it depends on anything is left out, at the first derivative.
+    """
     del logits, gradient
     return value
 

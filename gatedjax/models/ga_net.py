@@ -36,7 +36,7 @@ from gatedjax.functional._checks import check_positive
 from gatedjax.functional._devices import on_rows
 from gatedjax.functional._tracing import is_traced
 from gatedjax.gates import Estimator, expectation
-from gatedjax.gates._expectation import noise_rows
+from gatedjax.gates._expectation import check_estimator, noise_rows
 from gatedjax.gates._named import EstimatorName, named
 from gatedjax.gates._score import ByValues
 from gatedjax.gates._together import expectation_together
@@ -752,15 +752,40 @@ class GANetTask:
       eval_seed: seed of the gates drawn in evaluation.
       penalty, temperature: lambda and tau instead of the configuration's; they may be traced.
         Where tau changes by the step, it is what it starts from.
+      estimator: of the gates' gradient instead of the configuration's; any `gates.Estimator`,
+        treated like those that take values of the loss.
+
+    Raises:
+      ValueError: if the estimator cannot train this network.
     """
 
     model: GANet
     eval_seed: int = 0
     penalty: float | Array | None = None
     temperature: float | Array | None = None
+    estimator: Estimator | None = None
 
     lookups: ClassVar[dict[str, tuple[str, ...]]] = {"embed/table": ("tokens",)}
     """Word vectors, and by which arrays of a batch they are looked up."""
+
+    def __post_init__(self) -> None:
+        if self.estimator is None:
+            return
+        check_estimator(self.estimator)
+        config, name = self.model.config, type(self.estimator).__name__
+        if config.system != "ganet":
+            raise ValueError(f"estimator must be None for system={config.system!r}: no gates")
+        if config.estimator is not None or config.relax != "soft":
+            said = "estimator" if config.estimator else "relax"
+            raise ValueError(
+                f"estimator must be None, or the configuration's {said} not set: got {name} and "
+                f"{said}={getattr(config, said)!r}"
+            )
+        if config.gates_on == "input" and self.estimator.needs_gradient:
+            raise ValueError(
+                f"gates_on must be 'attention' for estimator={name}: a word that is not read has "
+                "no gradient"
+            )
 
     @property
     def frozen(self) -> tuple[str, ...]:
@@ -833,6 +858,8 @@ class GANetTask:
 
     def _by_values(self, batch: Batch) -> Estimator | None:
         """The estimator of the gates' gradient, where it is one of several values of the loss."""
+        if self.estimator is not None:
+            return self.estimator
         config, tau = self.model.config, self._temperature(batch)
         if tau is None:
             return None

@@ -208,6 +208,13 @@ def calls() -> dict[str, Call]:
         "bidirectional": Call(
             lambda weights, rows: F.bidirectional(F.lstm, *weights, **rows), sequence, (lstm, lstm)
         ),
+        "masked_scan": Call(
+            lambda weights, rows: F.masked_scan(
+                lambda h, x: 2 * (F.gru_step(weights, h, x),), **rows
+            ),
+            {**sequence, "initial": normal(ROWS, HIDDEN), **begun},
+            gru,
+        ),
         "pointer_sum": Call(
             plainly(F.pointer_sum),
             {

@@ -30,6 +30,20 @@ def test_a_temperature_that_is_not_positive_is_refused(estimator, tau):
         estimator(tau=tau)
 
 
+@pytest.mark.parametrize(
+    ("estimator", "words"),
+    [
+        (gates.DisARM, r"got the class DisARM: write DisARM\(\)"),
+        ("disarm", "'disarm' lacks unbiased, needs_gradient, rows, evaluations, surrogate"),
+    ],
+)
+def test_what_is_no_estimator_is_refused(estimator, words):
+    with pytest.raises(ValueError, match=f"^estimator must .*{words}"):
+        gates.expectation(total, estimator)
+    with pytest.raises(ValueError, match=f"^estimator must .*{words}"):
+        gates.report(total, ZEROS, [estimator], KEY)
+
+
 def test_options_without_such_a_value_are_refused():
     with pytest.raises(ValueError, match="k must be at least 2, got 1"):
         gates.LeaveOneOut(1)

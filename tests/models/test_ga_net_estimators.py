@@ -1,5 +1,6 @@
 """Training GA-Net by any estimator: the old names, the exact gradient, what changes by the step."""
 
+import dataclasses
 import functools
 from typing import get_args
 
@@ -242,3 +243,54 @@ def test_what_can_be_swept_is_what_the_loss_has(options, numbers):
         config = TrainConfig(sweep=(0.5,), sweep_over=name, progress=False)
         with pytest.raises(ValueError, match=f"sweep_over must be one of .*, got '{name}'"):
             fit_lanes(task, None, None, config, "never written")
+
+
+@dataclasses.dataclass(frozen=True)
+class TwoDraws:
+    """`LeaveOneOut(2)` once more, by the protocol alone: (f(b) - f(c)) (b - c) / 2."""
+
+    needs_gradient: bool = False
+    unbiased = True
+    rows = 2
+
+    def evaluations(self, n):
+        return 2
+
+    def surrogate(self, objective, logits, noise):
+        one, other = (logits[None] + noise > 0).astype(logits.dtype)
+        values = objective(one), objective(other)
+        gradient = (values[0] - values[1]) * (one - other) / 2
+        return gates.attached((values[0] + values[1]) / 2, logits, gradient)
+
+
+def test_an_estimator_of_ones_own_trains():
+    own = GANetTask(make(**PLAIN), estimator=TwoDraws())
+    task = GANetTask(make(estimator="leave_one_out", **PLAIN))
+    params = drawn(task.model)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def slopes(task, params):
+        return jax.value_and_grad(lambda p: task.loss(p, batch(), RNGS), has_aux=True)(params)
+
+    theirs, ours = slopes(task, params), slopes(own, params)
+    assert np.any(np.asarray(ours[1]["auxiliary"]["gate"]["bias"]))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F32), theirs, ours)
+    swept = own.with_value("penalty", 0.5)
+    assert swept.estimator == TwoDraws()
+    assert swept.model.config.penalty == 0.5
+
+
+@pytest.mark.parametrize(
+    ("estimator", "options", "words"),
+    [
+        (TwoDraws(), {"system": "soft"}, "estimator must be None for system='soft'"),
+        (TwoDraws(), {"estimator": "arm"}, "got TwoDraws and estimator='arm'"),
+        (TwoDraws(), {"relax": "straight_through"}, "got TwoDraws and relax='straight_through'"),
+        (TwoDraws(True), {"gates_on": "input"}, "gates_on must be 'attention' for .*TwoDraws"),
+        (TwoDraws, {}, r"estimator must be an object, got the class TwoDraws: write TwoDraws\(\)"),
+        ("disarm", {}, "members of gates.Estimator, 'disarm' lacks unbiased, needs_gradient, rows"),
+    ],
+)
+def test_an_estimator_of_ones_own_that_cannot_train(estimator, options, words):
+    with pytest.raises(ValueError, match=words):
+        GANetTask(make(**options), estimator=estimator)

@@ -1,0 +1,139 @@
+"""Any step over time under a mask; what recurrences without a loop of their own use."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Int
+
+from gatedjax.functional._checks import check_that
+from gatedjax.functional._devices import rows_like, vary_together
+from gatedjax.functional._recurrence import Restarts, restarts, step_mask, time_major
+from gatedjax.functional._types import Carry, Tree
+
+
+def masked_scan(
+    step: Callable[[Carry, Tree], tuple[Carry, Tree]],
+    initial: Carry,
+    xs: Tree,
+    mask: Bool[Array, "B T"] | None = None,
+    *,
+    lengths: Int[Array, " B"] | None = None,
+    resets: Bool[Array, "B T"] | None = None,
+    reset_to: Carry | None = None,
+    reverse: bool = False,
+) -> tuple[Carry, Tree]:
+    """`jax.lax.scan` of a batch whose rows differ in length: a recurrence of one's own.
+
+        (c_t, y_t) = step(c_{t-1}, x_t)   where step t of the row is real
+        (c_t, y_t) = (c_{t-1}, 0)         elsewhere
+
+    Where padding stands, and what stands there, NaN included, changes no output, no final carry and
+    no gradient. JAX differentiates the loop, in every mode; `lstm`, `gru` and `rau` have a backward
+    pass of their own and are faster.
+
+    Args:
+      step: (carry [B, ...], x [B, ...]) to (carry, y [B, ...]), for all rows at once; it may close
+        over weights. At padding it is given zeros for x, where it must be finite as elsewhere.
+      initial: the carry before the first step: a tree of arrays [B, ...].
+      xs: inputs: a tree of arrays [B, T, ...].
+      mask: True at real steps; None means all.
+      lengths: instead of mask, the number of real steps of each row (see `length_mask`).
+      resets: True at the first step of each segment of a row, see `lstm`; None means one segment.
+      reset_to: the carry a segment starts with; None means initial.
+      reverse: run from the last step to the first; outputs stay in the order of xs.
+
+    Returns:
+      The final carry, and the outputs of every step [B, T, ...], 0 where the mask is False. A row
+      without a real step returns its initial carry.
+
+    Raises:
+      ValueError: if xs are empty or their leading axes differ, or a carry has other shapes than
+        initial.
+      TypeError: if the step returns no pair, or a carry of another structure or dtype.
+    """
+    shape = _leading(xs)
+    initial = jax.tree.map(jnp.asarray, initial)
+    for leaf in jax.tree.leaves(initial):
+        check_that(jnp.shape(leaf)[:1] == shape[:1], f"initial must have {shape[0]} rows", leaf)
+    mask = step_mask(shape, mask, lengths)
+    xs = jax.tree.map(jnp.asarray, xs)
+    xs = real_alone(xs, mask)
+
+    def check(name: str, carry: Carry) -> None:
+        _check_like(initial, jax.tree.map(jnp.asarray, carry), name)
+
+    begins = restarts(resets, reset_to, initial, mask, shape, reverse, check)
+    first = jax.tree.leaves(xs)[0]
+    initial, xs, mask, begins = vary_together((rows_like(initial, first), xs, mask, begins))
+    carry, ys = scan_steps(step, initial, xs, mask, begins, reverse)
+    return carry, real_alone(ys, mask)
+
+
+def scan_steps(
+    step: Callable[[Carry, Tree], tuple[Carry, Tree]],
+    initial: Carry,
+    xs: Tree,
+    mask: Array | None,
+    begins: Restarts,
+    reverse: bool = False,
+) -> tuple[Carry, Tree]:
+    """`masked_scan` of arguments that were checked; at padding its outputs are whatever."""
+
+    def body(carry: Carry, inputs: Tree) -> tuple[Carry, Tree]:
+        x, real, goes_on = inputs
+        if goes_on is not None:
+            carry = _chosen(goes_on, carry, begins.carry)
+        result = step(carry, x)
+        if not (isinstance(result, tuple) and len(result) == 2):
+            raise TypeError(f"step must return (carry, output), got {type(result).__name__}")
+        new, y = result
+        _check_like(carry, new, "the carry that step returns")
+        return (new if real is None else _chosen(real, new, carry)), y
+
+    steps = (jax.tree.map(time_major, xs), time_major(mask), time_major(begins.goes_on))
+    carry, ys = lax.scan(body, initial, steps, reverse=reverse)
+    return carry, jax.tree.map(time_major, ys)
+
+
+def real_alone(tree: Tree, mask: Array | None) -> Tree:
+    """The arrays [B, T, ...] of a tree with zeros where the mask is False."""
+    if mask is None:
+        return tree
+    return jax.tree.map(lambda x: jnp.where(_spread(mask, x), x, jnp.zeros((), x.dtype)), tree)
+
+
+def _chosen(rows: Array, new: Carry, old: Carry) -> Carry:
+    """The rows [B] of new where True, those of old elsewhere."""
+    return jax.tree.map(lambda n, o: jnp.where(_spread(rows, n), n, o), new, old)
+
+
+def _spread(rows: Array, like: Array) -> Array:
+    """rows with axes of 1 behind it, as many axes as like."""
+    return jnp.expand_dims(rows, tuple(range(rows.ndim, like.ndim)))
+
+
+def _leading(xs: Tree) -> tuple[int, int]:
+    leaves = jax.tree.leaves(xs)
+    if not leaves:
+        raise ValueError(f"xs must have at least one array [B, T, ...], got {xs!r}")
+    for leaf in leaves:
+        check_that(jnp.ndim(leaf) > 1, "xs must have axes [B, T, ...]", leaf)
+        same = jnp.shape(leaf)[:2] == jnp.shape(leaves[0])[:2]
+        check_that(same, f"xs must agree in [B, T] = {jnp.shape(leaves[0])[:2]}", leaf)
+    batch, steps = jnp.shape(leaves[0])[:2]
+    return batch, steps
+
+
+def _check_like(wanted: Carry, given: Carry, name: str) -> None:
+    """Raises unless a carry has the structure, the shapes and the dtypes that are wanted."""
+    structure: Any = jax.tree.structure(wanted)
+    if (found := jax.tree.structure(given)) != structure:
+        raise TypeError(f"{name} must have the structure {structure}, got {found}")
+    for old, new in zip(jax.tree.leaves(wanted), jax.tree.leaves(given), strict=True):
+        check_that(jnp.shape(new) == old.shape, f"{name} must have shape {old.shape}", new)
+        if jnp.result_type(new) != old.dtype:
+            dtype = jnp.result_type(new)
+            raise TypeError(f"{name} must have dtype {old.dtype}, as initial has, got {dtype}")

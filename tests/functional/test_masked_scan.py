@@ -1,0 +1,220 @@
+"""A recurrence of one's own against NumPy loops, and against the recurrences that have a core."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax import functional as F
+from tests.functional._calls import calls
+from tests.functional.test_resets import MASK, RESETS
+from tests.tolerances import F64
+
+B, T = MASK.shape
+RNG = np.random.default_rng(0)
+XS = {"values": RNG.normal(size=(B, T, 2)), "kinds": RNG.integers(1, 4, (B, T))}
+INITIAL = (RNG.normal(size=(B, 2, 2)), np.arange(B))
+FRESH = (RNG.normal(size=(B, 2, 2)), 10 + np.arange(B))
+
+
+def step(carry, x):
+    """A matrix that turns and forgets, and a counter: outputs of two ranks."""
+    memory, count = carry
+    added = x["values"][:, :, None] * x["values"][:, None, :] * x["kinds"][:, None, None]
+    memory = jnp.tanh(jnp.swapaxes(memory, 1, 2) + added)
+    count = count + x["kinds"]
+    return (memory, count), {"trace": memory[:, 0, 0] + memory[:, 1, 1], "count": count[:, None]}
+
+
+def by_rows(mask, resets, fresh, reverse):
+    """The same by a loop over rows and real steps."""
+    trace, counts = np.zeros((B, T)), np.zeros((B, T, 1), int)
+    last = [np.array(part) for part in INITIAL]
+    for row in range(B):
+        memory, count = (part[row] for part in INITIAL)
+        real = list(np.flatnonzero(mask[row]))
+        if reverse:
+            real.reverse()
+        for place, t in enumerate(real):
+            # backwards a segment is over after its first step
+            starts = place > 0 and resets[row, real[place - 1]] if reverse else resets[row, t]
+            if starts:
+                memory, count = (part[row] for part in fresh)
+            value, kind = XS["values"][row, t], XS["kinds"][row, t]
+            memory = np.tanh(memory.T + np.outer(value, value) * kind)
+            count = count + kind
+            trace[row, t], counts[row, t] = np.trace(memory), count
+        last[0][row], last[1][row] = memory, count
+    return last, {"trace": trace, "count": counts}
+
+
+@functools.cache
+def found():
+    """Every combination of options by one program."""
+    cases = [
+        (masked, reset, fresh, reverse)
+        for masked in (False, True)
+        for reset, fresh in ((False, False), (True, False), (True, True))
+        for reverse in (False, True)
+    ]
+
+    @jax.jit
+    def run(xs, initial, fresh, mask, resets):
+        return [
+            F.masked_scan(
+                step,
+                initial,
+                xs,
+                mask if masked else None,
+                resets=resets if reset else None,
+                reset_to=fresh if replaced else None,
+                reverse=reverse,
+            )
+            for masked, reset, replaced, reverse in cases
+        ]
+
+    with jax.enable_x64(True):
+        spoilt = {
+            "values": np.where(MASK[..., None], XS["values"], np.nan),
+            "kinds": np.where(MASK, XS["kinds"], 99),
+        }
+        clean = run(XS, INITIAL, FRESH, MASK, RESETS)
+        dirty = run(spoilt, INITIAL, FRESH, MASK, RESETS)
+    return cases, jax.tree.map(np.asarray, clean), jax.tree.map(np.asarray, dirty)
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_values_are_those_of_a_loop_over_rows(number):
+    cases, clean, dirty = found()
+    masked, reset, replaced, reverse = cases[number]
+    mask = MASK if masked else np.ones_like(MASK)
+    resets = RESETS if reset else np.zeros_like(RESETS)
+    carry, outputs = by_rows(mask, resets, FRESH if replaced else INITIAL, reverse)
+    for got in (clean[number], dirty[number])[: 1 + masked]:
+        for ours, wanted in zip(got[0], carry, strict=True):
+            np.testing.assert_allclose(ours, wanted, **F64)
+        for name, wanted in outputs.items():
+            assert got[1][name].shape == wanted.shape
+            np.testing.assert_allclose(got[1][name], wanted, **F64)
+
+
+def test_gradients_are_those_of_the_recurrence_with_a_core():
+    call = calls()["lstm"]
+    to64 = functools.partial(jax.tree.map, lambda x: np.asarray(x, np.float64))
+    mask, resets = call.rows["mask"], call.rows["resets"]
+
+    def ours(weights, xs, initial):
+        def step(carry, x):
+            carry = F.lstm_step(weights, carry, x)
+            return carry, carry.hidden
+
+        return F.masked_scan(step, initial, xs, mask, resets=resets, reverse=True)
+
+    def theirs(weights, xs, initial):
+        return F.lstm(weights, xs, mask, initial=initial, resets=resets, reverse=True)
+
+    @jax.jit
+    def both(*arguments):
+        pulled = []
+        for run in (ours, theirs):
+            result, pull = jax.vjp(run, *arguments)
+            pulled.append((result, pull(jax.tree.map(jnp.cos, result))))
+        # JAX differentiates the loop, forward mode included
+        forward = jax.jvp(ours, arguments, arguments)[1]
+        product = sum(
+            jnp.vdot(jnp.cos(a), b)
+            for a, b in zip(jax.tree.leaves(pulled[0][0]), jax.tree.leaves(forward), strict=True)
+        )
+        return pulled, product
+
+    xs = np.where(mask[..., None], call.rows["xs"], np.nan)
+    arguments = (call.shared, xs, call.rows["initial"])
+    with jax.enable_x64(True):
+        (got, wanted), product = both(*to64(arguments))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F64), got, wanted)
+    assert np.all(np.isfinite(got[1][1]))
+    real = (call.shared, np.where(mask[..., None], xs, 0), call.rows["initial"])
+    along = sum(
+        np.vdot(a, b) for a, b in zip(jax.tree.leaves(got[1]), jax.tree.leaves(real), strict=True)
+    )
+    np.testing.assert_allclose(product, along, rtol=1e-6)
+
+
+def test_it_is_an_unroll_of_bidirectional_with_lengths_and_packed_rows():
+    def unroll(weights, xs, mask=None, **options):
+        def step(h, x):
+            h = jnp.tanh(x @ weights + h)
+            return h, h
+
+        return F.masked_scan(step, jnp.zeros((len(xs), 3), xs.dtype), xs, mask, **options)
+
+    weights = RNG.normal(size=(2, 3)).astype(np.float32)
+    xs = XS["values"].astype(jnp.bfloat16)
+    lengths = np.array([6, 0, 1])
+
+    @jax.jit
+    def run(xs, lengths):
+        half = jnp.asarray(weights, jnp.bfloat16)
+        return F.bidirectional(unroll, half, half, xs, lengths=lengths)
+
+    (last, first), outputs = run(xs, lengths)
+    assert outputs.dtype == jnp.bfloat16
+    assert outputs.shape == (B, T, 6)
+    np.testing.assert_array_equal(outputs[1], np.zeros((T, 6)))
+    np.testing.assert_array_equal(last[1], np.zeros(3))
+    np.testing.assert_array_equal(last[0], outputs[0, -1, :3])
+    np.testing.assert_array_equal(first[0], outputs[0, 0, 3:])
+    # of a row of one step both directions are the same
+    np.testing.assert_array_equal(outputs[2, 0, :3], outputs[2, 0, 3:])
+
+
+def plain(h, x):
+    return h + x, h
+
+
+ROWS, STEPS = np.zeros((B, 2), np.float32), np.zeros((B, T, 2), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "kind", "words"),
+    [
+        ((plain, ROWS, {}), {}, ValueError, "xs must have at least one array"),
+        ((plain, ROWS, ROWS[0]), {}, ValueError, r"xs must have axes \[B, T, ...\], got \(2,\)"),
+        ((plain, ROWS, (STEPS, ROWS)), {}, ValueError, r"xs must agree in \[B, T\] = \(3, 6\), "),
+        ((plain, ROWS[:1], STEPS), {}, ValueError, r"initial must have 3 rows, got \(1, 2\)"),
+        ((plain, 0.0, STEPS), {}, ValueError, r"initial must have 3 rows, got \(\)"),
+        ((plain, ROWS, STEPS, ROWS), {}, TypeError, "mask must be bool"),
+        ((plain, ROWS, STEPS), {"reset_to": ROWS}, ValueError, "reset_to must be None without"),
+        (
+            (plain, ROWS, STEPS),
+            {"resets": RESETS, "reset_to": (ROWS,)},
+            TypeError,
+            "reset_to must have the structure",
+        ),
+        ((lambda h, x: h, ROWS, STEPS), {}, TypeError, r"step must return \(carry, output\)"),
+        (
+            (lambda h, x: (h[:, :1], x), ROWS, STEPS),
+            {},
+            ValueError,
+            r"the carry that step returns must have shape \(3, 2\), got \(3, 1\)",
+        ),
+        (
+            (lambda h, x: (h.astype(jnp.bfloat16), x), ROWS, STEPS),
+            {},
+            TypeError,
+            "the carry that step returns must have dtype float32, as initial has, got bfloat16",
+        ),
+        (
+            (lambda h, x: ((h, h), x), ROWS, STEPS),
+            {},
+            TypeError,
+            "the carry that step returns must have the structure",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_while_tracing(arguments, options, kind, words):
+    step, initial, xs, *mask = arguments
+    with pytest.raises(kind, match=words):
+        jax.eval_shape(lambda: F.masked_scan(step, initial, xs, *mask, **options))
