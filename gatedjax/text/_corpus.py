@@ -239,6 +239,7 @@ def read_corpus(
     width = len(table.columns.inputs)
     spools = [Spool(folder / f"{part}-{i}.ids") for i in range(width)]
     found: dict[Label, int] = {} if classes is None else {c: i for i, c in enumerate(classes)}
+    truths = {isinstance(label, bool) for label in found if not isinstance(label, str)}
     labels, lines = array.array("i"), array.array("q")
     aside = 0
     first: list[Aside] = []
@@ -256,6 +257,13 @@ def read_corpus(
                     first.append(record)
                 continue
             label: Label = record.label  # type: ignore[assignment]
+            if not isinstance(label, str):
+                truths.add(isinstance(label, bool))
+                if len(truths) > 1:  # as keys they would be one class
+                    raise ValueError(
+                        f"{record.where}:{record.line}: labels must not mix numbers with true and "
+                        f"false, which equal 1 and 0, got {label!r} beside others"
+                    )
             if label not in found:
                 if classes is not None:
                     raise unseen(record, "label", label, classes)

@@ -165,8 +165,8 @@ def _rau(cell: str) -> Config:
 class _Thresholded(models.GANetTask):
     """Evaluates under the gates of prediction, and no others: one pass, a small program.
 
-    Where a density is held, those are the likeliest of all words of a batch, as many as it says;
-    `held_at` makes the same of a trained network.
+    Where a density is held, those are the `likeliest` of a batch; `held_at` makes the same of a
+    trained network.
     """
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Any, Any]:
@@ -176,9 +176,7 @@ class _Thresholded(models.GANetTask):
         density = self.model.config.density
         if density is not None:
             mask = _mask(batch) & (weight > 0)[:, None]
-            ranked = -jnp.sort(-jnp.where(mask, output.gate_logits, -jnp.inf).ravel())
-            words = jnp.maximum(jnp.round(density * jnp.sum(mask)).astype(int), 1)
-            gates = (output.gate_logits >= ranked[words - 1]).astype(jnp.float32)
+            gates = likeliest(output.gate_logits, mask, density).astype(jnp.float32)
             forced: Output = self.model.apply(
                 variables, batch, gates[None], method=models.GANet.with_gates
             )
@@ -187,6 +185,20 @@ class _Thresholded(models.GANetTask):
         if output.gates is not None:
             metrics["density"] = Ratio.of(F.gate_penalty(output.gates, _mask(batch)), weight)
         return metrics, {}
+
+
+def likeliest(logits: jax.Array, mask: jax.Array, density: float) -> jax.Array:
+    """The likeliest of the words of a batch that are about this share of them; at least one.
+
+    Words of equal logits are chosen together or not at all, whichever is nearer to the share.
+    """
+    ranked = -jnp.sort(-jnp.where(mask, logits, -jnp.inf).ravel())
+    wanted = density * jnp.sum(mask)
+    least = ranked[jnp.maximum(jnp.round(wanted).astype(int), 1) - 1]
+    above, from_it = (mask & (logits > least)), (mask & (logits >= least))
+    without, with_it = jnp.sum(above), jnp.sum(from_it)
+    nearer = (without == 0) | (jnp.abs(with_it - wanted) <= jnp.abs(wanted - without))
+    return jnp.where(nearer, from_it, above)
 
 
 def held_at(params: Params, probabilities: np.ndarray, density: float) -> Params:

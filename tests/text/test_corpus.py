@@ -226,3 +226,18 @@ def test_another_text_label_or_part_is_another_digest(tmp_path):
 def test_characters_that_nobody_sees_are_no_words():
     assert _corpus.split_words("\u200b\u202e\ufeff\x1b\x00") == ()
     assert _corpus.split_words("a\u200bdull\u2060film\x1b") == ("a", "dull", "film")
+
+
+@pytest.mark.parametrize(
+    ("labels", "seen"), [((1, True), None), ((False, 2), None), ((1,), (True,))]
+)
+def test_numbers_beside_true_and_false_are_no_classes(labels, seen, tmp_path):
+    rows = [(text, labels[i % len(labels)]) for i, (text, _) in enumerate(drawn(20))]
+    with pytest.raises(ValueError, match="labels must not mix numbers with true and false"):
+        read(rows, tmp_path, classes=seen)
+
+
+def test_texts_and_numbers_are_classes_of_one_file(tmp_path):
+    rows = [(text, (1, "1", 2)[i % 3]) for i, (text, _) in enumerate(drawn(30))]
+    corpus, _ = read(rows, tmp_path)
+    assert sorted(corpus.classes, key=str) == [1, "1", 2]

@@ -6,13 +6,14 @@ import pickle
 import re
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from gatedjax import export
 from gatedjax.models import GANet
 from gatedjax.text._model import CELLS, EDGES, Failure, TrainedModel, edge_of, rows_of, sizes_of
-from gatedjax.text._networks import PAIR, TAGS, TEXT, held_at
+from gatedjax.text._networks import PAIR, TAGS, TEXT, held_at, likeliest
 from gatedjax.text._read import open_table
 from gatedjax.text._training import COLUMNS, Options, train_model
 from tests._programs import Plugin
@@ -323,7 +324,13 @@ def test_words_with_one_gate_are_open_or_closed_together(density, share):
     probabilities = np.float32([0.1] * 3 + [0.5] * 5 + [0.9] * 2)
     params = {"auxiliary": {"gate": {"bias": np.zeros(1, np.float32)}}}
     bias = held_at(params, probabilities, density)["auxiliary"]["gate"]["bias"]
-    assert np.mean(np.log(probabilities / (1 - probabilities)) + bias > 0) == pytest.approx(share)
+    logits = np.log(probabilities / (1 - probabilities))
+    assert np.mean(logits + bias > 0) == pytest.approx(share)
+    # in training's evaluation as in the model that is kept, whatever padding has
+    rows = np.stack([logits, np.full(10, 9, np.float32)])
+    mask = np.array([[True], [False]]) & (rows == rows)
+    opened = likeliest(jnp.asarray(rows), jnp.asarray(mask), density)
+    np.testing.assert_array_equal(opened, mask & (rows + bias > 0))
 
 
 def check_network(model, texts):
