@@ -1,6 +1,7 @@
 """`gatedjax train`, `predict`, `evaluate`, `explain`: files, refusals, runs that are stopped."""
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -13,10 +14,12 @@ import numpy as np
 import pytest
 
 import gatedjax.text._training as training_module
-from gatedjax import export
+from gatedjax import data, export
 from gatedjax.__main__ import main
 from gatedjax._cli import refusals
 from gatedjax._commands import train
+from gatedjax.data.tfds import _prepared
+from gatedjax.text import _named
 from gatedjax.text._model import TrainedModel
 from tests._programs import environment
 from tests._slow import slow_but
@@ -526,3 +529,18 @@ def test_the_names_of_options_stand_at_the_start_of_a_message(capsys):
         with pytest.raises(SystemExit), refusals({"network: ": "--network: "}):
             raise ValueError(message)
         assert capsys.readouterr().err == f"error: {wanted}\n"
+
+
+@pytest.mark.parametrize(
+    "command", [["train", "trec", "--out", "m"], ["evaluate", "model", "trec"]]
+)
+def test_a_set_that_is_not_there_is_prepared_by_another_command(
+    command, here, capsys, tmp_path, monkeypatch
+):
+    def no_network(name, builder):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(_prepared, "_check_network", no_network)
+    monkeypatch.setattr(_named, "load", functools.partial(data.load, data_dir=tmp_path))
+    said = refused(command, capsys)
+    assert "name their folder (gatedjax data prepare NAME --manual-dir DIR)" in said

@@ -221,3 +221,12 @@ def test_lengths_must_agree():
         explain(gates=(0.1, 0.2))
     with pytest.raises(ValueError, match="removed must have"):
         explain(removed=())
+
+
+def test_a_share_of_pairs_is_not_told_as_one_of_words():
+    words = explain(gates=None)
+    assert "2 of 3 words are read (67%)." in words.render()
+    pairs = explain(gates=None, density=0.5)
+    told = "2 of 3 words are read by more than half of the words; 50% of all pairs are."
+    assert told in pairs.render()
+    assert "(50%)" not in pairs.render()

@@ -122,8 +122,9 @@ def test_a_falling_schedule_cannot_be_made_longer(nested, tmp_path):
         return run(tmp_path, metadata=metadata, **train)
 
     go(5)
-    with pytest.raises(CheckpointMismatch, match=r"train\.num_steps: saved 5, now 9"):
+    with pytest.raises(CheckpointMismatch, match=r"train\.num_steps: saved 5, now 9") as refused:
         go(9)
+    assert "falls to 0 after the last step, so a run cannot be made longer" in str(refused.value)
 
 
 def test_a_schedule_that_falls_without_an_end_can_be_made_longer(tmp_path):
