@@ -18,20 +18,24 @@ from gatedjax.functional._types import Tree
 
 
 def _varying(array: Tree) -> frozenset[str]:
-    """The manual axes over which an array varies."""
-    kind = jax.typeof(array)
+    """The manual axes over which an array varies, or one of which only the type is known."""
+    kind = array if isinstance(array, jax.ShapeDtypeStruct) else jax.typeof(array)
     manual = getattr(kind, "manual_axis_type", None)
     # JAX 0.10 calls them vma
     return frozenset(getattr(kind, "vma", ()) if manual is None else manual.varying)
 
 
-def vary_together(tree: Tree) -> Tree:
+def vary_together(tree: Tree, others: Tree = ()) -> Tree:
     """Casts every array of a tree to vary over the manual axes over which any of them does.
 
     A loop keeps the type of its carry and a `custom_vjp` that of its arguments, so both need it.
     The derivative of the cast sums over the devices what comes back to a replicated array.
+
+    Args:
+      tree: what is cast.
+      others: arrays, or their types, whose axes count as well.
     """
-    axes = {axis for leaf in jax.tree.leaves(tree) for axis in _varying(leaf)}
+    axes = {axis for leaf in jax.tree.leaves((tree, others)) for axis in _varying(leaf)}
     if not axes:
         return tree
 
@@ -39,6 +43,11 @@ def vary_together(tree: Tree) -> Tree:
         return lax.pcast(leaf, tuple(sorted(axes - _varying(leaf))), to="varying")
 
     return jax.tree.map(cast, tree)
+
+
+def has_manual_axes() -> bool:
+    """True inside `jax.shard_map`."""
+    return bool(jax.sharding.get_abstract_mesh().manual_axes)
 
 
 def has_explicit_axes() -> bool:
@@ -111,8 +120,14 @@ def take_rows(table: jax.Array, index: jax.Array) -> jax.Array:
     return on_rows(take, table, index, rows=index, axes=index.ndim)
 
 
-def rows_like(tree: Tree, like: jax.Array) -> Tree:
-    """The arrays of a tree, made without regard to devices, with their rows sharded as like's."""
+def rows_like(tree: Tree, *like: jax.Array) -> Tree:
+    """The arrays of a tree with their rows sharded as those of the first of like that are."""
     if not has_explicit_axes():
         return tree
-    return jax.sharding.reshard(tree, leading_spec(like))
+    (rows,) = tuple(leading_spec(*like)) or (None,)
+
+    def place(leaf: Tree) -> Tree:
+        others = tuple(jax.typeof(leaf).sharding.spec)[1:]
+        return jax.sharding.reshard(leaf, PartitionSpec(rows, *others))
+
+    return jax.tree.map(place, tree)

@@ -9,7 +9,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Int
 
 from gatedjax.functional._checks import check_that
-from gatedjax.functional._devices import rows_like, vary_together
+from gatedjax.functional._devices import has_manual_axes, rows_like, vary_together
 from gatedjax.functional._recurrence import Restarts, restarts, step_mask, time_major
 from gatedjax.functional._types import Carry, Tree
 
@@ -36,7 +36,8 @@ def masked_scan(
 
     Args:
       step: (carry [B, ...], x [B, ...]) to (carry, y [B, ...]), for all rows at once; it may close
-        over weights. At padding it is given zeros for x, where it must be finite as elsewhere.
+        over weights. At padding it is given zeros for x, where its values and derivatives must be
+        finite. Whatever is made of inputs before they are xs, a projection, meets padding as it is.
       initial: the carry before the first step: a tree of arrays [B, ...].
       xs: inputs: a tree of arrays [B, T, ...].
       mask: True at real steps; None means all.
@@ -50,8 +51,8 @@ def masked_scan(
       without a real step returns its initial carry.
 
     Raises:
-      ValueError: if xs are empty or their leading axes differ, or a carry has other shapes than
-        initial.
+      ValueError: if xs are empty or their leading axes differ, a carry has other shapes than
+        initial, or an output has not as many rows.
       TypeError: if the step returns no pair, or a carry of another structure or dtype.
     """
     shape = _leading(xs)
@@ -60,14 +61,18 @@ def masked_scan(
         check_that(jnp.shape(leaf)[:1] == shape[:1], f"initial must have {shape[0]} rows", leaf)
     mask = step_mask(shape, mask, lengths)
     xs = jax.tree.map(jnp.asarray, xs)
+    sharded = jax.tree.leaves((xs, mask, resets, initial))
+    initial, xs, mask, resets, reset_to = rows_like((initial, xs, mask, resets, reset_to), *sharded)
     xs = real_alone(xs, mask)
 
     def check(name: str, carry: Carry) -> None:
         _check_like(initial, jax.tree.map(jnp.asarray, carry), name)
 
     begins = restarts(resets, reset_to, initial, mask, shape, reverse, check)
-    first = jax.tree.leaves(xs)[0]
-    initial, xs, mask, begins = vary_together((rows_like(initial, first), xs, mask, begins))
+    reached: Carry = ()
+    if has_manual_axes() and shape[1]:  # what the step closes over may vary as nothing else does
+        reached, _ = jax.eval_shape(step, initial, jax.tree.map(lambda x: x[:, 0], xs))
+    initial, xs, mask, begins = vary_together((initial, xs, mask, begins), reached)
     carry, ys = scan_steps(step, initial, xs, mask, begins, reverse)
     return carry, real_alone(ys, mask)
 
@@ -91,6 +96,10 @@ def scan_steps(
             raise TypeError(f"step must return (carry, output), got {type(result).__name__}")
         new, y = result
         _check_like(carry, new, "the carry that step returns")
+        rows = len(jax.tree.leaves(x)[0])
+        for leaf in jax.tree.leaves(y):
+            fits = jnp.shape(leaf)[:1] == (rows,)
+            check_that(fits, f"the output that step returns must have {rows} rows", leaf)
         return (new if real is None else _chosen(real, new, carry)), y
 
     steps = (jax.tree.map(time_major, xs), time_major(mask), time_major(begins.goes_on))

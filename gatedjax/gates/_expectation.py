@@ -64,6 +64,11 @@ def check_estimator(estimator: object) -> None:
             "estimator must have the members of gates.Estimator, "
             f"{estimator!r} lacks {', '.join(lacking)}"
         )
+    for member in _MEMBERS:
+        is_method = member in ("evaluations", "surrogate")
+        if callable(getattr(estimator, member)) != is_method:
+            kind = "a method" if is_method else "a value or a property, no method"
+            raise ValueError(f"{member} of the estimator {estimator!r} must be {kind}")
 
 
 def check_row(logits: ArrayLike, mask: ArrayLike) -> None:
@@ -133,6 +138,8 @@ def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, 
                 "gradient. DisARM, LeaveOneOut and LocalExpectation need values alone"
             )
         wide = logits.astype(wide_dtype(logits))
-        return estimator.surrogate(objective, wide, noise_rows(key, estimator.rows, n))
+        estimate = estimator.surrogate(objective, wide, noise_rows(key, estimator.rows, n))
+        check_that(jnp.ndim(estimate) == 0, "surrogate must return a scalar", estimate)
+        return estimate
 
     return expected

@@ -153,6 +153,7 @@ def report(
     """
     if draws < 2:
         raise ValueError(f"draws must be at least 2, got {draws}")
+    estimators = tuple(estimators)
     for estimator in estimators:
         check_estimator(estimator)
     check_row(logits, mask)

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from gatedjax.functional._checks import check_floating, check_same_shape, check_that
+
 
 @jax.custom_jvp
 def sloped(
@@ -26,7 +28,6 @@ def _sloped_jvp(primals, tangents):
     return sloped(value, logits, slope), (slope * tangents[1]).astype(value.dtype)
 
 
-@jax.custom_jvp
 def attached(
     value: Float[Array, ""], logits: Float[Array, " n"], gradient: Float[Array, " n"]
 ) -> Float[Array, ""]:
@@ -39,13 +40,25 @@ def attached(
       value: differentiable with respect to whatever else it depends on.
       logits: what the gradient is with respect to.
       gradient: how it depends on anything is left out, at the first derivative.
+
+    Raises:
+      ValueError: if the value is no scalar, or the gradient has another shape than the logits.
+      TypeError: if the value is no floating number.
     """
+    check_that(jnp.ndim(value) == 0, "value must be a scalar", value)
+    check_floating(value=value)
+    check_same_shape(logits=logits, gradient=gradient)
+    return _attached(value, logits, gradient)
+
+
+@jax.custom_jvp
+def _attached(value: Array, logits: Array, gradient: Array) -> Array:
     del logits, gradient
     return value
 
 
-@attached.defjvp
+@_attached.defjvp
 def _attached_jvp(primals, tangents):
     value, logits, gradient = primals
     slope = jnp.sum(gradient * tangents[1]).astype(value.dtype)
-    return attached(value, logits, gradient), tangents[0] + slope
+    return _attached(value, logits, gradient), tangents[0] + slope

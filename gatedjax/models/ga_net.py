@@ -745,7 +745,8 @@ class GANetTask:
 
     An estimator that takes values of the loss at several draws is given the cross-entropy behind
     one pass of the encoder, and the penalty is its exact expectation. In the metrics the
-    cross-entropy is then the mean over those draws; accuracy and density are of the first.
+    cross-entropy is then the mean over those draws; accuracy and density are of the first, whose
+    gates are hard even if an `estimator` has others.
 
     Attributes:
       model: the network.
@@ -798,7 +799,9 @@ class GANetTask:
         config = self.model.config
         if config.system != "ganet":
             return ()
-        return ("penalty", "temperature") if config.density is None else ("temperature",)
+        tempered = self.estimator is None and hasattr(named(config.estimation), "tau")
+        penalised = config.density is None
+        return ("penalty",) * penalised + ("temperature",) * tempered
 
     def with_value(self, name: str, value: Tree) -> "GANetTask":
         """The task with another value of a number in `sweepable`, which may be traced."""

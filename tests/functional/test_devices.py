@@ -75,8 +75,19 @@ def weights_and_inputs():
     return call.shared, call.rows["xs"], call.rows["mask"]
 
 
-def cost(weights, xs, mask=None):
-    return jnp.sum(jnp.sin(F.lstm(weights, xs, mask)[1]))
+def scanned(weights, xs, mask=None):
+    """`lstm` by a step of one's own."""
+
+    def step(carry, x):
+        carry = F.lstm_step(weights, carry, x)
+        return carry, carry.hidden
+
+    zeros = jnp.zeros((len(xs), len(weights.recurrent)))
+    return F.masked_scan(step, F.LSTMState(zeros, zeros), xs, mask)
+
+
+def cost(weights, xs, mask=None, unroll=F.lstm):
+    return jnp.sum(jnp.sin(unroll(weights, xs, mask)[1]))
 
 
 def test_a_call_outside_jit_on_a_mesh_with_explicit_axes_is_that_of_one_device():
@@ -102,17 +113,61 @@ def test_weights_sharded_over_an_explicit_axis_get_gradients_that_are():
     assert_same(jax.device_get(got), jax.device_get(want))
 
 
-def test_weights_that_differ_between_devices_read_the_same_rows_under_shard_map():
+@pytest.mark.parametrize("unroll", [F.lstm, scanned])
+def test_weights_that_differ_between_devices_read_the_same_rows_under_shard_map(unroll):
     """As for several seeds in one program."""
     weights, xs, _ = weights_and_inputs()
+    slopes = jax.grad(functools.partial(cost, unroll=unroll))
     stack = jax.tree.map(lambda w: np.stack([w, 2 * w]), weights)
-    want = jax.jit(jax.vmap(jax.grad(cost), (0, None)))(stack, xs)
+    want = jax.jit(jax.vmap(slopes, (0, None)))(stack, xs)
     mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices()[:2])
 
     def one(stack, xs):
-        own = jax.grad(cost)(jax.tree.map(lambda w: w[0], stack), xs)
+        own = slopes(jax.tree.map(lambda w: w[0], stack), xs)
         return jax.tree.map(lambda w: w[None], own)
 
     by_seed = PartitionSpec("d")
     mapped = jax.shard_map(one, mesh=mesh, in_specs=(by_seed, PartitionSpec()), out_specs=by_seed)
     assert_same(jax.device_get(jax.jit(mapped)(stack, xs)), jax.device_get(want))
+
+
+def test_a_carry_keeps_how_its_features_are_sharded():
+    xs = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
+    mask = np.array([[True, True, False], [True, False, False]])
+
+    @jax.jit
+    def run(initial, xs):
+        step = lambda h, x: (jnp.tanh(h + x), h)  # noqa: E731
+        return F.masked_scan(step, initial, xs, mask)
+
+    want = run(np.ones((2, 4), np.float32), xs)
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,), devices=jax.devices()[:2])
+    with jax.set_mesh(mesh):
+        place = lambda x, *spec: jax.device_put(x, NamedSharding(mesh, PartitionSpec(*spec)))  # noqa: E731
+        got = run(place(np.ones((2, 4), np.float32), None, "d"), place(xs, None, None, "d"))
+        assert jax.typeof(got[0]).sharding.spec == PartitionSpec(None, "d")
+    assert_same(jax.device_get(got), jax.device_get(want))
+
+
+@pytest.mark.parametrize("sharded", ["xs", "mask", "resets", "initial"])
+def test_rows_are_sharded_as_any_of_the_arguments_is(sharded):
+    rng = np.random.default_rng(0)
+    given = {
+        "xs": rng.normal(size=(2, 3, 4)).astype(np.float32),
+        "mask": np.array([[True, True, False], [True, False, False]]),
+        "resets": np.array([[True, True, False], [False, False, False]]),
+        "initial": (np.ones((2, 4), np.float32), np.zeros(2, np.int32)),
+    }
+
+    @jax.jit
+    def run(xs, mask, resets, initial):
+        step = lambda c, x: ((jnp.tanh(c[0] + x), c[1] + 1), c)  # noqa: E731
+        return F.masked_scan(step, initial, xs, mask, resets=resets)
+
+    want = run(**given)
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,), devices=jax.devices()[:2])
+    with jax.set_mesh(mesh):
+        split = NamedSharding(mesh, PartitionSpec("d"))
+        got = run(**given | {sharded: jax.device_put(given[sharded], split)})
+        assert jax.typeof(got[0][0]).sharding.spec[0] == "d"
+    assert_same(jax.device_get(got), jax.device_get(want))

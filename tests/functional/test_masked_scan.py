@@ -206,6 +206,19 @@ ROWS, STEPS = np.zeros((B, 2), np.float32), np.zeros((B, T, 2), np.float32)
             TypeError,
             "the carry that step returns must have dtype float32, as initial has, got bfloat16",
         ),
+        *(
+            (
+                (one, ROWS, STEPS),
+                {},
+                ValueError,
+                f"the output that step returns must have 3 .*{got}",
+            )
+            for one, got in [
+                (lambda h, x: (h, h.sum(0)), r"\(2,\)"),
+                (lambda h, x: (h, (x, h[:1])), r"\(1, 2\)"),
+                (lambda h, x: (h, 1.0), r"\(\)"),
+            ]
+        ),
         (
             (lambda h, x: ((h, h), x), ROWS, STEPS),
             {},

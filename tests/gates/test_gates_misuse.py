@@ -44,6 +44,48 @@ def test_what_is_no_estimator_is_refused(estimator, words):
         gates.report(total, ZEROS, [estimator], KEY)
 
 
+class Own:
+    """An estimator as far as its members go."""
+
+    unbiased, needs_gradient, rows = True, False, 2
+
+    def evaluations(self, n):
+        return 2
+
+    def surrogate(self, objective, logits, noise):
+        return objective.values((logits[None] + noise > 0).astype(logits.dtype))
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "kind"),
+    [
+        ("rows", lambda self: 2, "a value or a property, no method"),
+        ("needs_gradient", lambda self: False, "a value or a property, no method"),
+        ("evaluations", 2, "a method"),
+    ],
+)
+def test_members_of_another_kind_are_refused(member, value, kind):
+    changed = type("Changed", (Own,), {member: value})
+    with pytest.raises(ValueError, match=f"^{member} of the estimator .* must be {kind}"):
+        gates.expectation(total, changed())
+
+
+def test_an_estimate_that_is_no_scalar_is_refused():
+    with pytest.raises(ValueError, match=r"surrogate must return a scalar, got \(2,\)"):
+        traced(total, Own())
+    with pytest.raises(ValueError, match=r"value must be a scalar, got \(2,\)"):
+        gates.attached(jnp.ones(2), ZEROS, ZEROS)
+    with pytest.raises(ValueError, match=r"one common shape, got logits \(3,\), gradient \(2, 3\)"):
+        gates.attached(jnp.float32(1), ZEROS, jnp.ones((2, 3)))
+    with pytest.raises(TypeError, match="value must be floating"):
+        gates.attached(jnp.int32(1), ZEROS, ZEROS)
+
+
+def test_estimators_may_come_from_a_generator():
+    estimators = (one for one in [gates.Reinforce(), gates.DisARM()])
+    assert len(gates.report(total, ZEROS, estimators, KEY, draws=2).rows) == 2
+
+
 def test_options_without_such_a_value_are_refused():
     with pytest.raises(ValueError, match="k must be at least 2, got 1"):
         gates.LeaveOneOut(1)

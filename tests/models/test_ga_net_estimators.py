@@ -234,6 +234,8 @@ def test_a_temperature_that_is_swept_is_where_its_schedule_starts(estimator):
         ({}, ("penalty", "temperature")),
         ({"density": 0.3}, ("temperature",)),  # a multiplier is in the place of the penalty
         ({"system": "soft"}, ()),
+        ({"estimator": "disarm"}, ("penalty",)),  # has no temperature
+        ({"estimator": "rebar"}, ("penalty", "temperature")),
     ],
 )
 def test_what_can_be_swept_is_what_the_loss_has(options, numbers):
@@ -275,6 +277,7 @@ def test_an_estimator_of_ones_own_trains():
     theirs, ours = slopes(task, params), slopes(own, params)
     assert np.any(np.asarray(ours[1]["auxiliary"]["gate"]["bias"]))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F32), theirs, ours)
+    assert own.sweepable == ("penalty",)
     swept = own.with_value("penalty", 0.5)
     assert swept.estimator == TwoDraws()
     assert swept.model.config.penalty == 0.5

@@ -361,7 +361,7 @@ class SelectorTask:
         slopes = jax.lax.stop_gradient(passes.total - mean[None]) / (len(passes.total) - 1)
         first = jax.tree.map(lambda x: x[0], passes)
         return first._replace(
-            total=jax.vmap(attached, in_axes=(0, 1, 1))(mean, passes.score, slopes),
+            total=jax.vmap(attached, in_axes=(0, 1, 1))(mean, cast(Array, passes.score), slopes),
             cost=jnp.mean(passes.cost, axis=0),
         )
 
