@@ -71,7 +71,8 @@ def masked_scan(
     begins = restarts(resets, reset_to, initial, mask, shape, reverse, check)
     reached: Carry = ()
     if has_manual_axes() and shape[1]:  # what the step closes over may vary as nothing else does
-        reached, _ = jax.eval_shape(step, initial, jax.tree.map(lambda x: x[:, 0], xs))
+        first = jax.tree.map(lambda x: x[:, 0], xs)
+        reached = jax.eval_shape(lambda carry, x: step(carry, x)[0], initial, first)
     initial, xs, mask, begins = vary_together((initial, xs, mask, begins), reached)
     carry, ys = scan_steps(step, initial, xs, mask, begins, reverse)
     return carry, real_alone(ys, mask)
