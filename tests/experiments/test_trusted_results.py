@@ -151,7 +151,7 @@ def committed():
 
 def test_every_record_of_questions_made_of_books_says_so():
     found = {path: record for path, record in committed().items() if record["data"][:3] == "cbt"}
-    assert len(found) == 19
+    assert len(found) == 20
     for record in found.values():
         assert origins.origin_of(record).startswith(origins.BOOKS + ": 4")
         assert origins.other_data([record])
