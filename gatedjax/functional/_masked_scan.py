@@ -10,7 +10,14 @@ from jaxtyping import Array, Bool, Int
 
 from gatedjax.functional._checks import check_that
 from gatedjax.functional._devices import has_manual_axes, rows_like, vary_together
-from gatedjax.functional._recurrence import Restarts, restarts, step_mask, time_major
+from gatedjax.functional._recurrence import (
+    Restarts,
+    real_alone,
+    restarts,
+    spread,
+    step_mask,
+    time_major,
+)
 from gatedjax.functional._types import Carry, Tree
 
 
@@ -108,21 +115,9 @@ def scan_steps(
     return carry, jax.tree.map(time_major, ys)
 
 
-def real_alone(tree: Tree, mask: Array | None) -> Tree:
-    """The arrays [B, T, ...] of a tree with zeros where the mask is False."""
-    if mask is None:
-        return tree
-    return jax.tree.map(lambda x: jnp.where(_spread(mask, x), x, jnp.zeros((), x.dtype)), tree)
-
-
 def _chosen(rows: Array, new: Carry, old: Carry) -> Carry:
     """The rows [B] of new where True, those of old elsewhere."""
-    return jax.tree.map(lambda n, o: jnp.where(_spread(rows, n), n, o), new, old)
-
-
-def _spread(rows: Array, like: Array) -> Array:
-    """rows with axes of 1 behind it, as many axes as like."""
-    return jnp.expand_dims(rows, tuple(range(rows.ndim, like.ndim)))
+    return jax.tree.map(lambda n, o: jnp.where(spread(rows, n), n, o), new, old)
 
 
 def _leading(xs: Tree) -> tuple[int, int]:

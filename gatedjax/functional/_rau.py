@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._devices import compiled, run_core
-from gatedjax.functional._masked_scan import real_alone, scan_steps
+from gatedjax.functional._masked_scan import scan_steps
 from gatedjax.functional._rau_step import (
     AnyRAUWeights,
     Options,
@@ -29,6 +29,7 @@ from gatedjax.functional._recurrence import (
     as_outputs,
     dropout_mask,
     form_for,
+    real_alone,
     real_steps,
     restarts,
     wide_of,

@@ -216,6 +216,18 @@ def step_mask(shape: tuple[int, ...], mask: ArrayLike, lengths: ArrayLike) -> Ar
     return jnp.asarray(mask)
 
 
+def spread(rows: Array, like: Array) -> Array:
+    """rows with axes of 1 behind it, as many axes as like."""
+    return jnp.expand_dims(rows, tuple(range(rows.ndim, like.ndim)))
+
+
+def real_alone(tree: Tree, mask: Array | None) -> Tree:
+    """The arrays [B, T, ...] of a tree with zeros where the mask is False."""
+    if mask is None:
+        return tree
+    return jax.tree.map(lambda x: jnp.where(spread(mask, x), x, jnp.zeros((), x.dtype)), tree)
+
+
 def real_steps(
     xs: ArrayLike, mask: ArrayLike, lengths: ArrayLike = None
 ) -> tuple[Array, Array | None]:
@@ -225,9 +237,7 @@ def real_steps(
     """
     xs = jnp.asarray(xs)
     mask = step_mask(xs.shape[:2], mask, lengths)
-    if mask is None:
-        return xs, None
-    return jnp.where(mask[..., None], xs, jnp.zeros((), xs.dtype)), mask
+    return real_alone(xs, mask), mask
 
 
 def restarts(
@@ -289,8 +299,7 @@ def shifted(states: Array, initial: Array, reverse: bool) -> Array:
 
 def as_outputs(states: Array, mask: Array | None, dtype: Dtype) -> Array:
     """Returns the states [B, T, H] after each step in dtype, 0 at padding."""
-    outputs = states.astype(dtype)
-    return outputs if mask is None else jnp.where(mask[..., None], outputs, 0)
+    return real_alone(states.astype(dtype), mask)
 
 
 def matmul(a: Array, b: Array, dtype: Dtype) -> Array:

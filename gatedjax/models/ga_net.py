@@ -61,6 +61,16 @@ READ_AT_HARD_GATES = ("st_gumbel", "straight_through", "reinmax", "rebar")
 """Estimators that take the derivative of the loss at gates of 0 and 1."""
 
 
+def _gateless(system: str) -> ValueError:
+    return ValueError(f"estimator must be None for system={system!r}: no gates")
+
+
+def _unread(said: str) -> ValueError:
+    return ValueError(
+        f"gates_on must be 'attention' for {said}: a word that is not read has no gradient"
+    )
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GANetConfig:
     """Everything that the paper fixes or leaves open about the network."""
@@ -153,7 +163,7 @@ class GANetConfig:
     def _check_estimator(self) -> None:
         if self.estimator is not None:
             if self.system != "ganet":
-                raise ValueError(f"estimator must be None for system={self.system!r}: no gates")
+                raise _gateless(self.system)
             if self.relax != "soft":
                 raise ValueError(f"relax must be 'soft' where estimator={self.estimator!r} says it")
         if self.gates_on == "input":
@@ -161,10 +171,7 @@ class GANetConfig:
                 raise ValueError(f"gates_on must be 'attention' for system={self.system!r}")
             if self.estimation in READ_AT_HARD_GATES:
                 said = "relax" if self.estimator is None else "estimator"
-                raise ValueError(
-                    f"gates_on must be 'attention' for {said}={getattr(self, said)!r}: a word that "
-                    "is not read has no gradient"
-                )
+                raise _unread(f"{said}={getattr(self, said)!r}")
 
     @property
     def estimation(self) -> EstimatorName:
@@ -775,7 +782,7 @@ class GANetTask:
         check_estimator(self.estimator)
         config, name = self.model.config, type(self.estimator).__name__
         if config.system != "ganet":
-            raise ValueError(f"estimator must be None for system={config.system!r}: no gates")
+            raise _gateless(config.system)
         if config.estimator is not None or config.relax != "soft":
             said = "estimator" if config.estimator else "relax"
             raise ValueError(
@@ -783,10 +790,7 @@ class GANetTask:
                 f"{said}={getattr(config, said)!r}"
             )
         if config.gates_on == "input" and self.estimator.needs_gradient:
-            raise ValueError(
-                f"gates_on must be 'attention' for estimator={name}: a word that is not read has "
-                "no gradient"
-            )
+            raise _unread(f"estimator={name}")
 
     @property
     def frozen(self) -> tuple[str, ...]:
@@ -860,7 +864,7 @@ class GANetTask:
         return schedule(config, batch.get("step"), self.temperature)
 
     def _by_values(self, batch: Batch) -> Estimator | None:
-        """The estimator of the gates' gradient, where it is one of several values of the loss."""
+        """The estimator that is given the loss as a function of the gates, if that is how."""
         if self.estimator is not None:
             return self.estimator
         config, tau = self.model.config, self._temperature(batch)
