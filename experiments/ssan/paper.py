@@ -92,6 +92,10 @@ DENSITIES = {
 
 HALVES: dict[str, tuple[str, Changes]] = {
     f"{BASE}_linear": ("SAN, sinusoids, linear head", {"model.relative": "none"}),
+    f"{FULL}_linear": (
+        "SSAN, layer 1, sinusoids, linear head",
+        {"model.relative": "none", "model.select_layers": (1,)},
+    ),
     f"{BASE}_local_rectified": (
         "SAN, local heads, rectified head",
         {"model.head_hidden": (128, 128)},
@@ -320,8 +324,9 @@ RECIPES = (BASE, FULL, "ssan_soft", "ssan_expect", *HALVES, local(BASE))
 
 
 def as_the_paper(_: str, variant: str) -> tuple[str, str] | None:
-    """What is compared of the paper's own recipe: its selector with none."""
-    return (FULL, BASE) if variant == FULL else None
+    """What is compared of recipes with the paper's sinusoids alone: its selector with none."""
+    end = variant.removeprefix(FULL)
+    return (variant, BASE + end) if variant in (FULL, f"{FULL}_linear") else None
 
 
 RECIPE = Table(
@@ -336,7 +341,7 @@ RECIPE = Table(
     title="BShift: recipes",
     note="SAN and SSAN without more have a head with two rectified layers of 128, as the paper, "
     "and our choice of what it leaves open (sinusoids alone, the mean of the states). Local heads "
-    "without more have a linear head, those of table 2; two rows have one of these changes each. "
+    "without more have a linear head, those of table 2; three rows have one of these changes each. "
     "The loss of a constant is ln 2, .693.",
     about="BShift by the paper's recipe, by that of table2, and by each of its two changes",
     data=("bshift",),

@@ -127,9 +127,10 @@ def test_cells_of_the_tables():
         "san_local": ((0,), "local", ()),
         **{f"ssan_layer{n}_local": ((n,), "local", ()) for n in range(1, 7)},
         "san_linear": ((0,), "none", ()),
+        "ssan_layer1_linear": ((1,), "none", ()),
         "san_local_rectified": ((0,), "local", (128, 128)),
     }
-    halves = ["san_linear", "san_local_rectified"]
+    halves = ["san_linear", "ssan_layer1_linear", "san_local_rectified"]
     assert cells("table2") == [("bshift", name) for name in mended if name not in halves]
     few = [variant for _, variant in cells("table2", layers=(6,))]
     assert few == ["san_local", "ssan_layer6_local"]
