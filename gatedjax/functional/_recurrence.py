@@ -105,7 +105,7 @@ _BATCH_MAJOR = Form(feature_major=False, hoist_input=False, unroll=1)
 _BATCH_MAJOR_HOISTED = Form(feature_major=False, hoist_input=True, unroll=1)
 _WIDE = 512
 # Not measured on an accelerator: one large product is the safe choice where launches cost.
-_OTHER = Form(feature_major=True, hoist_input=True, unroll=1)
+_OTHER = Form(feature_major=False, hoist_input=True, unroll=8)
 
 
 def form_for(
