@@ -309,16 +309,20 @@ def _summing_to(
     # A sum of many gates near 1 rounds away those that are closed. Both families have
     # 1 - phi(u) = phi(c - u): what is closed of long rows is summed to n - k instead.
     most = (2 * k > count) & (z.shape[-1] > _LONG)
-    z = jnp.where(most, -z, z)
+    # XLA may form a / 2 + b / 2 as (a + b) / 2, which overflows for the largest numbers, and did on
+    # a GPU. What is beyond a quarter of the largest counts as that.
+    end = float(jnp.finfo(z.dtype).max) / 4
+    z = jnp.clip(jnp.where(most, -z, z), -end, end)
     fewer = jnp.where(most, count - k, k)
     total = jnp.where(between, fewer, jnp.where(keep.any(-1, keepdims=True), count / 2, 0))
 
     # Scores of 1e4 leave float32 few digits for a threshold: it is found roughly among them, and
-    # the rest of it among the differences, which near the threshold are exact.
+    # the rest of it among the differences from the score nearest to it, which there are exact.
     rows, fixed, scale = lax.stop_gradient((z, total, tau))
     low, high = family.bracket(rows, keep, fixed, scale)
     mean = jnp.sum(jnp.where(keep, rows / jnp.maximum(count, 1), 0), axis=-1, keepdims=True)
-    first = search(family, rows, keep, fixed, (low, high, mean), scale, _ROUGH)
+    rough = search(family, rows, keep, fixed, (low, high, mean), scale, _ROUGH)
+    first = _nearest(rows, keep, rough)
     u = jnp.where(keep, z - first, 0)
     # the bounds again, where the scores are so large that rounding took the room around them
     room = (1 if scale is None else scale) * (2 + math.log(1 + z.shape[-1]))
@@ -326,6 +330,14 @@ def _summing_to(
     soft = gates(family, u, keep, threshold(family, u, keep, total, rest, tau), tau)
     soft = jnp.where(most & keep, 1 - soft, soft)
     return _restored(jnp.where(between, soft, keep & (k > 0)), scores, axis)
+
+
+def _nearest(z: Array, keep: Array, theta: Array) -> Array:
+    """The real score of each row that is nearest to theta; theta where there is none."""
+    above = jnp.min(z, axis=-1, keepdims=True, where=keep & (z >= theta), initial=jnp.inf)
+    below = jnp.max(z, axis=-1, keepdims=True, where=keep & (z <= theta), initial=-jnp.inf)
+    nearest = jnp.where(above - theta < theta - below, above, below)
+    return jnp.where(jnp.isinf(nearest), theta, nearest)
 
 
 def _best(z: Array, keep: Array, k: Array) -> Array:

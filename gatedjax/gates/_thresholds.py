@@ -151,9 +151,9 @@ def search(
 ) -> Float[Array, "*B 1"]:
     """theta with sum phi(u - theta) = total over the real positions; not differentiable.
 
-    A step that leaves the bounds is replaced by their middle. The search ends when every sum is
-    its total to rounding (or to a tolerance), or no number is left between its bounds, with one
-    step more from there.
+    A step that leaves the bounds, whose sum must be a number, is replaced by their middle. The
+    search ends when every sum is its total to rounding (or to a tolerance), or no number is left
+    between its bounds, with one step more from there.
     """
     u = jnp.where(keep, u, -jnp.inf)
     if tolerance is None:
@@ -167,7 +167,7 @@ def search(
         slope = jnp.sum(slopes, axis=-1, keepdims=True)
         low, high = jnp.where(found > total, theta, low), jnp.where(found > total, high, theta)
         newton = theta + family.excess(found, total, a) / jnp.where(slope > 0, slope, 1)
-        middle = low / 2 + high / 2
+        middle = (low + high) / 2
         inside = (newton > low) & (newton < high) & (slope > 0)
         settled = jnp.abs(found - total) <= near
         stuck = (middle <= low) | (middle >= high)

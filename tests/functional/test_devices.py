@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from gatedjax import functional as F
-from tests._modes import MODES, assert_same, run
+from tests._modes import MODES, assert_same, mesh_of, run
 from tests.functional._calls import NOT_CALLED, calls
 
 CALLS = calls()
@@ -93,7 +93,7 @@ def cost(weights, xs, mask=None, unroll=F.lstm):
 def test_a_call_outside_jit_on_a_mesh_with_explicit_axes_is_that_of_one_device():
     weights, xs, mask = weights_and_inputs()
     want = jax.jit(F.lstm)(weights, xs, mask)
-    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,), devices=jax.devices()[:2])
+    mesh = mesh_of(2, AxisType.Explicit)
     with jax.set_mesh(mesh):
         xs, mask = jax.device_put((xs, mask), NamedSharding(mesh, PartitionSpec("d")))
         got = F.lstm(weights, xs, mask)
@@ -104,7 +104,7 @@ def test_a_call_outside_jit_on_a_mesh_with_explicit_axes_is_that_of_one_device()
 def test_weights_sharded_over_an_explicit_axis_get_gradients_that_are():
     weights, xs, _ = weights_and_inputs()
     want = jax.jit(jax.grad(cost))(weights, xs)
-    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,), devices=jax.devices()[:2])
+    mesh = mesh_of(2, AxisType.Explicit)
     with jax.set_mesh(mesh):
         split = NamedSharding(mesh, PartitionSpec(None, "d"))
         kernel = jax.device_put(weights.recurrent, split)
@@ -120,7 +120,7 @@ def test_weights_that_differ_between_devices_read_the_same_rows_under_shard_map(
     slopes = jax.grad(functools.partial(cost, unroll=unroll))
     stack = jax.tree.map(lambda w: np.stack([w, 2 * w]), weights)
     want = jax.jit(jax.vmap(slopes, (0, None)))(stack, xs)
-    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices()[:2])
+    mesh = mesh_of(2, AxisType.Auto)
 
     def one(stack, xs):
         own = slopes(jax.tree.map(lambda w: w[0], stack), xs)
@@ -141,7 +141,7 @@ def test_a_carry_keeps_how_its_features_are_sharded():
         return F.masked_scan(step, initial, xs, mask)
 
     want = run(np.ones((2, 4), np.float32), xs)
-    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,), devices=jax.devices()[:2])
+    mesh = mesh_of(2, AxisType.Explicit)
     with jax.set_mesh(mesh):
         place = lambda x, *spec: jax.device_put(x, NamedSharding(mesh, PartitionSpec(*spec)))  # noqa: E731
         got = run(place(np.ones((2, 4), np.float32), None, "d"), place(xs, None, None, "d"))
@@ -165,7 +165,7 @@ def test_rows_are_sharded_as_any_of_the_arguments_is(sharded):
         return F.masked_scan(step, initial, xs, mask, resets=resets)
 
     want = run(**given)
-    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,), devices=jax.devices()[:2])
+    mesh = mesh_of(2, AxisType.Explicit)
     with jax.set_mesh(mesh):
         split = NamedSharding(mesh, PartitionSpec("d"))
         got = run(**given | {sharded: jax.device_put(given[sharded], split)})

@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from gatedjax.functional._random import example_dropout, example_keys, example_noise
+from tests._modes import mesh_of
 from tests.tolerances import F32
 
 # Compiling threefry takes half a second a shape: the tests share these few.
@@ -72,8 +73,8 @@ def test_noise_is_logistic_across_examples_and_uncorrelated_between_them(rng):
 
 def test_bits_are_the_same_on_eight_devices(rng):
     inputs = np.ones((8, 10, 3), np.float32)
-    mesh = Mesh(np.array(jax.devices()[:8]), ("data",))
-    spread = NamedSharding(mesh, PartitionSpec("data"))
+    mesh = mesh_of(8, AxisType.Auto)
+    spread = NamedSharding(mesh, PartitionSpec("d"))
     many = noise(rng, jax.device_put(IDS, spread), SIZE)
     assert len(many.sharding.device_set) == 8
     np.testing.assert_array_equal(many, noise(rng, IDS, SIZE))

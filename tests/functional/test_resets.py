@@ -126,8 +126,8 @@ def packed(name):
 def test_packed_segments_are_the_segments_in_both_directions(name):
     _, (together, apart), _ = packed(name)
     close(together, apart, **F32)
-    # rows, layout and order of the operations are the same
-    np.testing.assert_array_equal(together[0][1], apart[0][1])
+    if jax.default_backend() == "cpu":  # where a product of the same rows has the same bits
+        np.testing.assert_array_equal(together[0][1], apart[0][1])
 
 
 def test_what_stands_in_one_segment_has_no_effect_on_another():

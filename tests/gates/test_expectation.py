@@ -10,6 +10,7 @@ from gatedjax import functional, gates
 from gatedjax.gates._expectation import noise_rows
 from gatedjax.gates._score import ByValues
 from gatedjax.gates._together import expectation_together
+from tests._modes import mesh_of
 from tests.gates import _oracles
 from tests.gates._cases import ESTIMATORS, LOGITS, WEIGHTS, cut_row, keys, name, smooth, solved
 from tests.tolerances import F32, F64
@@ -73,10 +74,8 @@ def test_a_sharded_batch_has_the_gradients_of_the_rows_one_by_one(estimator, np_
     def shard(logits, keys, weights):
         return jax.grad(cost)(logits, keys, weights)
 
-    mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
-    mapped = jax.shard_map(
-        shard, mesh=mesh, in_specs=(P("data"), P("data"), P()), out_specs=P("data")
-    )
+    mesh = mesh_of(8, jax.sharding.AxisType.Auto)
+    mapped = jax.shard_map(shard, mesh=mesh, in_specs=(P("d"), P("d"), P()), out_specs=P("d"))
     np.testing.assert_allclose(
         jax.jit(mapped)(logits, rows, weights), jax.jit(shard)(logits, rows, weights), **F32
     )

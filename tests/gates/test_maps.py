@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gatedjax.functional import masked_softmax
-from gatedjax.gates import budget, entmax, entmax15, hard_top_k, soft_top_k, sparsemax
+from gatedjax.gates import _maps, budget, entmax, entmax15, hard_top_k, soft_top_k, sparsemax
 from tests._modes import MODES, assert_same, run
 from tests.tolerances import BF16, F32, F64
 
@@ -202,7 +202,7 @@ def test_equal_scores_share_the_total_whatever_their_size(name, offset):
 @NAMES
 def test_extreme_scores_equal_bisection_and_have_finite_gradients(name):
     rows = [[1e4, 1e4, -1e4], [1e4, 0.25, 0.0], [1e4, 9999.5, 0.5], [-1e4, -1e4, 1.0]]
-    rows += [[1e30, 1.0, -1e30], [3e38, -3e38, 0.0]]
+    rows += [[1e30, 1.0, -1e30], [3e38, -3e38, 0.0], [1e20, -1e20, 3e19]]
     scores = np.array([row + [-np.inf] * (T - 3) for row in rows], np.float32)
     value, gradient = both(name, scores)
     if name != "budget 2":  # any threshold in a gap of more than 1 gives these same gates
@@ -212,6 +212,16 @@ def test_extreme_scores_equal_bisection_and_have_finite_gradients(name):
     assert np.all(np.isfinite(gradient))
     np.testing.assert_allclose(value.sum(axis=-1), MAPS[name][3], rtol=1e-4)
     np.testing.assert_array_equal(value[:, 3:], 0.0)
+
+
+@pytest.mark.parametrize("off", [-1, 1])
+def test_a_rough_threshold_that_is_off_by_rounding_loses_no_gate(monkeypatch, off):
+    """Among scores that leave a gate no digit, where rounding may differ between processors."""
+    scores = np.array([[1e20, -1e20, 0.0, -np.inf]], np.float32)
+    near = scores[:, 1:2] + off * np.spacing(scores[:, :1])
+    monkeypatch.setattr(_maps, "search", lambda *_: near)
+    gates = jax.jit(budget, static_argnums=1)(scores, 2.5)
+    np.testing.assert_array_equal(gates, [[1.0, 0.5, 1.0, 0.0]])
 
 
 @NAMES

@@ -155,8 +155,9 @@ def test_every_text_is_what_a_loop_over_its_patterns_finds(empty):
         np.testing.assert_allclose(truth.probabilities, weights @ probabilities, **F32)
         gradient = (weights * losses) @ (open_gates - p)
         np.testing.assert_allclose(truth.gradient, gradient, rtol=1e-4, atol=1e-6)
-        best = int(np.argmin(losses))
-        np.testing.assert_array_equal(truth.best, open_gates[best])
+        # patterns that leave the same words tie, and rounding then chooses between them
+        best = int(np.argmax(np.all(open_gates == truth.best, axis=1)))
+        np.testing.assert_allclose(losses[best], losses.min(), **F32)
         np.testing.assert_allclose(truth.best_loss, losses[best], **F32)
         assert truth.best_right == right[best]
         threshold = found.modes["threshold"].loss[0, row]
