@@ -331,13 +331,20 @@ def run_keras(case: Case, xs: Array, lengths: Array) -> Runs:
 
 
 def run_torch(case: Case, xs: Array, lengths: Array, *, packed: bool) -> Runs:
-    """PyTorch on the CPU; without packing, padding is computed and in the loss like any step."""
+    """PyTorch on the kind of device that JAX has, a GPU's cuDNN with its defaults (TF32 included).
+
+    Without packing, padding is computed and in the loss like any step.
+    """
     torch = _import("torch")
+    on_gpu = jax.default_backend() == "gpu"
+    if on_gpu and not torch.cuda.is_available():
+        raise NotAvailable("sees no GPU")
+    device = "cuda" if on_gpu else "cpu"
     make = getattr(torch.nn, case.cell.upper())
     ways = {"batch_first": True, "bidirectional": case.bidirectional}
-    network = make(case.hidden, case.hidden, case.layers, **ways)
-    inputs = torch.from_numpy(xs.copy()).requires_grad_()
-    sizes = torch.from_numpy(lengths)
+    network = make(case.hidden, case.hidden, case.layers, **ways).to(device)
+    inputs = torch.from_numpy(xs.copy()).to(device).requires_grad_()
+    sizes = torch.from_numpy(lengths)  # packing wants them on the CPU
 
     def forward() -> Any:
         if not packed:
@@ -349,14 +356,39 @@ def run_torch(case: Case, xs: Array, lengths: Array, *, packed: bool) -> Runs:
             network(sequence)[0], batch_first=True, total_length=case.steps
         )[0]
 
+    def settled(found: Any) -> Any:
+        if on_gpu:
+            torch.cuda.synchronize()
+        return found
+
     def evaluate() -> Any:
         with torch.no_grad():
-            return forward()
+            return settled(forward())
 
     def train() -> Any:
-        return torch.autograd.grad((forward() ** 2).sum(), [inputs, *network.parameters()])
+        wanted = [inputs, *network.parameters()]
+        return settled(torch.autograd.grad((forward() ** 2).sum(), wanted))
 
     return Runs(evaluate, train)
+
+
+def run_cudnn(case: Case, xs: Array, lengths: Array) -> Runs:
+    """cuDNN's LSTM as JAX calls it."""
+    if jax.default_backend() != "gpu":
+        raise NotAvailable("wants a GPU")
+    rnn = _import("jax.experimental.rnn")
+    sizes = (case.hidden, case.hidden, case.layers, case.bidirectional)
+    weights = rnn.init_lstm_weight(jax.random.key(0), *sizes)
+
+    def apply(weights: jax.Array, xs: jax.Array, lengths: jax.Array) -> jax.Array:
+        stack = (1 + case.bidirectional) * case.layers
+        zeros = jnp.zeros((stack, xs.shape[0], case.hidden), xs.dtype)
+        found: jax.Array = rnn.lstm(xs, zeros, zeros, weights, lengths, *sizes[:3], 0.0, sizes[3])[
+            0
+        ]
+        return found
+
+    return jax_runs(case, apply, weights, xs, lengths)
 
 
 def _of(make: Callable[..., Runs], *cells: Cell, **options: Any) -> Callable[..., Runs]:
@@ -386,8 +418,9 @@ CONTESTANTS: dict[str, Callable[..., Runs]] = {
     "haiku": _of(run_haiku, "lstm", "gru"),
     "equinox": _of(run_equinox, "lstm", "gru"),
     "keras": _of(run_keras, "lstm", "gru"),
+    "jax cudnn": _of(run_cudnn, "lstm"),
     "torch packed": _of(run_torch, "lstm", "gru", packed=True),
     "torch unpacked": _of(run_torch, "lstm", "gru", packed=False),
 }
 FLAX = tuple(name for name in CONTESTANTS if name.startswith("flax"))
-JAX_PEERS = (*FLAX, "haiku", "equinox", "keras")
+JAX_PEERS = (*FLAX, "haiku", "equinox", "keras", "jax cudnn")

@@ -208,8 +208,9 @@ def _key(case: Json) -> tuple[object, ...]:
 def _about(file: Json) -> str:
     about = file["machine"]
     versions = ", ".join(f"{k} {v or 'not installed'}" for k, v in about["versions"].items())
+    device = "" if about["backend"] == "cpu" else f" ({about['device']})"
     return (
-        f"Machine: {about['processor']}, {about['cores']} cores, backend {about['backend']}. "
+        f"Machine: {about['processor']}, {about['cores']} cores, backend {about['backend']}{device}. "
         f"Python {about['python']}, {versions}."
     )
 
@@ -220,7 +221,9 @@ def docs_section(files: Records, sizes: tuple[str, ...]) -> str:
     Of two with the same case the later one counts; sizes that no file has are named as "not run".
     """
     found = {_key(result["case"]): result for file in files for result in file["results"]}
-    cores = max(file["machine"]["cores"] for file in files)
+    machines = [file["machine"] for file in files]
+    gpus = [about["device"] for about in machines if about["backend"] != "cpu"]
+    cores = 1 if gpus else max(about["cores"] for about in machines)
     counts = sorted({1, cores} | {result["case"]["devices"] for result in found.values()})
     blocks = list(dict.fromkeys(map(_about, files)))
     loads = [load for result in found.values() for load in result["load"]]
@@ -249,7 +252,7 @@ def docs_section(files: Records, sizes: tuple[str, ...]) -> str:
             found.get(key, {"case": case, "rows": {}}) for key, case in (keys | more).items()
         ]
         blocks += [
-            f"### {count} CPU device{'s' if count > 1 else ''}",
+            f"### {count} {gpus[0] if gpus else 'CPU'} device{'s' if count > 1 else ''}",
             "\n".join(_summary(results)),
         ]
         for result in results:

@@ -145,9 +145,10 @@ def same_machine(record: Record) -> list[str]:
     here: Record = {"hardware": hardware(), "software": software()}
     if kind_of(record) != kind_of(here):
         found.append(f"{' '.join(kind_of(record))} there, {' '.join(kind_of(here))} here")
-    devices = record["hardware"].get("devices", 1)
-    if devices != jax.device_count():
-        found.append(f"{devices} devices there, {jax.device_count()} here")
+    for name, text in (("devices", "devices"), ("usable_cores", "usable cores")):
+        there = record["hardware"].get(name, "an unknown number of")
+        if there != here["hardware"][name]:
+            found.append(f"{there} {text} there, {here['hardware'][name]} here")
     if record.get("lanes", 1) > 1:
         found.append(f"it was one of {record['lanes']} lanes")
     versions = record.get("software", {}).get("versions") or {"jax": record["hardware"].get("jax")}
@@ -158,14 +159,17 @@ def same_machine(record: Record) -> list[str]:
 
 
 def agree(there: Losses, here: Losses, same: bool) -> bool:
-    """Whether losses are equal in every digit, or where machines differ within `TOLERANCE`."""
+    """Whether losses are equal in every digit, or within `TOLERANCE`.
+
+    Within it where machines differ, and after `FIRST_STEPS`: a first line that is logged later is
+    the mean of steps in which rounding has grown.
+    """
     if [step for step, _ in there] != [step for step, _ in here]:
         return False
-    if same:
-        return there == here
     return all(
-        abs(a - b) <= TOLERANCE * max(1.0, abs(a))
-        for (_, a), (_, b) in zip(there, here, strict=True)
+        a == b
+        or (not (same and step <= FIRST_STEPS) and abs(a - b) <= TOLERANCE * max(1.0, abs(a)))
+        for (step, a), (_, b) in zip(there, here, strict=True)
     )
 
 
@@ -230,7 +234,11 @@ def report(name: str, recorded: Recorded, here: Losses, other: Sequence[str]) ->
     new_console().print(screen)
     digits = "all digits" if recorded.exact else f"the {DIGITS} digits that the record has"
     if same:
-        say(f"same kind of machine and packages: equal means {digits}")
+        later = there[-1][0] > FIRST_STEPS
+        more = (
+            f" up to step {FIRST_STEPS}, within {TOLERANCE:g} of the loss after it" if later else ""
+        )
+        say(f"same kind of machine and packages: equal means {digits}{more}")
     else:
         say(
             f"another machine ({'; '.join(other)}): equal means within {TOLERANCE:g} of the loss. "

@@ -588,6 +588,26 @@ def test_a_changed_loss_is_not_equal_but_another_machine_may_round(
     assert "│ 12 │" not in text
 
 
+@pytest.mark.parametrize(("step", "change", "status"), [(50, 1e-4, 1), (51, 1e-4, 0), (51, 0.1, 1)])
+def test_what_is_first_logged_after_the_first_steps_may_round(step, change, status, capsys):
+    there = verify.Recorded([(step, 2.0)], 1, True)
+    assert verify.report("toy", there, [(step, 2.0 + change)], []) == status
+    text = plain(capsys.readouterr().out)
+    assert ("up to step 50, within 0.001 of the loss after it" in text) == (step > 50)
+    assert ("verdict: NOT equal" in text) == bool(status)
+
+
+def test_a_record_that_does_not_say_the_cores_it_could_use_may_round(toy, tmp_path, lines, capsys):
+    path = recorded(tmp_path, lines)
+    record = json.loads(path.read_text())
+    del record["hardware"]["usable_cores"]
+    path.write_text(json.dumps(record))
+    assert reproduce.main([*toy, "--verify", "toy/toy/noisy/0"]) == 0
+    text = plain(capsys.readouterr().out)
+    assert "an unknown number of usable cores there" in text
+    assert "verdict: equal, in all digits" in text
+
+
 def test_an_older_record_is_compared_by_its_curve(toy, tmp_path, lines, capsys):
     recorded(tmp_path, lines, old=True)  # three lines a point
     assert reproduce.main([*toy, "--verify", "toy/toy/noisy/0"]) == 0
