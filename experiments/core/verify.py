@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 from rich.table import Table as Screen
 
 from experiments.core import cli
