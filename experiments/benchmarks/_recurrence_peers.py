@@ -331,7 +331,7 @@ def run_keras(case: Case, xs: Array, lengths: Array) -> Runs:
 
 
 def run_torch(case: Case, xs: Array, lengths: Array, *, packed: bool) -> Runs:
-    """PyTorch on the kind of device that JAX has, a GPU's cuDNN with its defaults (TF32 included).
+    """PyTorch, on a GPU where JAX has one: cuDNN with its defaults, TF32 included.
 
     Without packing, padding is computed and in the loss like any step.
     """

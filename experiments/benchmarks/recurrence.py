@@ -208,7 +208,8 @@ def _key(case: Json) -> tuple[object, ...]:
 def _about(file: Json) -> str:
     about = file["machine"]
     versions = ", ".join(f"{k} {v or 'not installed'}" for k, v in about["versions"].items())
-    backend = about["backend"] if about["backend"] == "cpu" else f"gpu ({about['device']})"
+    device = "" if about["backend"] == "cpu" else f" ({about['device']})"
+    backend = f"{about['backend']}{device}"
     return (
         f"Machine: {about['processor']}, {about['cores']} cores, backend {backend}. "
         f"Python {about['python']}, {versions}."
@@ -219,11 +220,17 @@ def docs_section(files: Records, sizes: tuple[str, ...]) -> str:
     """Returns the tables in Markdown, from the contents of files written with --json.
 
     Of two with the same case the later one counts; sizes that no file has are named as "not run".
+
+    Raises:
+      ValueError: if they are of several kinds of device.
     """
     found = {_key(result["case"]): result for file in files for result in file["results"]}
     machines = [file["machine"] for file in files]
-    gpus = [about["device"] for about in machines if about["backend"] != "cpu"]
-    cores = 1 if gpus else max(about["cores"] for about in machines)
+    kinds = {"CPU" if each["backend"] == "cpu" else each["device"] for each in machines}
+    if len(kinds) > 1:
+        raise ValueError(f"figures must be of one kind of device, got {sorted(kinds)}")
+    (kind,) = kinds
+    cores = max(each["cores"] for each in machines) if kind == "CPU" else 1
     counts = sorted({1, cores} | {result["case"]["devices"] for result in found.values()})
     blocks = list(dict.fromkeys(map(_about, files)))
     loads = [load for result in found.values() for load in result["load"]]
@@ -252,7 +259,7 @@ def docs_section(files: Records, sizes: tuple[str, ...]) -> str:
             found.get(key, {"case": case, "rows": {}}) for key, case in (keys | more).items()
         ]
         blocks += [
-            f"### {count} {gpus[0] if gpus else 'CPU'} device{'s' if count > 1 else ''}",
+            f"### {count} {kind} device{'s' if count > 1 else ''}",
             "\n".join(_summary(results)),
         ]
         for result in results:

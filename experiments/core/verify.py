@@ -144,7 +144,10 @@ def same_machine(record: Record) -> list[str]:
     here: Record = {"hardware": hardware(), "software": software()}
     if kind_of(record) != kind_of(here):
         found.append(f"{' '.join(kind_of(record))} there, {' '.join(kind_of(here))} here")
-    for name, text in (("devices", "devices"), ("usable_cores", "usable cores")):
+    counted = {"devices": "devices"}
+    if here["hardware"]["platform"] == "cpu":
+        counted["usable_cores"] = "usable cores"
+    for name, text in counted.items():
         there = record["hardware"].get(name, "an unknown number of")
         if there != here["hardware"][name]:
             found.append(f"{there} {text} there, {here['hardware'][name]} here")
@@ -233,15 +236,13 @@ def report(name: str, recorded: Recorded, here: Losses, other: Sequence[str]) ->
     new_console().print(screen)
     digits = "all digits" if recorded.exact else f"the {DIGITS} digits that the record has"
     if same:
-        later = there[-1][0] > FIRST_STEPS
-        more = (
-            f" up to step {FIRST_STEPS}, within {TOLERANCE:g} of the loss after it" if later else ""
-        )
-        say(f"same kind of machine and packages: equal means {digits}{more}")
+        means = f"{digits} up to step {FIRST_STEPS}, within {TOLERANCE:g} of the loss after it"
+        say(f"same kind of machine and packages: equal means {means}")
     else:
         say(
-            f"another machine ({'; '.join(other)}): equal means within {TOLERANCE:g} of the loss. "
-            "Rounding differs there, and grows with the steps: test results may differ by a point"
+            f"another machine or other cores ({'; '.join(other)}): equal means within "
+            f"{TOLERANCE:g} of the loss. Rounding differs there, and grows with the steps: test "
+            "results may differ by a point"
         )
     equal = agree(there, here, same)
     exact = there == here

@@ -101,7 +101,7 @@ HALVES: dict[str, tuple[str, Changes]] = {
         {"model.head_hidden": (128, 128)},
     ),
 }
-"""Networks with one of the two changes, and what they take back of `MENDED`."""
+"""Networks with one of the two changes: what they change of the SAN by `MENDED`."""
 
 
 def _drawn(mode: Mode, title: str) -> Variant:

@@ -99,9 +99,9 @@ class Restarts(NamedTuple):
 # batch-major from B = H on. x W is hoisted for wide states, whose W does not stay in the cache from
 # one step to the next, for a batch-major GRU that resets before the product, and for the gradients
 # of one that resets after it, batch-major too.
-# On an accelerator launches are the time: few of them, so hoisted, and unrolled, so that several
-# steps are launched as one; batch-major, as inputs and outputs are.
-# Figures: docs/recurrence.md, "How the forms were chosen".
+# On a GPU launches are the time: few of them, so hoisted, and unrolled, so that several steps are
+# launched as one; batch-major, as inputs and outputs are. A TPU, not measured, has the same form.
+# Figures: docs/recurrence.md, "On a GPU" and "How the forms were chosen".
 _FEATURE_MAJOR = Form(feature_major=True, hoist_input=False, unroll=1)
 _BATCH_MAJOR = Form(feature_major=False, hoist_input=False, unroll=1)
 _BATCH_MAJOR_HOISTED = Form(feature_major=False, hoist_input=True, unroll=1)

@@ -34,7 +34,8 @@ from gatedjax.gates._thresholds import (
     threshold,
 )
 
-# So near to its total, relative to it, is a sum at a threshold that is found roughly.
+# A sum at a threshold that is found roughly is as near to its total: a gate more would be another
+# gap between two scores.
 _ROUGH = 0.05
 # Sums of rows up to here are within .001 of their total in float32.
 _LONG = 1024
@@ -134,7 +135,8 @@ def budget(
     dg_i = dz_i - mean_F dz + dk / |F|. Scores of a larger scale give harder gates.
 
     Args:
-      scores: z, as in `sparsemax`.
+      scores: z, as in `sparsemax`. What is beyond a quarter of the largest number of the dtype
+        (8.5e37 in float32), +inf included, counts as that.
       k: in [0, n], not necessarily whole; a number, or an array like scores with size 1 along axis
         (axes of size 1 broadcast). A row with fewer real positions opens them all. A traced one
         outside of [0, n] counts as the nearer end.
@@ -171,7 +173,7 @@ def soft_top_k(
     dg_i = f_i / tau (dz_i - sum_j f_j dz_j / sum_j f_j) + f_i / sum_j f_j dk.
 
     Args:
-      scores: z, as in `sparsemax`.
+      scores: z, as in `budget`.
       k: as in `budget`.
       temperature: tau > 0, a number or an array of shape (). As tau -> 0 the gates approach
         `hard_top_k`, or 1/2 each where two scores tie for the last place. They are it, without a
@@ -310,7 +312,7 @@ def _summing_to(
     # 1 - phi(u) = phi(c - u): what is closed of long rows is summed to n - k instead.
     most = (2 * k > count) & (z.shape[-1] > _LONG)
     # XLA may form a / 2 + b / 2 as (a + b) / 2, which overflows for the largest numbers, and did on
-    # a GPU. What is beyond a quarter of the largest counts as that.
+    # a GPU.
     end = float(jnp.finfo(z.dtype).max) / 4
     z = jnp.clip(jnp.where(most, -z, z), -end, end)
     fewer = jnp.where(most, count - k, k)
@@ -321,12 +323,14 @@ def _summing_to(
     rows, fixed, scale = lax.stop_gradient((z, total, tau))
     low, high = family.bracket(rows, keep, fixed, scale)
     mean = jnp.sum(jnp.where(keep, rows / jnp.maximum(count, 1), 0), axis=-1, keepdims=True)
-    rough = search(family, rows, keep, fixed, (low, high, mean), scale, _ROUGH)
+    near = _ROUGH / max(z.shape[-1], 1)
+    rough = search(family, rows, keep, fixed, (low, high, mean), scale, near)
     first = _nearest(rows, keep, rough)
     u = jnp.where(keep, z - first, 0)
     # the bounds again, where the scores are so large that rounding took the room around them
     room = (1 if scale is None else scale) * (2 + math.log(1 + z.shape[-1]))
-    rest = (low - first - room, high - first + room, jnp.zeros_like(first))
+    start = jnp.where(jnp.abs(rough - first) < room, rough - first, 0)
+    rest = (low - first - room, high - first + room, start)
     soft = gates(family, u, keep, threshold(family, u, keep, total, rest, tau), tau)
     soft = jnp.where(most & keep, 1 - soft, soft)
     return _restored(jnp.where(between, soft, keep & (k > 0)), scores, axis)

@@ -151,7 +151,7 @@ def search(
 ) -> Float[Array, "*B 1"]:
     """theta with sum phi(u - theta) = total over the real positions; not differentiable.
 
-    A step that leaves the bounds, whose sum must be a number, is replaced by their middle. The
+    A step that leaves the bounds, whose sum must be finite, is replaced by their middle. The
     search ends when every sum is its total to rounding (or to a tolerance), or no number is left
     between its bounds, with one step more from there.
     """

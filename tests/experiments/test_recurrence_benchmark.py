@@ -18,9 +18,10 @@ from gatedjax.functional import GRUWeights
 B, T, H = 2, 3, 4
 PACKAGES = {"haiku": "haiku", "equinox": "equinox", "keras": "keras", "torch": "torch"}
 CUDNN = "jax cudnn"
-# who has which cell on a CPU
+# who has which cell
 HAVE = {("lstm", name) for name in peers.CONTESTANTS if not name.startswith("gatedjax ")}
-HAVE -= {("lstm", CUDNN)}
+if jax.default_backend() != "gpu":
+    HAVE -= {("lstm", CUDNN)}
 HAVE |= {("gru", name) for _, name in HAVE if "optimised" not in name}
 HAVE |= {("gru", "gatedjax reset_after"), ("rau", "gatedjax")}
 HAVE |= {(cell, "gatedjax skip_padding") for cell in ("lstm", "gru", "rau")}

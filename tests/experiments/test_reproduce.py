@@ -584,7 +584,7 @@ def test_a_changed_loss_is_not_equal_but_another_machine_may_round(
     assert reproduce.main([*toy, "--verify", "toy/toy/noisy/0", "--num-steps", "10"]) == status
     text = plain(capsys.readouterr().out)
     assert ("verdict: NOT equal" in text) == bool(status)
-    assert ("another machine (cpu another one there" in text) == other
+    assert ("another machine or other cores (cpu another one there" in text) == other
     assert "│ 12 │" not in text
 
 
@@ -593,7 +593,7 @@ def test_what_is_first_logged_after_the_first_steps_may_round(step, change, stat
     there = verify.Recorded([(step, 2.0)], 1, True)
     assert verify.report("toy", there, [(step, 2.0 + change)], []) == status
     text = plain(capsys.readouterr().out)
-    assert ("up to step 50, within 0.001 of the loss after it" in text) == (step > 50)
+    assert "up to step 50, within 0.001 of the loss after it" in text
     assert ("verdict: NOT equal" in text) == bool(status)
 
 

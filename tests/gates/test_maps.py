@@ -220,8 +220,17 @@ def test_a_rough_threshold_that_is_off_by_rounding_loses_no_gate(monkeypatch, of
     scores = np.array([[1e20, -1e20, 0.0, -np.inf]], np.float32)
     near = scores[:, 1:2] + off * np.spacing(scores[:, :1])
     monkeypatch.setattr(_maps, "search", lambda *_: near)
-    gates = jax.jit(budget, static_argnums=1)(scores, 2.5)
+    gates = jax.jit(lambda scores: budget(scores, 2.5))(scores)  # a program of its own
     np.testing.assert_array_equal(gates, [[1.0, 0.5, 1.0, 0.0]])
+
+
+def test_the_fraction_of_a_budget_is_one_gate_whatever_the_gaps_between_scores(np_rng):
+    n = 201
+    rows = [np.linspace(-1, 1, n) * scale for scale in (1e2, 1e8, 1e10)]
+    scores = np_rng.permuted(np.array([*rows, np_rng.normal(size=n) * 1e20], np.float32), axis=1)
+    gates = np.asarray(jax.jit(lambda scores: budget(scores, 60.3))(scores))
+    np.testing.assert_allclose(gates.sum(axis=-1), 60.3, rtol=1e-5)
+    np.testing.assert_array_equal(np.sum((gates > 0) & (gates < 1), axis=-1), 1)
 
 
 @NAMES
