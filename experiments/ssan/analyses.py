@@ -381,7 +381,7 @@ def _lines(store: Store) -> Iterator[str]:
             yield text + "."
     for path in sorted(store.folder.glob(f"{CURVES}*.png")):
         data = path.stem.removeprefix(CURVES)
-        whose = "all networks that learned"
+        whose = "all networks that learned their training data"
         if data.endswith(APART):
             whose = "selectors with a bounded gradient and of networks without a selector"
         elif path.with_stem(path.stem + APART).exists():

@@ -244,7 +244,8 @@ def test_curves_are_of_the_networks_that_learned(tmp_path, capsys, monkeypatch):
     assert (tmp_path / "curves_bshift.png").stat().st_size > 1_000
     assert (tmp_path / "curves_bshift_bounded.png").stat().st_size > 1_000
     link = "- [curves_bshift](curves_bshift.png): BShift, validation accuracy and selected pairs "
-    link += "while training, of all networks that learned, selectors with a bounded gradient apart."
+    link += "while training, of all networks that learned their training data, selectors with a "
+    link += "bounded gradient apart."
     page = (tmp_path / "RESULTS.md").read_text()
     assert link in page
     assert "of selectors with a bounded gradient and of networks without a selector." in page
