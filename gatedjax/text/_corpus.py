@@ -213,6 +213,39 @@ def split_words(text: str) -> tuple[str, ...]:
     return tokenize(_CONTROL.sub(" ", text), marks=True)
 
 
+class Classes:
+    """The places of labels, in the order in which they come.
+
+    Args:
+      what: what they are called in errors: "label" or "tag".
+      known: those that there may be; None takes what comes.
+    """
+
+    def __init__(self, what: str, known: Sequence[Label] | None) -> None:
+        self._what, self._known = what, known
+        self.places: dict[Label, int] = {label: i for i, label in enumerate(known or ())}
+        self._truths = {isinstance(x, bool) for x in self.places if not isinstance(x, str)}
+
+    def place(self, record: Record | TaggedRecord, label: Label) -> int:
+        """That of a label of a record.
+
+        Raises:
+          ValueError: if it is none of those that there may be, or a number beside truth values.
+        """
+        if not isinstance(label, str):
+            self._truths.add(isinstance(label, bool))
+            if len(self._truths) > 1:  # as keys they would be one class
+                raise ValueError(
+                    f"{record.where}:{record.line}: {self._what}s must not mix numbers with true "
+                    f"and false, which equal 1 and 0, got {label!r} beside others"
+                )
+        if label not in self.places:
+            if self._known is not None:
+                raise unseen(record, self._what, label, self._known)
+            self.places[label] = len(self.places)
+        return self.places[label]
+
+
 def read_corpus(
     table: Table,
     folder: Path,
@@ -238,8 +271,7 @@ def read_corpus(
     """
     width = len(table.columns.inputs)
     spools = [Spool(folder / f"{part}-{i}.ids") for i in range(width)]
-    found: dict[Label, int] = {} if classes is None else {c: i for i, c in enumerate(classes)}
-    truths = {isinstance(label, bool) for label in found if not isinstance(label, str)}
+    numbered = Classes("label", classes)
     labels, lines = array.array("i"), array.array("q")
     aside = 0
     first: list[Aside] = []
@@ -256,29 +288,19 @@ def read_corpus(
                 if len(first) < _SHOWN:
                     first.append(record)
                 continue
-            label: Label = record.label  # type: ignore[assignment]
-            if not isinstance(label, str):
-                truths.add(isinstance(label, bool))
-                if len(truths) > 1:  # as keys they would be one class
-                    raise ValueError(
-                        f"{record.where}:{record.line}: labels must not mix numbers with true and "
-                        f"false, which equal 1 and 0, got {label!r} beside others"
-                    )
-            if label not in found:
-                if classes is not None:
-                    raise unseen(record, "label", label, classes)
-                found[label] = len(found)
+            seen = len(numbered.places)
+            labels.append(numbered.place(record, record.label))  # type: ignore[arg-type]
+            if len(numbered.places) > seen:
                 # asked early, so that a column of texts is not kept as a million labels
-                _check_classes(table.name, len(found), len(labels) + 1, most=2000)
-            labels.append(found[label])
+                _check_classes(table.name, len(numbered.places), len(labels), most=2000)
             lines.append(record.line)
             for piece, spool in zip(pieces, spools, strict=True):
                 spool.add(piece)
     if not labels:
         raise nothing(f"{table.name} has no labelled text", aside, first)
     if classes is None:
-        _check_classes(table.name, len(found), len(labels), most=_FEW)
-    names, order = ordered(found, classes)
+        _check_classes(table.name, len(numbered.places), len(labels), most=_FEW)
+    names, order = ordered(numbered.places, classes)
     return Corpus(
         table.name,
         tuple(spool.rows() for spool in spools),

@@ -42,7 +42,7 @@ def read_tagged(
         not in `classes`.
     """
     words, tags = (Spool(folder / f"{part}-{what}.ids") for what in ("words", "tags"))
-    found: dict[Label, int] = {} if classes is None else {c: i for i, c in enumerate(classes)}
+    numbered = _corpus.Classes("tag", classes)
     lines = array.array("q")
     aside = 0
     first: list[Aside] = []
@@ -53,13 +53,9 @@ def read_tagged(
                 if len(first) < _SHOWN:
                     first.append(record)
                 continue
-            for tag in record.tags:
-                if tag not in found:
-                    if classes is not None:
-                        raise _corpus.unseen(record, "tag", tag, classes)
-                    found[tag] = len(found)
-            _check_tags(table.name, len(found), len(tags) + len(record.tags), least=2000)
-            ids, places = numbers.of(record.words), [found[tag] for tag in record.tags]
+            ids = numbers.of(record.words)
+            places = [numbered.place(record, tag) for tag in record.tags]
+            _check_tags(table.name, len(numbered.places), len(tags) + len(places), least=2000)
             for begin in range(0, len(ids), longest):
                 words.add(ids[begin : begin + longest])
                 tags.add(places[begin : begin + longest])
@@ -67,8 +63,8 @@ def read_tagged(
     if not lines:
         raise _corpus.nothing(f"{table.name} has no tagged sentence", aside, first)
     if classes is None:
-        _check_tags(table.name, len(found), len(tags))
-    names, order = _corpus.ordered(found, classes)
+        _check_tags(table.name, len(numbered.places), len(tags))
+    names, order = _corpus.ordered(numbered.places, classes)
     return Corpus(
         table.name,
         (words.rows(),),
