@@ -377,16 +377,16 @@ def run_cudnn(case: Case, xs: Array, lengths: Array) -> Runs:
     if jax.default_backend() != "gpu":
         raise NotAvailable("wants a GPU")
     rnn = _import("jax.experimental.rnn")
-    sizes = (case.hidden, case.hidden, case.layers, case.bidirectional)
-    weights = rnn.init_lstm_weight(jax.random.key(0), *sizes)
+    sizes = (case.hidden, case.hidden, case.layers)
+    weights = rnn.init_lstm_weight(jax.random.key(0), *sizes, case.bidirectional)
 
     def apply(weights: jax.Array, xs: jax.Array, lengths: jax.Array) -> jax.Array:
         stack = (1 + case.bidirectional) * case.layers
         zeros = jnp.zeros((stack, xs.shape[0], case.hidden), xs.dtype)
-        found: jax.Array = rnn.lstm(xs, zeros, zeros, weights, lengths, *sizes[:3], 0.0, sizes[3])[
-            0
-        ]
-        return found
+        options = (*sizes, 0.0, case.bidirectional)
+        outputs: jax.Array
+        outputs, *_ = rnn.lstm(xs, zeros, zeros, weights, lengths, *options)
+        return outputs
 
     return jax_runs(case, apply, weights, xs, lengths)
 

@@ -208,8 +208,9 @@ def _key(case: Json) -> tuple[object, ...]:
 def _about(file: Json) -> str:
     about = file["machine"]
     versions = ", ".join(f"{k} {v or 'not installed'}" for k, v in about["versions"].items())
-    device = "" if about["backend"] == "cpu" else f" ({about['device']})"
-    backend = f"{about['backend']}{device}"
+    backend = about["backend"]
+    if backend != "cpu":
+        backend += f" ({about['device']})"
     return (
         f"Machine: {about['processor']}, {about['cores']} cores, backend {backend}. "
         f"Python {about['python']}, {versions}."

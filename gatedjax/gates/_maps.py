@@ -34,8 +34,8 @@ from gatedjax.gates._thresholds import (
     threshold,
 )
 
-# A sum at a threshold that is found roughly is as near to its total: a gate more would be another
-# gap between two scores.
+# How near to its total a sum of n gates is at a threshold that is found roughly, times n: off by
+# a whole gate the threshold would lie between two other scores.
 _ROUGH = 0.05
 # Sums of rows up to here are within .001 of their total in float32.
 _LONG = 1024

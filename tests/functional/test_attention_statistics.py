@@ -180,7 +180,8 @@ def test_memory_does_not_grow_with_the_square_of_the_length():
 
     streamed = functools.partial(F.streamed_attention_statistics, block=32)
     small, large = (allotted(streamed, size) for size in (256, 1024))
-    assert large < 8 * small  # four times as long: the square is 16
+    # four times as long, where the square is 16; a GPU's programs allot more beside that
+    assert large < (5 if jax.default_backend() == "cpu" else 8) * small
     pairs = 2 * 1024 * 1024 * 4
     assert large < pairs / 2
     assert allotted(dense, 1024) > pairs

@@ -189,7 +189,7 @@ def test_gradients_equal_complex_steps(attention, inner, reverse, rescale, reset
         gradients = (*gradients[:2], initial, gradients[3])
     check_gradients(gradients, oracles[key], arguments, cotangents, np_rng, **F64)
     np.testing.assert_array_equal(gradients[1][~mask], 0.0)
-    if attention == "time_causal" and not reverse:  # it shifts all scores alike
+    if attention == "time_causal" and not reverse:  # the bias shifts all scores alike
         np.testing.assert_allclose(gradients[0].score_bias, 0.0, atol=1e-12)
         gradients = (gradients[0]._replace(score_bias=None), *gradients[1:])
     for leaf in jax.tree.leaves((gradients[:2], gradients[3])):

@@ -155,7 +155,8 @@ def test_every_text_is_what_a_loop_over_its_patterns_finds(empty):
         np.testing.assert_allclose(truth.probabilities, weights @ probabilities, **F32)
         gradient = (weights * losses) @ (open_gates - p)
         np.testing.assert_allclose(truth.gradient, gradient, rtol=1e-4, atol=1e-6)
-        # patterns that leave the same words tie, and rounding then chooses between them
+        if jax.default_backend() == "cpu":  # elsewhere rounding chooses between patterns that tie
+            np.testing.assert_array_equal(truth.best, open_gates[np.argmin(losses)])
         best = int(np.argmax(np.all(open_gates == truth.best, axis=1)))
         np.testing.assert_allclose(losses[best], losses.min(), **F32)
         np.testing.assert_allclose(truth.best_loss, losses[best], **F32)
