@@ -1,6 +1,7 @@
 """What the library promises about itself as a whole."""
 
 import ast
+import importlib
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import zipfile
 import pytest
 
 import gatedjax
+from gatedjax._removed import REMOVED
 from tests._programs import environment
 from tests.conftest import ROOT
 from tests.lower_bounds import constraints, requirements
@@ -34,7 +36,9 @@ def test_functional_imports_no_flax_and_no_other_part():
         for name in _imports(path):
             assert not name.startswith(("flax", "optax")), (path, name)
             if name.startswith("gatedjax."):
-                assert name.startswith("gatedjax.functional"), (path, name)
+                # the table of removed names imports nothing
+                own = ("gatedjax.functional", "gatedjax._removed")
+                assert name.startswith(own), (path, name)
 
 
 def test_training_knows_no_model():
@@ -55,6 +59,20 @@ def test_only_the_checkpoint_module_imports_orbax():
 def test_unknown_attribute_is_named():
     with pytest.raises(AttributeError, match="no attribute 'attention'"):
         _ = gatedjax.attention
+
+
+@pytest.mark.parametrize(
+    ("package", "name"), [(p, n) for p, names in REMOVED.items() for n in names]
+)
+def test_a_removed_name_says_what_replaces_it(package, name):
+    module = importlib.import_module(package)
+    reason = re.escape(f"{package}.{name} was removed in 0.1.0: {REMOVED[package][name]}")
+    with pytest.raises(ImportError, match=reason):
+        getattr(module, name)
+    with pytest.raises(ImportError, match=reason):
+        exec(f"from {package} import {name}", {})
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = module.nonsense
 
 
 def test_every_public_function_documents_itself():

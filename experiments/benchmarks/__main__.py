@@ -64,23 +64,19 @@ def _by_turn(taken: Mapping[str, Turns], ours: str, base: str) -> Turns:
     return [a / b for a, b in zip(taken[ours], taken[base], strict=True)]
 
 
-def _recurrent(cell: peers.Cell, size: str, ours: str, yardstick: str, repeats: int) -> Turns:
+def _recurrent(cell: peers.Cell, size: str, yardstick: str, repeats: int) -> Turns:
     batch, steps, hidden = recurrence.parse_size(size)
     case = peers.Case(cell=cell, batch=batch, steps=steps, hidden=hidden)
-    rows = recurrence.measure(case, [ours, yardstick], repeats)["rows"]
-    return _by_turn({name: row["train_all_ms"] for name, row in rows.items()}, ours, yardstick)
+    rows = recurrence.measure(case, [peers.OURS, yardstick], repeats)["rows"]
+    return _by_turn(
+        {name: row["train_all_ms"] for name, row in rows.items()}, peers.OURS, yardstick
+    )
 
 
 def _selective(repeats: int, *, train: bool) -> Turns:
     options = ssan.Options(batch=4, layers=("st",))
     taken = _harness.times_ms(ssan.programs(options, train=train), repeats)
     return _by_turn(taken, "st", ssan.BASE)
-
-
-def _skipped(repeats: int) -> Turns:
-    options = ssan.Options(batch=4, repeats=repeats)
-    ((_, taken, _),) = ssan.skip_turns(options, 1024, ("keys alone",))
-    return _by_turn(taken, "skip", ssan.BASE)
 
 
 def _compacted(repeats: int) -> Turns:
@@ -138,11 +134,10 @@ def _started(repeats: int) -> Turns:
     return _by_turn(start_seconds(repeats), "ours", "plain")
 
 
-def _against(cell: peers.Cell, size: str, yardstick: str, ours: str = peers.OURS) -> Watched:
-    option = ours.removeprefix(peers.OURS)
+def _against(cell: peers.Cell, size: str, yardstick: str) -> Watched:
     return Watched(
-        says=f"{cell.upper()} ({size}){option}, forward and backward / {yardstick}",
-        measure=lambda repeats: _recurrent(cell, size, ours, yardstick, repeats),
+        says=f"{cell.upper()} ({size}), forward and backward / {yardstick}",
+        measure=lambda repeats: _recurrent(cell, size, yardstick, repeats),
     )
 
 
@@ -150,7 +145,6 @@ PLAIN_SCAN = "scanned step"
 WATCHED: dict[str, Watched] = {
     "lstm": _against("lstm", "32,231,100", "flax optimised"),
     "lstm_wide_batch": _against("lstm", "128,28,128", "flax optimised"),
-    "lstm_skip_padding": _against("lstm", "32,231,100", "flax optimised", peers.SKIPPING),
     "lstm_plain": _against("lstm", "32,231,100", PLAIN_SCAN),
     "gru": _against("gru", "32,231,100", "flax"),
     "rau": _against("rau", "32,231,100", peers.OUR_GRU),
@@ -161,10 +155,6 @@ WATCHED: dict[str, Watched] = {
     "ssan_infer": Watched(
         says="selective / standard attention, inference",
         measure=lambda repeats: _selective(repeats, train=False),
-    ),
-    "ssan_skip": Watched(
-        says="selective that skips / standard attention, inference, 1,024 tokens, 20 % selected",
-        measure=_skipped,
     ),
     "compact": Watched(says="pooling of open words at density .2 / of all", measure=_compacted),
     "agt": Watched(says="step of AGT, 300 words / its products alone", measure=_transformed),

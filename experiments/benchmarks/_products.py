@@ -58,7 +58,7 @@ def _forward(
         h = sum(form.part(blocks, k, k + hidden) for k in range(0, columns, hidden))
         return h, form.turn(h)
 
-    steps = sums.steps(time_major(xs), matmul)
+    steps = sums.steps(time_major(xs))
     states = lax.scan(body, _start(form, xs, recurrent), steps, reverse=reverse)[1]
     return time_major(states), (weights, xs, states)
 

@@ -141,8 +141,6 @@ def held_scan(
 
 OURS = "gatedjax"
 RESET_AFTER = "gatedjax reset_after"
-SKIPPING = "gatedjax skip_padding"
-SKIPPING_AFTER = "gatedjax skip_padding reset_after"
 OUR_GRU = "gatedjax GRU"
 PRODUCTS = "products alone"
 NO_CELL = "no such cell"
@@ -406,8 +404,6 @@ def _of(make: Callable[..., Runs], *cells: Cell, **options: Any) -> Callable[...
 CONTESTANTS: dict[str, Callable[..., Runs]] = {
     OURS: run_gatedjax,
     RESET_AFTER: _of(run_gatedjax, "gru", reset_after=True),
-    SKIPPING: functools.partial(run_gatedjax, skip_padding=True),
-    SKIPPING_AFTER: _of(run_gatedjax, "gru", skip_padding=True, reset_after=True),
     OUR_GRU: _of(run_our_gru, "rau"),
     PRODUCTS: run_products,
     "scanned step": run_scanned_step,

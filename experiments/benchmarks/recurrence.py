@@ -35,8 +35,8 @@ class Options:
 
     Inputs are float32 and as wide as the state, with random lengths. The loss is the sum of the
     squared outputs, the gradients are those of the weights and the inputs. GFLOP/s count the matrix
-    products, padding included, which "torch packed" and "skip_padding" leave out; forward +
-    backward counts as three forward passes. The peak is that of jnp.matmul of 2048 x 2048 in the
+    products, padding included, which "torch packed" leaves out; forward + backward counts as
+    three forward passes. The peak is that of jnp.matmul of 2048 x 2048 in the
     same turns on the same devices. Memory is the arguments, results and scratch of the compiled
     forward + backward.
     A ratio is the time of the other over ours: above 1 ours is faster. "unstable" marks a median
@@ -180,10 +180,6 @@ def _summary(results: Records) -> list[str]:
         names = {peers.OURS: cell}
         if case.cell == "gru":
             names[peers.RESET_AFTER] = f"{cell}, reset after"
-        skipping = {peers.SKIPPING: cell, peers.SKIPPING_AFTER: f"{cell}, reset after"}
-        for ours, name in skipping.items():
-            if "missing" not in result["rows"].get(ours, {"missing": NOT_RUN}):
-                names[ours] = f"{name}, no padding"
         for ours, name in names.items():
             line = [case.size, name, _times(result, ours), _pair(result, peers.FLAX, ours)]
             line.append(_pair(result, peers.JAX_PEERS, ours) + (f" ({best})" if best else ""))

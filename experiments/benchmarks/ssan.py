@@ -6,10 +6,9 @@ is never run.
 """
 
 import dataclasses
-import functools
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,24 +34,14 @@ LAYERS: dict[str, tuple[str, Json]] = {
     "soft": ("selective, soft", {"selector": "soft"}),
     "expect": ("selective, expect", {"selector": "expect"}),
     "shared": ("selective, st, one selection for all heads", {"share_heads": True}),
-    "skip": ("selective, st, skip", {"selector": "st", "skip": True}),
     "st_block": ("selective, st, 256 queries at a time", {"selector": "st", "block": 256}),
     "block": ("standard attention, 256 queries at a time", {"selector": "none", "block": 256}),
 }
-MEMORY = (BASE, "st", "st_block", "skip", "block")
-SKIPPING = (BASE, "st", "skip")
-STRUCTURES = {
-    "keys alone": 0.0,
-    "keys, 0.1 % of the variance by pair": 0.001,
-    "keys, 1 % of the variance by pair": 0.01,
-    "every pair on its own": 1.0,
-}
-"""Of the logits of a selector, the share of the variance that is not the key's."""
-SELECTED = 0.2
+MEMORY = (BASE, "st", "st_block", "block")
 KINDS = ("training", "inference")
 FLAX = "flax MultiHeadDotProductAttention"
 Call = Callable[..., Any]
-Name = Literal["st", "st_remat", "soft", "expect", "shared", "skip"]
+Name = Literal["st", "st_remat", "soft", "expect", "shared"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,7 +56,7 @@ class Options:
     """Tokens N of every row, all of them real."""
     width: int = 512
     """Width d."""
-    layers: tuple[Name, ...] = ("st", "soft", "expect", "shared", "skip")
+    layers: tuple[Name, ...] = ("st", "soft", "expect", "shared")
     """Which layers, beside standard attention and that of flax."""
     repeats: int = 11
     """Turns per layer."""
@@ -75,9 +64,6 @@ class Options:
     """Time on the wall, or of the processor in all threads, which a busy machine changes less."""
     memory_size: int = 2048
     """Tokens N for the memory of one row; 0 leaves it out."""
-    skip_sizes: tuple[int, ...] = (256, 1024, 2048)
-    """Tokens N of the rows whose attention skips keys, as many rows as make up the tokens of batch
-    and size; empty leaves it out."""
     json: Path | None = None
     """Also write the figures to this file."""
     docs: Path | None = None
@@ -119,8 +105,7 @@ def programs(options: Options, *, train: bool) -> dict[str, Callable[[], object]
         compiled = jax.jit(jax.grad(loss_of(call), argnums=(0, 1)) if train else call)
         return lambda: compiled(variables, inputs, mask, key)
 
-    # skip changes nothing in training
-    names = [BASE, *(name for name in options.layers if not (train and name == "skip"))]
+    names = (BASE, *options.layers)
     ours = {name: our_layer(name, options.heads, train=train) for name in names}
     layers = {"flax": flax_layer(options.heads), **ours}
     return {name: program(*layer) for name, layer in layers.items()}
@@ -139,85 +124,6 @@ def measure(options: Options, *, train: bool) -> Records:
         }
         for name, times in taken.items()
     ]
-
-
-def selecting(variables: Any, heads: int, by_pair: float) -> Any:
-    """Parameters whose selector selects a share of the keys, by key or by pair.
-
-    The first place of a head holds a margin, the second what depends on the key, the others what
-    depends on the pair; inputs are standard normal.
-
-    Args:
-      variables: of a layer with a selector for every head.
-      heads: M.
-      by_pair: share of the variance of a logit that depends on the query.
-    """
-    shape = variables["params"]["selector_query"]["kernel"].shape
-    width, depth = shape[0], shape[2]
-    at = jnp.arange(depth)
-    normal = jax.random.normal(jax.random.key(2), (2, *shape)) / width**0.5
-    of_pairs = jnp.where(at > 1, normal[0], 0) * (by_pair / (depth - 2)) ** 0.5
-    of_keys = jnp.where(at == 0, 0, normal[1])
-    margin = statistics.NormalDist().inv_cdf(SELECTED)
-    query_bias = jnp.where(at == 0, 1.0, jnp.where(at == 1, (1 - by_pair) ** 0.5, 0.0))
-    biases = {"query": query_bias, "key": jnp.where(at == 0, margin, 0.0)}
-    kernels = {"query": of_pairs, "key": of_keys}
-    made = {
-        f"selector_{side}": {
-            "kernel": kernels[side],
-            "bias": jnp.broadcast_to(biases[side], (heads, depth)),
-        }
-        for side in kernels
-    }
-    return {"params": {**variables["params"], **made}}
-
-
-def skip_turns(
-    options: Options, size: int, structures: Iterable[str]
-) -> Iterator[tuple[str, dict[str, list[float]], Any]]:
-    """Yields, by structure of the selection, the times of all turns and the `Selection` of a row.
-
-    One program of a layer serves all structures.
-    """
-    clock = time.perf_counter if options.clock == "wall" else time.process_time
-    rows = max(options.batch * options.size // size, 1)
-    inputs = jax.random.normal(jax.random.key(0), (rows, size, options.width))
-    layer, _ = our_layer("st", options.heads, train=False)
-    variables = jax.jit(layer.init)(jax.random.key(1), inputs)
-    compiled = {name: jax.jit(our_layer(name, options.heads, train=False)[1]) for name in SKIPPING}
-    mask, key = jnp.ones((rows, size), bool), jax.random.key(0)
-    for structure in structures:
-        weights = selecting(variables, options.heads, STRUCTURES[structure])
-        calls: dict[str, Callable[[], object]] = {
-            name: functools.partial(call, weights, inputs, mask, key)
-            for name, call in compiled.items()
-        }
-        calls["no mask"] = functools.partial(compiled[BASE], weights, inputs, None, key)
-        taken = _harness.times_ms(calls, options.repeats, clock)
-        yield structure, taken, jax.jit(layer.apply)(weights, inputs[:1])[1]
-
-
-def skipping(options: Options) -> Records:
-    """Times inference by the structure of the selection, with one program for each length."""
-    return [
-        {
-            "size": size,
-            "structure": structure,
-            "selected": float(jnp.mean(selection.rate)),
-            "union": union_of(selection.gates),
-            "ms": statistics.median(taken[BASE]),
-            **{name: _harness.ratio(taken, name, BASE) for name in SKIPPING[1:]},
-            "skip_to_no_mask": _harness.ratio(taken, "skip", "no mask"),
-        }
-        for size in options.skip_sizes
-        for structure, taken, selection in skip_turns(options, size, STRUCTURES)
-    ]
-
-
-def union_of(gates: jax.Array) -> float:
-    """Share of the keys that one of 128 queries selects, the mean over blocks and heads."""
-    blocks = gates.reshape(*gates.shape[:2], -1, min(128, gates.shape[2]), gates.shape[3])
-    return float(jnp.mean(jnp.any(blocks > 0, axis=3)))
 
 
 def memory(options: Options) -> Records:
@@ -270,23 +176,6 @@ def memory_table(rows: Records) -> str:
     return analysis.render_table(["layer", "training, MiB", "inference, MiB"], cells)
 
 
-def skip_table(rows: Records) -> str:
-    """Ratios to standard attention, by length and by structure of the selection."""
-    cells = [
-        [
-            f"{row['size']:,}",
-            row["structure"],
-            f"{100 * row['selected']:.0f} %",
-            f"{100 * row['union']:.0f} %",
-            f"{row['ms']:.0f}",
-            *(f"{row[name]:.2f}" for name in (*SKIPPING[1:], "skip_to_no_mask")),
-        ]
-        for row in rows
-    ]
-    titles = ["tokens", "selection", "selected", "by one of 128", "standard, ms"]
-    return analysis.render_table([*titles, "selective", "skip", "skip / no mask"], cells)
-
-
 def docs_section(options: Options, figures: Json) -> str:
     """The tables and how they were measured."""
     machine = figures["machine"]
@@ -316,14 +205,6 @@ def docs_section(options: Options, figures: Json) -> str:
             "nothing over pairs is stored. `remat` leaves the same to the compiler all at once; "
             "that of a CPU merges the two computations, and nothing is saved.",
         ]
-    if figures["skipping"]:
-        parts += [
-            "## Keys that are skipped",
-            f"Inference of the whole layer, {options.batch * options.size:,} tokens in all, over "
-            'that of standard attention. "By one of 128": keys that at least one of 128 queries '
-            'selects, on average; "/ no mask": over standard attention that is given no mask.',
-            skip_table(figures["skipping"]).rstrip(),
-        ]
     return "\n\n".join(parts)
 
 
@@ -337,15 +218,12 @@ def flops_ratio(options: Options) -> float:
 def main(options: Options) -> Json:
     """Measures, prints and returns the figures."""
     at_least_1(options, "repeats", "batch", "heads", "size", "width")
-    if min(options.skip_sizes, default=1) < 1:
-        raise ValueError(f"skip_sizes must be at least 1, got {options.skip_sizes}")
     if options.memory_size < 0:
         raise ValueError(f"memory_size must be at least 0, got {options.memory_size}")
     figures: Json = {
         "training": measure(options, train=True),
         "inference": measure(options, train=False),
         "memory": memory(options) if options.memory_size else [],
-        "skipping": skipping(options),
         "machine": _harness.machine(),
     }
     text = docs_section(options, figures)

@@ -8,6 +8,9 @@ that does not fit or a value that an option cannot have. The message names the a
 wanted and what came. A section "Raises" tells only what a function adds to that.
 """
 
+import typing as _typing
+
+from gatedjax._removed import removed_from as _removed_from
 from gatedjax.functional._attention import attention_pool as attention_pool
 from gatedjax.functional._attention import local_attention_weights as local_attention_weights
 from gatedjax.functional._attention_statistics import AttentionStatistics as AttentionStatistics
@@ -86,10 +89,10 @@ from gatedjax.functional._selector import selection_log_prob as selection_log_pr
 from gatedjax.functional._selector import selection_statistics as selection_statistics
 from gatedjax.functional._selector import uniform_sigmoid as uniform_sigmoid
 from gatedjax.functional._sinusoids import sinusoids as sinusoids
-from gatedjax.functional._skipping import (
-    skipping_selective_attention as skipping_selective_attention,
-)
 from gatedjax.functional._softmax import gated_softmax as gated_softmax
 from gatedjax.functional._softmax import length_mask as length_mask
 from gatedjax.functional._softmax import masked_softmax as masked_softmax
 from gatedjax.functional._softmax import relaxed_gated_softmax as relaxed_gated_softmax
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _removed_from(__name__)

@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._clip import clip_gradient
-from gatedjax.functional._devices import compiled
+from gatedjax.functional._devices import compiled, run_core
 from gatedjax.functional._export import exportable
 from gatedjax.functional._recurrence import (
     Form,
@@ -25,10 +26,11 @@ from gatedjax.functional._recurrence import (
     matmul,
     real_steps,
     restarts,
+    state_before,
+    time_major,
+    weight_gradient,
     wide_of,
 )
-from gatedjax.functional._skip_padding import Recurrence, run_recurrence
-from gatedjax.functional._steps import TimeMajor, steps_of
 from gatedjax.functional._types import Tree
 
 
@@ -130,7 +132,6 @@ def gru(
     reset_after: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
     gradient_clip: float | None = None,
-    skip_padding: bool = False,
 ) -> tuple[Float[Array, "B H"], Float[Array, "B T H"]]:
     """Runs `gru_step` over time with a backward pass of its own.
 
@@ -151,7 +152,6 @@ def gru(
       recurrent_dropout_mask: multiplies the hidden state that enters the recurrent products, the
         same at every step (variational dropout), with the scale 1 / keep already in it.
       gradient_clip: bounds the gradients inside every step, see `gru_step`.
-      skip_padding: compute no rows that are over, see `lstm`; the results are the same.
 
     Returns:
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
@@ -180,8 +180,7 @@ def gru(
     form = functools.partial(form_for, *shape, reset_before=not reset_after)
     forms = form(), form(reset_after_gradient=reset_after)
     arguments = (weights, xs, mask, initial, dropout, begins)
-    reads_gates = reset_after or dropout is not None
-    return run_recurrence(_GRU, (forms, kind), arguments, skip_padding, reads_gates=reads_gates)
+    return run_core(_gru, (forms, kind), arguments, (xs, initial))
 
 
 class _Kind(NamedTuple):
@@ -225,11 +224,9 @@ def _forward(
     sums = GateSums(form, kernel, recurrent, bias, cut=2 * size)
     extra = weights.recurrent_bias
     extra = jnp.zeros((), wide) if extra is None else form.spread(extra.astype(wide))
-    store = steps_of(form, mask)
-    drop, fresh = map(form.turn, store.sort((dropout, begins.carry)))
+    drop, fresh = map(form.turn, (dropout, begins.carry))
 
-    def body(rows: Tree, h: Array, step: Tree) -> Tree:
-        drop, fresh = rows
+    def body(h: Array, step: Tree) -> Tree:
         x, keep, h = sums.read(step[0]), step[1], form.held(step[2], h, fresh)
         fed = apply_dropout(h, drop)
         both = sums.of_both(x, fed.astype(dtype))
@@ -245,19 +242,14 @@ def _forward(
         stored = inner if kind.reset_after else form.turn(inner)
         return new, (form.turn(new), (r, z, candidate, stored))
 
-    h, (states, saved) = store.scan(
+    h, (states, saved) = lax.scan(
         body,
-        (drop, fresh),
-        form.turn(store.sort(initial)),
-        (
-            sums.steps(store.pack(xs), store.product),
-            store.pack(mask),
-            store.pack(begins.goes_on),
-        ),
-        kind.reverse,
+        form.turn(initial),
+        (sums.steps(time_major(xs)), time_major(mask), time_major(begins.goes_on)),
+        reverse=kind.reverse,
+        unroll=form.unroll,
     )
-    final = store.unsort(form.turn(h))
-    return (final, as_outputs(store.unpack(states), mask, dtype)), (states, saved)
+    return (form.turn(h), as_outputs(time_major(states), mask, dtype)), (states, saved)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
@@ -273,7 +265,6 @@ def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> Tree:
 def _loop_back(
     form: Form,
     kind: _Kind,
-    store: TimeMajor,
     residuals: Tree,
     cotangents: Tree,
     recurrent: Array,
@@ -287,7 +278,7 @@ def _loop_back(
     (_, xs, mask, initial, dropout, begins), (states, (r, z, candidate, inner)) = residuals
     final, outputs = cotangents
     size, dtype, wide = initial.shape[1], xs.dtype, initial.dtype
-    final, initial, dropout, fresh = store.sort((final, initial, dropout, begins.carry))
+    fresh = begins.carry
     kernel, drop = form.turn(recurrent.T), form.turn(dropout)
     early, late = (form.turn(part.T) for part in jnp.split(recurrent, [2 * size], axis=1))
     bound = kind.gradient_clip
@@ -295,9 +286,9 @@ def _loop_back(
     def clip(change: Array) -> Array:
         return change if bound is None else jnp.clip(change, -bound, bound)
 
-    before = store.before(states, initial, kind.reverse, begins.goes_on, fresh)
+    before = state_before(states, initial, kind.reverse, begins.goes_on, fresh)
 
-    def body(drop: Array | None, carry: tuple[Array, Tree], step: Tree) -> Tree:
+    def body(carry: tuple[Array, Tree], step: Tree) -> Tree:
         dh, total = carry
         dy, keep, goes_on, h, r, z, candidate, inner = step
         h = form.turn(h)
@@ -322,13 +313,10 @@ def _loop_back(
 
     # `inner` is stored for the reset gate's gradient, or for that of U_c, which is formed below.
     start = form.turn(final), form.turn(jax.tree.map(jnp.zeros_like, fresh))
-    changes, gates = store.scan(
-        body,
-        drop,
-        start,
-        (store.pack(outputs), store.pack(mask), store.pack(begins.goes_on), before),
-        not kind.reverse,
-        (r, z, candidate, inner if kind.reset_after else None),
+    given = time_major(outputs), time_major(mask), time_major(begins.goes_on), before
+    saved = r, z, candidate, inner if kind.reset_after else None
+    changes, gates = lax.scan(
+        body, start, (*given, *saved), reverse=not kind.reverse, unroll=form.unroll
     )
     return before, changes, gates
 
@@ -336,46 +324,42 @@ def _loop_back(
 @compiled(*range(2))
 def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Tree, cotangents: Tree) -> Tree:
     form = forms[1]
-    (weights, xs, mask, initial, dropout, _), (_, (r, *_, inner)) = residuals
-    store = steps_of(form, mask)
+    (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     recurrent = weights.recurrent.astype(dtype)
-    before, changes, gates = _loop_back(form, kind, store, residuals, cotangents, recurrent)
-    fed = before if dropout is None else before * store.spread(store.sort(dropout))
+    before, changes, gates = _loop_back(form, kind, residuals, cotangents, recurrent)
+    fed = before if dropout is None else before * dropout[None]
     both, last = gates[..., : 2 * size], gates[..., 2 * size :]
     reset = form.turn(r)
     if kind.reset_after:
         last = (last.astype(wide) * reset).astype(dtype)
         both = jnp.concatenate([both, last], axis=-1)
-        d_recurrent = store.weight_gradient(fed.astype(dtype), both, wide)
+        d_recurrent = weight_gradient(fed.astype(dtype), both, wide)
     else:
         blocks = [(fed.astype(dtype), both), (inner, last)]
-        d_recurrent = jnp.concatenate(
-            [store.weight_gradient(*pair, wide) for pair in blocks], axis=-1
-        )
+        d_recurrent = jnp.concatenate([weight_gradient(*pair, wide) for pair in blocks], axis=-1)
     d_extra = weights.recurrent_bias
     if d_extra is not None:
-        d_extra = store.total(last, wide).astype(d_extra.dtype)
+        d_extra = jnp.sum(last, axis=(0, 1), dtype=wide).astype(d_extra.dtype)
     d_weights = GRUWeights(
-        store.weight_gradient(store.pack(xs), gates, wide).astype(weights.input.dtype),
+        weight_gradient(time_major(xs), gates, wide).astype(weights.input.dtype),
         d_recurrent.astype(weights.recurrent.dtype),
-        store.total(gates, wide).astype(weights.bias.dtype),
+        jnp.sum(gates, axis=(0, 1), dtype=wide).astype(weights.bias.dtype),
         d_extra,
     )
-    d_xs = store.product(gates, weights.input.astype(dtype).T, wide)
-    d_xs = store.unpack(d_xs).astype(dtype)
+    d_xs = matmul(gates, weights.input.astype(dtype).T, wide)
+    d_xs = time_major(d_xs).astype(dtype)
     d_dropout = None
     if dropout is not None:  # unused, as in training, it is removed by the compiler
         if kind.reset_after:
-            through = store.product(both, recurrent.T, wide)
+            through = matmul(both, recurrent.T, wide)
         else:
-            through = store.product(both, recurrent[:, : 2 * size].T, wide)
-            late = store.product(last, recurrent[:, 2 * size :].T, wide)
+            through = matmul(both, recurrent[:, : 2 * size].T, wide)
+            late = matmul(last, recurrent[:, 2 * size :].T, wide)
             through = through + reset * late
-        d_dropout = store.row_total(before * through)
-    d_initial, d_fresh = store.unsort(tuple(map(form.turn, changes)))
+        d_dropout = jnp.sum(before * through, axis=0)
+    d_initial, d_fresh = map(form.turn, changes)
     return d_weights, d_xs, None, d_initial, d_dropout, Restarts(None, d_fresh)
 
 
 _gru.defvjp(_gru_fwd, _gru_bwd)
-_GRU = Recurrence(_gru, _gru_fwd, _gru_bwd)

@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._devices import compiled
+from gatedjax.functional._devices import compiled, run_core
 from gatedjax.functional._export import exportable
 from gatedjax.functional._recurrence import (
     Form,
@@ -22,10 +23,11 @@ from gatedjax.functional._recurrence import (
     matmul,
     real_steps,
     restarts,
+    state_before,
+    time_major,
+    weight_gradient,
     wide_of,
 )
-from gatedjax.functional._skip_padding import Recurrence, run_recurrence
-from gatedjax.functional._steps import steps_of
 from gatedjax.functional._types import Carry, Tree
 
 
@@ -106,7 +108,6 @@ def lstm(
     reset_to: LSTMState | None = None,
     reverse: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
-    skip_padding: bool = False,
 ) -> tuple[LSTMState, Float[Array, "B T H"]]:
     """Runs `lstm_step` over time with a backward pass of its own.
 
@@ -126,7 +127,6 @@ def lstm(
       reverse: run from the last step to the first; outputs stay in the order of xs.
       recurrent_dropout_mask: multiplies the hidden state that enters the recurrent product, the
         same at every step (variational dropout), with the scale 1 / keep already in it.
-      skip_padding: compute no rows that are over, see below; the results are the same.
 
     Returns:
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
@@ -138,13 +138,6 @@ def lstm(
     reset_to, in both directions, but for the segment run first, with reverse=True the last of the
     row: it starts from initial. The final carry is that of the segment run last. A reset at a
     padded step does not count.
-
-    With skip_padding the rows are sorted by the index after their last real step and a step runs
-    those that are not over, rounded up to a quarter of the batch: what other libraries call packed.
-    It saves time on a CPU where lengths differ, and takes more of it to compile. Padding before the
-    last real step is computed as without it. It changes nothing without a mask, with an open size
-    in `jax.export` and, in time, under `vmap` over masks. A batch that is sharded without
-    `shard_map` or `pmap` is sorted across devices.
 
     Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode
     alone (`jax.jvp`, `jax.jacfwd`) is not: scan `lstm_step` for it.
@@ -163,7 +156,7 @@ def lstm(
     dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = LSTMWeights(*map(jnp.asarray, weights))
     arguments = (weights, xs, mask, initial, dropout, begins)
-    return run_recurrence(_LSTM, (form_for(*shape), reverse), arguments, skip_padding)
+    return run_core(_lstm, (form_for(*shape), reverse), arguments, (xs, initial))
 
 
 # The state is [H, B] or [B, H] inside the loops (see `form_for`), [B, H] outside.
@@ -188,11 +181,10 @@ def _forward(
         for value in (weights.input, weights.recurrent)
     )
     sums = GateSums(form, kernel, recurrent, weights.bias.astype(wide) * half)
-    store = steps_of(form, mask)
-    drop, fresh_h, fresh_c = map(form.turn, store.sort((dropout, *begins.carry)))
+    drop, fresh_h, fresh_c = map(form.turn, (dropout, *begins.carry))
 
-    def body(rows: Tree, carry: tuple[Array, Array], step: Tree) -> Tree:
-        (drop, fresh_h, fresh_c), (x, keep, goes_on) = rows, step
+    def body(carry: tuple[Array, Array], step: Tree) -> Tree:
+        x, keep, goes_on = step
         h, c = form.held(goes_on, carry[0], fresh_h), form.held(goes_on, carry[1], fresh_c)
         fed = apply_dropout(h, drop).astype(dtype)
         t = jnp.tanh(sums.of_both(sums.read(x), fed))
@@ -203,16 +195,15 @@ def _forward(
         new_h, new_c = form.held(keep, new_h, h), form.held(keep, new_c, c)
         return (new_h, new_c), (form.turn(new_h), (c, i, f, g, o))
 
-    initial = store.sort(initial)
-    (h, c), (states, saved) = store.scan(
+    (h, c), (states, saved) = lax.scan(
         body,
-        (drop, fresh_h, fresh_c),
         (form.turn(initial.hidden), form.turn(initial.cell)),
-        (sums.steps(store.pack(xs), store.product), store.pack(mask), store.pack(begins.goes_on)),
-        reverse,
+        (sums.steps(time_major(xs)), time_major(mask), time_major(begins.goes_on)),
+        reverse=reverse,
+        unroll=form.unroll,
     )
-    final = store.unsort(LSTMState(form.turn(h), form.turn(c)))
-    return (final, as_outputs(store.unpack(states), mask, dtype)), (states, saved)
+    final = LSTMState(form.turn(h), form.turn(c))
+    return (final, as_outputs(time_major(states), mask, dtype)), (states, saved)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
@@ -231,11 +222,10 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> T
     final, outputs = cotangents
     dtype, wide = xs.dtype, initial.hidden.dtype
     recurrent = weights.recurrent.astype(dtype)
-    store = steps_of(form, mask)
-    final, initial, dropout, fresh = store.sort((final, initial, dropout, begins.carry))
+    fresh = begins.carry
     kernel, drop = form.turn(recurrent.T), form.turn(dropout)
 
-    def body(drop: Array | None, carry: tuple[Tree, Tree], step: Tree) -> Tree:
+    def body(carry: tuple[Tree, Tree], step: Tree) -> Tree:
         (dh, dc), (total_h, total_c) = carry
         dy, keep, goes_on, (c, i, f, g, o) = step
         tanh_c = jnp.tanh(f * c + i * g)
@@ -257,31 +247,27 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> T
 
     totals = jax.tree.map(jnp.zeros_like, fresh)
     turned = jax.tree.map(form.turn, ((final.hidden, final.cell), tuple(totals)))
-    (d_initial, d_fresh), gates = store.scan(
+    (d_initial, d_fresh), gates = lax.scan(
         body,
-        drop,
         turned,
-        (store.pack(outputs), store.pack(mask), store.pack(begins.goes_on)),
-        not reverse,
-        (saved,),
+        (time_major(outputs), time_major(mask), time_major(begins.goes_on), saved),
+        reverse=not reverse,
+        unroll=form.unroll,
     )
-    before = store.before(states, initial.hidden, reverse, begins.goes_on, fresh.hidden)
-    fed = before if dropout is None else before * store.spread(dropout)
+    before = state_before(states, initial.hidden, reverse, begins.goes_on, fresh.hidden)
+    fed = before if dropout is None else before * dropout[None]
     d_weights = LSTMWeights(
-        store.weight_gradient(store.pack(xs), gates, wide).astype(weights.input.dtype),
-        store.weight_gradient(fed.astype(dtype), gates, wide).astype(weights.recurrent.dtype),
-        store.total(gates, wide).astype(weights.bias.dtype),
+        weight_gradient(time_major(xs), gates, wide).astype(weights.input.dtype),
+        weight_gradient(fed.astype(dtype), gates, wide).astype(weights.recurrent.dtype),
+        jnp.sum(gates, axis=(0, 1), dtype=wide).astype(weights.bias.dtype),
     )
-    d_xs = store.product(gates, weights.input.astype(dtype).T, wide)
-    d_xs = store.unpack(d_xs).astype(dtype)
+    d_xs = matmul(gates, weights.input.astype(dtype).T, wide)
+    d_xs = time_major(d_xs).astype(dtype)
     d_dropout = None
     if dropout is not None:  # unused, as in training, it is removed by the compiler
-        d_dropout = store.row_total(before * store.product(gates, recurrent.T, wide))
-    d_initial, d_fresh = (
-        store.unsort(LSTMState(*map(form.turn, parts))) for parts in (d_initial, d_fresh)
-    )
+        d_dropout = jnp.sum(before * matmul(gates, recurrent.T, wide), axis=0)
+    d_initial, d_fresh = (LSTMState(*map(form.turn, parts)) for parts in (d_initial, d_fresh))
     return d_weights, d_xs, None, d_initial, d_dropout, Restarts(None, d_fresh)
 
 
 _lstm.defvjp(_lstm_fwd, _lstm_bwd)
-_LSTM = Recurrence(_lstm, _lstm_fwd, _lstm_bwd)

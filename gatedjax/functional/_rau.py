@@ -4,6 +4,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._devices import compiled, run_core
@@ -29,13 +30,15 @@ from gatedjax.functional._recurrence import (
     as_outputs,
     dropout_mask,
     form_for,
+    matmul,
     real_alone,
     real_steps,
     restarts,
+    state_before,
+    time_major,
+    weight_gradient,
     wide_of,
 )
-from gatedjax.functional._skip_padding import Recurrence, run_recurrence
-from gatedjax.functional._steps import TimeMajor, steps_of
 from gatedjax.functional._types import Carry, Tree, Weights
 
 
@@ -53,7 +56,6 @@ def rau(
     rescale: bool = False,
     reset_after: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
-    skip_padding: bool = False,
 ) -> tuple[Float[Array, "B H"] | RAUTimeState, Float[Array, "B T H"]]:
     """Runs `rau_step` over time; feature_proj and sigmoid have a backward pass of their own.
 
@@ -76,8 +78,6 @@ def rau(
       reset_after: apply the reset gate after the recurrent product, see `gru_step`.
       recurrent_dropout_mask: multiplies the hidden state that enters the products and the
         attention, the same at every step (variational dropout), with 1 / keep already in it.
-      skip_padding: compute no rows that are over, see `lstm`; the results are the same. For
-        feature_proj and sigmoid with `RAUWeights`.
 
     Returns:
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
@@ -104,13 +104,7 @@ def rau(
     arguments = (weights, xs, mask, initial, dropout, begins)
     if attention in ("feature_proj", "sigmoid") and isinstance(weights, RAUWeights):
         static = form_for(*shape), reverse, options
-        reads_gates = reset_after or dropout is not None
-        return run_recurrence(_RAU, static, arguments, skip_padding, reads_gates=reads_gates)
-    if skip_padding:
-        given = f"{attention!r} with {type(weights).__name__}"
-        raise ValueError(
-            f"skip_padding needs attention feature_proj or sigmoid with RAUWeights, got {given}"
-        )
+        return run_core(_rau, static, arguments, (xs, initial))
     return run_core(_plain, (reverse, options), arguments, (xs, initial))
 
 
@@ -244,11 +238,9 @@ def _forward(
     size, dtype = weights.recurrent.shape[0], xs.dtype
     scale = size if options.rescale else 1
     sums, extra = _gate_sums(form, options, weights, dtype, initial.dtype)
-    store = steps_of(form, mask)
-    drop, fresh = map(form.turn, store.sort((dropout, begins.carry)))
+    drop, fresh = map(form.turn, (dropout, begins.carry))
 
-    def body(rows: Tree, h: Array, step: Tree) -> Tree:
-        drop, fresh = rows
+    def body(h: Array, step: Tree) -> Tree:
         x, keep, h = sums.read(step[0]), step[1], form.held(step[2], h, fresh)
         fed = apply_dropout(h, drop)
         early = sums.of_both(x, fed.astype(dtype))
@@ -272,19 +264,14 @@ def _forward(
         stored = inner if options.reset_after else form.turn(inner)
         return new, (form.turn(new), (r, z, candidate, p, value, stored))
 
-    h, (states, saved) = store.scan(
+    h, (states, saved) = lax.scan(
         body,
-        (drop, fresh),
-        form.turn(store.sort(initial)),
-        (
-            sums.steps(store.pack(xs), store.product),
-            store.pack(mask),
-            store.pack(begins.goes_on),
-        ),
-        reverse,
+        form.turn(initial),
+        (sums.steps(time_major(xs)), time_major(mask), time_major(begins.goes_on)),
+        reverse=reverse,
+        unroll=form.unroll,
     )
-    final = store.unsort(form.turn(h))
-    return (final, as_outputs(store.unpack(states), mask, dtype)), (states, saved)
+    return (form.turn(h), as_outputs(time_major(states), mask, dtype)), (states, saved)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
@@ -301,7 +288,6 @@ def _loop_back(
     form: Form,
     reverse: bool,
     options: Options,
-    store: TimeMajor,
     residuals: Tree,
     cotangents: Tree,
     blocks: tuple[Array, Array],
@@ -317,11 +303,10 @@ def _loop_back(
     dtype, wide = xs.dtype, initial.dtype
     scale = initial.shape[1] if options.rescale else 1
     early_kernel, late_kernel = (form.turn(block.T) for block in blocks)
-    final, initial, dropout, fresh = store.sort((final, initial, dropout, begins.carry))
-    drop = form.turn(dropout)
-    before = store.before(states, initial, reverse, begins.goes_on, fresh)
+    fresh, drop = begins.carry, form.turn(dropout)
+    before = state_before(states, initial, reverse, begins.goes_on, fresh)
 
-    def body(drop: Array | None, carry: tuple[Array, Tree], step: Tree) -> Tree:
+    def body(carry: tuple[Array, Tree], step: Tree) -> Tree:
         dh, total = carry
         dy, keep, goes_on, h, (r, z, candidate, p, value), inner = step
         h = form.turn(h)
@@ -352,15 +337,11 @@ def _loop_back(
         return carry, (form.turn(gates), form.turn(dc).astype(dtype))
 
     # `inner` is stored for the reset gate's gradient, or for that of U_c, which is formed below.
-    steps = (store.pack(outputs), store.pack(mask), store.pack(begins.goes_on), before)
-    total = jax.tree.map(jnp.zeros_like, fresh)
-    changes, gates = store.scan(
-        body,
-        drop,
-        (form.turn(final), form.turn(total)),
-        steps,
-        not reverse,
-        (tuple(stored), inner if options.reset_after else None),
+    given = time_major(outputs), time_major(mask), time_major(begins.goes_on), before
+    saved = tuple(stored), inner if options.reset_after else None
+    start = form.turn(final), form.turn(jax.tree.map(jnp.zeros_like, fresh))
+    changes, gates = lax.scan(
+        body, start, (*given, *saved), reverse=not reverse, unroll=form.unroll
     )
     return before, changes, gates
 
@@ -369,26 +350,25 @@ def _loop_back(
 def _rau_bwd(
     form: Form, reverse: bool, options: Options, residuals: Tree, cotangents: Tree
 ) -> Tree:
-    (weights, xs, mask, initial, dropout, _), (_, (r, *_, inner)) = residuals
-    store = steps_of(form, mask)
+    (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     early, late = _apart(weights.recurrent.astype(dtype), size)
     before, changes, gates = _loop_back(
-        form, reverse, options, store, residuals, cotangents, (early, late)
+        form, reverse, options, residuals, cotangents, (early, late)
     )
-    fed = before if dropout is None else before * store.spread(store.sort(dropout))
+    fed = before if dropout is None else before * dropout[None]
     reset, last = form.turn(r), gates[1]
     if options.reset_after:
         inner, last = fed.astype(dtype), (last.astype(wide) * reset).astype(dtype)
-    d_input = [store.weight_gradient(store.pack(xs), part, wide) for part in gates]
+    d_input = [weight_gradient(time_major(xs), part, wide) for part in gates]
     d_recurrent = (
-        store.weight_gradient(fed.astype(dtype), gates[0], wide),
-        store.weight_gradient(inner, last, wide),
+        weight_gradient(fed.astype(dtype), gates[0], wide),
+        weight_gradient(inner, last, wide),
     )
-    d_bias = [store.total(part, wide) for part in gates]
+    d_bias = [jnp.sum(part, axis=(0, 1), dtype=wide) for part in gates]
     d_extra = weights.recurrent_bias
     if d_extra is not None:
-        d_extra = store.total(last, wide).astype(d_extra.dtype)
+        d_extra = jnp.sum(last, axis=(0, 1), dtype=wide).astype(d_extra.dtype)
     d_weights = RAUWeights(
         _together(*d_input).astype(weights.input.dtype),
         _together(*d_recurrent).astype(weights.recurrent.dtype),
@@ -396,19 +376,16 @@ def _rau_bwd(
         d_extra,
     )
     kernels = _apart(weights.input.astype(dtype), size)
-    d_steps = [
-        store.product(part, kernel.T, wide) for part, kernel in zip(gates, kernels, strict=True)
-    ]
+    d_steps = [matmul(part, kernel.T, wide) for part, kernel in zip(gates, kernels, strict=True)]
     d_dropout = None
     if dropout is not None:  # unused, as in training, it is removed by the compiler
-        through = store.product(last, late.T, wide)
+        through = matmul(last, late.T, wide)
         through = through if options.reset_after else through * reset
-        through = through + store.product(gates[0], early.T, wide)
-        d_dropout = store.row_total(before * through)
-    d_xs = store.unpack(jnp.asarray(sum(d_steps))).astype(dtype)
-    d_initial, d_fresh = store.unsort(tuple(map(form.turn, changes)))
+        through = through + matmul(gates[0], early.T, wide)
+        d_dropout = jnp.sum(before * through, axis=0)
+    d_xs = time_major(jnp.asarray(sum(d_steps))).astype(dtype)
+    d_initial, d_fresh = map(form.turn, changes)
     return d_weights, d_xs, None, d_initial, d_dropout, Restarts(None, d_fresh)
 
 
 _rau.defvjp(_rau_fwd, _rau_bwd)
-_RAU = Recurrence(_rau, _rau_fwd, _rau_bwd)

@@ -28,15 +28,11 @@ class Form(NamedTuple):
     hoist_input: form `x W` of all steps in one product before the loop instead of in its body,
       where the batch-major form takes it and `h U` in one product of [x, h].
     unroll: steps per iteration of the loop.
-    widths: the numbers of rows that a step may run, from B down; none is all B (see `Packed`).
-    whole: with widths, run every row at every step whatever the mask.
     """
 
     feature_major: bool
     hoist_input: bool
     unroll: int
-    widths: tuple[int, ...] = ()
-    whole: bool = False
 
     @property
     def axis(self) -> int:
@@ -298,6 +294,19 @@ def shifted(states: Array, initial: Array, reverse: bool) -> Array:
     return jnp.concatenate([initial[None], states])[:-1]
 
 
+def state_before(
+    states: Array, initial: Array, reverse: bool, goes_on: Array | None, fresh: Array | None
+) -> Array:
+    """Returns the state [T, B, H] that each step began with, from the states after each step.
+
+    goes_on [B, T] and fresh [B, H] are the fields of `Restarts`.
+    """
+    before = shifted(states, initial, reverse)
+    if goes_on is None or fresh is None:
+        return before
+    return jnp.where(time_major(goes_on)[..., None], before, fresh[None])
+
+
 def as_outputs(states: Array, mask: Array | None, dtype: Dtype) -> Array:
     """Returns the states [B, T, H] after each step in dtype, 0 at padding."""
     return real_alone(states.astype(dtype), mask)
@@ -338,10 +347,10 @@ class GateSums:
         turned = self.form.spread(columns) if columns.ndim == 1 else self.form.turn(columns)
         return tuple(self.form.part(turned, start, stop) for start, stop in self.spans)
 
-    def steps(self, inputs: Array, product: Callable[..., Array]) -> Array:
-        """Returns what the loop runs over, from stored inputs and how they are multiplied."""
+    def steps(self, inputs: Array) -> Array:
+        """Returns the array [T, B, ...] that the loop runs over, from the inputs [T, B, D]."""
         if self.form.hoist_input:
-            return product(inputs, self.form.turn(self.kernel), self.wide)
+            return matmul(inputs, self.form.turn(self.kernel), self.wide)
         return inputs
 
     def read(self, step: Array) -> Array:

@@ -25,7 +25,7 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     Attributes:
       score_scale: c.
       exclude_self: keep tokens from attending to themselves; `Selection` counts other pairs alone.
-      relative, skip: not for this attention, to be left as they are.
+      relative: not for this attention, to be left as it is.
 
     Reference: Shen et al. 2018 (DiSAN), token2token attention.
     """
@@ -37,8 +37,6 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
         features = super()._check(*arguments)
         if self.relative != "none":
             raise ValueError(f"relative must be 'none', a bias is of a head, got {self.relative!r}")
-        if self.skip:
-            raise ValueError("skip must be False, it is of dot-product attention, got True")
         return features
 
     def _scores(

@@ -93,7 +93,6 @@ class _Recurrent(nn.Module):
         the class, as is usual for language models; must be positive and finite.
       init_distribution: "normal" makes init_scale the standard deviation of a normal distribution
         with mean 0, as in Lasagne.
-      skip_padding: compute no rows that are over, see `functional.lstm`; the results are the same.
       dtype: dtype of the products; biases, carries and reductions stay float32. None follows the
         input.
       param_dtype: dtype of the parameters, and of their gradients.
@@ -106,7 +105,6 @@ class _Recurrent(nn.Module):
     recurrent_dropout: float = 0.0
     init_scale: float | None = None
     init_distribution: Literal["uniform", "normal"] = "uniform"
-    skip_padding: bool = False
     dtype: Dtype | None = None
     param_dtype: Dtype = jnp.float32
 
@@ -154,7 +152,7 @@ class _Recurrent(nn.Module):
     ) -> tuple[Tree, Array]:
         initial, reset_to = carries
         options: Options = {"initial": initial, "reverse": reverse}
-        options |= {"resets": resets, "reset_to": reset_to, "skip_padding": self.skip_padding}
+        options |= {"resets": resets, "reset_to": reset_to}
         if keys is not None and self.recurrent_dropout > 0:
             # bernoulli's key is folded so that the two directions drop different units
             its_keys = folded(keys, 1 + int(reverse))

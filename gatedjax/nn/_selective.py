@@ -17,7 +17,6 @@ from gatedjax.functional._blocks import block_positions, join_queries, split_que
 from gatedjax.functional._checks import check_choice, check_mask, check_shape, check_that
 from gatedjax.functional._pairs import both_allow, causal_pairs, pair_mask_of
 from gatedjax.functional._selective import Empty, attention_scores, weighted_values
-from gatedjax.functional._skipping import skipping_attention
 from gatedjax.functional._types import Dtype
 from gatedjax.gates._named import EstimatorName, named
 from gatedjax.gates._score import score
@@ -64,8 +63,7 @@ class Selection:
     """What one attention layer did. Fields of the selector are None where there is none.
 
     Attributes:
-      weights: W [B, M, Q, N], 0 at padded keys; None for an attention in blocks or one
-        that skips keys.
+      weights: W [B, M, Q, N], 0 at padded keys; None for an attention in blocks.
       gates: A of this pass [B, M, Q, N] (M = 1 for a shared selector), before the rule for queries
         that select nothing; None as weights.
       logits: log-odds of a selection, as gates.
@@ -140,9 +138,6 @@ class SelectiveSelfAttention(nn.Module):
       renormalise: see `functional.selective_weights`.
       block: queries at a time, whose weights are computed again for the gradient: no array of
         [B, M, N, N] is ever stored. None takes all at once.
-      skip: without draws, multiply only keys that a query of a block selects, see
-        `functional.skipping_selective_attention`: the outputs are the same, `Selection` has nothing
-        over pairs. For a processor; training and `decode` are as without it.
       remat: compute scores, noise and weights again for the gradient instead of storing them; on a
         CPU, whose compiler merges the two computations, use block.
 
@@ -168,7 +163,6 @@ class SelectiveSelfAttention(nn.Module):
     cap: float = 10.0
     renormalise: bool = True
     block: int | None = None
-    skip: bool = False
     remat: bool = False
     kernel_init: Initializer = unit_scaling
     dtype: Dtype | None = None
@@ -226,9 +220,6 @@ class SelectiveSelfAttention(nn.Module):
         )
         shape = (inputs.shape[0], self.num_heads, inputs.shape[1], heads["key"].shape[2])
         pairs = pair_mask_of(pair_mask, False, shape)
-        if self.skip and deterministic and self.selector != "none":
-            mixed, record = self._skipped(heads, read_mask, pairs)
-            return self._output(mixed, mask, features), self._selection(record, mask)
         if source is not None and pairs is None:
             pairs = jnp.ones((1, 1, *shape[2:]), bool)  # for the number of keys is not of queries
         if self.block is not None:
@@ -387,8 +378,6 @@ class SelectiveSelfAttention(nn.Module):
         check_relative(self.relative, self.max_offset, self.num_heads)
         if self.block is not None and self.block < 1:
             raise ValueError(f"block must be at least 1, got {self.block}")
-        if self.skip and (self.relative != "none" or not self.renormalise):
-            raise ValueError("skip must be False with a relative bias or without renormalise")
         made = source is None or isinstance(source, F.AttentionCache)
         if made and source_mask is not None:
             raise ValueError("source_mask must be None without source, or with a cache of it")
@@ -513,20 +502,6 @@ class SelectiveSelfAttention(nn.Module):
         if dropout_bytes is not None and not deterministic:
             weights = F.byte_dropout(weights, self.dropout, dropout_bytes)
         return self._mixed(weights, value), record
-
-    def _skipped(
-        self, heads: dict[str, Array], mask: Array | None, pairs: Array | None
-    ) -> tuple[Float[Array, "B M Q H"], dict[str, Array]]:
-        """`_attend` without draws, from the keys that are selected."""
-        return skipping_attention(
-            (heads["query"], heads["key"], heads["value"]),
-            (heads["selector_query"], heads["selector_key"]),
-            mask,
-            pairs,
-            causal=self.causal,
-            empty=self.empty,
-            block=self.block,
-        )
 
     def _record(
         self, logits: Array, drawn: _Drawn, mask: Array | None, pairs: Array | None

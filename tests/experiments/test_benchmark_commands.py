@@ -26,7 +26,7 @@ OPTIONS = {
         *("--json", "--docs", "--figures"),
     ),
     "ssan": (
-        *("--layers", "--size", "--repeats", "--clock", "--memory-size", "--skip-sizes", "--json"),
+        *("--layers", "--size", "--repeats", "--clock", "--memory-size", "--json"),
         "--docs",
     ),
     "training": ("--what", "--steps", "--lane-steps", "--seeds", "--repeats", "--json"),

@@ -24,8 +24,6 @@ if jax.default_backend() != "gpu":
     HAVE -= {("lstm", CUDNN)}
 HAVE |= {("gru", name) for _, name in HAVE if "optimised" not in name}
 HAVE |= {("gru", "gatedjax reset_after"), ("rau", "gatedjax")}
-HAVE |= {(cell, "gatedjax skip_padding") for cell in ("lstm", "gru", "rau")}
-HAVE |= {("gru", "gatedjax skip_padding reset_after")}
 HAVE |= {("rau", "gatedjax GRU"), ("rau", "scanned step"), ("rau", peers.PRODUCTS)}
 ALL = [(cell, name) for cell in ("lstm", "gru", "rau") for name in peers.CONTESTANTS]
 

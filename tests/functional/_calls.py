@@ -294,11 +294,6 @@ def calls() -> dict[str, Call]:
             plainly(F.selective_attention, causal=True),
             {**heads, "gates": open_pairs, "mask": mask, "pair_mask": pairs[:, 0] > -0.5},
         ),
-        "skipping_selective_attention": Call(
-            plainly(F.skipping_selective_attention, causal=True, block=2, slots=(2,)),
-            {**heads, "mask": mask}
-            | {"selector_query": heads["value"], "selector_key": heads["key"]},
-        ),
         "attention_statistics": Call(
             plainly(F.attention_statistics, num_classes=3),
             {"weights": np.exp(pairs), "mask": mask, "classes": rng.integers(0, 3, (ROWS, STEPS))},

@@ -154,12 +154,6 @@ def test_the_cap_is_that_of_the_attention(t2t):
     assert cap == 3
 
 
-def test_multi_dimensional_attention_skips_no_keys():
-    layer = MultiDimensionalAttention(num_heads=1, skip=True)
-    with pytest.raises(ValueError, match=r"skip must be False, .* got True"):
-        jax.eval_shape(layer.init, jax.random.key(0), np.zeros((1, 4, 6), np.float32))
-
-
 def test_sentences_without_words_have_finite_gradients(np_rng):
     model, params = made()
     batch = batch_of(np_rng)  # of the widths of the other tests

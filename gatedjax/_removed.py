@@ -1,0 +1,28 @@
+"""Names that earlier versions had, and what to use in their place."""
+
+from collections.abc import Callable
+
+# package -> name -> the reason, or what replaces the name
+REMOVED: dict[str, dict[str, str]] = {
+    "gatedjax.functional": {
+        "skipping_selective_attention": (
+            "selective_attention gives the same outputs. Skipping keys cost 9 to 15 times as much "
+            "on a GPU and saved time only on a CPU, from 1,024 tokens on"
+        ),
+    },
+}
+
+
+def removed_from(package: str) -> Callable[[str], object]:
+    """Returns a module's `__getattr__`, which explains the names that `REMOVED` lists.
+
+    A package assigns it outside of type checking, because a type checker would take every name for
+    an attribute of a module that has `__getattr__`.
+    """
+
+    def explain(name: str) -> object:
+        if (reason := REMOVED[package].get(name)) is not None:
+            raise ImportError(f"{package}.{name} was removed in 0.1.0: {reason}", name=name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return explain
