@@ -2,9 +2,15 @@
 
 from collections.abc import Callable
 
+_COUNTS = (
+    "gatedjax.analysis.distance_counts and tag_counts sum weights by distance and by class of word"
+)
 # package -> name -> the reason, or what replaces the name
 REMOVED: dict[str, dict[str, str]] = {
     "gatedjax.functional": {
+        "AttentionStatistics": _COUNTS,
+        "attention_statistics": _COUNTS,
+        "streamed_attention_statistics": _COUNTS,
         "skipping_selective_attention": (
             "selective_attention gives the same outputs. Skipping keys cost 9 to 15 times as much "
             "on a GPU and saved time only on a CPU, from 1,024 tokens on"

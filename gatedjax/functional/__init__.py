@@ -13,11 +13,6 @@ import typing as _typing
 from gatedjax._removed import removed_from as _removed_from
 from gatedjax.functional._attention import attention_pool as attention_pool
 from gatedjax.functional._attention import local_attention_weights as local_attention_weights
-from gatedjax.functional._attention_statistics import AttentionStatistics as AttentionStatistics
-from gatedjax.functional._attention_statistics import attention_statistics as attention_statistics
-from gatedjax.functional._attention_statistics import (
-    streamed_attention_statistics as streamed_attention_statistics,
-)
 from gatedjax.functional._bits import byte_dropout as byte_dropout
 from gatedjax.functional._bits import feature_bytes as feature_bytes
 from gatedjax.functional._bits import pair_bytes as pair_bytes

@@ -12,7 +12,6 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
 from gatedjax._types import Options, Tree
-from gatedjax.functional._attention_statistics import check_statistics, statistics_in_blocks
 from gatedjax.functional._blocks import block_positions, join_queries, split_queries
 from gatedjax.functional._checks import check_choice, check_mask, check_shape, check_that
 from gatedjax.functional._pairs import both_allow, causal_pairs, pair_mask_of
@@ -292,43 +291,6 @@ class SelectiveSelfAttention(nn.Module):
             jnp.ones(shape, bool) if source_mask is None else jnp.broadcast_to(source_mask, shape)
         )
         return F.AttentionCache(**heads, mask=real, position=jnp.full((), shape[1], jnp.int32))
-
-    def statistics(
-        self,
-        inputs: Float[Array, "B N D"],
-        mask: Bool[Array, "B N"] | None = None,
-        *,
-        pair_mask: Bool[Array, "B M N N"] | None = None,
-        classes: Int[Array, "B N"] | None = None,
-        num_classes: int = 0,
-        top: int = 1,
-        block: int = 128,
-    ) -> F.AttentionStatistics:
-        """Statistics of the weights that `__call__` has without draws, which are never whole.
-
-        Args:
-          inputs, mask, pair_mask: as of `__call__`.
-          classes, num_classes, top, block: see `functional.streamed_attention_statistics`.
-        """
-        features = self._check(inputs, mask)
-        clean = self._clean(inputs, mask)
-        heads = self._heads(clean, features, "query") | self._heads(clean, features, "key")
-        real, classes = check_statistics(inputs.shape[:2], mask, classes, num_classes, top, block)
-        size = inputs.shape[1]
-        pairs = pair_mask_of(pair_mask, False, (inputs.shape[0], self.num_heads, size, size))
-        if pairs is not None:
-            pairs = jnp.broadcast_to(pairs, (*pairs.shape[:2], size, pairs.shape[3]))
-
-        def weigh(given: tuple[dict[str, Array], Array | None], positions: Array) -> Array:
-            of_block, block_pairs = given
-            options: Options = {"keys": {}, "temperature": self.temperature, "deterministic": True}
-            _, record = self._attend(
-                heads | of_block, positions, None, block_pairs, mask=mask, **options
-            )
-            return record["weights"]
-
-        given = ({name: heads[name] for name in heads if name.endswith("query")}, pairs)
-        return statistics_in_blocks(weigh, given, real, classes, top, block, num_classes)
 
     @nn.nowrap
     def initial_cache(

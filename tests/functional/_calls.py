@@ -294,15 +294,6 @@ def calls() -> dict[str, Call]:
             plainly(F.selective_attention, causal=True),
             {**heads, "gates": open_pairs, "mask": mask, "pair_mask": pairs[:, 0] > -0.5},
         ),
-        "attention_statistics": Call(
-            plainly(F.attention_statistics, num_classes=3),
-            {"weights": np.exp(pairs), "mask": mask, "classes": rng.integers(0, 3, (ROWS, STEPS))},
-        ),
-        "streamed_attention_statistics": Call(
-            plainly(F.streamed_attention_statistics, causal=True, block=2, top=2),
-            {name: heads[name] for name in ("query", "key")}
-            | {"selector_query": heads["value"], "selector_key": heads["key"], "mask": mask},
-        ),
         "append_to_cache": Call(
             lambda position, rows: F.append_to_cache(
                 F.AttentionCache(rows["key"], rows["value"], rows["mask"], position),
