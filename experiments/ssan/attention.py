@@ -15,7 +15,7 @@ from experiments.ssan.sentences import sentences
 from gatedjax import analysis
 from gatedjax.data.batches._sequences import one_pass
 from gatedjax.models import SSANTranslator
-from gatedjax.models.ssan_translation import STOP
+from gatedjax.models.ssan.translation import STOP
 from gatedjax.text._translator import load_run
 from gatedjax.training import load_params
 

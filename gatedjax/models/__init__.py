@@ -4,6 +4,9 @@ A ValueError names an array that a batch lacks or whose shape does not fit, or a
 configuration that no run could use; a section "Raises" tells only what is beyond that.
 """
 
+import typing as _typing
+
+from gatedjax._removed import removed_from as _removed_from
 from gatedjax.models._cloze import ClozeTask as ClozeTask
 from gatedjax.models.agt import AGT as AGT
 from gatedjax.models.agt import AGTConfig as AGTConfig
@@ -52,3 +55,6 @@ from gatedjax.models.ssan.translation import translate as translate
 from gatedjax.models.transformer.search import Found as Found
 from gatedjax.models.transformer.search import beam_search as beam_search
 from gatedjax.models.transformer.search import greedy_search as greedy_search
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _removed_from(__name__)
