@@ -13,9 +13,9 @@ from tests.conftest import ROOT
 
 PAGES = [
     ("training", 4),
-    ("recurrence", 4),
+    ("recurrence", 3),
     ("masks", 1),
-    ("selective_attention", 4),
+    ("selective_attention", 2),
     ("ga_net", 1),
     ("rau", 1),
     ("beside", 8),

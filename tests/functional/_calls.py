@@ -15,7 +15,6 @@ ROWS, STEPS, WIDTH, HIDDEN, QUERY = 4, 5, 3, 4, 3
 NOT_CALLED = {
     "Aggregation": "a type",
     "AttentionCache": "a tuple",
-    "AttentionStatistics": "a tuple",
     "CompactPool": "a tuple",
     "Gating": "a type",
     "GRUWeights": "a tuple",
