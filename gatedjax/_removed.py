@@ -16,6 +16,7 @@ REMOVED: dict[str, dict[str, str]] = {
             "on a GPU and saved time only on a CPU, from 1,024 tokens on"
         ),
     },
+    "gatedjax.models.ga_net": {"GANetTask": "import it from gatedjax.models"},
     "gatedjax.models": {
         f"ssan_{name}": f"gatedjax.models.ssan.{name} has its contents"
         for name in ("nli", "probe", "reordering", "tagger", "translation")

@@ -8,6 +8,7 @@ import typing as _typing
 
 from gatedjax._removed import removed_from as _removed_from
 from gatedjax.models._cloze import ClozeTask as ClozeTask
+from gatedjax.models._ga_net_task import GANetTask as GANetTask
 from gatedjax.models.agt import AGT as AGT
 from gatedjax.models.agt import AGTConfig as AGTConfig
 from gatedjax.models.agt import AGTOutput as AGTOutput
@@ -15,7 +16,6 @@ from gatedjax.models.agt import AGTTask as AGTTask
 from gatedjax.models.ga_net import GANet as GANet
 from gatedjax.models.ga_net import GANetConfig as GANetConfig
 from gatedjax.models.ga_net import GANetOutput as GANetOutput
-from gatedjax.models.ga_net import GANetTask as GANetTask
 from gatedjax.models.ga_reader import GAReader as GAReader
 from gatedjax.models.ga_reader import GAReaderConfig as GAReaderConfig
 from gatedjax.models.ga_reader import GAReaderOutput as GAReaderOutput

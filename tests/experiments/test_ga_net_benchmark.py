@@ -16,7 +16,7 @@ def test_one_turn_gives_every_figure(tmp_path):
     assert [row["density"] for row in rows] == [0.3, 1.0]
     assert rows[0]["capacity"] < rows[1]["capacity"] == 10
     for row in rows:
-        for kind in ("governed", "attention", "input"):
+        for kind in ("governed", "input"):
             ratio = row["ms"][f"{kind} compact"] / row["ms"][f"{kind} call"]
             assert row["ratios"][kind] == pytest.approx(ratio)
         assert min(row["ms"][name] for name in ("backbone", "auxiliary")) > 0

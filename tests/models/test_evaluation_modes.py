@@ -56,9 +56,9 @@ def evaluated(**options):
         encoded = task.model.apply({"params": params}, batch, method=GANet.encode)
         return metrics, predictions, called.logits, encoded, noise
 
-    draw = GANet._noise
+    draw = GANet.test_noise
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GANet, "_noise", noise)
+        patch.setattr(GANet, "test_noise", noise)
         metrics, *rest = jax.device_get(run(params))
     return config, params, {name: ratio.value() for name, ratio in metrics.items()}, *rest
 

@@ -1,0 +1,134 @@
+"""The options of GA-Net."""
+
+import dataclasses
+from typing import Literal
+
+from gatedjax._choices import check_choices
+from gatedjax.functional._checks import check_positive
+from gatedjax.gates._named import EstimatorName
+from gatedjax.models._checks import check_at_least, check_rates
+from gatedjax.models._schedule import check_schedule
+
+READ_AT_HARD_GATES = ("st_gumbel", "straight_through", "reinmax", "rebar")
+"""Estimators that take the derivative of the loss at gates of 0 and 1."""
+
+
+def gateless_error(system: str) -> ValueError:
+    """Returns the error for an estimator of a system without gates."""
+    return ValueError(f"estimator must be None for system={system!r}: no gates")
+
+
+def unread_error(option: str) -> ValueError:
+    """Returns the error for an option that needs the derivative at a closed word of the input."""
+    return ValueError(
+        f"gates_on must be 'attention' for {option}: a word that is not read has no gradient"
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GANetConfig:
+    """Everything that the paper fixes or leaves open about the network."""
+
+    system: Literal["ganet", "soft", "local", "bilstm"] = "ganet"
+    """GA-Net, or one of its baselines: global attention, local attention, last hidden state."""
+    embedding_dim: int = 100
+    """Width of the word vectors."""
+    hidden: int = 100
+    """Backbone LSTM width per direction."""
+    num_layers: int = 2
+    """Backbone layers."""
+    merge: Literal["concat", "sum"] = "concat"
+    """How the two directions become one state."""
+    score: Literal["zhou", "mlp1"] = "zhou"
+    """Attention score: w . tanh(h), or w . tanh(W h + b)."""
+    post_tanh: bool = True
+    """Apply tanh to the pooled state before the classifier."""
+    aux: Literal["lstm", "fnn", "att"] = "lstm"
+    """Auxiliary network that predicts the gates."""
+    aux_hidden: int = 100
+    """Width of the auxiliary network."""
+    aux_positions: bool = True
+    """Add sinusoidal positions to the input of the "att" auxiliary network."""
+    gate_bias_init: float = 0.0
+    """Gate bias at the start; 0 opens about half of the gates."""
+    temperature: float = 1.0
+    """tau of the Gumbel relaxation (paper: 0.5, 1.0, 1.5 or 2.0)."""
+    final_temperature: float | None = None
+    """tau after temperature-steps, reached geometrically; None keeps tau."""
+    temperature_steps: int = 1
+    """Steps from temperature to final-temperature."""
+    penalty: float = 1e-4
+    """lambda, weight of the mean gate in the loss (paper: 4e-6 to 1e-3)."""
+    density: float | None = None
+    """Hold the mean open probability at this by a Lagrange multiplier, in place of the penalty."""
+    gates_on: Literal["attention", "input"] = "attention"
+    """What the gates close words to: attention, as in the paper, or the backbone too, which then
+    reads soft gates times their words, and under hard gates the open words alone."""
+    penalty_on: Literal["gate", "prob"] = "gate"
+    """Penalise the sampled soft gates, or the open probabilities (lower variance)."""
+    relax: Literal["soft", "straight_through"] = "soft"
+    """Training gates: soft, or hard forward with the soft gradient."""
+    estimator: EstimatorName | None = None
+    """How the gates' gradient is estimated (see `gatedjax.gates`); None is what `relax` says:
+    "soft_gumbel" where soft, "st_gumbel" where straight-through."""
+    estimator_draws: int = 2
+    """Draws of "leave_one_out"."""
+    test_gate: Literal["sample", "threshold", "multi_sample"] = "sample"
+    """Evaluation gates behind "accuracy"; all gate modes are always reported. "multi_sample"
+    averages class probabilities over the draws."""
+    test_samples: int = 5
+    """Draws of the gates in evaluation."""
+    empty: Literal["max_gate", "soft", "zeros"] = "max_gate"
+    """If all gates close: open the likeliest, attend to everything, or pool nothing."""
+    local_half_width: float = 4.0
+    """Local attention: half of the window, in tokens."""
+    local_renormalise: bool = False
+    """Local attention: make the weights sum to 1 after the Gaussian."""
+    embedding_dropout: float = 0.3
+    """Dropout on word vectors."""
+    layer_dropout: float = 0.0
+    """Dropout between the backbone layers."""
+    recurrent_dropout: float = 0.0
+    """Dropout on the recurrent connections of the backbone, one mask per example."""
+    pool_dropout: float = 0.3
+    """Dropout on the pooled state."""
+    freeze_embeddings: bool = False
+    """Keep word vectors as they are."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Compute dtype; parameters, softmax, noise, carries and the loss stay float32."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_at_least(self, 1, "embedding_dim", "hidden", "num_layers", "aux_hidden")
+        check_at_least(self, 1, "test_samples")
+        check_at_least(self, 2, "estimator_draws")
+        check_schedule(self)
+        check_positive(temperature=self.temperature, local_half_width=self.local_half_width)
+        if not 0 <= self.penalty < float("inf"):
+            raise ValueError(f"penalty must be at least 0 and finite, got {self.penalty}")
+        check_rates(self, "embedding_dropout", "layer_dropout")
+        check_rates(self, "recurrent_dropout", "pool_dropout")
+        if self.density is not None and not 0 < self.density < 1:
+            raise ValueError(f"density must be in (0, 1) or None, got {self.density}")
+        if self.density is not None and self.system != "ganet":
+            raise ValueError(f"density must be None for system={self.system!r}: it has no gates")
+        self._check_estimator()
+
+    def _check_estimator(self) -> None:
+        if self.estimator is not None:
+            if self.system != "ganet":
+                raise gateless_error(self.system)
+            if self.relax != "soft":
+                raise ValueError(f"relax must be 'soft' where estimator={self.estimator!r} says it")
+        if self.gates_on == "input":
+            if self.system != "ganet":
+                raise ValueError(f"gates_on must be 'attention' for system={self.system!r}")
+            if self.estimation in READ_AT_HARD_GATES:
+                said = "relax" if self.estimator is None else "estimator"
+                raise unread_error(f"{said}={getattr(self, said)!r}")
+
+    @property
+    def estimation(self) -> EstimatorName:
+        """The estimator that trains the gates."""
+        by_relaxation: EstimatorName = "soft_gumbel" if self.relax == "soft" else "st_gumbel"
+        return self.estimator or by_relaxation

@@ -1,0 +1,284 @@
+"""How GA-Net and its baselines are trained and evaluated."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from gatedjax import functional as F
+from gatedjax._types import Output, Params, Tree
+from gatedjax.functional._devices import on_rows
+from gatedjax.functional._tracing import is_traced
+from gatedjax.gates import Estimator, expectation
+from gatedjax.gates._expectation import check_estimator, noise_rows
+from gatedjax.gates._named import named
+from gatedjax.gates._score import ByValues
+from gatedjax.gates._together import expectation_together
+from gatedjax.models._classification import (
+    accuracy,
+    class_metrics,
+    class_predictions,
+    cross_entropy,
+    frozen_embeddings,
+)
+from gatedjax.models._density import constraint
+from gatedjax.models._ga_net_config import gateless_error, unread_error
+from gatedjax.models._schedule import schedule
+from gatedjax.models._types import Batch, Metrics, Predictions
+from gatedjax.models.ga_net import GANet, draw_gates, first_draw, mean_log_probability
+from gatedjax.training import Ratio
+
+
+@dataclasses.dataclass(frozen=True)
+class GANetTask:
+    """How a `GANet` (or a baseline) is trained and evaluated.
+
+    Loss per example: cross-entropy + lambda * mean gate over the true length. With
+    `config.density` lambda is a multiplier that gradient ascent fits to the constraint, and what it
+    multiplies is the mean open probability less that density (Bastings et al. 2019).
+
+    An estimator that takes values of the loss at several draws is given the cross-entropy behind
+    one pass of the encoder, and the penalty is its exact expectation. In the metrics the
+    cross-entropy is then the mean over those draws; accuracy and density are of the first, whose
+    gates are hard even if an `estimator` has others.
+
+    Attributes:
+      model: the network.
+      eval_seed: seed of the gates drawn in evaluation.
+      penalty, temperature: lambda and tau instead of the configuration's; they may be traced.
+        Where tau changes by the step, it is what it starts from.
+      estimator: of the gates' gradient instead of the configuration's; any `gates.Estimator`,
+        treated like those that take values of the loss.
+
+    Raises:
+      ValueError: if the estimator cannot train this network.
+    """
+
+    model: GANet
+    eval_seed: int = 0
+    penalty: float | Array | None = None
+    temperature: float | Array | None = None
+    estimator: Estimator | None = None
+
+    lookups: ClassVar[dict[str, tuple[str, ...]]] = {"embed/table": ("tokens",)}
+    """Word vectors, and by which arrays of a batch they are looked up."""
+
+    def __post_init__(self) -> None:
+        if self.estimator is None:
+            return
+        check_estimator(self.estimator)
+        config, name = self.model.config, type(self.estimator).__name__
+        if config.system != "ganet":
+            raise gateless_error(config.system)
+        if config.estimator is not None or config.relax != "soft":
+            said = "estimator" if config.estimator else "relax"
+            raise ValueError(
+                f"estimator must be None, or the configuration's {said} not set: got {name} and "
+                f"{said}={getattr(config, said)!r}"
+            )
+        if config.gates_on == "input" and self.estimator.needs_gradient:
+            raise unread_error(f"estimator={name}")
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """Parameters that the optimiser leaves alone: the word vectors, if they are to stay."""
+        return frozen_embeddings(self.model)
+
+    @property
+    def sweepable(self) -> tuple[str, ...]:
+        """Numbers of which `with_value` takes others: those that the loss has."""
+        config = self.model.config
+        if config.system != "ganet":
+            return ()
+        tempered = self.estimator is None and hasattr(named(config.estimation), "tau")
+        penalised = config.density is None
+        return ("penalty",) * penalised + ("temperature",) * tempered
+
+    def with_value(self, name: str, value: Tree) -> "GANetTask":
+        """The task with another value of a number in `sweepable`, which may be traced."""
+        if is_traced(value):
+            return dataclasses.replace(self, **{name: value})
+        config = dataclasses.replace(self.model.config, **{name: value})
+        return dataclasses.replace(self, model=self.model.clone(config=config))
+
+    def init(self, key: Array, batch: Batch) -> Tree:
+        """Returns parameters for batches with the widths of this one."""
+        streams = dict(zip(("params", "dropout", "gate"), jax.random.split(key, 3), strict=True))
+        # not that of a schedule: no step is known yet
+        tau = self.model.config.temperature
+        return self.model.init(streams, batch, train=True, temperature=tau)["params"]
+
+    def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
+        """Returns the loss summed over the real rows, and metrics as sums and counts."""
+        config, weight = self.model.config, batch["weight"]
+        estimator = self._by_values(batch)
+        output: Output
+        if estimator is not None:
+            output, likelihood = self._estimated(params, batch, rngs, estimator)
+        else:
+            tau = self._temperature(batch)
+            output = self.model.apply(
+                {"params": params}, batch, train=True, temperature=tau, rngs=rngs
+            )
+            likelihood = cross_entropy(output.logits, batch["label"])
+        loss = likelihood
+        metrics = {}
+        if config.system == "ganet":
+            mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
+            open_probability = nn.sigmoid(output.gate_logits)
+            if config.density is not None:
+                term, multiplier = constraint(
+                    params["multiplier"], F.gate_penalty(open_probability, mask), config.density
+                )
+                loss = loss + term
+                metrics["multiplier"] = Ratio.of(multiplier, weight)
+            else:
+                sampled = config.penalty_on == "gate" and estimator is None
+                strength = config.penalty if self.penalty is None else self.penalty
+                penalised = output.gates if sampled else open_probability
+                loss = loss + strength * F.gate_penalty(penalised, mask)
+            metrics["density"] = Ratio.of(F.gate_penalty(output.gates, mask), weight)
+        metrics["loss"] = Ratio.of(loss, weight)
+        metrics["cross_entropy"] = Ratio.of(likelihood, weight)
+        metrics["accuracy"] = Ratio.of(accuracy(output.logits, batch["label"]), weight)
+        return jnp.sum(loss * weight), metrics
+
+    def _temperature(self, batch: Batch) -> float | Array | None:
+        """tau of the step of a batch in training; None where there are no gates."""
+        config = self.model.config
+        if config.system != "ganet":
+            return None
+        return schedule(config, batch.get("step"), self.temperature)
+
+    def _by_values(self, batch: Batch) -> Estimator | None:
+        """The estimator that is given the loss as a function of the gates, if that is how."""
+        if self.estimator is not None:
+            return self.estimator
+        config, tau = self.model.config, self._temperature(batch)
+        if tau is None:
+            return None
+        estimator = named(config.estimation, temperature=tau, draws=config.estimator_draws)
+        return None if hasattr(estimator, "gates") else estimator
+
+    def _estimated(
+        self, params: Params, batch: Batch, rngs: dict[str, Array], estimator: Estimator
+    ) -> tuple[Output, Float[Array, " B"]]:
+        """(a pass under the gates of the first draw, the estimate of every example).
+
+        Rows are run together where the patterns are known before any value of the loss is.
+        """
+        rows = {"example_id": jnp.arange(len(batch["tokens"]), dtype=jnp.int32), **batch}
+        started: Output = self.model.apply(
+            {"params": params}, rows, rngs=rngs, method=GANet.to_estimate
+        )
+        encoded, keys = started
+        # other bits than those that dropped the words
+        later = {name: jax.random.fold_in(key, 1) for name, key in rngs.items()}
+
+        def passed(params, encoded, gates, batch):
+            return self.model.apply(
+                {"params": params}, encoded, gates, batch, train=True, rngs=later, method=GANet.read
+            )
+
+        def passes(gates):
+            """Every pattern [B, k, T] is a draw of all rows."""
+            run = lambda one: passed(params, encoded, one, rows)  # noqa: E731
+            outputs = jax.vmap(run, in_axes=1)(gates)
+            values = jax.vmap(cross_entropy, in_axes=(0, None), out_axes=1)(
+                outputs.logits, batch["label"]
+            )
+            return values, jax.tree.map(lambda x: x[0], outputs)
+
+        if isinstance(estimator, ByValues):
+            likelihood, output = expectation_together(
+                passes, estimator, encoded.gate_logits, keys, encoded.mask
+            )
+            return output, likelihood
+
+        def cost(gates, params, *row):
+            encoded, batch = jax.tree.map(lambda x: x[None], row)
+            output = passed(params, encoded, gates[None], batch)
+            return cross_entropy(output.logits, batch["label"])[0]
+
+        expected = expectation(cost, estimator)
+
+        def estimate(logits, key, mask, *row):
+            return expected(logits, key, params, *row, mask=mask)
+
+        mask = encoded.mask
+        likelihood = jax.vmap(estimate)(encoded.gate_logits, keys, mask, encoded, rows)
+        noise = jax.vmap(lambda key: noise_rows(key, max(estimator.rows, 1), mask.shape[-1])[0])
+        held = jax.lax.stop_gradient((params, encoded))
+        output = passed(*held, draw_gates(encoded.gate_logits, noise(keys)), rows)
+        return output.replace(gate_logits=encoded.gate_logits), likelihood
+
+    def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
+        """Returns metrics and per-example predictions; for GA-Net under every gate mode.
+
+        Metrics: "loss" (cross-entropy) and "accuracy" under `config.test_gate`; for GA-Net also
+        accuracy_*, density_* (sentence mean), density_tok_* (token-pooled) per gate mode, each
+        averaged over the draws, and closed_* (rows whose gates were all closed).
+        Predictions: "label", "predicted", "correct" and, per example, "attended" tokens.
+        """
+        config, label, weight = self.model.config, batch["label"], batch["weight"]
+        rngs = {"gate": jax.random.key(self.eval_seed)}
+        variables = {"params": params}
+        if config.system != "ganet":
+            output: Output = self.model.apply(variables, batch)
+            metrics = class_metrics(output.logits, label, weight)
+            attended = batch["lengths"]
+            if config.system == "local":
+                attended = jnp.sum(output.attention > 0, axis=-1)
+            return metrics, self._predictions(batch, output.logits, attended)
+
+        # at the end of a schedule it does not matter what it started from
+        tau = self.temperature if config.final_temperature is None else None
+        modes: Any = self.model.apply(variables, batch, tau, rngs=rngs, method=GANet.gate_modes)
+        metrics = {
+            f"{name}_{mode}": ratio
+            for mode, output in modes.items()
+            for name, ratio in on_rows(self._gate_metrics, output, batch, rows=()).items()
+        }
+        hard = modes["threshold" if config.test_gate == "threshold" else "sample"]
+        draw = first_draw(hard)
+        logits = draw.logits
+        source = config.test_gate
+        if config.test_gate == "multi_sample":
+            logits, source = mean_log_probability(hard.logits), "sample"
+            metrics |= class_metrics(logits, label, weight)
+        else:
+            metrics["accuracy"] = metrics[f"accuracy_{source}"]
+            metrics["loss"] = metrics[f"loss_{source}"]
+        metrics["density"] = metrics[f"density_{source}"]
+        attended = jnp.sum(draw.gates > 0, axis=-1)
+        if config.empty == "soft":
+            attended = jnp.where(draw.closed, batch["lengths"], attended)
+        return metrics, self._predictions(batch, logits, attended)
+
+    def _gate_metrics(self, output: Output, batch: Batch) -> Metrics:
+        """Means over examples and draws: every draw counts every example once."""
+        draws = output.logits.shape[0]
+        repeat = lambda values: jnp.tile(values, draws)  # noqa: E731
+        label, weight = repeat(batch["label"]), repeat(batch["weight"])
+        lengths = repeat(batch["lengths"])
+        logits = output.logits.reshape(-1, output.logits.shape[-1])
+        gates = output.gates.reshape(-1, output.gates.shape[-1])
+        mask = F.length_mask(lengths, gates.shape[-1])
+        metrics = {
+            **class_metrics(logits, label, weight),
+            "density": Ratio.of(F.gate_penalty(gates, mask), weight),
+            "density_tok": Ratio(
+                total=jnp.sum(jnp.sum(gates, axis=-1) * weight),
+                count=jnp.sum(lengths * weight).astype(jnp.float32),
+            ),
+        }
+        if output.closed is not None:
+            metrics["closed"] = Ratio.of(output.closed.reshape(-1).astype(jnp.float32), weight)
+        return metrics
+
+    def _predictions(self, batch: Batch, logits: Array, attended: Array) -> Predictions:
+        more = {"attended": attended, "length": batch["lengths"]}
+        return class_predictions(logits, batch) | more
