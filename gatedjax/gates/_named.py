@@ -28,6 +28,13 @@ EstimatorName = Literal[
     "enumerate",
 ]
 
+ALIASES: dict[str, EstimatorName] = {
+    "st": "st_gumbel",
+    "soft": "soft_gumbel",
+    "expect": "mean_field",
+}
+"""Older names of estimators, of the selectors of attention; accepted for one release."""
+
 
 def named(
     name: EstimatorName, *, temperature: float | Float[Array, ""] = 0.5, draws: int = 2

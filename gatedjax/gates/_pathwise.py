@@ -20,6 +20,8 @@ class _Pathwise:
     unbiased: ClassVar[bool] = False
     needs_gradient: ClassVar[bool] = True
     rows: ClassVar[int] = 1
+    hard: ClassVar[bool] = False
+    """Whether the gates are 0 or 1."""
 
     def evaluations(self, n: int) -> int:
         """One."""
@@ -81,6 +83,8 @@ class STGumbel(_Tempered):
     Reference: Jang et al. 2017, section 2.2; Xue et al. 2020 (GA-Net).
     """
 
+    hard: ClassVar[bool] = True
+
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """The hard gates with soft derivatives."""
         return gumbel_sigmoid(logits, noise, temperature=self.tau, straight_through=True)
@@ -98,6 +102,8 @@ class StraightThrough(_Pathwise):
     Reference: Bengio et al. 2013, "Estimating or Propagating Gradients Through Stochastic Neurons",
     with the derivative of the probability.
     """
+
+    hard: ClassVar[bool] = True
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """The hard gates with the slope p (1 - p)."""
@@ -120,6 +126,8 @@ class ReinMax(_Pathwise):
     Reference: Liu et al. 2023, "Bridging Discrete and Backpropagation: Straight-Through and
     Beyond", written for two classes at tau = 1.
     """
+
+    hard: ClassVar[bool] = True
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """The hard gates with half the slope of the probability of the other value."""

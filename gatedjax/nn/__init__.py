@@ -6,6 +6,7 @@ Errors are those of `gatedjax.functional`: a section "Raises" tells only what a 
 from gatedjax.nn._attention import AttentionPool as AttentionPool
 from gatedjax.nn._attention import GatePredictor as GatePredictor
 from gatedjax.nn._attention import LocalPosition as LocalPosition
+from gatedjax.nn._attention import SourceToToken as SourceToToken
 from gatedjax.nn._attention import TokenScore as TokenScore
 from gatedjax.nn._characters import CharacterEncoder as CharacterEncoder
 from gatedjax.nn._embedding import WordEmbedding as WordEmbedding
@@ -14,7 +15,6 @@ from gatedjax.nn._hop import HopOutput as HopOutput
 from gatedjax.nn._recurrent import GRU as GRU
 from gatedjax.nn._recurrent import LSTM as LSTM
 from gatedjax.nn._recurrent import RAU as RAU
-from gatedjax.nn._selective import Selection as Selection
+from gatedjax.nn._selection import Selection as Selection
 from gatedjax.nn._selective import SelectiveSelfAttention as SelectiveSelfAttention
-from gatedjax.nn._selective import SourceToToken as SourceToToken
 from gatedjax.nn._transform import AttentionGatedTransform as AttentionGatedTransform

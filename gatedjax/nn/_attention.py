@@ -9,8 +9,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax._types import Options
+from gatedjax.functional._checks import check_mask
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._recurrent import LSTM
+from gatedjax.nn._types import Initializer
 
 
 class TokenScore(nn.Module):
@@ -161,3 +163,36 @@ class LocalPosition(nn.Module):
         share = share.astype(jnp.promote_types(share.dtype, jnp.float32))
         # in this order, for unsigned lengths of 0
         return (jnp.maximum(lengths, 1) - 1) * nn.sigmoid(share)
+
+
+class SourceToToken(nn.Module):
+    """Pools tokens into one vector with a softmax of its own for every feature.
+
+        l = W_2 elu(W_1 h + b_1) + b_2,  s_d = sum_n softmax_n(l_nd) h_nd
+
+    Attributes:
+      features: width of the hidden layer; None takes that of the states.
+
+    Reference: Shen et al. 2018 (DiSAN), source2token; Geng et al. 2020 (SSAN) for NLI.
+    """
+
+    features: int | None = None
+    kernel_init: Initializer = nn.initializers.glorot_uniform()
+    dtype: Dtype | None = None
+    param_dtype: Dtype = jnp.float32
+
+    @nn.compact
+    def __call__(
+        self, states: Float[Array, "*B N D"], mask: Bool[Array, "*B N"] | None = None
+    ) -> Float[Array, "*B D"]:
+        """Returns s; 0 for a text without tokens. Padding, NaN included, has no effect."""
+        check_mask(mask, states.shape[:-1])
+        if mask is not None:
+            states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
+        types: Options = {
+            "kernel_init": self.kernel_init,
+            "dtype": self.dtype,
+            "param_dtype": self.param_dtype,
+        }
+        hidden = nn.elu(nn.Dense(self.features or states.shape[-1], **types)(states))
+        return F.source_to_token(states, nn.Dense(states.shape[-1], **types)(hidden), mask)

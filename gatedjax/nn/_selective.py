@@ -1,108 +1,36 @@
-"""Self-attention whose keys a selector chooses, and pooling with a softmax per feature."""
+"""Self-attention whose keys a selector chooses."""
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
 from gatedjax._types import Options, Tree
-from gatedjax.functional._blocks import block_positions, join_queries, split_queries
-from gatedjax.functional._checks import check_choice, check_mask, check_shape, check_that
+from gatedjax.functional._checks import check_mask, check_that
 from gatedjax.functional._pairs import both_allow, causal_pairs, pair_mask_of
 from gatedjax.functional._selective import Empty, attention_scores, weighted_values
 from gatedjax.functional._types import Dtype
-from gatedjax.gates._named import EstimatorName, named
-from gatedjax.gates._score import score
+from gatedjax.nn._attention_inputs import check_attention, heads_of, zero_padding
+from gatedjax.nn._in_blocks import in_blocks
 from gatedjax.nn._keys import example_keys
+from gatedjax.nn._relative import Relative, local_start
+from gatedjax.nn._selection import (
+    Drawn,
+    Selection,
+    Selector,
+    draw_selection,
+    selection_of,
+    selection_record,
+)
 from gatedjax.nn._types import Initializer
-
-Selector = Literal[
-    "none",
-    "st",
-    "soft",
-    "expect",
-    "reinforce",
-    "straight_through",
-    "reinmax",
-    "hard_concrete",
-    "hard_kuma",
-    "leave_one_out",
-    "arm",
-    "disarm",
-]
-Relative = Literal["none", "learned", "local"]
-BY_VALUES = ("leave_one_out", "arm", "disarm")
-"""Selectors that are trained by differences of the loss between several passes."""
-_STRETCHED = ("hard_concrete", "hard_kuma")
-_BY_DERIVATIVE = ("straight_through", "reinmax", *_STRETCHED)
-
-LOCAL_BIAS = 4.0
-"""Bias that a local head starts with, in nats: e^4 is the weight of 55 other words."""
-
-
-def local_start(key: Array, shape: tuple[int, int], dtype: Dtype = jnp.float32) -> Array:
-    """Biases [M, 2K + 1] of which head 0 starts at the word before and head 1 at the word after."""
-    del key
-    middle = shape[1] // 2
-    return jnp.zeros(shape, dtype).at[[0, 1], [middle - 1, middle + 1]].set(LOCAL_BIAS)
-
 
 # "uniform unit scaling" of the authors' code
 unit_scaling = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform")
-
-
-@struct.dataclass
-class Selection:
-    """What one attention layer did. Fields of the selector are None where there is none.
-
-    Attributes:
-      weights: W [B, M, Q, N], 0 at padded keys; None for an attention in blocks.
-      gates: A of this pass [B, M, Q, N] (M = 1 for a shared selector), before the rule for queries
-        that select nothing; None as weights.
-      logits: log-odds of a selection, as gates.
-      rate: share of the pairs that may see each other that were selected [B, M].
-      empty: share of the real queries that selected nothing [B, M].
-      selected: mean number of keys that a real query selected [B, M].
-      entropy: mean entropy of the selection over pairs and heads [B], in nats.
-      log_prob: mean log-probability of the selection over pairs and heads [B], in nats.
-      probability: mean probability of a selection over pairs and heads [B].
-      score: what a difference of the loss is multiplied with to train the selector [B]: its
-        derivative with respect to every logit is the weight of the estimator, its value means
-        nothing. None unless the selector is trained by values of the loss.
-    """
-
-    weights: Array | None = None
-    gates: Array | None = None
-    logits: Array | None = None
-    rate: Array | None = None
-    empty: Array | None = None
-    selected: Array | None = None
-    entropy: Array | None = None
-    log_prob: Array | None = None
-    probability: Array | None = None
-    score: Array | None = None
-
-
-class _Drawn(NamedTuple):
-    """The gates of a pass.
-
-    Attributes:
-      gates: A.
-      logarithms: of soft gates that are never 0, else None.
-      hard: whether they are 0 or 1.
-      slopes: weights of the logits in `Selection.score`, if it is to be there.
-    """
-
-    gates: Array
-    logarithms: Array | None = None
-    hard: bool = True
-    slopes: Array | None = None
 
 
 class SelectiveSelfAttention(nn.Module):
@@ -200,12 +128,12 @@ class SelectiveSelfAttention(nn.Module):
           flax.errors.InvalidRngError: if a stream that is needed was not given.
         """
         features = self._check(inputs, mask, source, source_mask)
-        queries = self._clean(inputs, mask)
+        queries = zero_padding(self.dtype, inputs, mask)
         heads, read_mask = self._heads(queries, features, "query"), mask
         if isinstance(source, F.AttentionCache):
-            heads, read_mask = heads | _heads_of(source), source.mask
+            heads, read_mask = heads | heads_of(source), source.mask
         elif source is not None:
-            heads |= self._heads(self._clean(source, source_mask), features, "key")
+            heads |= self._heads(zero_padding(self.dtype, source, source_mask), features, "key")
             read_mask = source_mask
         else:
             heads |= self._heads(queries, features, "key")
@@ -222,11 +150,11 @@ class SelectiveSelfAttention(nn.Module):
         if source is not None and pairs is None:
             pairs = jnp.ones((1, 1, *shape[2:]), bool)  # for the number of keys is not of queries
         if self.block is not None:
-            mixed, record = _in_blocks(attend, heads, self.block, pairs)
+            mixed, record = in_blocks(attend, heads, self.block, pairs)
         else:
             attend = jax.checkpoint(attend) if self.remat else attend
             mixed, record = attend(heads, jnp.arange(inputs.shape[1]), dropout_bytes, pairs)
-        return self._output(mixed, mask, features), self._selection(record, mask)
+        return self._output(mixed, mask, features), selection_of(record, mask)
 
     def decode(
         self,
@@ -255,13 +183,13 @@ class SelectiveSelfAttention(nn.Module):
         check_that(cache.mask.shape[0] == inputs.shape[0], message, cache.mask, inputs)
         if (cache.selector_key is None) != (self.selector == "none"):
             raise ValueError("cache must be of this module, with keys of a selector if it has one")
-        clean = self._clean(inputs, mask)
+        clean = zero_padding(self.dtype, inputs, mask)
         heads = self._heads(clean, features, "query")
         new = self._heads(clean, features, "key")
         positions = cache.position + jnp.arange(inputs.shape[1])
         cache = F.append_to_cache(cache, **new, mask=mask)
         mixed, _ = self._attend(
-            heads | _heads_of(cache),
+            heads | heads_of(cache),
             positions,
             mask=cache.mask,
             keys={},
@@ -285,7 +213,7 @@ class SelectiveSelfAttention(nn.Module):
             raise ValueError("source_cache needs features, got None")
         check_that(source.ndim == 3, "source must be [B, N, D]", source)
         check_mask(source_mask, source.shape[:2], "source_mask")
-        heads = self._heads(self._clean(source, source_mask), self.features, "key")
+        heads = self._heads(zero_padding(self.dtype, source, source_mask), self.features, "key")
         shape = source.shape[:2]
         real = (
             jnp.ones(shape, bool) if source_mask is None else jnp.broadcast_to(source_mask, shape)
@@ -323,51 +251,9 @@ class SelectiveSelfAttention(nn.Module):
             else room(1 if self.share_heads else self.num_heads),
         )
 
-    def _check(
-        self,
-        inputs: Array,
-        mask: Array | None,
-        source: Array | F.AttentionCache | None = None,
-        source_mask: Array | None = None,
-    ) -> int:
+    def _check(self, *arguments: Any) -> int:
         """Checks the module and its arguments; returns D."""
-        check_that(inputs.ndim == 3, "inputs must be [B, N, D]", inputs)
-        check_mask(mask, inputs.shape[:2])
-        features = self.features or inputs.shape[-1]
-        if self.num_heads < 1 or features % self.num_heads:
-            raise ValueError(f"num_heads must divide {features} features, got {self.num_heads}")
-        check_choice(Selector, selector=self.selector)
-        check_relative(self.relative, self.max_offset, self.num_heads)
-        if self.block is not None and self.block < 1:
-            raise ValueError(f"block must be at least 1, got {self.block}")
-        made = source is None or isinstance(source, F.AttentionCache)
-        if made and source_mask is not None:
-            raise ValueError("source_mask must be None without source, or with a cache of it")
-        if source is None:
-            return features
-        if self.causal or self.empty == "self" or self.relative != "none":
-            raise ValueError(
-                "source must be None with causal=True, empty='self' or a relative bias: its places "
-                "are not those of the inputs"
-            )
-        rows = inputs.shape[0]
-        if isinstance(source, F.AttentionCache):
-            shape = (rows, self.num_heads, source.mask.shape[1], features // self.num_heads)
-            check_shape(shape, **{"source.key": source.key, "source.value": source.value})
-            if (source.selector_key is None) != (self.selector == "none"):
-                raise ValueError("source.selector_key must be there if the module has a selector")
-        else:
-            fits = source.ndim == 3 and source.shape[0] == rows
-            check_that(fits, f"source must be [{rows}, N, D]", source)
-            check_mask(source_mask, source.shape[:2], "source_mask")
-        return features
-
-    def _clean(self, inputs: Array, mask: Array | None) -> Array:
-        """The inputs in the dtype of the products, 0 at padding."""
-        (inputs,) = nn.dtypes.promote_dtype(inputs, dtype=self.dtype)
-        if mask is None:
-            return inputs
-        return jnp.where(mask[..., None], inputs, jnp.zeros_like(inputs))
+        return check_attention(self, *arguments)
 
     @nn.compact
     def _made(self, make: Callable[[], Array]) -> Array:
@@ -452,11 +338,13 @@ class SelectiveSelfAttention(nn.Module):
                 heads["selector_key"],
                 preferred_element_type=scores.dtype,
             )
-            drawn = _Drawn(F.threshold_gates(logits))
+            drawn = Drawn(F.threshold_gates(logits))
             if not deterministic:
-                drawn = self._gates(logits, positions, keys, temperature)
+                drawn = draw_selection(self.selector, logits, positions, keys, temperature)
             weights = self._weights(scores, drawn, allowed, positions)
-            record = self._record(logits, drawn, mask, pairs)
+            if pairs is not None and self.share_heads:  # it counts where any head may see the pair
+                pairs = jnp.any(pairs, axis=1, keepdims=True)
+            record = selection_record(logits, drawn, mask, pairs)
         record["weights"] = self._shown(weights)
         if "dropout" in keys:
             heads_of, size = weights.shape[1], weights.shape[-1]
@@ -464,27 +352,6 @@ class SelectiveSelfAttention(nn.Module):
         if dropout_bytes is not None and not deterministic:
             weights = F.byte_dropout(weights, self.dropout, dropout_bytes)
         return self._mixed(weights, value), record
-
-    def _record(
-        self, logits: Array, drawn: _Drawn, mask: Array | None, pairs: Array | None
-    ) -> dict[str, Array]:
-        """What `Selection` is made of; over pairs, or summed over the keys of a query."""
-        if pairs is not None and self.share_heads:  # a selection counts where any head may see it
-            pairs = jnp.any(pairs, axis=1, keepdims=True)
-        count = functools.partial(F.selection_counts, mask=mask, pair_mask=pairs)
-        record = {
-            "gates": drawn.gates,
-            "logits": logits,
-            "counts": count(drawn.gates),
-            "entropies": F.selection_entropy(logits, mask, pair_mask=pairs),
-            "log_probs": F.selection_log_prob(logits, drawn.gates, mask, pair_mask=pairs),
-            "probabilities": count(jax.nn.sigmoid(logits)),
-        }
-        if pairs is not None:
-            record["keys"] = count(jnp.ones((logits.shape[0], *pairs.shape[1:]), logits.dtype))
-        if drawn.slopes is not None:
-            record["score"] = count(jax.lax.stop_gradient(drawn.slopes) * logits)
-        return record
 
     def _scores(
         self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Array | None
@@ -512,7 +379,7 @@ class SelectiveSelfAttention(nn.Module):
     def _weights(
         self,
         scores: Array,
-        drawn: _Drawn,
+        drawn: Drawn,
         allowed: Array | None,
         positions: Int[Array, " Q"],
     ) -> Array:
@@ -530,135 +397,3 @@ class SelectiveSelfAttention(nn.Module):
             renormalise=self.renormalise,
             positions=positions,
         )
-
-    def _gates(
-        self, logits: Array, positions: Array, keys: dict[str, Array], temperature: float | Array
-    ) -> _Drawn:
-        """The gates of a training pass."""
-        if self.selector == "expect":
-            return _Drawn(jax.nn.sigmoid(logits), jax.nn.log_sigmoid(logits), hard=False)
-        mirrored = "antithetic" in keys
-        key = keys["antithetic" if mirrored else "gate"]
-        uniform = F.pair_uniform(key, logits.shape[1], positions, logits.shape[-1])
-        uniform = 1 - uniform if mirrored else uniform
-        if self.selector == "st":
-            options: Options = {"temperature": temperature, "straight_through": True}
-            return _Drawn(F.uniform_sigmoid(logits, uniform, **options))
-        constant = jax.lax.stop_gradient(logits)
-        if self.selector == "reinforce":
-            return _Drawn(_hard(constant, uniform))
-        noise = jnp.log(uniform) - jnp.log1p(-uniform)
-        if self.selector == "soft":
-            log_gates = F.log_gumbel_sigmoid(logits, noise, temperature=temperature)
-            return _Drawn(jnp.exp(log_gates), log_gates, hard=False)
-        name = cast(EstimatorName, self.selector)
-        estimator: Any = named(name, temperature=temperature)
-        if self.selector in _BY_DERIVATIVE:
-            gates = estimator.gates(logits, noise)
-            return _Drawn(gates, hard=self.selector not in _STRETCHED)
-        gates = _hard(constant, uniform)
-        if self.selector == "leave_one_out":
-            return _Drawn(gates, slopes=score(constant, gates))
-        pair = jnp.stack([gates, _hard(constant, 1 - uniform)])
-        return _Drawn(gates, slopes=estimator.weights(constant, noise, pair))
-
-    def _selection(self, record: dict[str, Array], mask: Array | None) -> Selection:
-        if self.selector == "none":
-            return Selection(weights=record.get("weights"))
-        keys = record.get("keys")
-        statistics = F.selection_statistics(record["counts"], mask, keys=keys)
-        return Selection(
-            weights=record.get("weights"),
-            gates=record.get("gates"),
-            logits=record.get("logits"),
-            **statistics._asdict(),
-            entropy=F.mean_over_pairs(record["entropies"], mask, keys=keys),
-            log_prob=F.mean_over_pairs(record["log_probs"], mask, keys=keys),
-            probability=F.mean_over_pairs(record["probabilities"], mask, keys=keys),
-            score=_sum_over_queries(record.get("score"), mask),
-        )
-
-
-def check_relative(relative: str, max_offset: int, num_heads: int) -> None:
-    """Raises ValueError unless these options of `SelectiveSelfAttention` go together."""
-    check_choice(Relative, relative=relative)
-    if max_offset < 1:
-        raise ValueError(f"max_offset must be at least 1, got {max_offset}")
-    if relative == "local" and num_heads < 2:
-        raise ValueError(f"relative='local' needs num_heads of at least 2, got {num_heads}")
-
-
-def _heads_of(cache: F.AttentionCache) -> dict[str, Array]:
-    heads = {"key": cache.key, "value": cache.value}
-    return heads if cache.selector_key is None else heads | {"selector_key": cache.selector_key}
-
-
-def _hard(logits: Array, uniform: Array) -> Array:
-    """[a + L > 0]."""
-    return F.uniform_sigmoid(logits, uniform, straight_through=True)
-
-
-def _sum_over_queries(values: Array | None, mask: Array | None) -> Array | None:
-    """[B, M, N] as [B], without padding."""
-    if values is None:
-        return None
-    if mask is not None:
-        values = jnp.where(mask[:, None, :], values, 0)
-    return jnp.sum(values, axis=(1, 2))
-
-
-def _in_blocks(
-    attend: Callable[..., tuple[Array, dict[str, Array]]],
-    heads: dict[str, Array],
-    block: int,
-    pairs: Array | None,
-) -> tuple[Array, dict[str, Array]]:
-    """The attention of a few queries at a time, without the arrays over pairs."""
-    size = heads["query"].shape[2]
-    queries = [name for name in ("query", "selector_query") if name in heads]
-
-    @jax.checkpoint
-    def one(inputs: tuple[dict[str, Array], Array, Any]) -> tuple[Array, dict[str, Array]]:
-        block_heads, positions, block_pairs = inputs
-        mixed, record = attend(heads | block_heads, positions, None, block_pairs)
-        return mixed, {k: v for k, v in record.items() if v.ndim == 3}
-
-    if pairs is not None:
-        whole = jnp.broadcast_to(pairs, (*pairs.shape[:2], size, pairs.shape[3]))
-        pairs = split_queries(whole, block)
-    of_queries = {name: split_queries(heads[name], block) for name in queries}
-    mixed, record = jax.lax.map(one, (of_queries, block_positions(size, block), pairs))
-    return join_queries(mixed, size), {k: join_queries(v, size) for k, v in record.items()}
-
-
-class SourceToToken(nn.Module):
-    """Pools tokens into one vector with a softmax of its own for every feature.
-
-        l = W_2 elu(W_1 h + b_1) + b_2,  s_d = sum_n softmax_n(l_nd) h_nd
-
-    Attributes:
-      features: width of the hidden layer; None takes that of the states.
-
-    Reference: Shen et al. 2018 (DiSAN), source2token; Geng et al. 2020 (SSAN) for NLI.
-    """
-
-    features: int | None = None
-    kernel_init: Initializer = nn.initializers.glorot_uniform()
-    dtype: Dtype | None = None
-    param_dtype: Dtype = jnp.float32
-
-    @nn.compact
-    def __call__(
-        self, states: Float[Array, "*B N D"], mask: Bool[Array, "*B N"] | None = None
-    ) -> Float[Array, "*B D"]:
-        """Returns s; 0 for a text without tokens. Padding, NaN included, has no effect."""
-        check_mask(mask, states.shape[:-1])
-        if mask is not None:
-            states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
-        types: Options = {
-            "kernel_init": self.kernel_init,
-            "dtype": self.dtype,
-            "param_dtype": self.param_dtype,
-        }
-        hidden = nn.elu(nn.Dense(self.features or states.shape[-1], **types)(states))
-        return F.source_to_token(states, nn.Dense(states.shape[-1], **types)(hidden), mask)

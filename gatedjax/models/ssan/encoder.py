@@ -31,7 +31,7 @@ from gatedjax.models.transformer.encoder import (
     draw_layer_bytes,
     scaled_embedding,
 )
-from gatedjax.nn._selective import Relative, check_relative
+from gatedjax.nn._relative import Relative, check_relative
 from gatedjax.nn._types import Table
 
 Positions = Literal["sinusoidal", "learned", "none"]

@@ -14,7 +14,8 @@ from gatedjax._choices import check_choices
 from gatedjax._types import Output, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._selective import Empty
-from gatedjax.gates._named import EstimatorName
+from gatedjax.gates._named import ALIASES, EstimatorName, named
+from gatedjax.gates._score import ByValues, Reinforce
 from gatedjax.gates._slopes import attached
 from gatedjax.models._checks import check_at_least, check_finite
 from gatedjax.models._classification import (
@@ -26,23 +27,10 @@ from gatedjax.models._classification import (
 from gatedjax.models._density import constraint
 from gatedjax.models._schedule import check_schedule
 from gatedjax.models._types import Batch, Metrics, Predictions
-from gatedjax.nn._selective import BY_VALUES, Selector
+from gatedjax.nn._selection import NOT_OF_PAIRS
 from gatedjax.training import Ratio
 
 SelectorMode = Literal["st", "soft", "expect", "reinforce"]
-
-MODES: dict[SelectorMode, EstimatorName] = {
-    "st": "st_gumbel",
-    "soft": "soft_gumbel",
-    "expect": "mean_field",
-    "reinforce": "reinforce",
-}
-"""What the modes of a selector are called among the estimators."""
-_NOT_OF_PAIRS = {
-    "local_expectation": "it runs the network once for every pair of tokens",
-    "enumerate": "it runs the network for every subset of the pairs of tokens",
-    "rebar": "it draws noise anew, given the gates, behind every layer",
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -95,21 +83,16 @@ class SelectorConfig:
         if not self.selective:
             raise ValueError(f"estimator must be None without a layer that selects, got {name!r}")
         if self.selector != "st":
-            raise ValueError(
-                f"selector must be 'st', its default, where estimator={name!r} says how selections "
-                f"are trained, got {self.selector!r}"
-            )
-        if name in _NOT_OF_PAIRS:
-            raise ValueError(
-                f"estimator={name!r} cannot train selections, for {_NOT_OF_PAIRS[name]}; "
-                "'leave_one_out' is unbiased too"
-            )
+            wanted = f"'st', its default, where estimator={name!r} says how selections are trained"
+            raise ValueError(f"selector must be {wanted}, got {self.selector!r}")
+        if name in NOT_OF_PAIRS:
+            reason = f"for {NOT_OF_PAIRS[name]}; 'leave_one_out' is unbiased too"
+            raise ValueError(f"estimator={name!r} cannot train selections, {reason}")
         if name in ("arm", "disarm") and len(self.selective) > 1:
             raise ValueError(
-                f"estimator={name!r} needs one layer that selects, got {self.selective}: what a "
-                "later layer draws from depends on the selections before it, and two passes under "
-                "opposite noise are no antithetic pair there; 'leave_one_out' is unbiased for any "
-                "number of layers"
+                f"estimator={name!r} needs one layer that selects, got {self.selective}: a later "
+                "layer draws from what the selections before it made, so two passes under opposite "
+                "noise are no antithetic pair; 'leave_one_out' is unbiased for any number of layers"
             )
 
     def _check_density(self, density: float) -> None:
@@ -118,10 +101,8 @@ class SelectorConfig:
         if not self.selective:
             raise ValueError(f"density must be None without a layer that selects, got {density}")
         if self.selected_weight:
-            raise ValueError(
-                "selected_weight must be 0 where density holds the selections, got "
-                f"{self.selected_weight}"
-            )
+            message = "selected_weight must be 0 where density holds the selections"
+            raise ValueError(f"{message}, got {self.selected_weight}")
 
     @property
     def selective(self) -> tuple[int, ...]:
@@ -131,14 +112,12 @@ class SelectorConfig:
     @property
     def estimation(self) -> EstimatorName:
         """The estimator that trains the selections."""
-        return self.estimator or MODES[self.selector]
+        by_mode: Any = ALIASES.get(self.selector, self.selector)
+        return self.estimator or by_mode
 
-    def selector_of(self, layer: int) -> Selector:
+    def selector_of(self, layer: int) -> EstimatorName | Literal["none"]:
         """The option `selector` of the attention of a layer (from 1)."""
-        if layer not in self.selective:
-            return "none"
-        names = {estimator: mode for mode, estimator in MODES.items()}
-        return cast(Selector, names.get(self.estimation, self.estimation))
+        return self.estimation if layer in self.selective else "none"
 
 
 def loss_parameters(module: nn.Module, config: SelectorConfig) -> Float[Array, ""] | None:
@@ -319,7 +298,9 @@ class SelectorTask:
         (one, or its words).
         """
         weight, config = batch["weight"], self.model.config
-        by_values = config.selective and config.estimation in BY_VALUES
+        estimator = named(config.estimation)
+        is_single = isinstance(estimator, Reinforce) or not isinstance(estimator, ByValues)
+        by_values = config.selective and not is_single
         done = (self._estimated if by_values else self._passed)(params, batch, rngs)
         metrics = self._metrics(done.output, batch) | self._trained(done.cost, weight)
         metrics |= self._selector_metrics(done.output, weight)

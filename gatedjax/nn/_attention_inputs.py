@@ -1,0 +1,71 @@
+"""The inputs of a multi-head attention: their checks, and how they are read."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from gatedjax import functional as F
+from gatedjax.functional._checks import check_mask, check_shape, check_that
+from gatedjax.functional._types import Dtype
+from gatedjax.nn._relative import check_relative
+from gatedjax.nn._selection import check_selector
+
+
+def check_attention(
+    module: Any,
+    inputs: Array,
+    mask: Array | None,
+    source: Array | F.AttentionCache | None = None,
+    source_mask: Array | None = None,
+) -> int:
+    """Checks the options of a `SelectiveSelfAttention` and the arguments of a call.
+
+    Returns:
+      D, the width of its projections.
+    """
+    check_that(inputs.ndim == 3, "inputs must be [B, N, D]", inputs)
+    check_mask(mask, inputs.shape[:2])
+    features = module.features or inputs.shape[-1]
+    if module.num_heads < 1 or features % module.num_heads:
+        raise ValueError(f"num_heads must divide {features} features, got {module.num_heads}")
+    check_selector(module.selector)
+    check_relative(module.relative, module.max_offset, module.num_heads)
+    if module.block is not None and module.block < 1:
+        raise ValueError(f"block must be at least 1, got {module.block}")
+    made = source is None or isinstance(source, F.AttentionCache)
+    if made and source_mask is not None:
+        raise ValueError("source_mask must be None without source, or with a cache of it")
+    if source is None:
+        return features
+    if module.causal or module.empty == "self" or module.relative != "none":
+        raise ValueError(
+            "source must be None with causal=True, empty='self' or a relative bias: its places "
+            "are not those of the inputs"
+        )
+    rows = inputs.shape[0]
+    if isinstance(source, F.AttentionCache):
+        shape = (rows, module.num_heads, source.mask.shape[1], features // module.num_heads)
+        check_shape(shape, **{"source.key": source.key, "source.value": source.value})
+        if (source.selector_key is None) != (module.selector == "none"):
+            raise ValueError("source.selector_key must be there if the module has a selector")
+    else:
+        fits = source.ndim == 3 and source.shape[0] == rows
+        check_that(fits, f"source must be [{rows}, N, D]", source)
+        check_mask(source_mask, source.shape[:2], "source_mask")
+    return features
+
+
+def zero_padding(dtype: Dtype | None, inputs: Array, mask: Array | None) -> Array:
+    """Returns inputs [B, N, D] in the dtype of the products, 0 at padding."""
+    (inputs,) = nn.dtypes.promote_dtype(inputs, dtype=dtype)
+    if mask is None:
+        return inputs
+    return jnp.where(mask[..., None], inputs, jnp.zeros_like(inputs))
+
+
+def heads_of(cache: F.AttentionCache) -> dict[str, Array]:
+    """Returns the keys and values of a cache by the names of their projections."""
+    heads = {"key": cache.key, "value": cache.value}
+    return heads if cache.selector_key is None else heads | {"selector_key": cache.selector_key}

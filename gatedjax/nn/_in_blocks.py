@@ -1,0 +1,34 @@
+"""Attention a block of queries at a time, without arrays over all pairs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from gatedjax.functional._blocks import block_positions, join_queries, split_queries
+
+
+def in_blocks(
+    attend: Callable[..., tuple[Array, dict[str, Array]]],
+    heads: dict[str, Array],
+    block: int,
+    pairs: Array | None,
+) -> tuple[Array, dict[str, Array]]:
+    """The attention of a few queries at a time, without the arrays over pairs."""
+    size = heads["query"].shape[2]
+    queries = [name for name in ("query", "selector_query") if name in heads]
+
+    @jax.checkpoint
+    def one(inputs: tuple[dict[str, Array], Array, Any]) -> tuple[Array, dict[str, Array]]:
+        block_heads, positions, block_pairs = inputs
+        mixed, record = attend(heads | block_heads, positions, None, block_pairs)
+        return mixed, {k: v for k, v in record.items() if v.ndim == 3}
+
+    if pairs is not None:
+        whole = jnp.broadcast_to(pairs, (*pairs.shape[:2], size, pairs.shape[3]))
+        pairs = split_queries(whole, block)
+    of_queries = {name: split_queries(heads[name], block) for name in queries}
+    mixed, record = jax.lax.map(one, (of_queries, block_positions(size, block), pairs))
+    return join_queries(mixed, size), {k: join_queries(v, size) for k, v in record.items()}
