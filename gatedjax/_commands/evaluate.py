@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from gatedjax._cli import RAW_FILES, program, refusals
-from gatedjax._commands._lines import check_place
 from gatedjax._terminal import say
 from gatedjax._types import Json
-from gatedjax._write import write_atomic
+from gatedjax._write import check_place, write_atomic
 
 
 def _parser() -> argparse.ArgumentParser:

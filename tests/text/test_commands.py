@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -158,6 +159,39 @@ def test_out_is_there_when_it_is_whole(here, tmp_path, monkeypatch, capsys):
     refused([*args, str(out), "--overwrite"], capsys)
     assert out.read_text() == "old"
     assert names(tmp_path) == ["out.jsonl"]
+
+
+COMMANDS_THAT_WRITE = {
+    "predict": ["predict", "model", "warm", "--out"],
+    "evaluate": ["evaluate", "model", "reviews.csv", "--out"],
+    "explain": ["explain", "model", "warm", "--html"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS_THAT_WRITE)
+def test_a_pipe_and_a_link_are_written_to_and_a_folder_is_refused(command, here, tmp_path, capsys):
+    args = COMMANDS_THAT_WRITE[command]
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "file"
+    os.mkfifo(pipe)
+    link.symlink_to(file)
+    heard = []
+    reader = threading.Thread(target=lambda: heard.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    assert main([*args, str(pipe)]) == 0
+    reader.join(5)
+    assert pipe.is_fifo()
+    assert main([*args, str(link)]) == 0
+    assert link.is_symlink()
+    assert file.read_bytes() == heard[0] != b""
+    capsys.readouterr()
+    said = refused([*args, str(tmp_path)], capsys)
+    assert f"{tmp_path} is a folder, a file is wanted" in said
+    assert names(tmp_path) == ["file", "link", "pipe"]
+
+
+def test_a_pipe_that_nobody_reads_ends_a_command_as_standard_output_does():
+    with pytest.raises(BrokenPipeError), refusals({}):
+        raise BrokenPipeError
 
 
 def test_ctrl_c_during_prediction_leaves_nothing(here, tmp_path, monkeypatch, capsys):
