@@ -12,6 +12,7 @@ from typing import Any, cast, get_type_hints
 import numpy as np
 
 from gatedjax._types import Json
+from gatedjax._write import write_atomic
 from gatedjax.data import SequenceBatches, load_embeddings, plan_buckets, random_embeddings
 from gatedjax.data.batches._sequences import real_rows
 from gatedjax.data.batches._steps import for_schedule
@@ -444,7 +445,7 @@ def _fit(
 ) -> FitResult:
     """Trains; a time limit counts what earlier parts of the same run have used."""
     clock = folder / "seconds"
-    used = float(clock.read_text()) if clock.is_file() else 0.0
+    used = _read_seconds(clock)
     began = time.monotonic()
 
     def seconds() -> float:
@@ -452,7 +453,7 @@ def _fit(
 
     def on_event(event: str, step: int) -> None:
         if event == "save":
-            clock.write_text(f"{seconds():.3f}")
+            write_atomic(clock, f"{seconds():.3f}".encode())
 
     return fit(
         task,
@@ -465,6 +466,15 @@ def _fit(
         raise_on_signal=True,
         stop_when=None if minutes is None else lambda step: seconds() >= 60 * minutes,
     )
+
+
+def _read_seconds(clock: Path) -> float:
+    """Reads how long earlier parts of a run took; a damaged file does not keep it from going on."""
+    try:
+        used = float(clock.read_text())
+    except (OSError, ValueError):
+        return 0.0
+    return used if 0 <= used < math.inf else 0.0
 
 
 def _report(

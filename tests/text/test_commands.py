@@ -22,6 +22,8 @@ from gatedjax._commands import train
 from gatedjax.data.tfds import _prepared
 from gatedjax.text import _named
 from gatedjax.text._model import TrainedModel
+from gatedjax.training._remove import TRAIN_LOCK
+from gatedjax.training.lock import WorkdirLock
 from tests._programs import environment
 from tests._slow import slow_but
 from tests.text._own import PAIRS, TEXTS, write_csv
@@ -341,6 +343,36 @@ def test_a_run_of_other_texts_or_options_is_not_continued(here, tmp_path, capsys
     assert "another folder (--workdir DIR)" in capsys.readouterr().err
     assert before == sorted(path for path in (tmp_path / "cut.run").rglob("*"))
     assert names(tmp_path) == ["cut.run"]
+
+
+def test_a_folder_of_somebody_else_is_no_work_folder(here, tmp_path, capsys):
+    mine = tmp_path / "m.run"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("mine")
+    args = ["train", "reviews.csv", *FAST, "--out"]
+    for more in ([], ["--workdir", str(mine)]):
+        said = refused([*args, str(tmp_path / "m"), *more], capsys)
+        assert "m.run holds thesis.txt and no lock of a run" in said
+        assert "another folder (--workdir DIR)" in said
+    assert (mine / "thesis.txt").read_text() == "mine"
+    assert names(mine) == ["thesis.txt"]
+
+
+def test_a_training_that_is_refused_leaves_the_work_folder_of_the_other(here, tmp_path, capsys):
+    (tmp_path / "m.run").mkdir()
+    held = WorkdirLock(tmp_path / "m.run", TRAIN_LOCK)
+    (tmp_path / "m.run" / "train-0.ids").write_text("of the other")
+    said = refused(["train", "reviews.csv", *FAST, "--out", str(tmp_path / "m")], capsys)
+    assert "m.run is being written by another run" in said
+    held.release()
+    assert (tmp_path / "m.run" / "train-0.ids").read_text() == "of the other"
+
+
+@pytest.mark.parametrize(("content", "seconds"), [("12.5", 12.5), ("", 0), ("nan", 0), ("-3", 0)])
+def test_damaged_seconds_do_not_keep_a_run_from_going_on(content, seconds, tmp_path):
+    (tmp_path / "seconds").write_text(content)
+    assert training_module._read_seconds(tmp_path / "seconds") == seconds
+    assert training_module._read_seconds(tmp_path / "none") == 0
 
 
 def test_a_workdir_is_kept_and_out_is_replaced_on_request(here, tmp_path, capsys):
