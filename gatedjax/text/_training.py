@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import functools
+import hashlib
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +37,8 @@ from gatedjax.text._tagged import (
     said,
 )
 from gatedjax.text._tags import SentenceTable
-from gatedjax.training import FitResult, OptimizerConfig, TrainConfig, fit
+from gatedjax.training import CheckpointStore, FitResult, OptimizerConfig, TrainConfig, fit
+from gatedjax.training.checkpoint import DAMAGED
 
 Say = Callable[[str], None]
 Data = Table | SentenceTable
@@ -44,6 +46,9 @@ _LARGEST_HELD = 20_000
 _MORE_WORDS = 50_000
 _NOISE = 0.1
 _FEWEST_STEPS = 400
+OPTIONS = "options"
+"""Name, in the metadata of checkpoints, of the options that change the data or the network and
+that neither the texts nor the network's configuration tell."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -267,6 +272,7 @@ def train_model(
 
     train = parts["train"]
     width = entry.vectors if vectors is None else vectors.shape[1]
+    embeddings = None if vectors is None else hashlib.sha256(vectors.tobytes()).hexdigest()[:16]
     config = options.configured(entry, width)
     vectors = _start(vectors, entry, config, vocabulary, train, len(corpus.classes))
     module = entry.make(config, words=len(vocabulary), classes=len(corpus.classes), vectors=vectors)
@@ -285,7 +291,17 @@ def train_model(
         "network": dataclasses.asdict(config),
         "texts": _corpus.digest_of(corpora),
         "vocabulary": vocabulary.digest(),
+        OPTIONS: {
+            "classes": list(corpus.classes),
+            "max_len": options.max_len,
+            "held_out": options.held_out if validation is None else None,
+            "batch_size": size,
+            "seed": options.seed,
+            "embeddings": embeddings,
+        },
     }
+    if not _knows_options(folder):
+        del facts[OPTIONS]
     numbered = for_schedule(batches, config)
     result = _fit(entry.task(module), numbered, checked, training, folder, facts, options.minutes)
     model = TrainedModel(
@@ -312,6 +328,18 @@ def train_model(
         for name, part in parts.items()
     }
     return dataclasses.replace(model, report=report)
+
+
+def _knows_options(folder: Path) -> bool:
+    """Returns False for the run of an older version, whose checkpoints do not have `OPTIONS`."""
+    store = CheckpointStore(folder / "checkpoints")
+    latest = store.latest()
+    if latest is None:
+        return True
+    try:
+        return OPTIONS in store.record(latest)["metadata"]
+    except DAMAGED:  # `fit` reports it
+        return True
 
 
 def _say_read(corpus: Corpus, say: Say) -> None:

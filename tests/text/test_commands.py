@@ -5,6 +5,7 @@ import functools
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,13 +21,13 @@ from gatedjax.__main__ import main
 from gatedjax._cli import refusals
 from gatedjax._commands import train
 from gatedjax.data.tfds import _prepared
-from gatedjax.text import _named
+from gatedjax.text import TextClassifier, _named
 from gatedjax.text._model import TrainedModel
 from gatedjax.training._remove import TRAIN_LOCK
 from gatedjax.training.lock import WorkdirLock
 from tests._programs import environment
 from tests._slow import slow_but
-from tests.text._own import PAIRS, TEXTS, write_csv
+from tests.text._own import PAIRS, TEXTS, options, write_csv
 
 TINY = ["--network.hidden=4", "--network.aux-hidden=3", "--model.embedding-dim=6"]
 EVERY = ["--train.eval-every=2", "--train.checkpoint-every=2", "--train.log-every=2"]
@@ -337,12 +338,74 @@ def test_a_run_of_other_texts_or_options_is_not_continued(here, tmp_path, capsys
         assert main(args) == 130
     capsys.readouterr()
     before = sorted(path for path in (tmp_path / "cut.run").rglob("*"))
-    with pytest.raises(SystemExit) as stop:
-        main([*args, "--seed", "1"])
-    assert stop.value.code == 2
-    assert "another folder (--workdir DIR)" in capsys.readouterr().err
+    renamed = write_csv(tmp_path / "renamed.csv", [(text, kind.upper()) for text, kind in TEXTS])
+    changes = ["--max-len=3", "--held-out=0.105", "--batch-size=31", "--seed=1", "--train.seed=0"]
+    for again, wanted in (
+        ([*args, "--seed", "1"], ["options.seed", "train.seed"]),
+        (
+            [args[0], str(renamed), *args[2:], *changes],
+            [
+                f"options.{name}"
+                for name in ("batch_size", "classes", "held_out", "max_len", "seed")
+            ],
+        ),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(again)
+        assert stop.value.code == 2
+        said = capsys.readouterr().err
+        assert "another folder (--workdir DIR)" in said
+        assert re.findall("  (.*): saved ", said) == wanted
+    renamed.unlink()
     assert before == sorted(path for path in (tmp_path / "cut.run").rglob("*"))
     assert names(tmp_path) == ["cut.run"]
+
+
+class Stopped(Exception):
+    """Training was about to begin."""
+
+
+def facts_of(folder, monkeypatch, **changes):
+    """What the checkpoints of a training would know it by."""
+    told = []
+
+    def fit(*_args, metadata, **_options):
+        told.append(metadata)
+        raise Stopped
+
+    monkeypatch.setattr(training_module, "fit", fit)
+    with pytest.raises(Stopped):
+        TextClassifier.train("reviews.csv", workdir=folder, **options(**changes))
+    return told[0]
+
+
+def test_every_option_that_changes_data_or_network_is_known(here, tmp_path, monkeypatch):
+    files = [tmp_path / "one.txt", tmp_path / "two.txt"]
+    for number, file in enumerate(files):
+        file.write_text(f"film 1 0 0 0 0 {number}\ndull 0 1 0 0 0 0\nwarm 0 0 1 0 0 0\n")
+    changes = [{}, {"max_len": 3}, {"held_out": 0.105}, {"batch_size": 31}, {"seed": 1}]
+    changes += [{"min_count": 13}, {"max_words": 3}, {"lowercase": False}, {"density": 0.4}]
+    changes += [{"embeddings": file} for file in files]
+    facts = [facts_of(tmp_path / "run", monkeypatch, **one) for one in changes]
+    for number, one in enumerate(facts):
+        assert one not in facts[:number], changes[number]
+    assert facts_of(tmp_path / "run", monkeypatch, num_steps=3, minutes=1) == facts[0]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_run_of_an_older_version_is_continued(known, here, tmp_path, monkeypatch):
+    class Store:
+        def __init__(self, folder):
+            pass
+
+        def latest(self):
+            return 3
+
+        def record(self, step):
+            return {"metadata": {"options": {}} if known else {}}
+
+    monkeypatch.setattr(training_module, "CheckpointStore", Store)
+    assert ("options" in facts_of(tmp_path / "run", monkeypatch)) == known
 
 
 def test_a_folder_of_somebody_else_is_no_work_folder(here, tmp_path, capsys):
