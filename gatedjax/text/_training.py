@@ -22,6 +22,7 @@ from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.text import _corpus
 from gatedjax.text._baseline import LinearBaseline
 from gatedjax.text._corpus import Corpus, Labels, Numbers, Rows
+from gatedjax.text._leak import Sample, measure_leak, render_leak
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import LENGTHS, NAMES, TrainedModel, check_inputs, networks
 from gatedjax.text._networks import Config, Network, held_at
@@ -46,6 +47,8 @@ _LARGEST_HELD = 20_000
 _MORE_WORDS = 50_000
 _NOISE = 0.1
 _FEWEST_STEPS = 400
+# texts of a batch that is evaluated
+_EVALUATED = 128
 OPTIONS = "options"
 """Name, in the metadata of checkpoints, of the options that change the data or the network and
 that neither the texts nor the network's configuration tell."""
@@ -283,7 +286,7 @@ def train_model(
     edges = (*planned[:-1], max(longest, planned[-1]))
     size = options.batch_size or (32 if len(lengths) <= 10_000 else 64)
     batches = train.batches(size, edges, seed=options.seed)
-    checked = parts["validation"].batches(128, edges, shuffle=False).eval()
+    checked = parts["validation"].batches(_EVALUATED, edges, shuffle=False).eval()
     training = options.trained(batches.steps_per_epoch)
     training = dataclasses.replace(training, progress=progress)
     facts = {
@@ -529,7 +532,22 @@ def _report(
             f"{name}: accuracy {accuracy:.4f}, macro F1 {ours['macro_f1']:.4f}, density "
             f"{density:.3f}; linear baseline (words and bigrams) {theirs:.4f}{better}"
         )
+    checked = "test" if "test" in parts else "validation"
+    leak = _leak(model, parts[checked], edges)
+    if leak is not None:
+        report[checked]["leak"] = leak
+        say(f"{checked}: {render_leak(leak)}")
     return report
+
+
+def _leak(model: TrainedModel, part: _Part, edges: Sequence[int]) -> Json | None:
+    """Measures the leak on some of the texts, in batches of the shapes of `_outputs`."""
+    sample = Sample()
+    for number in range(len(part.labels)):
+        sample.add(number)
+    texts = [tuple(np.asarray(rows[i]) for rows in part.texts) for i in sample.texts()]
+    shape_of = lambda length: (_EVALUATED, edges[np.searchsorted(edges, length)])  # noqa: E731
+    return measure_leak(model.run, texts, shape_of)
 
 
 def _probabilities(
@@ -554,7 +572,7 @@ def _outputs(
     model: TrainedModel, part: _Part, edges: Sequence[int]
 ) -> Iterator[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
     """Yields (a batch of the texts, what the network says of it)."""
-    for batch in part.batches(128, edges, shuffle=False).eval():
+    for batch in part.batches(_EVALUATED, edges, shuffle=False).eval():
         inputs = {name: batch[name] for name in (*NAMES, *LENGTHS) if name in batch}
         # filler rows have no word; a length of one keeps them finite
         out = model.run({k: np.maximum(v, 1) if k in LENGTHS else v for k, v in inputs.items()})

@@ -85,6 +85,8 @@ def test_training_says_what_it_reads_and_leaves_one_folder(here):
         "they cover 100.0% of the texts",
         "linear baseline (words and bigrams) 1.0000",
         "wrote model; try: ",
+        "validation: the probability changes by ",
+        " on average when a word that is not kept is removed, and by ",
     ):
         assert wanted in said
     assert "model.run" not in names(here)
@@ -96,6 +98,10 @@ def test_training_says_what_it_reads_and_leaves_one_folder(here):
     report = json.loads((here / "model" / "report.json").read_text())
     assert report["data"]["train"] == {"n": 43, "aside": 0}
     assert report["steps"] == 6
+    leak = report["validation"]["leak"]
+    assert leak["closed"] > 0
+    assert leak["open"] > 0
+    assert leak["closed_words"] + leak["open_words"] == 5 * 4
 
 
 def test_texts_on_the_command_line(here, capsys):
@@ -229,9 +235,11 @@ def test_evaluation_has_everything(here, tmp_path, capsys):
     said = capsys.readouterr().out
     for wanted in ("accuracy", "macro", "density: ", "gate mode: ", "gap", "could not be used"):
         assert wanted in said
+    assert "the probability changes by " in said
     metrics = json.loads(out.read_text())
     assert metrics["aside"] == 3
     assert metrics["n"] == 48
+    assert 0 < metrics["leak"]["texts"] <= 48
     assert np.sum(metrics["confusion"]) == 48
     assert set(metrics["gate_modes"]) == {"sample", "threshold", "expected", "relaxed"}
     values = metrics["gate_modes"].values()
