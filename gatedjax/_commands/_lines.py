@@ -10,7 +10,7 @@ from typing import Any
 from gatedjax._terminal import say
 from gatedjax._write import open_atomic
 
-Write = Callable[[Any], None]
+Write = Callable[[Any], object]
 
 
 def json_line(value: Any, encoding: str = "utf-8") -> str:

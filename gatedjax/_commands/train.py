@@ -242,6 +242,8 @@ def _train(made: TrainOptions, kind: str, options: Options) -> int:
         if made.workdir is None
         else made.workdir.expanduser()
     )
+    if out.resolve() in (run.resolve(), *run.resolve().parents):
+        raise ValueError(f"--workdir must not be in the folder of the model, got {run} in {out}")
     with WorkFolder(run) as work:
         try:
             trained = train_model(

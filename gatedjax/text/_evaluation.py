@@ -85,8 +85,8 @@ def evaluate_model(model: TrainedModel, table: Table) -> Json:
         count = min(fullest[edge], rows_of(edge))
         return next(rows for rows in sizes_of(edge) if rows >= count), edge
 
-    texts = [tuple(map(model.ids, tokens)) for tokens in sample.texts()]
-    leak = measure_leak(model.run, texts, shape_of)
+    sampled = [tuple(map(model.ids, tokens)) for tokens in sample.texts()]
+    leak = measure_leak(model.run, sampled, shape_of)
     if leak is not None:
         report["leak"] = leak
     return report

@@ -546,7 +546,7 @@ def _leak(model: TrainedModel, part: _Part, edges: Sequence[int]) -> Json | None
     for number in range(len(part.labels)):
         sample.add(number)
     texts = [tuple(np.asarray(rows[i]) for rows in part.texts) for i in sample.texts()]
-    shape_of = lambda length: (_EVALUATED, edges[np.searchsorted(edges, length)])  # noqa: E731
+    shape_of = lambda length: (_EVALUATED, edges[int(np.searchsorted(edges, length))])  # noqa: E731
     return measure_leak(model.run, texts, shape_of)
 
 

@@ -429,6 +429,14 @@ def test_a_folder_of_somebody_else_is_no_work_folder(here, tmp_path, capsys):
     assert names(mine) == ["thesis.txt"]
 
 
+@pytest.mark.parametrize("inside", ["m", "m/run"])
+def test_a_work_folder_in_the_folder_of_the_model_is_refused(inside, here, tmp_path, capsys):
+    args = ["train", "reviews.csv", *FAST, "--out", str(tmp_path / "m")]
+    said = refused([*args, "--workdir", str(tmp_path / inside)], capsys)
+    assert "--workdir must not be in the folder of the model" in said
+    assert names(tmp_path) == []
+
+
 def test_a_training_that_is_refused_leaves_the_work_folder_of_the_other(here, tmp_path, capsys):
     (tmp_path / "m.run").mkdir()
     held = WorkdirLock(tmp_path / "m.run", TRAIN_LOCK)
