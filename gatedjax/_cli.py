@@ -44,6 +44,8 @@ def refusals(options: Mapping[str, str]) -> Iterator[None]:
     """
     try:
         yield
+    except BrokenPipeError:
+        raise  # `while_read` ends the program without a word
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         message = reason(error)
         for argument, option in options.items():

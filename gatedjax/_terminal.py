@@ -6,6 +6,7 @@ name. All that gatedjax prints goes through here.
 
 import contextlib
 import functools
+import io
 import os
 import sys
 import unicodedata
@@ -43,6 +44,20 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
+def escape_unencodable(stream: object) -> None:
+    r"""Makes a stream write what its encoding does not have as Python writes it ("\xef").
+
+    A program must not end because its output goes to a file or a terminal in another encoding. An
+    error handler that the user has asked for, as with PYTHONIOENCODING=ascii:replace, stays.
+    """
+    if not isinstance(stream, io.TextIOWrapper):
+        return
+    # Python's own handler in the C locale, which hands bytes of file names on and refuses letters
+    of_locale = stream.errors == "surrogateescape" and not stream.encoding.lower().startswith("utf")
+    if stream.errors == "strict" or of_locale:
+        stream.reconfigure(errors="backslashreplace")
+
+
 UNREAD = 141
 """Status of a program whose reader has gone: 128 + SIGPIPE, as a shell says of those it ends."""
 
@@ -62,6 +77,7 @@ def while_read(stream: TextIO | None) -> Iterator[None]:
     if stream is None:
         yield
         return
+    escape_unencodable(stream)
     try:
         try:
             yield
@@ -82,6 +98,8 @@ def say(
 ) -> None:
     """As `print`, with `printable` applied to what is printed; see `while_read`.
 
+    Characters that the encoding of the stream does not have are written as Python writes them.
+
     Args:
       *values: what to print; `str` is applied to them.
       file: where to (default: standard output); None, which `sys.stderr` may be, is nowhere.
@@ -91,6 +109,7 @@ def say(
     stream = sys.stdout if isinstance(file, EllipsisType) else file
     if stream is None:
         return
+    escape_unencodable(stream)
     try:
         print(printable(" ".join(map(str, values))), end=end, file=stream, flush=flush)
     except BrokenPipeError:
@@ -103,6 +122,7 @@ def new_console(*, stderr: bool = False) -> "Console":
     Args:
       stderr: print to standard error.
     """
+    escape_unencodable(sys.stderr if stderr else sys.stdout)
     return _console_class()(stderr=stderr, markup=False, emoji=False)
 
 

@@ -3,17 +3,20 @@
 import ast
 import dataclasses
 import io
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from rich.table import Table
+from rich.text import Text
 
 from experiments.core import cli, command
 from experiments.core.columns import print_time
 from gatedjax import data
-from gatedjax._terminal import UNREAD, new_console, printable, say
+from gatedjax._commands._lines import lines_to
+from gatedjax._terminal import UNREAD, new_console, printable, say, while_read
 from gatedjax.data.files import _source
 from gatedjax.training import CheckpointDamaged, CheckpointMismatch
 from gatedjax.training.progress import ProgressView
@@ -59,6 +62,49 @@ def test_a_program_without_a_stream_says_nothing_there(name, monkeypatch, capfd)
     monkeypatch.setattr(sys, name, None)
     say("unheard", **({"file": sys.stderr} if name == "stderr" else {}))
     assert capfd.readouterr() == ("", "")
+
+
+LETTERS = "na\u00efve \u597d \U0001f600"
+SOURCES = {"say": say, "console": lambda text: new_console().print(Text(text), overflow="crop")}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("encoding", "errors"), [("ascii", "strict"), ("cp1252", "strict"),
+                                                  ("ascii", "surrogateescape")])  # fmt: skip
+def test_letters_that_a_stream_does_not_have_are_escaped(source, encoding, errors, monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors=errors)
+    monkeypatch.setattr(sys, "stdout", stream)
+    SOURCES[source](LETTERS)
+    stream.flush()
+    written = stream.buffer.getvalue().decode(encoding)
+    naive = "na\u00efve" if encoding == "cp1252" else r"na\xefve"
+    assert written == naive + r" \u597d \U0001f600" + "\n"
+
+
+def test_what_prints_by_itself_is_escaped_too():
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    with while_read(stream):
+        print(LETTERS, file=stream)
+    assert stream.buffer.getvalue().decode() == r"na\xefve \u597d \U0001f600" + "\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
+def test_a_line_of_json_is_the_same_value_in_every_encoding(encoding, monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", stream)
+    with lines_to(None) as write:
+        write({"kept": LETTERS.split(), "label": "na\u00efve"})
+    stream.flush()
+    written = stream.buffer.getvalue().decode(encoding)
+    assert json.loads(written) == {"kept": LETTERS.split(), "label": "na\u00efve"}
+    assert ("\u597d" in written) == (encoding == "utf-8")
+
+
+def test_a_handler_of_the_users_own_stays(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="replace")
+    say(LETTERS, file=stream)
+    assert stream.buffer.getvalue() == b"na?ve ? ?\n"
+    assert stream.errors == "replace"
 
 
 def test_a_console_prints_strings_as_they_are(capsys):

@@ -22,6 +22,7 @@ from rich.table import Table
 from experiments.core.cli import read
 from experiments.core.curves import hardware
 from experiments.core.kinds import Json
+from gatedjax._write import write_atomic
 
 R = TypeVar("R")
 Times = dict[str, list[float]]
@@ -139,7 +140,7 @@ def markdown_table(heads: Sequence[str], lines: Sequence[list[str]], texts: int 
 def write_figures(path: Path | None, figures: Any) -> None:
     """Writes what was measured, where that was asked for."""
     if path is not None:
-        path.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        write_atomic(path, (json.dumps(figures, indent=1) + "\n").encode())
 
 
 def marks(name: str) -> tuple[str, str]:
@@ -156,4 +157,4 @@ def replace_section(path: Path, name: str, section: str) -> None:
         raise ValueError(f"docs must have the lines {begin!r} and {end!r} once, got {path}")
     before, rest = text.split(begin)
     after = rest.split(end)[1]
-    path.write_text(f"{before}{begin}\n\n{section}\n\n{end}{after}", encoding="utf-8")
+    write_atomic(path, f"{before}{begin}\n\n{section}\n\n{end}{after}".encode())

@@ -1,7 +1,6 @@
 """The two commands of every paper: one run, and its tables and figures with the runs they lack."""
 
 import dataclasses
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from experiments.core.records import (
 from gatedjax._cpu import prepare_cpu
 from gatedjax._terminal import new_console, say
 from gatedjax.training import NonFiniteError
+from gatedjax.training._remove import remove_run
 from gatedjax.training.distributed import initialize, is_main
 from gatedjax.training.log import write_json
 
@@ -109,7 +109,7 @@ def missing_runs(job: Job, cell: Cell) -> Missing:
         workdir = job.options.runs / f"{cell.data}-{cell.variant}-seed{seed}"
         if job.options.rerun:
             if workdir.exists():
-                shutil.rmtree(workdir)  # a finished one would be taken as it is
+                remove_workdir(workdir)  # a finished one would be taken as it is
         elif job.store.is_over(cell.data, cell.variant, seed):
             continue
         else:
@@ -119,6 +119,19 @@ def missing_runs(job: Job, cell: Cell) -> Missing:
                 continue
         missing.append((seed, dataclasses.replace(config, workdir=str(workdir))))
     return missing
+
+
+def remove_workdir(workdir: Path) -> None:
+    """Removes the work folder of a run that is to be made again.
+
+    Raises:
+      OSError: if the folder holds files that no run wrote, which stay.
+      WorkdirBusy: if a run is writing into it.
+    """
+    if others := remove_run(workdir):
+        raise FileExistsError(
+            f"{workdir} holds {', '.join(others[:5])}, which no run wrote: move it away"
+        )
 
 
 def record_elsewhere(job: Job, cell: Cell, seed: int, workdir: Path) -> Record | None:
@@ -205,7 +218,7 @@ def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
         workdir = options.runs / f"{cell.data}-{cell.variant}-seeds{first}to{last}"
         say(f"{cell.data}, {cell.variant}, seeds {first} to {last}: {workdir}")
         if options.rerun and workdir.exists():
-            shutil.rmtree(workdir)
+            remove_workdir(workdir)
         place = Place(workdir, paper.recorded(config))
         try:
             runs = run_lanes(paper.experiment, config, place, paper.recorded, seeds=count)

@@ -27,6 +27,7 @@ from gatedjax.training import (
     fit_lanes,
     lanes_of,
 )
+from gatedjax.training._remove import mark_run
 from gatedjax.training.distributed import is_main
 
 Predictions = dict[str, np.ndarray]
@@ -113,6 +114,8 @@ class Place:
 def _prepare(made: Experiment, workdir: Path) -> None:
     if made.before is not None:
         workdir.mkdir(parents=True, exist_ok=True)
+        if is_main():
+            mark_run(workdir)
         made.before(workdir)
 
 

@@ -7,7 +7,6 @@ again: JAX_COMPILATION_CACHE_DIR=FOLDER lets it find them.
 import dataclasses
 import functools
 import itertools
-import shutil
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from experiments.core.cli import fail
-from experiments.core.command import check_cells
+from experiments.core.command import check_cells, remove_workdir
 from experiments.core.curves import finish, stop_message
 from experiments.core.experiment import Experiment, Place, Run, run_lanes
 from experiments.core.kinds import Config, Json
@@ -142,7 +141,7 @@ class Recursion:
         settings = job.paper.recorded(config)
         say(f"{self.data}, {self.system}, {of}, {share:.0%}: {job.options.runs / name}")
         if job.options.rerun and (job.options.runs / name).exists():
-            shutil.rmtree(job.options.runs / name)
+            remove_workdir(job.options.runs / name)
         found = run_lanes(
             lambda _: made,
             config,

@@ -2,29 +2,40 @@
 
 import contextlib
 import json
-import os
 import sys
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from gatedjax._terminal import say
+from gatedjax._write import open_atomic
 
-Write = Callable[[Any], None]
+Write = Callable[[Any], object]
 
 
-def json_line(value: Any) -> str:
-    """The value on one line; characters that could steer a terminal are escaped."""
+def json_line(value: Any, encoding: str = "utf-8") -> str:
+    """Returns the value as JSON on one line.
+
+    Characters that could steer a terminal, or that the encoding does not have, are escaped as JSON
+    does it.
+    """
     text = json.dumps(value, ensure_ascii=False)
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c == " " else _escaped(c) for c in text)
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else _escaped(c) for c in text)
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = "".join(c if c.isascii() else _escaped(c) for c in text)
+    return text
+
+
+def say_json(value: Any, *, flush: bool = True) -> None:
+    """Prints a value on one line as JSON that standard output can hold."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    say(json_line(value, encoding), flush=flush)
 
 
 def _escaped(character: str) -> str:
-    if unicodedata.category(character)[0] not in "CZ":
-        return character
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
@@ -34,26 +45,11 @@ def in_turns(texts: Sequence[str], count: int) -> list[tuple[str, ...]]:
     return [tuple(texts[i : i + count]) for i in range(0, len(texts), count)]
 
 
-def check_place(path: Path | None) -> None:
-    """Refuses a file whose folder is not there, before the work whose result it is to hold."""
-    if path is not None and not path.parent.is_dir():
-        raise FileNotFoundError(f"no folder {path.parent} for {path.name}")
-
-
 @contextlib.contextmanager
 def lines_to(path: Path | None) -> Iterator[Write]:
-    """A function that writes a value as a line; a file appears whole or not at all."""
+    """Yields a function that writes a value as a line, in UTF-8 to a file: see `open_atomic`."""
     if path is None:
-        yield lambda value: say(json_line(value), flush=sys.stdout.isatty())
+        yield lambda value: say_json(value, flush=sys.stdout.isatty())
         return
-
-    def write(value: Any) -> None:
-        file.write(json_line(value) + "\n")
-
-    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            yield write
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with open_atomic(path) as file:
+        yield lambda value: file.write(f"{json_line(value)}\n".encode())

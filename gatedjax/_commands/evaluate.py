@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from gatedjax._cli import RAW_FILES, program, refusals
-from gatedjax._commands._lines import check_place
 from gatedjax._terminal import say
 from gatedjax._types import Json
-from gatedjax._write import write_atomic
+from gatedjax._write import check_place, write_atomic
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,6 +44,7 @@ def _run(options: argparse.Namespace) -> None:
 
 def _of_texts(model: Any, options: argparse.Namespace) -> Json:
     from gatedjax.text._evaluation import evaluate_model
+    from gatedjax.text._leak import render_leak
     from gatedjax.text._metrics import render_metrics
     from gatedjax.text._read import Columns, open_table
     from gatedjax.text._training import COLUMNS
@@ -60,6 +60,8 @@ def _of_texts(model: Any, options: argparse.Namespace) -> Json:
     if "gate_modes" in metrics:
         modes = ", ".join(f"{mode} {value:.4f}" for mode, value in metrics["gate_modes"].items())
         say(f"accuracy by gate mode: {modes}; gap {metrics['gate_gap']:.4f}")
+    if "leak" in metrics:
+        say(render_leak(metrics["leak"]))
     return metrics
 
 

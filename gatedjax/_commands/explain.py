@@ -4,9 +4,9 @@ import argparse
 from pathlib import Path
 
 from gatedjax._cli import program, refusals
-from gatedjax._commands._lines import check_place, in_turns, json_line
+from gatedjax._commands._lines import in_turns, say_json
 from gatedjax._terminal import say
-from gatedjax._write import write_atomic
+from gatedjax._write import check_place, write_atomic
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -39,7 +39,10 @@ def _run(options: argparse.Namespace) -> None:
         say(f"wrote {options.html}")
         return
     for one in found:
-        say(json_line(one.to_json()) if options.json else one.render())
+        if options.json:
+            say_json(one.to_json())
+        else:
+            say(one.render())
 
 
 def main(args: list[str]) -> int:

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from gatedjax._cli import program, refusals
-from gatedjax._commands._lines import check_place
 from gatedjax._terminal import say
-from gatedjax._write import write_atomic
+from gatedjax._write import check_place, write_atomic
 
 _SECONDS = 0.5
 """Ctrl-C waits so long for each thing that is being computed."""

@@ -1,4 +1,4 @@
-"""`gatedjax predict MODEL TEXT ...`: labels of texts, and the words that each rests on; or tags."""
+"""`gatedjax predict MODEL TEXT ...`: labels of texts, and the words that attention kept; or tags."""
 
 import argparse
 import functools
@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from gatedjax._cli import program, refusals
-from gatedjax._commands._lines import check_place, in_turns, lines_to
+from gatedjax._commands._lines import in_turns, lines_to
 from gatedjax._terminal import say
+from gatedjax._write import check_place
 
 _SECONDS = 1.0
 """Between two messages of progress."""
@@ -97,9 +98,10 @@ def _run(options: argparse.Namespace) -> None:
     from gatedjax.text._model import Failure, TrainedModel
     from gatedjax.text._tagging import tag_sentences
 
-    if options.out is not None and options.out.exists() and not options.overwrite:
-        raise FileExistsError(f"{options.out} exists: --overwrite replaces it")
     check_place(options.out)
+    # a device or a pipe is not replaced
+    if options.out is not None and options.out.is_file() and not options.overwrite:
+        raise FileExistsError(f"{options.out} exists: --overwrite replaces it")
     if options.texts and options.file is not None:
         raise ValueError("give texts or --file, not both")
     model = TrainedModel.load(options.model, ("text", "pair", "tags"))

@@ -1,10 +1,8 @@
 """`gatedjax train DATA --out FOLDER`: a classifier of one's own texts, or a tagger of words."""
 
-import contextlib
 import dataclasses
 import itertools
 import shlex
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +20,7 @@ from gatedjax.text._model import check_inputs, networks
 from gatedjax.text._read import Columns, infer_task, open_table
 from gatedjax.text._tags import open_sentences
 from gatedjax.text._training import COLUMNS, Data, Options, train_model
+from gatedjax.text._work_folder import WorkFolder
 from gatedjax.training import StoppedBySignal, TrainConfig
 from gatedjax.training.distributed import is_main
 
@@ -243,32 +242,26 @@ def _train(made: TrainOptions, kind: str, options: Options) -> int:
         if made.workdir is None
         else made.workdir.expanduser()
     )
-    new = [place for place in (run, *run.parents) if not place.exists()]
-    run.mkdir(parents=True, exist_ok=True)
-    try:
-        trained = train_model(
-            kind,
-            tables[0],  # type: ignore[arg-type]
-            options,
-            run,
-            validation=tables[1],
-            test=tables[2],
-            say=_tell,
-            progress=True,
-        )
-    except StoppedBySignal as stopped:
-        _tell(f"stopped after step {stopped.results[0].steps}; the same command continues")
-        return stopped.results[0].exit_code
-    except BaseException:
-        if run in new and not (run / "checkpoints").exists():
-            shutil.rmtree(run, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                for place in new[1:]:
-                    place.rmdir()
-        raise
-    trained.save(out, card=_card(made, kind, trained.report, options), overwrite=made.overwrite)
-    if made.workdir is None:
-        shutil.rmtree(run, ignore_errors=True)
+    if out.resolve() in (run.resolve(), *run.resolve().parents):
+        raise ValueError(f"--workdir must not be in the folder of the model, got {run} in {out}")
+    with WorkFolder(run) as work:
+        try:
+            trained = train_model(
+                kind,
+                tables[0],  # type: ignore[arg-type]
+                options,
+                run,
+                validation=tables[1],
+                test=tables[2],
+                say=_tell,
+                progress=True,
+            )
+        except StoppedBySignal as stopped:
+            _tell(f"stopped after step {stopped.results[0].steps}; the same command continues")
+            return stopped.results[0].exit_code
+        trained.save(out, card=_card(made, kind, trained.report, options), overwrite=made.overwrite)
+        if made.workdir is None and (why := work.remove()):
+            _tell(f"kept {run}: {why}")
     _tell(f'wrote {out}; try: {program()} predict {shlex.quote(str(out))} "..."')
     return 0
 

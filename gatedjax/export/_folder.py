@@ -5,12 +5,12 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from gatedjax._types import Params, Tree
+from gatedjax._write import new_folder, recover
 from gatedjax.export._card import ModelCard, render_card
 from gatedjax.export._inference import load_inference
 from gatedjax.export._tensors import BadFile, load_params, read_header, save_params
@@ -35,12 +35,15 @@ def save(
 ) -> Path:
     """Saves a model to a folder, which appears whole or not at all.
 
+    Where a process is killed meanwhile, the folder is the old one or the new one, and the next
+    `save` removes what was left beside it.
+
     It holds model.safetensors, config.json, README.md (the card), SHA256SUMS and, if given,
     model.jax_export and further files. The card may be edited later; the other files are checked
     when read.
 
     Args:
-      folder: where to; parents are made.
+      folder: where to; parents are made. A link is followed and stays.
       params: nested dicts of arrays.
       config: what is needed to build the model again, as JSON can hold it; dataclasses in it
         become dicts.
@@ -61,11 +64,8 @@ def save(
     text = _config_text(config)
     more = _checked_files(files or {})
     check_target(folder, overwrite, "overwrite=True")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = folder.with_name(f".{folder.name}.partial-{os.getpid()}")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    try:
+    Path(os.path.realpath(folder)).parent.mkdir(parents=True, exist_ok=True)
+    with new_folder(Path(os.path.realpath(folder))) as partial:
         save_params(partial / PARAMS, params)
         _write(partial / CONFIG, text.encode())
         if inference is not None:
@@ -80,10 +80,8 @@ def save(
         _write(partial / CARD, readme.encode())
         sums = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
         _write(partial / DIGESTS, sums.encode())
-        _move(partial, folder)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+        # again, because somebody may have put a file there meanwhile
+        check_target(folder, overwrite, "overwrite=True")
     return folder
 
 
@@ -185,6 +183,9 @@ def load_predictor(folder: str | Path) -> Callable[[Mapping[str, Tree]], Any]:
 
 def _existing(folder: str | Path) -> Path:
     folder = Path(folder)
+    if not folder.exists():
+        # a process may have been killed while it replaced the folder
+        recover(Path(os.path.realpath(folder)))
     if not folder.is_dir():
         hint = ": load_params reads a single file" if folder.is_file() else ""
         raise FileNotFoundError(f"no folder {folder}{hint}")
@@ -229,16 +230,23 @@ def check_target(folder: Path, overwrite: bool, option: str) -> None:
       folder: see `save`.
       overwrite: see `save`.
       option: what the caller is to give to replace the folder.
+
+    Raises:
+      FileExistsError: see `save`.
+      NotADirectoryError: if the folder, or one above it, is a file.
     """
+    target = Path(os.path.realpath(folder))
+    recover(target)
+    for place in (target, *target.parents):
+        if place.exists() and not place.is_dir():
+            raise NotADirectoryError(f"{place} is a file, a folder is wanted")
     if not folder.exists():
-        for place in folder.parents:
-            if place.exists() and not place.is_dir():
-                raise NotADirectoryError(f"{place} is a file, a folder is wanted")
         return
-    held = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
+    held = {path.name for path in folder.iterdir()}
     if held and not overwrite:
         raise FileExistsError(f"{folder} exists: {option} replaces it")
-    if foreign := sorted(held - _FILES - _further(folder)):
+    written = {name for name in _FILES if (folder / name).is_file()} | _further(folder)
+    if foreign := sorted(held - written):
         raise FileExistsError(f"{folder} holds what save did not write: {', '.join(foreign[:5])}")
 
 
@@ -252,20 +260,6 @@ def _write(path: Path, content: bytes) -> None:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _move(partial: Path, folder: Path) -> None:
-    """Renames a folder; one that is in the way is kept until the new one is in place."""
-    old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
-    if folder.exists():
-        os.replace(folder, old)
-    try:
-        os.replace(partial, folder)
-    except BaseException:
-        if old.exists():
-            os.replace(old, folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _further(folder: Path) -> set[str]:

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gatedjax._types import Params, Tree
-from gatedjax._write import beside
+from gatedjax._write import write_atomic
 from gatedjax.export._names import Leaf, check_same, host_arrays, leaves, name_fault, unflatten
 
 # What the format itself allows; a header this long would describe a million arrays.
@@ -54,25 +53,14 @@ def save_params(path: str | Path, params: Params) -> Path:
       TypeError: if params is not nested dicts of arrays of a dtype that the format has.
       ValueError: if a name would not come back as it is.
     """
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     path = Path(path)
     flat = host_arrays(params)
     for name, value in flat.items():
         if value.dtype.name not in _DTYPES.values():
             raise TypeError(f"params[{name!r}] has dtype {value.dtype}, which no file can hold")
-    partial = beside(path)
-    mode = stat.S_IMODE(partial.stat().st_mode)
-    try:
-        save_file(flat, partial, metadata={"format": "flax"})
-        with partial.open("rb") as file:
-            # safetensors makes a file that only its owner may read
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    write_atomic(path, save(flat, metadata={"format": "flax"}))
     return path
 
 

@@ -175,7 +175,10 @@ class _Classifier(Estimator):
 
 
 class TextClassifier(_Classifier):
-    """A classifier of texts that says which words it used.
+    """A classifier of texts that returns, with each label, the words that attention kept.
+
+    The prediction also depends on words that were not kept, through the encoder: `report_` and
+    `evaluate` have by how much, as "leak".
 
         model = TextClassifier.train("reviews.csv")
         model.predict(["a dull , lifeless film"])[0]   # Prediction(label=..., kept=[...], ...)

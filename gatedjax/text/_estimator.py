@@ -14,6 +14,7 @@ from gatedjax._types import Json
 from gatedjax.export import ModelCard
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._training import Data, Options, Say, train_model
+from gatedjax.text._work_folder import WorkFolder
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -155,6 +156,5 @@ def _folder(workdir: str | Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="gatedjax-") as made:
             yield Path(made)
         return
-    folder = Path(workdir).expanduser()
-    folder.mkdir(parents=True, exist_ok=True)
-    yield folder
+    with WorkFolder(Path(workdir).expanduser()) as folder:
+        yield folder.path

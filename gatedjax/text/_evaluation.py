@@ -1,5 +1,6 @@
 """How good a trained model is on labelled texts."""
 
+import collections
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -8,8 +9,9 @@ import numpy as np
 
 from gatedjax._types import Json
 from gatedjax.text._corpus import unseen
+from gatedjax.text._leak import Sample, measure_leak
 from gatedjax.text._metrics import classification_metrics
-from gatedjax.text._model import Failure, TrainedModel, check_inputs
+from gatedjax.text._model import Failure, TrainedModel, check_inputs, edge_of, rows_of, sizes_of
 from gatedjax.text._read import Aside, Table
 
 _CHUNK = 4096
@@ -24,7 +26,8 @@ def evaluate_model(model: TrainedModel, table: Table) -> Json:
 
     Returns:
       A dict that JSON can hold; "gate_modes" and "gate_gap" (the largest accuracy less the
-      smallest) where the model has gates, "aside" lines that were not used.
+      smallest) where the model has gates, "leak" (see `measure_leak`) where it leaves out words,
+      "aside" lines that were not used.
 
     Raises:
       ValueError: for a label that training has not seen, or no usable line.
@@ -33,6 +36,8 @@ def evaluate_model(model: TrainedModel, table: Table) -> Json:
     place = {label: number for number, label in enumerate(model.classes)}
     probabilities, labels = [], []
     kept = words = 0.0
+    sample = Sample()
+    fullest: collections.Counter[int] = collections.Counter()
     modes: dict[str, list[np.ndarray]] = {}
     aside = 0
     for records in _chunks(table):
@@ -46,6 +51,7 @@ def evaluate_model(model: TrainedModel, table: Table) -> Json:
                 raise unseen(record, "label", label, model.classes)
             texts.append((record.inputs, place[label]))
         used = []
+        edges: collections.Counter[int] = collections.Counter()
         for (inputs, label), one in zip(texts, model.read([t for t, _ in texts]), strict=True):
             if isinstance(one, Failure):
                 aside += 1
@@ -56,6 +62,9 @@ def evaluate_model(model: TrainedModel, table: Table) -> Json:
             words += size
             kept += one.density * size
             used.append(inputs)
+            sample.add(one.tokens)
+            edges[edge_of(max(map(len, one.tokens)), model.max_len)] += 1
+        fullest |= edges  # the larger count of each padded length
         if model.entry.gated:
             for mode, right in _by_mode(model, used, labels[len(labels) - len(used) :]).items():
                 modes.setdefault(mode, []).append(right)
@@ -69,6 +78,17 @@ def evaluate_model(model: TrainedModel, table: Table) -> Json:
         accuracy = {mode: float(np.mean(np.concatenate(right))) for mode, right in modes.items()}
         report["gate_modes"] = accuracy
         report["gate_gap"] = max(accuracy.values()) - min(accuracy.values())
+
+    def shape_of(size: int) -> tuple[int, int]:
+        """Returns the shape of the largest batch with texts of this size that was read above."""
+        edge = edge_of(size, model.max_len)
+        count = min(fullest[edge], rows_of(edge))
+        return next(rows for rows in sizes_of(edge) if rows >= count), edge
+
+    sampled = [tuple(map(model.ids, tokens)) for tokens in sample.texts()]
+    leak = measure_leak(model.run, sampled, shape_of)
+    if leak is not None:
+        report["leak"] = leak
     return report
 
 

@@ -2,12 +2,14 @@
 
 import contextlib
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 from gatedjax import export
 from gatedjax._types import Json
+from gatedjax._write import recover
 from gatedjax.export._folder import CONFIG, PARAMS
 from gatedjax.export._kinds import Kind, check_kind
 
@@ -26,6 +28,9 @@ def is_exported(folder: Path) -> bool:
     Raises:
       FileNotFoundError: if it is neither.
     """
+    if not folder.exists():
+        # a process may have been killed while it replaced the folder
+        recover(Path(os.path.realpath(folder)))
     if not folder.exists():
         raise FileNotFoundError(f"{folder}: there is no such folder")
     exported = (folder / PARAMS).is_file()

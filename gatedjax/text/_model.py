@@ -41,8 +41,10 @@ class Prediction:
     Attributes:
       label: the likeliest class, as it was written in the training data.
       probability: of that class.
-      kept: the words that the network used: those with an open gate; without gates all of them, or
-        those that local attention or the selector chose. A pair has a list for each text.
+      kept: the words that attention may see: those with an open gate; without gates all of them, or
+        those that local attention or the selector chose. A pair has a list for each text. The
+        prediction also depends on other words, through the encoder; the report of `train` and
+        `evaluate` has by how much ("leak").
       density: share of the words that were kept.
     """
 

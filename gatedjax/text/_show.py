@@ -41,7 +41,8 @@ class Explanation:
       label: what is predicted.
       probability: of the label.
       probabilities: of every class.
-      kept: whether the word is read (its gate is open).
+      kept: whether attention reads the word (its gate is open). The encoder reads every word, so
+        that `removed` changes for others, too.
       density: share of words that are.
       attention: of each word, with the sum 1 (of local attention at most 1); None where the network
         has none.

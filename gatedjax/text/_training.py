@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import functools
+import hashlib
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any, cast, get_type_hints
 import numpy as np
 
 from gatedjax._types import Json
+from gatedjax._write import write_atomic
 from gatedjax.data import SequenceBatches, load_embeddings, plan_buckets, random_embeddings
 from gatedjax.data.batches._sequences import real_rows
 from gatedjax.data.batches._steps import for_schedule
@@ -20,6 +22,7 @@ from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.text import _corpus
 from gatedjax.text._baseline import LinearBaseline
 from gatedjax.text._corpus import Corpus, Labels, Numbers, Rows
+from gatedjax.text._leak import Sample, measure_leak, render_leak
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import LENGTHS, NAMES, TrainedModel, check_inputs, networks
 from gatedjax.text._networks import Config, Network, held_at
@@ -35,7 +38,8 @@ from gatedjax.text._tagged import (
     said,
 )
 from gatedjax.text._tags import SentenceTable
-from gatedjax.training import FitResult, OptimizerConfig, TrainConfig, fit
+from gatedjax.training import CheckpointStore, FitResult, OptimizerConfig, TrainConfig, fit
+from gatedjax.training.checkpoint import DAMAGED
 
 Say = Callable[[str], None]
 Data = Table | SentenceTable
@@ -43,6 +47,11 @@ _LARGEST_HELD = 20_000
 _MORE_WORDS = 50_000
 _NOISE = 0.1
 _FEWEST_STEPS = 400
+# texts of a batch that is evaluated
+_EVALUATED = 128
+OPTIONS = "options"
+"""Name, in the metadata of checkpoints, of the options that change the data or the network and
+that neither the texts nor the network's configuration tell."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -266,6 +275,7 @@ def train_model(
 
     train = parts["train"]
     width = entry.vectors if vectors is None else vectors.shape[1]
+    embeddings = None if vectors is None else hashlib.sha256(vectors.tobytes()).hexdigest()[:16]
     config = options.configured(entry, width)
     vectors = _start(vectors, entry, config, vocabulary, train, len(corpus.classes))
     module = entry.make(config, words=len(vocabulary), classes=len(corpus.classes), vectors=vectors)
@@ -276,7 +286,7 @@ def train_model(
     edges = (*planned[:-1], max(longest, planned[-1]))
     size = options.batch_size or (32 if len(lengths) <= 10_000 else 64)
     batches = train.batches(size, edges, seed=options.seed)
-    checked = parts["validation"].batches(128, edges, shuffle=False).eval()
+    checked = parts["validation"].batches(_EVALUATED, edges, shuffle=False).eval()
     training = options.trained(batches.steps_per_epoch)
     training = dataclasses.replace(training, progress=progress)
     facts = {
@@ -284,7 +294,17 @@ def train_model(
         "network": dataclasses.asdict(config),
         "texts": _corpus.digest_of(corpora),
         "vocabulary": vocabulary.digest(),
+        OPTIONS: {
+            "classes": list(corpus.classes),
+            "max_len": options.max_len,
+            "held_out": options.held_out if validation is None else None,
+            "batch_size": size,
+            "seed": options.seed,
+            "embeddings": embeddings,
+        },
     }
+    if not _knows_options(folder):
+        del facts[OPTIONS]
     numbered = for_schedule(batches, config)
     result = _fit(entry.task(module), numbered, checked, training, folder, facts, options.minutes)
     model = TrainedModel(
@@ -311,6 +331,18 @@ def train_model(
         for name, part in parts.items()
     }
     return dataclasses.replace(model, report=report)
+
+
+def _knows_options(folder: Path) -> bool:
+    """Returns False for the run of an older version, whose checkpoints do not have `OPTIONS`."""
+    store = CheckpointStore(folder / "checkpoints")
+    latest = store.latest()
+    if latest is None:
+        return True
+    try:
+        return OPTIONS in store.record(latest)["metadata"]
+    except DAMAGED:  # `fit` reports it
+        return True
 
 
 def _say_read(corpus: Corpus, say: Say) -> None:
@@ -444,7 +476,7 @@ def _fit(
 ) -> FitResult:
     """Trains; a time limit counts what earlier parts of the same run have used."""
     clock = folder / "seconds"
-    used = float(clock.read_text()) if clock.is_file() else 0.0
+    used = _read_seconds(clock)
     began = time.monotonic()
 
     def seconds() -> float:
@@ -452,7 +484,7 @@ def _fit(
 
     def on_event(event: str, step: int) -> None:
         if event == "save":
-            clock.write_text(f"{seconds():.3f}")
+            write_atomic(clock, f"{seconds():.3f}".encode())
 
     return fit(
         task,
@@ -465,6 +497,15 @@ def _fit(
         raise_on_signal=True,
         stop_when=None if minutes is None else lambda step: seconds() >= 60 * minutes,
     )
+
+
+def _read_seconds(clock: Path) -> float:
+    """Reads how long earlier parts of a run took; a damaged file does not keep it from going on."""
+    try:
+        used = float(clock.read_text())
+    except (OSError, ValueError):
+        return 0.0
+    return used if 0 <= used < math.inf else 0.0
 
 
 def _report(
@@ -491,7 +532,22 @@ def _report(
             f"{name}: accuracy {accuracy:.4f}, macro F1 {ours['macro_f1']:.4f}, density "
             f"{density:.3f}; linear baseline (words and bigrams) {theirs:.4f}{better}"
         )
+    checked = "test" if "test" in parts else "validation"
+    leak = _leak(model, parts[checked], edges)
+    if leak is not None:
+        report[checked]["leak"] = leak
+        say(f"{checked}: {render_leak(leak)}")
     return report
+
+
+def _leak(model: TrainedModel, part: _Part, edges: Sequence[int]) -> Json | None:
+    """Measures the leak on some of the texts, in batches of the shapes of `_outputs`."""
+    sample = Sample()
+    for number in range(len(part.labels)):
+        sample.add(number)
+    texts = [tuple(np.asarray(rows[i]) for rows in part.texts) for i in sample.texts()]
+    shape_of = lambda length: (_EVALUATED, edges[int(np.searchsorted(edges, length))])  # noqa: E731
+    return measure_leak(model.run, texts, shape_of)
 
 
 def _probabilities(
@@ -516,7 +572,7 @@ def _outputs(
     model: TrainedModel, part: _Part, edges: Sequence[int]
 ) -> Iterator[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
     """Yields (a batch of the texts, what the network says of it)."""
-    for batch in part.batches(128, edges, shuffle=False).eval():
+    for batch in part.batches(_EVALUATED, edges, shuffle=False).eval():
         inputs = {name: batch[name] for name in (*NAMES, *LENGTHS) if name in batch}
         # filler rows have no word; a length of one keeps them finite
         out = model.run({k: np.maximum(v, 1) if k in LENGTHS else v for k, v in inputs.items()})

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 
+from gatedjax.training._remove import check_workdir
 from gatedjax.training._verify import killer
 from gatedjax.training.checkpoint import CheckpointNotSaved, CheckpointStore
 from gatedjax.training.config import TrainConfig
@@ -85,6 +86,7 @@ class Workdir:
     def take(self) -> MetricsLog:
         """Locks the folder, and reads its metrics.jsonl, which its reader is to begin."""
         self.path.mkdir(parents=True, exist_ok=True)
+        check_workdir(self.path)
         self._lock = WorkdirLock(self.path)
         self._log = MetricsLog(self.path / "metrics.jsonl")
         return self._log

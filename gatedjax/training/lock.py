@@ -9,6 +9,7 @@ import warnings
 import weakref
 from pathlib import Path
 
+LOCK = ".lock"
 _HELD: "weakref.WeakSet[WorkdirLock]" = weakref.WeakSet()
 
 
@@ -28,13 +29,14 @@ class WorkdirLock:
 
     Args:
       workdir: an existing folder.
+      name: of the lock file.
 
     Raises:
       WorkdirBusy: if another run, here or in another process, has it.
     """
 
-    def __init__(self, workdir: str | Path) -> None:
-        self.path = Path(workdir).absolute() / ".lock"
+    def __init__(self, workdir: str | Path, name: str = LOCK) -> None:
+        self.path = Path(workdir).absolute() / name
         self._file: int | None = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         self._opened = _inode(os.fstat(self._file))
         try:

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import jax
 
 from gatedjax._version import __version__
+from gatedjax._write import write_atomic
 
 PACKAGES = (
     "jax",
@@ -29,9 +30,7 @@ PACKAGES = (
 def write_text(path: Path, text: str) -> None:
     """Writes a file so that a reader sees the old one or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+    write_atomic(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:

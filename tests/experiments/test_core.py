@@ -16,6 +16,7 @@ from experiments.core.experiment import Run, lanes_that_fit, last
 from experiments.core.paper import Job, Options, Variant
 from gatedjax import data as gdata
 from gatedjax.training import NonFiniteError, TrainConfig
+from gatedjax.training._remove import mark_run
 from gatedjax.training.config import EmaState
 from tests.conftest import ROOT
 from tests.experiments._commands import left_out_of_help, plain, refused
@@ -204,10 +205,24 @@ def test_rerun_starts_from_an_empty_work_folder(tmp_path, runs):
     other = tmp_path / "runs" / "toy-noisy-seed0"
     for folder in (left, other):
         folder.mkdir(parents=True)
+    with pytest.raises(FileExistsError, match="holds checkpoints and no lock of a run"):
+        run_cell(job_of(tmp_path, rerun=True, seeds=1))
+    mark_run(left.parent)
     run_cell(job_of(tmp_path, rerun=True, seeds=1))
     assert [c.train.seed for c in runs] == [0, 1, 0]
     assert not left.exists()
     assert other.exists()
+
+
+def test_rerun_leaves_what_no_run_wrote(tmp_path, runs):
+    workdir = tmp_path / "runs" / "toy-plain-seed0"
+    workdir.mkdir(parents=True)
+    mark_run(workdir)
+    (workdir / "thesis.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"holds thesis\.txt, which no run wrote: move it"):
+        run_cell(job_of(tmp_path, rerun=True, seeds=1))
+    assert (workdir / "thesis.txt").read_text() == "mine"
+    assert not runs
 
 
 @pytest.mark.parametrize(("stopped", "left"), [("signal", []), ("done", ["toy-plain-seed0.json"])])

@@ -68,7 +68,7 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatc
     def full(*_args, **_kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("safetensors.numpy.save_file", full)
+    monkeypatch.setattr("safetensors.numpy.save", full)
     with pytest.raises(OSError, match="No space left"):
         save_params(path, {"w": np.zeros(3)})
     assert path.read_bytes() == old

@@ -5,9 +5,11 @@ import functools
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -19,11 +21,13 @@ from gatedjax.__main__ import main
 from gatedjax._cli import refusals
 from gatedjax._commands import train
 from gatedjax.data.tfds import _prepared
-from gatedjax.text import _named
+from gatedjax.text import TextClassifier, _named
 from gatedjax.text._model import TrainedModel
+from gatedjax.training._remove import TRAIN_LOCK
+from gatedjax.training.lock import WorkdirLock
 from tests._programs import environment
 from tests._slow import slow_but
-from tests.text._own import PAIRS, TEXTS, write_csv
+from tests.text._own import PAIRS, TEXTS, options, write_csv
 
 TINY = ["--network.hidden=4", "--network.aux-hidden=3", "--model.embedding-dim=6"]
 EVERY = ["--train.eval-every=2", "--train.checkpoint-every=2", "--train.log-every=2"]
@@ -81,6 +85,8 @@ def test_training_says_what_it_reads_and_leaves_one_folder(here):
         "they cover 100.0% of the texts",
         "linear baseline (words and bigrams) 1.0000",
         "wrote model; try: ",
+        "validation: the probability changes by ",
+        " on average when a word that is not kept is removed, and by ",
     ):
         assert wanted in said
     assert "model.run" not in names(here)
@@ -92,6 +98,10 @@ def test_training_says_what_it_reads_and_leaves_one_folder(here):
     report = json.loads((here / "model" / "report.json").read_text())
     assert report["data"]["train"] == {"n": 43, "aside": 0}
     assert report["steps"] == 6
+    leak = report["validation"]["leak"]
+    assert leak["closed"] > 0
+    assert leak["open"] > 0
+    assert leak["closed_words"] + leak["open_words"] == 5 * 4
 
 
 def test_texts_on_the_command_line(here, capsys):
@@ -160,6 +170,39 @@ def test_out_is_there_when_it_is_whole(here, tmp_path, monkeypatch, capsys):
     assert names(tmp_path) == ["out.jsonl"]
 
 
+COMMANDS_THAT_WRITE = {
+    "predict": ["predict", "model", "warm", "--out"],
+    "evaluate": ["evaluate", "model", "reviews.csv", "--out"],
+    "explain": ["explain", "model", "warm", "--html"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS_THAT_WRITE)
+def test_a_pipe_and_a_link_are_written_to_and_a_folder_is_refused(command, here, tmp_path, capsys):
+    args = COMMANDS_THAT_WRITE[command]
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "file"
+    os.mkfifo(pipe)
+    link.symlink_to(file)
+    heard = []
+    reader = threading.Thread(target=lambda: heard.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    assert main([*args, str(pipe)]) == 0
+    reader.join(5)
+    assert pipe.is_fifo()
+    assert main([*args, str(link)]) == 0
+    assert link.is_symlink()
+    assert file.read_bytes() == heard[0] != b""
+    capsys.readouterr()
+    said = refused([*args, str(tmp_path)], capsys)
+    assert f"{tmp_path} is a folder, a file is wanted" in said
+    assert names(tmp_path) == ["file", "link", "pipe"]
+
+
+def test_a_pipe_that_nobody_reads_ends_a_command_as_standard_output_does():
+    with pytest.raises(BrokenPipeError), refusals({}):
+        raise BrokenPipeError
+
+
 def test_ctrl_c_during_prediction_leaves_nothing(here, tmp_path, monkeypatch, capsys):
     def stopped(self, examples):
         yield next(predict(self, examples))
@@ -192,9 +235,11 @@ def test_evaluation_has_everything(here, tmp_path, capsys):
     said = capsys.readouterr().out
     for wanted in ("accuracy", "macro", "density: ", "gate mode: ", "gap", "could not be used"):
         assert wanted in said
+    assert "the probability changes by " in said
     metrics = json.loads(out.read_text())
     assert metrics["aside"] == 3
     assert metrics["n"] == 48
+    assert 0 < metrics["leak"]["texts"] <= 48
     assert np.sum(metrics["confusion"]) == 48
     assert set(metrics["gate_modes"]) == {"sample", "threshold", "expected", "relaxed"}
     values = metrics["gate_modes"].values()
@@ -301,12 +346,112 @@ def test_a_run_of_other_texts_or_options_is_not_continued(here, tmp_path, capsys
         assert main(args) == 130
     capsys.readouterr()
     before = sorted(path for path in (tmp_path / "cut.run").rglob("*"))
-    with pytest.raises(SystemExit) as stop:
-        main([*args, "--seed", "1"])
-    assert stop.value.code == 2
-    assert "another folder (--workdir DIR)" in capsys.readouterr().err
+    renamed = write_csv(tmp_path / "renamed.csv", [(text, kind.upper()) for text, kind in TEXTS])
+    changes = ["--max-len=3", "--held-out=0.105", "--batch-size=31", "--seed=1", "--train.seed=0"]
+    for again, wanted in (
+        ([*args, "--seed", "1"], ["options.seed", "train.seed"]),
+        (
+            [args[0], str(renamed), *args[2:], *changes],
+            [
+                f"options.{name}"
+                for name in ("batch_size", "classes", "held_out", "max_len", "seed")
+            ],
+        ),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(again)
+        assert stop.value.code == 2
+        said = capsys.readouterr().err
+        assert "another folder (--workdir DIR)" in said
+        assert re.findall("  (.*): saved ", said) == wanted
+    renamed.unlink()
     assert before == sorted(path for path in (tmp_path / "cut.run").rglob("*"))
     assert names(tmp_path) == ["cut.run"]
+
+
+class Stopped(Exception):
+    """Training was about to begin."""
+
+
+def facts_of(folder, monkeypatch, **changes):
+    """What the checkpoints of a training would know it by."""
+    told = []
+
+    def fit(*_args, metadata, **_options):
+        told.append(metadata)
+        raise Stopped
+
+    monkeypatch.setattr(training_module, "fit", fit)
+    with pytest.raises(Stopped):
+        TextClassifier.train("reviews.csv", workdir=folder, **options(**changes))
+    return told[0]
+
+
+def test_every_option_that_changes_data_or_network_is_known(here, tmp_path, monkeypatch):
+    files = [tmp_path / "one.txt", tmp_path / "two.txt"]
+    for number, file in enumerate(files):
+        file.write_text(f"film 1 0 0 0 0 {number}\ndull 0 1 0 0 0 0\nwarm 0 0 1 0 0 0\n")
+    changes = [{}, {"max_len": 3}, {"held_out": 0.105}, {"batch_size": 31}, {"seed": 1}]
+    changes += [{"min_count": 13}, {"max_words": 3}, {"lowercase": False}, {"density": 0.4}]
+    changes += [{"embeddings": file} for file in files]
+    facts = [facts_of(tmp_path / "run", monkeypatch, **one) for one in changes]
+    for number, one in enumerate(facts):
+        assert one not in facts[:number], changes[number]
+    assert facts_of(tmp_path / "run", monkeypatch, num_steps=3, minutes=1) == facts[0]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_run_of_an_older_version_is_continued(known, here, tmp_path, monkeypatch):
+    class Store:
+        def __init__(self, folder):
+            pass
+
+        def latest(self):
+            return 3
+
+        def record(self, step):
+            return {"metadata": {"options": {}} if known else {}}
+
+    monkeypatch.setattr(training_module, "CheckpointStore", Store)
+    assert ("options" in facts_of(tmp_path / "run", monkeypatch)) == known
+
+
+def test_a_folder_of_somebody_else_is_no_work_folder(here, tmp_path, capsys):
+    mine = tmp_path / "m.run"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("mine")
+    args = ["train", "reviews.csv", *FAST, "--out"]
+    for more in ([], ["--workdir", str(mine)]):
+        said = refused([*args, str(tmp_path / "m"), *more], capsys)
+        assert "m.run holds thesis.txt and no lock of a run" in said
+        assert "another folder (--workdir DIR)" in said
+    assert (mine / "thesis.txt").read_text() == "mine"
+    assert names(mine) == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("inside", ["m", "m/run"])
+def test_a_work_folder_in_the_folder_of_the_model_is_refused(inside, here, tmp_path, capsys):
+    args = ["train", "reviews.csv", *FAST, "--out", str(tmp_path / "m")]
+    said = refused([*args, "--workdir", str(tmp_path / inside)], capsys)
+    assert "--workdir must not be in the folder of the model" in said
+    assert names(tmp_path) == []
+
+
+def test_a_training_that_is_refused_leaves_the_work_folder_of_the_other(here, tmp_path, capsys):
+    (tmp_path / "m.run").mkdir()
+    held = WorkdirLock(tmp_path / "m.run", TRAIN_LOCK)
+    (tmp_path / "m.run" / "train-0.ids").write_text("of the other")
+    said = refused(["train", "reviews.csv", *FAST, "--out", str(tmp_path / "m")], capsys)
+    assert "m.run is being written by another run" in said
+    held.release()
+    assert (tmp_path / "m.run" / "train-0.ids").read_text() == "of the other"
+
+
+@pytest.mark.parametrize(("content", "seconds"), [("12.5", 12.5), ("", 0), ("nan", 0), ("-3", 0)])
+def test_damaged_seconds_do_not_keep_a_run_from_going_on(content, seconds, tmp_path):
+    (tmp_path / "seconds").write_text(content)
+    assert training_module._read_seconds(tmp_path / "seconds") == seconds
+    assert training_module._read_seconds(tmp_path / "none") == 0
 
 
 def test_a_workdir_is_kept_and_out_is_replaced_on_request(here, tmp_path, capsys):

@@ -1,0 +1,121 @@
+"""Removes the work folder of a run: its own files, and nothing that somebody else put there."""
+
+import contextlib
+import os
+import re
+import shutil
+from pathlib import Path
+
+from gatedjax._write import remove_leftovers
+from gatedjax.training.lock import LOCK, WorkdirLock
+
+TRAIN_LOCK = ".train.lock"
+"""Name of the lock of `gatedjax train`, which writes into the folder before and after `fit`."""
+_FILES = (
+    *("config.json", "environment.json", "metrics.jsonl", "results.json"),
+    *("seconds", "seconds.json"),
+    *("vocabulary.json", "characters.json", "classes.json", "bpe.json"),
+)
+_TEXTS = re.compile(r"(train|validation|test)-(\d+|words|tags)\.ids")
+_FOLDERS = {
+    "checkpoints": re.compile(r"\d+(\.(partial|removed|orbax-checkpoint-tmp).*)?"),
+    "checkpoints-bad": re.compile(r"\d+(-\d+)?"),
+    "profile": re.compile("plugins"),
+    "tensorboard": re.compile(r"events\.out\.tfevents\..*"),
+}
+"""What a run writes into folders of its work folder."""
+
+
+def is_run(workdir: Path) -> bool:
+    """Returns whether a folder has the lock of a run, which a run makes before all else."""
+    return any(os.path.lexists(workdir / name) for name in (LOCK, TRAIN_LOCK))
+
+
+def foreign_files(workdir: Path) -> list[str]:
+    """Returns the names of the files in a folder that no run made; of a run, or of nothing, []."""
+    return [] if not workdir.is_dir() or is_run(workdir) else sorted(os.listdir(workdir))
+
+
+def check_workdir(workdir: Path) -> None:
+    """Refuses a folder whose files a run would overwrite though no run wrote them.
+
+    Raises:
+      FileExistsError: if a folder without a lock and without checkpoints has files with the names
+        of those of a run.
+    """
+    if is_run(workdir) or (workdir / "checkpoints").is_dir():
+        return
+    if others := [name for name in _FILES if os.path.lexists(workdir / name)]:
+        raise FileExistsError(
+            f"{workdir} holds {', '.join(others)} and no lock of a run, so no run wrote them: use "
+            "another workdir"
+        )
+
+
+def mark_run(workdir: Path) -> None:
+    """Marks a folder as that of a run, for files that are written before `fit` locks it.
+
+    Raises:
+      FileExistsError: see `check_workdir`.
+    """
+    check_workdir(workdir)
+    (workdir / LOCK).touch()
+
+
+def remove_run(workdir: Path, locks: tuple[str, ...] = (LOCK, TRAIN_LOCK)) -> list[str]:
+    """Removes what a run wrote into its work folder, and the folder if nothing else is in it.
+
+    Args:
+      workdir: the folder; one that is not there is passed.
+      locks: the locks that the caller does not hold already.
+
+    Returns:
+      The names of what somebody else put there, which stays.
+
+    Raises:
+      FileExistsError: if no run made the folder; nothing is removed.
+      WorkdirBusy: if a run is writing into it; nothing is removed.
+    """
+    if not workdir.is_dir():
+        return []
+    if others := foreign_files(workdir):
+        raise FileExistsError(
+            f"{workdir} holds {', '.join(others[:5])} and no lock of a run, so it is not removed: "
+            "move it away"
+        )
+    with contextlib.ExitStack() as stack:
+        for name in locks:
+            stack.callback(WorkdirLock(workdir, name).release)
+        for name in _FILES:
+            remove_leftovers(workdir / name)
+            _remove(workdir / name)
+        for path in list(workdir.iterdir()):
+            if _TEXTS.fullmatch(path.name):
+                _remove(path)
+        for name, inside in _FOLDERS.items():
+            _remove_inside(workdir / name, inside)
+        # last, because it marks what a killed process leaves as that of a run
+        for name in (LOCK, TRAIN_LOCK):
+            _remove(workdir / name)
+    with contextlib.suppress(OSError):
+        workdir.rmdir()
+    return sorted(os.listdir(workdir)) if workdir.is_dir() else []
+
+
+def _remove_inside(folder: Path, inside: re.Pattern[str]) -> None:
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    for path in list(folder.iterdir()):
+        if not inside.fullmatch(path.name):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            _remove(path)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def _remove(file: Path) -> None:
+    with contextlib.suppress(OSError):
+        file.unlink()

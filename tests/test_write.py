@@ -1,0 +1,252 @@
+"""Files and folders are replaced whole; devices, pipes, links and folders stay what they are."""
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from gatedjax import _write, export
+from gatedjax._commands._lines import lines_to
+from gatedjax._write import check_place, new_folder, write_atomic
+from gatedjax.training.log import write_text
+from tests._programs import environment
+
+PARAMS = {"w": np.zeros(2, np.float32)}
+
+
+def write_lines(path, content):
+    with lines_to(path) as write:
+        write(content.decode())
+
+
+WRITERS = {
+    "write_atomic": write_atomic,
+    "lines_to": write_lines,
+    "write_text": lambda path, content: write_text(path, content.decode()),
+    "save_params": lambda path, _: export.save_params(path, PARAMS),
+}
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture(params=WRITERS)
+def write(request):
+    return WRITERS[request.param]
+
+
+def test_a_pipe_is_written_into(tmp_path, write):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    heard = []
+    reader = threading.Thread(target=lambda: heard.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    write(pipe, b"text")
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+    reader.join(5)
+    assert len(heard[0]) >= 4
+    assert names(tmp_path) == ["pipe"]
+
+
+def test_a_device_is_written_into(tmp_path, write):
+    # a null device of its own: a fault here must not replace that of the machine
+    device = tmp_path / "null"
+    try:
+        os.mknod(device, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+        device.write_bytes(b"")
+    except OSError:
+        pytest.skip("devices cannot be made here")
+    check_place(device)
+    write(device, b"text")
+    assert stat.S_ISCHR(device.lstat().st_mode)
+    assert names(tmp_path) == ["null"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_and_its_file_is_replaced(tmp_path, write, there):
+    (tmp_path / "far").mkdir()
+    file, link = tmp_path / "far" / "file", tmp_path / "link"
+    (tmp_path / "step").symlink_to("far/file")
+    link.symlink_to("step")
+    if there:
+        file.write_bytes(b"old")
+        os.link(file, tmp_path / "kept")
+    write(link, b"new")
+    assert link.is_symlink()
+    assert b"old" not in file.read_bytes()
+    if there:  # it was replaced, and not written over
+        assert (tmp_path / "kept").read_bytes() == b"old"
+    assert names(tmp_path / "far") == ["file"]
+
+
+def test_a_folder_is_refused_before_the_work(tmp_path, write):
+    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "lost").symlink_to(tmp_path / "no" / "file")
+    for place in (tmp_path, tmp_path / "link"):
+        with pytest.raises(IsADirectoryError, match="is a folder, a file is wanted"):
+            check_place(place)
+        with pytest.raises(IsADirectoryError, match="is a folder, a file is wanted"):
+            write(place, b"text")
+    for place in (tmp_path / "no" / "file", tmp_path / "lost"):
+        with pytest.raises(FileNotFoundError, match=r"no folder .*/no for file"):
+            check_place(place)
+
+
+def test_what_standard_output_leads_to_is_not_replaced(tmp_path):
+    program = (
+        "from pathlib import Path; from gatedjax._write import write_atomic; print('before');"
+        "write_atomic(Path('/dev/stdout'), b'content\\n'); print('after')"
+    )
+    command = [sys.executable, "-c", program]
+    with (tmp_path / "file").open("wb") as file:
+        subprocess.run(command, stdout=file, env=environment(), check=True, timeout=60)
+    assert (tmp_path / "file").read_text() == "before\ncontent\nafter\n"
+    done = subprocess.run(command, capture_output=True, env=environment(), check=True, timeout=60)
+    assert done.stdout == b"before\ncontent\nafter\n"
+    assert names(tmp_path) == ["file"]
+
+
+KILLED = """
+import errno, os, signal, sys
+from pathlib import Path
+from gatedjax import _write
+
+IN_TURNS = sys.argv[1] == "in turns"
+NAMES = ("a", "b")
+
+
+def no_exchange(one, other):
+    raise OSError(errno.ENOSYS, "no exchange")
+
+
+def save(place, text):
+    with _write.new_folder(place) as folder:
+        for name in NAMES:
+            (folder / name).write_text(text)
+
+
+def kill_at(number):
+    # dies before the call of this number of all that change names
+    calls = 0
+
+    def counted(call):
+        def run(*args, **options):
+            nonlocal calls
+            calls += 1
+            if calls == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*args, **options)
+
+        return run
+
+    for owner, name in ((os, "replace"), (os, "open"), (os, "unlink"), (os, "rmdir"),
+                        (os, "mkdir"), (_write, "_exchange")):
+        setattr(owner, name, counted(getattr(owner, name)))
+
+
+if IN_TURNS:
+    _write._exchange = no_exchange
+killed = 0
+for number in range(1, 100):
+    place = Path(f"model{number}").absolute()
+    save(place, "old")
+    child = os.fork()
+    if not child:
+        kill_at(number)
+        save(place, "new")
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    killed += os.WIFSIGNALED(status)
+    if not place.exists():
+        assert IN_TURNS
+        _write.recover(place)
+    found = {(place / name).read_text() for name in NAMES}
+    assert found in ({"old"}, {"new"}), (number, found)
+    save(place, "newer")
+    assert {(place / name).read_text() for name in NAMES} == {"newer"}
+    left = [path.name for path in place.parent.iterdir() if path.name.startswith(".")]
+    assert not left, (number, left)
+    if not status:
+        break
+print(killed)
+"""
+
+
+@pytest.mark.parametrize("how", ["at once", "in turns"])
+def test_after_a_kill_a_folder_is_the_old_or_the_new_one_and_nothing_stays(tmp_path, how):
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, how], cwd=tmp_path, env=environment(),
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= (9 if how == "in turns" else 6)
+
+
+def refuse(*_args):
+    raise OSError(errno.EIO, "the disk is broken")
+
+
+def fill(folder, text):
+    (folder / "file").write_text(text)
+
+
+@pytest.mark.parametrize("in_turns", [False, True])
+def test_a_failed_exchange_leaves_the_old_folder_alone(tmp_path, monkeypatch, in_turns):
+    target = tmp_path / "model"
+    with new_folder(target) as folder:
+        fill(folder, "old")
+    replace, moved = os.replace, []
+
+    def fail_second(*args):
+        moved.append(args)
+        if len(moved) == 2:
+            refuse()
+        replace(*args)
+
+    if in_turns:
+        unknown = OSError(errno.ENOSYS, "no such call")
+        monkeypatch.setattr(_write, "_exchange", lambda *_: (_ for _ in ()).throw(unknown))
+        monkeypatch.setattr(os, "replace", fail_second)
+    else:
+        monkeypatch.setattr(_write, "_exchange", refuse)
+    with pytest.raises(OSError, match="disk is broken"), new_folder(target) as folder:
+        fill(folder, "new")
+    assert (target / "file").read_text() == "old"
+    assert names(tmp_path) == ["model"]
+
+
+def test_a_system_without_the_call_exchanges_in_turns(tmp_path, monkeypatch):
+    monkeypatch.setattr(_write.ctypes, "CDLL", lambda *_, **__: object())
+    for text in ("old", "new"):
+        with new_folder(tmp_path / "model") as folder:
+            fill(folder, text)
+        assert (tmp_path / "model" / "file").read_text() == text
+        assert names(tmp_path) == ["model"]
+
+
+def test_what_a_living_process_writes_is_not_removed(tmp_path):
+    with new_folder(tmp_path / "model") as folder, _write.open_atomic(tmp_path / "file") as file:
+        fill(folder, "first")
+        file.write(b"first")
+        with new_folder(tmp_path / "model") as other:
+            fill(other, "second")
+        write_atomic(tmp_path / "file", b"second")
+        assert (tmp_path / "model" / "file").read_text() == "second"
+    assert (tmp_path / "model" / "file").read_text() == "first"
+    assert (tmp_path / "file").read_text() == "first"
+    assert names(tmp_path) == ["file", "model"]
+
+
+def test_a_file_that_a_killed_process_left_is_removed_and_others_are_not(tmp_path):
+    left = tmp_path / ".file.partial-0123456789abcdef"
+    mine = [".file.partial-mine", ".other.partial-0123456789abcdef", "file.partial"]
+    for name in (left.name, *mine):
+        (tmp_path / name).write_text("text")
+    write_atomic(tmp_path / "file", b"new")
+    assert names(tmp_path) == sorted([*mine, "file"])

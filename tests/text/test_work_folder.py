@@ -1,0 +1,129 @@
+"""The work folder of a training: whose it is, and what of it is ever removed."""
+
+import pytest
+
+from gatedjax.text._work_folder import WorkFolder
+from gatedjax.training import WorkdirBusy
+from gatedjax.training._remove import LOCK, TRAIN_LOCK, check_workdir, mark_run, remove_run
+from gatedjax.training.lock import WorkdirLock
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def write_run(folder):
+    """Files as a run leaves them."""
+    for name in (LOCK, "config.json", "metrics.jsonl", "seconds", "train-0.ids", "test-tags.ids",
+                 "checkpoints/3/manifest.json", "checkpoints/4.partial/x", "tensorboard/"
+                 "events.out.tfevents.1", "profile/plugins/profile/x",
+                 ".seconds.partial-0123456789abcdef"):  # fmt: skip
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("")
+
+
+def test_a_run_is_removed_whole(tmp_path):
+    write_run(tmp_path / "run")
+    assert remove_run(tmp_path / "run") == []
+    assert names(tmp_path) == []
+    assert remove_run(tmp_path / "run") == []
+
+
+@pytest.mark.parametrize(
+    "mine", ["notes.txt", "checkpoints/notes.txt", "profile/notes.txt", "tensorboard/notes.txt",
+             "checkpoints-bad/notes.txt", "data/train-0.ids"],
+)  # fmt: skip
+def test_files_of_others_stay_in_a_run_that_is_removed(tmp_path, mine):
+    write_run(tmp_path)
+    (tmp_path / mine).parent.mkdir(exist_ok=True)
+    (tmp_path / mine).write_text("mine")
+    assert remove_run(tmp_path) == [mine.split("/")[0]]
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == [tmp_path / mine]
+
+
+def test_a_link_in_a_run_is_removed_and_not_what_it_leads_to(tmp_path):
+    far = tmp_path / "far"
+    (far / "3").mkdir(parents=True)
+    (far / "3" / "file").write_text("mine")
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / LOCK).touch()
+    (run / "checkpoints").symlink_to(far)
+    assert remove_run(run) == ["checkpoints"]
+    assert (far / "3" / "file").read_text() == "mine"
+
+
+def test_a_folder_that_no_run_made_is_not_removed(tmp_path):
+    for name in ("config.json", "seconds"):
+        (tmp_path / name).write_text("mine")
+    with pytest.raises(FileExistsError, match=r"holds config\.json, seconds and no lock of a run"):
+        remove_run(tmp_path)
+    with pytest.raises(FileExistsError, match="no lock of a run"), WorkFolder(tmp_path):
+        pass
+    with pytest.raises(FileExistsError, match=r"holds config\.json, seconds.* another workdir"):
+        check_workdir(tmp_path)
+    with pytest.raises(FileExistsError, match="no lock of a run"):
+        mark_run(tmp_path)
+    assert names(tmp_path) == ["config.json", "seconds"]
+
+
+@pytest.mark.parametrize("lock", [LOCK, TRAIN_LOCK])
+def test_a_run_that_is_alive_is_not_removed(tmp_path, lock):
+    write_run(tmp_path)
+    before = names(tmp_path)
+    held = WorkdirLock(tmp_path, lock)
+    with pytest.raises(WorkdirBusy):
+        remove_run(tmp_path)
+    assert set(names(tmp_path)) >= set(before)
+    held.release()
+
+
+def test_the_second_training_leaves_the_folder_of_the_first(tmp_path):
+    run = tmp_path / "deep" / "run"
+    with WorkFolder(run) as first:
+        (run / "train-0.ids").write_text("of the first")
+        with pytest.raises(WorkdirBusy, match="another run"), WorkFolder(run):
+            pass
+        assert (run / "train-0.ids").read_text() == "of the first"
+        assert first.remove() == ""
+    assert names(tmp_path) == ["deep"] or names(tmp_path) == []
+
+
+def test_both_may_have_seen_no_folder(tmp_path, monkeypatch):
+    """Two processes begin at once; the folder belongs to the one that has the lock."""
+    run = tmp_path / "run"
+    second = WorkFolder(run)
+    second._make(run)
+    with WorkFolder(run):
+        (run / "train-0.ids").write_text("of the first")
+        with pytest.raises(WorkdirBusy), second:
+            pass
+        assert (run / "train-0.ids").exists()
+
+
+def fail_in(run, name):
+    """Fails like a training that has written a file."""
+    with WorkFolder(run):
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text("")
+        raise ValueError("no data")
+
+
+def test_a_training_that_fails_leaves_no_new_folder_and_every_old_one(tmp_path):
+    run = tmp_path / "deep" / "run"
+    for there in (False, True):
+        if there:
+            run.mkdir(parents=True)
+        with pytest.raises(ValueError, match="no data"):
+            fail_in(run, "train-0.ids")
+        assert run.exists() == there
+        assert (tmp_path / "deep").exists() == there
+    assert TRAIN_LOCK in names(run)
+
+
+def test_checkpoints_and_files_of_others_stay_when_a_training_fails(tmp_path):
+    for name in ("checkpoints/3/manifest.json", "notes.txt"):
+        run = tmp_path / name[:2]
+        with pytest.raises(ValueError, match="no data"):
+            fail_in(run, name)
+        assert (run / name).exists()
