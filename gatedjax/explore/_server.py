@@ -62,6 +62,8 @@ class Server(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    # connections that wait to be accepted; with the default of 5 more of them are turned away
+    request_queue_size = 128
     # on Windows it would let a second server take the port of a first one
     allow_reuse_address = os.name != "nt"
 
