@@ -52,6 +52,24 @@ def test_only_the_checkpoint_module_imports_orbax():
     assert users == {"checkpoint.py"}
 
 
+# an extra of a package on an index, or the package itself: nobody of us owns that name there
+_FROM_AN_INDEX = re.compile(r"gatedjax\[[a-z]|pip install (?:-\S+ )*[\"']?gatedjax(?![/-])")
+
+
+def test_nobody_is_told_to_install_gatedjax_from_an_index():
+    folders = ("gatedjax", "experiments", "tests", "docs", "notebooks")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*")]
+    texts = (".py", ".md", ".ipynb", ".js", ".html", ".css", ".txt")
+    paths = [path for path in paths if path.suffix in texts and "_build" not in path.parts]
+    paths += [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "Makefile", "setup.cfg")]
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in paths
+        if (match := _FROM_AN_INDEX.search(path.read_text(encoding="utf-8")))
+    ]
+    assert not found
+
+
 def test_unknown_attribute_is_named():
     with pytest.raises(AttributeError, match="no attribute 'attention'"):
         _ = gatedjax.attention
