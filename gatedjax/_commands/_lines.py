@@ -1,7 +1,6 @@
 """Lines of JSON that commands write, to a file or to standard output."""
 
 import contextlib
-import json
 import os
 import sys
 import unicodedata
@@ -9,14 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from gatedjax._json import to_json
 from gatedjax._terminal import say
 
 Write = Callable[[Any], None]
 
 
 def json_line(value: Any) -> str:
-    """The value on one line; characters that could steer a terminal are escaped."""
-    text = json.dumps(value, ensure_ascii=False)
+    """The value on one line; characters that could steer a terminal are escaped, NaN is null."""
+    text = to_json(value, ensure_ascii=False)
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == " " else _escaped(c) for c in text)

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 
+import jax
 import numpy as np
 import pytest
 
@@ -24,6 +25,7 @@ from gatedjax.explore._server import Server
 from gatedjax.text._run import load_run
 from tests._programs import environment
 from tests.explore._models import TEXT, WORDS, model, pair
+from tests.text import _runs
 from tests.text._runs import reader_run, saved
 
 
@@ -139,6 +141,18 @@ def test_a_run_stands_beside_its_soft_one(place, stopped, capsys):
     )
     assert found.probabilities([(TEXT,)]).shape == (1, 2)
     assert explore(place / "ganet", "--against", place / "run", "--no-browser") == 0
+
+
+def test_runs_whose_parameters_are_not_finite_are_refused(tmp_path, capsys, monkeypatch):
+    made = model()
+    bias = np.full_like(made.params["classifier"]["bias"], np.nan)
+    broken = {**made.params, "classifier": {**made.params["classifier"], "bias": bias}}
+    run = run_of(dataclasses.replace(made, params=broken), tmp_path / "run")
+    assert "the parameter 'classifier.bias' has 2 of 2" in refused(capsys, run, "--no-browser")
+    fill = lambda like, seed: jax.tree.map(lambda x: np.full(x.shape, np.nan, x.dtype), like)  # noqa: E731
+    monkeypatch.setattr(_runs, "drawn", fill)
+    reader = reader_run(tmp_path / "reader")
+    assert "numbers that are NaN or infinite" in refused(capsys, reader, "--no-browser")
 
 
 def test_readers_and_pairs_are_served_too(place, stopped, tmp_path):
