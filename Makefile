@@ -31,17 +31,17 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.plots: $(BIN)/python setup.cfg
-	@echo "installing gatedjax[plots] into $(VENV) (about a minute)"
+	@echo "installing gatedjax and what its plots need into $(VENV) (about a minute)"
 	@$(PIP) -e '.[plots]'
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python setup.cfg
-	@echo "installing gatedjax[dev] into $(VENV) (about a minute)"
+	@echo "installing gatedjax and what its tests need into $(VENV) (about a minute)"
 	@$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.plots
 
 $(VENV)/.docs: $(BIN)/python setup.cfg
-	@echo "installing gatedjax[docs] into $(VENV) (about a minute)"
+	@echo "installing gatedjax and what its docs need into $(VENV) (about a minute)"
 	@$(PIP) -e '.[docs]'
 	@touch $@ $(VENV)/.plots
 

@@ -8,9 +8,11 @@ import subprocess
 import sys
 import zipfile
 
+import numpy as np
 import pytest
 
 import gatedjax
+from gatedjax._json import to_json
 from gatedjax._removed import REMOVED
 from tests._programs import environment
 from tests.conftest import ROOT
@@ -54,6 +56,53 @@ def test_nothing_in_the_library_imports_experiments():
 def test_only_the_checkpoint_module_imports_orbax():
     users = {p.name for p in SOURCES if any(n.startswith("orbax") for n in _imports(p))}
     assert users == {"checkpoint.py"}
+
+
+# an extra of a package on an index, or the package itself: nobody of us owns that name there
+_FROM_AN_INDEX = re.compile(r"gatedjax\[[a-z]|pip install (?:-\S+ )*[\"']?gatedjax(?![/-])")
+
+
+def test_nobody_is_told_to_install_gatedjax_from_an_index():
+    folders = ("gatedjax", "experiments", "tests", "docs", "notebooks")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*")]
+    texts = (".py", ".md", ".ipynb", ".js", ".html", ".css", ".txt")
+    paths = [path for path in paths if path.suffix in texts and "_build" not in path.parts]
+    paths += [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "Makefile", "setup.cfg")]
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in paths
+        if (match := _FROM_AN_INDEX.search(path.read_text(encoding="utf-8")))
+    ]
+    assert not found
+
+
+# they compare values or exchange them between processes, or write sizes and hashes alone
+_NO_FILES = {"identity.py", "_restore.py", "_agreement.py", "manifest.py"}
+
+
+def test_no_file_gets_a_number_that_is_no_json():
+    found = []
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Call)
+                and ast.unparse(node.func) in ("json.dumps", "json.dump")
+                and not any(
+                    word.arg == "allow_nan" and ast.unparse(word.value) == "False"
+                    for word in node.keywords
+                )
+                and path.name not in _NO_FILES
+            ):
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert not found
+
+
+def test_numbers_that_are_not_finite_become_null():
+    value = {"a": [1.5, float("nan"), (np.float64("inf"), {"b": -float("inf")})], "c": "NaN"}
+    assert to_json(value) == '{"a": [1.5, null, [null, {"b": null}]], "c": "NaN"}'
+    assert to_json({"é": 1}, ensure_ascii=False, indent=1) == '{\n "é": 1\n}'
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        to_json({"a": object()})
 
 
 def test_unknown_attribute_is_named():

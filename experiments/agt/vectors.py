@@ -19,6 +19,7 @@ from experiments.core.config import Files
 from experiments.core.kinds import Json
 from experiments.core.text import SPLITS
 from gatedjax import data as gdata
+from gatedjax._missing import missing
 from gatedjax._terminal import say
 from gatedjax._write import write_atomic
 from gatedjax.data.text._tokenize import treebank_tokens
@@ -79,7 +80,7 @@ def main(args: list[str] | None = None) -> int:
     try:
         from gensim.models import Word2Vec
     except ImportError:
-        fail("word vectors are trained by gensim: pip install 'gatedjax[vectors]'")
+        fail(missing("training word vectors needs", "gensim"))
     with refusals(TABLE_OPTIONS):
         texts = sentences(options)
     settings: Json = {"vector_size": options.width, "epochs": options.epochs, "seed": options.seed}

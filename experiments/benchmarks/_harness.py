@@ -6,7 +6,6 @@ alike; the ratios between them mean more than the milliseconds.
 
 import contextlib
 import importlib.metadata
-import json
 import os
 import statistics
 import sys
@@ -22,6 +21,7 @@ from rich.table import Table
 from experiments.core.cli import read
 from experiments.core.curves import hardware
 from experiments.core.kinds import Json
+from gatedjax._json import to_json
 from gatedjax._write import write_atomic
 
 R = TypeVar("R")
@@ -140,7 +140,7 @@ def markdown_table(heads: Sequence[str], lines: Sequence[list[str]], texts: int 
 def write_figures(path: Path | None, figures: Any) -> None:
     """Writes what was measured, where that was asked for."""
     if path is not None:
-        write_atomic(path, (json.dumps(figures, indent=1) + "\n").encode())
+        write_atomic(path, (to_json(figures, indent=1) + "\n").encode())
 
 
 def marks(name: str) -> tuple[str, str]:

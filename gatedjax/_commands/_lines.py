@@ -1,12 +1,12 @@
 """Lines of JSON that commands write, to a file or to standard output."""
 
 import contextlib
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from gatedjax._json import to_json
 from gatedjax._terminal import say
 from gatedjax._write import open_atomic
 
@@ -14,12 +14,12 @@ Write = Callable[[Any], object]
 
 
 def json_line(value: Any, encoding: str = "utf-8") -> str:
-    """Returns the value as JSON on one line.
+    """Returns the value as JSON on one line; NaN is null.
 
     Characters that could steer a terminal, or that the encoding does not have, are escaped as JSON
     does it.
     """
-    text = json.dumps(value, ensure_ascii=False)
+    text = to_json(value, ensure_ascii=False)
     if not text.isprintable():
         text = "".join(c if c.isprintable() else _escaped(c) for c in text)
     try:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from gatedjax._cli import program, reason
+from gatedjax._missing import missing
 from gatedjax._terminal import say
 
 if TYPE_CHECKING:
@@ -154,8 +155,8 @@ def _need_tensorflow(declared: "DataSet", options: Prepare) -> None:
             say(f"note: TFDS prepares {name} from its own download; --manual-dir is not used.")
         return
     raise ValueError(
-        f"data set {name!r} is not prepared, and TFDS needs TensorFlow to prepare it: "
-        "pip install 'gatedjax[prepare]' (tensorflow-cpu; needed once, not for reading). "
+        f"data set {name!r} is not prepared, and to prepare it "
+        f"{missing('TFDS needs', 'tensorflow-cpu')} (once, not for reading). "
         f"Without it: gatedjax.data.load({name!r}, split, manual_dir=...) and "
         f"{PROG} check {name} --manual-dir DIR read the raw files as they are. "
         f"They are at {declared.where}."

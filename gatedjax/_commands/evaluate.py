@@ -1,11 +1,11 @@
 """`gatedjax evaluate MODEL DATA`: how good a model is on labelled texts."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 from gatedjax._cli import RAW_FILES, program, refusals
+from gatedjax._json import to_json
 from gatedjax._terminal import say
 from gatedjax._types import Json
 from gatedjax._write import check_place, write_atomic
@@ -39,7 +39,7 @@ def _run(options: argparse.Namespace) -> None:
         what = "sentences" if model.kind == "tags" else "lines"
         say(f"{metrics['aside']:,} {what} could not be used")
     if options.out is not None:
-        write_atomic(options.out, (json.dumps(metrics, indent=1) + "\n").encode())
+        write_atomic(options.out, (to_json(metrics, indent=1) + "\n").encode())
 
 
 def _of_texts(model: Any, options: argparse.Namespace) -> Json:

@@ -1,10 +1,14 @@
 """`gatedjax explore MODEL`: a page on this machine that shows gates and lets one force them."""
 
 import argparse
+import contextlib
+import html
 import os
 import sys
+import tempfile
 import threading
 import webbrowser
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--port", type=int, default=0, help="default: any free one")
     parser.add_argument(
-        "--token", help="part of the address (default: a new one), so that links stay valid"
+        "--token",
+        help=f"part of the address, at least {TOKEN} letters, digits and hyphens (default: a new "
+        "one), so that links stay valid",
     )
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     return parser
@@ -148,10 +154,9 @@ def _serve(options: argparse.Namespace, explorer: Any, table: Any) -> None:
         warm.start()
         address = server.address + fragment(options.text)
         say(f"{address}\nThe page is for this machine alone. Ctrl-C stops it.")
-        if not options.no_browser:
-            _open(address)
         try:
-            server.serve_forever()
+            with contextlib.nullcontext() if options.no_browser else _opened(address):
+                server.serve_forever()
         except KeyboardInterrupt:
             say("stopped", file=sys.stderr)
         finally:
@@ -167,18 +172,40 @@ def fragment(text: str | None) -> str:
     return "" if text is None else f"#text={quote(text, safe='')}"
 
 
-def _open(address: str) -> None:
-    """In a thread of its own: a browser in a terminal takes it until it is closed."""
+@contextlib.contextmanager
+def _opened(address: str) -> Iterator[None]:
+    """Opens a browser at a file that leads to the address, and removes the file at the end.
 
-    def show() -> None:
-        try:
-            found = webbrowser.open(address)
-        except webbrowser.Error:
-            found = False
-        if not found:
-            say("No browser was found: open the address in one.", file=sys.stderr)
+    Everybody on the machine can read the command line of the browser. It names only the file, which
+    nobody but its owner can read, because the address holds the token.
+    """
+    handle, name = tempfile.mkstemp(prefix="gatedjax-", suffix=".html")
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(_REDIRECT.format(html.escape(address)))
+        # in a thread of its own: a browser in a terminal takes it until it is closed
+        threading.Thread(target=_show, args=(Path(name).as_uri(),), daemon=True).start()
+        yield
+    finally:
+        Path(name).unlink(missing_ok=True)
 
-    threading.Thread(target=show, daemon=True).start()
+
+_REDIRECT = """<!doctype html>
+<meta charset="utf-8">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url={0}">
+<title>Gate explorer</title>
+<a href="{0}">Gate explorer</a>
+"""
+
+
+def _show(address: str) -> None:
+    try:
+        found = webbrowser.open(address)
+    except webbrowser.Error:
+        found = False
+    if not found:
+        say("No browser was found: open the address above in one.", file=sys.stderr)
 
 
 def main(args: list[str]) -> int:

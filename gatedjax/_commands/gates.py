@@ -1,12 +1,12 @@
 """`gatedjax gates report`: a trained GA-Net under every kind of gate, and estimators beside it."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gatedjax._cli import program, refusals
+from gatedjax._json import to_json
 from gatedjax._terminal import say
 from gatedjax._write import write_atomic
 
@@ -182,7 +182,7 @@ def _write(studies: Sequence[Any], folder: Path, title: str | None) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     record = {"studies": [study.record() for study in studies]}
-    content = json.dumps(record, indent=1, allow_nan=False) + "\n"
+    content = to_json(record, indent=1) + "\n"
     write_atomic(folder / f"{STEM}.json", content.encode())
     try:
         gates.plot_studies(studies, folder / STEM, title)

@@ -1,4 +1,4 @@
-"""`gatedjax predict MODEL TEXT ...`: labels of texts, and the words that attention kept; or tags."""
+"""`gatedjax predict MODEL TEXT ...`: the label of each text with its kept words, or its tags."""
 
 import argparse
 import functools

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from gatedjax._missing import missing
+
 
 class Scored(NamedTuple):
     """BLEU of a corpus in percent, and how sacrebleu computed it."""
@@ -35,5 +37,5 @@ def bleu_metric() -> Any:
     try:
         from sacrebleu.metrics import BLEU
     except ImportError as error:
-        raise ImportError("BLEU needs sacrebleu: pip install 'gatedjax[mt]'") from error
+        raise ImportError(missing("BLEU needs", "sacrebleu")) from error
     return BLEU()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gatedjax._missing import missing
 from gatedjax._write import write_atomic
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def style() -> Iterator[None]:
         import matplotlib
         from matplotlib import font_manager
     except ImportError as error:
-        raise ImportError("plots need matplotlib: pip install 'gatedjax[plots]'") from error
+        raise ImportError(missing("plots need", "matplotlib")) from error
     installed = set(font_manager.get_font_names())
     family = ["DejaVu Sans", *(name for name in _FALLBACK_FONTS if name in installed)]
     with matplotlib.rc_context({**_STYLE, "font.family": family}):

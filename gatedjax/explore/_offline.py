@@ -7,12 +7,12 @@ is wrong by 7.6e-6 at most.
 
 import base64
 import hashlib
-import json
 from string import Template
 from typing import Any
 
 import numpy as np
 
+from gatedjax._json import to_json
 from gatedjax._types import Json
 from gatedjax.explore._engine import Explorer, Programs
 from gatedjax.explore._server import page_file
@@ -121,7 +121,7 @@ def render_page(data: Json) -> bytes:
     """The page around its data; its policy lets the browser run and load nothing else."""
     script, style = (page_file(name).decode() for name in ("explorer.js", "explorer.css"))
     # "</script>" in a text would end the element
-    held = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    held = to_json(data, separators=(",", ":")).replace("<", "\\u003c")
     page = _PAGE.substitute(
         script=script,
         style=style,

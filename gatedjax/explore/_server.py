@@ -18,6 +18,7 @@ from importlib import resources
 from socketserver import TCPServer
 from typing import Any
 
+from gatedjax._json import to_json
 from gatedjax._types import Json
 
 MOST_BYTES = 1 << 20
@@ -62,6 +63,8 @@ class Server(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    # connections that wait to be accepted; with the default of 5 more of them are turned away
+    request_queue_size = 128
     # on Windows it would let a second server take the port of a first one
     allow_reuse_address = os.name != "nt"
 
@@ -131,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
             if name != "ask":
                 self._wrong(name, "GET" if name in FILES else None)
             answer = self._answer(self._body())
-            self._send(HTTPStatus.OK, json.dumps(answer).encode(), "application/json")
+            self._send(HTTPStatus.OK, to_json(answer).encode(), "application/json")
 
     def _checked(self) -> str:
         """The name behind the token in the path.
@@ -188,7 +191,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             yield
         except _Refused as error:
-            body = json.dumps({"error": str(error)}).encode()
+            body = to_json({"error": str(error)}).encode()
             self._send(error.status, body, "application/json")
 
     def _send(self, status: HTTPStatus, body: bytes, kind: str) -> None:
@@ -208,7 +211,7 @@ class _Handler(BaseHTTPRequestHandler):
         """As every other refusal, with nothing of the request in it."""
         unknown = code == HTTPStatus.NOT_IMPLEMENTED
         status = HTTPStatus.METHOD_NOT_ALLOWED if unknown else HTTPStatus(code)
-        self._send(status, json.dumps({"error": status.phrase}).encode(), "application/json")
+        self._send(status, to_json({"error": status.phrase}).encode(), "application/json")
 
     def log_message(self, format: str, *args: Any) -> None:
         """Says nothing: the address holds the token."""

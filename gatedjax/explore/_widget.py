@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gatedjax._missing import missing
 from gatedjax._types import Json
 from gatedjax.explore._engine import Explorer
 from gatedjax.explore._server import page_file
@@ -30,7 +31,7 @@ def explorer(model: Any, against: Any = None, *, text: str = "", data: object = 
       A widget of anywidget; its `state` is what the page shows now.
 
     Raises:
-      ImportError: without anywidget (`pip install 'gatedjax[widgets]'`).
+      ImportError: without anywidget (`pip install anywidget`).
       TypeError, ValueError: for what is no model of texts.
     """
     kind = _widget_class()
@@ -80,7 +81,7 @@ def _widget_class() -> Any:
         import anywidget
         import traitlets
     except ImportError as error:
-        raise ImportError("explorer() needs anywidget: pip install 'gatedjax[widgets]'") from error
+        raise ImportError(missing("explorer() needs", "anywidget")) from error
 
     class Widget(anywidget.AnyWidget):
         """The explorer in a notebook."""

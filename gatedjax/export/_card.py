@@ -1,11 +1,11 @@
 """The model card: what a person should know before they use saved parameters."""
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
+from gatedjax._json import to_json
 from gatedjax._types import Tree
 from gatedjax._version import __version__
 from gatedjax.analysis import render_table
@@ -64,7 +64,7 @@ def render_card(
     front = ["---", "library_name: gatedjax", "tags: [jax, flax]"]
     if card.licence:
         # a JSON string is a YAML string, whatever it contains
-        front.append(f"license: {json.dumps(card.licence.lower())}")
+        front.append(f"license: {to_json(card.licence.lower())}")
     results = [(name, f"{value:.6g}") for name, value in card.metrics.items()]
     arrays = [(name, leaf.dtype, str(list(leaf.shape))) for name, leaf in leaves.items()]
     total = sum(math.prod(leaf.shape) for leaf in leaves.values())
@@ -85,7 +85,7 @@ def render_card(
         "## Load it",
         _fenced("python", _example(folder, "model.jax_export" in digests)),
         "## Configuration",
-        _fenced("json", json.dumps(config, indent=1, sort_keys=True)),
+        _fenced("json", to_json(config, indent=1, sort_keys=True)),
         f"## Parameters\n\n{total:,} numbers in {len(leaves)} arrays.",
         render_table(("name", "dtype", "shape"), arrays).rstrip(),
         "## Files\n\n`sha256sum -c SHA256SUMS` checks them; `export.load` does so by itself.",

@@ -13,7 +13,7 @@ from gatedjax._types import Params, Tree
 from gatedjax._write import new_folder, recover
 from gatedjax.export._card import ModelCard, render_card
 from gatedjax.export._inference import load_inference
-from gatedjax.export._tensors import BadFile, load_params, read_header, save_params
+from gatedjax.export._tensors import BadFile, check_finite, load_params, read_header, save_params
 
 PARAMS, CONFIG, INFERENCE = "model.safetensors", "config.json", "model.jax_export"
 CARD, DIGESTS = "README.md", "SHA256SUMS"
@@ -58,7 +58,8 @@ def save(
     Raises:
       FileExistsError: if folder exists and is not empty, and overwrite is False or it holds
         anything but what `save` writes.
-      TypeError, ValueError: if params, config or files cannot be saved.
+      TypeError, ValueError: if params, config or files cannot be saved; so it is with parameters
+        that are NaN or infinite, which `load` would refuse.
     """
     folder = Path(folder).absolute()
     text = _config_text(config)
@@ -67,6 +68,7 @@ def save(
     Path(os.path.realpath(folder)).parent.mkdir(parents=True, exist_ok=True)
     with new_folder(Path(os.path.realpath(folder))) as partial:
         save_params(partial / PARAMS, params)
+        check_finite(params, "params")
         _write(partial / CONFIG, text.encode())
         if inference is not None:
             load_inference(inference)
@@ -99,7 +101,7 @@ def load(folder: str | Path, like: Tree = None) -> tuple[dict[str, Tree], dict[s
 
     Raises:
       FileNotFoundError: if the folder or one of the two files is missing.
-      BadFile: if a file is damaged.
+      BadFile: if a file is damaged, or a parameter has NaN or infinite numbers.
       ParamsMismatch: if the parameters differ from like.
     """
     folder = _existing(folder)
@@ -107,7 +109,9 @@ def load(folder: str | Path, like: Tree = None) -> tuple[dict[str, Tree], dict[s
     read_header(folder / PARAMS)
     _check_digests(folder, (PARAMS, CONFIG), rest=True)
     config = read_config(folder)
-    return load_params(folder / PARAMS, like), config
+    params = load_params(folder / PARAMS, like)
+    check_finite(params, folder / PARAMS)
+    return params, config
 
 
 def read_config(folder: str | Path) -> dict[str, Tree]:

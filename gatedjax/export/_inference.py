@@ -14,6 +14,7 @@ from jax import export
 
 from gatedjax._types import Output, Params, Tree
 from gatedjax.export._names import check_same, flatten, leaves, unflatten
+from gatedjax.export._program import MOST_BYTES, fault_in_child, program_fault
 from gatedjax.export._tensors import BadFile
 
 PLATFORMS = ("cpu", "cuda", "tpu")
@@ -46,7 +47,8 @@ def export_inference(
 
     Raises:
       TypeError: if params or example_batch is no dict of arrays.
-      ValueError: if shapes names no array of the batch, or platforms is empty.
+      ValueError: if shapes names no array of the batch, platforms is empty, or apply has custom
+        calls (as `jnp.linalg` and kernels have), effects, or an array too large for a program.
     """
     specs = jax.tree.map(_spec, unflatten(flatten(params)))
     arrays = flatten(example_batch, "example_batch")
@@ -69,6 +71,8 @@ def export_inference(
         return _plain(apply(params, batch))
 
     exported = export.export(jax.jit(plain), platforms=tuple(platforms))(specs, unflatten(inputs))
+    if fault := _field_fault(exported) or program_fault(exported.mlir_module_serialized):
+        raise ValueError(f"apply cannot be exported as a pure computation: {fault}")
     return bytes(exported.serialize())
 
 
@@ -125,25 +129,53 @@ class Inference:
 def load_inference(data: bytes) -> Inference:
     """Reads what `export_inference` returned.
 
-    The bytes are a program that XLA compiles, not Python code; still, load only what you would
-    run.
+    The bytes are a program that XLA compiles, not Python code. Before it is compiled, a process of
+    its own reads it, so that damaged bytes cannot end this one, and refuses what no pure
+    computation of a model has: every custom call but JAX's check of open sizes, infeed and
+    outfeed, collectives, recursion, effects, and arrays of more than 2**31 elements. A program may
+    still run for ever or need more memory than there is: load only what you would run.
 
     Args:
       data: the bytes.
 
     Raises:
       TypeError: if data is not bytes.
-      BadFile: if it is no exported function of (params, batch).
+      BadFile: if it is no exported function of (params, batch), or one that is refused.
     """
     if not isinstance(data, bytes | bytearray):
         raise TypeError(f"data must be bytes, got {type(data).__name__}")
+    wrong = "data is no exported inference function"
+    if len(data) > MOST_BYTES:
+        raise BadFile(f"{wrong}: at most {MOST_BYTES:,} bytes are read, got {len(data):,}")
     try:
-        return Inference(export.deserialize(bytearray(data)))
-    except ImportError:
+        exported = export.deserialize(bytearray(data))
+        fault = "it brings a derivative" if exported.has_vjp() else _field_fault(exported)
+        if not fault:
+            fault = fault_in_child(exported.mlir_module_serialized)
+        if fault:
+            raise BadFile(f"{wrong}: {fault}")
+        return Inference(exported)
+    except (BadFile, ImportError):
         raise
     except Exception as error:
         # the reader of the format checks nothing, so damage shows as any kind of error
-        raise BadFile(f"data is no exported inference function: {error!r}") from error
+        raise BadFile(f"{wrong}: {error!r}") from error
+
+
+def _field_fault(exported: export.Exported) -> str | None:
+    """Returns what is unlike a file of `export_inference` around the program itself, or None."""
+    lowest = export.minimum_supported_calling_convention_version
+    highest = export.maximum_supported_calling_convention_version
+    version = exported.calling_convention_version
+    if not lowest <= version <= highest:
+        return f"its calling convention has version {version}, this JAX has {lowest} to {highest}"
+    if exported.nr_devices != 1:
+        return f"it is a program for {exported.nr_devices} devices, not for one"
+    if exported.ordered_effects or exported.unordered_effects:
+        return "it has effects beside its results"
+    if exported.disabled_safety_checks:
+        return "it switches off checks of JAX"
+    return None
 
 
 def _spec(array: Tree) -> jax.ShapeDtypeStruct:

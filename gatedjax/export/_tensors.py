@@ -11,7 +11,15 @@ import numpy as np
 
 from gatedjax._types import Params, Tree
 from gatedjax._write import write_atomic
-from gatedjax.export._names import Leaf, check_same, host_arrays, leaves, name_fault, unflatten
+from gatedjax.export._names import (
+    Leaf,
+    check_same,
+    flatten,
+    host_arrays,
+    leaves,
+    name_fault,
+    unflatten,
+)
 
 # What the format itself allows; a header this long would describe a million arrays.
 HEADER_LIMIT = 100_000_000
@@ -90,6 +98,22 @@ def load_params(path: str | Path, like: Tree = None) -> dict[str, Tree]:
     if stated is not None:
         check_same(header, stated, str(path))
     return unflatten(_read(path))
+
+
+def check_finite(params: Mapping[str, Tree], where: str | Path) -> None:
+    """Refuses parameters with which every prediction would be meaningless.
+
+    Raises:
+      BadFile: naming `where` and the first parameter that has NaN or an infinity.
+    """
+    for name, value in flatten(params).items():
+        array = np.asarray(value)
+        if array.dtype.kind not in "biu" and not np.isfinite(array).all():
+            count = array.size - np.count_nonzero(np.isfinite(array))
+            raise BadFile(
+                f"{where}: the parameter {name!r} has {count:,} of {array.size:,} numbers that are "
+                "NaN or infinite; train the model again, or take an older copy"
+            )
 
 
 def load_flat(path: str | Path) -> dict[str, np.ndarray]:

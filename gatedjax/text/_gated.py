@@ -13,6 +13,7 @@ from gatedjax import export
 from gatedjax._types import Json, Params, Tree
 from gatedjax.data.batches._plan import pad_rows
 from gatedjax.export._kinds import check_kind
+from gatedjax.export._tensors import check_finite
 from gatedjax.models import GANet, GANetConfig
 from gatedjax.text._corpus import unseen
 from gatedjax.text._folders import CLASSES, VOCABULARY, belongings, described, is_exported
@@ -113,7 +114,9 @@ def open_run(
         read = lambda like: load_params(folder, like)[0]  # noqa: E731
     batch = _batch(encoded.ids, encoded.labels, encoded.example_ids)
     title = f"{folder.resolve().name}: GA-Net on {name}, test"
-    return GatedTexts(title, network, read(_like(network)), batch)
+    params = read(_like(network))
+    check_finite(params, folder)
+    return GatedTexts(title, network, params, batch)
 
 
 def _of_run(folder: Path) -> Json:

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from gatedjax import export
+from gatedjax._json import to_json
 from gatedjax._types import Json, Output, Params, Tree
 from gatedjax.data.batches._plan import pad_rows
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
@@ -302,8 +303,8 @@ class TrainedModel:
         }
         words = {"words": list(self.vocabulary.words), "lowercase": self.vocabulary.lowercase}
         files = {
-            VOCABULARY: json.dumps(words, ensure_ascii=False).encode("utf-8", "surrogatepass"),
-            REPORT: json.dumps(self.report, indent=1).encode(),
+            VOCABULARY: to_json(words, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+            REPORT: to_json(self.report, indent=1).encode(),
         }
         return export.save(
             folder, self.params, config=config, card=card, files=files, overwrite=overwrite

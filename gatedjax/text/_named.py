@@ -5,6 +5,7 @@ import dataclasses
 import io
 from collections.abc import Iterable, Iterator, Sequence
 
+from gatedjax._missing import missing
 from gatedjax.data import load, names
 from gatedjax.data.files._source import Source
 from gatedjax.text._memory import InRows, class_name, dataset_form
@@ -78,8 +79,7 @@ def _hugging_face(name: str, split: str) -> Form:
     try:
         import datasets
     except ImportError:
-        message = f"{name} needs the package datasets: pip install datasets"
-        raise ValueError(message) from None
+        raise ValueError(missing(f"{name} needs", "datasets")) from None
     try:
         found = datasets.load_dataset(path, config or None, split=split)
     except Exception as error:  # of many kinds, by hub, network and set
@@ -101,8 +101,7 @@ def _tfds(shown: str, name: str, split: str) -> Form:
     try:
         import tensorflow_datasets as tfds
     except ImportError:
-        message = f"{shown} needs the package tensorflow-datasets: pip install tensorflow-datasets"
-        raise ValueError(message) from None
+        raise ValueError(missing(f"{shown} needs", "tensorflow-datasets")) from None
     try:
         builder = tfds.builder(name, file_format="array_record")
         if not builder.is_prepared():

@@ -14,6 +14,7 @@ from gatedjax import export
 from gatedjax._types import Json, Params, Tree
 from gatedjax.data.batches._encode_cloze import wrapped
 from gatedjax.data.sets import _cloze
+from gatedjax.export._tensors import check_finite
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
 from gatedjax.text._folders import CHARACTERS, VOCABULARY, described, is_exported, opened
 from gatedjax.training import load_params
@@ -103,7 +104,9 @@ class Reader:
         batch: Tree = reader._batches(question("it", _cloze.PLACEHOLDER, ["it"]), 1)[0]
         task = GAReaderTask(reader._network())
         like = jax.eval_shape(lambda key: task.init(key, batch), jax.random.key(0))
-        return dataclasses.replace(reader, params=params(like))
+        read = params(like)
+        check_finite(read, folder)
+        return dataclasses.replace(reader, params=read)
 
     def knowing(self, words: Sequence[str], vectors: str | Path | None = None) -> "Reader":
         """The reader with more words in its vocabulary: each gets a vector of its own.

@@ -8,6 +8,7 @@ import jax
 from gatedjax import export
 from gatedjax._types import Json
 from gatedjax.data import Vocabulary
+from gatedjax.export._tensors import check_finite
 from gatedjax.models import GANetConfig
 from gatedjax.text._folders import CLASSES, VOCABULARY, belongings, described, is_exported, opened
 from gatedjax.text._model import TrainedModel
@@ -41,6 +42,7 @@ def load_run(folder: Path) -> TrainedModel:
         made = _untrained(folder, metadata["config"])
     like = jax.eval_shape(made._init)
     params, _ = export.load(folder, like) if exported else load_params(folder, like)
+    check_finite(params, folder)
     return dataclasses.replace(made, params=params)
 
 

@@ -12,6 +12,7 @@ from gatedjax import data as gdata
 from gatedjax import export
 from gatedjax._types import Json, Params, Tree
 from gatedjax.data.batches._sequences import one_pass
+from gatedjax.export._tensors import check_finite
 from gatedjax.models import (
     SSANTranslationTask,
     SSANTranslator,
@@ -134,6 +135,7 @@ def load_run(workdir: Path, *, bpe: Path | None = None, average: int | None = No
         params, _ = load_params(workdir, like)
     else:
         params, _ = average_params(workdir, like, count)
+    check_finite(params, workdir)
     return Translator(model, params, pieces, search)
 
 

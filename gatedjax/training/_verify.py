@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gatedjax._json import to_json
 from gatedjax.training.identity import named_leaves
 from gatedjax.training.manifest import leaf_hash
 
@@ -95,4 +96,4 @@ def write_digests(state: Any, best: Any, record: Any, train_data: Any, workdir: 
         "metrics": _metric_lines(workdir / "metrics.jsonl"),
     }
     with open(target, "a", encoding="utf-8") as file:
-        file.write(json.dumps(line, sort_keys=True) + "\n")
+        file.write(to_json(line, sort_keys=True) + "\n")

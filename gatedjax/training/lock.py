@@ -9,6 +9,8 @@ import warnings
 import weakref
 from pathlib import Path
 
+from gatedjax._json import to_json
+
 LOCK = ".lock"
 _HELD: "weakref.WeakSet[WorkdirLock]" = weakref.WeakSet()
 
@@ -62,7 +64,7 @@ class WorkdirLock:
         os.ftruncate(self._file, 0)
         os.pwrite(
             self._file,
-            json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode() + b"\n",
+            to_json({"pid": os.getpid(), "host": socket.gethostname()}).encode() + b"\n",
             0,
         )
         _HELD.add(self)

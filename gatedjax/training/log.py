@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import json
-import math
 import os
 import platform
 import subprocess
@@ -12,6 +11,7 @@ from typing import Any, TextIO
 
 import jax
 
+from gatedjax._json import to_json
 from gatedjax._version import __version__
 from gatedjax._write import write_atomic
 
@@ -34,8 +34,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes JSON as `write_text` does, keys sorted."""
-    write_text(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
+    """Writes JSON as `write_text` does, keys sorted; NaN and infinities become null."""
+    write_text(path, to_json(value, indent=1, sort_keys=True) + "\n")
 
 
 def read_json(path: Path, *keys: str) -> Any:
@@ -201,12 +201,8 @@ class MetricsLog:
 
     def write(self, record: dict[str, Any]) -> None:
         """Appends a line and hands it to the system at once. NaN and infinities become null."""
-        finite = {
-            k: None if isinstance(v, float) and not math.isfinite(v) else v
-            for k, v in record.items()
-        }
         assert self._file is not None, "begin() comes first"
-        self._file.write(json.dumps(finite, allow_nan=False) + "\n")
+        self._file.write(to_json(record) + "\n")
         self._file.flush()
 
     def sync(self) -> None:

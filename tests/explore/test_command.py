@@ -4,10 +4,17 @@ import dataclasses
 import json
 import re
 import signal
+import stat
 import subprocess
 import sys
+import time
 import urllib.request
+import webbrowser
+from pathlib import Path
+from urllib.parse import urlparse
+from urllib.request import url2pathname
 
+import jax
 import numpy as np
 import pytest
 
@@ -18,6 +25,7 @@ from gatedjax.explore._server import Server
 from gatedjax.text._run import load_run
 from tests._programs import environment
 from tests.explore._models import TEXT, WORDS, model, pair
+from tests.text import _runs
 from tests.text._runs import reader_run, saved
 
 
@@ -81,14 +89,45 @@ def test_it_prints_the_address_and_ends_with_ctrl_c(place, stopped, capsys):
 
 
 def test_without_a_browser_the_address_is_enough(place, stopped, capsys, monkeypatch):
-    import webbrowser
-
     opened = []
     monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or False)
     token = "a-token-of-my-own"
     assert explore(place / "ganet", "--token", token, "--text", "a # film") == 0
     assert f"/{token}/#text=a%20%23%20film\n" in capsys.readouterr().out
     assert len(opened) == 1
+
+
+def test_the_token_is_not_on_the_command_line_of_the_browser(place, stopped, capsys, monkeypatch):
+    seen = []
+
+    def opened(address):
+        path = Path(url2pathname(urlparse(address).path))
+        seen.append((address, path, stat.S_IMODE(path.stat().st_mode), path.read_text()))
+        return True
+
+    def serve(self, *args):
+        while not seen:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(webbrowser, "open", opened)
+    monkeypatch.setattr(Server, "serve_forever", serve)
+    token = "a-token-of-my-own"
+    assert explore(place / "ganet", "--token", token, "--text", "secret") == 0
+    address, path, mode, page = seen[0]
+    assert address.startswith("file://")
+    assert token not in address
+    assert "secret" not in address
+    assert mode == 0o600
+    printed = capsys.readouterr().out.splitlines()[0]
+    assert f'<meta http-equiv="refresh" content="0; url={printed}">' in page
+    assert not path.exists()
+
+
+def test_help_states_the_rule_of_tokens(capsys):
+    assert explore("--help") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "at least 16 letters, digits and hyphens" in text
 
 
 def test_a_run_stands_beside_its_soft_one(place, stopped, capsys):
@@ -102,6 +141,18 @@ def test_a_run_stands_beside_its_soft_one(place, stopped, capsys):
     )
     assert found.probabilities([(TEXT,)]).shape == (1, 2)
     assert explore(place / "ganet", "--against", place / "run", "--no-browser") == 0
+
+
+def test_runs_whose_parameters_are_not_finite_are_refused(tmp_path, capsys, monkeypatch):
+    made = model()
+    bias = np.full_like(made.params["classifier"]["bias"], np.nan)
+    broken = {**made.params, "classifier": {**made.params["classifier"], "bias": bias}}
+    run = run_of(dataclasses.replace(made, params=broken), tmp_path / "run")
+    assert "the parameter 'classifier.bias' has 2 of 2" in refused(capsys, run, "--no-browser")
+    fill = lambda like, seed: jax.tree.map(lambda x: np.full(x.shape, np.nan, x.dtype), like)  # noqa: E731
+    monkeypatch.setattr(_runs, "drawn", fill)
+    reader = reader_run(tmp_path / "reader")
+    assert "numbers that are NaN or infinite" in refused(capsys, reader, "--no-browser")
 
 
 def test_readers_and_pairs_are_served_too(place, stopped, tmp_path):

@@ -50,6 +50,20 @@ def request(server, method, path, body=None, headers=None, *, host=None):
     return found
 
 
+def test_many_connections_may_wait_to_be_accepted(monkeypatch):
+    asked = []
+    listen = socket.socket.listen
+
+    class Listening(socket.socket):
+        def listen(self, backlog=0):
+            asked.append(backlog)
+            return listen(self, backlog)
+
+    monkeypatch.setattr("socketserver.socket.socket", Listening)
+    with Server(ask):
+        assert asked == [128]
+
+
 def test_the_page_comes_with_its_policy(server):
     for name, kind in (("", "text/html"), ("explorer.js", "text/javascript"),
                        ("explorer.css", "text/css")):  # fmt: skip

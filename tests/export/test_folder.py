@@ -41,6 +41,22 @@ def test_params_and_config_come_back(tmp_path):
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_parameters_that_are_not_finite_are_refused(tmp_path, bad, dtype):
+    broken = {"dense": {"kernel": np.array([1, bad, 2], dtype), "ids": np.array([1])}}
+    with pytest.raises(export.BadFile, match=r"params: the parameter 'dense\.kernel' has 1 of 3"):
+        export.save(tmp_path / "new", broken, config={})
+    assert not list(tmp_path.iterdir())
+    folder = export.save(tmp_path / "model", PARAMS, config={})
+    export.save_params(folder / "model.safetensors", broken)
+    (folder / "SHA256SUMS").unlink()
+    with pytest.raises(
+        export.BadFile, match=r"model\.safetensors: the parameter 'dense\.kernel' has 1 of 3"
+    ):
+        export.load(folder)
+
+
 def test_card_says_what_is_known(tmp_path):
     folder = export.save(tmp_path / "model", PARAMS, config={"hidden": 3}, card=CARD)
     text = (folder / "README.md").read_text()

@@ -270,7 +270,7 @@ def test_an_interruption_leaves_nothing(here, tmp_path, monkeypatch, capsys):
 
 def test_without_matplotlib_there_is_no_figure(tmp_path, monkeypatch, capsys):
     def missing(*args):
-        raise ImportError("plots need matplotlib: pip install 'gatedjax[plots]'")
+        raise ImportError("plots need matplotlib: pip install matplotlib")
 
     monkeypatch.setattr(gates, "plot_studies", missing)
     monkeypatch.setattr(_toys, "standard", lambda tau: ())

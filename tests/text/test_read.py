@@ -702,7 +702,7 @@ def test_a_set_of_hugging_face_by_name(monkeypatch):
     assert infer_task("hf:imdb") == "text"
     assert "is hf:NAME or hf:NAME:CONFIG, got" in refused("hf:")
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert refused("hf:imdb") == "FILE needs the package datasets: pip install datasets"
+    assert refused("hf:imdb") == "FILE needs datasets: pip install datasets"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

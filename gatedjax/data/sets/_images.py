@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gatedjax._missing import missing
 from gatedjax.data.files import _idx
 from gatedjax.data.files._lines import LineError, Row, Rows
 from gatedjax.data.files._paths import find
@@ -171,9 +172,7 @@ def digits(split: str) -> ImageSource:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
-        raise ImportError(
-            "data set 'digits' is in scikit-learn: pip install 'gatedjax[images]'"
-        ) from error
+        raise ImportError(missing("data set 'digits' needs", "scikit-learn")) from error
     data = load_digits()
     train, test = stratified_split(data.target, 0.2, seed=SPLIT_SEED)
     part = test if split == "test" else train

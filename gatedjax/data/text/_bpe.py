@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gatedjax._missing import missing
+
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 """Ids 0 to 3."""
 _SPACE = "▁"
@@ -157,5 +159,5 @@ def _library() -> Any:
     try:
         import tokenizers
     except ImportError as error:
-        raise ImportError("BPE needs tokenizers: pip install 'gatedjax[mt]'") from error
+        raise ImportError(missing("BPE needs", "tokenizers")) from error
     return tokenizers

@@ -124,9 +124,8 @@ class Vocabulary:
         return hashlib.sha256(self._json().encode()).hexdigest()
 
     def _json(self) -> str:
-        return json.dumps(
-            {"lowercase": self.lowercase, "words": list(self._words)}, ensure_ascii=True
-        )
+        content = {"lowercase": self.lowercase, "words": list(self._words)}
+        return json.dumps(content, ensure_ascii=True, allow_nan=False)
 
     def save(self, path: str | Path) -> None:
         """Writes JSON, so that a reader sees the old file or the whole new one."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gatedjax._missing import missing
 from gatedjax.data.files._lines import Row, Rows
 from gatedjax.data.files._source import Quarantined
 from gatedjax.data.sets._all import SETS
@@ -113,5 +114,5 @@ def _message(name: str, builder: "DatasetBuilder", error: Exception) -> str:
         "another machine and name their folder (manual_dir=...)."
     )
     if isinstance(error, ImportError) or "tensorflow" in str(error).lower():
-        message += " Preparing this set through TFDS needs the [prepare] extra (tensorflow-cpu)."
+        message += f" {missing('To prepare this set, TFDS needs', 'tensorflow-cpu')}."
     return message

@@ -1,0 +1,14 @@
+"""The message for a package that is optional and not installed."""
+
+
+def missing(need: str, package: str) -> str:
+    """Returns a message that names an optional package and the command that installs it.
+
+    The message never names an extra of gatedjax, because gatedjax is on no index: whoever takes the
+    name there could run code on the machine of everybody who follows such a message.
+
+    Args:
+      need: who needs it, with the verb, as "plots need".
+      package: its name on the Python Package Index.
+    """
+    return f"{need} {package}: pip install {package}"

@@ -1,0 +1,188 @@
+"""The check of an exported program: it may compute, and do nothing else.
+
+`jax.export` compiles whatever a file holds, and custom calls, recursion or absurd sizes end the
+process inside XLA, where Python cannot catch anything. A program is therefore checked before it is
+compiled. The reader of its bytes is not safe against damage either, so that `fault_in_child` reads
+them in a process of its own: this file, run as a script, which imports jaxlib alone.
+"""
+
+import functools
+import math
+import subprocess
+import sys
+from typing import Any
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import chlo, sdy, stablehlo
+
+MOST_BYTES = 1 << 28
+"""The largest file: a program has tens of kilobytes, as parameters are its inputs."""
+MOST_ELEMENTS = 1 << 31
+"""The most elements of an array inside a program, as far as sizes are stated."""
+MOST_OPERATIONS = 1_000_000
+"""The most operations of a program, those of a called function counted at every call."""
+MOST_LEVELS = 200
+"""The deepest nesting of regions, and of calls."""
+SECONDS = 30
+"""How long the process that reads a program may take."""
+CHECK_MEMORY = 4 << 30
+"""Bytes of memory that this process may have."""
+
+# The only custom call in exports of this library, for any platform: JAX checks open sizes by it.
+# Of the others that JAX calls stable, many run code that the file brings, or crash on other shapes.
+CUSTOM_CALLS = frozenset({"shape_assertion"})
+# Pure computations are allowed, and what states the sharding of an array.
+_DIALECTS = frozenset({"builtin", "func", "stablehlo", "chlo"})
+_SHARDING = frozenset({"sdy.mesh", "sdy.sharding_constraint"})
+# They wait for the host or for other devices, which never answer a program on one device.
+_COMMUNICATION = frozenset(
+    f"stablehlo.{name}"
+    for name in (
+        *("all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute"),
+        *("cross-replica-sum", "infeed", "outfeed", "partition_id", "recv", "reduce_scatter"),
+        *("replica_id", "send"),
+    )
+)
+
+
+@functools.lru_cache(16)
+def fault_in_child(program: bytes) -> str | None:
+    """Returns what `program_fault` returns; a damaged program ends a child process, not this one.
+
+    Args:
+      program: bytes that may be anything.
+    """
+    command = [sys.executable, "-P", __file__]
+    try:
+        done = subprocess.run(command, input=program, capture_output=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"reading it takes more than {SECONDS} seconds"
+    if done.returncode < 0:
+        return f"it is damaged: reading it ends a process by signal {-done.returncode}"
+    if done.returncode > 0:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        return f"it cannot be read: {lines[-1] if lines else f'status {done.returncode}'}"
+    return done.stdout.decode(errors="replace") or None
+
+
+def program_fault(program: bytes) -> str | None:
+    """Returns why a program may not be compiled, or None.
+
+    Args:
+      program: a portable artifact of StableHLO, as `jax.export.Exported` has it.
+    """
+    with ir.Context() as context:
+        for dialect in (stablehlo, chlo, sdy):
+            dialect.register_dialect(context)
+        try:
+            _check_module(stablehlo.deserialize_portable_artifact(context, program))
+        except ValueError as error:
+            return str(error)
+    return None
+
+
+def _check_module(module: Any) -> None:
+    """Raises ValueError for an operation, a size or a call that no pure computation has."""
+    counts: dict[str, int] = {}
+    calls: dict[str, list[str]] = {}
+    for function in module.body.operations:
+        _check_operation(function.operation)
+        if function.operation.name == "func.func":
+            name = ir.StringAttr(function.attributes["sym_name"]).value
+            counts[name], calls[name] = 0, []
+            pending = [(function.operation, 0)]
+            while pending:
+                operation, level = pending.pop()
+                counts[name] += 1
+                if level > MOST_LEVELS:
+                    raise ValueError(f"its operations are nested more than {MOST_LEVELS} deep")
+                for region in operation.regions:
+                    for block in region:
+                        for argument in block.arguments:
+                            _check_size(argument.type)
+                        for inner in block.operations:
+                            _check_operation(inner.operation)
+                            calls[name] += _references(inner.operation)
+                            pending.append((inner.operation, level + 1))
+    if "main" not in counts:
+        raise ValueError("it has no function 'main'")
+    _check_calls(counts, calls)
+
+
+def _check_operation(operation: Any) -> None:
+    name = operation.name
+    if name == "stablehlo.custom_call":
+        target = ir.StringAttr(operation.attributes["call_target_name"]).value
+        if target not in CUSTOM_CALLS:
+            raise ValueError(f"it has the custom call {target[:80]!r}, which is not allowed")
+    elif name in _COMMUNICATION:
+        raise ValueError(f"it communicates with the host or other devices ({name})")
+    elif name.partition(".")[0] not in _DIALECTS and name not in _SHARDING:
+        raise ValueError(f"it has the operation {name[:80]!r}, which is not allowed")
+    for result in operation.results:
+        _check_size(result.type)
+
+
+def _check_size(kind: Any) -> None:
+    if not isinstance(kind, ir.RankedTensorType):
+        return
+    open_size = ir.ShapedType.get_dynamic_size()
+    size = math.prod(max(size, 1) for size in kind.shape if size != open_size)
+    if size > MOST_ELEMENTS:
+        raise ValueError(f"it has an array of {size:,} elements, more than {MOST_ELEMENTS:,}")
+
+
+def _references(operation: Any) -> list[str]:
+    """Returns the names of the functions that an operation refers to."""
+    found = []
+    attributes = operation.attributes
+    # by number, because an iterator gives names in some versions of jaxlib and pairs in others
+    for value in (attributes[number].attr for number in range(len(attributes))):
+        for one in value if isinstance(value, ir.ArrayAttr) else (value,):
+            if isinstance(one, ir.FlatSymbolRefAttr):
+                found.append(one.value)
+    return found
+
+
+def _check_calls(counts: dict[str, int], calls: dict[str, list[str]]) -> None:
+    """Refuses recursion, and functions that are too large or too deep once calls are inlined."""
+    sizes: dict[str, int] = {}
+    levels: dict[str, int] = {}
+    for start in counts:
+        path: dict[str, None] = {}
+        pending = [(start, False)]
+        while pending:
+            name, is_done = pending.pop()
+            if is_done:
+                path.pop(name)
+                known = [called for called in calls[name] if called in counts]
+                sizes[name] = counts[name] + sum(sizes[called] for called in known)
+                levels[name] = 1 + max((levels[called] for called in known), default=0)
+                if sizes[name] > MOST_OPERATIONS:
+                    raise ValueError(f"it has more than {MOST_OPERATIONS:,} operations")
+                if levels[name] > MOST_LEVELS:
+                    raise ValueError(f"its functions call each other more than {MOST_LEVELS} deep")
+            elif name in path:
+                raise ValueError(f"its function {name[:80]!r} calls itself")
+            elif name in counts and name not in sizes:
+                path[name] = None
+                pending.append((name, True))
+                pending += [(called, False) for called in calls[name]]
+
+
+def _limit_memory() -> None:
+    try:
+        import resource
+    except ImportError:  # as on Windows
+        return
+    resource.setrlimit(resource.RLIMIT_DATA, (CHECK_MEMORY, CHECK_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _main() -> None:
+    _limit_memory()
+    sys.stdout.write(program_fault(sys.stdin.buffer.read()) or "")
+
+
+if __name__ == "__main__":
+    _main()
