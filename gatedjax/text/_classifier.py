@@ -12,9 +12,11 @@ from gatedjax._types import Json
 from gatedjax.text._estimator import Estimator
 from gatedjax.text._evaluation import evaluate_model
 from gatedjax.text._explanation import explain_texts
+from gatedjax.text._labels import Classes, array_of
 from gatedjax.text._model import Failure, Prediction
 from gatedjax.text._read import Columns, Label, Table, open_table
 from gatedjax.text._show import Explanation
+from gatedjax.text._table import compose, read_label
 from gatedjax.text._training import COLUMNS, Say
 
 
@@ -31,7 +33,7 @@ class Predictions(Sequence[Prediction]):
         return Predictions(self._items[index]) if isinstance(index, slice) else self._items[index]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array([one.label for one in self._items], dtype=dtype)
+        return array_of((one.label for one in self._items), dtype)
 
     @property
     def labels(self) -> np.ndarray:
@@ -100,7 +102,10 @@ class _Classifier(Estimator):
           y: n labels.
           workdir: see `train`.
 
-        A text without a word, or without a label, is left out, with a warning that counts them.
+        A text without a word, or without a label, is left out, with a warning that counts them. A
+        label that is a text is composed (NFC) and loses the spaces around it, as in files; where
+        that changes one there is a warning, because functions that compare `y` with predictions
+        see two labels.
         """
         texts, labels = _listed(X, self._kind), _values(y, "y")
         _check_lengths(texts, labels)
@@ -111,6 +116,14 @@ class _Classifier(Estimator):
         for line in said:
             if "set aside" in line:
                 warnings.warn(line, stacklevel=2)
+        texts_of_y = (one for one in labels if isinstance(one, str))
+        changed = next((one for one in texts_of_y if one != compose(one) != ""), None)
+        if changed is not None:
+            warnings.warn(
+                f"y has {ascii(changed)}, of which the class is {ascii(compose(changed))}: labels "
+                "have no spaces around them and are in Unicode's form NFC",
+                stacklevel=2,
+            )
         return self
 
     def predict(self, X: Any) -> Predictions:
@@ -137,11 +150,26 @@ class _Classifier(Estimator):
         return self._fitted().probabilities(_listed(X, self._kind))
 
     def score(self, X: Any, y: Any) -> float:
-        """The accuracy on texts and their labels."""
-        labels = _values(y, "y")
-        found = self.predict(X).labels
+        """Returns the accuracy on texts and their labels, which are read as those of files are.
+
+        A label that the model does not have is a wrong prediction.
+
+        Raises:
+          ValueError: if a label is missing, or only looks like a class: "1" where that is 1.
+        """
+        labels, known = _values(y, "y"), self._fitted().classes
+        classes = Classes("label", known)
+        places = []
+        for number, label in enumerate(labels, 1):
+            try:
+                plain = read_label("label", label)
+            except ValueError as error:
+                raise ValueError(f"y:{number}: {error}") from None
+            places.append(classes.find(plain, "y", number))
+        place_of = {label: place for place, label in enumerate(known)}
+        found = [place_of[one.label] for one in self.predict(X)]
         _check_lengths(found, labels)
-        return float(np.mean(found == np.asarray(labels)))
+        return float(np.mean([a == b for a, b in zip(found, places, strict=True)]))
 
     def evaluate(
         self, data: object, *, columns: Columns | None = None, encoding: str = "utf-8"

@@ -5,8 +5,6 @@ import collections
 import contextlib
 import dataclasses
 import hashlib
-import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,12 +13,11 @@ import numpy as np
 
 from gatedjax.data import stratified_split, tokenize
 from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
-from gatedjax.text._read import Aside, Label, Record, Table, TaggedRecord
+from gatedjax.text._labels import CONTROL, Classes
+from gatedjax.text._read import Aside, Label, Record, Table
 from gatedjax.text._shapes import ShapedVocabulary, common_shapes
 
 _FLUSH = 1 << 20
-# controls, and characters without a width: spaces, marks of direction, byte order marks
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
 _SHOWN = 5
 # of so many classes more than half of a few examples may have one of their own
 _FEW = 4
@@ -210,40 +207,7 @@ class Corpus:
 
 def split_words(text: str) -> tuple[str, ...]:
     """The tokens of a text; characters that nobody sees are no part of any."""
-    return tokenize(_CONTROL.sub(" ", text), marks=True)
-
-
-class Classes:
-    """The places of labels, in the order in which they come.
-
-    Args:
-      what: what they are called in errors: "label" or "tag".
-      known: those that there may be; None takes what comes.
-    """
-
-    def __init__(self, what: str, known: Sequence[Label] | None) -> None:
-        self._what, self._known = what, known
-        self.places: dict[Label, int] = {label: i for i, label in enumerate(known or ())}
-        self._truths = {isinstance(x, bool) for x in self.places if not isinstance(x, str)}
-
-    def place(self, record: Record | TaggedRecord, label: Label) -> int:
-        """That of a label of a record.
-
-        Raises:
-          ValueError: if it is none of those that there may be, or a number beside truth values.
-        """
-        if not isinstance(label, str):
-            self._truths.add(isinstance(label, bool))
-            if len(self._truths) > 1:  # as keys they would be one class
-                raise ValueError(
-                    f"{record.where}:{record.line}: {self._what}s must not mix numbers with true "
-                    f"and false, which equal 1 and 0, got {label!r} beside others"
-                )
-        if label not in self.places:
-            if self._known is not None:
-                raise unseen(record, self._what, label, self._known)
-            self.places[label] = len(self.places)
-        return self.places[label]
+    return tokenize(CONTROL.sub(" ", text), marks=True)
 
 
 def read_corpus(
@@ -289,7 +253,7 @@ def read_corpus(
                     first.append(record)
                 continue
             seen = len(numbered.places)
-            labels.append(numbered.place(record, record.label))  # type: ignore[arg-type]
+            labels.append(numbered.place(record.label, record.where, record.line))  # type: ignore[arg-type]
             if len(numbered.places) > seen:
                 # asked early, so that a column of texts is not kept as a million labels
                 _check_classes(table.name, len(numbered.places), len(labels), most=2000)
@@ -318,16 +282,6 @@ def nothing(message: str, aside: int, first: Sequence[Aside]) -> ValueError:
     return ValueError(message + reasons)
 
 
-def unseen(
-    record: Record | TaggedRecord, what: str, label: Label, classes: Sequence[Label]
-) -> ValueError:
-    """What is said of a label or tag that training has not seen."""
-    return ValueError(
-        f"{record.where}:{record.line}: the {what} {label!r} is none that the model was trained "
-        f"on: {_listed(classes)}"
-    )
-
-
 def ordered(
     found: Mapping[Label, int], classes: Sequence[Label] | None
 ) -> tuple[tuple[Label, ...], np.ndarray]:
@@ -343,11 +297,6 @@ def _sorted(labels: Iterable[Label]) -> tuple[Label, ...]:
     if any(isinstance(label, str) for label in labels):
         return tuple(sorted(labels, key=str))
     return tuple(sorted(labels))  # by value; an integer may be larger than any float
-
-
-def _listed(classes: Sequence[Label]) -> str:
-    shown = ", ".join(repr(label) for label in itertools.islice(classes, 8))
-    return shown + (f", ... ({len(classes)} in all)" if len(classes) > 8 else "")
 
 
 def _check_classes(name: str, distinct: int, lines: int, *, most: int) -> None:

@@ -152,7 +152,7 @@ class Delimited:
         """Every record below the header."""
         delimiter, names = self._header()
         places = [names.index(name) for name in columns.wanted]
-        texts, header = len(columns.inputs), True
+        header = True
         for line, fields in _records(self.file, delimiter):
             if header:
                 header = not fields  # lines before it may be empty
@@ -164,10 +164,7 @@ class Delimited:
                 reason = f"{_fields(len(fields))} where the header has {len(names)}"
                 yield Aside(self.name, line, reason)
             else:
-                values = [fields[place] for place in places]
-                # spaces around a label would make another class of it
-                values[texts:] = [value.strip() for value in values[texts:]]
-                yield self.name, line, values
+                yield self.name, line, [fields[place] for place in places]
 
 
 def _count(names: tuple[str, ...] | str) -> int:

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from gatedjax._types import Json
 from gatedjax.export import ModelCard
+from gatedjax.text._labels import array_of
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._training import Data, Options, Say, train_model
 
@@ -114,7 +113,7 @@ class Estimator:
 
     def _take(self, trained: TrainedModel) -> None:
         self.model_ = trained
-        self.classes_ = np.array(trained.classes)
+        self.classes_ = array_of(trained.classes)
         self.report_ = trained.report
 
     def _fitted(self) -> TrainedModel:

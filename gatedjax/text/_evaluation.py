@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gatedjax._types import Json
-from gatedjax.text._corpus import unseen
+from gatedjax.text._labels import Classes
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import Failure, TrainedModel, check_inputs
 from gatedjax.text._read import Aside, Table
@@ -30,7 +30,7 @@ def evaluate_model(model: TrainedModel, table: Table) -> Json:
       ValueError: for a label that training has not seen, or no usable line.
     """
     check_inputs(table.columns, model.kind)
-    place = {label: number for number, label in enumerate(model.classes)}
+    classes = Classes("label", model.classes)
     probabilities, labels = [], []
     kept = words = 0.0
     modes: dict[str, list[np.ndarray]] = {}
@@ -41,10 +41,7 @@ def evaluate_model(model: TrainedModel, table: Table) -> Json:
             if isinstance(record, Aside):
                 aside += 1
                 continue
-            label = record.label
-            if label not in place:
-                raise unseen(record, "label", label, model.classes)
-            texts.append((record.inputs, place[label]))
+            texts.append((record.inputs, classes.place(record.label, record.where, record.line)))
         used = []
         for (inputs, label), one in zip(texts, model.read([t for t, _ in texts]), strict=True):
             if isinstance(one, Failure):

@@ -11,7 +11,9 @@ from gatedjax.text._lines import LONGEST, TextFile
 from gatedjax.text._table import Aside, Cells, Columns, check_names, fault
 
 PREFIX = "__label__"
-_LABEL = re.compile(rf"(?<!\S){PREFIX}(\S*)\s*")
+# fastText splits at these spaces alone: others are characters of a label
+_SPACE = r" \t\v\f\r\n"
+_LABEL = re.compile(rf"(?<![^{_SPACE}]){PREFIX}([^{_SPACE}]*)[{_SPACE}]*")
 _LOOK = 100
 _PARTS = {"train", "test", "dev", "val", "valid", "validation"}
 

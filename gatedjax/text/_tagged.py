@@ -11,6 +11,7 @@ from gatedjax._types import Json
 from gatedjax.analysis._roles import chunks
 from gatedjax.text import _corpus
 from gatedjax.text._corpus import Corpus, Numbers, Spool
+from gatedjax.text._labels import Classes
 from gatedjax.text._metrics import metrics_of
 from gatedjax.text._read import Aside, Label
 
@@ -42,7 +43,7 @@ def read_tagged(
         not in `classes`.
     """
     words, tags = (Spool(folder / f"{part}-{what}.ids") for what in ("words", "tags"))
-    numbered = _corpus.Classes("tag", classes)
+    numbered = Classes("tag", classes)
     lines = array.array("q")
     aside = 0
     first: list[Aside] = []
@@ -54,7 +55,7 @@ def read_tagged(
                     first.append(record)
                 continue
             ids = numbers.of(record.words)
-            places = [numbered.place(record, tag) for tag in record.tags]
+            places = [numbered.place(tag, record.where, record.line) for tag in record.tags]
             _check_tags(table.name, len(numbered.places), len(tags) + len(places), least=2000)
             for begin in range(0, len(ids), longest):
                 words.add(ids[begin : begin + longest])
