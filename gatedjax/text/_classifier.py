@@ -120,7 +120,7 @@ class _Classifier(Estimator):
         changed = next((one for one in texts_of_y if one != compose(one) != ""), None)
         if changed is not None:
             warnings.warn(
-                f"y has {ascii(changed)}, of which the class is {ascii(compose(changed))}: labels "
+                f"y has {changed!a}, of which the class is {compose(changed)!a}: labels "
                 "have no spaces around them and are in Unicode's form NFC",
                 stacklevel=2,
             )
@@ -213,7 +213,8 @@ class TextClassifier(_Classifier):
 
     Args:
       model: ganet, soft, local, bilstm, agt, rau, gru, lstm or ssan.
-      embeddings: GloVe text file; None starts from how often words occur in which class.
+      embeddings: text file of word vectors (GloVe, fastText); None starts from how often
+        words occur in which class.
       minutes: train for at most so long.
       num_steps: train for at most so many steps; None is some twenty epochs.
       density: share of the words to keep (ganet); None is a half.

@@ -120,8 +120,8 @@ def _looks(label: Label) -> tuple[str, ...]:
 
 
 def show(label: Label) -> str:
-    """A label with its type; characters beyond ASCII as their numbers, since they may look alike."""
-    return f"{ascii(label)} ({type(label).__name__})"
+    """Returns a label with its type, in ASCII: other characters may look alike."""
+    return f"{label!a} ({type(label).__name__})"
 
 
 def array_of(labels: Iterable[Label], dtype: object = None) -> np.ndarray:
@@ -129,9 +129,10 @@ def array_of(labels: Iterable[Label], dtype: object = None) -> np.ndarray:
     would have texts alone."""
     labels = list(labels)
     array = np.array(labels, dtype)  # type: ignore[call-overload]
-    if dtype is None and array.tolist() != labels:
-        array = np.array(labels, object)
-    return array
+    as_they_are = array.tolist() == labels
+    if array.dtype.kind == "f":  # large integers become float64
+        as_they_are = as_they_are and any(isinstance(label, float) for label in labels)
+    return array if as_they_are or dtype is not None else np.array(labels, object)
 
 
 def _listed(classes: Sequence[Label]) -> str:

@@ -23,7 +23,8 @@ class Tagger(Estimator):
 
     Args:
       model: ssan (attention over words that are selected) or san (over all words).
-      embeddings: GloVe text file; None starts from how often words have which tag.
+      embeddings: text file of word vectors (GloVe, fastText); None starts from how often
+        words have which tag.
       minutes: train for at most so long.
       num_steps: train for at most so many steps; None is some twenty epochs.
       density: None: a tagger has no gates.
