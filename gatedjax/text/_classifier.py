@@ -9,6 +9,7 @@ from typing import Any, Self, cast
 import numpy as np
 
 from gatedjax._types import Json
+from gatedjax.text._asides import MAX_ASIDE
 from gatedjax.text._estimator import Estimator
 from gatedjax.text._evaluation import evaluate_model
 from gatedjax.text._explanation import explain_texts
@@ -58,6 +59,7 @@ class _Classifier(Estimator):
         validation: object = None,
         test: object = None,
         encoding: str = "utf-8",
+        max_aside: float = MAX_ASIDE,
         workdir: str | Path | None = None,
         say: Say = lambda line: None,
         progress: bool = False,
@@ -72,6 +74,8 @@ class _Classifier(Estimator):
           validation: data that choose the best parameters; None holds out a tenth.
           test: data that are reported on.
           encoding: of files.
+          max_aside: the largest share of the lines (of a tagger, sentences) of a source that may be
+            set aside because they cannot be used; empty lines do not count.
           workdir: where checkpoints are kept: the same call continues what was stopped. None uses
             a temporary folder.
           say: is told what is read and made, a line at a time, as `print`.
@@ -91,7 +95,7 @@ class _Classifier(Estimator):
             None if one is None else open_table(one, columns, encoding=encoding)
             for one in (data, validation, test)
         ]
-        made._train(cast(Table, tables[0]), tables[1], tables[2], workdir, say, progress)
+        made._train(cast(Table, tables[0]), tables[1], tables[2], workdir, say, progress, max_aside)
         return made
 
     def fit(self, X: Any, y: Any, *, workdir: str | Path | None = None) -> Self:
@@ -112,7 +116,7 @@ class _Classifier(Estimator):
         rows = [(*text, label) for text, label in zip(texts, labels, strict=True)]
         table = open_table(rows, COLUMNS[self._kind])
         said: list[str] = []
-        self._train(table, None, None, workdir, said.append, False)
+        self._train(table, None, None, workdir, said.append, False, 1.0)
         for line in said:
             if "set aside" in line:
                 warnings.warn(line, stacklevel=2)

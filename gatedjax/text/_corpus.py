@@ -13,12 +13,12 @@ import numpy as np
 
 from gatedjax.data import stratified_split, tokenize
 from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
+from gatedjax.text._asides import Asides
 from gatedjax.text._labels import CONTROL, Classes
 from gatedjax.text._read import Aside, Label, Record, Table
 from gatedjax.text._shapes import ShapedVocabulary, common_shapes
 
 _FLUSH = 1 << 20
-_SHOWN = 5
 # of so many classes more than half of a few examples may have one of their own
 _FEW = 4
 SPLIT_SEED = 20_200_820
@@ -218,6 +218,7 @@ def read_corpus(
     *,
     tokens: Callable[[str], Sequence[str]] = split_words,
     classes: Sequence[Label] | None = None,
+    max_aside: float = 1.0,
 ) -> Corpus:
     """Reads labelled texts in one pass; their numbers lie in a file of the folder.
 
@@ -228,17 +229,17 @@ def read_corpus(
       numbers: of the words.
       tokens: from a text to its words.
       classes: the labels that there may be; None takes those of the file.
+      max_aside: the largest share of the lines that may be set aside.
 
     Raises:
-      ValueError: if no line can be used, labels look like texts or numbers rather than classes, or
-        one is not in `classes`.
+      ValueError: if no line can be used, or too few, labels look like texts or numbers rather than
+        classes, or one is not in `classes`.
     """
     width = len(table.columns.inputs)
     spools = [Spool(folder / f"{part}-{i}.ids") for i in range(width)]
     numbered = Classes("label", classes)
     labels, lines = array.array("i"), array.array("q")
-    aside = 0
-    first: list[Aside] = []
+    asides = Asides(table.name)
     with contextlib.ExitStack() as stack:
         for spool in spools:
             stack.enter_context(spool)
@@ -248,9 +249,7 @@ def read_corpus(
                 if not all(pieces):
                     record = Aside(record.where, record.line, "a text without a word")
             if isinstance(record, Aside):
-                aside += 1
-                if len(first) < _SHOWN:
-                    first.append(record)
+                asides.add(record)
                 continue
             seen = len(numbered.places)
             labels.append(numbered.place(record.label, record.where, record.line))  # type: ignore[arg-type]
@@ -261,7 +260,8 @@ def read_corpus(
             for piece, spool in zip(pieces, spools, strict=True):
                 spool.add(piece)
     if not labels:
-        raise nothing(f"{table.name} has no labelled text", aside, first)
+        raise asides.nothing(f"{table.name} has no labelled text")
+    asides.check(len(labels), max_aside)
     if classes is None:
         _check_classes(table.name, len(numbered.places), len(labels), most=_FEW)
     names, order = ordered(numbered.places, classes)
@@ -271,15 +271,9 @@ def read_corpus(
         order[np.frombuffer(labels, np.int32)],
         np.frombuffer(lines, np.int64),
         names,
-        aside,
-        tuple(first),
+        asides.count,
+        tuple(asides.first),
     )
-
-
-def nothing(message: str, aside: int, first: Sequence[Aside]) -> ValueError:
-    """What is said of data without a usable line."""
-    reasons = f": {aside:,} lines cannot be used, the first is {first[0]}" if first else ""
-    return ValueError(message + reasons)
 
 
 def ordered(

@@ -95,6 +95,7 @@ class Estimator:
         workdir: str | Path | None,
         say: Say,
         progress: bool,
+        max_aside: float,
     ) -> None:
         options = self.options
         options.check(self._kind)
@@ -108,6 +109,7 @@ class Estimator:
                 test=test,
                 say=say,
                 progress=progress,
+                max_aside=max_aside,
             )
         self._take(trained)
 

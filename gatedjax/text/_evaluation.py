@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gatedjax._types import Json
+from gatedjax.text._asides import Asides
 from gatedjax.text._labels import Classes
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import Failure, TrainedModel, check_inputs
@@ -15,37 +16,41 @@ from gatedjax.text._read import Aside, Table
 _CHUNK = 4096
 
 
-def evaluate_model(model: TrainedModel, table: Table) -> Json:
+def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0) -> Json:
     """What `classification_metrics` measures, density, and accuracy under every gate mode.
 
     Args:
       model: the model.
       table: labelled texts, read once, a chunk at a time.
+      max_aside: the largest share of the lines that may be set aside.
 
     Returns:
       A dict that JSON can hold; "gate_modes" and "gate_gap" (the largest accuracy less the
       smallest) where the model has gates, "aside" lines that were not used.
 
     Raises:
-      ValueError: for a label that training has not seen, or no usable line.
+      ValueError: for a label that training has not seen, no usable line, or too few.
     """
     check_inputs(table.columns, model.kind)
     classes = Classes("label", model.classes)
     probabilities, labels = [], []
     kept = words = 0.0
     modes: dict[str, list[np.ndarray]] = {}
-    aside = 0
+    asides = Asides(table.name)
     for records in _chunks(table):
         texts = []
         for record in records:
             if isinstance(record, Aside):
-                aside += 1
+                asides.add(record)
                 continue
-            texts.append((record.inputs, classes.place(record.label, record.where, record.line)))
+            texts.append(
+                (record.inputs, classes.place(record.label, record.where, record.line), record)
+            )
         used = []
-        for (inputs, label), one in zip(texts, model.read([t for t, _ in texts]), strict=True):
+        read = model.read([inputs for inputs, _, _ in texts])
+        for (inputs, label, record), one in zip(texts, read, strict=True):
             if isinstance(one, Failure):
-                aside += 1
+                asides.add(Aside(record.where, record.line, one.error))
                 continue
             probabilities.append(one.probabilities)
             labels.append(label)
@@ -57,11 +62,12 @@ def evaluate_model(model: TrainedModel, table: Table) -> Json:
             for mode, right in _by_mode(model, used, labels[len(labels) - len(used) :]).items():
                 modes.setdefault(mode, []).append(right)
     if not labels:
-        raise ValueError(f"{table.name} has no labelled text ({aside} lines cannot be used)")
+        raise asides.nothing(f"{table.name} has no labelled text")
+    asides.check(len(labels), max_aside)
     metrics = classification_metrics(
         np.array(labels), np.array(probabilities, np.float64), model.classes
     )
-    report: Json = {**metrics, "density": kept / words, "aside": aside}
+    report: Json = {**metrics, "density": kept / words, "aside": asides.count}
     if modes:
         accuracy = {mode: float(np.mean(np.concatenate(right))) for mode, right in modes.items()}
         report["gate_modes"] = accuracy

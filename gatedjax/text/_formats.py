@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gatedjax.text._lines import LONGEST, TextFile
-from gatedjax.text._table import Aside, Cells, Columns, check_names, fault
+from gatedjax.text._table import EMPTY, Aside, Cells, Columns, check_names, fault
 
 PREFIX = "__label__"
 # fastText splits at these spaces alone: others are characters of a label
@@ -47,7 +47,7 @@ def _lines(file: TextFile) -> Iterator[tuple[int, str | None, str]]:
     """Number, why the line cannot be used or None, and the line without its end."""
     for number, line in file.lines():
         text = line.rstrip("\r\n")
-        yield number, "empty line" if not text.strip() else file.fault(line), text
+        yield number, EMPTY if not text.strip() else file.fault(line), text
 
 
 @dataclasses.dataclass(frozen=True)

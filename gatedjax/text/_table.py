@@ -11,6 +11,8 @@ from typing import Protocol
 from gatedjax._terminal import printable
 
 Label = str | int | float | bool
+EMPTY = "empty line"
+"""The reason of lines set aside with which nothing is lost."""
 
 _LIKELY = {
     "text": "text review sentence comment content body message tweet document question title query",

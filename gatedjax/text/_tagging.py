@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from gatedjax._types import Json
+from gatedjax.text._asides import Asides
 from gatedjax.text._corpus import split_words
 from gatedjax.text._labels import Classes
 from gatedjax.text._model import Failure, TrainedModel
@@ -110,28 +111,34 @@ def windows(length: int, size: int) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def evaluate_tags(model: TrainedModel, table: SentenceTable) -> Json:
+def evaluate_tags(model: TrainedModel, table: SentenceTable, *, max_aside: float = 1.0) -> Json:
     """What `Scorer` measures, and "aside": sentences that were not used.
 
     Args:
       model: of the kind "tags".
       table: tagged sentences, read once, a chunk at a time.
+      max_aside: the largest share of the sentences that may be set aside.
 
     Raises:
-      ValueError: for a tag that training has not seen, or no usable sentence.
+      ValueError: for a tag that training has not seen, no usable sentence, or too few.
     """
     classes = Classes("tag", model.classes)
     scorer = Scorer(model.classes)
-    aside = 0
+    asides = Asides(table.name, "sentences")
     iterator = iter(table)
     while chunk := list(itertools.islice(iterator, _CHUNK)):
-        records = [record for record in chunk if not isinstance(record, Aside)]
-        aside += len(chunk) - len(records)
+        records = []
+        for record in chunk:
+            if isinstance(record, Aside):
+                asides.add(record)
+            else:
+                records.append(record)
         gold = [[classes.place(tag, one.where, one.line) for tag in one.tags] for one in records]
         found = word_probabilities(model, [record.words for record in records])
         for record, places, probabilities in zip(records, gold, found, strict=True):
             unknown = np.array([word not in model.vocabulary for word in record.words])
             scorer.add(np.array(places), probabilities, unknown)
     if not scorer.sentences:
-        raise ValueError(f"{table.name} has no tagged sentence ({aside} cannot be used)")
-    return {**scorer.metrics(), "aside": aside}
+        raise asides.nothing(f"{table.name} has no tagged sentence")
+    asides.check(scorer.sentences, max_aside)
+    return {**scorer.metrics(), "aside": asides.count}

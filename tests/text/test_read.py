@@ -140,8 +140,11 @@ def test_encodings(write):
     assert "is not utf-16: " in refused(cut, encoding="utf-16")
     header = write("tëxt,label\na,b\n".encode("cp1252"), "header.csv")
     assert refused(header) == (
-        "FILE:1: the header cannot be read: not utf-8: byte 0xeb; --encoding names another"
+        "FILE:1: the header cannot be read: not utf-8: byte 0xeb; these bytes are characters of "
+        "cp1252: --encoding cp1252"
     )
+    header.write_bytes(b"t\x81xt,label\na,b\n")
+    assert refused(header).endswith(": not utf-8: byte 0x81; --encoding names another")
     for wrong in ("utf-9", "hex", "rot13", "a\0b"):
         assert "encoding must be one that Python knows" in refused(old, encoding=wrong)
 
