@@ -31,6 +31,7 @@ from jaxtyping import Array, Bool, Float, Key
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._choices import check_choices
+from gatedjax._numbers import make_plain
 from gatedjax._types import Options, Output, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._devices import on_rows
@@ -144,6 +145,7 @@ class GANetConfig:
     """Compute dtype; parameters, softmax, noise, carries and the loss stay float32."""
 
     def __post_init__(self) -> None:
+        make_plain(self)
         check_choices(self)
         check_at_least(self, 1, "embedding_dim", "hidden", "num_layers", "aux_hidden")
         check_at_least(self, 1, "test_samples")

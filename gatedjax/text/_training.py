@@ -11,6 +11,7 @@ from typing import Any, cast, get_type_hints
 
 import numpy as np
 
+from gatedjax._numbers import make_plain
 from gatedjax._types import Json
 from gatedjax.data import SequenceBatches, load_embeddings, plan_buckets, random_embeddings
 from gatedjax.data.batches._sequences import real_rows
@@ -83,6 +84,10 @@ class Options:
     seed: int = 0
     network: Mapping[str, object] | None = None
     training: Mapping[str, object] | None = None
+
+    def __post_init__(self) -> None:
+        """Makes numbers of NumPy Python's."""
+        make_plain(self)
 
     def check(self, kind: str) -> None:
         """Refuses what no training could use, before a file is read."""
