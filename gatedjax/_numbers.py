@@ -1,5 +1,6 @@
 """Numbers of NumPy and JAX as Python's: what options, JSON and hashes are made of."""
 
+import dataclasses
 import functools
 from typing import Any, get_args, get_type_hints
 
@@ -32,8 +33,7 @@ def make_plain(config: object) -> None:
     Raises:
       TypeError: if a field for an integer has a number that is none; 1e3 is one.
     """
-    kind: Any = type(config)
-    for name, is_whole in _fields(kind):
+    for name, is_whole in _fields(type(config)):
         given = getattr(config, name)
         value = plain(given)
         if is_whole and isinstance(value, float):
@@ -45,13 +45,11 @@ def make_plain(config: object) -> None:
 
 
 @functools.cache
-def _fields(kind: type) -> tuple[tuple[str, bool], ...]:
+def _fields(kind: Any) -> tuple[tuple[str, bool], ...]:
     """The fields of a dataclass, each with whether its type is int, or int or None."""
-    return tuple(
-        (name, {*(get_args(hint) or (hint,))} - {type(None)} == {int})
-        for name, hint in get_type_hints(kind).items()
-        if name in kind.__dataclass_fields__
-    )
+    hints = get_type_hints(kind)
+    names = [field.name for field in dataclasses.fields(kind)]
+    return tuple((n, {*(get_args(hints[n]) or (hints[n],))} - {type(None)} == {int}) for n in names)
 
 
 def json_number(value: object) -> Any:
