@@ -2,6 +2,7 @@
 
 import json
 import math
+import numbers
 from typing import Any
 
 
@@ -27,4 +28,4 @@ def _finite(value: Any) -> Any:
         return {name: _finite(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return None if isinstance(value, numbers.Real) and not math.isfinite(value) else value

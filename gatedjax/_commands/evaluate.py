@@ -10,6 +10,13 @@ from gatedjax._terminal import say
 from gatedjax._types import Json
 from gatedjax._write import check_place, write_atomic
 
+_ARGUMENTS = {
+    "columns.inputs must": "--text must",
+    "max_aside must": "--max-aside must",
+    "max_aside=": "--max-aside ",
+}
+"""What the library says, and what it is called here."""
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
@@ -24,15 +31,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--word", type=int, metavar="N", help="of a tagger: column of the words")
     parser.add_argument("--tag", type=int, metavar="N", help="of a tagger: column of the tags")
     parser.add_argument("--encoding", default="utf-8", help="of files (default: utf-8)")
+    parser.add_argument(
+        "--max-aside",
+        type=float,
+        default=0.01,
+        metavar="SHARE",
+        help="of the lines that may be set aside; with more the command ends (default: 0.01)",
+    )
     parser.add_argument("--split", default="test", help="of a data set by name (default: test)")
     parser.add_argument("--out", type=Path, help="also write everything as JSON to this file")
     return parser
 
 
 def _run(options: argparse.Namespace) -> None:
+    from gatedjax.text._asides import check_share
     from gatedjax.text._model import TrainedModel
 
     check_place(options.out)
+    check_share(options.max_aside)
     model = TrainedModel.load(options.model, ("text", "pair", "tags"))
     metrics = _of_tags(model, options) if model.kind == "tags" else _of_texts(model, options)
     if metrics["aside"]:
@@ -54,7 +70,7 @@ def _of_texts(model: Any, options: argparse.Namespace) -> Json:
     inputs = tuple(options.text or COLUMNS[model.kind].inputs)
     columns = Columns(inputs, options.label)
     table = open_table(options.data, columns, encoding=options.encoding, split=options.split)
-    metrics = evaluate_model(model, table)
+    metrics = evaluate_model(model, table, max_aside=options.max_aside)
     say(render_metrics(metrics).rstrip())
     say(f"\ndensity: {metrics['density']:.4f} of the words are kept")
     if "gate_modes" in metrics:
@@ -73,7 +89,7 @@ def _of_tags(model: Any, options: argparse.Namespace) -> Json:
     table = open_sentences(
         options.data, word=options.word, tag=options.tag, encoding=options.encoding
     )
-    metrics = evaluate_tags(model, table)
+    metrics = evaluate_tags(model, table, max_aside=options.max_aside)
     say(render_metrics(metrics, "words").rstrip())
     spans, unknown = metrics["spans"], metrics["unknown"]
     say(f"\n{metrics['sentences']:,} sentences")
@@ -88,6 +104,6 @@ def _of_tags(model: Any, options: argparse.Namespace) -> Json:
 def main(args: list[str]) -> int:
     """Runs the command; 0, or 2 for what cannot be done."""
     options = _parser().parse_args(args)
-    with refusals({"columns.inputs must": "--text must"} | RAW_FILES):
+    with refusals(_ARGUMENTS | RAW_FILES):
         _run(options)
     return 0

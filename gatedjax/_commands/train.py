@@ -16,6 +16,7 @@ from gatedjax._help import read
 from gatedjax._terminal import say
 from gatedjax.export import ModelCard
 from gatedjax.export._folder import check_target
+from gatedjax.text._asides import MAX_ASIDE, check_share
 from gatedjax.text._model import check_inputs, networks
 from gatedjax.text._read import Columns, infer_task, open_table
 from gatedjax.text._tags import open_sentences
@@ -35,6 +36,8 @@ _ARGUMENTS = {
     "max_words must": "--max-words must",
     "minutes must": "--minutes must",
     "seed must": "--seed must",
+    "max_aside must": "--max-aside must",
+    "max_aside=": "--max-aside ",
     "density must": "--density must",
     "density needs model=": "--density needs --model ",
     "give num_steps": "give --num-steps",
@@ -77,6 +80,8 @@ class TrainOptions:
     """Labelled texts that the report is made on, too."""
     encoding: str = "utf-8"
     """Of files."""
+    max_aside: float = MAX_ASIDE
+    """Share of the lines that may be set aside; with more the command ends."""
     model: str = ""
     """Network: ganet (default), soft, local, bilstm, agt, rau, gru, lstm, ssan; for pairs and
     tags ssan or san."""
@@ -230,6 +235,7 @@ def _opened(made: TrainOptions, kind: str, data: str) -> Data:
 
 def _train(made: TrainOptions, kind: str, options: Options) -> int:
     options.check(kind)
+    check_share(made.max_aside)
     out = made.out.expanduser()
     check_target(out, made.overwrite, "--overwrite")
     tables = [
@@ -255,6 +261,7 @@ def _train(made: TrainOptions, kind: str, options: Options) -> int:
                 test=tables[2],
                 say=_tell,
                 progress=True,
+                max_aside=made.max_aside,
             )
         except StoppedBySignal as stopped:
             _tell(f"stopped after step {stopped.results[0].steps}; the same command continues")

@@ -14,6 +14,7 @@ import numpy as np
 from gatedjax._types import Json, Tree
 from gatedjax.explore._engine import Explorer, Programs, padded
 from gatedjax.text._corpus import split_words
+from gatedjax.text._labels import Classes
 from gatedjax.text._model import rows_of
 from gatedjax.text._read import Label, Record, Table
 
@@ -87,39 +88,41 @@ def read_sentences(
     Raises:
       ValueError: if there is no usable one.
     """
-    usable = (
-        record
+    known = [Classes("label", model.classes) for model in explorer.models]
+    found = (
+        (record, [one.find(record.label, record.where, record.line) for one in known])
         for record in table
-        if isinstance(record, Record) and split_words(record.inputs[0])
-        if all(record.label in model.classes for model in explorer.models)
+        if isinstance(record, Record) and record.label is not None
+        if split_words(record.inputs[0])
     )
-    records = list(itertools.islice(usable, most + 1))
-    more, records = len(records) > most, records[:most]
+    usable = ((record, places) for record, places in found if None not in places)
+    pairs = list(itertools.islice(usable, most + 1))
+    more, pairs = len(pairs) > most, pairs[:most]
+    records = [record for record, _ in pairs]
     if not records:
         raise ValueError(f"{table.name} has no sentence with a label of the model")
     texts = [split_words(record.inputs[0]) for record in records]
     seen = [_Seen.of(programs, texts, explorer.check_open) for programs in explorer.programs]
-    curves = [
-        one.curve([model.classes.index(record.label) for record in records])
-        for one, model in zip(seen, explorer.models, strict=True)
-    ]
-    rows = _rows(explorer.models[0].classes, seen[0], records)
+    labels = np.array([places for _, places in pairs]).T.tolist()
+    curves = [one.curve(right) for one, right in zip(seen, labels, strict=True)]
+    rows = _rows(explorer.models[0].classes, seen[0], records, labels[0])
     for row, leak in zip(rows, seen[0].leaks(leaks), strict=False):
         row["leak"] = leak
     return Sentences(table.name, len(records), more, rows, curves)
 
 
-def _rows(classes: Sequence[Label], seen: "_Seen", records: Sequence[Record]) -> list[Json]:
+def _rows(
+    classes: Sequence[Label], seen: "_Seen", records: Sequence[Record], labels: Sequence[int]
+) -> list[Json]:
     rows = []
     for number, record in enumerate(records):
-        assert record.label is not None
         probabilities = seen.usual[number]
         rows.append(
             {
                 "text": record.inputs[0],
                 "label": str(record.label),
                 "predicted": str(classes[int(np.argmax(probabilities))]),
-                "error": float(1 - probabilities[classes.index(record.label)]),
+                "error": float(1 - probabilities[labels[number]]),
                 "density": float(seen.kept[number].mean()) if seen.programs.gated else None,
                 "leak": None,
             }

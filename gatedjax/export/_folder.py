@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gatedjax._numbers import json_number
 from gatedjax._types import Params, Tree
 from gatedjax._write import new_folder, recover
 from gatedjax.export._card import ModelCard, render_card
@@ -203,7 +204,11 @@ def _config_text(config: Any) -> str:
     def other(value: Tree) -> Tree:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return dataclasses.asdict(value)
-        raise TypeError(f"config must be what JSON can hold, got {type(value).__name__}")
+        try:
+            return json_number(value)
+        except TypeError:
+            message = f"config must be what JSON can hold, got {type(value).__name__}"
+            raise TypeError(message) from None
 
     try:
         return json.dumps(dict(config), indent=1, sort_keys=True, allow_nan=False, default=other)

@@ -5,6 +5,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.export import is_symbolic_dim
 from jaxtyping import Array, Bool, Float, Int
@@ -35,7 +36,7 @@ def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
     if not jnp.issubdtype(lengths.dtype, jnp.integer):
         raise TypeError(f"lengths must be integers, got dtype {lengths.dtype}")
     # jax.export may leave the size open
-    if not isinstance(size, int) and not is_symbolic_dim(size):
+    if not isinstance(size, int | np.integer) and not is_symbolic_dim(size):
         raise TypeError(f"size must be an int known while tracing, got {type(size).__name__}")
     if size < 0:
         raise ValueError(f"size must not be negative, got {size}")

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Literal
 
 from gatedjax._choices import check_choices
+from gatedjax._numbers import make_plain
 from gatedjax.functional._checks import check_positive
 from gatedjax.gates._named import EstimatorName
 from gatedjax.models._checks import check_at_least, check_rates
@@ -98,6 +99,7 @@ class GANetConfig:
     """Compute dtype; parameters, softmax, noise, carries and the loss stay float32."""
 
     def __post_init__(self) -> None:
+        make_plain(self)
         check_choices(self)
         check_at_least(self, 1, "embedding_dim", "hidden", "num_layers", "aux_hidden")
         check_at_least(self, 1, "test_samples")

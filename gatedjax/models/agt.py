@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._choices import check_choices
+from gatedjax._numbers import make_plain
 from gatedjax._types import Options
 from gatedjax.models._checks import (
     check_at_least,
@@ -73,6 +74,7 @@ class AGTConfig:
     """Compute dtype; parameters, softmax, gates, states and the loss stay float32."""
 
     def __post_init__(self) -> None:
+        make_plain(self)
         check_choices(self)
         check_at_least(self, 1, "num_layers", "hidden", "attention_hidden", "embedding_dim")
         if any(width < 1 for width in self.head_hidden):

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._choices import check_choices
+from gatedjax._numbers import make_plain
 from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._devices import take_rows
@@ -83,6 +84,7 @@ class GAReaderConfig:
     float64 is for checks, and needs jax_enable_x64."""
 
     def __post_init__(self) -> None:
+        make_plain(self)
         check_choices(self)
         check_at_least(self, 0, "char_dim")
         check_at_least(self, 1, "hops", "hidden", "embedding_dim")

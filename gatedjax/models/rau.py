@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._choices import check_choices
+from gatedjax._numbers import make_plain
 from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.models._checks import check_at_least, check_batch, check_finite, check_rates
@@ -68,6 +69,7 @@ class RAUConfig:
     """Compute dtype; parameters, softmax, carries and the loss stay float32."""
 
     def __post_init__(self) -> None:
+        make_plain(self)
         check_choices(self)
         check_at_least(self, 1, "hidden", "embedding_dim", "num_layers")
         check_at_least(self, 0, "attn_hidden")

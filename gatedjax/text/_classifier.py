@@ -9,12 +9,15 @@ from typing import Any, Self, cast
 import numpy as np
 
 from gatedjax._types import Json
+from gatedjax.text._asides import MAX_ASIDE
 from gatedjax.text._estimator import Estimator
 from gatedjax.text._evaluation import evaluate_model
 from gatedjax.text._explanation import explain_texts
+from gatedjax.text._labels import Classes, array_of
 from gatedjax.text._model import Failure, Prediction
 from gatedjax.text._read import Columns, Label, Table, open_table
 from gatedjax.text._show import Explanation
+from gatedjax.text._table import compose, read_label
 from gatedjax.text._training import COLUMNS, Say
 
 
@@ -31,7 +34,7 @@ class Predictions(Sequence[Prediction]):
         return Predictions(self._items[index]) if isinstance(index, slice) else self._items[index]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array([one.label for one in self._items], dtype=dtype)
+        return array_of((one.label for one in self._items), dtype)
 
     @property
     def labels(self) -> np.ndarray:
@@ -56,6 +59,7 @@ class _Classifier(Estimator):
         validation: object = None,
         test: object = None,
         encoding: str = "utf-8",
+        max_aside: float = MAX_ASIDE,
         workdir: str | Path | None = None,
         say: Say = lambda line: None,
         progress: bool = False,
@@ -70,6 +74,8 @@ class _Classifier(Estimator):
           validation: data that choose the best parameters; None holds out a tenth.
           test: data that are reported on.
           encoding: of files.
+          max_aside: the largest share of the lines (of a tagger, sentences) of a source that may be
+            set aside because they cannot be used; empty lines do not count.
           workdir: where checkpoints are kept: the same call continues what was stopped. None uses
             a temporary folder.
           say: is told what is read and made, a line at a time, as `print`.
@@ -89,7 +95,7 @@ class _Classifier(Estimator):
             None if one is None else open_table(one, columns, encoding=encoding)
             for one in (data, validation, test)
         ]
-        made._train(cast(Table, tables[0]), tables[1], tables[2], workdir, say, progress)
+        made._train(cast(Table, tables[0]), tables[1], tables[2], workdir, say, progress, max_aside)
         return made
 
     def fit(self, X: Any, y: Any, *, workdir: str | Path | None = None) -> Self:
@@ -100,17 +106,28 @@ class _Classifier(Estimator):
           y: n labels.
           workdir: see `train`.
 
-        A text without a word, or without a label, is left out, with a warning that counts them.
+        A text without a word, or without a label, is left out, with a warning that counts them. A
+        label that is a text is composed (NFC) and loses the spaces around it, as in files; where
+        that changes one there is a warning, because functions that compare `y` with predictions
+        see two labels.
         """
         texts, labels = _listed(X, self._kind), _values(y, "y")
         _check_lengths(texts, labels)
         rows = [(*text, label) for text, label in zip(texts, labels, strict=True)]
         table = open_table(rows, COLUMNS[self._kind])
         said: list[str] = []
-        self._train(table, None, None, workdir, said.append, False)
+        self._train(table, None, None, workdir, said.append, False, 1.0)
         for line in said:
             if "set aside" in line:
                 warnings.warn(line, stacklevel=2)
+        texts_of_y = (one for one in labels if isinstance(one, str))
+        changed = next((one for one in texts_of_y if one != compose(one) != ""), None)
+        if changed is not None:
+            warnings.warn(
+                f"y has {changed!a}, of which the class is {compose(changed)!a}: labels "
+                "have no spaces around them and are in Unicode's form NFC",
+                stacklevel=2,
+            )
         return self
 
     def predict(self, X: Any) -> Predictions:
@@ -137,11 +154,26 @@ class _Classifier(Estimator):
         return self._fitted().probabilities(_listed(X, self._kind))
 
     def score(self, X: Any, y: Any) -> float:
-        """The accuracy on texts and their labels."""
-        labels = _values(y, "y")
-        found = self.predict(X).labels
+        """Returns the accuracy on texts and their labels, which are read as those of files are.
+
+        A label that the model does not have is a wrong prediction.
+
+        Raises:
+          ValueError: if a label is missing, or only looks like a class: "1" where that is 1.
+        """
+        labels, known = _values(y, "y"), self._fitted().classes
+        classes = Classes("label", known)
+        places = []
+        for number, label in enumerate(labels, 1):
+            try:
+                plain = read_label("label", label)
+            except ValueError as error:
+                raise ValueError(f"y:{number}: {error}") from None
+            places.append(classes.find(plain, "y", number))
+        place_of = {label: place for place, label in enumerate(known)}
+        found = [place_of[one.label] for one in self.predict(X)]
         _check_lengths(found, labels)
-        return float(np.mean(found == np.asarray(labels)))
+        return float(np.mean([a == b for a, b in zip(found, places, strict=True)]))
 
     def evaluate(
         self, data: object, *, columns: Columns | None = None, encoding: str = "utf-8"
@@ -188,7 +220,8 @@ class TextClassifier(_Classifier):
 
     Args:
       model: ganet, soft, local, bilstm, agt, rau, gru, lstm or ssan.
-      embeddings: GloVe text file; None starts from how often words occur in which class.
+      embeddings: text file of word vectors (GloVe, fastText); None starts from how often
+        words occur in which class.
       minutes: train for at most so long.
       num_steps: train for at most so many steps; None is some twenty epochs.
       density: share of the words to keep (ganet); None is a half.

@@ -5,8 +5,6 @@ import collections
 import contextlib
 import dataclasses
 import hashlib
-import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,13 +13,12 @@ import numpy as np
 
 from gatedjax.data import stratified_split, tokenize
 from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
-from gatedjax.text._read import Aside, Label, Record, Table, TaggedRecord
+from gatedjax.text._asides import Asides
+from gatedjax.text._labels import CONTROL, Classes
+from gatedjax.text._read import Aside, Label, Record, Table
 from gatedjax.text._shapes import ShapedVocabulary, common_shapes
 
 _FLUSH = 1 << 20
-# controls, and characters without a width: spaces, marks of direction, byte order marks
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
-_SHOWN = 5
 # of so many classes more than half of a few examples may have one of their own
 _FEW = 4
 SPLIT_SEED = 20_200_820
@@ -210,40 +207,7 @@ class Corpus:
 
 def split_words(text: str) -> tuple[str, ...]:
     """The tokens of a text; characters that nobody sees are no part of any."""
-    return tokenize(_CONTROL.sub(" ", text), marks=True)
-
-
-class Classes:
-    """The places of labels, in the order in which they come.
-
-    Args:
-      what: what they are called in errors: "label" or "tag".
-      known: those that there may be; None takes what comes.
-    """
-
-    def __init__(self, what: str, known: Sequence[Label] | None) -> None:
-        self._what, self._known = what, known
-        self.places: dict[Label, int] = {label: i for i, label in enumerate(known or ())}
-        self._truths = {isinstance(x, bool) for x in self.places if not isinstance(x, str)}
-
-    def place(self, record: Record | TaggedRecord, label: Label) -> int:
-        """That of a label of a record.
-
-        Raises:
-          ValueError: if it is none of those that there may be, or a number beside truth values.
-        """
-        if not isinstance(label, str):
-            self._truths.add(isinstance(label, bool))
-            if len(self._truths) > 1:  # as keys they would be one class
-                raise ValueError(
-                    f"{record.where}:{record.line}: {self._what}s must not mix numbers with true "
-                    f"and false, which equal 1 and 0, got {label!r} beside others"
-                )
-        if label not in self.places:
-            if self._known is not None:
-                raise unseen(record, self._what, label, self._known)
-            self.places[label] = len(self.places)
-        return self.places[label]
+    return tokenize(CONTROL.sub(" ", text), marks=True)
 
 
 def read_corpus(
@@ -254,6 +218,7 @@ def read_corpus(
     *,
     tokens: Callable[[str], Sequence[str]] = split_words,
     classes: Sequence[Label] | None = None,
+    max_aside: float = 1.0,
 ) -> Corpus:
     """Reads labelled texts in one pass; their numbers lie in a file of the folder.
 
@@ -264,17 +229,17 @@ def read_corpus(
       numbers: of the words.
       tokens: from a text to its words.
       classes: the labels that there may be; None takes those of the file.
+      max_aside: the largest share of the lines that may be set aside.
 
     Raises:
-      ValueError: if no line can be used, labels look like texts or numbers rather than classes, or
-        one is not in `classes`.
+      ValueError: if no line can be used, or too few, labels look like texts or numbers rather than
+        classes, or one is not in `classes`.
     """
     width = len(table.columns.inputs)
     spools = [Spool(folder / f"{part}-{i}.ids") for i in range(width)]
     numbered = Classes("label", classes)
     labels, lines = array.array("i"), array.array("q")
-    aside = 0
-    first: list[Aside] = []
+    asides = Asides(table.name)
     with contextlib.ExitStack() as stack:
         for spool in spools:
             stack.enter_context(spool)
@@ -284,12 +249,10 @@ def read_corpus(
                 if not all(pieces):
                     record = Aside(record.where, record.line, "a text without a word")
             if isinstance(record, Aside):
-                aside += 1
-                if len(first) < _SHOWN:
-                    first.append(record)
+                asides.add(record)
                 continue
             seen = len(numbered.places)
-            labels.append(numbered.place(record, record.label))  # type: ignore[arg-type]
+            labels.append(numbered.place(record.label, record.where, record.line))  # type: ignore[arg-type]
             if len(numbered.places) > seen:
                 # asked early, so that a column of texts is not kept as a million labels
                 _check_classes(table.name, len(numbered.places), len(labels), most=2000)
@@ -297,7 +260,8 @@ def read_corpus(
             for piece, spool in zip(pieces, spools, strict=True):
                 spool.add(piece)
     if not labels:
-        raise nothing(f"{table.name} has no labelled text", aside, first)
+        raise asides.nothing(f"{table.name} has no labelled text")
+    asides.check(len(labels), max_aside)
     if classes is None:
         _check_classes(table.name, len(numbered.places), len(labels), most=_FEW)
     names, order = ordered(numbered.places, classes)
@@ -307,24 +271,8 @@ def read_corpus(
         order[np.frombuffer(labels, np.int32)],
         np.frombuffer(lines, np.int64),
         names,
-        aside,
-        tuple(first),
-    )
-
-
-def nothing(message: str, aside: int, first: Sequence[Aside]) -> ValueError:
-    """What is said of data without a usable line."""
-    reasons = f": {aside:,} lines cannot be used, the first is {first[0]}" if first else ""
-    return ValueError(message + reasons)
-
-
-def unseen(
-    record: Record | TaggedRecord, what: str, label: Label, classes: Sequence[Label]
-) -> ValueError:
-    """What is said of a label or tag that training has not seen."""
-    return ValueError(
-        f"{record.where}:{record.line}: the {what} {label!r} is none that the model was trained "
-        f"on: {_listed(classes)}"
+        asides.count,
+        tuple(asides.first),
     )
 
 
@@ -343,11 +291,6 @@ def _sorted(labels: Iterable[Label]) -> tuple[Label, ...]:
     if any(isinstance(label, str) for label in labels):
         return tuple(sorted(labels, key=str))
     return tuple(sorted(labels))  # by value; an integer may be larger than any float
-
-
-def _listed(classes: Sequence[Label]) -> str:
-    shown = ", ".join(repr(label) for label in itertools.islice(classes, 8))
-    return shown + (f", ... ({len(classes)} in all)" if len(classes) > 8 else "")
 
 
 def _check_classes(name: str, distinct: int, lines: int, *, most: int) -> None:

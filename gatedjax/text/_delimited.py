@@ -5,8 +5,8 @@ import dataclasses
 from collections import deque
 from collections.abc import Iterator
 
-from gatedjax.text._lines import LONGEST, TextFile
-from gatedjax.text._table import Aside, Cells, Columns, check_names
+from gatedjax.text._lines import LONGEST, TextFile, suggest_encoding
+from gatedjax.text._table import EMPTY, Aside, Cells, Columns, check_names
 
 _DELIMITERS = {".csv": (",", ";", "\t"), ".tsv": ("\t",)}
 Fields = tuple[int, list[str] | str]
@@ -136,7 +136,10 @@ class Delimited:
         """The names by a delimiter, or why there are none."""
         for line, fields in _records(self.file, delimiter):
             if isinstance(fields, str):
-                hint = "; --encoding names another" if fields.startswith("not ") else ""
+                hint = ""
+                if fields.startswith("not "):
+                    hint = suggest_encoding(self.file.path, self.file.encoding)
+                    hint = hint or "; --encoding names another"
                 return f"{self.name}:{line}: the header cannot be read: {fields}{hint}"
             if fields:
                 return tuple(name.strip() for name in fields)
@@ -152,22 +155,19 @@ class Delimited:
         """Every record below the header."""
         delimiter, names = self._header()
         places = [names.index(name) for name in columns.wanted]
-        texts, header = len(columns.inputs), True
+        header = True
         for line, fields in _records(self.file, delimiter):
             if header:
                 header = not fields  # lines before it may be empty
             elif isinstance(fields, str):
                 yield Aside(self.name, line, fields)
             elif not fields:
-                yield Aside(self.name, line, "empty line")
+                yield Aside(self.name, line, EMPTY)
             elif len(fields) != len(names):
                 reason = f"{_fields(len(fields))} where the header has {len(names)}"
                 yield Aside(self.name, line, reason)
             else:
-                values = [fields[place] for place in places]
-                # spaces around a label would make another class of it
-                values[texts:] = [value.strip() for value in values[texts:]]
-                yield self.name, line, values
+                yield self.name, line, [fields[place] for place in places]
 
 
 def _count(names: tuple[str, ...] | str) -> int:

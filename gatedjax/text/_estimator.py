@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from gatedjax._types import Json
 from gatedjax.export import ModelCard
+from gatedjax.text._labels import array_of
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._training import Data, Options, Say, train_model
 from gatedjax.text._work_folder import WorkFolder
@@ -97,6 +96,7 @@ class Estimator:
         workdir: str | Path | None,
         say: Say,
         progress: bool,
+        max_aside: float,
     ) -> None:
         options = self.options
         options.check(self._kind)
@@ -110,12 +110,13 @@ class Estimator:
                 test=test,
                 say=say,
                 progress=progress,
+                max_aside=max_aside,
             )
         self._take(trained)
 
     def _take(self, trained: TrainedModel) -> None:
         self.model_ = trained
-        self.classes_ = np.array(trained.classes)
+        self.classes_ = array_of(trained.classes)
         self.report_ = trained.report
 
     def _fitted(self) -> TrainedModel:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from gatedjax._types import Json
-from gatedjax.text._corpus import unseen
+from gatedjax.text._asides import Asides
+from gatedjax.text._labels import Classes
 from gatedjax.text._leak import Sample, measure_leak
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import Failure, TrainedModel, check_inputs, edge_of, rows_of, sizes_of
@@ -17,12 +18,13 @@ from gatedjax.text._read import Aside, Table
 _CHUNK = 4096
 
 
-def evaluate_model(model: TrainedModel, table: Table) -> Json:
+def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0) -> Json:
     """What `classification_metrics` measures, density, and accuracy under every gate mode.
 
     Args:
       model: the model.
       table: labelled texts, read once, a chunk at a time.
+      max_aside: the largest share of the lines that may be set aside.
 
     Returns:
       A dict that JSON can hold; "gate_modes" and "gate_gap" (the largest accuracy less the
@@ -30,31 +32,31 @@ def evaluate_model(model: TrainedModel, table: Table) -> Json:
       "aside" lines that were not used.
 
     Raises:
-      ValueError: for a label that training has not seen, or no usable line.
+      ValueError: for a label that training has not seen, no usable line, or too few.
     """
     check_inputs(table.columns, model.kind)
-    place = {label: number for number, label in enumerate(model.classes)}
+    classes = Classes("label", model.classes)
     probabilities, labels = [], []
     kept = words = 0.0
     sample = Sample()
     fullest: collections.Counter[int] = collections.Counter()
     modes: dict[str, list[np.ndarray]] = {}
-    aside = 0
+    asides = Asides(table.name)
     for records in _chunks(table):
         texts = []
         for record in records:
             if isinstance(record, Aside):
-                aside += 1
+                asides.add(record)
                 continue
-            label = record.label
-            if label not in place:
-                raise unseen(record, "label", label, model.classes)
-            texts.append((record.inputs, place[label]))
+            texts.append(
+                (record.inputs, classes.place(record.label, record.where, record.line), record)
+            )
         used = []
         edges: collections.Counter[int] = collections.Counter()
-        for (inputs, label), one in zip(texts, model.read([t for t, _ in texts]), strict=True):
+        read = model.read([inputs for inputs, _, _ in texts])
+        for (inputs, label, record), one in zip(texts, read, strict=True):
             if isinstance(one, Failure):
-                aside += 1
+                asides.add(Aside(record.where, record.line, one.error))
                 continue
             probabilities.append(one.probabilities)
             labels.append(label)
@@ -69,11 +71,12 @@ def evaluate_model(model: TrainedModel, table: Table) -> Json:
             for mode, right in _by_mode(model, used, labels[len(labels) - len(used) :]).items():
                 modes.setdefault(mode, []).append(right)
     if not labels:
-        raise ValueError(f"{table.name} has no labelled text ({aside} lines cannot be used)")
+        raise asides.nothing(f"{table.name} has no labelled text")
+    asides.check(len(labels), max_aside)
     metrics = classification_metrics(
         np.array(labels), np.array(probabilities, np.float64), model.classes
     )
-    report: Json = {**metrics, "density": kept / words, "aside": aside}
+    report: Json = {**metrics, "density": kept / words, "aside": asides.count}
     if modes:
         accuracy = {mode: float(np.mean(np.concatenate(right))) for mode, right in modes.items()}
         report["gate_modes"] = accuracy

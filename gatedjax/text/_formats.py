@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gatedjax.text._lines import LONGEST, TextFile
-from gatedjax.text._table import Aside, Cells, Columns, check_names, fault
+from gatedjax.text._table import EMPTY, Aside, Cells, Columns, check_names, fault
 
 PREFIX = "__label__"
-_LABEL = re.compile(rf"(?<!\S){PREFIX}(\S*)\s*")
+# fastText splits at these spaces alone: others are characters of a label
+_SPACE = r" \t\v\f\r\n"
+_LABEL = re.compile(rf"(?<![^{_SPACE}]){PREFIX}([^{_SPACE}]*)[{_SPACE}]*")
 _LOOK = 100
 _PARTS = {"train", "test", "dev", "val", "valid", "validation"}
 
@@ -45,7 +47,7 @@ def _lines(file: TextFile) -> Iterator[tuple[int, str | None, str]]:
     """Number, why the line cannot be used or None, and the line without its end."""
     for number, line in file.lines():
         text = line.rstrip("\r\n")
-        yield number, "empty line" if not text.strip() else file.fault(line), text
+        yield number, EMPTY if not text.strip() else file.fault(line), text
 
 
 @dataclasses.dataclass(frozen=True)

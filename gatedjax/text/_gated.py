@@ -15,8 +15,8 @@ from gatedjax.data.batches._plan import pad_rows
 from gatedjax.export._kinds import check_kind
 from gatedjax.export._tensors import check_finite
 from gatedjax.models import GANet, GANetConfig
-from gatedjax.text._corpus import unseen
 from gatedjax.text._folders import CLASSES, VOCABULARY, belongings, described, is_exported
+from gatedjax.text._labels import Classes
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._read import Aside, Columns, open_table
 from gatedjax.training import CheckpointStore, load_params
@@ -159,17 +159,15 @@ def open_own(
     if not trained.entry.gated:
         _check_gates(trained.network, folder)
     table = open_table(str(file), Columns((text,), label), encoding=encoding)
-    place = {name: number for number, name in enumerate(trained.classes)}
+    classes = Classes("label", trained.classes)
     ids, labels, aside = [], [], 0
     for record in table:
         words = () if isinstance(record, Aside) else trained.tokens(record.inputs)[0]
         if isinstance(record, Aside) or record.label is None or not words:
             aside += 1
             continue
-        if record.label not in place:
-            raise unseen(record, "label", record.label, trained.classes)
         ids.append(trained.ids(words))
-        labels.append(place[record.label])
+        labels.append(classes.place(record.label, record.where, record.line))
     if not ids:
         raise ValueError(f"{table.name} has no labelled text ({aside} lines cannot be used)")
     network: Any = trained.module

@@ -57,6 +57,49 @@ class _Raw(io.RawIOBase):
         return len(data)
 
 
+def suggest_encoding(path: Path, encoding: str) -> str:
+    """Names an encoding by which the lines of a file that are not of its encoding are texts.
+
+    Args:
+      path: of the file.
+      encoding: that it was read by.
+
+    Returns:
+      The end of a message that names UTF-8, or cp1252, whose quotes and accents are the usual bytes
+      that are no UTF-8; "" if neither has all of these bytes.
+    """
+    codec = codecs.lookup(encoding).name
+    fitting = [name for name in ("utf-8", "cp1252") if name != codec]
+    bad = others = 0
+    try:
+        for _, line in TextFile(path, encoding).lines():
+            if line.isascii():
+                continue
+            escaped = "".join(c for c in line if "\udc80" <= c <= "\udcff")
+            if not escaped:
+                others += 1
+                continue
+            bad += 1
+            raw = line.encode(codec, "surrogateescape")
+            part = escaped.encode("ascii", "surrogateescape")
+            fitting = [one for one in fitting if _fits(raw if one == "utf-8" else part, one)]
+    except (OSError, ValueError):
+        return ""
+    if not bad or not fitting:
+        return ""
+    name = fitting[0]
+    mixed = f", but other lines have characters of {encoding}: the file mixes both" * bool(others)
+    return f"; these bytes are characters of {name}: --encoding {name}{mixed}"
+
+
+def _fits(data: bytes, encoding: str) -> bool:
+    try:
+        data.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 @dataclasses.dataclass(frozen=True)
 class TextFile:
     """A text file, plain or .gz.

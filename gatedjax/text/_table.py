@@ -4,12 +4,15 @@ import dataclasses
 import difflib
 import math
 import shlex
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from gatedjax._terminal import printable
 
 Label = str | int | float | bool
+EMPTY = "empty line"
+"""The reason of lines set aside with which nothing is lost."""
 
 _LIKELY = {
     "text": "text review sentence comment content body message tweet document question title query",
@@ -28,7 +31,7 @@ class Record:
     """Where the record begins in its file, from 1; of rows in memory the number from 1."""
     inputs: tuple[str, ...]
     label: Label | None
-    """As written; None where none was asked for."""
+    """See `read_label`; None where none was asked for."""
     where: str
     """The file as it was given: messages say f"{where}:{line}"."""
 
@@ -118,7 +121,7 @@ def _record(where: str, line: int, values: Sequence[object], columns: Columns) -
     count = len(columns.inputs)
     try:
         inputs = tuple(map(_text, columns.inputs, values[:count]))
-        label = None if columns.label is None else _label(columns.label, values[count])
+        label = None if columns.label is None else read_label(columns.label, values[count])
     except ValueError as error:
         return Aside(where, line, str(error))
     return Record(line, inputs, label, where)
@@ -134,7 +137,19 @@ def _text(name: str, value: object) -> str:
     return _whole(str(value))  # numpy's texts become plain ones
 
 
-def _label(name: str, value: object) -> Label:
+def read_label(name: str, value: object) -> Label:
+    """Returns a label by the one rule for every source of labels: files, rows, columns, y, classes.
+
+    A text is composed (NFC) and loses the spaces around it, so that one label has one spelling. It
+    stays a text where it looks like a number. Numbers and truth values of NumPy become Python's.
+
+    Args:
+      name: of its column, for messages.
+      value: as it was found.
+
+    Raises:
+      ValueError: if it is missing, empty, not finite, or of another type.
+    """
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # a number of numpy's
         value = value.item()
     if isinstance(value, bytes):
@@ -142,12 +157,17 @@ def _label(name: str, value: object) -> Label:
     if _missing(value) or (isinstance(value, str) and not value.strip()):
         raise ValueError(f"no {name}")
     if isinstance(value, str):
-        return _whole(str(value))
+        return compose(_whole(str.__str__(value)))
     if not isinstance(value, bool | int | float):
         raise ValueError(f"{name} must be a text or a number, got {_shown(value)}")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name} must be finite, got {value}")
-    return value
+    return value if isinstance(value, bool | float) else int(value)
+
+
+def compose(text: str) -> str:
+    """The text in Unicode's form NFC, without spaces around it."""
+    return unicodedata.normalize("NFC", text).strip()
 
 
 def _missing(value: object) -> bool:

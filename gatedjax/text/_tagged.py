@@ -10,12 +10,13 @@ import numpy as np
 from gatedjax._types import Json
 from gatedjax.analysis._roles import chunks
 from gatedjax.text import _corpus
+from gatedjax.text._asides import Asides
 from gatedjax.text._corpus import Corpus, Numbers, Spool
+from gatedjax.text._labels import Classes
 from gatedjax.text._metrics import metrics_of
 from gatedjax.text._read import Aside, Label
 
 RULE = "the most frequent tag of each word"
-_SHOWN = 5
 
 
 def read_tagged(
@@ -26,6 +27,7 @@ def read_tagged(
     *,
     longest: int,
     classes: Sequence[Label] | None = None,
+    max_aside: float = 1.0,
 ) -> Corpus:
     """Reads tagged sentences in one pass; their numbers lie in two files of the folder.
 
@@ -36,32 +38,33 @@ def read_tagged(
       numbers: of the words.
       longest: a sentence of more words becomes several.
       classes: the tags that there may be; None takes those of the file.
+      max_aside: the largest share of the sentences that may be set aside.
 
     Raises:
-      ValueError: if no sentence can be used, more than half of the tags are distinct, or one is
-        not in `classes`.
+      ValueError: if no sentence can be used, or too few, more than half of the tags are distinct,
+        or one is not in `classes`.
     """
     words, tags = (Spool(folder / f"{part}-{what}.ids") for what in ("words", "tags"))
-    numbered = _corpus.Classes("tag", classes)
+    numbered = Classes("tag", classes)
     lines = array.array("q")
-    aside = 0
-    first: list[Aside] = []
+    sentences = 0
+    asides = Asides(table.name, "sentences")
     with words, tags:
         for record in table:
             if isinstance(record, Aside):
-                aside += 1
-                if len(first) < _SHOWN:
-                    first.append(record)
+                asides.add(record)
                 continue
+            sentences += 1
             ids = numbers.of(record.words)
-            places = [numbered.place(record, tag) for tag in record.tags]
+            places = [numbered.place(tag, record.where, record.line) for tag in record.tags]
             _check_tags(table.name, len(numbered.places), len(tags) + len(places), least=2000)
             for begin in range(0, len(ids), longest):
                 words.add(ids[begin : begin + longest])
                 tags.add(places[begin : begin + longest])
                 lines.append(record.line)
     if not lines:
-        raise _corpus.nothing(f"{table.name} has no tagged sentence", aside, first)
+        raise asides.nothing(f"{table.name} has no tagged sentence")
+    asides.check(sentences, max_aside)
     if classes is None:
         _check_tags(table.name, len(numbered.places), len(tags))
     names, order = _corpus.ordered(numbered.places, classes)
@@ -71,8 +74,8 @@ def read_tagged(
         tags.rows(order),
         np.frombuffer(lines, np.int64),
         names,
-        aside,
-        tuple(first),
+        asides.count,
+        tuple(asides.first),
     )
 
 

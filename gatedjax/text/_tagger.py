@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from gatedjax._types import Json
+from gatedjax.text._asides import MAX_ASIDE
 from gatedjax.text._estimator import Estimator
 from gatedjax.text._model import Failure
 from gatedjax.text._tagging import Tagging, evaluate_tags, tag_sentences
@@ -23,7 +24,8 @@ class Tagger(Estimator):
 
     Args:
       model: ssan (attention over words that are selected) or san (over all words).
-      embeddings: GloVe text file; None starts from how often words have which tag.
+      embeddings: text file of word vectors (GloVe, fastText); None starts from how often
+        words have which tag.
       minutes: train for at most so long.
       num_steps: train for at most so many steps; None is some twenty epochs.
       density: None: a tagger has no gates.
@@ -60,6 +62,7 @@ class Tagger(Estimator):
         validation: object = None,
         test: object = None,
         encoding: str = "utf-8",
+        max_aside: float = MAX_ASIDE,
         workdir: str | Path | None = None,
         say: Say = lambda line: None,
         progress: bool = False,
@@ -76,6 +79,8 @@ class Tagger(Estimator):
           validation: data that choose the best parameters; None holds out a tenth.
           test: data that are reported on.
           encoding: of files.
+          max_aside: the largest share of the lines (of a tagger, sentences) of a source that may be
+            set aside because they cannot be used; empty lines do not count.
           workdir, say, progress, **options: as for `TextClassifier.train`.
 
         Returns:
@@ -90,7 +95,9 @@ class Tagger(Estimator):
             None if one is None else open_sentences(one, word=word, tag=tag, encoding=encoding)
             for one in (data, validation, test)
         ]
-        made._train(cast(SentenceTable, tables[0]), tables[1], tables[2], workdir, say, progress)
+        made._train(
+            cast(SentenceTable, tables[0]), tables[1], tables[2], workdir, say, progress, max_aside
+        )
         return made
 
     def predict(self, X: Iterable[str | Sequence[str]]) -> list[Tagging]:

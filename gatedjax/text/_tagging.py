@@ -7,9 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from gatedjax._types import Json
-from gatedjax.text._corpus import split_words, unseen
+from gatedjax.text._asides import Asides
+from gatedjax.text._corpus import split_words
+from gatedjax.text._labels import Classes
 from gatedjax.text._model import Failure, TrainedModel
 from gatedjax.text._read import Aside, Label
+from gatedjax.text._table import compose
 from gatedjax.text._tagged import Scorer
 from gatedjax.text._tags import SentenceTable
 
@@ -84,7 +87,8 @@ def word_probabilities(
     """The probability of every tag [n, C] for every sentence of n words."""
     places = [windows(len(words), model.max_len) for words in sentences]
     pieces = [
-        (words[begin:end],)
+        # training composes the words of its sentences in the same way
+        (tuple(map(compose, words[begin:end])),)
         for words, some in zip(sentences, places, strict=True)
         for begin, end, _, _ in some
     ]
@@ -107,31 +111,34 @@ def windows(length: int, size: int) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def evaluate_tags(model: TrainedModel, table: SentenceTable) -> Json:
+def evaluate_tags(model: TrainedModel, table: SentenceTable, *, max_aside: float = 1.0) -> Json:
     """What `Scorer` measures, and "aside": sentences that were not used.
 
     Args:
       model: of the kind "tags".
       table: tagged sentences, read once, a chunk at a time.
+      max_aside: the largest share of the sentences that may be set aside.
 
     Raises:
-      ValueError: for a tag that training has not seen, or no usable sentence.
+      ValueError: for a tag that training has not seen, no usable sentence, or too few.
     """
-    place = {tag: number for number, tag in enumerate(model.classes)}
+    classes = Classes("tag", model.classes)
     scorer = Scorer(model.classes)
-    aside = 0
+    asides = Asides(table.name, "sentences")
     iterator = iter(table)
     while chunk := list(itertools.islice(iterator, _CHUNK)):
-        records = [record for record in chunk if not isinstance(record, Aside)]
-        aside += len(chunk) - len(records)
-        for record in records:
-            for tag in record.tags:
-                if tag not in place:
-                    raise unseen(record, "tag", tag, model.classes)
+        records = []
+        for record in chunk:
+            if isinstance(record, Aside):
+                asides.add(record)
+            else:
+                records.append(record)
+        gold = [[classes.place(tag, one.where, one.line) for tag in one.tags] for one in records]
         found = word_probabilities(model, [record.words for record in records])
-        for record, probabilities in zip(records, found, strict=True):
+        for record, places, probabilities in zip(records, gold, found, strict=True):
             unknown = np.array([word not in model.vocabulary for word in record.words])
-            scorer.add(np.array([place[tag] for tag in record.tags]), probabilities, unknown)
+            scorer.add(np.array(places), probabilities, unknown)
     if not scorer.sentences:
-        raise ValueError(f"{table.name} has no tagged sentence ({aside} cannot be used)")
-    return {**scorer.metrics(), "aside": aside}
+        raise asides.nothing(f"{table.name} has no tagged sentence")
+    asides.check(scorer.sentences, max_aside)
+    return {**scorer.metrics(), "aside": asides.count}

@@ -12,6 +12,7 @@ from typing import Any, cast, get_type_hints
 
 import numpy as np
 
+from gatedjax._numbers import make_plain
 from gatedjax._types import Json
 from gatedjax._write import write_atomic
 from gatedjax.data import SequenceBatches, load_embeddings, plan_buckets, random_embeddings
@@ -20,6 +21,7 @@ from gatedjax.data.batches._steps import for_schedule
 from gatedjax.data.text._embeddings import words_in
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.text import _corpus
+from gatedjax.text._asides import check_share
 from gatedjax.text._baseline import LinearBaseline
 from gatedjax.text._corpus import Corpus, Labels, Numbers, Rows
 from gatedjax.text._leak import Sample, measure_leak, render_leak
@@ -91,6 +93,10 @@ class Options:
     seed: int = 0
     network: Mapping[str, object] | None = None
     training: Mapping[str, object] | None = None
+
+    def __post_init__(self) -> None:
+        """Makes numbers of NumPy Python's."""
+        make_plain(self)
 
     def check(self, kind: str) -> None:
         """Refuses what no training could use, before a file is read."""
@@ -224,6 +230,7 @@ def train_model(
     test: Data | None = None,
     say: Say = lambda line: None,
     progress: bool = False,
+    max_aside: float = 1.0,
 ) -> TrainedModel:
     """Trains a classifier or a tagger; continues where a run in the folder ended.
 
@@ -236,20 +243,22 @@ def train_model(
       test: is only reported on.
       say: is told what is read and made, a line at a time.
       progress: whether training shows its bar.
+      max_aside: the largest share of the lines of a source that may be set aside.
 
     Raises:
       ValueError: for data or options that no model can be made of.
       StoppedBySignal: after Ctrl-C or SIGTERM; the run is saved.
     """
     options.check(kind)
+    check_share(max_aside)
     for given in (table, validation, test):
         if isinstance(given, Table):
             check_inputs(given.columns, kind)
     entry = networks(kind)[options.model]
     numbers = Numbers(lowercase=options.lowercase)
-    read: Any = _corpus.read_corpus
+    read: Any = functools.partial(_corpus.read_corpus, max_aside=max_aside)
     if kind == "tags":
-        read = functools.partial(read_tagged, longest=options.max_len)
+        read = functools.partial(read_tagged, longest=options.max_len, max_aside=max_aside)
     corpora: dict[str, Corpus] = {"train": read(table, folder, "train", numbers)}
     corpus = corpora["train"]
     _corpus.check_trainable(corpus, split=validation is None)

@@ -10,6 +10,7 @@ import numpy as np
 
 from gatedjax import data as gdata
 from gatedjax import export
+from gatedjax._numbers import make_plain
 from gatedjax._types import Json, Params, Tree
 from gatedjax.data.batches._sequences import one_pass
 from gatedjax.export._tensors import check_finite
@@ -43,6 +44,7 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         """Refuses a search that finds nothing."""
+        make_plain(self)
         check_at_least(self, 1, "beam_size", "extra", "average", "batch_sentences")
         if not 0 <= self.length_penalty < float("inf"):
             raise ValueError(f"length_penalty must be at least 0, got {self.length_penalty}")

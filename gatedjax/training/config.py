@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from gatedjax._choices import check_choices
+from gatedjax._numbers import make_plain
 from gatedjax.training._rows import lazy_rows
 from gatedjax.training._transforms import reset_where, train_all_but
 
@@ -51,6 +52,10 @@ class OptimizerConfig:
     """Added to denominators; None is 1e-8, or 1e-6 for adadelta and 1e-7 for adagrad."""
     ema_decay: float | None = None
     """Evaluate and keep an exponential moving average of the parameters; None does not."""
+
+    def __post_init__(self) -> None:
+        """Makes numbers of NumPy Python's; `make_optimizer` checks them."""
+        make_plain(self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,6 +104,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Refuses values that no run could use."""
+        make_plain(self)
         check_choices(self)
         if not isinstance(self.optimizer, OptimizerConfig):
             raise TypeError(

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from gatedjax._numbers import make_plain
 from gatedjax._terminal import say
 
 EXIT_UNREACHABLE = 69
@@ -37,6 +38,7 @@ class DistributedConfig:
 
     def __post_init__(self) -> None:
         """Refuses what no run could use."""
+        make_plain(self)
         explicit = (self.coordinator, self.num_processes, self.process_id)
         given = [value is not None for value in explicit]
         if any(given) and not all(given):

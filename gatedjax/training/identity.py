@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import optax
 
+from gatedjax._numbers import json_number
 from gatedjax._terminal import printable
 from gatedjax.training._rows import LazyRows
 from gatedjax.training.config import TrainConfig
@@ -37,7 +38,7 @@ class CheckpointMismatch(ValueError):
 
 def as_json(value: Any) -> Any:
     """The value as JSON gives it back: tuples become lists."""
-    return json.loads(json.dumps(value))
+    return json.loads(json.dumps(value, default=json_number))
 
 
 def identity(

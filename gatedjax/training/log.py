@@ -12,6 +12,7 @@ from typing import Any, TextIO
 import jax
 
 from gatedjax._json import to_json
+from gatedjax._numbers import json_number
 from gatedjax._version import __version__
 from gatedjax._write import write_atomic
 
@@ -35,7 +36,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Writes JSON as `write_text` does, keys sorted; NaN and infinities become null."""
-    write_text(path, to_json(value, indent=1, sort_keys=True) + "\n")
+    write_text(path, to_json(value, indent=1, sort_keys=True, default=json_number) + "\n")
 
 
 def read_json(path: Path, *keys: str) -> Any:

@@ -1,6 +1,7 @@
 """Batches of several sequences, and byte pairs."""
 
 import collections
+import pickle
 
 import numpy as np
 import pytest
@@ -117,6 +118,26 @@ def test_byte_pairs_lose_nothing_of_a_text(tmp_path):
     assert bpe.words(bpe.encode("men, dog"))[-1] == 1
     with pytest.raises(ValueError, match=f"ids must be below {len(bpe)}, got 999"):
         bpe.pieces([999])
+
+
+@pytest.mark.parametrize("way", ["made", "saved", "pickled"])
+def test_reserved_pieces_in_a_text_are_characters_like_others(way, tmp_path):
+    pytest.importorskip("tokenizers")
+    texts = ["strike <s> out </s> , <pad> it", "a <unk> ▁ b▁c ▁▁", "<s><pad></s>", "</s>", "▁"]
+    bpe = data.BytePairs.train(texts * 3, 90)
+    if way == "saved":
+        bpe.save(tmp_path / "bpe.json")
+        bpe = data.BytePairs.load(tmp_path / "bpe.json")
+    elif way == "pickled":
+        bpe = pickle.loads(pickle.dumps(bpe))
+    for text, ids in zip(texts, bpe.encode_all(texts), strict=True):
+        assert ids == bpe.encode(text)
+        assert min(ids) > 3
+        assert bpe.decode(ids) == text
+    ids, places = bpe.encode_words(["</s>", "b▁c", "▁"])
+    assert (bpe.decode(ids), min(ids) > 3) == ("</s> b▁c ▁", True)
+    assert bpe.words(ids) == places
+    assert "".join(bpe.pieces(ids)) == "▁</s>▁b▁c▁▁"
 
 
 def test_pieces_of_known_words_name_their_word():

@@ -9,6 +9,7 @@ import pytest
 
 from gatedjax import data
 from gatedjax.data.text import _tokenize
+from gatedjax.data.text._embeddings import words_in
 
 INFO = data.SourceInfo("toy", "train", ("a", "b"))
 
@@ -180,6 +181,54 @@ def test_words_with_spaces_in_them_are_passed_over(tmp_path, vocabulary):
     path.write_bytes(b"a 1 2 3\n. . . 1 2 3\nthe 4 5 6\n")
     got = data.load_embeddings(path, vocabulary, dim=3)
     np.testing.assert_array_equal(got.matrix[4], [4, 5, 6])
+
+
+@pytest.mark.parametrize("first", ["2 3", "2 3 ", "2\t3", "\n2 3"])
+def test_the_header_of_fasttext_and_word2vec_is_no_word(tmp_path, vocabulary, first):
+    path = tmp_path / "v.vec"
+    path.write_text(f"{first}\nthe 1 2 3 \nNew York 4 5 6 \n")
+    got = data.load_embeddings(path, vocabulary, dim=3)
+    np.testing.assert_array_equal(got.matrix[4], [1, 2, 3])
+    assert words_in(path, 9) == (3, ["the"])
+
+
+def test_the_width_is_that_of_the_lines_whose_words_have_no_space(tmp_path, vocabulary):
+    path = tmp_path / "v.txt"
+    path.write_text("New York 1 2 3\nat 7 1 2 3\nthe 1 2 3\nfilm 4 5 6\n. . . 1 2 3\n")
+    assert words_in(path, 9) == (3, ["the", "film"])
+    path.write_text("New York 1 2 3\nthe 1 2 3\n")
+    assert words_in(path, 9) == (3, ["the"])
+    np.testing.assert_array_equal(
+        data.load_embeddings(path, vocabulary, dim=3).matrix[4], [1, 2, 3]
+    )
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ("3 3\nthe 1 2 3\na 1 2 3\n", "line 1: the header says 3 vectors, 2 follow; truncated?"),
+        ("1 3\nthe 1 2 3\na 1 2 3\n", "line 1: the header says 1 vectors, 2 follow$"),
+        ("2 3\nthe 1 2\na 1 2\n", "line 2: 2 values; the header says 3"),
+        ("2 300\nthe 1 2 3\na 1 2 3\n", "line 2: 3 values; the header says 300"),
+        ("2 300\nthe 1\na 1\n", "line 2: 1 values; the header says 300"),
+        ("2 3\n", "line 1: there are no vectors below these counts"),
+    ],
+)
+def test_counts_of_a_header_that_are_wrong_are_refused(tmp_path, vocabulary, raw, message):
+    path = tmp_path / "v.vec"
+    path.write_text(raw)
+    for call in (lambda: words_in(path, 9), lambda: data.load_embeddings(path, vocabulary, dim=3)):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+@pytest.mark.parametrize("header", ["word a b c", "2 3 fasttext", "{}"])
+def test_another_header_is_refused_by_its_line(tmp_path, vocabulary, header):
+    path = tmp_path / "v.vec"
+    path.write_text(f"{header}\nthe 1 2 3\nfilm 1 2 3\na 1 2 3\n")
+    assert words_in(path, 9)[0] == 3
+    with pytest.raises(ValueError, match="line 1: "):
+        data.load_embeddings(path, vocabulary, dim=3)
 
 
 @pytest.mark.slow

@@ -199,7 +199,9 @@ def test_scikit_learn_validates_and_searches():
     assert len(scores) == 2
     assert all(0 <= score <= 1 for score in scores)
     one = StratifiedShuffleSplit(1, random_state=0)
-    search = GridSearchCV(tiny(), {"seed": [1, 2]}, cv=one, scoring="neg_log_loss").fit(X, Y)
+    search = GridSearchCV(tiny(), {"seed": np.arange(1, 3)}, cv=one, scoring="neg_log_loss").fit(
+        X, Y
+    )
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert search.predict(QUERIES).labels.shape == (3,)
 

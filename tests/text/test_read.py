@@ -140,8 +140,11 @@ def test_encodings(write):
     assert "is not utf-16: " in refused(cut, encoding="utf-16")
     header = write("tëxt,label\na,b\n".encode("cp1252"), "header.csv")
     assert refused(header) == (
-        "FILE:1: the header cannot be read: not utf-8: byte 0xeb; --encoding names another"
+        "FILE:1: the header cannot be read: not utf-8: byte 0xeb; these bytes are characters of "
+        "cp1252: --encoding cp1252"
     )
+    header.write_bytes(b"t\x81xt,label\na,b\n")
+    assert refused(header).endswith(": not utf-8: byte 0x81; --encoding names another")
     for wrong in ("utf-9", "hex", "rot13", "a\0b"):
         assert "encoding must be one that Python knows" in refused(old, encoding=wrong)
 
@@ -399,7 +402,7 @@ def test_json_lines_keep_the_kind_of_a_label(write):
         "a.ndjson",
     )
     rows = read(path)
-    assert rows == [(1, "a", 3), (2, "b", 0.5), (3, "c\nd é", True), (4, "e", " 1")]
+    assert rows == [(1, "a", 3), (2, "b", 0.5), (3, "c\nd é", True), (4, "e", "1")]
     assert [type(row[-1]) for row in rows] == [int, float, bool, str]
 
 
@@ -826,6 +829,40 @@ def test_sentences_that_cannot_be_used(write, monkeypatch):
         open_tags(path.with_name("no.conll"))
     with pytest.raises(ValueError, match="the file is empty"):
         open_tags(write("", "empty.conll"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentences"),
+    [
+        # "#" is a word where other lines have its tag, and a comment elsewhere
+        ("# O|at O|Rome B-LOC||I O|# O||# O||", ["#/O at/O Rome/B-LOC", "I/O #/O", "#/O"]),
+        ("# newdoc|I O||# 12|in O|# O|", ["I/O", "in/O #/O"]),
+        ("# text = # O|a O||#|b O||# id 3 O|c O|", ["a/O", "b/O", "c/O"]),
+        ("# O|Rome B-LOC|", ["#/O Rome/B-LOC"]),  # no other line has the tag, whose form is clear
+        ("-DOCSTART- O|# a new one|a O|", ["a/O"]),
+        ("# SYM X|a DT O||5 CD O|# SYM X|", ["#/X a/O", "5/O #/X"]),
+        ("# ##|a DT|", "1: '# ##' is a comment, or the word '#' with a tag that no other line has"),
+        (
+            "a DT||# HASH|a DT|",
+            "3: '# HASH' is a comment, or the word '#' with a tag that no other",
+        ),
+        # other spaces than these are characters of a word
+        ("10\u00a0000 CD|\u3000x CD|", ["10\u00a0000/CD x/CD"]),
+    ],
+)
+def test_a_first_word_may_be_the_sign_of_a_comment(lines, sentences, write):
+    found = list(open_tags(write(lines.replace("|", "\n"), "a.conll")))
+    if isinstance(sentences, str):
+        (aside,) = [one for one in found if isinstance(one, Aside)]
+        assert f"{aside.line}: {aside.reason}".startswith(sentences)
+        return
+    shown = [" ".join(map("/".join, zip(one.words, one.tags, strict=True))) for one in found]
+    assert shown == sentences
+
+
+def test_a_column_of_words_alone_may_have_the_sign_of_a_comment(write):
+    path = write("#\nat\nRome\n\n# a comment\nI\n#\n", "a.conll")
+    assert [one.words for one in open_tags(path, tagged=False)] == [("#", "at", "Rome"), ("I", "#")]
 
 
 # memory ------------------------------------------------------------------------------------------

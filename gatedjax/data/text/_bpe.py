@@ -10,13 +10,17 @@ from gatedjax._missing import missing
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 """Ids 0 to 3."""
 _SPACE = "▁"
+# what "▁" of a text itself is inside: Unicode keeps this code point for such use, so no text has it
+_STAND_IN = "\ufdd0"
 
 
 class BytePairs:
     """Texts as pieces of words, and back without loss of spaces.
 
     A piece that begins a word begins with "▁"; punctuation is never joined to a word. Ids 0 to 3
-    are padding, unknown, and what stands before and after a text.
+    are padding, unknown, and what stands before and after a text. A text is never read as one of
+    these: "<pad>" or "</s>" in it are characters like any others, and so is "▁". Characters that no
+    training text has are unknown, and `decode` leaves them out.
 
     Args:
       tokenizer: of the library, with these four pieces first.
@@ -29,7 +33,12 @@ class BytePairs:
         first = tuple(tokenizer.id_to_token(i) for i in range(len(SPECIALS)))
         if first != SPECIALS:
             raise ValueError(f"the first pieces must be {SPECIALS}, got {first}")
+        # the library does not save this: without it "<pad>" in a text would be padding
+        tokenizer.encode_special_tokens = True
         self._tokenizer = tokenizer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._tokenizer,)
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int) -> "BytePairs":
@@ -60,7 +69,7 @@ class BytePairs:
         trainer = tokenizers.trainers.BpeTrainer(
             vocab_size=vocab_size, special_tokens=list(SPECIALS), show_progress=False
         )
-        tokenizer.train_from_iterator(texts, trainer)
+        tokenizer.train_from_iterator(map(_inside, texts), trainer)
         return cls(tokenizer)
 
     def __len__(self) -> int:
@@ -68,17 +77,18 @@ class BytePairs:
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text, without what stands before and after."""
-        return self._tokenizer.encode(text, add_special_tokens=False).ids
+        return self._tokenizer.encode(_inside(text), add_special_tokens=False).ids
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many texts at once."""
-        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        inside = list(map(_inside, texts))
+        encodings = self._tokenizer.encode_batch(inside, add_special_tokens=False)
         return [one.ids for one in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids; the reserved ones are left out."""
         text_ids = [int(i) for i in ids if int(i) >= len(SPECIALS)]
-        return self._tokenizer.decode(text_ids).strip()
+        return self._tokenizer.decode(text_ids).strip().replace(_STAND_IN, _SPACE)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The pieces of some ids.
@@ -86,6 +96,11 @@ class BytePairs:
         Raises:
           ValueError: if an id is not one of this vocabulary.
         """
+        return [piece.replace(_STAND_IN, _SPACE) for piece in self._pieces(ids)]
+
+    def _pieces(self, ids: Iterable[int]) -> list[str]:
+        """The pieces as they are inside, where "▁" is never a character of a text."""
+        ids = list(ids)
         pieces = [self._tokenizer.id_to_token(int(i)) for i in ids]
         if None in pieces:
             raise ValueError(f"ids must be below {len(self)}, got {max(int(i) for i in ids)}")
@@ -94,7 +109,7 @@ class BytePairs:
     def words(self, ids: Sequence[int]) -> list[int]:
         """Which word, split at spaces, every piece belongs to, from 0."""
         number, numbers = -1, []
-        for piece in self.pieces(ids):
+        for piece in self._pieces(ids):
             number += piece.startswith(_SPACE) or number < 0
             numbers.append(number)
         return numbers
@@ -119,7 +134,7 @@ class BytePairs:
             piece = word if joined or not text else f" {word}"
             text += piece
             owner += [number] * len(piece)
-        encoded = self._tokenizer.encode(text, add_special_tokens=False)
+        encoded = self._tokenizer.encode(_inside(text), add_special_tokens=False)
         # the end of a piece: its beginning may be the space before the word, or no character at all
         places = [owner[max(end, 1) - 1] for _, end in encoded.offsets]
         return encoded.ids, places
@@ -153,6 +168,11 @@ class BytePairs:
 
     def __repr__(self) -> str:
         return f"BytePairs({len(self)} ids)"
+
+
+def _inside(text: str) -> str:
+    """A text as the library gets it; every character stays one character."""
+    return text.replace(_STAND_IN, "\ufffd").replace(_SPACE, _STAND_IN)
 
 
 def _library() -> Any:

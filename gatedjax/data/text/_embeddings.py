@@ -1,9 +1,12 @@
-"""Word vectors: GloVe text files, and vectors made from the word itself where there is none."""
+"""Word vectors: text files of GloVe, fastText and word2vec, and vectors made from the word itself
+where there is none."""
 
+import collections
 import dataclasses
 import gzip
 import hashlib
 import itertools
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +18,8 @@ from gatedjax.data.files._unpack import Counted, allowance, limited
 from gatedjax.data.text._vocabulary import PAD, Vocabulary
 
 OOV_RANGE = 0.25
+_LOOK = 100
+_HEADER = re.compile(rb"(\d+)[ \t](\d+)")
 # a word and 1,000 numbers take 10 KB
 _LONGEST_LINE = 1 << 20
 _LARGEST = float(np.finfo(np.float32).max)
@@ -85,11 +90,13 @@ def load_embeddings(
     oov_std: float | None = None,
     unpack_limit: int | None = None,
 ) -> Embeddings:
-    """Reads the vectors of a vocabulary from a GloVe text file.
+    """Reads the vectors of a vocabulary from a text file of GloVe, fastText or word2vec.
 
-    A line is a word and `dim` numbers, separated by single spaces. The width of every line is
-    checked; numbers are parsed only for words of the vocabulary. If a word comes twice, the first
-    counts. Words that the file lacks get the vectors of `random_embeddings`, padding gets zeros.
+    A line is a word and `dim` numbers, separated by single spaces; words with a space in them are
+    passed over. Above there may be the header of fastText and word2vec, the number of vectors and
+    their width, which must be right. The width of every line is checked; numbers are parsed only
+    in the first line and for words of the vocabulary. If a word comes twice, the first counts.
+    Words that the file lacks get the vectors of `random_embeddings`, padding gets zeros.
 
     Args:
       path: the file, plain or .gz.
@@ -103,9 +110,9 @@ def load_embeddings(
     Raises:
       FileNotFoundError: if there is no such file; the message says where to get one, and how to
         do without.
-      ValueError: for a file without a line, a line of another width, a value that is not a finite
-        number, broken UTF-8, a truncated file, or one that unpacks to more than the limit; the
-        message names the line.
+      ValueError: for a file without a line, a line of another width, another number of lines than
+        the header says, a value that is not a finite number, broken UTF-8, a truncated file, or one
+        that unpacks to more than the limit; the message names the line.
     """
     _check_dim(dim, oov_std)
     path = Path(path).expanduser()
@@ -120,21 +127,23 @@ def load_embeddings(
     in_file = np.zeros(len(vocabulary), bool)
     with limited(unpack_limit):
         allowed = allowance(path.stat().st_size)
-    number = 0
-    for number, line in _numbered(path, allowed):
+    first = 0
+    for number, line in _vectors(path, allowed):
+        first = first or number
         spaces = line.count(b" ")
         if spaces == dim:
             raw = line[: line.index(b" ")]
-        elif spaces > dim and number > 1 and not _is_number(line.rsplit(b" ", dim)[0]):
-            continue  # some GloVe files have words with spaces in them; no token has
+        elif _has_space(line, dim):
+            continue  # no token has one
         else:
-            hint = "; truncated?" if spaces < dim and number > 1 else ""
+            hint = "; truncated?" if spaces < dim and number > first else ""
             raise ValueError(f"{path}, line {number}: {spaces} values; wanted {dim}{hint}")
         try:
             index = ids.get(raw.decode())
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}, line {number}: the word is not UTF-8: {raw!r}") from error
-        if index is None or in_file[index]:
+        is_wanted = index is not None and not in_file[index]
+        if not is_wanted and number > first:
             continue
         try:
             vector = np.array([float(v) for v in line[len(raw) + 1 :].split(b" ")])
@@ -142,9 +151,10 @@ def load_embeddings(
             raise ValueError(f"{path}, line {number}: {error}") from error
         if not (np.abs(vector) <= _LARGEST).all():  # nor is NaN
             raise ValueError(f"{path}, line {number}: a value of {raw.decode()!r} is not finite")
-        matrix[index] = vector
-        in_file[index] = True
-    if not number:
+        if is_wanted:
+            matrix[index] = vector
+            in_file[index] = True
+    if not first:
         raise ValueError(f"{path} is empty: there are no word vectors in it")
     for row in np.flatnonzero(~in_file).tolist():
         if row != PAD:
@@ -153,7 +163,9 @@ def load_embeddings(
 
 
 def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
-    """Reads the width of the vectors of a GloVe text file, and its first words.
+    """Reads the width of the vectors of a file, and its first words, see `load_embeddings`.
+
+    The width is that of most of the first lines, because a word may have spaces in it.
 
     Args:
       path: the file, plain or .gz.
@@ -167,13 +179,56 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
         raise FileNotFoundError(f"no word vectors at {path}")
     with limited(None):
         allowed = allowance(path.stat().st_size)
-    width, words = 0, []
-    for _, line in itertools.islice(_numbered(path, allowed), most):
-        width = width or line.count(b" ")
-        words.append(line.split(b" ", 1)[0].decode("utf-8", "replace"))
+    lines = (line for _, line in _vectors(path, allowed))
+    start = list(itertools.islice(lines, _LOOK))
+    widths = collections.Counter(map(_width, start))
+    width = max(widths, key=lambda one: (widths[one], -one), default=0)
     if not width:
-        raise ValueError(f"{path}: wanted lines of a word and its numbers, got none")
-    return width, words
+        raise ValueError(
+            f"{path}: wanted lines of a word and its numbers, with single spaces between them, got "
+            "none"
+        )
+    read = itertools.islice(itertools.chain(start, lines), most)
+    words = [line.split(b" ", 1)[0] for line in read if line.count(b" ") == width]
+    return width, [word.decode("utf-8", "replace") for word in words]
+
+
+def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
+    """Yields the numbered lines below the header, if there is one, whose counts are checked."""
+    lines = _numbered(path, allowed)
+    start = list(itertools.islice(lines, 2))
+    header = _HEADER.fullmatch(start[0][1]) if start else None
+    if header is None:
+        yield from itertools.chain(start, lines)
+        return
+    count, width = map(int, header.groups())
+    if len(start) < 2:
+        raise ValueError(f"{path}, line {start[0][0]}: there are no vectors below these counts")
+    number, line = start[1]
+    if line.count(b" ") != width and not _has_space(line, width):
+        raise ValueError(
+            f"{path}, line {number}: {line.count(b' '):,} values; the header says {width:,}"
+        )
+    found = 0
+    for numbered in itertools.chain(start[1:], lines):
+        found += 1
+        yield numbered
+    if found != count:
+        hint = "; truncated?" if found < count else ""
+        raise ValueError(
+            f"{path}, line {start[0][0]}: the header says {count:,} vectors, {found:,} follow{hint}"
+        )
+
+
+def _has_space(line: bytes, width: int) -> bool:
+    """Whether a line is a word with spaces in it and so many numbers, as some files have."""
+    return line.count(b" ") > width and not _is_number(line.rsplit(b" ", width)[0])
+
+
+def _width(line: bytes) -> int:
+    """How many numbers stand at the end of a line, behind its first word."""
+    numbers = itertools.takewhile(_is_number, reversed(line.split(b" ")[1:]))
+    return sum(1 for _ in numbers)
 
 
 def _numbered(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:

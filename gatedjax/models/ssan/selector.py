@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._choices import check_choices
+from gatedjax._numbers import make_plain
 from gatedjax._types import Output, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._selective import Empty
@@ -68,6 +69,7 @@ class SelectorConfig:
     """lambda: what selecting everything takes off the reward ("reinforce")."""
 
     def __post_init__(self) -> None:
+        make_plain(self)
         check_choices(self)
         check_positive(temperature=self.temperature)
         check_at_least(self, 0, "cap")

@@ -1,0 +1,89 @@
+"""The lines of a source that are set aside: counted, shown, and refused where they are too many."""
+
+import math
+import re
+from pathlib import Path
+
+from gatedjax.text._lines import suggest_encoding
+from gatedjax.text._table import EMPTY, Aside
+
+MAX_ASIDE = 0.01
+"""The share of the lines that may be set aside unless another share is asked for."""
+_BYTE = re.compile(r"not (\S+): byte 0x")
+_KEPT, _SHOWN, _FILES = 5, 3, 3
+
+
+def check_share(max_aside: float) -> None:
+    """Raises ValueError unless the number is a share."""
+    if not 0 <= max_aside <= 1:
+        raise ValueError(f"max_aside must be a share from 0 to 1, got {max_aside}")
+
+
+class Asides:
+    """Collects the lines of one source that are set aside.
+
+    Args:
+      name: of the source.
+      unit: what a record of it is called, in the plural.
+
+    Attributes:
+      count: how many there are.
+      first: the first of them.
+    """
+
+    def __init__(self, name: str, unit: str = "lines") -> None:
+        self._name, self._unit = name, unit
+        self.count = self._lost = 0
+        self.first: list[Aside] = []
+        self._first_lost: list[Aside] = []
+        self._encodings: dict[str, str] = {}
+
+    def add(self, aside: Aside) -> None:
+        """Counts one more."""
+        self.count += 1
+        if len(self.first) < _KEPT:
+            self.first.append(aside)
+        if aside.reason == EMPTY:
+            return
+        self._lost += 1
+        if len(self._first_lost) < _SHOWN:
+            self._first_lost.append(aside)
+        if len(self._encodings) < _FILES and (found := _BYTE.match(aside.reason)):
+            self._encodings[aside.where] = found.group(1)
+
+    def check(self, used: int, max_aside: float) -> None:
+        """Refuses a source of which too large a share cannot be used.
+
+        Empty lines do not count: nothing is lost with them.
+
+        Args:
+          used: the number of records that are used.
+          max_aside: the largest share of the records that may be set aside.
+
+        Raises:
+          ValueError: with the first reasons, and what to do.
+        """
+        total = self._lost + used
+        if not self._lost or self._lost / total <= max_aside:
+            return
+        reasons = "; ".join(map(str, self._first_lost))
+        share = math.ceil(100 * self._lost / total) / 100
+        raise ValueError(
+            f"{self._name}: {self._lost:,} of {total:,} {self._unit} cannot be used "
+            f"({self._lost / total:.1%}, where {max_aside:.1%} may be): {reasons}"
+            f"{self._hint()}; max_aside={share:.2f} leaves them out"
+        )
+
+    def nothing(self, message: str) -> ValueError:
+        """Returns the error for a source without a record that can be used."""
+        if not self.first:
+            return ValueError(message)
+        return ValueError(
+            f"{message}: {self.count:,} {self._unit} cannot be used, the first is {self.first[0]}"
+            f"{self._hint()}"
+        )
+
+    def _hint(self) -> str:
+        """The encoding by which lines with bad bytes are texts, or ""."""
+        hints = {suggest_encoding(Path(where), name) for where, name in self._encodings.items()}
+        return hints.pop() if len(hints) == 1 else ""

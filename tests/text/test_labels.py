@@ -1,0 +1,234 @@
+"""Labels: one rule for every source, and no two that a reader cannot tell apart."""
+
+import enum
+import json
+import types
+import unicodedata
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from gatedjax import TextClassifier
+from gatedjax.explore import _sentences
+from gatedjax.text import Prediction, Predictions, _estimator
+from gatedjax.text._corpus import Numbers, read_corpus
+from gatedjax.text._evaluation import evaluate_model
+from gatedjax.text._model import Read
+from gatedjax.text._read import open_table
+from gatedjax.text._tagged import read_tagged
+from gatedjax.text._tagging import word_probabilities
+from gatedjax.text._tags import open_sentences, open_tags
+
+CAFE = "caf\u00e9"
+APART = unicodedata.normalize("NFD", CAFE)
+SPACES = ("", " ", "\t", "\u3000", "\u00a0")
+
+
+class Colour(str, enum.Enum):  # noqa: UP042 (as text a StrEnum is its value)
+    RED = " red"
+
+
+def labels_of(data):
+    return [record.label for record in open_table(data)]
+
+
+def corpus_of(labels, folder, classes=None):
+    rows = [(f"word {i}", label) for i, label in enumerate(labels)]
+    return read_corpus(open_table(rows), folder, "train", Numbers(lowercase=True), classes=classes)
+
+
+@pytest.mark.parametrize("source", ["csv", "tsv", "jsonl", "txt", "folder", "rows", "dict"])
+def test_a_label_is_composed_and_has_no_spaces_around_it_in_every_source(source, tmp_path):
+    given = [CAFE, APART] + [f"{space}bar{space}" for space in SPACES]
+    texts = [f"text {i}" for i in range(len(given))]
+    path = tmp_path / f"a.{source}"
+    if source == "csv":
+        rows = [f'{text},"{label}"\n' for text, label in zip(texts, given, strict=True)]
+        path.write_text("text,label\n" + "".join(rows), encoding="utf-8")
+        data = path
+    elif source == "tsv":
+        rows = [
+            f"{text}\t{label.strip(chr(9))}\n" for text, label in zip(texts, given, strict=True)
+        ]
+        path.write_text("text\tlabel\n" + "".join(rows), encoding="utf-8")
+        data = path
+    elif source == "jsonl":
+        rows = [{"text": text, "label": label} for text, label in zip(texts, given, strict=True)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        data = path
+    elif source == "txt":
+        given = [CAFE, APART, "bar", "bar\u3000", "bar\u00a0", "bar", "bar"]
+        rows = [f"__label__{label} {text}\n" for text, label in zip(texts, given, strict=True)]
+        path.write_text("".join(rows), encoding="utf-8")
+        data = path
+    elif source == "folder":
+        for name in (CAFE, APART, "bar", "bar ", " bar", "bar\u3000", "\u00a0bar"):
+            (path / name).mkdir(parents=True)
+            (path / name / "a.txt").write_text("a text")
+        data = path
+    elif source == "rows":
+        data = list(zip(texts, given, strict=True))
+    else:
+        data = {"text": texts, "label": np.array(given)}
+    assert sorted(labels_of(data)) == ["bar"] * 5 + [CAFE] * 2
+
+
+def test_a_label_of_fasttext_ends_where_fasttext_ends_it(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("__label__new\u00a0york a film\n__label__a\u3000b\tx y\n", encoding="utf-8")
+    assert [(one.label, *one.inputs) for one in open_table(path)] == [
+        ("new\u00a0york", "a film"), ("a\u3000b", "x y")
+    ]  # fmt: skip
+
+
+def test_scalars_of_numpy_and_members_of_enumerations_are_plain_labels():
+    given = [np.int64(3), np.float32(0.5), np.bool_(True), np.str_(" a"), np.array(2), Colour.RED]
+    read = labels_of([("text", one) for one in given])
+    assert read == [3, 0.5, True, "a", 2, "red"]
+    assert list(map(type, read)) == [int, float, bool, str, int, str]
+    reason = next(iter(open_table([("text", Fraction(1, 2))]))).reason
+    assert reason == "label must be a text or a number, got Fraction Fraction(1, 2)"
+
+
+ALIKE = [
+    ((1, "1"), "'1' (str)", "1 (int)"),
+    (("1", 1), "1 (int)", "'1' (str)"),
+    ((1.0, "1"), "'1' (str)", "1.0 (float)"),
+    (("1.0", 1), "1 (int)", "'1.0' (str)"),
+    ((0.5, "0.5"), "'0.5' (str)", "0.5 (float)"),
+    ((True, "True"), "'True' (str)", "True (bool)"),
+    (("false", np.bool_(False)), "False (bool)", "'false' (str)"),
+    (("new york", "new\u00a0york"), r"'new\xa0york' (str)", "'new york' (str)"),
+    (("pos", "p\u200bos"), r"'p\u200bos' (str)", "'pos' (str)"),
+]
+
+
+@pytest.mark.parametrize(("labels", "ours", "theirs"), ALIKE)
+def test_labels_that_only_look_the_same_are_refused_with_their_types(
+    labels, ours, theirs, tmp_path
+):
+    with pytest.raises(ValueError) as caught:
+        corpus_of([*labels, "other"] * 4, tmp_path)
+    assert str(caught.value) == (
+        f"rows:2: the label {ours} looks like {theirs} of rows:1, but is another one: write both "
+        "in one way"
+    )
+    with pytest.raises(ValueError) as caught:
+        corpus_of([labels[1]], tmp_path, classes=(labels[0], "other"))
+    assert f"rows:1: the label {ours} is none that the model was trained on: it has {theirs}" in (
+        str(caught.value)
+    )
+
+
+def test_labels_that_look_different_are_different(tmp_path):
+    labels = ["1", "01", "1.0", "1.00", "True", "true", "pos", "Pos", 2, 2.5, "2.50"]
+    assert set(corpus_of(labels * 3, tmp_path).classes) == set(labels)
+    assert corpus_of([1, 1.0, np.float32(1), 2] * 3, tmp_path).classes == (1, 2)
+
+
+def classifier(classes, predicted):
+    """A trained classifier, of which only the classes and the predictions matter."""
+    one = TextClassifier()
+    one.model_ = types.SimpleNamespace(
+        classes=classes,
+        predict=lambda texts: (Prediction(label, 1.0, [], 1.0) for label in predicted),
+    )
+    return one
+
+
+TEXTS = ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("classes", "predicted", "y", "score"),
+    [
+        ((0, 1), (0, 1, 1, 0), np.array([0, 1, 1, 0]), 1.0),
+        ((0, 1), (0, 1, 1, 0), [0.0, 1.0, 1.0, 2.0], 0.75),
+        (("0", "1"), tuple("0110"), np.array(["0", "1", "1", "0"]), 1.0),
+        ((1, "b"), (1, 1, 1, "b"), ["b", 1, 1, "b"], 0.75),  # an array would have texts alone
+        ((1, "b"), (1, 1, 1, 1), [1, 1, 1, "b"], 0.75),
+        ((CAFE, "bar"), (CAFE, CAFE, "bar", "bar"), [APART, f" {CAFE}", "bar", "bar "], 1.0),
+        ((10**30, 0.5), (0.5, 10**30, 0.5, 0.5), [0.5, 10**30, 0.5, 0.5], 1.0),
+        (("a ", "b"), ("a ", "b", "b", "b"), ["a", "a ", "b", "b"], 0.75),  # of an old model
+    ],
+)  # fmt: skip
+def test_score_compares_labels_as_what_they_are(classes, predicted, y, score):
+    assert classifier(classes, predicted).score(TEXTS, y) == score
+
+
+@pytest.mark.parametrize(
+    ("classes", "y", "message"),
+    [
+        (("0", "1"), [0, 1, 0, 1], "y:1: the label 0 (int) is none that the model was trained on: "
+         "it has '0' (str), which only looks the same: give it in that type"),
+        ((0, 1), np.array(["1", "0", "0", "0"]), "y:1: the label '1' (str) is none"),
+        ((0, 1), [0, True, False, 1], "y:2: labels must not mix numbers with true and false"),
+        ((False, True), [False, True, 1, 0], "y:3: labels must not mix numbers with true"),
+        ((0, 1), [0, 1, None, float("nan")], "y:3: no label"),
+    ],
+)  # fmt: skip
+def test_score_refuses_labels_that_only_look_like_classes(classes, y, message):
+    with pytest.raises(ValueError) as caught:
+        classifier(classes, (classes[0],) * 4).score(TEXTS, y)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("labels", [(1, "b"), (True, "b"), (10**30, -1), (2**63, -1)])
+def test_arrays_of_labels_keep_what_they_are(labels):
+    array = Predictions(Prediction(label, 1.0, [], 1.0) for label in labels).labels
+    one = TextClassifier()
+    one._take(types.SimpleNamespace(classes=labels, report={}))
+    for found in (array.tolist(), one.classes_.tolist()):
+        assert found == list(labels)
+        assert list(map(type, found)) == list(map(type, labels))
+
+
+def test_fit_warns_where_the_class_of_a_label_is_spelt_otherwise(monkeypatch):
+    monkeypatch.setattr(_estimator, "train_model", lambda kind, table, *rest, **more: list(table))
+    one, taken = TextClassifier(), []
+    monkeypatch.setattr(one, "_take", taken.extend)
+    with pytest.warns(UserWarning, match=r"y has 'b ', of which the class is 'b'"):
+        one.fit(TEXTS, ["a", "b ", "b", "a"])
+    assert [record.label for record in taken] == ["a", "b", "b", "a"]
+
+
+def test_evaluation_reads_labels_by_the_same_rule():
+    read = Read((("a",),), np.array([0.75, 0.25]), (), 1.0, None, None)
+    model = types.SimpleNamespace(
+        kind="text", classes=(CAFE, 1), read=lambda texts: [read] * len(list(texts)),
+        entry=types.SimpleNamespace(gated=False),
+    )  # fmt: skip
+    metrics = evaluate_model(model, open_table([("a", APART), ("b", f" {CAFE}"), ("c", 1)]))
+    assert metrics["accuracy"] == pytest.approx(2 / 3)
+    with pytest.raises(ValueError, match=r"rows:2: the label '1' \(str\) is none .* 1 \(int\)"):
+        evaluate_model(model, open_table([("a", CAFE), ("b", "1")]))
+
+
+def test_sentences_to_explore_have_labels_of_the_model_not_such_that_look_like_them():
+    explorer = types.SimpleNamespace(models=[types.SimpleNamespace(classes=(0, 1))])
+    with pytest.raises(ValueError, match=r"rows:1: the label '0' \(str\) is none"):
+        _sentences.read_sentences(explorer, open_table([("a film", "0"), ("a film", "1")]))
+
+
+def test_tags_and_their_words_are_composed(tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_text(f"{APART}\tB-{APART}\nx\tO \n", encoding="utf-8")
+    rows = [([APART, "x"], [f"B-{APART}", " O"])]
+    for table in (open_tags(path), open_sentences(rows)):
+        (record,) = table
+        assert (record.words, record.tags) == ((CAFE, "x"), (f"B-{CAFE}", "O"))
+    rows = open_sentences([(["x", "y"], ["O", "O\u200b"])] * 3)
+    with pytest.raises(ValueError, match=r"data:1: the tag 'O\\u200b' \(str\) looks like 'O'"):
+        read_tagged(rows, tmp_path, "none", Numbers(lowercase=True), longest=9)
+
+
+def test_a_word_of_a_sentence_is_known_in_either_form():
+    seen = []
+    model = types.SimpleNamespace(
+        max_len=9,
+        read_tokens=lambda pieces: [seen.append(piece) or Read((), np.eye(2), (), 1.0, None, None)
+                                    for piece in pieces],
+    )  # fmt: skip
+    word_probabilities(model, [(APART, "x")])
+    assert seen == [((CAFE, "x"),)]
