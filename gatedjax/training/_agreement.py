@@ -31,16 +31,17 @@ def given(
     eval_data: Any,
     step: str | None,
 ) -> dict[str, Any]:
-    """Returns what the processes of a run must share, by name.
+    """Returns the values that the processes of a run must share, by name.
 
-    That is settings, versions of packages, programs, first batches, and shapes of parameters.
+    These are settings, versions of packages, digests of programs and of data, and the shapes of
+    the parameters.
 
     Args:
       identity: settings of the run, see `identity`.
       config: how this process trains.
       digests: of the task and the data, see `run_digests`.
       params: shapes and dtypes of the parameters.
-      eval_data: the evaluation data, which are read once for their digests.
+      eval_data: the evaluation data; all batches are read and hashed.
       step: a digest of the program of a step, with its optimizer.
     """
     train = flatten(as_json(dataclasses.asdict(config)), "train")
@@ -54,8 +55,8 @@ def given(
     return (
         {k: v for k, v in settings.items() if k.removeprefix("train.") not in _OWN}
         | {f"software, {k}": v for k, v in digests["software"].items()}
-        | {"program of the loss": digests["loss"], "program of a step": step}
-        | {"program of evaluate": digests.get("evaluate"), "evaluation data": "evaluate" in digests}
+        | {f"program of {k}": digests.get(k) for k in ("init", "loss", "evaluate")}
+        | {"program of a step": step, "evaluation data": "evaluate" in digests}
         | {f"first batch, {k}": v for k, v in digests["train_data"].items()}
         | {f"first evaluation batch, {k}": v for k, v in digests["eval_data"].items()}
         | {f"later evaluation batches, {k}": v for k, v in later.digests().items()}
@@ -64,9 +65,9 @@ def given(
 
 
 class Seen:
-    """Digests of the batches that a process has trained on since it last compared them.
+    """Digests of the batches that a process has trained on since the last comparison.
 
-    Every array is hashed whole, because the ids of examples may be the same where the rest is not.
+    All arrays are hashed, because the ids of the examples may agree where their contents differ.
     """
 
     def __init__(self, step: int) -> None:

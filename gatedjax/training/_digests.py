@@ -1,13 +1,14 @@
 """Digests of the task and of the data of a run, by which a checkpoint knows them again.
 
 The settings of a run say nothing of the code of a loss, and nothing of what is in the data. A
-checkpoint therefore has digests of the lowered loss with its gradient, of the lowered evaluation,
-and of the first batches.
+checkpoint therefore has digests of the lowered initialisation, of the lowered loss with its
+gradient, of the lowered evaluation, and of the first batches.
 """
 
 import hashlib
+import operator
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +19,25 @@ from gatedjax.training.identity import CheckpointMismatch, describe, flatten
 from gatedjax.training.log import versions
 from gatedjax.training.manifest import leaf_hash
 from gatedjax.training.step import init_carry, step_rngs
-from gatedjax.training.task import AnyTask, Batch, is_stateful
+from gatedjax.training.task import AnyTask, Batch, frozen_parameters, is_stateful
 
 _TITLES = {
+    "init": "the initialisation of the task",
     "loss": "the loss of the task",
     "evaluate": "the evaluation of the task",
+    "frozen": "the frozen parameters of the task",
     "train_data": "the training data",
     "eval_data": "the evaluation data",
 }
-# The shapes of a batch are part of the program that is lowered for it.
-_PROGRAMS = {"loss": "train_data", "evaluate": "eval_data"}
+# A program is lowered for the shapes of a batch; the initialisation may read its values as well.
+_PROGRAMS = {"init": "train_data", "loss": "train_data", "evaluate": "eval_data"}
 _LENGTH = "number of batches"
 # Constants of more elements are hashed as bytes, because their text is several times as large.
 _IN_TEXT = 4096
 
 
 def array_digests(tree: Any) -> dict[str, str]:
-    """Returns dtype, shape and a hash for every array of a batch or of parameters, by its path."""
+    """Returns dtype, shape and a hash of each array in a batch or in parameters, by its path."""
     # a batch may be any mapping, of which JAX would make a single leaf
     leaves = jax.tree_util.tree_leaves_with_path(dict(tree) if isinstance(tree, Mapping) else tree)
     return {
@@ -49,17 +52,17 @@ def _array_digest(value: Any) -> str:
 
 
 def host_array(value: Any) -> np.ndarray:
-    """Returns a NumPy array of anything that JAX takes for one, of PRNG keys their bits."""
+    """Returns any array as a NumPy array, and PRNG keys as their bits."""
     if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     return np.asarray(jax.device_get(value))
 
 
 def program_digest(function: Callable[..., Any], *arguments: Any) -> str:
-    """Returns a hash of the program that JAX lowers a function to, and of all constants in it.
+    """Returns a hash of the program that JAX lowers a function to, and of the constants in it.
 
-    Nothing is compiled. Two processes with the same code, packages and kind of device get the same
-    hash: the text of the program has no addresses and no places in the source.
+    This compiles nothing. Two processes with the same code, packages and kind of device get the
+    same hash, because the text of the program has no addresses and no source locations.
 
     Args:
       function: a pure function.
@@ -100,7 +103,9 @@ def _constants(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
 def run_digests(
     task: AnyTask, params: Any, first: Batch, evaluation: Batch | None, eval_data: Any
 ) -> dict[str, Any]:
-    """Returns digests of the loss, the evaluation and the data of a run.
+    """Returns digests of the task and of the data of a run, by the names in `_TITLES`.
+
+    Python functions that a program calls back are not part of its digest.
 
     Args:
       task: the model.
@@ -115,40 +120,44 @@ def run_digests(
 
     # with its gradient, because stop_gradient and custom derivatives change nothing else
     loss = jax.value_and_grad(task.loss, has_aux=True)
-    rngs = jax.eval_shape(lambda: step_rngs(jax.random.key(0), 0))
-    digests = {
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    rngs = jax.eval_shape(step_rngs, key, 0)
+    digests: dict[str, Any] = {
         "software": versions() | {"backend": jax.default_backend()},
-        "loss": digest_or_none(_TITLES["loss"], loss, params, first, rngs, *carried(first)),
+        "init": digest_or_none("init", lambda key: task.init(key, first), key),
+        "loss": digest_or_none("loss", loss, params, first, rngs, *carried(first)),
+        "frozen": list(frozen_parameters(task)),
         "train_data": array_digests(first),
         "eval_data": {},
     }
     if evaluation is not None:
         digests["evaluate"] = digest_or_none(
-            _TITLES["evaluate"], task.evaluate, params, evaluation, *carried(evaluation)
+            "evaluate", task.evaluate, params, evaluation, *carried(evaluation)
         )
-        length = {_LENGTH: len(eval_data)} if isinstance(eval_data, Sized) else {}
-        digests["eval_data"] = array_digests(evaluation) | length
+        # -1 where the length is unknown: a loader over a stream has a __len__ that raises TypeError
+        length = operator.length_hint(eval_data, -1)
+        digests["eval_data"] = array_digests(evaluation) | {_LENGTH: length}
     return digests
 
 
 def shared_by(metadata: dict[str, Any], digests: dict[str, Any]) -> dict[str, Any]:
-    """Returns what a checkpoint has beside its arrays to be known by.
+    """Returns the metadata and the digests that the checkpoints of a run must share.
 
-    Metadata with the name of a digest takes its place, as `metadata["optimizer"]` does.
+    A value in the metadata with the name of a digest takes its place, as "optimizer" does.
     """
-    named = {k: v for k, v in digests.items() if k not in _TITLES or k not in metadata}
-    return {"metadata": metadata, "digests": named}
+    compared = {k: v for k, v in digests.items() if k not in _TITLES or k not in metadata}
+    return {"metadata": metadata, "digests": compared}
 
 
-def digest_or_none(title: str, function: Callable[..., Any], *arguments: Any) -> str | None:
+def digest_or_none(name: str, function: Callable[..., Any], *arguments: Any) -> str | None:
     """Returns `program_digest`, or None with a RuntimeWarning if the function cannot be lowered."""
     try:
         return program_digest(function, *arguments)
-    except Exception as error:  # whatever a function does that can be traced but not lowered
+    except Exception as error:  # the run goes on, because the step itself may still compile
         reason = f"{type(error).__name__}: {error}".split("\n", 1)[0][:200]
         warnings.warn(
-            f"{title} cannot be lowered on its own ({reason}): checkpoints of this run do not "
-            "know it, so another one is not refused in this workdir",
+            f"{_TITLES.get(name, name)} cannot be lowered on its own ({reason}): checkpoints of "
+            "this run do not know it, so another one is not refused in this workdir",
             RuntimeWarning,
             stacklevel=5,
         )
@@ -158,7 +167,7 @@ def digest_or_none(title: str, function: Callable[..., Any], *arguments: Any) ->
 def check_digests(saved: Any, wanted: dict[str, Any], where: Path) -> str | None:
     """Refuses the checkpoint of another task or of other data.
 
-    What either side does not know is not compared: checkpoints of older versions have no digests.
+    A digest is compared if both sides have it: checkpoints of older versions have none.
 
     Args:
       saved: digests of the checkpoint.
@@ -169,30 +178,34 @@ def check_digests(saved: Any, wanted: dict[str, Any], where: Path) -> str | None
       A line about programs that could not be compared because other packages lowered them, or None.
 
     Raises:
-      CheckpointMismatch: naming each of loss, evaluation, training data and evaluation data that
-        is another one.
+      CheckpointMismatch: naming each part that differs, such as the loss or the training data.
     """
     saved = saved if isinstance(saved, dict) else {}
-    lines, reshaped, programs = [], set(), []
+    lines, changed, reshaped = [], set(), set()
     for name in ("train_data", "eval_data"):
         if not isinstance(saved.get(name), dict) or name not in wanted:
             continue
         old, new = flatten(saved[name]), flatten(wanted[name])
         for leaf in sorted(old.keys() | new.keys()):
             a, b = old.get(leaf, "nothing"), new.get(leaf, "nothing")
-            if a == b:
-                continue
-            what = leaf if leaf == _LENGTH else f"{leaf} in the first batch"
-            lines.append(f"  {_TITLES[name]}, {what}: saved {a}, now {b}")
+            if a != b:
+                what = leaf if leaf == _LENGTH else f"{leaf} in the first batch"
+                lines.append(f"  {_TITLES[name]}, {what}: saved {a}, now {b}")
+                changed.add(name)
             if leaf != _LENGTH and str(a).rpartition(" ")[0] != str(b).rpartition(" ")[0]:
                 reshaped.add(name)
-    for name, data in _PROGRAMS.items():
-        a, b = saved.get(name), wanted.get(name)
-        if a is not None and b is not None and a != b and data not in reshaped:
-            programs.append((name, f"  {_TITLES[name]}: saved {a}, now {b}"))
+    programs = {
+        name: f"  {_TITLES[name]}: saved {saved[name]}, now {wanted[name]}"
+        for name, data in _PROGRAMS.items()
+        if None not in (saved.get(name), wanted.get(name))
+        and saved[name] != wanted[name]
+        and data not in (changed if name == "init" else reshaped)
+    }
     same_software = saved.get("software") == wanted.get("software")
     if same_software:
-        lines = [line for _, line in programs] + lines
+        lines = [*programs.values(), *lines]
+    if saved.get("frozen") is not None and saved["frozen"] != wanted.get("frozen"):
+        lines.append(f"  {_TITLES['frozen']}: saved {saved['frozen']}, now {wanted.get('frozen')}")
     if lines:
         raise CheckpointMismatch(
             "\n".join(
@@ -204,7 +217,7 @@ def check_digests(saved: Any, wanted: dict[str, Any], where: Path) -> str | None
             )
         )
     if programs and not same_software:
-        titles = " and ".join(_TITLES[name] for name, _ in programs)
+        titles = " and ".join(_TITLES[name] for name in programs)
         return (
             f"{where}: {titles} cannot be compared with the checkpoint, which other versions "
             "of packages or another kind of device wrote (environment.json)"

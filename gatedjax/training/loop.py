@@ -391,7 +391,7 @@ def _begin(
     digests = run_digests(task, like.params, first, evaluation, eval_data)
     shared = shared_by(settings, digests)
     if work.several:
-        step = digest_or_none("a step", make_train_step(task, tx), like, first, seed_key)
+        step = digest_or_none("a step of the run", make_train_step(task, tx), like, first, seed_key)
         agree(given(settings, config, digests, like.params, eval_data, step))
         if rows < jax.process_count():
             raise ValueError(
@@ -425,6 +425,12 @@ def fit(
 ) -> FitResult:
     """Trains a task; continues where the checkpoints in workdir end, with the same bits.
 
+    A checkpoint knows its run by the settings, by digests of the lowered `task.init`, `task.loss`
+    (with its gradient) and `task.evaluate`, and by the first batches: an edited task or other data
+    want another workdir. The digests cost the lowering of these functions and no compilation.
+    Where a run in workdir is finished, one line on standard error says so, and its result is
+    returned.
+
     Args:
       task: what is trained.
       train_data: `train_data[step]` is the batch of a step, a pure function of the step number;
@@ -433,7 +439,9 @@ def fit(
       config: how to train.
       workdir: gets metrics.jsonl, config.json, environment.json and checkpoints/.
       metadata: JSON values that a checkpoint must share with this run to be continued, such as
-        the configuration and the digest of the vocabulary. The training options join them.
+        the configuration and the digest of the vocabulary. The training options join them. A
+        value with the name "init", "loss", "evaluate", "train_data" or "eval_data" is compared in
+        place of the digest, as for a loss that is rewritten during a run.
       parallel: the devices, made with the `accumulate` of config (default: as config says); give
         the same one to `evaluate` to share its compiled steps.
       on_event: called with ("step" | "evaluate" | "save" | "saved", step); "saved" comes when
@@ -457,10 +465,11 @@ def fit(
         `best_metric` that evaluate does not give, too few batches, batches without rows, or an
         iterator as evaluation data. After the first step, for a loss that is a mean, not a sum.
       StoppedBySignal: with raise_on_signal, after the run was saved.
-      ProcessMismatch: on every process of several, if they were not given the same settings, first
-        batch and parameters.
+      ProcessMismatch: on every process of several, if they were not given the same settings,
+        packages, task and data; before the first step, or at the next checkpoint for batches or
+        parameters that differ later.
       WorkdirLost: if workdir was removed or replaced during the run.
-      CheckpointMismatch: if workdir belongs to another run.
+      CheckpointMismatch: if workdir belongs to another run, with every difference by name.
       CheckpointNotSaved: soon after a checkpoint could not be written, as on a full disk.
       WorkdirBusy: if another run is writing into workdir.
       RuntimeError: if none of its checkpoints can be read. A damaged one is moved to

@@ -15,6 +15,7 @@ import pytest
 from gatedjax.training import (
     CheckpointMismatch,
     CheckpointStore,
+    OptimizerConfig,
     Ratio,
     TrainConfig,
     fit,
@@ -36,8 +37,12 @@ BATCH = Data()[1000]
 class Biased(Tiny):
     """A loss that closes over an array and scales it, and an evaluation with a threshold."""
 
-    def __init__(self, bias=BIAS, scale=1.0, straight=False, above=0.0):
+    def __init__(self, bias=BIAS, scale=1.0, straight=False, above=0.0, start=1.0, frozen=()):
         self.bias, self.scale, self.straight, self.above = bias, scale, straight, above
+        self.start, self.frozen = start, frozen
+
+    def init(self, key, batch):
+        return {"w": self.start * super().init(key, batch)["w"], "v": jnp.zeros(2)}
 
     def loss(self, params, batch, rngs):
         w = params["w"]
@@ -88,6 +93,7 @@ def used(whole, tmp_path):
 
 NEGATED = Changed("label", lambda label: 1 - label)
 OTHER = {
+    "start": ({"task": Biased(start=0.5)}, "the initialisation of the task: saved program"),
     "loss": ({"task": Biased(scale=-1.0)}, "the loss of the task: saved program"),
     "gradient": ({"task": Biased(straight=True)}, "the loss of the task: saved program"),
     "constant": ({"task": Biased(BIAS + 1)}, "the loss of the task: saved program"),
@@ -115,7 +121,13 @@ def test_a_used_workdir_refuses_another_task_and_other_data_by_name(name, num_st
     assert said.endswith(
         "Use another workdir to train this, or the task and data of the checkpoint."
     )
-    titles = ("the loss", "the evaluation of", "the training data", "the evaluation data")
+    titles = (
+        "the initial",
+        "the loss",
+        "the evaluation of",
+        "the training data",
+        "the evaluation data",
+    )
     assert sum(title in said.partition(":")[2] for title in titles) == 1
     assert contents(used) == before
 
@@ -127,6 +139,25 @@ def test_data_of_another_shape_are_not_taken_for_another_loss(used):
     ) as error:
         run(used, train=wider)
     assert "the loss" not in str(error.value)
+
+
+def test_parameters_that_are_now_frozen_are_named(tmp_path):
+    sgd = OptimizerConfig(name="sgd")  # whose state has no arrays that would differ
+    config = dataclasses.replace(CONFIG, optimizer=sgd)
+    run(tmp_path, Biased(frozen=("v",)), config=config)
+    with pytest.raises(CheckpointMismatch, match=r"frozen .*: saved \['v'\], now \['w'\]"):
+        run(tmp_path, Biased(frozen=("w",)), config=config)
+
+
+def test_an_initialisation_may_read_the_first_batch(tmp_path):
+    class Read(Biased):
+        def init(self, key, batch):
+            return super().init(key, batch) | {"v": jnp.full(2, float(batch["label"].sum()))}
+
+    run(tmp_path, Read())
+    with pytest.raises(CheckpointMismatch, match="the training data") as error:
+        run(tmp_path, Read(), NEGATED)
+    assert "the initialisation" not in str(error.value)
 
 
 def test_a_finished_run_says_so_in_one_line_and_what_to_do(whole, used, capsys):
@@ -205,8 +236,13 @@ def test_a_task_that_cannot_be_lowered_alone_trains_with_a_warning(tmp_path, mon
         raise NotImplementedError("no lowering for this platform")
 
     monkeypatch.setattr(digests, "program_digest", fails)
-    with pytest.warns(RuntimeWarning, match="the loss of the task cannot be lowered on its own"):
-        assert run(tmp_path, evaluation=None).steps == 4
+    with pytest.warns(RuntimeWarning) as warned:
+        assert run(tmp_path).steps == 4
+    said = [str(warning.message).partition(":")[0] for warning in warned]
+    reason = "cannot be lowered on its own (NotImplementedError"
+    assert said == [
+        f"the {name} of the task {reason}" for name in ("initialisation", "loss", "evaluation")
+    ]
 
 
 def test_lanes_know_their_task_and_the_data_of_every_seed(tmp_path):
@@ -226,7 +262,7 @@ def test_lanes_know_their_task_and_the_data_of_every_seed(tmp_path):
 
 # -- the digests themselves ------------------------------------------------------------------------
 
-SHAPES = {"w": jax.ShapeDtypeStruct((4,), np.float32)}
+SHAPES = {name: jax.ShapeDtypeStruct((n,), np.float32) for name, n in {"w": 4, "v": 2}.items()}
 
 
 def digest(task, batch=BATCH):

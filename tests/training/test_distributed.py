@@ -212,8 +212,8 @@ def test_processes_with_another_program_other_packages_or_later_data_end_by_name
     noisy = {"workdir": tmp_path / "noisy", "go_on": True, "noise": 0.1}
     mapped = run | {"workdir": tmp_path / "mapped", "train": {"parallel": "pmap"}}
     cases = [
-        (noisy, {"noise": 0.2}, ["program of a step is ", "program of the loss is "]),
-        (noisy, {"turned": True}, ["program of a step is ", "program of the loss is "]),
+        (noisy, {"noise": 0.2}, ["program of a step is ", "program of loss is "]),
+        (noisy, {"turned": True}, ["program of a step is ", "program of loss is "]),
         (run, {"flip": 3}, ["batches of steps 1 to 5, label is "]),
         (noisy, {"flip_evaluation": 1001}, ["later evaluation batches, label is "]),
         (mapped, {"flip": 7}, ["batches of steps 6 to 10, label is "]),
