@@ -7,6 +7,7 @@ gradient, of the lowered evaluation, and of the first batches.
 
 import hashlib
 import operator
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -34,6 +35,8 @@ _PROGRAMS = {"init": "train_data", "loss": "train_data", "evaluate": "eval_data"
 _LENGTH = "number of batches"
 # Constants of more elements are hashed as bytes, because their text is several times as large.
 _IN_TEXT = 4096
+# A run may continue on another number of devices, also where its loss constrains a sharding.
+_NUM_DEVICES = re.compile(r"sdy\.mesh @.*|mhlo\.num_partitions = \d+")
 
 
 def array_digests(tree: Any) -> dict[str, str]:
@@ -77,7 +80,7 @@ def program_digest(function: Callable[..., Any], *arguments: Any) -> str:
     with jax.disable_jit(False):
         traced = jax.jit(program).trace(*arguments)
         module: Any = traced.lower().compiler_ir()
-    text = module.operation.get_asm(large_elements_limit=_IN_TEXT)
+    text = _NUM_DEVICES.sub("", module.operation.get_asm(large_elements_limit=_IN_TEXT))
     digest = hashlib.sha256(text.encode())
     for constant in _constants(traced.jaxpr, set()):
         digest.update(_array_digest(constant).encode())

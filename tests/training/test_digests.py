@@ -333,6 +333,18 @@ def function(x):
     assert len(found) == 1
 
 
+def test_a_sharding_constraint_may_be_of_another_number_of_devices():
+    def of(count, name="data"):
+        auto = (jax.sharding.AxisType.Auto,)
+        mesh = jax.make_mesh((count,), (name,), axis_types=auto, devices=jax.devices()[:count])
+        rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(name))
+        double = lambda x: 2 * jax.lax.with_sharding_constraint(x, rows)  # noqa: E731
+        return digests.program_digest(double, jax.ShapeDtypeStruct((8,), np.float32))
+
+    assert of(4) == of(8)
+    assert of(4) != of(4, "rows")
+
+
 def test_arrays_are_known_by_path_dtype_shape_and_bytes():
     batch = {"a": np.zeros((2, 3), np.float32), "n": {"k": jax.random.key(3)}, "b": [1.5]}
     known = digests.array_digests(ChainMap(batch))
