@@ -1,16 +1,17 @@
 """Several processes are one run only if they were given the same; they say so before a step."""
 
 import dataclasses
+import hashlib
+import itertools
 import json
 from typing import Any
 
 import jax
-import numpy as np
 
+from gatedjax.training._digests import array_digests
 from gatedjax.training.config import TrainConfig
 from gatedjax.training.distributed import gather_text
-from gatedjax.training.identity import as_json, describe, described, flatten
-from gatedjax.training.manifest import leaf_hash
+from gatedjax.training.identity import as_json, described, flatten
 from gatedjax.training.task import Batch
 
 # What a process may have for itself: it changes no number and no moment of the run.
@@ -23,29 +24,80 @@ class ProcessMismatch(ValueError):
 
 
 def given(
-    identity: dict[str, Any], config: TrainConfig, first: Batch, params: Any, evaluates: bool
+    identity: dict[str, Any],
+    config: TrainConfig,
+    digests: dict[str, Any],
+    params: Any,
+    eval_data: Any,
+    step: str | None,
 ) -> dict[str, Any]:
-    """What the processes of a run must share, by name: settings, first batch, parameters.
+    """Returns the values that the processes of a run must share, by name.
+
+    These are settings, versions of packages, digests of programs and of data, and the shapes of
+    the parameters.
 
     Args:
       identity: settings of the run, see `identity`.
       config: how this process trains.
-      first: the batch of step 0.
+      digests: of the task and the data, see `run_digests`.
       params: shapes and dtypes of the parameters.
-      evaluates: whether there are evaluations.
+      eval_data: the evaluation data; all batches are read and hashed.
+      step: a digest of the program of a step, with its optimizer.
     """
     train = flatten(as_json(dataclasses.asdict(config)), "train")
     settings = train | {
         name.replace("config.train.", "train.", 1): value
         for name, value in flatten(identity).items()
     }
-    arrays = {name: np.asarray(value) for name, value in first.items()}
+    later = Seen(0)
+    for batch in itertools.islice(() if eval_data is None else eval_data, 1, None):
+        later.add(batch)
     return (
         {k: v for k, v in settings.items() if k.removeprefix("train.") not in _OWN}
-        | {f"first batch, {k}": f"{describe(v)} {leaf_hash(v)[:12]}" for k, v in arrays.items()}
+        | {f"software, {k}": v for k, v in digests["software"].items()}
+        | {f"program of {k}": digests.get(k) for k in ("init", "loss", "evaluate")}
+        | {"program of a step": step, "evaluation data": "evaluate" in digests}
+        | {f"first batch, {k}": v for k, v in digests["train_data"].items()}
+        | {f"first evaluation batch, {k}": v for k, v in digests["eval_data"].items()}
+        | {f"later evaluation batches, {k}": v for k, v in later.digests().items()}
         | {f"parameters, {k}": v for k, v in described(params).items()}
-        | {"evaluation data": evaluates}
     )
+
+
+class Seen:
+    """Digests of the batches that a process has trained on since the last comparison.
+
+    All arrays are hashed, because the ids of the examples may agree where their contents differ.
+    """
+
+    def __init__(self, step: int) -> None:
+        self._first = step + 1
+        self._hashes: dict[str, Any] = {}
+
+    def add(self, batch: Batch) -> None:
+        """Adds the batch of a step."""
+        for name, digest in array_digests(batch).items():
+            self._hashes.setdefault(name, hashlib.sha256()).update(digest.encode())
+
+    def digests(self) -> dict[str, str]:
+        """Returns a hash for each array, over all batches that were added."""
+        return {name: digest.hexdigest()[:12] for name, digest in self._hashes.items()}
+
+    def compare(self, step: int, params: Any) -> None:
+        """Refuses processes whose batches or parameters differ; every process must call it.
+
+        Args:
+          step: the steps that were made.
+          params: the parameters after them, as NumPy arrays.
+
+        Raises:
+          ProcessMismatch: on every process, naming the processes and the arrays.
+        """
+        since = f"batches of steps {self._first} to {step}"
+        arrays = {f"{since}, {k}": v for k, v in self.digests().items()}
+        values = array_digests(params)
+        agree(arrays | {f"parameters after step {step}, {k}": v for k, v in values.items()})
+        self._first, self._hashes = step + 1, {}
 
 
 def agree(what: dict[str, Any]) -> None:

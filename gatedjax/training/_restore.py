@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from gatedjax.training._digests import check_digests
 from gatedjax.training._record import Record, check_run
 from gatedjax.training._verify import note_resume
 from gatedjax.training._workdir import Params, Workdir
@@ -46,21 +47,21 @@ def records_of(saved: Sequence[dict[str, Any]], step: int, config: TrainConfig) 
 
 
 def restore_everywhere(
-    work: Workdir, settings: dict[str, Any], metadata: dict[str, Any], like: TrainState
+    work: Workdir, shared: dict[str, Any], metadata: dict[str, Any], like: TrainState
 ) -> Restored | None:
     """As `restore_or_begin` in process 0, which sends it to the others: they need no shared disk.
 
     Every process must call it at the same point.
     """
     if not work.several:
-        return restore_or_begin(work, settings, metadata, like)
+        return restore_or_begin(work, shared, metadata, like)
     from jax.experimental import multihost_utils
 
     saved: Restored | None = None
     error: Exception | None = None
     if work.writes:
         try:
-            saved = restore_or_begin(work, settings, metadata, like)
+            saved = restore_or_begin(work, shared, metadata, like)
         except Exception as caught:  # the others wait for an answer
             error = caught
     told = None if error is None else f"{type(error).__name__}: {error}"
@@ -79,24 +80,30 @@ def restore_everywhere(
 
 
 def restore_or_begin(
-    work: Workdir, settings: dict[str, Any], metadata: dict[str, Any], like: TrainState
+    work: Workdir, shared: dict[str, Any], metadata: dict[str, Any], like: TrainState
 ) -> Restored | None:
     """Takes the workdir and reads where its run is, or writes what it is beside the logs to come.
 
     Args:
       work: where the run is.
-      settings: what its checkpoints must share with this run, see `identity`.
+      shared: what its checkpoints must share with this run: metadata, see `identity`, and
+        digests, see `run_digests`.
       metadata: see `fit`.
       like: shapes and dtypes of the state.
     """
-    config = work.config
+    config, settings = work.config, shared["metadata"]
     to_zero = config.optimizer.schedule in TO_ZERO
 
     def check(saved: dict[str, Any]) -> None:
-        check_metadata(saved, settings, work.path, same_length=to_zero)
+        check_metadata(saved["metadata"], settings, work.path, same_length=to_zero)
+
+    def check_program(saved: dict[str, Any]) -> None:
+        note = check_digests(saved.get("digests"), shared["digests"], work.path)
+        if note is not None:
+            work.view.notice(note)
 
     log = work.take()
-    newest = restore_newest(work.store, check, like)
+    newest = restore_newest(work.store, check, like, check_program)
     if newest is None:
         named = {k: settings[k] for k in ("optimizer",) if k in settings}
         train = {"train": dataclasses.asdict(config)}
@@ -116,23 +123,28 @@ def restore_or_begin(
 
 
 def restore_newest(
-    store: CheckpointStore, check: Callable[[dict[str, Any]], None], like: TrainState
+    store: CheckpointStore,
+    check: Callable[[dict[str, Any]], None],
+    like: TrainState,
+    check_program: Callable[[dict[str, Any]], None],
 ) -> Restored | None:
     """Reads the newest step that can be read; damaged ones are set aside with a warning.
 
-    `check` raises CheckpointMismatch for the metadata of another run.
+    `check` and `check_program` raise CheckpointMismatch for the record of another run. The second
+    is called after the arrays were compared, because another network has another program anyway.
     """
     damaged: dict[int, Exception] = {}
     for step in reversed(store.found()):
         try:
             saved = store.record(step)
-            check(saved["metadata"])
+            check(saved)
             run = saved["run"]
             state, best = store.restore(step, like, like.params)
             try:
                 check_run(run, step, state.step)
             except ValueError as error:
                 raise CheckpointDamaged(store.folder(step), [f"record: {error}"]) from None
+            check_program(saved)
         except CheckpointMismatch:
             raise
         except DAMAGED as error:

@@ -22,6 +22,7 @@ from gatedjax.training._checks import (
     first_batch,
     first_evaluation_batch,
 )
+from gatedjax.training._digests import array_digests, run_digests, shared_by
 from gatedjax.training._meter import Meter
 from gatedjax.training._record import Record
 from gatedjax.training._restore import Restored, records_of, restore_or_begin
@@ -29,7 +30,14 @@ from gatedjax.training._signals import Signals
 from gatedjax.training._workdir import Line, Params, Workdir
 from gatedjax.training.config import TrainConfig, eval_params, make_optimizer
 from gatedjax.training.identity import identity
-from gatedjax.training.loop import FitResult, Run, StoppedBySignal, results_of, train
+from gatedjax.training.loop import (
+    FitResult,
+    Run,
+    StoppedBySignal,
+    report_finished,
+    results_of,
+    train,
+)
 from gatedjax.training.metrics import Metrics, from_json, to_json
 from gatedjax.training.parallel import pad_rows
 from gatedjax.training.step import TrainState, init_state, make_train_step
@@ -250,7 +258,10 @@ def _begin(
     of_one = make.eval_shape(keys[0])  # traced here, for the calls below too
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((len(keys), *x.shape), x.dtype), of_one)
     check_outputs(task, of_one.params, first, evaluation, config.best_metric)
-    restored = begun = restore_or_begin(work, settings, metadata, like)
+    digests = run_digests(task, of_one.params, first, evaluation, of_first)
+    digests["train_data"] = {f"seed {s}": array_digests(one) for s, one in firsts.items()}
+    shared = shared_by(settings, digests)
+    restored = begun = restore_or_begin(work, shared, metadata, like)
     if begun is None:
         # One lane after the other, with the program of a single run: the same first bits.
         # (On a CPU the vmapped initialisation of eight GA-Nets also hung, in jax 0.10.)
@@ -266,7 +277,7 @@ def _begin(
     ]
     pending = jax.tree.map(lambda x: x[engine.rows], from_json(run["pending"]))
     meter = Meter(work, records_of(run["lanes"], run["step"], config), names, pending)
-    return Run(engine, work, meter, settings, run["step"], restored is not None)
+    return Run(engine, work, meter, shared, run["step"], restored is not None)
 
 
 def fit_lanes(
@@ -329,6 +340,7 @@ def fit_lanes(
     lanes, work = lanes_of(config), Workdir(workdir, config, on_event, on_log, False)
     with work, Signals(work.stopping) as signals:
         run = _begin(task, lanes, train_data, eval_data, work, metadata or {}, chosen)
+        report_finished(run)
         number = train(run, signals)
         results = results_of(run, number)
     if raise_on_signal and number is not None:

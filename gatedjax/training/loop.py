@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import optax
 
-from gatedjax.training._agreement import agree, given
+from gatedjax.training._agreement import Seen, agree, given
 from gatedjax.training._checks import (
     check_batch,
     check_config,
@@ -21,6 +21,7 @@ from gatedjax.training._checks import (
     first_batch,
     first_evaluation_batch,
 )
+from gatedjax.training._digests import digest_or_none, run_digests, shared_by
 from gatedjax.training._meter import Interval, Meter, floats_of
 from gatedjax.training._meter import NonFiniteError as NonFiniteError
 from gatedjax.training._record import Record
@@ -29,14 +30,14 @@ from gatedjax.training._signals import Signals
 from gatedjax.training._transforms import train_all_but
 from gatedjax.training._verify import write_digests
 from gatedjax.training._workdir import Line, Params, Profile, Workdir
-from gatedjax.training.config import TrainConfig, eval_params, make_optimizer
+from gatedjax.training.config import TO_ZERO, TrainConfig, eval_params, make_optimizer
 from gatedjax.training.distributed import largest
 from gatedjax.training.evaluation import run_evaluation
 from gatedjax.training.identity import identity, program_of
 from gatedjax.training.metrics import Metrics, from_json, to_json
 from gatedjax.training.parallel import Parallel, make_parallel
 from gatedjax.training.progress import summary
-from gatedjax.training.step import TrainState, init_state, refuse_mean_loss
+from gatedjax.training.step import TrainState, init_state, make_train_step, refuse_mean_loss
 from gatedjax.training.task import AnyTask, Batch, Carry, frozen_parameters
 
 
@@ -124,14 +125,19 @@ class Run:
     engine: Engine
     work: Workdir
     meter: Meter
-    settings: Line
-    """What a checkpoint must share with it to be continued."""
+    shared: Line
+    """What a checkpoint must share with it to be continued: its metadata, and its digests."""
     step: int
     resumed: bool
     stop_when: Callable[[int], bool] | None = None
     """From a step to whether it is the last one, though `num_steps` are not made."""
     shapes: set[tuple[Any, ...]] = dataclasses.field(default_factory=set)
     """Of the batches so far: another shape is another program."""
+    seen: Seen = dataclasses.field(init=False)
+    """What several processes have trained on since they last compared it."""
+
+    def __post_init__(self) -> None:
+        self.seen = Seen(self.step)
 
     @property
     def over(self) -> bool:
@@ -176,6 +182,8 @@ def train(run: Run, signals: Signals) -> int | None:
 def _step(run: Run, batches: list[Batch]) -> None:
     first, view, meter = batches[0], run.work.view, run.meter
     check_batch(first, f"the batch of step {run.step}")
+    if run.work.several:
+        run.seen.add(first)
     shape = tuple(sorted((name, np.shape(value)) for name, value in first.items()))
     new = shape not in run.shapes
     began = time.perf_counter()
@@ -249,16 +257,31 @@ def _signal(run: Run, signals: Signals) -> int | None:
 def _save(run: Run) -> None:
     engine, work, meter = run.engine, run.work, run.meter
     meter.check_skipped()
-    # all processes take part in fetching what is carried; the rest is for the one that writes
+    # all processes take part in fetching what is carried, and compare what they have
     carry = engine.fetch_carry()
+    if work.several:
+        run.seen.compare(run.step, engine.fetch(carry, meter.records)[0].params)
     if not work.writes:
         return
     work.view.phase("save")
     work.event("save", run.step)
     state, best = engine.fetch(carry, meter.records)
     record = engine.to_record(run.step, meter.records, meter.pending)
-    work.save(run.step, state, best, {"run": record, "metadata": run.settings})
+    work.save(run.step, state, best, {"run": record} | run.shared)
     work.view.phase("train")
+
+
+def report_finished(run: Run) -> None:
+    """Says so where the workdir holds a run that is over, because nothing will be trained."""
+    if run.over and run.resumed and run.work.writes:
+        config, last = run.work.config, max(record.step for record in run.meter.records)
+        longer = ", or a larger num_steps to continue it"
+        early = any(record.finished == "early" for record in run.meter.records)
+        run.work.view.notice(
+            f"{run.work.path} holds a finished run of {last} steps: nothing is trained, and its "
+            "result is returned. Use another workdir to train anew"
+            f"{'' if early or config.optimizer.schedule in TO_ZERO else longer}."
+        )
 
 
 def results_of(run: Run, number: int | None) -> list[FitResult]:
@@ -365,21 +388,24 @@ def _begin(
     check_outputs(task, like.params, first, evaluation, config.best_metric)
     program = None if optimizer is None else program_of(tx, like.params)
     settings, rows = identity(metadata, config, program), len(first["weight"])
+    digests = run_digests(task, like.params, first, evaluation, eval_data)
+    shared = shared_by(settings, digests)
     if work.several:
-        agree(given(settings, config, first, like.params, evaluation is not None))
+        step = digest_or_none("a step of the run", make_train_step(task, tx), like, first, seed_key)
+        agree(given(settings, config, digests, like.params, eval_data, step))
         if rows < jax.process_count():
             raise ValueError(
                 f"a batch has {rows} examples for {jax.process_count()} processes: every process "
                 "needs at least one"
             )
-    restored = begun = restore_everywhere(work, settings, metadata, like)
+    restored = begun = restore_everywhere(work, shared, metadata, like)
     if begun is None:
         state = jax.device_get(make(seed_key))
         begun = Restored(dataclasses.asdict(Record()), state, state.params)
     records = records_of([begun.run], begun.run["step"], config)
     engine = _Single(task, tx, train_data, eval_data, config, parallel, begun, rows)
     meter = Meter(work, records, [{}], from_json(records[0].pending))
-    return Run(engine, work, meter, settings, records[0].step, restored is not None)
+    return Run(engine, work, meter, shared, records[0].step, restored is not None)
 
 
 def fit(
@@ -399,6 +425,12 @@ def fit(
 ) -> FitResult:
     """Trains a task; continues where the checkpoints in workdir end, with the same bits.
 
+    A checkpoint knows its run by the settings, by digests of the lowered `task.init`, `task.loss`
+    (with its gradient) and `task.evaluate`, and by the first batches: an edited task or other data
+    want another workdir. The digests cost the lowering of these functions and no compilation.
+    Where a run in workdir is finished, one line on standard error says so, and its result is
+    returned.
+
     Args:
       task: what is trained.
       train_data: `train_data[step]` is the batch of a step, a pure function of the step number;
@@ -407,7 +439,9 @@ def fit(
       config: how to train.
       workdir: gets metrics.jsonl, config.json, environment.json and checkpoints/.
       metadata: JSON values that a checkpoint must share with this run to be continued, such as
-        the configuration and the digest of the vocabulary. The training options join them.
+        the configuration and the digest of the vocabulary. The training options join them. A
+        value with the name "init", "loss", "evaluate", "train_data" or "eval_data" is compared in
+        place of the digest, as for a loss that is rewritten during a run.
       parallel: the devices, made with the `accumulate` of config (default: as config says); give
         the same one to `evaluate` to share its compiled steps.
       on_event: called with ("step" | "evaluate" | "save" | "saved", step); "saved" comes when
@@ -431,10 +465,11 @@ def fit(
         `best_metric` that evaluate does not give, too few batches, batches without rows, or an
         iterator as evaluation data. After the first step, for a loss that is a mean, not a sum.
       StoppedBySignal: with raise_on_signal, after the run was saved.
-      ProcessMismatch: on every process of several, if they were not given the same settings, first
-        batch and parameters.
+      ProcessMismatch: on every process of several, if they were not given the same settings,
+        packages, task and data; before the first step, or at the next checkpoint for batches or
+        parameters that differ later.
       WorkdirLost: if workdir was removed or replaced during the run.
-      CheckpointMismatch: if workdir belongs to another run.
+      CheckpointMismatch: if workdir belongs to another run, with every difference by name.
       CheckpointNotSaved: soon after a checkpoint could not be written, as on a full disk.
       WorkdirBusy: if another run is writing into workdir.
       RuntimeError: if none of its checkpoints can be read. A damaged one is moved to
@@ -458,6 +493,7 @@ def fit(
     with work, Signals(work.stopping) as signals:
         run = _begin(task, train_data, eval_data, work, metadata or {}, parallel, optimizer)
         run.stop_when = stop_when
+        report_finished(run)
         number = None if run.over else train(run, signals)
         (result,) = results_of(run, number)
     if work.writes and result.stopped != "signal":

@@ -6,20 +6,44 @@ import sys
 import jax
 import numpy as np
 
-from gatedjax.training import DistributedConfig, OptimizerConfig, TrainConfig, fit, initialize
+from gatedjax.training import (
+    DistributedConfig,
+    OptimizerConfig,
+    TrainConfig,
+    _digests,
+    fit,
+    initialize,
+)
 from tests.training import _counting
 from tests.training._tiny import Data, Tiny
 
 
 class Shifted(Data):
-    """The batches of later steps, as a process with other data has them."""
+    """The batches of later steps, as a process with other data has them.
 
-    def __init__(self, shift, *given):
+    With `flip` the labels of one step are others, and the examples have the same ids.
+    """
+
+    def __init__(self, shift, flip, *given):
         super().__init__(*given)
-        self.shift = shift
+        self.shift, self.flip = shift, flip
 
     def __getitem__(self, step):
-        return super().__getitem__(step + self.shift)
+        batch = super().__getitem__(step + self.shift)
+        return batch | ({"label": 1 - batch["label"]} if step == self.flip else {})
+
+
+class Scaled(Tiny):
+    """A loss whose noise is larger, as with another dropout rate, or whose labels are turned."""
+
+    def __init__(self, noise, turned):
+        self.noise, self.turned = noise, turned
+
+    def loss(self, params, batch, rngs):
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(rngs["gate"], batch["example_id"])
+        noise = self.noise * jax.vmap(jax.random.normal)(keys)[:, None]
+        label = 1 - batch["label"] if self.turned else batch["label"]
+        return super().loss(params, {**batch, "x": batch["x"] + noise, "label": label}, rngs)
 
 
 def tiny(run):
@@ -30,10 +54,13 @@ def tiny(run):
         if name == "step" and step == run.get("fail_at"):
             raise OSError("this file is broken")
 
+    if "jax" in run:
+        found = _digests.versions()
+        _digests.versions = lambda: found | {"jax": run["jax"]}
     result = fit(
-        Tiny(),
-        Shifted(run.get("shift", 0), run.get("pause", 0.0), run.get("rows", 8)),
-        [Data()[1000]],
+        Scaled(run["noise"], run.get("turned", False)) if "noise" in run else Tiny(),
+        Shifted(run.get("shift", 0), run.get("flip"), run.get("pause", 0.0), run.get("rows", 8)),
+        [Data()[1000], Shifted(0, run.get("flip_evaluation"))[1001]],
         TrainConfig(
             **{"num_steps": 20, "log_every": 1, "eval_every": 10, "checkpoint_every": 5}
             | {"progress": False}

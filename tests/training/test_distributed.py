@@ -8,15 +8,24 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
-from gatedjax.training import CheckpointStore, DistributedConfig, TrainConfig, initialize
-from gatedjax.training._agreement import agree, given
+from gatedjax.training import (
+    CheckpointStore,
+    DistributedConfig,
+    ProcessMismatch,
+    TrainConfig,
+    _agreement,
+    initialize,
+)
+from gatedjax.training._agreement import Seen, agree, given
+from gatedjax.training._digests import run_digests
 from gatedjax.training.lock import WorkdirLock
 from tests._programs import environment
 from tests.training._process import tiny
-from tests.training._tiny import Data
+from tests.training._tiny import Data, Tiny
 
 SCRIPT = Path(__file__).with_name("_process.py")
 KINDS = ("sharding", "pmap")
@@ -197,16 +206,75 @@ def test_processes_with_other_settings_are_refused_on_all_of_them(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
+def test_processes_with_another_program_other_packages_or_later_data_end_by_name(tmp_path):
+    run = {"workdir": tmp_path / "run", "go_on": True}
+    noisy = {"workdir": tmp_path / "noisy", "go_on": True, "noise": 0.1}
+    mapped = run | {"workdir": tmp_path / "mapped", "train": {"parallel": "pmap"}}
+    cases = [
+        (noisy, {"noise": 0.2}, ["program of a step is ", "program of loss is "]),
+        (noisy, {"turned": True}, ["program of a step is ", "program of loss is "]),
+        (run, {"flip": 3}, ["batches of steps 1 to 5, label is "]),
+        (noisy, {"flip_evaluation": 1001}, ["later evaluation batches, label is "]),
+        (mapped, {"flip": 7}, ["batches of steps 6 to 10, label is "]),
+        # the last case, because the version stays what it is
+        (noisy, {"jax": "0.0.1"}, ["software, jax is '0.0.1', process 0 has "]),
+    ]
+    runs, second = [one for one, _, _ in cases], [other for _, other, _ in cases]
+    for process in together(*runs, second=second, seconds=60):
+        for answered, (_, _, fields) in zip(answers(process), cases, strict=True):
+            named = [line.strip() for line in answered["refused"].splitlines()[1:]]
+            for line, field in zip(named, fields, strict=True):
+                assert line.startswith(f"process 1: {field}")
+    assert not (tmp_path / "noisy").exists()
+    # what went wrong after the checkpoint is in none
+    assert CheckpointStore(tmp_path / "run" / "checkpoints").steps() == []
+    assert CheckpointStore(tmp_path / "mapped" / "checkpoints").steps() == [5]
+
+
+def test_batches_and_parameters_that_differ_are_named_with_the_process(monkeypatch):
+    def compared(*others):
+        """Compares what this process has seen with what the others have."""
+        texts = []
+        monkeypatch.setattr(_agreement, "gather_text", lambda text: texts.append(text) or texts)
+        for batches, params in others:
+            seen = Seen(5)
+            for batch in batches:
+                seen.add(batch)
+            seen.compare(5 + len(batches), {"layer": {"w": np.float32(params)}})
+
+    batches = [Data()[step] for step in range(3)]
+    compared((batches, [1.0]), (batches, [1.0]))
+    swapped = [batches[1], batches[0], batches[2]]
+    with pytest.raises(ProcessMismatch) as error:
+        compared((batches, [1.0]), (batches, [1.0]), (swapped, [2.0]))
+    said = str(error.value)
+    for name in ("example_id", "label", "x"):
+        assert f"process 2: batches of steps 6 to 8, {name} is " in said
+    assert "process 2: parameters after step 8, layer.w is 'float32[1] " in said
+    assert "process 1:" not in said
+    assert "weight" not in said
+
+
 def test_what_a_process_has_for_itself_is_not_compared():
+    digests = run_digests(Tiny(), {"w": np.zeros(4, np.float32)}, Data()[0], Data()[1], [])
+    evaluation = [Data()[1], Data()[2]]
+
     def of(identity, **changes):
         config = TrainConfig(num_steps=5, **changes)
-        return given(identity, config, Data()[0], {"w": np.zeros(4)}, True)
+        return given(identity, config, digests, {"w": np.zeros(4)}, evaluation, "program")
 
     plain = of({"vocabulary": "abc"})
     assert plain["vocabulary"] == "abc"
     assert plain["train.optimizer.name"] == "adam"
     assert plain["parameters, w"] == "float64[4]"
     assert plain["first batch, x"].startswith("float32[8, 4] ")
+    assert plain["first evaluation batch, x"] != plain["first batch, x"]
+    assert plain["software, jax"] == jax.__version__
+    later = plain["later evaluation batches, x"]
+    evaluation.append(Data()[3])
+    assert of({"vocabulary": "abc"})["later evaluation batches, x"] != later
+    evaluation.pop()
     own = {"progress": False, "tensorboard": True, "keep_checkpoints": 5, "profile_steps": 2}
     assert of({"vocabulary": "abc"}, **own) == plain
     nested = {"config": {"train": {"keep_checkpoints": 7}, "model": {"width": 3}}}

@@ -1,0 +1,228 @@
+"""Digests of the task and of the data of a run, by which a checkpoint knows them again.
+
+The settings of a run say nothing of the code of a loss, and nothing of what is in the data. A
+checkpoint therefore has digests of the lowered initialisation, of the lowered loss with its
+gradient, of the lowered evaluation, and of the first batches.
+"""
+
+import hashlib
+import operator
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from gatedjax.training.identity import CheckpointMismatch, describe, flatten
+from gatedjax.training.log import versions
+from gatedjax.training.manifest import leaf_hash
+from gatedjax.training.step import init_carry, step_rngs
+from gatedjax.training.task import AnyTask, Batch, frozen_parameters, is_stateful
+
+_TITLES = {
+    "init": "the initialisation of the task",
+    "loss": "the loss of the task",
+    "evaluate": "the evaluation of the task",
+    "frozen": "the frozen parameters of the task",
+    "train_data": "the training data",
+    "eval_data": "the evaluation data",
+}
+# A program is lowered for the shapes of a batch; the initialisation may read its values as well.
+_PROGRAMS = {"init": "train_data", "loss": "train_data", "evaluate": "eval_data"}
+_LENGTH = "number of batches"
+# Constants of more elements are hashed as bytes, because their text is several times as large.
+_IN_TEXT = 4096
+# A run may continue on another number of devices, also where its loss constrains a sharding.
+_NUM_DEVICES = re.compile(r"sdy\.mesh @.*|mhlo\.num_partitions = \d+")
+
+
+def array_digests(tree: Any) -> dict[str, str]:
+    """Returns dtype, shape and a hash of each array in a batch or in parameters, by its path."""
+    # a batch may be any mapping, of which JAX would make a single leaf
+    leaves = jax.tree_util.tree_leaves_with_path(dict(tree) if isinstance(tree, Mapping) else tree)
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): _array_digest(leaf)
+        for path, leaf in leaves
+    }
+
+
+def _array_digest(value: Any) -> str:
+    array = host_array(value)
+    return f"{describe(array)} {leaf_hash(array)[:12]}"
+
+
+def host_array(value: Any) -> np.ndarray:
+    """Returns any array as a NumPy array, and PRNG keys as their bits."""
+    if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        value = jax.random.key_data(value)
+    return np.asarray(jax.device_get(value))
+
+
+def program_digest(function: Callable[..., Any], *arguments: Any) -> str:
+    """Returns a hash of the program that JAX lowers a function to, and of the constants in it.
+
+    This compiles nothing. Two processes with the same code, packages and kind of device get the
+    same hash, because the text of the program has no addresses and no source locations.
+
+    Args:
+      function: a pure function.
+      arguments: arrays, or their shapes and dtypes.
+    """
+
+    def program(*arguments: Any) -> Any:
+        return function(*arguments)
+
+    # shapes alone, because an array may be committed to devices, which would be in the text
+    arguments = jax.eval_shape(lambda *trees: trees, *arguments)
+    with jax.disable_jit(False):
+        traced = jax.jit(program).trace(*arguments)
+        module: Any = traced.lower().compiler_ir()
+    text = _NUM_DEVICES.sub("", module.operation.get_asm(large_elements_limit=_IN_TEXT))
+    digest = hashlib.sha256(text.encode())
+    for constant in _constants(traced.jaxpr, set()):
+        digest.update(_array_digest(constant).encode())
+    return f"program {digest.hexdigest()[:16]}"
+
+
+def _constants(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
+    """Yields the arrays that a jaxpr closes over, and those of the jaxprs in its equations.
+
+    A lowered program may have them as arguments, of which the text has the shape alone.
+    """
+    if id(jaxpr) in seen:
+        return
+    seen.add(id(jaxpr))
+    yield from getattr(jaxpr, "consts", ())
+    for equation in jaxpr.eqns:
+        yield from (v.val for v in equation.invars if hasattr(v, "val") and np.ndim(v.val))
+        for parameter in jax.tree.leaves(equation.params):
+            if hasattr(parameter, "eqns"):
+                yield from _constants(parameter, seen)
+
+
+def run_digests(
+    task: AnyTask, params: Any, first: Batch, evaluation: Batch | None, eval_data: Any
+) -> dict[str, Any]:
+    """Returns digests of the task and of the data of a run, by the names in `_TITLES`.
+
+    Python functions that a program calls back are not part of its digest.
+
+    Args:
+      task: the model.
+      params: shapes and dtypes of its parameters.
+      first: the first batch of training.
+      evaluation: the first batch of evaluation; None if nothing is evaluated.
+      eval_data: the evaluation data.
+    """
+
+    def carried(batch: Batch) -> tuple[Any, ...]:
+        return (jax.eval_shape(lambda: init_carry(task, batch)),) if is_stateful(task) else ()
+
+    # with its gradient, because stop_gradient and custom derivatives change nothing else
+    loss = jax.value_and_grad(task.loss, has_aux=True)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    rngs = jax.eval_shape(step_rngs, key, 0)
+    digests: dict[str, Any] = {
+        "software": versions() | {"backend": jax.default_backend()},
+        "init": digest_or_none("init", lambda key: task.init(key, first), key),
+        "loss": digest_or_none("loss", loss, params, first, rngs, *carried(first)),
+        "frozen": list(frozen_parameters(task)),
+        "train_data": array_digests(first),
+        "eval_data": {},
+    }
+    if evaluation is not None:
+        digests["evaluate"] = digest_or_none(
+            "evaluate", task.evaluate, params, evaluation, *carried(evaluation)
+        )
+        # -1 where the length is unknown: a loader over a stream has a __len__ that raises TypeError
+        length = operator.length_hint(eval_data, -1)
+        digests["eval_data"] = array_digests(evaluation) | {_LENGTH: length}
+    return digests
+
+
+def shared_by(metadata: dict[str, Any], digests: dict[str, Any]) -> dict[str, Any]:
+    """Returns the metadata and the digests that the checkpoints of a run must share.
+
+    A value in the metadata with the name of a digest takes its place, as "optimizer" does.
+    """
+    compared = {k: v for k, v in digests.items() if k not in _TITLES or k not in metadata}
+    return {"metadata": metadata, "digests": compared}
+
+
+def digest_or_none(name: str, function: Callable[..., Any], *arguments: Any) -> str | None:
+    """Returns `program_digest`, or None with a RuntimeWarning if the function cannot be lowered."""
+    try:
+        return program_digest(function, *arguments)
+    except Exception as error:  # the run goes on, because the step itself may still compile
+        reason = f"{type(error).__name__}: {error}".split("\n", 1)[0][:200]
+        warnings.warn(
+            f"{_TITLES.get(name, name)} cannot be lowered on its own ({reason}): checkpoints of "
+            "this run do not know it, so another one is not refused in this workdir",
+            RuntimeWarning,
+            stacklevel=5,
+        )
+        return None
+
+
+def check_digests(saved: Any, wanted: dict[str, Any], where: Path) -> str | None:
+    """Refuses the checkpoint of another task or of other data.
+
+    A digest is compared if both sides have it: checkpoints of older versions have none.
+
+    Args:
+      saved: digests of the checkpoint.
+      wanted: digests of this run.
+      where: the workdir, for the messages.
+
+    Returns:
+      A line about programs that could not be compared because other packages lowered them, or None.
+
+    Raises:
+      CheckpointMismatch: naming each part that differs, such as the loss or the training data.
+    """
+    saved = saved if isinstance(saved, dict) else {}
+    lines, changed, reshaped = [], set(), set()
+    for name in ("train_data", "eval_data"):
+        if not isinstance(saved.get(name), dict) or name not in wanted:
+            continue
+        old, new = flatten(saved[name]), flatten(wanted[name])
+        for leaf in sorted(old.keys() | new.keys()):
+            a, b = old.get(leaf, "nothing"), new.get(leaf, "nothing")
+            if a != b:
+                what = leaf if leaf == _LENGTH else f"{leaf} in the first batch"
+                lines.append(f"  {_TITLES[name]}, {what}: saved {a}, now {b}")
+                changed.add(name)
+            if leaf != _LENGTH and str(a).rpartition(" ")[0] != str(b).rpartition(" ")[0]:
+                reshaped.add(name)
+    programs = {
+        name: f"  {_TITLES[name]}: saved {saved[name]}, now {wanted[name]}"
+        for name, data in _PROGRAMS.items()
+        if None not in (saved.get(name), wanted.get(name))
+        and saved[name] != wanted[name]
+        and data not in (changed if name == "init" else reshaped)
+    }
+    same_software = saved.get("software") == wanted.get("software")
+    if same_software:
+        lines = [*programs.values(), *lines]
+    if saved.get("frozen") is not None and saved["frozen"] != wanted.get("frozen"):
+        lines.append(f"  {_TITLES['frozen']}: saved {saved['frozen']}, now {wanted.get('frozen')}")
+    if lines:
+        raise CheckpointMismatch(
+            "\n".join(
+                [
+                    f"{where} holds a checkpoint of another task or of other data:",
+                    *lines,
+                    "Use another workdir to train this, or the task and data of the checkpoint.",
+                ]
+            )
+        )
+    if programs and not same_software:
+        titles = " and ".join(_TITLES[name] for name in programs)
+        return (
+            f"{where}: {titles} cannot be compared with the checkpoint, which other versions "
+            "of packages or another kind of device wrote (environment.json)"
+        )
+    return None
