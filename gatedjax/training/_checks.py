@@ -80,8 +80,8 @@ def check_eval_params(point: Callable[..., Any], state: TrainState) -> None:
         made = jax.eval_shape(point, state.params, state.opt_state)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise TypeError(
-            "the parameters to evaluate cannot be computed from (params, opt_state): give fit an "
-            f"eval_params= that can, {error}"
+            "eval_params(params, opt_state) fails for this task and optimizer, so give fit another "
+            f"eval_params=: {error}"
         ) from error
     lines = differences(described(state.params), described(made))
     if lines or jax.tree.structure(made) != jax.tree.structure(state.params):
