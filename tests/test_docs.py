@@ -12,7 +12,7 @@ from gatedjax.text import _training
 from tests.conftest import ROOT
 
 PAGES = [
-    ("training", 4),
+    ("training", 5),
     ("recurrence", 4),
     ("masks", 1),
     ("selective_attention", 4),

@@ -1,13 +1,16 @@
 """Options of training, as the command line shows them."""
 
 import dataclasses
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from gatedjax._choices import check_choices
+from gatedjax.training._averages import EmaState as EmaState
+from gatedjax.training._averages import eval_params as eval_params
+from gatedjax.training._averages import params_ema as params_ema
 from gatedjax.training._rows import lazy_rows
 from gatedjax.training._transforms import reset_where, train_all_but
 
@@ -123,100 +126,6 @@ class TrainConfig:
             raise ValueError(
                 f"early_stop_patience must be at least 1 or None, got {self.early_stop_patience}"
             )
-
-
-class EmaState(NamedTuple):
-    """State of `params_ema`.
-
-    Attributes:
-      steps: updates made.
-      ema: the average, with the structure of the parameters. It is float32 where a parameter has
-        fewer bits, because the small steps of an average round to 0 in bfloat16 and float16.
-    """
-
-    steps: jax.Array
-    ema: Any
-
-
-def params_ema(decay: float) -> optax.GradientTransformation:
-    """Keeps a moving average of the parameters after each update; the last link of a chain.
-
-    ema <- d ema + (1 - d) params,  d = min(decay, (1 + t) / (10 + t)) after t updates, so that the
-    first parameters are forgotten soon. Updates pass through unchanged. The average of bfloat16
-    and float16 parameters is kept in float32; `eval_params` rounds it to their dtype.
-
-    Args:
-      decay: in [0, 1).
-
-    Raises:
-      ValueError: if decay is outside [0, 1).
-    """
-    if not 0 <= decay < 1:
-        raise ValueError(f"ema_decay must be in [0, 1) or None, got {decay}")
-
-    def init(params: Any) -> EmaState:
-        average = lambda p: jnp.array(p, _wide(jnp.asarray(p).dtype))  # noqa: E731
-        return EmaState(jnp.zeros((), jnp.int32), jax.tree.map(average, params))
-
-    def update(updates: Any, state: EmaState, params: Any = None) -> tuple[Any, EmaState]:
-        if params is None:
-            raise ValueError("params_ema needs params in update")
-        t = state.steps.astype(jnp.float32)
-        d = jnp.minimum(decay, (1 + t) / (10 + t))
-        new = optax.apply_updates(params, updates)
-        ema = jax.tree.map(lambda e, p: (d * e + (1 - d) * p).astype(e.dtype), state.ema, new)
-        return updates, EmaState(state.steps + 1, ema)
-
-    return optax.GradientTransformation(init, update)
-
-
-def _wide(dtype: Any) -> Any:
-    """Returns float32 for floating-point numbers of fewer bits, and other dtypes as they are."""
-    is_narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
-    return jnp.float32 if is_narrow else dtype
-
-
-def eval_params(params: Any, opt_state: Any) -> Any:
-    """Returns the parameters to evaluate and to keep, with the dtypes of the parameters.
-
-    They are the moving average where there is one (`params_ema`), the point of
-    `optax.contrib.schedule_free_eval_params` where the optimiser is schedule-free, and the
-    parameters themselves elsewhere. Both are found inside of chains and wrappers. A transformation
-    that leaves some parameters alone changes nothing for those.
-
-    Args:
-      params: the parameters of the last step.
-      opt_state: the state of the optimiser.
-    """
-    ours = lambda node: isinstance(node, _AVERAGES)  # noqa: E731  (optax.ema averages gradients)
-    point = params
-    for node in filter(ours, jax.tree.leaves(opt_state, is_leaf=ours)):
-        point = _averaged(node, params, point)
-    return point
-
-
-_AVERAGES = (EmaState, optax.contrib.ScheduleFreeState)
-
-
-def is_schedule_free(opt_state: Any) -> bool:
-    """Returns whether the state of an optimiser has that of a schedule-free one in it."""
-    free = lambda node: isinstance(node, optax.contrib.ScheduleFreeState)  # noqa: E731
-    return any(map(free, jax.tree.leaves(opt_state, is_leaf=free)))
-
-
-def _averaged(node: Any, params: Any, point: Any) -> Any:
-    """Returns the average that a node holds; `point` for parameters that it leaves alone."""
-    masked = lambda x: isinstance(x, optax.MaskedNode)  # noqa: E731
-    mean = node.ema if isinstance(node, EmaState) else node.z
-    if not isinstance(node, EmaState):
-        own = jax.tree.map(lambda z, p: z if masked(z) else p, mean, params, is_leaf=masked)
-        mean = optax.contrib.schedule_free_eval_params(node, own)
-    return jax.tree.map(
-        lambda x, p: p if masked(x) else x if x.dtype == p.dtype else x.astype(p.dtype),
-        mean,
-        point,
-        is_leaf=masked,
-    )
 
 
 def make_optimizer(

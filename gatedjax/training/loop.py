@@ -12,6 +12,8 @@ import numpy as np
 import optax
 
 from gatedjax.training._agreement import agree, given
+from gatedjax.training._averages import eval_params as find_eval_params
+from gatedjax.training._averages import is_computed
 from gatedjax.training._checks import (
     check_arrays,
     check_batch,
@@ -33,8 +35,7 @@ from gatedjax.training._signals import Signals
 from gatedjax.training._transforms import is_key, keys_as_data, train_all_but
 from gatedjax.training._verify import write_digests
 from gatedjax.training._workdir import Line, Params, Profile, Workdir
-from gatedjax.training.config import TrainConfig, is_schedule_free, make_optimizer
-from gatedjax.training.config import eval_params as find_eval_params
+from gatedjax.training.config import TrainConfig, make_optimizer
 from gatedjax.training.distributed import largest
 from gatedjax.training.evaluation import run_evaluation
 from gatedjax.training.identity import identity
@@ -328,7 +329,7 @@ class _Single:
         self.state = parallel.place(begun.state)
         self.best_params = begun.best
         self.point = self.point_on_host = point
-        if point is not find_eval_params or is_schedule_free(begun.state.opt_state):
+        if point is not find_eval_params or is_computed(begun.state.opt_state):
             self.point, self.point_on_host = parallel.on_copies(point), jax.jit(point)
 
     def batches(self, start: int) -> Iterator[list[Batch]]:

@@ -194,7 +194,7 @@ class Parallel:
         return self._eval_steps[id(task)][1]
 
     def _make_eval_step(self, task: Any) -> Callable[..., Any]:
-        def evaluate(params: Any, batch: Batch, carry: Carry, model_state: Any) -> Any:
+        def evaluate(params: Any, batch: Batch, carry: Carry, model_state: Any = None) -> Any:
             return call_evaluate(task, params, batch, carry, model_state)
 
         if self.kind == "pmap":

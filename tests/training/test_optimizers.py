@@ -136,6 +136,17 @@ def test_a_schedule_free_optimizer_is_evaluated_and_kept_where_it_averages(name,
     assert np.abs(np.asarray(point["w"]) - params["w"]).max() > 1e-3
 
 
+def test_an_optimizer_that_steps_aside_is_evaluated_where_it_returns(tmp_path):
+    tx = contrib.sam(optax.sgd(0.05), optax.sgd(0.5), sync_period=2)
+    config = dataclasses.replace(CONFIG, num_steps=3, eval_every=1)
+    result = fit(Plane(), Data(), EVALUATION, config, tmp_path, optimizer=tx)
+    # the parameters before, and after the one update of the outer optimizer
+    points = [loop(tx, steps)[0] for steps in (0, 2, 2)]
+    assert [line["loss"] for line in result.history] == pytest.approx(
+        [mean_error(params) for params in points], rel=1e-5
+    )
+
+
 @pytest.mark.parametrize("kind", slow_but(["pmap", "sharding"], "pmap"))
 def test_devices_find_the_same_point(kind, tmp_path):
     config = dataclasses.replace(CONFIG, parallel=kind, num_steps=2)
