@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from gatedjax.training import (
@@ -97,6 +98,14 @@ class Far:
 
 
 EVALUATION = [Far()[1000], Far()[1001]]
+
+
+def train(workdir, **changes):
+    """A run whose optimizer is schedule-free."""
+    tx = optax.contrib.schedule_free_sgd(0.05)
+    plain = {"optimizer": OptimizerConfig(), "num_steps": 4} | changes
+    config = dataclasses.replace(CONFIG, **plain)
+    return fit(Normalised(), Far(), EVALUATION, config, workdir, optimizer=tx)
 
 
 def statistics(*steps):
@@ -217,6 +226,27 @@ def test_seeds_side_by_side_have_a_state_each(alone, tmp_path):
         assert_close(lane.state.model_state, statistics(*range(6)))
         assert_close(lane.best_model_state, statistics(*range(lane.best_step)))
     assert_close(first.best_params, alone[1].best_params, rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_two_processes_have_and_save_the_state_of_one(tmp_path):
+    from tests.training.test_distributed import answers, together
+
+    result = train(tmp_path / "alone")
+    wanted = result.best_params, result.best_model_state, result.state.params
+    runs = [
+        {
+            "workdir": tmp_path / kind,
+            "model_state": True,
+            "train": {"parallel": kind, "num_steps": n},
+        }
+        for kind in ("sharding", "pmap")
+        for n in (2, 4)
+    ]
+    for process in together(*runs, devices=2):
+        for two in answers(process)[1::2]:
+            for found, leaf in zip(two["found"], jax.tree.leaves(wanted), strict=True):
+                np.testing.assert_allclose(found, leaf, rtol=1e-3, atol=1e-5)
 
 
 class OtherShape(Normalised):
