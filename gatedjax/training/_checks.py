@@ -84,7 +84,8 @@ def check_eval_params(point: Callable[..., Any], state: TrainState) -> None:
             f"eval_params=: {error}"
         ) from error
     lines = differences(described(state.params), described(made))
-    if lines or jax.tree.structure(made) != jax.tree.structure(state.params):
+    is_same: Any = jax.tree.structure(made) == jax.tree.structure(state.params)  # type: ignore[operator]
+    if lines or not is_same:
         raise ValueError(
             "eval_params must return parameters with the names, shapes and dtypes of those of the "
             "task:\n  " + "\n  ".join(lines).replace("saved", "wanted").replace("now", "got")

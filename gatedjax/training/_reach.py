@@ -76,10 +76,14 @@ class Reach:
 
     @classmethod
     def begin(
-        cls, task: Any, tx: optax.GradientTransformation, state: Any, paths: frozenset[str],
+        cls,
+        task: Any,
+        tx: optax.GradientTransformation,
+        state: Any,
+        paths: frozenset[str],
         is_new: bool,
-    ) -> "Reach | None":  # fmt: skip
-        """Returns what is to be looked at until the first line of a run; None if nothing is.
+    ) -> "Reach | None":
+        """Returns the parameters to look at until the first line of a run; None if there are none.
 
         Args:
           task: the task.
@@ -89,10 +93,10 @@ class Reach:
           is_new: whether the run has not written its first line.
         """
         frozen = frozen_parameters(task)
-        left = {p for p in paths if not any(f"{p}/".startswith(f"{at}/") for at in frozen)}
-        if left and is_new:
-            left -= _not_updated(tx, state)
-        return cls(task, state, frozenset(left)) if left and is_new else None
+        unreached = {p for p in paths if not any(f"{p}/".startswith(f"{at}/") for at in frozen)}
+        if unreached and is_new:
+            unreached -= _not_updated(tx, state)
+        return cls(task, state, frozenset(unreached)) if unreached and is_new else None
 
     def look(self, batch: Batch) -> None:
         """Takes out the parameters that the gradient of a batch of another shape reaches."""
@@ -100,17 +104,18 @@ class Reach:
             self.paths &= unreached_parameters(self.task, self.state, batch)
 
     def refuse(self) -> None:
-        """Raises ValueError if parameters are left at the first line of a run."""
-        left = sorted(self.paths)
-        if not left:
+        """Raises ValueError if no gradient has reached some parameters by the first line."""
+        paths = sorted(self.paths)
+        if not paths:
             return
-        shown = ", ".join(map(repr, left[:8])) + (f" and {len(left) - 8} more" if left[8:] else "")
+        more = f" and {len(paths) - 8} more" if paths[8:] else ""
+        shown = ", ".join(map(repr, paths[:8])) + more
         raise ValueError(
             f"no gradient reaches these parameters of {type(self.task).__name__}: {shown}. "
             "Statistics of a model, such as those of BatchNorm, are no parameters: return them "
             "from the loss as model state (gatedjax.training.ModelStateTask). Parameters that are "
             "to stay as they are belong into the attribute frozen of the task: "
-            f"frozen = ({left[0]!r},)"
+            f"frozen = ({paths[0]!r},)"
         )
 
 

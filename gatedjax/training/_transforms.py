@@ -144,7 +144,9 @@ def keys_as_data(tx: optax.GradientTransformation) -> optax.GradientTransformati
             x if impl is None else jax.random.wrap_key_data(x, impl=impl)
             for x, impl in zip(leaves, impls, strict=True)
         ]
-        updates, new = call_update(tx, updates, structure.unflatten(keys), params, **extra)
+        updates, new = call_update(
+            tx, updates, jax.tree.unflatten(structure, keys), params, **extra
+        )
         return updates, data(new)
 
     return optax.GradientTransformationExtraArgs(init, update)

@@ -295,7 +295,7 @@ class CheckpointStore:
         if which == "best":
             # the best of a run without a model state is its parameters alone
             has_state = any(n.split(".")[0] == "model_state" for n in every.get("state", {}))
-            item, prefix = "best", f"{part}." if has_state else ""
+            item, prefix = "best", prefix if has_state or part == "model_state" else ""
         leaves = every.get(item, {})
         saved = {n.removeprefix(prefix): e for n, e in leaves.items() if n.startswith(prefix)}
         wanted = described(params_like)

@@ -48,6 +48,7 @@ from gatedjax.training.step import (
     init_state,
     refuse_mean_loss,
     refuse_parts,
+    split_best,
 )
 from gatedjax.training.task import AnyTask, Batch, Carry, frozen_parameters
 
@@ -292,8 +293,8 @@ def results_of(run: Run, number: int | None) -> list[FitResult]:
     return [
         FitResult(
             state=state,
-            best_params=best if state.model_state is None else best["params"],
-            best_model_state=None if state.model_state is None else best["model_state"],
+            best_params=split_best(best, state.model_state)[0],
+            best_model_state=split_best(best, state.model_state)[1],
             best_step=record.best_step if record.best_metrics else record.step,
             best_metrics=record.best_metrics,
             history=record.history,

@@ -60,9 +60,24 @@ class TrainState:
 def best_of(params: Any, model_state: Any) -> Any:
     """Returns what is kept of a train state as the best one, and saved as such.
 
-    It is the parameters alone, or {"params": ..., "model_state": ...} with a model state.
+    It is the parameters alone, or {"params": ..., "model_state": ...} with a model state that has
+    arrays.
     """
-    return params if model_state is None else {"params": params, "model_state": model_state}
+    if not jax.tree.leaves(model_state):
+        return params
+    return {"params": params, "model_state": model_state}
+
+
+def split_best(best: Any, model_state: Any) -> tuple[Any, Any]:
+    """Returns (params, model_state) of what `best_of` returned.
+
+    Args:
+      best: the result of `best_of`.
+      model_state: the model state of any step, which tells whether it has arrays.
+    """
+    if not jax.tree.leaves(model_state):
+        return best, model_state
+    return best["params"], best["model_state"]
 
 
 TrainStep = Callable[[TrainState, Batch, jax.Array], tuple[TrainState, Metrics]]

@@ -25,7 +25,7 @@ from gatedjax.training import (
 )
 from tests._slow import slow_but
 from tests.tolerances import F32
-from tests.training._tiny import Tiny, lines, same
+from tests.training._tiny import Data, Tiny, lines, same
 
 ROWS = 6
 CONFIG = TrainConfig(
@@ -180,11 +180,10 @@ def test_checkpoints_give_back_the_state_beside_the_parameters(alone):
 
 
 def test_a_run_without_a_state_has_none_to_load(tmp_path):
-    from tests.training._tiny import Data
-
     fit(Tiny(), Data(), None, TrainConfig(num_steps=1, progress=False), tmp_path)
-    with pytest.raises(CheckpointMismatch, match="does not hold this model state"):
-        load_model_state(tmp_path, {"w": np.zeros(4, np.float32)}, which="last")
+    for which in ("best", "last"):
+        with pytest.raises(CheckpointMismatch, match="does not hold this model state"):
+            load_model_state(tmp_path, {"w": np.zeros(4, np.float32)}, which=which)
 
 
 def test_a_skipped_update_keeps_the_state(tmp_path):
@@ -226,6 +225,34 @@ def test_seeds_side_by_side_have_a_state_each(alone, tmp_path):
         assert_close(lane.state.model_state, statistics(*range(6)))
         assert_close(lane.best_model_state, statistics(*range(lane.best_step)))
     assert_close(first.best_params, alone[1].best_params, rtol=1e-3)
+
+
+class Counted(Tiny):
+    """Counts its steps, or has a model state without arrays."""
+
+    def __init__(self, state):
+        self.state = state
+
+    def init_model_state(self, key, batch):
+        return self.state
+
+    def loss(self, params, batch, rngs, model_state):
+        total, metrics = super().loss(params, batch, rngs)
+        return total, (metrics, jax.tree.map(lambda n: n + 1, model_state))
+
+    def evaluate(self, params, batch, model_state):
+        return super().evaluate(params, batch)
+
+
+@pytest.mark.parametrize("state", [{"steps": np.int32(0)}, {}], ids=["a count", "no arrays"])
+def test_any_tree_of_arrays_is_a_state(state, tmp_path):
+    config = TrainConfig(num_steps=2, progress=False, parallel="single")
+    result = fit(Counted(state), Data(), [Data()[9]], config, tmp_path)
+    assert result.best_model_state == dict.fromkeys(state, 2)
+    assert load_model_state(tmp_path, state) == result.best_model_state
+    same(load_params(tmp_path, result.best_params)[0], result.best_params)
+    args = [Data()[9]], make_parallel("single"), result.best_model_state
+    assert evaluate(Counted(state), result.best_params, *args)[0] == result.best_metrics
 
 
 @pytest.mark.slow
