@@ -119,7 +119,11 @@ def _move(node: Any, params: Any, point: Any) -> Any:
             return p
         return x if x.dtype == p.dtype else x.astype(p.dtype)
 
-    return jax.tree.map(rounded, found, point, is_leaf=_is_masked)
+    moved = jax.tree.map(rounded, found, point, is_leaf=_is_masked)
+    # an average that needs no change is returned as it is
+    pairs = jax.tree.leaves(moved), jax.tree.leaves(found)
+    is_whole = len(pairs[0]) == len(pairs[1])
+    return found if is_whole and all(x is y for x, y in zip(*pairs, strict=True)) else moved
 
 
 def _is_masked(leaf: Any) -> bool:
