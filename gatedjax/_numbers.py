@@ -33,7 +33,8 @@ def make_plain(config: object) -> None:
     Raises:
       TypeError: if a field for an integer has a number that is none; 1e3 is one.
     """
-    for name, is_whole in _fields(type(config)):
+    kind: Any = type(config)  # mypy takes a metaclass for unhashable
+    for name, is_whole in _fields(kind):
         given = getattr(config, name)
         value = plain(given)
         if is_whole and isinstance(value, float):

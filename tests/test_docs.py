@@ -12,7 +12,7 @@ from gatedjax.text import _training
 from tests.conftest import ROOT
 
 PAGES = [
-    ("training", 6),
+    ("training", 7),
     ("recurrence", 3),
     ("masks", 1),
     ("selective_attention", 2),

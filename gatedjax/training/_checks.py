@@ -1,16 +1,27 @@
 """What `fit` refuses at once, before it writes anything: what would fail or mislead much later."""
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 import optax
 
+from gatedjax.training._reach import unreached_parameters
+from gatedjax.training._transforms import as_transformation, is_key
 from gatedjax.training.config import OptimizerConfig, TrainConfig
+from gatedjax.training.identity import (
+    describe,
+    described,
+    differences,
+    named_leaves,
+    program_of,
+)
 from gatedjax.training.metrics import Ratio
-from gatedjax.training.step import init_carry, step_rngs
-from gatedjax.training.task import AnyTask, Batch, is_stateful
+from gatedjax.training.step import TrainState, init_carry
+from gatedjax.training.task import AnyTask, Batch, call_evaluate
 
 
 def check_config(config: Any) -> None:
@@ -19,10 +30,14 @@ def check_config(config: Any) -> None:
         raise TypeError(f"config must be a TrainConfig, got {type(config).__name__}")
 
 
-def check_optimizer(optimizer: Any, config: TrainConfig) -> None:
-    """Refuses an optimizer that is no Optax transformation, or stands beside a configured one."""
+def check_optimizer(optimizer: Any, config: TrainConfig) -> Any:
+    """Returns the optimizer as a transformation.
+
+    Refuses what is no Optax transformation, or stands beside a configured one.
+    """
     if optimizer is None:
-        return
+        return None
+    optimizer = as_transformation(optimizer)
     if not isinstance(optimizer, optax.GradientTransformation):
         hint = (
             ": an OptimizerConfig belongs into TrainConfig(optimizer=...)"
@@ -35,6 +50,46 @@ def check_optimizer(optimizer: Any, config: TrainConfig) -> None:
         )
     if config.optimizer != OptimizerConfig():
         raise ValueError("optimizer and config.optimizer exclude each other: give one of them")
+    return optimizer
+
+
+def optimizer_program(tx: optax.GradientTransformation, params: Any) -> str:
+    """Returns `program_of` an optimizer; refuses one that cannot update these parameters.
+
+    Args:
+      tx: the optimizer.
+      params: shapes and dtypes of the parameters.
+    """
+    try:
+        return program_of(tx, params)
+    except (TypeError, ValueError, AttributeError, KeyError) as error:
+        raise TypeError(
+            "optimizer cannot update the parameters of this task with what fit hands on (gradient, "
+            f"state, params, value=, grad=, value_fn=): {error}"
+        ) from error
+
+
+def check_eval_params(point: Callable[..., Any], state: TrainState) -> None:
+    """Refuses a function for `fit(eval_params=...)` that gives no parameters of the network.
+
+    Args:
+      point: from (params, opt_state) to the parameters that are evaluated.
+      state: shapes and dtypes of the train state.
+    """
+    try:
+        made = jax.eval_shape(point, state.params, state.opt_state)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise TypeError(
+            "eval_params(params, opt_state) fails for this task and optimizer, so give fit another "
+            f"eval_params=: {error}"
+        ) from error
+    lines = differences(described(state.params), described(made))
+    is_same: Any = jax.tree.structure(made) == jax.tree.structure(state.params)  # type: ignore[operator]
+    if lines or not is_same:
+        raise ValueError(
+            "eval_params must return parameters with the names, shapes and dtypes of those of the "
+            "task:\n  " + "\n  ".join(lines).replace("saved", "wanted").replace("now", "got")
+        )
 
 
 def check_task(task: Any, evaluates: bool) -> None:
@@ -107,7 +162,9 @@ def _check_ratios(metrics: Any, what: str) -> None:
         raise TypeError(f"metrics of {what} must be a dict, got {type(metrics).__name__}")
     for name, ratio in metrics.items():
         if not isinstance(ratio, Ratio):
-            raise TypeError(f"metrics of {what} must be Ratio, {name!r} is {type(ratio).__name__}")
+            is_array = isinstance(ratio, jax.Array | jax.ShapeDtypeStruct)
+            kind = "an array" if is_array else type(ratio).__name__
+            raise TypeError(f"metrics of {what} must be Ratio, {name!r} is {kind}")
         shapes = [list(np.shape(value)) for value in (ratio.total, ratio.count)]
         if shapes != [[], []]:
             raise ValueError(
@@ -116,45 +173,66 @@ def _check_ratios(metrics: Any, what: str) -> None:
             )
 
 
+def check_arrays(state: TrainState) -> None:
+    """Refuses a train state that no step could train or no checkpoint could hold.
+
+    Args:
+      state: shapes and dtypes of the state.
+    """
+    named = named_leaves(dataclasses.replace(state, opt_state=None))
+    for name, leaf in named.items():
+        if is_key(leaf):
+            raise TypeError(
+                f"{name} is a PRNG key, which no checkpoint holds: keep jax.random.key_data(key) "
+                "in a model state, or draw from the rngs of the loss"
+            )
+        if name.partition(".")[0] == "params" and not jax.dtypes.issubdtype(leaf.dtype, np.inexact):
+            raise TypeError(
+                f"{name} must be an array of floating-point numbers, got {describe(leaf)}: what is "
+                "not trained belongs into the model state (gatedjax.training.ModelStateTask)"
+            )
+
+
 def check_outputs(
-    task: AnyTask, params: Any, batch: Batch, evaluation: Batch | None, best_metric: str
-) -> None:
+    task: AnyTask, state: TrainState, batch: Batch, evaluation: Batch | None, best_metric: str
+) -> frozenset[str]:
     """Refuses a task whose loss or evaluation gives what no run could use; computes nothing.
 
     Args:
       task: the model.
-      params: shapes and dtypes of its parameters.
+      state: shapes and dtypes of the train state.
       batch: the first one of training.
       evaluation: the first one of evaluation; None if nothing is evaluated.
       best_metric: `TrainConfig.best_metric`.
+
+    Returns:
+      The paths of the parameters that the gradient of this batch does not reach.
     """
 
-    def carried(batch: Batch) -> tuple[Any, ...]:
-        return (jax.eval_shape(lambda: init_carry(task, batch)),) if is_stateful(task) else ()
+    def check(total: Any, metrics: Any, carry: Any, model_state: Any) -> None:
+        if np.shape(total) != () or not np.issubdtype(total.dtype, np.inexact):
+            raise ValueError(
+                f"loss must be a float scalar, the sum over the rows, got {total.dtype}"
+                f"{list(np.shape(total))}"
+            )
+        _check_ratios(metrics, "the loss")
+        if "loss" not in metrics:
+            raise ValueError(f"metrics of the loss must have 'loss', got {sorted(metrics)}")
+        lines = differences(described(state.model_state), described(model_state))
+        if lines:
+            raise ValueError(
+                "the loss must return a model state with the arrays of init_model_state:\n  "
+                + "\n  ".join(lines).replace("saved", "wanted").replace("now", "got")
+            )
 
-    rngs = jax.eval_shape(lambda: step_rngs(jax.random.key(0), 0))
-    pair = jax.eval_shape(task.loss, params, batch, rngs, *carried(batch))
-    wanted = "(loss, (metrics, carry))" if is_stateful(task) else "(loss, metrics)"
-    try:
-        total, metrics = pair
-        if is_stateful(task):
-            metrics, _ = metrics
-    except (TypeError, ValueError):
-        raise TypeError(f"loss must return {wanted}, got {type(pair).__name__}") from None
-    if np.shape(total) != () or not np.issubdtype(total.dtype, np.inexact):
-        raise ValueError(
-            f"loss must be a float scalar, the sum over the rows, got {total.dtype}"
-            f"{list(np.shape(total))}"
-        )
-    _check_ratios(metrics, "the loss")
-    if "loss" not in metrics:
-        raise ValueError(f"metrics of the loss must have 'loss', got {sorted(metrics)}")
+    unreached = unreached_parameters(task, state, batch, check)
     if evaluation is None:
-        return
-    found = jax.eval_shape(task.evaluate, params, evaluation, *carried(evaluation))
-    wanted = "(metrics, predictions, carry)" if is_stateful(task) else "(metrics, predictions)"
-    if not isinstance(found, tuple) or len(found) != wanted.count(",") + 1:
-        raise TypeError(f"evaluate must return {wanted}, got {type(found).__name__}")
-    _check_ratios(found[0], "evaluate")
-    if best_metric not in found[0]:
-        raise ValueError(f"best_metric must be one of {sorted(found[0])}, got {best_metric!r}")
+        return unreached
+    carry = jax.eval_shape(lambda: init_carry(task, evaluation))
+    metrics, _, _ = jax.eval_shape(
+        functools.partial(call_evaluate, task), state.params, evaluation, carry, state.model_state
+    )
+    _check_ratios(metrics, "evaluate")
+    if best_metric not in metrics:
+        raise ValueError(f"best_metric must be one of {sorted(metrics)}, got {best_metric!r}")
+    return unreached

@@ -19,8 +19,15 @@ import numpy as np
 from gatedjax.training.identity import CheckpointMismatch, describe, flatten
 from gatedjax.training.log import versions
 from gatedjax.training.manifest import leaf_hash
-from gatedjax.training.step import init_carry, step_rngs
-from gatedjax.training.task import AnyTask, Batch, frozen_parameters, is_stateful
+from gatedjax.training.step import TrainState, init_carry, step_rngs
+from gatedjax.training.task import (
+    AnyTask,
+    Batch,
+    call_evaluate,
+    call_loss,
+    frozen_parameters,
+    has_model_state,
+)
 
 _TITLES = {
     "init": "the initialisation of the task",
@@ -104,7 +111,7 @@ def _constants(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
 
 
 def run_digests(
-    task: AnyTask, params: Any, first: Batch, evaluation: Batch | None, eval_data: Any
+    task: AnyTask, state: TrainState, first: Batch, evaluation: Batch | None, eval_data: Any
 ) -> dict[str, Any]:
     """Returns digests of the task and of the data of a run, by the names in `_TITLES`.
 
@@ -112,30 +119,44 @@ def run_digests(
 
     Args:
       task: the model.
-      params: shapes and dtypes of its parameters.
+      state: shapes and dtypes of the train state.
       first: the first batch of training.
       evaluation: the first batch of evaluation; None if nothing is evaluated.
       eval_data: the evaluation data.
     """
 
-    def carried(batch: Batch) -> tuple[Any, ...]:
-        return (jax.eval_shape(lambda: init_carry(task, batch)),) if is_stateful(task) else ()
+    params, model_state = state.params, state.model_state
+
+    def carry_of(batch: Batch) -> Any:
+        # the carry has the rows of this batch
+        return jax.eval_shape(lambda: init_carry(task, batch))
+
+    def init(key: jax.Array) -> Any:
+        begun = task.init_model_state(key, first) if has_model_state(task) else None  # type: ignore[union-attr]
+        return task.init(key, first), begun
+
+    def loss(params: Any, batch: Batch, rngs: Any, carry: Any, model_state: Any) -> Any:
+        total, *others = call_loss(task, params, batch, rngs, carry, model_state)
+        return total, others
+
+    def evaluate(params: Any, batch: Batch, carry: Any, model_state: Any) -> Any:
+        return call_evaluate(task, params, batch, carry, model_state)
 
     # with its gradient, because stop_gradient and custom derivatives change nothing else
-    loss = jax.value_and_grad(task.loss, has_aux=True)
+    gradient = jax.value_and_grad(loss, has_aux=True)
     key = jax.eval_shape(lambda: jax.random.key(0))
     rngs = jax.eval_shape(step_rngs, key, 0)
     digests: dict[str, Any] = {
         "software": versions() | {"backend": jax.default_backend()},
-        "init": digest_or_none("init", lambda key: task.init(key, first), key),
-        "loss": digest_or_none("loss", loss, params, first, rngs, *carried(first)),
+        "init": digest_or_none("init", init, key),
+        "loss": digest_or_none("loss", gradient, params, first, rngs, carry_of(first), model_state),
         "frozen": list(frozen_parameters(task)),
         "train_data": array_digests(first),
         "eval_data": {},
     }
     if evaluation is not None:
         digests["evaluate"] = digest_or_none(
-            "evaluate", task.evaluate, params, evaluation, *carried(evaluation)
+            "evaluate", evaluate, params, evaluation, carry_of(evaluation), model_state
         )
         # -1 where the length is unknown: a loader over a stream has a __len__ that raises TypeError
         length = operator.length_hint(eval_data, -1)

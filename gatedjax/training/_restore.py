@@ -23,12 +23,12 @@ from gatedjax.training.checkpoint import (
 from gatedjax.training.config import TO_ZERO, TrainConfig
 from gatedjax.training.distributed import broadcast_json
 from gatedjax.training.log import environment, write_json
-from gatedjax.training.step import TrainState
+from gatedjax.training.step import TrainState, best_of
 
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """What a checkpoint holds: JSON (see `Record`), the train state, the best parameters so far."""
+    """A checkpoint: JSON (see `Record`), the train state, the best so far (see `best_of`)."""
 
     run: dict[str, Any]
     state: TrainState
@@ -73,7 +73,7 @@ def restore_everywhere(
         raise RuntimeError(f"process 0 cannot start: {told}")
     if run is None:
         return None
-    trees = (like, like.params) if saved is None else (saved.state, saved.best)
+    trees = (like, _best_like(like)) if saved is None else (saved.state, saved.best)
     if saved is None:
         trees = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), trees)
     return Restored(run, *jax.device_get(multihost_utils.broadcast_one_to_all(trees)))
@@ -139,7 +139,7 @@ def restore_newest(
             saved = store.record(step)
             check(saved)
             run = saved["run"]
-            state, best = store.restore(step, like, like.params)
+            state, best = store.restore(step, like, _best_like(like))
             try:
                 check_run(run, step, state.step)
             except ValueError as error:
@@ -166,6 +166,10 @@ def restore_newest(
             f"({_reason(cause)}); remove the folder to start again"
         ) from cause
     return None
+
+
+def _best_like(like: TrainState) -> Params:
+    return best_of(like.params, like.model_state)
 
 
 def _reason(error: Exception) -> str:

@@ -1,5 +1,6 @@
 """Optax transformations that the chains of `make_optimizer` are built with."""
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -73,3 +74,79 @@ def reset_where(
         return updates, ResetState(state.steps + 1, new)
 
     return optax.GradientTransformation(init, update)
+
+
+def as_transformation(optimizer: Any) -> Any:
+    """Returns an `optax.MultiSteps` as a transformation, and anything else as it is."""
+    if isinstance(optimizer, optax.MultiSteps):
+        # its own gradient_transformation() drops extra arguments
+        return optax.GradientTransformationExtraArgs(optimizer.init, optimizer.update)
+    return optimizer
+
+
+def call_update(
+    tx: optax.GradientTransformation, grads: Any, state: Any, params: Any, **extra: Any
+) -> tuple[Any, Any]:
+    """Calls the update of a transformation with those of the extra arguments that it takes.
+
+    Some transformations that take extra arguments refuse the ones that they do not know.
+
+    Args:
+      tx: the transformation.
+      grads: the gradient.
+      state: its state.
+      params: the parameters.
+      extra: such as `value`, `grad` and `value_fn`.
+    """
+    update = optax.with_extra_args_support(as_transformation(tx)).update
+    while True:
+        try:
+            return update(grads, state, params, **extra)
+        except TypeError as error:
+            unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+            if unknown is None or unknown[1] not in extra:
+                raise
+            del extra[unknown[1]]
+
+
+def is_key(leaf: Any) -> bool:
+    """Returns whether an array holds typed PRNG keys."""
+    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def keys_as_data(tx: optax.GradientTransformation) -> optax.GradientTransformation:
+    """Keeps the PRNG keys in the state of a transformation as arrays of integers.
+
+    Typed keys are no NumPy arrays: they can neither be fetched nor saved.
+
+    Args:
+      tx: the transformation; its random bits stay what they are.
+    """
+    if isinstance(tx, LazyRows):  # it stays the outermost
+        return lazy_rows(keys_as_data(tx.inner))
+
+    def data(tree: Any) -> Any:
+        return jax.tree.map(lambda x: jax.random.key_data(x) if is_key(x) else x, tree)
+
+    def init(params: Any) -> Any:
+        return data(tx.init(params))
+
+    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+        impls: list[Any] = []
+
+        def kinds(params: Any) -> None:
+            leaves = jax.tree.leaves(tx.init(params))
+            impls.extend(jax.random.key_impl(x) if is_key(x) else None for x in leaves)
+
+        jax.eval_shape(kinds, updates if params is None else params)
+        leaves, structure = jax.tree.flatten(state)
+        keys = [
+            x if impl is None else jax.random.wrap_key_data(x, impl=impl)
+            for x, impl in zip(leaves, impls, strict=True)
+        ]
+        updates, new = call_update(
+            tx, updates, jax.tree.unflatten(structure, keys), params, **extra
+        )
+        return updates, data(new)
+
+    return optax.GradientTransformationExtraArgs(init, update)

@@ -89,6 +89,7 @@ def write_digests(state: Any, best: Any, record: Any, train_data: Any, workdir: 
         "parameters": tree_digests(state.params),
         "optimiser state": tree_digests(state.opt_state),
         "carried state": tree_digests(state.carry),
+        "model state": tree_digests(state.model_state),
         "best parameters": tree_digests(best),
         "data position": {"step": step, "state.step": int(state.step)},
         "next batches": batches,

@@ -120,6 +120,8 @@ class CheckpointStore:
             self._clean()
         trees = {"state": jax.tree.map(_owned, state), "best": jax.tree.map(_owned, best)}
         leaves = {item: named_leaves(tree) for item, tree in trees.items()}
+        # Orbax refuses arrays without numbers: the manifest alone holds their shapes
+        trees = jax.tree.map(lambda x: x if x.size else None, trees)
         task = self._writer.submit(self._write, step, trees, leaves, as_json(record))
         self._saving = (step, task)
 
@@ -271,7 +273,11 @@ class CheckpointStore:
         return state, best
 
     def restore_partial(
-        self, step: int, params_like: Any, which: Literal["best", "last"] = "best"
+        self,
+        step: int,
+        params_like: Any,
+        which: Literal["best", "last"] = "best",
+        part: Literal["params", "model_state"] = "params",
     ) -> tuple[Any, list[str]]:
         """Reads the parameters that have the same name, shape and dtype in both.
 
@@ -279,12 +285,18 @@ class CheckpointStore:
           step: a step with a manifest.
           params_like: arrays, of which those that the step lacks are returned as they are.
           which: the best parameters up to the step, or those at the step.
+          part: "model_state" reads the model state in place of the parameters.
 
         Returns:
           The parameters, and a line for every array that was not loaded, on either side.
         """
-        item, prefix = {"best": ("best", ""), "last": ("state", "params.")}[which]
-        leaves = self.verify(step)["leaves"].get(item, {})
+        every = self.verify(step)["leaves"]
+        item, prefix = "state", f"{part}."
+        if which == "best":
+            # the best of a run without a model state is its parameters alone
+            has_state = any(n.split(".")[0] == "model_state" for n in every.get("state", {}))
+            item, prefix = "best", prefix if has_state or part == "model_state" else ""
+        leaves = every.get(item, {})
         saved = {n.removeprefix(prefix): e for n, e in leaves.items() if n.startswith(prefix)}
         wanted = described(params_like)
         both = {n: e for n, e in saved.items() if wanted.get(n) == e[0]}
@@ -336,8 +348,10 @@ def _read_arrays(
     folder: Path, item: str, leaves: dict[str, Any], names: set[str]
 ) -> dict[str, np.ndarray]:
     """Reads arrays whose stored shape is the one in the manifest, and checks their hashes."""
+    empty = {n: x for n, e in leaves.items() if (x := manifest.empty_array(e[0])) is not None}
+    stored = {n: e[0] for n, e in leaves.items() if n not in empty}
     try:
-        arrays = _orbax_arrays(folder / item, {n: e[0] for n, e in leaves.items()}, names)
+        arrays = _orbax_arrays(folder / item, stored, names - empty.keys())
     except MemoryError:
         raise
     except Exception as error:
@@ -346,6 +360,7 @@ def _read_arrays(
             raise
         reason = str(error).split("\n", 1)[0][:200]
         raise CheckpointDamaged(folder, [f"{item}/ cannot be read: {reason}"]) from error
+    arrays |= {n: x for n, x in empty.items() if n in names}
     wrong = [
         f"array {name} in {item}/ is not what was saved"
         for name in sorted(names)

@@ -1,7 +1,7 @@
 """Options of training, as the command line shows them."""
 
 import dataclasses
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,9 @@ import optax
 
 from gatedjax._choices import check_choices
 from gatedjax._numbers import make_plain
+from gatedjax.training._averages import EmaState as EmaState
+from gatedjax.training._averages import eval_params as eval_params
+from gatedjax.training._averages import params_ema as params_ema
 from gatedjax.training._rows import lazy_rows
 from gatedjax.training._transforms import reset_where, train_all_but
 
@@ -129,63 +132,6 @@ class TrainConfig:
             raise ValueError(
                 f"early_stop_patience must be at least 1 or None, got {self.early_stop_patience}"
             )
-
-
-class EmaState(NamedTuple):
-    """State of `params_ema`.
-
-    Attributes:
-      steps: updates made.
-      ema: the average, with the structure of the parameters.
-    """
-
-    steps: jax.Array
-    ema: Any
-
-
-def params_ema(decay: float) -> optax.GradientTransformation:
-    """Keeps a moving average of the parameters after each update; the last link of a chain.
-
-    ema <- d ema + (1 - d) params,  d = min(decay, (1 + t) / (10 + t)) after t updates, so that the
-    first parameters are forgotten soon. Updates pass through unchanged.
-
-    Args:
-      decay: in [0, 1).
-
-    Raises:
-      ValueError: if decay is outside [0, 1).
-    """
-    if not 0 <= decay < 1:
-        raise ValueError(f"ema_decay must be in [0, 1) or None, got {decay}")
-
-    def init(params: Any) -> EmaState:
-        return EmaState(jnp.zeros((), jnp.int32), jax.tree.map(jnp.array, params))
-
-    def update(updates: Any, state: EmaState, params: Any = None) -> tuple[Any, EmaState]:
-        if params is None:
-            raise ValueError("params_ema needs params in update")
-        t = state.steps.astype(jnp.float32)
-        d = jnp.minimum(decay, (1 + t) / (10 + t))
-        new = optax.apply_updates(params, updates)
-        ema = jax.tree.map(lambda e, p: (d * e + (1 - d) * p).astype(p.dtype), state.ema, new)
-        return updates, EmaState(state.steps + 1, ema)
-
-    return optax.GradientTransformation(init, update)
-
-
-def eval_params(params: Any, opt_state: Any) -> Any:
-    """The parameters to evaluate and to keep: their moving average where there is one."""
-    ours = lambda node: isinstance(node, EmaState)  # noqa: E731  (optax.ema averages gradients)
-    averages = [node.ema for node in jax.tree.leaves(opt_state, is_leaf=ours) if ours(node)]
-    if not averages:
-        return params
-    masked = lambda node: isinstance(node, optax.MaskedNode)  # noqa: E731
-    if not any(map(masked, jax.tree.leaves(averages[-1], is_leaf=masked))):
-        return averages[-1]
-    # inside of a transformation that leaves some parameters alone there is no average of them
-    return jax.tree.map(
-        lambda mean, own: own if masked(mean) else mean, averages[-1], params, is_leaf=masked
-    )
 
 
 def make_optimizer(

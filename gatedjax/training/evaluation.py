@@ -10,13 +10,16 @@ from gatedjax.training._checks import check_batch
 from gatedjax.training.metrics import Metrics, merge, to_floats
 from gatedjax.training.parallel import Parallel
 from gatedjax.training.step import init_carry
-from gatedjax.training.task import AnyTask, Batch
+from gatedjax.training.task import AnyTask, Batch, has_model_state
 
 
 def run_evaluation(
-    task: AnyTask, params: Any, data: Iterable[Batch], parallel: Parallel
+    task: AnyTask, params: Any, data: Iterable[Batch], parallel: Parallel, model_state: Any = None
 ) -> tuple[Metrics, dict[str, np.ndarray]]:
-    """Sums metrics and collects predictions of the real rows; the parameters are on the devices."""
+    """Sums metrics and collects predictions of the real rows.
+
+    The parameters and the model state are on the devices.
+    """
     step = parallel.eval_step(task)
     metrics: Metrics = {}
     rows: dict[str, list[np.ndarray]] = {}
@@ -26,7 +29,7 @@ def run_evaluation(
         real = np.asarray(batch["weight"]) > 0
         if number == 0:
             carry = parallel.shard_carry(init_carry(task, batch))
-        one, predictions, carry = step(params, parallel.shard(batch), carry)
+        one, predictions, carry = step(params, parallel.shard(batch), carry, model_state)
         metrics = merge(metrics, jax.device_get(one))
         for name, values in jax.device_get(predictions).items():
             rows.setdefault(name, []).append(np.asarray(values)[: len(real)][real])
@@ -34,7 +37,11 @@ def run_evaluation(
 
 
 def evaluate(
-    task: AnyTask, params: Any, data: Iterable[Batch], parallel: Parallel
+    task: AnyTask,
+    params: Any,
+    data: Iterable[Batch],
+    parallel: Parallel,
+    model_state: Any = None,
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
     """Evaluates parameters on one pass over data.
 
@@ -43,9 +50,21 @@ def evaluate(
       params: parameters, not replicated.
       data: batches with fixed shapes per bucket; filler rows have weight 0.
       parallel: the devices (see `make_parallel`).
+      model_state: the model state of a `ModelStateTask`, not replicated, such as
+        `FitResult.best_model_state`; None for other tasks.
 
     Returns:
       Metrics as floats, and predictions of every real row in the order of the data.
+
+    Raises:
+      ValueError: if a task with a model state is not given one, or another task is.
     """
-    metrics, predictions = run_evaluation(task, parallel.replicate(params), data, parallel)
+    if has_model_state(task) != (model_state is not None):
+        kind = "needs its model state" if has_model_state(task) else "has no model state"
+        raise ValueError(
+            f"{type(task).__name__} {kind}, got model_state={model_state!r:.80}: give "
+            "result.best_model_state beside result.best_params, and None for a task without one"
+        )
+    placed, model_state = parallel.replicate((params, model_state))
+    metrics, predictions = run_evaluation(task, placed, data, parallel, model_state)
     return to_floats(metrics), predictions

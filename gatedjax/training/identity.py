@@ -14,6 +14,7 @@ import optax
 from gatedjax._numbers import json_number
 from gatedjax._terminal import printable
 from gatedjax.training._rows import LazyRows
+from gatedjax.training._transforms import call_update
 from gatedjax.training.config import TrainConfig
 
 # Differences in these change how long or how visibly a run trains, not what a step computes.
@@ -76,7 +77,11 @@ def program_of(tx: optax.GradientTransformation, params: Any) -> str:
     if isinstance(tx, LazyRows):
         return f"lazy rows of an {program_of(tx.inner, params)}"
     state = jax.eval_shape(tx.init, params)
-    update = lambda grads, state, params: tx.update(grads, state, params)  # noqa: E731
+    # what stands for the loss is not in the program of an optimizer that does not ask for it
+    loss = lambda params: optax.tree.norm(params, squared=True)  # noqa: E731
+    update = lambda grads, state, params: call_update(  # noqa: E731
+        tx, grads, state, params, value=loss(params), grad=grads, value_fn=loss
+    )
     programs = [jax.jit(tx.init).lower(params), jax.jit(update).lower(params, state, params)]
     text = "".join(program.as_text() for program in programs)
     return f"optax program {hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gatedjax.training._checks import (
+    check_arrays,
     check_config,
     check_outputs,
     check_task,
@@ -24,6 +25,7 @@ from gatedjax.training._checks import (
 )
 from gatedjax.training._digests import array_digests, run_digests, shared_by
 from gatedjax.training._meter import Meter
+from gatedjax.training._reach import Reach
 from gatedjax.training._record import Record
 from gatedjax.training._restore import Restored, records_of, restore_or_begin
 from gatedjax.training._signals import Signals
@@ -40,8 +42,21 @@ from gatedjax.training.loop import (
 )
 from gatedjax.training.metrics import Metrics, from_json, to_json
 from gatedjax.training.parallel import pad_rows
-from gatedjax.training.step import TrainState, init_state, make_train_step
-from gatedjax.training.task import Batch, Carry, Task, frozen_parameters, is_stateful
+from gatedjax.training.step import (
+    TrainState,
+    best_of,
+    init_state,
+    make_train_step,
+    refuse_parts,
+)
+from gatedjax.training.task import (
+    Batch,
+    Carry,
+    Task,
+    call_evaluate,
+    frozen_parameters,
+    is_stateful,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,13 +184,13 @@ class _Lanes:
             self.traces += 1
             return lane_step(*args)
 
-        def evaluate(params: Params, value: jax.Array, batch: Batch) -> Metrics:
+        def evaluate(params: Params, value: jax.Array, batch: Batch, state: Any) -> Metrics:
             self.eval_traces += 1
             varied = _varied(task, config.sweep_over, value) if of_task else task
-            return varied.evaluate(params, batch)[0]
+            return call_evaluate(varied, params, batch, model_state=state)[0]
 
         self.train_step = jax.jit(step, donate_argnums=0, out_shardings=self.split)
-        over = (0, 0, 0 if self.own else None)
+        over = (0, 0, 0 if self.own else None, 0)
         self.eval_step = jax.jit(jax.vmap(evaluate, over), out_shardings=self.split)
         self.state = jax.device_put(jax.tree.map(lambda x: x[self.rows], begun.state), self.split)
         self.best_params = jax.tree.map(np.array, begun.best)
@@ -195,7 +210,7 @@ class _Lanes:
         params = eval_params(self.state.params, self.state.opt_state)
         totals: Metrics = {}
         for batch in self.evaluation_batches():
-            one = self.eval_step(params, self.values, batch)
+            one = self.eval_step(params, self.values, batch, self.state.model_state)
             totals = jax.tree.map(jnp.add, totals, one) if totals else one
         return totals, self.eval_traces > traces
 
@@ -207,7 +222,8 @@ class _Lanes:
             yield jax.device_put(_stack(batches, "evaluation"), self.split)
 
     def keep_best(self, numbers: list[int]) -> None:
-        last = jax.device_get(eval_params(self.state.params, self.state.opt_state))
+        params = eval_params(self.state.params, self.state.opt_state)
+        last = jax.device_get(best_of(params, self.state.model_state))
         _copy_lanes(last, self.best_params, numbers)
 
     def fetch_carry(self) -> Carry:
@@ -217,7 +233,8 @@ class _Lanes:
         state = jax.tree.map(lambda x: x[: self.count], jax.device_get(self.state))
         best = jax.tree.map(np.array, self.best_params)
         fresh = [number for number, record in enumerate(records) if not record.best_metrics]
-        _copy_lanes(eval_params(state.params, state.opt_state), best, fresh)
+        params = eval_params(state.params, state.opt_state)
+        _copy_lanes(best_of(params, state.model_state), best, fresh)
         return state, best
 
     def to_record(self, step: int, records: list[Record], pending: Metrics) -> Line:
@@ -257,8 +274,9 @@ def _begin(
     keys = [jax.random.key(lane.seed) for lane in lanes]
     of_one = make.eval_shape(keys[0])  # traced here, for the calls below too
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((len(keys), *x.shape), x.dtype), of_one)
-    check_outputs(task, of_one.params, first, evaluation, config.best_metric)
-    digests = run_digests(task, of_one.params, first, evaluation, of_first)
+    check_arrays(of_one)
+    unreached = check_outputs(task, of_one, first, evaluation, config.best_metric)
+    digests = run_digests(task, of_one, first, evaluation, of_first)
     digests["train_data"] = {f"seed {s}": array_digests(one) for s, one in firsts.items()}
     shared = shared_by(settings, digests)
     restored = begun = restore_or_begin(work, shared, metadata, like)
@@ -268,7 +286,8 @@ def _begin(
         each = [jax.device_get(make(key)) for key in keys]
         state = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
         records = [dataclasses.asdict(Record()) for _ in lanes]
-        begun = Restored({"lanes": records, "step": 0, "pending": {}}, state, state.params)
+        best = best_of(state.params, state.model_state)
+        begun = Restored({"lanes": records, "step": 0, "pending": {}}, state, best)
     run, data_of = begun.run, [data[lane.seed] for lane in lanes]
     engine = _Lanes(task, lanes, data_of, eval_data, config, devices, begun)
     names = [
@@ -277,7 +296,9 @@ def _begin(
     ]
     pending = jax.tree.map(lambda x: x[engine.rows], from_json(run["pending"]))
     meter = Meter(work, records_of(run["lanes"], run["step"], config), names, pending)
-    return Run(engine, work, meter, shared, run["step"], restored is not None)
+    made = Run(engine, work, meter, shared, run["step"], restored is not None)
+    made.reach = Reach.begin(task, tx, of_one, unreached, made.step < config.log_every)
+    return made
 
 
 def fit_lanes(
@@ -323,6 +344,7 @@ def fit_lanes(
     """
     check_config(config)
     check_task(task, eval_data is not None)
+    refuse_parts(task, config.accumulate)
     if config.parallel == "pmap":
         raise ValueError("several seeds are spread over the devices by sharding, not by pmap")
     if config.tensorboard or config.profile_steps:

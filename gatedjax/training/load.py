@@ -40,17 +40,7 @@ def load_params(
       CheckpointMismatch: if the parameters differ and partial is False.
       CheckpointDamaged: if the checkpoint is not what was saved.
     """
-    if which not in ("best", "last"):
-        raise ValueError(f"which must be 'best' or 'last', got {which!r}")
-    store = CheckpointStore(Path(workdir) / "checkpoints")
-    if step is None:
-        params, skipped = store.read_newest(lambda s: store.restore_partial(s[-1], like, which))
-    else:
-        if step not in store.steps():
-            raise FileNotFoundError(
-                f"no checkpoint {step} in {store.directory}: it has {store.steps()}"
-            )
-        params, skipped = store.restore_partial(step, like, which)
+    store, params, skipped = _read(workdir, like, which, step, "params")
     if skipped and not partial:
         raise CheckpointMismatch(
             f"{store.directory} holds the parameters of another network:\n  "
@@ -58,6 +48,56 @@ def load_params(
             + "\npartial=True loads those that fit."
         )
     return params, skipped
+
+
+def load_model_state(
+    workdir: str | Path,
+    like: Any,
+    *,
+    which: Literal["best", "last"] = "best",
+    step: int | None = None,
+) -> Any:
+    """Reads the model state of a run (see `ModelStateTask`), verified, as NumPy arrays.
+
+    It belongs to the parameters that `load_params` reads with the same options.
+
+    Args:
+      workdir: what `fit` was given.
+      like: a model state of the network, or its shapes and dtypes.
+      which: that of the best parameters by the evaluations up to the checkpoint, or the "last" one.
+      step: which checkpoint (default: the newest).
+
+    Raises:
+      FileNotFoundError, CheckpointDamaged: as `load_params`.
+      CheckpointMismatch: if the run has another model state, or none.
+    """
+    store, state, skipped = _read(workdir, like, which, step, "model_state")
+    if skipped:
+        raise CheckpointMismatch(
+            f"{store.directory} does not hold this model state:\n  " + "\n  ".join(skipped)
+        )
+    return state
+
+
+def _read(
+    workdir: str | Path,
+    like: Any,
+    which: Literal["best", "last"],
+    step: int | None,
+    part: Literal["params", "model_state"],
+) -> tuple[CheckpointStore, Any, list[str]]:
+    if which not in ("best", "last"):
+        raise ValueError(f"which must be 'best' or 'last', got {which!r}")
+    store = CheckpointStore(Path(workdir) / "checkpoints")
+    if step is None:
+        return store, *store.read_newest(
+            lambda steps: store.restore_partial(steps[-1], like, which, part)
+        )
+    if step not in store.steps():
+        raise FileNotFoundError(
+            f"no checkpoint {step} in {store.directory}: it has {store.steps()}"
+        )
+    return store, *store.restore_partial(step, like, which, part)
 
 
 def average_params(workdir: str | Path, like: Any, count: int) -> tuple[Any, tuple[int, ...]]:

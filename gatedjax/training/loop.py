@@ -12,32 +12,46 @@ import numpy as np
 import optax
 
 from gatedjax.training._agreement import Seen, agree, given
+from gatedjax.training._averages import eval_params as find_eval_params
+from gatedjax.training._averages import is_computed
 from gatedjax.training._checks import (
+    check_arrays,
     check_batch,
     check_config,
+    check_eval_params,
     check_optimizer,
     check_outputs,
     check_task,
     first_batch,
     first_evaluation_batch,
+    optimizer_program,
 )
 from gatedjax.training._digests import digest_or_none, run_digests, shared_by
 from gatedjax.training._meter import Interval, Meter, floats_of
 from gatedjax.training._meter import NonFiniteError as NonFiniteError
+from gatedjax.training._reach import Reach
 from gatedjax.training._record import Record
 from gatedjax.training._restore import Restored, records_of, restore_everywhere
 from gatedjax.training._signals import Signals
-from gatedjax.training._transforms import train_all_but
+from gatedjax.training._transforms import is_key, keys_as_data, train_all_but
 from gatedjax.training._verify import write_digests
 from gatedjax.training._workdir import Line, Params, Profile, Workdir
-from gatedjax.training.config import TO_ZERO, TrainConfig, eval_params, make_optimizer
+from gatedjax.training.config import TO_ZERO, TrainConfig, make_optimizer
 from gatedjax.training.distributed import largest
 from gatedjax.training.evaluation import run_evaluation
-from gatedjax.training.identity import identity, program_of
+from gatedjax.training.identity import identity
 from gatedjax.training.metrics import Metrics, from_json, to_json
 from gatedjax.training.parallel import Parallel, make_parallel
 from gatedjax.training.progress import summary
-from gatedjax.training.step import TrainState, init_state, make_train_step, refuse_mean_loss
+from gatedjax.training.step import (
+    TrainState,
+    best_of,
+    init_state,
+    make_train_step,
+    refuse_mean_loss,
+    refuse_parts,
+    split_best,
+)
 from gatedjax.training.task import AnyTask, Batch, Carry, frozen_parameters
 
 
@@ -55,6 +69,7 @@ class FitResult:
       steps: updates made in all.
       compilations: step functions compiled by this call.
       signal: the signal number behind "signal".
+      best_model_state: the model state that belongs to best_params; None for a task without one.
     """
 
     state: Any
@@ -66,6 +81,7 @@ class FitResult:
     steps: int
     compilations: int
     signal: int | None = None
+    best_model_state: Any = None
 
     @property
     def exit_code(self) -> int:
@@ -133,6 +149,8 @@ class Run:
     """From a step to whether it is the last one, though `num_steps` are not made."""
     shapes: set[tuple[Any, ...]] = dataclasses.field(default_factory=set)
     """Of the batches so far: another shape is another program."""
+    reach: Reach | None = None
+    """Looks for parameters that no gradient reaches, until the first line of a new run."""
     seen: Seen = dataclasses.field(init=False)
     """What several processes have trained on since they last compared it."""
 
@@ -165,6 +183,9 @@ def train(run: Run, signals: Signals) -> int | None:
             at_end = run.step >= config.num_steps or _ends_here(run)
             if run.step % config.log_every == 0 or at_end:
                 run.meter.log(run.step)
+                if run.reach is not None:
+                    run.reach.refuse()
+                    run.reach = None
             if engine.eval_data is not None and (run.step % config.eval_every == 0 or at_end):
                 _evaluate(run)
             _decide(run, at_end)
@@ -189,6 +210,8 @@ def _step(run: Run, batches: list[Batch]) -> None:
     began = time.perf_counter()
     if new:
         run.shapes.add(shape)
+        if run.reach is not None:
+            run.reach.look(first)
         view.phase("compile")
     metrics = run.engine.advance(batches, meter.running())
     if new:
@@ -294,7 +317,8 @@ def results_of(run: Run, number: int | None) -> list[FitResult]:
     return [
         FitResult(
             state=state,
-            best_params=best,
+            best_params=split_best(best, state.model_state)[0],
+            best_model_state=split_best(best, state.model_state)[1],
             best_step=record.best_step if record.best_metrics else record.step,
             best_metrics=record.best_metrics,
             history=record.history,
@@ -320,6 +344,7 @@ class _Single:
         parallel: Parallel,
         begun: Restored,
         rows: int,
+        point: Callable[[Any, Any], Any],
     ) -> None:
         self.task, self.train_data, self.eval_data = task, train_data, eval_data
         self.config, self.parallel, self.rows = config, parallel, rows
@@ -328,6 +353,9 @@ class _Single:
         self.train_step = parallel.train_step(task, tx, check_loss=True)
         self.state = parallel.place(begun.state)
         self.best_params = begun.best
+        self.point = self.point_on_host = point
+        if point is not find_eval_params or is_computed(begun.state.opt_state):
+            self.point, self.point_on_host = parallel.on_copies(point), jax.jit(point)
 
     def batches(self, start: int) -> Iterator[list[Batch]]:
         steps = start, self.config.num_steps
@@ -342,12 +370,13 @@ class _Single:
 
     def evaluate(self) -> tuple[Metrics, bool]:
         traces = self.parallel.traces
-        params = eval_params(self.state.params, self.state.opt_state)
-        metrics, _ = run_evaluation(self.task, params, self.eval_data, self.parallel)
+        params, state = self.point(self.state.params, self.state.opt_state), self.state.model_state
+        metrics, _ = run_evaluation(self.task, params, self.eval_data, self.parallel, state)
         return metrics, self.parallel.traces > traces
 
     def keep_best(self, numbers: list[int]) -> None:
-        self.best_params = self.parallel.host(eval_params(self.state.params, self.state.opt_state))
+        params = self.point(self.state.params, self.state.opt_state)
+        self.best_params = self.parallel.host(best_of(params, self.state.model_state))
 
     def fetch_carry(self) -> Carry:
         return self.parallel.fetch_carry(self.state.carry, self.rows)
@@ -356,7 +385,8 @@ class _Single:
         state = self.parallel.fetch(self.state, carry)
         if records[0].best_metrics:
             return state, self.best_params
-        return state, eval_params(state.params, state.opt_state)
+        params = jax.device_get(self.point_on_host(state.params, state.opt_state))
+        return state, best_of(params, state.model_state)
 
     def to_record(self, step: int, records: list[Record], pending: Metrics) -> Line:
         records[0].pending = to_json(pending)
@@ -374,6 +404,7 @@ def _begin(
     metadata: Line,
     parallel: Parallel,
     optimizer: optax.GradientTransformation | None,
+    eval_params: Callable[[Any, Any], Any] | None,
 ) -> Run:
     """Refuses what cannot work, then restores the run or initialises it."""
     config, frozen = work.config, frozen_parameters(task)
@@ -385,10 +416,17 @@ def _begin(
     make = jax.jit(lambda key: init_state(task, tx, key, first))
     seed_key = jax.random.key(config.seed)
     like = make.eval_shape(seed_key)  # traced here, for the call below too
-    check_outputs(task, like.params, first, evaluation, config.best_metric)
-    program = None if optimizer is None else program_of(tx, like.params)
+    program = None if optimizer is None else optimizer_program(tx, like.params)
+    if any(map(is_key, jax.tree.leaves(like.opt_state))):
+        tx = keys_as_data(tx)
+        make = jax.jit(lambda key, tx=tx: init_state(task, tx, key, first))
+        like = make.eval_shape(seed_key)
+    check_arrays(like)
+    unreached = check_outputs(task, like, first, evaluation, config.best_metric)
+    point = eval_params or find_eval_params
+    check_eval_params(point, like)
     settings, rows = identity(metadata, config, program), len(first["weight"])
-    digests = run_digests(task, like.params, first, evaluation, eval_data)
+    digests = run_digests(task, like, first, evaluation, eval_data)
     shared = shared_by(settings, digests)
     if work.several:
         step = digest_or_none("a step of the run", make_train_step(task, tx), like, first, seed_key)
@@ -401,11 +439,14 @@ def _begin(
     restored = begun = restore_everywhere(work, shared, metadata, like)
     if begun is None:
         state = jax.device_get(make(seed_key))
-        begun = Restored(dataclasses.asdict(Record()), state, state.params)
+        best = best_of(state.params, state.model_state)
+        begun = Restored(dataclasses.asdict(Record()), state, best)
     records = records_of([begun.run], begun.run["step"], config)
-    engine = _Single(task, tx, train_data, eval_data, config, parallel, begun, rows)
+    engine = _Single(task, tx, train_data, eval_data, config, parallel, begun, rows, point)
     meter = Meter(work, records, [{}], from_json(records[0].pending))
-    return Run(engine, work, meter, shared, records[0].step, restored is not None)
+    run = Run(engine, work, meter, shared, records[0].step, restored is not None)
+    run.reach = Reach.begin(task, tx, like, unreached, run.step < config.log_every)
+    return run
 
 
 def fit(
@@ -419,7 +460,8 @@ def fit(
     on_event: Callable[[str, int], None] | None = None,
     on_log: Callable[[dict[str, Any]], None] | None = None,
     parallel: Parallel | None = None,
-    optimizer: optax.GradientTransformation | None = None,
+    optimizer: optax.GradientTransformation | optax.MultiSteps | None = None,
+    eval_params: Callable[[Any, Any], Any] | None = None,
     raise_on_signal: bool = False,
     stop_when: Callable[[int], bool] | None = None,
 ) -> FitResult:
@@ -450,6 +492,10 @@ def fit(
       optimizer: takes the place of `config.optimizer`, which must be the default then. A
         checkpoint knows it by a digest of its compiled program for these parameters, so that
         another learning rate is refused; or by `metadata["optimizer"]` alone, if that is given.
+        One that asks for `value=`, `grad=` or `value_fn=` gets them, see `make_train_step`.
+      eval_params: from (params, opt_state) to the parameters that are evaluated and kept as the
+        best ones (default: `gatedjax.training.eval_params`, which finds moving averages and
+        schedule-free optimizers of Optax by itself).
       raise_on_signal: raise `StoppedBySignal` in place of returning, so that the program does not
         go on after Ctrl-C or SIGTERM as if the run had ended.
       stop_when: asked after every step with the number of steps so far; True makes it the last one:
@@ -463,7 +509,10 @@ def fit(
       TypeError, ValueError: before anything is written, for a task, data or configuration that
         cannot work: a missing method, metrics that are no `Ratio`, no metric "loss", a
         `best_metric` that evaluate does not give, too few batches, batches without rows, or an
-        iterator as evaluation data. After the first step, for a loss that is a mean, not a sum.
+        iterator as evaluation data, an optimizer that needs what fit does not hand on. After the
+        first step, for a loss that is a mean, not a sum. At the first line of metrics.jsonl, for
+        parameters that no gradient has reached, unless the task has them in `frozen` or the
+        optimizer leaves them as they are.
       StoppedBySignal: with raise_on_signal, after the run was saved.
       ProcessMismatch: on every process of several, if they were not given the same settings,
         packages, task and data; before the first step, or at the next checkpoint for batches or
@@ -477,8 +526,9 @@ def fit(
       NonFiniteError: after more than `config.max_skipped` skipped updates in a row.
     """
     check_config(config)
-    check_optimizer(optimizer, config)
+    optimizer = check_optimizer(optimizer, config)
     check_task(task, eval_data is not None)
+    refuse_parts(task, config.accumulate)
     if config.seeds > 1 or config.sweep:
         raise ValueError("fit trains one seed; fit_lanes trains several seeds or a sweep")
     parallel = parallel or make_parallel(config.parallel, accumulate=config.accumulate)
@@ -491,7 +541,9 @@ def fit(
     if stop_when is not None and work.several:
         raise ValueError("stop_when must be None with several processes: they would not agree")
     with work, Signals(work.stopping) as signals:
-        run = _begin(task, train_data, eval_data, work, metadata or {}, parallel, optimizer)
+        run = _begin(
+            task, train_data, eval_data, work, metadata or {}, parallel, optimizer, eval_params
+        )
         run.stop_when = stop_when
         report_finished(run)
         number = None if run.over else train(run, signals)

@@ -186,6 +186,18 @@ def _refuse(content: dict[str, Any], folder: Path) -> list[str]:
     return problems
 
 
+def empty_array(entry: str) -> np.ndarray | None:
+    """Returns the array of an entry such as "float32[0, 3]"; None if it has numbers."""
+    dtype, _, shape = entry.partition("[")
+    if not re.fullmatch(r"(\d{1,9}, ){0,63}\d{1,9}\]", shape):
+        return None
+    sizes = [int(size) for size in re.findall(r"\d+", shape)]
+    try:
+        return None if all(sizes) else np.zeros(sizes, dtype)
+    except (TypeError, ValueError):
+        return None  # no stored array has it, which is found when the names are compared
+
+
 def _declared(entry: str) -> int:
     """Bytes of an array by its dtype and shape, as in "float32[3, 4]"; 0 for what is none."""
     dtype, _, shape = entry.partition("[")

@@ -11,7 +11,7 @@ from jax.experimental import multihost_utils
 
 from gatedjax._filler import FILLER_ID
 from gatedjax.training.step import TrainState, make_train_step
-from gatedjax.training.task import AnyTask, Batch, Carry, is_stateful
+from gatedjax.training.task import AnyTask, Batch, Carry, call_evaluate
 
 
 def pad_rows(batch: Batch, multiple: int) -> Batch:
@@ -150,6 +150,14 @@ class Parallel:
         devices = None if self.several_processes else self.devices
         return jax.pmap(self._counted(function), axis_name="data", devices=devices, **options)
 
+    def on_copies(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Compiles a function of replicated arrays, whose result is replicated as well."""
+        if self.kind == "single":
+            return jax.jit(function)
+        if self.kind == "sharding":
+            return jax.jit(function, out_shardings=self._whole)
+        return jax.jit(jax.vmap(function), out_shardings=self._split)
+
     def train_step(
         self, task: AnyTask, tx: optax.GradientTransformation, *, check_loss: bool = False
     ) -> Callable[..., Any]:
@@ -170,13 +178,14 @@ class Parallel:
             return jax.jit(step, donate_argnums=0)
         # said outright: a state that came back split another way would compile the step again
         whole: Any = self._whole
-        state = TrainState(step=whole, params=whole, opt_state=whole, carry=self._split)
+        state = TrainState(whole, whole, whole, carry=self._split, model_state=whole)
         return jax.jit(step, donate_argnums=0, out_shardings=(state, whole))
 
     def eval_step(self, task: AnyTask) -> Callable[..., Any]:
-        """The compiled evaluation: (params, batch, carry) -> (metrics, predictions, carry).
+        """The compiled evaluation of a task.
 
-        Rows of the predictions are in order; the carry is None for a task without one.
+        It is (params, batch, carry, model_state) -> (metrics, predictions, carry). Rows of the
+        predictions are in order; carry and model state are None for a task without one.
         One per task: a test pass after training compiles nothing that validation has compiled.
         """
         if id(task) not in self._eval_steps:
@@ -185,10 +194,8 @@ class Parallel:
         return self._eval_steps[id(task)][1]
 
     def _make_eval_step(self, task: Any) -> Callable[..., Any]:
-        def evaluate(params: Any, batch: Batch, carry: Carry) -> Any:
-            if is_stateful(task):
-                return task.evaluate(params, batch, carry)
-            return *task.evaluate(params, batch), carry
+        def evaluate(params: Any, batch: Batch, carry: Carry, model_state: Any = None) -> Any:
+            return call_evaluate(task, params, batch, carry, model_state)
 
         if self.kind == "pmap":
 
@@ -198,8 +205,8 @@ class Parallel:
 
             mapped = self._pmap(summed, out_axes=(None, 0, 0))
 
-            def run(params: Any, batch: Batch, carry: Carry) -> Any:
-                metrics, predictions, carry = mapped(params, batch, carry)
+            def run(*args: Any) -> Any:
+                metrics, predictions, carry = mapped(*args)
                 if self.several_processes:
                     predictions = multihost_utils.process_allgather(predictions, tiled=True)
                 rows = {k: np.reshape(v, (-1, *v.shape[2:])) for k, v in predictions.items()}

@@ -21,12 +21,15 @@ from gatedjax.training._rows import (
     take_rows,
     with_ids,
 )
+from gatedjax.training._transforms import call_update
 from gatedjax.training.metrics import Metrics, Ratio
 from gatedjax.training.task import (
     AnyTask,
     Batch,
     Carry,
+    call_loss,
     frozen_parameters,
+    has_model_state,
     is_stateful,
     table_lookups,
 )
@@ -44,12 +47,37 @@ class TrainState:
       params: parameters.
       opt_state: state of the Optax chain.
       carry: what a `StatefulTask` carries from batch to batch, rows first; None for other tasks.
+      model_state: what the loss of a `ModelStateTask` returned last; None for other tasks.
     """
 
     step: jax.Array
     params: Any
     opt_state: optax.OptState
     carry: Any = None
+    model_state: Any = None
+
+
+def best_of(params: Any, model_state: Any) -> Any:
+    """Returns what is kept of a train state as the best one, and saved as such.
+
+    It is the parameters alone, or {"params": ..., "model_state": ...} with a model state that has
+    arrays.
+    """
+    if not jax.tree.leaves(model_state):
+        return params
+    return {"params": params, "model_state": model_state}
+
+
+def split_best(best: Any, model_state: Any) -> tuple[Any, Any]:
+    """Returns (params, model_state) of what `best_of` returned.
+
+    Args:
+      best: the result of `best_of`.
+      model_state: the model state of any step, which tells whether it has arrays.
+    """
+    if not jax.tree.leaves(model_state):
+        return best, model_state
+    return best["params"], best["model_state"]
 
 
 TrainStep = Callable[[TrainState, Batch, jax.Array], tuple[TrainState, Metrics]]
@@ -67,7 +95,7 @@ def step_rngs(seed_key: jax.Array, step: jax.Array | int) -> dict[str, jax.Array
 def init_state(
     task: AnyTask, tx: optax.GradientTransformation, key: jax.Array, batch: Batch
 ) -> TrainState:
-    """Parameters, optimiser state and carried state before the first step."""
+    """Parameters, optimiser state, carried state and model state before the first step."""
     params = task.init(key, batch)
     lookups = _lazy_lookups(task, tx)
     if missing := sorted(set(lookups) - set(parameters_of(params))):
@@ -80,6 +108,7 @@ def init_state(
         params=params,
         opt_state=tx.init(params),
         carry=init_carry(task, batch),
+        model_state=task.init_model_state(key, batch) if has_model_state(task) else None,  # type: ignore[union-attr]
     )
 
 
@@ -105,17 +134,17 @@ def _lazy_lookups(task: AnyTask, tx: optax.GradientTransformation) -> dict[str, 
 
 
 def _with_carry(task: Any, check_loss: bool, rows: Rows) -> Callable[..., Any]:
-    """The loss of any task as (params, batch, rngs, carry) -> (loss, (metrics, carry))."""
+    """The loss of any task as (params, batch, rngs, carry, model_state) -> (loss, (metrics, new)).
 
-    def loss(params: Any, batch: Batch, rngs: Any, carry: Carry) -> Any:
+    `new` is (carry, model_state).
+    """
+
+    def loss(params: Any, batch: Batch, rngs: Any, carry: Carry, model_state: Any) -> Any:
         params = with_ids(params, rows)
-        if is_stateful(task):
-            total, (metrics, carry) = task.loss(params, batch, rngs, carry)
-        else:
-            total, metrics = task.loss(params, batch, rngs)
+        total, metrics, *new = call_loss(task, params, batch, rngs, carry, model_state)
         if check_loss:
             metrics = metrics | {MEAN_LOSS: _is_mean(total, metrics["loss"], len(batch["weight"]))}
-        return total, (metrics, carry)
+        return total, (metrics, tuple(new))
 
     return loss
 
@@ -124,7 +153,8 @@ def _check_read(task: Any, rows: Rows, state: TrainState, batch: Batch, rngs: An
     """Raises ValueError unless the loss asks which rows a table has, or it would read others."""
 
     def loss(rows: Rows) -> Any:
-        return _with_carry(task, False, rows)(state.params, batch, rngs, state.carry)
+        inputs = state.params, batch, rngs, state.carry, state.model_state
+        return _with_carry(task, False, rows)(*inputs)
 
     traced = jax.make_jaxpr(loss)(dict(rows)).jaxpr
     read = {id(variable) for equation in traced.eqns for variable in equation.invars}
@@ -165,12 +195,18 @@ def refuse_mean_loss(metrics: Metrics, fresh: bool) -> Metrics:
 
 
 def _summed_gradients(
-    loss: Callable[..., Any], params: Any, batch: Batch, rngs: Any, carry: Carry, parts: int
+    loss: Callable[..., Any],
+    params: Any,
+    batch: Batch,
+    rngs: Any,
+    carry: Carry,
+    model_state: Any,
+    parts: int,
 ) -> Any:
-    """(loss, (metrics, carry)), and the gradient of the summed loss, in parts of the batch."""
+    """(loss, (metrics, new)), and the gradient of the summed loss, in parts of the batch."""
     grad_fn = jax.value_and_grad(loss, has_aux=True)
     if parts == 1:
-        return grad_fn(params, batch, rngs, carry)
+        return grad_fn(params, batch, rngs, carry, model_state)
     rows = len(batch["weight"])
     if rows % parts:
         raise ValueError(f"accumulate must divide the rows of a batch, got {parts} for {rows}")
@@ -183,7 +219,8 @@ def _summed_gradients(
         return jnp.swapaxes(value, 0, 1).reshape(rows, *value.shape[2:])
 
     def one(part: Any) -> Any:
-        (total, (metrics, new)), grads = grad_fn(params, part[0], rngs, part[1])
+        # a task with a model state has no parts, see `refuse_parts`
+        (total, (metrics, (new, _))), grads = grad_fn(params, part[0], rngs, part[1], None)
         return (total, metrics, grads), new
 
     def add(sums: Any, part: Any) -> Any:
@@ -194,13 +231,59 @@ def _summed_gradients(
     first = jax.tree.map(lambda value: value[0], pieces)
     zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(one, first)[0])
     (total, metrics, grads), new = jax.lax.scan(add, zeros, pieces)
-    return (total, (metrics, jax.tree.map(join, new))), grads
+    return (total, (metrics, (jax.tree.map(join, new), None))), grads
+
+
+def refuse_parts(task: Any, accumulate: int) -> None:
+    """Raises ValueError if a batch is computed in parts whose task has a model state."""
+    if accumulate > 1 and has_model_state(task):
+        raise ValueError(
+            f"accumulate must be 1 for {type(task).__name__}, which has a model state: that is of "
+            f"the whole batch, got {accumulate}"
+        )
+
+
+def _own_rows(tree: Any, axis_name: str) -> Any:
+    """Returns the rows of this device from arrays with the rows of all devices of a mapped axis."""
+    devices, here = jax.lax.axis_size(axis_name), jax.lax.axis_index(axis_name)
+
+    def own(value: jax.Array) -> jax.Array:
+        rows = len(value) // devices
+        return jax.lax.dynamic_slice_in_dim(value, here * rows, rows)
+
+    return jax.tree.map(own, tree)
+
+
+def _mean_loss(compute: Callable[[Any], Any]) -> Callable[[Any], jax.Array]:
+    """Returns the mean loss as a function of the parameters, for `value_fn=` of Optax.
+
+    Its gradient is given outright, because a sum over the devices of `jax.pmap` has another one.
+
+    Args:
+      compute: from parameters to the mean loss and its gradient, over all devices.
+    """
+
+    @jax.custom_vjp
+    def mean_loss(params: Any) -> jax.Array:
+        return compute(params)[0]
+
+    def pull_back(grads: Any, cotangent: jax.Array) -> Any:
+        return (jax.tree.map(lambda g: g * cotangent.astype(g.dtype), grads),)
+
+    mean_loss.defvjp(compute, pull_back)
+    return mean_loss
 
 
 def _all_finite(tree: Any) -> jax.Array:
     """Whether every number of every array is finite; a bool scalar."""
     leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]
     return functools.reduce(jnp.logical_and, leaves, jnp.array(True))
+
+
+def _any_nan(tree: Any) -> jax.Array:
+    """Whether any number of any array is NaN; a bool scalar."""
+    leaves = [jnp.any(jnp.isnan(leaf)) for leaf in jax.tree.leaves(tree)]
+    return functools.reduce(jnp.logical_or, leaves, jnp.array(False))
 
 
 def _where(condition: jax.Array, new: Any, old: Any) -> Any:
@@ -221,19 +304,32 @@ def make_train_step(
     then written back. Give it the state as a donated argument of `jax.jit`, or the whole table is
     copied for it.
 
-    A loss, a gradient or updated parameters that are not finite leave parameters, optimiser state
-    and carried state as they are; the step counts all the same, and "skipped" says so.
+    A loss, a gradient or updated parameters that are not finite leave parameters, optimiser state,
+    carried state and model state as they are, and so does a NaN in the new model state; the step
+    counts all the same, and "skipped" says so.
+
+    Optimisers that ask for `value=` (the mean loss of the batch), `grad=` (its gradient) or
+    `value_fn=` (the mean loss of the same batch and random bits as a function of the parameters)
+    get them, such as `optax.contrib.reduce_on_plateau`, `optax.polyak_sgd` and `optax.lbfgs`.
 
     Args:
       task: the model and its loss.
       tx: the Optax chain.
-      axis_name: sum gradients and metrics over this mapped axis (`jax.pmap`).
+      axis_name: sum gradients and metrics over this mapped axis (`jax.pmap`). A task with a model
+        state computes the whole batch on every device instead.
       accumulate: parts of the batch whose gradients are computed one after the other and summed;
         random bits belong to examples, so the update is that of the whole batch.
       check_loss: note in the metrics whether the loss is a mean, for `refuse_mean_loss`.
     """
+    refuse_parts(task, accumulate)
     lookups = _lazy_lookups(task, tx)
-    update = tx.inner.update if isinstance(tx, LazyRows) else tx.update
+    inner = tx.inner if isinstance(tx, LazyRows) else tx
+    # the state of a model is that of the whole batch, which no device of `jax.pmap` has
+    gathered = axis_name is not None and has_model_state(task)
+    sum_axis = None if gathered else axis_name
+
+    def over_devices(tree: Any) -> Any:
+        return tree if sum_axis is None else jax.lax.psum(tree, sum_axis)
 
     def step_on(
         rows: Rows, state: TrainState, batch: Batch, seed_key: jax.Array
@@ -241,31 +337,48 @@ def make_train_step(
         rngs = step_rngs(seed_key, state.step)
         if rows:
             _check_read(task, rows, state, batch, rngs)
+        carried = state.carry
+        if gathered:
+            batch, carried = jax.lax.all_gather((batch, carried), axis_name, tiled=True)
+        inputs = batch, rngs, carried, state.model_state, accumulate
         with jax.named_scope("loss_and_gradient"):
-            (total, (metrics, carry)), grads = _summed_gradients(
-                _with_carry(task, check_loss, rows),
-                state.params,
-                batch,
-                rngs,
-                state.carry,
-                accumulate,
+            loss = _with_carry(task, check_loss, rows)
+            (total, (metrics, (carry, model_state))), grads = _summed_gradients(
+                loss, state.params, *inputs
             )
-        if axis_name is not None:
-            total, metrics, grads = jax.lax.psum((total, metrics, grads), axis_name)
+        if gathered and axis_name is not None:
+            carry = _own_rows(carry, axis_name)
+        total, metrics, grads = over_devices((total, metrics, grads))
         note = {MEAN_LOSS: metrics.pop(MEAN_LOSS)} if check_loss else {}
         count = jnp.maximum(metrics["loss"].count, 1)
-        grads = jax.tree.map(lambda g: g / count.astype(g.dtype), grads)
+        divide = lambda tree: jax.tree.map(lambda g: g / count.astype(g.dtype), tree)  # noqa: E731
+        grads = divide(grads)
         norm = optax.tree.norm(grads)
         finite = jnp.isfinite(total) & jnp.isfinite(norm)
-        old = (state.params, state.opt_state, state.carry)
+        old = (state.params, state.opt_state, state.carry, state.model_state)
+
+        def compute(params: Any) -> Any:
+            (value, _), slope = _summed_gradients(_with_carry(task, False, rows), params, *inputs)
+            return divide(over_devices((value, slope)))
+
         with jax.named_scope("update"):
-            updates, opt_state = update(grads, state.opt_state, state.params)
-            new = (optax.apply_updates(state.params, updates), opt_state, carry)
+            updates, opt_state = call_update(
+                inner,
+                grads,
+                state.opt_state,
+                state.params,
+                value=divide(total),
+                grad=grads,
+                value_fn=_mean_loss(compute),
+            )
+            new = (optax.apply_updates(state.params, updates), opt_state, carry, model_state)
             # The barrier keeps the check out of the update's own loops: those stay as they are
             # without it, to the last bit.
             new = jax.lax.optimization_barrier(_where(finite, new, old))
             finite &= _all_finite(new[0])
-            params, opt_state, carry = _where(finite, new, old)
+            if has_model_state(task):
+                finite &= ~_any_nan(new[3])
+            params, opt_state, carry, model_state = _where(finite, new, old)
         one = jnp.ones((), jnp.float32)
         # A step that was skipped must not turn the sums of its interval into NaN.
         metrics = {
@@ -284,6 +397,7 @@ def make_train_step(
             params=params,
             opt_state=opt_state,
             carry=carry,
+            model_state=model_state,
         )
         return state, metrics
 

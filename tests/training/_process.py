@@ -14,7 +14,7 @@ from gatedjax.training import (
     fit,
     initialize,
 )
-from tests.training import _counting
+from tests.training import _counting, test_model_state
 from tests.training._tiny import Data, Tiny
 
 
@@ -89,12 +89,23 @@ def carried(run):
     return {"w": float(result.state.params["w"]), "carry": carry, "best": result.best_metrics}
 
 
+def stateful_model(run):
+    """The task with a model state, and an optimizer that is evaluated elsewhere than it is."""
+    result = test_model_state.train(run["workdir"], **run.get("train", {}))
+    found = result.best_params, result.best_model_state, result.state.params
+    return {"found": [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(found)]}
+
+
+KINDS = {"carried": carried, "model_state": stateful_model}
+
+
 def main(options):
     jax.config.update("jax_num_cpu_devices", options["devices"])
     initialize(DistributedConfig(**options.get("distributed", {})))
     for run in options["runs"]:
         try:
-            found = carried(run) if run.get("carried") else tiny(run)
+            kind = next((KINDS[name] for name in KINDS if run.get(name)), tiny)
+            found = kind(run)
         except Exception as error:
             if not run.get("go_on"):
                 raise

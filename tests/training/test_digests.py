@@ -18,6 +18,7 @@ from gatedjax.training import (
     OptimizerConfig,
     Ratio,
     TrainConfig,
+    TrainState,
     fit,
     fit_lanes,
     init_state,
@@ -266,7 +267,8 @@ SHAPES = {name: jax.ShapeDtypeStruct((n,), np.float32) for name, n in {"w": 4, "
 
 
 def digest(task, batch=BATCH):
-    return digests.run_digests(task, SHAPES, batch, batch, [batch])
+    state = TrainState(step=0, params=SHAPES, opt_state=())
+    return digests.run_digests(task, state, batch, batch, [batch])
 
 
 def test_digests_compile_nothing_and_follow_the_lowered_program():

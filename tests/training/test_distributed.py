@@ -17,6 +17,7 @@ from gatedjax.training import (
     DistributedConfig,
     ProcessMismatch,
     TrainConfig,
+    TrainState,
     _agreement,
     initialize,
 )
@@ -257,7 +258,8 @@ def test_batches_and_parameters_that_differ_are_named_with_the_process(monkeypat
 
 
 def test_what_a_process_has_for_itself_is_not_compared():
-    digests = run_digests(Tiny(), {"w": np.zeros(4, np.float32)}, Data()[0], Data()[1], [])
+    state = TrainState(step=0, params={"w": np.zeros(4, np.float32)}, opt_state=())
+    digests = run_digests(Tiny(), state, Data()[0], Data()[1], [])
     evaluation = [Data()[1], Data()[2]]
 
     def of(identity, **changes):

@@ -1,0 +1,130 @@
+"""Moving averages of parameters, and the parameters that an optimiser wants evaluated."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+
+class EmaState(NamedTuple):
+    """State of `params_ema`.
+
+    Attributes:
+      steps: updates made.
+      ema: the average, with the structure of the parameters. It is float32 where a parameter has
+        fewer bits, because the small steps of an average round to 0 in bfloat16 and float16.
+    """
+
+    steps: jax.Array
+    ema: Any
+
+
+def params_ema(decay: float) -> optax.GradientTransformation:
+    """Keeps a moving average of the parameters after each update; the last link of a chain.
+
+    ema <- d ema + (1 - d) params,  d = min(decay, (1 + t) / (10 + t)) after t updates, so that the
+    first parameters are forgotten soon. Updates pass through unchanged. The average of bfloat16
+    and float16 parameters is kept in float32; `eval_params` rounds it to their dtype.
+
+    Args:
+      decay: in [0, 1).
+
+    Raises:
+      ValueError: if decay is outside [0, 1).
+    """
+    if not 0 <= decay < 1:
+        raise ValueError(f"ema_decay must be in [0, 1) or None, got {decay}")
+
+    def init(params: Any) -> EmaState:
+        average = lambda p: jnp.array(p, _wide(jnp.asarray(p).dtype))  # noqa: E731
+        return EmaState(jnp.zeros((), jnp.int32), jax.tree.map(average, params))
+
+    def update(updates: Any, state: EmaState, params: Any = None) -> tuple[Any, EmaState]:
+        if params is None:
+            raise ValueError("params_ema needs params in update")
+        t = state.steps.astype(jnp.float32)
+        d = jnp.minimum(decay, (1 + t) / (10 + t))
+        new = optax.apply_updates(params, updates)
+        ema = jax.tree.map(lambda e, p: (d * e + (1 - d) * p).astype(e.dtype), state.ema, new)
+        return updates, EmaState(state.steps + 1, ema)
+
+    return optax.GradientTransformation(init, update)
+
+
+def _wide(dtype: Any) -> Any:
+    """Returns float32 for floating-point numbers of fewer bits, and other dtypes as they are."""
+    is_narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
+    return jnp.float32 if is_narrow else dtype
+
+
+def eval_params(params: Any, opt_state: Any) -> Any:
+    """Returns the parameters to evaluate and to keep, with the dtypes of the parameters.
+
+    They are the moving average where there is one (`params_ema`), the point of
+    `optax.contrib.schedule_free_eval_params` where the optimiser is schedule-free, the parameters
+    to which `optax.contrib.sam` returns where it has left them, and the parameters themselves
+    elsewhere. All are found inside of chains and wrappers. A transformation that leaves some
+    parameters alone changes nothing for those.
+
+    Args:
+      params: the parameters of the last step.
+      opt_state: the state of the optimiser.
+    """
+    ours = lambda node: isinstance(node, _AVERAGES)  # noqa: E731  (optax.ema averages gradients)
+    point = params
+    for node in filter(ours, jax.tree.leaves(opt_state, is_leaf=ours)):
+        point = _move(node, params, point)
+    return point
+
+
+_COMPUTED = (optax.contrib.ScheduleFreeState, optax.contrib.SAMState)
+_AVERAGES = (EmaState, *_COMPUTED)
+
+
+def is_computed(opt_state: Any) -> bool:
+    """Returns whether `eval_params` computes anything: averages it only looks up."""
+    computed = lambda node: isinstance(node, _COMPUTED)  # noqa: E731
+    return any(map(computed, jax.tree.leaves(opt_state, is_leaf=computed)))
+
+
+def _move(node: Any, params: Any, point: Any) -> Any:
+    """Returns the parameters that a node of the state stands for.
+
+    Args:
+      node: one of `_AVERAGES`.
+      params: the parameters of the last step.
+      point: what nodes before it stand for; it stays where this node leaves parameters alone.
+    """
+
+    def own(tree: Any) -> Any:
+        """Returns the parameters of the last step that the tree does not leave alone."""
+        return jax.tree.map(
+            lambda x, p: x if _is_masked(x) else p, tree, params, is_leaf=_is_masked
+        )
+
+    if isinstance(node, EmaState):
+        found = node.ema
+    elif isinstance(node, optax.contrib.ScheduleFreeState):
+        found = optax.contrib.schedule_free_eval_params(node, own(node.z))
+    elif node.cache is None:  # the opaque mode of SAM shows no other parameters
+        return point
+    else:
+        is_back = node.steps_since_sync == 0
+        keep = lambda saved, p: jnp.where(is_back, p, saved)  # noqa: E731
+        found = jax.tree.map(keep, node.cache, own(node.cache))
+
+    def rounded(x: Any, p: Any) -> Any:
+        if _is_masked(x):
+            return p
+        return x if x.dtype == p.dtype else x.astype(p.dtype)
+
+    moved = jax.tree.map(rounded, found, point, is_leaf=_is_masked)
+    # an average that needs no change is returned as it is
+    pairs = jax.tree.leaves(moved), jax.tree.leaves(found)
+    is_whole = len(pairs[0]) == len(pairs[1])
+    return found if is_whole and all(x is y for x, y in zip(*pairs, strict=True)) else moved
+
+
+def _is_masked(leaf: Any) -> bool:
+    return isinstance(leaf, optax.MaskedNode)

@@ -1,0 +1,200 @@
+"""Parameters that no gradient reaches, found in the program of the gradient."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from gatedjax.training._rows import LazyRows, parameters_of
+from gatedjax.training._transforms import call_update
+from gatedjax.training.step import init_carry, step_rngs
+from gatedjax.training.task import Batch, call_loss, frozen_parameters
+
+# Larger constants, such as tables of word vectors, are not looked through for a number.
+_LOOKED_AT = 1 << 20
+# Operations whose result is 0 where all of their operands that count are 0.
+_LINEAR = {
+    "add", "add_any", "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "copy_p",
+    "cumsum", "neg", "pad", "psum", "psum2", "psum_invariant", "reduce_precision", "reduce_sum",
+    "reshape", "rev", "sharding_constraint", "slice", "squeeze", "sub", "transpose",
+}  # fmt: skip
+# Operations whose result is 0 where one of their operands is.
+_PRODUCTS = {"conv_general_dilated", "dot_general", "mul"}
+# Operations that call another program with all of their operands, and the name of that program.
+_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "remat2": "jaxpr",
+          "checkpoint": "jaxpr", "custom_jvp_call": "call_jaxpr",
+          "custom_vjp_call": "call_jaxpr"}  # fmt: skip
+
+
+def unreached_parameters(
+    task: Any, state: Any, batch: Batch, check: Callable[..., None] | None = None
+) -> frozenset[str]:
+    """Returns the paths of the parameters whose gradient is 0 whatever the numbers are.
+
+    The program of the gradient shows them: no operation leads from such a parameter to the loss, or
+    a constant 0 stands between them. A gradient that only happens to be 0, as behind a closed gate,
+    is none of them. Computes nothing.
+
+    Args:
+      task: the task.
+      state: the train state, or its shapes.
+      batch: a batch of training.
+      check: called with what `call_loss` returns, while it is traced.
+    """
+
+    def loss(params: Any, batch: Batch, rngs: Any, carry: Any, model_state: Any) -> Any:
+        results = call_loss(task, params, batch, rngs, carry, model_state)
+        if check is not None:
+            check(*results)
+        return results[0]
+
+    rngs = jax.eval_shape(lambda: step_rngs(jax.random.key(0), 0))
+    # the carry has the rows of this batch, as it has in `evaluate`
+    carry = jax.eval_shape(lambda: init_carry(task, batch))
+    program = jax.make_jaxpr(jax.grad(loss))(state.params, batch, rngs, carry, state.model_state)
+    zero = _inner(program, [False] * len(program.jaxpr.invars))
+    named = zip(parameters_of(state.params).items(), zero, strict=True)
+    return frozenset(path for (path, leaf), is_zero in named if is_zero and math.prod(leaf.shape))
+
+
+@dataclasses.dataclass
+class Reach:
+    """The parameters that no gradient has reached at any step of a run so far.
+
+    Parameters that are set aside are not among them: by the attribute `frozen` of the task, or by
+    the optimiser, as `optax.set_to_zero` does it in `optax.partition` and `optax.masked`.
+    """
+
+    task: Any
+    state: Any
+    paths: frozenset[str]
+
+    @classmethod
+    def begin(
+        cls,
+        task: Any,
+        tx: optax.GradientTransformation,
+        state: Any,
+        paths: frozenset[str],
+        is_new: bool,
+    ) -> "Reach | None":
+        """Returns the parameters to look at until the first line of a run; None if there are none.
+
+        Args:
+          task: the task.
+          tx: the optimiser.
+          state: shapes of the train state.
+          paths: what `unreached_parameters` found for the first batch.
+          is_new: whether the run has not written its first line.
+        """
+        frozen = frozen_parameters(task)
+        unreached = {p for p in paths if not any(f"{p}/".startswith(f"{at}/") for at in frozen)}
+        if unreached and is_new:
+            unreached -= _not_updated(tx, state)
+        return cls(task, state, frozenset(unreached)) if unreached and is_new else None
+
+    def look(self, batch: Batch) -> None:
+        """Takes out the parameters that the gradient of a batch of another shape reaches."""
+        if self.paths:
+            self.paths &= unreached_parameters(self.task, self.state, batch)
+
+    def refuse(self) -> None:
+        """Raises ValueError if no gradient has reached some parameters by the first line."""
+        paths = sorted(self.paths)
+        if not paths:
+            return
+        more = f" and {len(paths) - 8} more" if paths[8:] else ""
+        shown = ", ".join(map(repr, paths[:8])) + more
+        raise ValueError(
+            f"no gradient reaches these parameters of {type(self.task).__name__}: {shown}. "
+            "Statistics of a model, such as those of BatchNorm, are no parameters: return them "
+            "from the loss as model state (gatedjax.training.ModelStateTask). Parameters that are "
+            "to stay as they are belong into the attribute frozen of the task: "
+            f"frozen = ({paths[0]!r},)"
+        )
+
+
+def _not_updated(tx: optax.GradientTransformation, state: Any) -> set[str]:
+    """Returns the paths of the parameters whose update is 0, or the gradient itself."""
+    inner = tx.inner if isinstance(tx, LazyRows) else tx
+
+    def update(grads: Any, params: Any, opt_state: Any) -> Any:
+        # a value is needed by some, and makes no difference to what is not updated
+        value_fn = lambda params: optax.tree.norm(params) ** 2  # noqa: E731
+        extra = {"value": value_fn(params), "grad": grads, "value_fn": value_fn}
+        return call_update(inner, grads, opt_state, params, **extra)[0]
+
+    program = jax.make_jaxpr(update)(state.params, state.params, state.opt_state)
+    zero = _inner(program, [False] * len(program.jaxpr.invars))
+    given = program.jaxpr.invars
+    named = zip(parameters_of(state.params), program.jaxpr.outvars, zero, given, strict=False)
+    return {path for path, new, is_zero, grad in named if is_zero or new is grad}
+
+
+def _zeros(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[bool]) -> list[bool]:
+    """Returns which results of a program are 0, given which inputs are."""
+    known = dict(zip(jaxpr.invars, inputs, strict=True))
+    known |= {v: _is_zero(x) for v, x in zip(jaxpr.constvars, consts, strict=True)}
+
+    def look_up(atom: Any) -> bool:
+        return _is_zero(atom.val) if isinstance(atom, Literal) else known.get(atom, False)
+
+    for equation in jaxpr.eqns:
+        found = _results(equation, [look_up(atom) for atom in equation.invars])
+        known.update(zip(equation.outvars, found, strict=True))
+    return [look_up(atom) for atom in jaxpr.outvars]
+
+
+def _results(equation: Any, zero: list[bool]) -> list[bool]:
+    """Returns which results of one operation are 0, given which of its operands are."""
+    name, params, count = equation.primitive.name, equation.params, len(equation.outvars)
+    if name in _LINEAR:
+        return [all(zero)] * count
+    if name in _PRODUCTS:
+        return [any(zero)] * count
+    if name in ("div", "gather", "dynamic_slice"):
+        return [zero[0]] * count
+    if name == "select_n":
+        return [all(zero[1:])] * count
+    if name == "dynamic_update_slice":
+        return [zero[0] and zero[1]] * count
+    if name.startswith("scatter"):
+        return [zero[0] and zero[2]] * count
+    if name == "cond":
+        branches = [_inner(branch, zero[1:]) for branch in params["branches"]]
+        return [all(results) for results in zip(*branches, strict=True)]
+    if name == "scan":
+        return _scanned(params, zero)
+    if name in _CALLS and _CALLS[name] in params:
+        return _inner(params[_CALLS[name]], zero)
+    return [False] * count
+
+
+def _inner(program: Any, zero: list[bool]) -> list[bool]:
+    if isinstance(program, ClosedJaxpr):
+        return _zeros(program.jaxpr, program.consts, zero)
+    return _zeros(program, (), zero)
+
+
+def _scanned(params: dict[str, Any], zero: list[bool]) -> list[bool]:
+    """Returns which results of a scan are 0: a carry is if it begins with 0 and stays so."""
+    consts, carried = params["num_consts"], params["num_carry"]
+    while True:
+        found = _inner(params["jaxpr"], zero)
+        carry = zero[consts : consts + carried]
+        after = [a and b for a, b in zip(carry, found[:carried], strict=True)]
+        if after == carry:
+            return after + found[carried:]
+        zero = [*zero[:consts], *after, *zero[consts + carried :]]
+
+
+def _is_zero(value: Any) -> bool:
+    if not hasattr(value, "dtype"):
+        return isinstance(value, (int, float)) and value == 0
+    is_number = jax.dtypes.issubdtype(value.dtype, np.number)
+    return is_number and np.size(value) <= _LOOKED_AT and not np.any(np.asarray(value))
