@@ -49,7 +49,8 @@ class Biased(Tiny):
         w = params["w"]
         if self.straight:  # the same loss with half of its gradient
             w = 0.5 * (w + jax.lax.stop_gradient(w))
-        each = (batch["x"] @ w - self.scale * batch["label"] - jnp.asarray(self.bias)) ** 2
+        fixed = self.scale * batch["label"] + jnp.asarray(self.bias) + jnp.sum(params["v"])
+        each = (batch["x"] @ w - fixed) ** 2
         return (each * batch["weight"]).sum(), {"loss": Ratio.of(each, batch["weight"])}
 
     def evaluate(self, params, batch):
