@@ -1,4 +1,4 @@
-"""`gatedjax predict MODEL TEXT ...`: labels of texts, and the words that attention kept; or tags."""
+"""`gatedjax predict MODEL TEXT ...`: labels of texts, and the words attention kept; or tags."""
 
 import argparse
 import functools

@@ -1,4 +1,4 @@
-"""Removes the work folder of a run: its own files, and nothing that somebody else put there."""
+"""Removes the work folder of a run, and refuses folders that belong to somebody else."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ def is_run(workdir: Path) -> bool:
 
 
 def foreign_files(workdir: Path) -> list[str]:
-    """Returns the names of the files in a folder that no run made; of a run, or of nothing, []."""
+    """Returns the names of the files in a folder that no run made; [] for the folder of a run."""
     return [] if not workdir.is_dir() or is_run(workdir) else sorted(os.listdir(workdir))
 
 
@@ -63,14 +63,14 @@ def mark_run(workdir: Path) -> None:
 
 
 def remove_run(workdir: Path, locks: tuple[str, ...] = (LOCK, TRAIN_LOCK)) -> list[str]:
-    """Removes what a run wrote into its work folder, and the folder if nothing else is in it.
+    """Removes the files of a run from its work folder, and the folder if it is then empty.
 
     Args:
-      workdir: the folder; one that is not there is passed.
+      workdir: the folder; nothing is done if it does not exist.
       locks: the locks that the caller does not hold already.
 
     Returns:
-      The names of what somebody else put there, which stays.
+      The names of files and folders that no run wrote; they stay.
 
     Raises:
       FileExistsError: if no run made the folder; nothing is removed.
