@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all, and places that are written into as they are.
+"""Writes files and folders whole or not at all, and writes into devices and pipes.
 
 A process that is killed while it writes leaves a hidden file or folder beside its target. A living
 process holds a lock on it, so that the next write to the same target can remove the others.
@@ -46,8 +46,8 @@ def check_place(path: Path | None) -> None:
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """Opens a file that is replaced when the block ends; an error leaves the old one.
 
-    A link stays, and the file that it leads to is replaced. A device, a pipe and what standard
-    output or standard error lead to are no files to replace: they are written into.
+    A link stays, and the file that it leads to is replaced. A device, a pipe and the file that
+    standard output or standard error goes to are not replaced: they are written into.
 
     Args:
       path: the file; it and its folder are those of `check_place`.
@@ -64,7 +64,7 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(descriptor)
-            # before the file is closed, which gives the lock away
+            # before the file is closed, because closing it releases the lock
             os.replace(partial, target)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -81,12 +81,13 @@ def write_atomic(path: Path, content: bytes) -> None:
 def new_folder(target: Path) -> Iterator[Path]:
     """Yields an empty folder that takes the place of `target` when the block ends.
 
-    The two folders are exchanged in one step where the system can. Elsewhere the old one is moved
-    away first; where a process is killed before the new one is in place, `recover` brings it back.
+    The two folders are exchanged in one step where the system can. Elsewhere the old folder is
+    moved away first; if the process is killed before the new folder is in place, `recover` brings
+    the old folder back.
 
     Args:
-      target: the folder, no link. The files of one that is there are removed at the end; the
-        caller has made sure that nobody needs them.
+      target: the folder, not a link. If it exists, its files are removed at the end; the caller
+        must have made sure that nobody needs them.
     """
     recover(target)
     partial, descriptor = _new(target, _open_new_folder)
@@ -130,22 +131,22 @@ def _replaceable(path: Path) -> Path | None:
     """
     target = Path(os.path.realpath(path))
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return target
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(f"{path} is a folder, a file is wanted")
-    if not stat.S_ISREG(found.st_mode) or _standard_stream(found) is not None:
+    if not stat.S_ISREG(status.st_mode) or _standard_stream(status) is not None:
         return None
-    # a file that has lost its name is still there under that of its descriptor
-    return target if target.exists() and os.path.samestat(target.stat(), found) else None
+    # a removed file that a process still has open can be reached through /proc alone
+    return target if target.exists() and os.path.samestat(target.stat(), status) else None
 
 
-def _standard_stream(found: os.stat_result) -> int | None:
+def _standard_stream(status: os.stat_result) -> int | None:
     """Returns the descriptor of standard output or standard error, if the file is one of them."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(descriptor), found):
+            if os.path.samestat(os.fstat(descriptor), status):
                 return descriptor
     return None
 
@@ -157,7 +158,7 @@ def _open_existing(path: Path) -> BinaryIO:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    # the same open file: what the program prints comes before and after, not over it
+    # a copy of the descriptor, because its position in the file is that of what was printed
     return open(os.dup(descriptor), "wb")
 
 
@@ -213,7 +214,7 @@ def _leads_to(place: Path, descriptor: int) -> bool:
 def _unless_in_use(place: Path) -> Iterator[bool]:
     """Yields whether nobody writes a hidden file or folder, which is locked during the block."""
     try:
-        # without waiting for whoever may be at the other end of what is none of ours
+        # O_NONBLOCK because a pipe of this name would wait for somebody who writes into it
         descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         yield False

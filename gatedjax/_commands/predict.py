@@ -1,4 +1,4 @@
-"""`gatedjax predict MODEL TEXT ...`: the label of each text with its kept words, or its tags."""
+"""`gatedjax predict MODEL TEXT ...`: labels of texts, and the words attention kept; or tags."""
 
 import argparse
 import functools

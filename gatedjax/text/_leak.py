@@ -119,7 +119,7 @@ def _run(
     shape_of: Callable[[int], tuple[int, int]],
 ) -> list[tuple[np.ndarray, list[np.ndarray]]]:
     """Returns (probabilities, masks of the kept words) of each text, padded for its size."""
-    found: dict[int, tuple[np.ndarray, list[np.ndarray]]] = {}
+    results: dict[int, tuple[np.ndarray, list[np.ndarray]]] = {}
     groups: dict[tuple[int, int], list[int]] = {}
     for number, size in enumerate(sizes):
         groups.setdefault(shape_of(size), []).append(number)
@@ -138,5 +138,5 @@ def _run(
                     mask[row, : len(ids)].astype(bool)
                     for mask, ids in zip(out["kept"], texts[number], strict=True)
                 ]
-                found[number] = out["probabilities"][row], kept
-    return [found[number] for number in range(len(texts))]
+                results[number] = out["probabilities"][row], kept
+    return [results[number] for number in range(len(texts))]

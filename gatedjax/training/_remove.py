@@ -1,9 +1,10 @@
-"""Removes the work folder of a run: its own files, and nothing that somebody else put there."""
+"""Removes the work folder of a run, and refuses folders that belong to somebody else."""
 
 import contextlib
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from gatedjax._write import remove_leftovers
@@ -11,9 +12,10 @@ from gatedjax.training.lock import LOCK, WorkdirLock
 
 TRAIN_LOCK = ".train.lock"
 """Name of the lock of `gatedjax train`, which writes into the folder before and after `fit`."""
+_OF_FIT = ("config.json", "environment.json", "metrics.jsonl")
 _FILES = (
-    *("config.json", "environment.json", "metrics.jsonl", "results.json"),
-    *("seconds", "seconds.json"),
+    *_OF_FIT,
+    *("results.json", "seconds", "seconds.json"),
     *("vocabulary.json", "characters.json", "classes.json", "bpe.json"),
 )
 _TEXTS = re.compile(r"(train|validation|test)-(\d+|words|tags)\.ids")
@@ -32,12 +34,16 @@ def is_run(workdir: Path) -> bool:
 
 
 def foreign_files(workdir: Path) -> list[str]:
-    """Returns the names of the files in a folder that no run made; of a run, or of nothing, []."""
+    """Returns the names of the files in a folder that no run made; [] for the folder of a run."""
     return [] if not workdir.is_dir() or is_run(workdir) else sorted(os.listdir(workdir))
 
 
-def check_workdir(workdir: Path) -> None:
+def check_workdir(workdir: Path, names: Sequence[str] = _OF_FIT) -> None:
     """Refuses a folder whose files a run would overwrite though no run wrote them.
+
+    Args:
+      workdir: the folder.
+      names: of the files that are going to be written; `fit` leaves a vocabulary alone.
 
     Raises:
       FileExistsError: if a folder without a lock and without checkpoints has files with the names
@@ -45,7 +51,7 @@ def check_workdir(workdir: Path) -> None:
     """
     if is_run(workdir) or (workdir / "checkpoints").is_dir():
         return
-    if others := [name for name in _FILES if os.path.lexists(workdir / name)]:
+    if others := [name for name in names if os.path.lexists(workdir / name)]:
         raise FileExistsError(
             f"{workdir} holds {', '.join(others)} and no lock of a run, so no run wrote them: use "
             "another workdir"
@@ -58,19 +64,19 @@ def mark_run(workdir: Path) -> None:
     Raises:
       FileExistsError: see `check_workdir`.
     """
-    check_workdir(workdir)
+    check_workdir(workdir, _FILES)
     (workdir / LOCK).touch()
 
 
 def remove_run(workdir: Path, locks: tuple[str, ...] = (LOCK, TRAIN_LOCK)) -> list[str]:
-    """Removes what a run wrote into its work folder, and the folder if nothing else is in it.
+    """Removes the files of a run from its work folder, and the folder if it is then empty.
 
     Args:
-      workdir: the folder; one that is not there is passed.
+      workdir: the folder; nothing is done if it does not exist.
       locks: the locks that the caller does not hold already.
 
     Returns:
-      The names of what somebody else put there, which stays.
+      The names of files and folders that no run wrote; they stay.
 
     Raises:
       FileExistsError: if no run made the folder; nothing is removed.

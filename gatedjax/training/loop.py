@@ -521,6 +521,8 @@ def fit(
       CheckpointMismatch: if workdir belongs to another run, with every difference by name.
       CheckpointNotSaved: soon after a checkpoint could not be written, as on a full disk.
       WorkdirBusy: if another run is writing into workdir.
+      FileExistsError: if workdir has a config.json, environment.json or metrics.jsonl that no run
+        wrote.
       RuntimeError: if none of its checkpoints can be read. A damaged one is moved to
         checkpoints-bad/ with a RuntimeWarning, and the newest good one is used.
       NonFiniteError: after more than `config.max_skipped` skipped updates in a row.

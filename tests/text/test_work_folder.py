@@ -60,9 +60,9 @@ def test_a_folder_that_no_run_made_is_not_removed(tmp_path):
         remove_run(tmp_path)
     with pytest.raises(FileExistsError, match="no lock of a run"), WorkFolder(tmp_path):
         pass
-    with pytest.raises(FileExistsError, match=r"holds config\.json, seconds.* another workdir"):
+    with pytest.raises(FileExistsError, match=r"holds config\.json and.* another workdir"):
         check_workdir(tmp_path)
-    with pytest.raises(FileExistsError, match="no lock of a run"):
+    with pytest.raises(FileExistsError, match=r"holds config\.json, seconds and.* another workdir"):
         mark_run(tmp_path)
     assert names(tmp_path) == ["config.json", "seconds"]
 
@@ -87,6 +87,11 @@ def test_the_second_training_leaves_the_folder_of_the_first(tmp_path):
         assert (run / "train-0.ids").read_text() == "of the first"
         assert first.remove() == ""
     assert names(tmp_path) == ["deep"] or names(tmp_path) == []
+
+
+def test_a_vocabulary_may_be_saved_before_fit(tmp_path):
+    (tmp_path / "vocabulary.json").write_text("mine")
+    check_workdir(tmp_path)
 
 
 def test_both_may_have_seen_no_folder(tmp_path, monkeypatch):

@@ -236,3 +236,17 @@ def test_arrays_of_another_step_are_refused(whole, tmp_path):
     store.close()
     with pytest.warns(RuntimeWarning, match="run.step is 13, its arrays are of step 8"):
         run(tmp_path / "run", num_steps=16)
+
+
+# -- files of others -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "environment.json"])
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_files_that_no_run_wrote_are_not_replaced(name, seeds, tmp_path):
+    (tmp_path / name).write_text("mine")
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match=f"holds {name} and no lock of a run.* another work"):
+        run(tmp_path, seeds=seeds)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "notes.txt"])
+    assert (tmp_path / name).read_text() == "mine"
