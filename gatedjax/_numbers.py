@@ -1,4 +1,4 @@
-"""Numbers of NumPy and JAX as Python's: what options, JSON and hashes are made of."""
+"""Conversion of the numbers of NumPy and JAX to Python's, for options, JSON and hashes."""
 
 import dataclasses
 import functools
@@ -11,8 +11,8 @@ import numpy as np
 def plain(value: Any) -> Any:
     """Returns a number or text of NumPy or JAX as Python's; another value is returned as it is.
 
-    Arrays of one axis become tuples of such numbers, and tuples are looked into. So the values that
-    a search draws with `np.arange` or `np.logspace` are options like those that are typed.
+    An array with one axis becomes a tuple of Python numbers, and the values in a tuple are
+    converted. So a search may draw options with `np.arange` or `np.logspace`.
     """
     if isinstance(value, np.generic):
         return value.item()
@@ -25,13 +25,13 @@ def plain(value: Any) -> Any:
 
 
 def make_plain(config: object) -> None:
-    """Makes the numbers in the fields of a dataclass, which may be frozen, Python's.
+    """Converts the fields of a dataclass with `plain`, in place.
 
     Args:
-      config: changed in place.
+      config: the dataclass, which may be frozen.
 
     Raises:
-      TypeError: if a field for an integer has a number that is none; 1e3 is one.
+      TypeError: if a field of type int has a number that is not whole; 1e3 is whole.
     """
     kind: Any = type(config)  # mypy takes a metaclass for unhashable
     for name, is_whole in _fields(kind):
@@ -47,17 +47,17 @@ def make_plain(config: object) -> None:
 
 @functools.cache
 def _fields(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """The fields of a dataclass, each with whether its type is int, or int or None."""
+    """Returns the names of the fields, each with whether its type is int, or int and None."""
     hints = get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]
     return tuple((n, {*(get_args(hints[n]) or (hints[n],))} - {type(None)} == {int}) for n in names)
 
 
 def json_number(value: object) -> Any:
-    """Returns a number of NumPy as JSON can hold it: the `default` of `json.dumps`.
+    """Returns a number of NumPy as JSON can hold it; for the argument `default` of `json.dumps`.
 
     Raises:
-      TypeError: for another value, as `json.dumps` raises it.
+      TypeError: for a value that is not a number, with the message of `json.dumps`.
     """
     number = plain(value)
     if number is not value:

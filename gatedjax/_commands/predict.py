@@ -95,6 +95,7 @@ def _piped(encoding: str) -> Iterator[Line]:
 
 
 def _run(options: argparse.Namespace) -> None:
+    from gatedjax.text._lines import suggest_encoding
     from gatedjax.text._model import Failure, TrainedModel
     from gatedjax.text._tagging import tag_sentences
 
@@ -129,7 +130,8 @@ def _run(options: argparse.Namespace) -> None:
     if sys.stderr.isatty() and told > began:
         say("", file=sys.stderr)
     if failed:
-        say(f"{failed:,} of {done:,} lines could not be used (error)", file=sys.stderr)
+        hint = "" if options.file is None else suggest_encoding(options.file, options.encoding)
+        say(f"{failed:,} of {done:,} lines could not be used (error){hint}", file=sys.stderr)
 
 
 def main(args: list[str]) -> int:

@@ -24,7 +24,7 @@ class Asides:
 
     Args:
       name: of the source.
-      unit: what a record of it is called, in the plural.
+      unit: the noun for its records, in the plural.
 
     Attributes:
       count: how many there are.
@@ -39,7 +39,7 @@ class Asides:
         self._encodings: dict[str, str] = {}
 
     def add(self, aside: Aside) -> None:
-        """Counts one more."""
+        """Counts a line that is set aside."""
         self.count += 1
         if len(self.first) < _KEPT:
             self.first.append(aside)
@@ -84,6 +84,6 @@ class Asides:
         )
 
     def _hint(self) -> str:
-        """The encoding by which lines with bad bytes are texts, or ""."""
+        """Returns the part of a message that names the encoding of the bad bytes, or ""."""
         hints = {suggest_encoding(Path(where), name) for where, name in self._encodings.items()}
         return hints.pop() if len(hints) == 1 else ""

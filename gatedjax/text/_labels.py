@@ -1,7 +1,7 @@
-"""Classes and tags: the places of labels, and the refusal of labels that only look the same.
+"""The places of labels and tags, and the refusal of labels that only look the same.
 
-`gatedjax.text._table.read_label` reads a label; labels then are compared as what they are: the text
-"1" is not the number 1. Two labels that a reader cannot tell apart are never two classes.
+`gatedjax.text._table.read_label` reads a label. Labels are compared with their types: the text "1"
+is not the number 1. Two labels that a reader cannot distinguish are never two classes.
 """
 
 import itertools
@@ -18,14 +18,14 @@ _TRUTHS = {True: ("True", "true", "TRUE"), False: ("False", "false", "FALSE")}
 
 
 class Classes:
-    """The places of labels, in the order in which they come.
+    """A table of the places of labels, in the order in which the labels come.
 
     Args:
-      what: what they are called in errors: "label" or "tag".
-      known: the classes of a model, which are the only ones then; None takes what comes.
+      what: the noun for messages: "label" or "tag".
+      known: the classes of a model, which no label is added to; None adds every new label.
 
     Raises:
-      ValueError: if two of the known classes are one label by `read_label`.
+      ValueError: if `read_label` makes the same label of two known classes.
     """
 
     def __init__(self, what: str, known: Sequence[Label] | None = None) -> None:
@@ -44,15 +44,15 @@ class Classes:
             self._add(plain, "the model")
 
     def find(self, label: Label, where: str, line: int) -> int | None:
-        """Returns the place of a label, None if it has none.
+        """Returns the place of a label, or None if the table does not have the label.
 
         Args:
           label: from `read_label`.
-          where, line: where it stands, for messages.
+          where, line: the file and the line of the label, for messages.
 
         Raises:
-          ValueError: for a number beside truth values, and for a label without a place that looks
-            like one that has a place: a text like a number, or with other spaces in it.
+          ValueError: if the label is a number and the table has truth values, or the reverse; if
+            the table does not have the label but a label that looks the same, such as 1 for "1".
         """
         mixed = self._truths and isinstance(label, bool) not in self._truths
         if mixed and not isinstance(label, str):  # as keys they would be one class
@@ -68,7 +68,7 @@ class Classes:
         return place
 
     def place(self, label: Label, where: str, line: int) -> int:
-        """Returns the place of a label; a new label gets the next one if no classes are known.
+        """Returns the place of a label, and adds a new label unless the classes are known.
 
         Raises:
           ValueError: as `find`, and for a label that is not among the known classes.
@@ -109,7 +109,7 @@ class Classes:
 
 
 def _looks(label: Label) -> tuple[str, ...]:
-    """The texts as which a label may be seen."""
+    """Returns the texts that a reader may see where the label is printed."""
     if isinstance(label, str):
         return (CONTROL.sub("", " ".join(label.split())),)
     if isinstance(label, bool):
@@ -125,14 +125,16 @@ def show(label: Label) -> str:
 
 
 def array_of(labels: Iterable[Label], dtype: object = None) -> np.ndarray:
-    """An array of labels, in which they are still what they are: an array of texts and numbers
-    would have texts alone."""
+    """Returns an array of labels, of dtype object where another dtype would change a label.
+
+    NumPy makes texts of the numbers in an array that also has texts, and float64 of large integers.
+    """
     labels = list(labels)
     array = np.array(labels, dtype)  # type: ignore[call-overload]
-    as_they_are = array.tolist() == labels
-    if array.dtype.kind == "f":  # large integers become float64
-        as_they_are = as_they_are and any(isinstance(label, float) for label in labels)
-    return array if as_they_are or dtype is not None else np.array(labels, object)
+    is_equal = array.tolist() == labels
+    if array.dtype.kind == "f":
+        is_equal = is_equal and any(isinstance(label, float) for label in labels)
+    return array if is_equal or dtype is not None else np.array(labels, object)
 
 
 def _listed(classes: Sequence[Label]) -> str:

@@ -68,10 +68,10 @@ def suggest_encoding(path: Path, encoding: str) -> str:
       The end of a message that names UTF-8, or cp1252, whose quotes and accents are the usual bytes
       that are no UTF-8; "" if neither has all of these bytes.
     """
-    codec = codecs.lookup(encoding).name
-    fitting = [name for name in ("utf-8", "cp1252") if name != codec]
     bad = others = 0
     try:
+        codec = codecs.lookup(encoding).name
+        fitting = [name for name in ("utf-8", "cp1252") if name != codec]
         for _, line in TextFile(path, encoding).lines():
             if line.isascii():
                 continue
@@ -83,7 +83,7 @@ def suggest_encoding(path: Path, encoding: str) -> str:
             raw = line.encode(codec, "surrogateescape")
             part = escaped.encode("ascii", "surrogateescape")
             fitting = [one for one in fitting if _fits(raw if one == "utf-8" else part, one)]
-    except (OSError, ValueError):
+    except (OSError, ValueError, LookupError):  # data in memory have no file and no encoding
         return ""
     if not bad or not fitting:
         return ""

@@ -97,8 +97,9 @@ class Tags:
         """Whether a line is a comment: "#" may also be a word, and "#film" is one.
 
         Before a sentence "# O" is the word "#" with its tag, if lines of as many columns have the
-        tag "O". "# newdoc" is a comment, if none has the tag "newdoc". Tags have capitals or no
-        letter: None, for "# SYM", where none has that tag, because it may be either.
+        tag "O". "# newdoc" is a comment, if none has the tag "newdoc". Tags seldom have small
+        letters, or a digit first: None, for "# SYM", where none has that tag, because it may be
+        either.
         """
         if self.universal:
             return text.startswith("#")
@@ -109,7 +110,7 @@ class Tags:
             return True
         if last in self._tags_by_columns[count] or _SPAN.fullmatch(last):
             return False
-        return True if any(map(str.islower, last)) or last.isdigit() else None
+        return True if any(map(str.islower, last)) or last[0].isdigit() else None
 
     def _kind_of(self, fields: list[str]) -> tuple[int, str]:
         """The number of columns and the tag of a line, "" where there is a word alone."""

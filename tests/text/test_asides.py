@@ -141,6 +141,12 @@ def test_an_encoding_is_named_where_all_bad_bytes_are_its_characters(tmp_path):
         corpus_of(write(tmp_path / "b.txt", [QUOTES], "cp1252"), tmp_path, 1.0)
 
 
+def test_values_in_memory_have_no_encoding(tmp_path):
+    rows = [("a", "x"), ("b\udce9", "y")] * 3
+    with pytest.raises(ValueError, match=r"rows: 3 of 6 .* byte 0xe9; max_aside=0.50 leaves them"):
+        corpus_of(rows, tmp_path, 0.01)
+
+
 def run(args, capsys):
     with pytest.raises(SystemExit) as stop:
         main(args)

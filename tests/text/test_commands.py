@@ -153,6 +153,20 @@ def test_a_file_gives_a_line_for_each_of_its_lines(ending, here, tmp_path, capsy
     assert names(tmp_path) == sorted([path.name, "out.jsonl"])
 
 
+def test_a_file_of_another_encoding_is_predicted_with_a_hint(here, tmp_path, capsys):
+    path = tmp_path / "in.txt"
+    path.write_bytes("dull film\ndull \u201cfilm\u201d\n".encode("cp1252"))
+    assert main(["predict", "model", "--file", str(path)]) == 0
+    said = capsys.readouterr()
+    assert ["error" in one for one in jsonl(said.out)] == [False, True]
+    assert said.err == (
+        "1 of 2 lines could not be used (error); these bytes are characters of cp1252: "
+        "--encoding cp1252\n"
+    )
+    assert main(["predict", "model", "--file", str(path), "--encoding", "cp1252"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_out_is_there_when_it_is_whole(here, tmp_path, monkeypatch, capsys):
     def broken(self, examples):
         yield next(predict(self, examples))

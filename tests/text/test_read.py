@@ -836,7 +836,7 @@ def test_sentences_that_cannot_be_used(write, monkeypatch):
     [
         # "#" is a word where other lines have its tag, and a comment elsewhere
         ("# O|at O|Rome B-LOC||I O|# O||# O||", ["#/O at/O Rome/B-LOC", "I/O #/O", "#/O"]),
-        ("# newdoc|I O||# 12|in O|# O|", ["I/O", "in/O #/O"]),
+        ("# newdoc|I O||# 12|in O|# O||# 2.5|b O|", ["I/O", "in/O #/O", "b/O"]),
         ("# text = # O|a O||#|b O||# id 3 O|c O|", ["a/O", "b/O", "c/O"]),
         ("# O|Rome B-LOC|", ["#/O Rome/B-LOC"]),  # no other line has the tag, whose form is clear
         ("-DOCSTART- O|# a new one|a O|", ["a/O"]),

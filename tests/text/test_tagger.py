@@ -225,7 +225,7 @@ def test_unknown_words_are_told_by_their_shape():
         ([(["a", "b"], ["X", "Y"]), (["c"], ["Z"])], "3 of the tags of 3 words are distinct"),
         (
             [(["a"], [])],
-            "no tagged sentence: 1 lines cannot be used, the first is the data:1: 1 wo",
+            "no tagged sentence: 1 sentences cannot be used, the first is the data:1: 1 wo",
         ),
         ([], "the data has no tagged sentence"),
     ],
