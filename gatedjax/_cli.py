@@ -44,8 +44,8 @@ def refusals(options: Mapping[str, str]) -> Iterator[None]:
     """
     try:
         yield
-    except (ValueError, OSError, RuntimeError, ImportError) as error:
-        message = reason(error)
+    except (ValueError, OSError, RuntimeError, ImportError, MemoryError, OverflowError) as error:
+        message = reason(error) or f"{type(error).__name__}: a size is too large"
         for argument, option in options.items():
             if not argument.endswith(": ") or message.startswith(argument):
                 message = message.replace(argument, option)

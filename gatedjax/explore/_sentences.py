@@ -90,7 +90,7 @@ def read_sentences(
     usable = (
         record
         for record in table
-        if isinstance(record, Record) and split_words(record.inputs[0])
+        if isinstance(record, Record) and split_words(record.inputs[0], 1)
         if all(record.label in model.classes for model in explorer.models)
     )
     records = list(itertools.islice(usable, most + 1))

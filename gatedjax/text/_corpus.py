@@ -208,9 +208,9 @@ class Corpus:
         return f"{len(self):,} texts in {n} classes"
 
 
-def split_words(text: str) -> tuple[str, ...]:
-    """The tokens of a text; characters that nobody sees are no part of any."""
-    return tokenize(_CONTROL.sub(" ", text), marks=True)
+def split_words(text: str, most: int | None = None) -> tuple[str, ...]:
+    """Returns the tokens of a text, at most so many; no token has a character that nobody sees."""
+    return tokenize(_CONTROL.sub(" ", text), marks=True, most=most)
 
 
 class Classes:

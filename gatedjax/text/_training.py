@@ -11,6 +11,14 @@ from typing import Any, cast, get_type_hints
 
 import numpy as np
 
+from gatedjax._limits import (
+    MOST_BATCH,
+    MOST_LENGTH,
+    MOST_SEED,
+    MOST_STEPS,
+    MOST_WORDS,
+    check_most,
+)
 from gatedjax._types import Json
 from gatedjax.data import SequenceBatches, load_embeddings, plan_buckets, random_embeddings
 from gatedjax.data.batches._sequences import real_rows
@@ -43,6 +51,14 @@ _LARGEST_HELD = 20_000
 _MORE_WORDS = 50_000
 _NOISE = 0.1
 _FEWEST_STEPS = 400
+_MOST = {
+    "max_len": MOST_LENGTH,
+    "min_count": MOST_WORDS,
+    "max_words": MOST_WORDS,
+    "num_steps": MOST_STEPS,
+    "batch_size": MOST_BATCH,
+    "seed": MOST_SEED,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,6 +115,9 @@ class Options:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         if self.seed < 0:
             raise ValueError(f"seed must be at least 0, got {self.seed}")
+        for name, most in _MOST.items():
+            if getattr(self, name) is not None:
+                check_most(name, getattr(self, name), most)
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise ValueError(f"minutes must be positive, got {self.minutes}")
         if not 0 < self.held_out < 1:
