@@ -17,7 +17,7 @@ from gatedjax.data import Vocabulary
 from gatedjax.export import BadFile, read_config
 from gatedjax.models import AGTConfig, GANetConfig, GAReaderConfig, RAUConfig, SSANConfig
 from gatedjax.models.ssan.probe import SSANProbeConfig
-from gatedjax.text import _lines, _tagging
+from gatedjax.text import _corpus, _lines, _tagging
 from gatedjax.text._corpus import split_words
 from gatedjax.text._formats import _parse
 from gatedjax.text._model import TrainedModel
@@ -27,6 +27,7 @@ from gatedjax.text._translator import SearchConfig
 from gatedjax.training import OptimizerConfig, TrainConfig
 from gatedjax.training.config import make_optimizer
 from gatedjax.training.log import read_json
+from tests.conftest import ROOT
 from tests.explore._models import model
 
 HUGE = 10**30
@@ -237,6 +238,22 @@ def test_long_texts_are_not_split_beyond_what_a_model_reads():
         tracemalloc.stop()
     # the text itself is copied once or twice; its words would have ten times its size
     assert peak < 3 * len(text)
+
+
+def test_texts_to_learn_from_are_read_as_far_as_a_model_may_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(_corpus, "MOST_LENGTH", 3)
+    table = open_table([("a b c d e", "x"), ("f", "y")])
+    read = _corpus.read_corpus(table, tmp_path, "train", _corpus.Numbers(lowercase=True))
+    assert [len(row) for row in read.texts[0]] == [3, 1]
+
+
+def test_the_docs_state_the_limits():
+    page = (ROOT / "docs" / "own_text.md").read_text(encoding="utf-8")
+    for name in (
+        *("CHARACTERS", "COLUMNS", "LENGTH", "WORDS", "WIDTH", "LAYERS", "BATCH", "SEED"),
+        "JSON_BYTES",
+    ):
+        assert f" {getattr(_limits, f'MOST_{name}'):,} " in page, name
 
 
 def test_sentences_to_tag_have_a_largest_number_of_words(monkeypatch):

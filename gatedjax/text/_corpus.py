@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gatedjax._limits import MOST_LENGTH
 from gatedjax.data import stratified_split, tokenize
 from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
 from gatedjax.text._read import Aside, Label, Record, Table, TaggedRecord
@@ -213,6 +214,11 @@ def split_words(text: str, most: int | None = None) -> tuple[str, ...]:
     return tokenize(_CONTROL.sub(" ", text), marks=True, most=most)
 
 
+def first_words(text: str) -> tuple[str, ...]:
+    """Returns the tokens of a text, as many as a model may read at most."""
+    return split_words(text, MOST_LENGTH)
+
+
 class Classes:
     """The places of labels, in the order in which they come.
 
@@ -252,7 +258,7 @@ def read_corpus(
     part: str,
     numbers: Numbers,
     *,
-    tokens: Callable[[str], Sequence[str]] = split_words,
+    tokens: Callable[[str], Sequence[str]] = first_words,
     classes: Sequence[Label] | None = None,
 ) -> Corpus:
     """Reads labelled texts in one pass; their numbers lie in a file of the folder.
