@@ -46,8 +46,8 @@ def refusals(options: Mapping[str, str]) -> Iterator[None]:
         yield
     except BrokenPipeError:
         raise  # `while_read` ends the program without a word
-    except (ValueError, OSError, RuntimeError, ImportError) as error:
-        message = reason(error)
+    except (ValueError, OSError, RuntimeError, ImportError, MemoryError, OverflowError) as error:
+        message = reason(error) or f"{type(error).__name__}: a size is too large"
         for argument, option in options.items():
             if not argument.endswith(": ") or message.startswith(argument):
                 message = message.replace(argument, option)

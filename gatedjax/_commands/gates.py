@@ -7,6 +7,7 @@ from typing import Any
 
 from gatedjax._cli import program, refusals
 from gatedjax._json import to_json
+from gatedjax._limits import MOST_DRAWS, MOST_SEED, check_most
 from gatedjax._terminal import say
 from gatedjax._write import write_atomic
 
@@ -92,6 +93,11 @@ def _check(options: argparse.Namespace) -> None:
         value = getattr(options, name)
         if value is not None and value < least:
             raise ValueError(f"--{name} must be at least {least}, got {value}")
+        if value is not None:
+            check_most(f"--{name}", value, MOST_DRAWS)
+    if options.seed < 0:
+        raise ValueError(f"--seed must be at least 0, got {options.seed}")
+    check_most("--seed", options.seed, MOST_SEED)
     if options.tau is not None and not 0 < options.tau < float("inf"):
         raise ValueError(f"--tau must be positive, got {options.tau}")
     if options.out is not None and options.out.exists() and not options.out.is_dir():

@@ -84,13 +84,12 @@ def _lines(options: argparse.Namespace, kind: str) -> Iterable[Line]:
 
 def _piped(encoding: str) -> Iterator[Line]:
     """The lines of standard input."""
-    from gatedjax.text._lines import check_encoding
-    from gatedjax.text._table import fault
+    from gatedjax.text._lines import check_encoding, limited_lines, line_fault
 
     codec = check_encoding(encoding)
     sys.stdin.reconfigure(encoding=codec, errors="surrogateescape")  # type: ignore[union-attr]
-    for line in sys.stdin:
-        problem = fault(line, encoding)
+    for line in limited_lines(sys.stdin):
+        problem = line_fault(line, encoding)
         yield ([line.rstrip("\r\n")], "") if problem is None else (None, problem)
 
 

@@ -112,7 +112,7 @@ class Explorer:
         self.check_open()
         if self.views:
             return {"models": [view.layers(state) for view in self.views]}
-        words = split_words(state.text)[:LONGEST]
+        words = split_words(state.text, LONGEST)
         return {"models": [one.layers(words) if words else None for one in self.programs]}
 
     def warm_up(self, edges: Sequence[int] = EDGES[:2]) -> None:

@@ -93,7 +93,7 @@ def read_sentences(
         (record, [one.find(record.label, record.where, record.line) for one in known])
         for record in table
         if isinstance(record, Record) and record.label is not None
-        if split_words(record.inputs[0])
+        if split_words(record.inputs[0], 1)
     )
     usable = ((record, places) for record, places in found if None not in places)
     pairs = list(itertools.islice(usable, most + 1))

@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gatedjax._limits import read_limited
 from gatedjax._numbers import json_number
 from gatedjax._types import Params, Tree
 from gatedjax._write import new_folder, recover
 from gatedjax.export._card import ModelCard, render_card
 from gatedjax.export._inference import load_inference
+from gatedjax.export._program import MOST_BYTES
 from gatedjax.export._tensors import BadFile, check_finite, load_params, read_header, save_params
 
 PARAMS, CONFIG, INFERENCE = "model.safetensors", "config.json", "model.jax_export"
@@ -154,7 +156,10 @@ def read_file(folder: str | Path, name: str) -> bytes:
     folder = _existing(folder)
     if not (folder / name).is_file():
         raise FileNotFoundError(f"{folder} lacks {name}")
-    content = (folder / name).read_bytes()
+    try:
+        content = read_limited(folder / name)
+    except ValueError as error:
+        raise BadFile(str(error)) from None
     if (stated := _stated(folder / DIGESTS)) is not None:
         _check_digest(folder, name, stated, hashlib.sha256(content).hexdigest())
     return content
@@ -179,7 +184,12 @@ def load_predictor(folder: str | Path) -> Callable[[Mapping[str, Tree]], Any]:
     if not (folder / INFERENCE).is_file():
         raise FileNotFoundError(f"{folder} holds no {INFERENCE}: save it with inference=...")
     _check_digests(folder, (INFERENCE,))
-    inference = load_inference((folder / INFERENCE).read_bytes())
+    try:
+        inference = load_inference(read_limited(folder / INFERENCE, MOST_BYTES))
+    except BadFile:
+        raise
+    except ValueError as error:
+        raise BadFile(str(error)) from None
     params = load(folder, inference.params_like)[0]
     # once here, not at every call
     params = jax.device_put(params)

@@ -19,7 +19,7 @@ MOST_BYTES = 1 << 28
 """The largest file: a program has tens of kilobytes, as parameters are its inputs."""
 MOST_ELEMENTS = 1 << 31
 """The most elements of an array inside a program, as far as sizes are stated."""
-MOST_OPERATIONS = 1_000_000
+MOST_OPERATIONS = 100_000
 """The most operations of a program, those of a called function counted at every call."""
 MOST_LEVELS = 200
 """The deepest nesting of regions, and of calls."""

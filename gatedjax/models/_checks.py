@@ -1,18 +1,34 @@
 """Checks of configurations and batches, the same for all networks; ValueErrors name the field."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from jaxtyping import Array
 
+from gatedjax._limits import MOST_LAYERS, MOST_LENGTH, MOST_STEPS, MOST_WIDTH, check_most
 from gatedjax.functional._checks import check_rate
+
+_MOST = {
+    **dict.fromkeys(("num_layers", "decoder_layers", "hops"), MOST_LAYERS),
+    **dict.fromkeys(("max_length", "cap", "extra"), MOST_LENGTH),
+    "temperature_steps": MOST_STEPS,
+}
 
 
 def check_at_least(config: object, least: int, *names: str) -> None:
-    """Raises unless the fields are at least that."""
+    """Raises unless the fields are at least that, and at most what `gatedjax._limits` allows."""
     for name in names:
-        if getattr(config, name) < least:
-            raise ValueError(f"{name} must be at least {least}, got {getattr(config, name)}")
+        value = getattr(config, name)
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+        check_most(name, value, _MOST.get(name, MOST_WIDTH))
+
+
+def check_widths(name: str, widths: Sequence[int]) -> None:
+    """Raises unless these can be the widths of the layers of a head."""
+    check_most(f"the layers of {name}", len(widths), MOST_LAYERS)
+    if any(not 1 <= width <= MOST_WIDTH for width in widths):
+        raise ValueError(f"{name} must be widths from 1 to {MOST_WIDTH:,}, got {widths}")
 
 
 def check_rates(config: object, *names: str) -> None:

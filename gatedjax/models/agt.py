@@ -26,6 +26,7 @@ from gatedjax.models._checks import (
     check_batch,
     check_finite,
     check_rates,
+    check_widths,
 )
 from gatedjax.models._classification import ClassifierTask, word_vectors
 from gatedjax.models._types import Batch
@@ -77,8 +78,7 @@ class AGTConfig:
         make_plain(self)
         check_choices(self)
         check_at_least(self, 1, "num_layers", "hidden", "attention_hidden", "embedding_dim")
-        if any(width < 1 for width in self.head_hidden):
-            raise ValueError(f"head_hidden must be widths of at least 1, got {self.head_hidden}")
+        check_widths("head_hidden", self.head_hidden)
         check_finite(self, "gate_bias")
         check_rates(self, "dropout")
         if unknown := set(self.dropout_sites) - set(get_args(DropoutSite)):

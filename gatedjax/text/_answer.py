@@ -11,6 +11,7 @@ from rich.console import Console
 
 from gatedjax._cli import refusals, show_version
 from gatedjax._help import read as read_options
+from gatedjax._limits import MOST_TEXT_BYTES, check_most, read_limited
 from gatedjax._terminal import new_console
 from gatedjax.data.text._tokenize import treebank_tokens
 from gatedjax.text._reader import Reader, question
@@ -98,7 +99,11 @@ def answer(options: AnswerOptions, read: Callable[[Path], Reader], console: Cons
 
 def _tokens(options: AnswerOptions) -> tuple[str, str, list[str]]:
     """Document, question and candidates, with spaces between the tokens."""
-    raw = sys.stdin.buffer.read() if str(options.document) == "-" else options.document.read_bytes()
+    if str(options.document) == "-":
+        raw = sys.stdin.buffer.read(MOST_TEXT_BYTES + 1)
+        check_most("the bytes of the document", len(raw), MOST_TEXT_BYTES)
+    else:
+        raw = read_limited(options.document, MOST_TEXT_BYTES)
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gatedjax._limits import MOST_LENGTH
 from gatedjax.data import stratified_split, tokenize
 from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
 from gatedjax.text._asides import Asides
@@ -205,9 +206,14 @@ class Corpus:
         return f"{len(self):,} texts in {n} classes"
 
 
-def split_words(text: str) -> tuple[str, ...]:
-    """The tokens of a text; characters that nobody sees are no part of any."""
-    return tokenize(CONTROL.sub(" ", text), marks=True)
+def split_words(text: str, most: int | None = None) -> tuple[str, ...]:
+    """Returns the tokens of a text, at most so many; no token has a character that nobody sees."""
+    return tokenize(CONTROL.sub(" ", text), marks=True, most=most)
+
+
+def first_words(text: str) -> tuple[str, ...]:
+    """Returns the tokens of a text, as many as a model may read at most."""
+    return split_words(text, MOST_LENGTH)
 
 
 def read_corpus(
@@ -216,7 +222,7 @@ def read_corpus(
     part: str,
     numbers: Numbers,
     *,
-    tokens: Callable[[str], Sequence[str]] = split_words,
+    tokens: Callable[[str], Sequence[str]] = first_words,
     classes: Sequence[Label] | None = None,
     max_aside: float = 1.0,
 ) -> Corpus:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from gatedjax import export
+from gatedjax._limits import read_limited
 from gatedjax._types import Json
 from gatedjax._write import recover
 from gatedjax.export._folder import CONFIG, PARAMS
@@ -90,7 +91,7 @@ def belongings(workdir: Path, metadata: Mapping[str, Any]) -> tuple[Kind, dict[s
       ValueError: if workdir has the vocabulary of another run.
     """
     names = (VOCABULARY, BYTE_PAIRS, CHARACTERS, CLASSES)
-    files = {name: (workdir / name).read_bytes() for name in names if (workdir / name).is_file()}
+    files = {name: read_limited(workdir / name) for name in names if (workdir / name).is_file()}
     digest = metadata.get("vocabulary")
     for name in (VOCABULARY, BYTE_PAIRS):
         # both kinds of vocabulary digest the text that they write as one line

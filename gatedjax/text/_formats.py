@@ -1,5 +1,6 @@
 """The other files of texts: JSON lines, fastText's lines, and a folder with a folder per class."""
 
+import collections
 import dataclasses
 import itertools
 import json
@@ -21,9 +22,9 @@ _PARTS = {"train", "test", "dev", "val", "valid", "validation"}
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in found if names.count(name) > 1)
-        raise ValueError(f"the name {twice!r} is there twice")
+        counts = collections.Counter(name for name, _ in pairs)
+        twice = next(name for name, count in counts.items() if count > 1)
+        raise ValueError(f"the name {twice[:40]!r} is there twice")
     return found
 
 

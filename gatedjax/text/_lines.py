@@ -8,13 +8,11 @@ import io
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, TextIO, cast
 
+from gatedjax._limits import MOST_CHARACTERS as LONGEST
 from gatedjax.data.files._unpack import Counted, allowance
 from gatedjax.text._table import fault
-
-LONGEST = 1 << 25
-"""Characters of a line, or of a record of several: a field of 10 MB is one, a file is not."""
 
 _BINARY = {
     b"\x89PNG": "an image (PNG)",
@@ -40,6 +38,22 @@ def check_encoding(encoding: str) -> str:
         message = f"encoding must be one that Python knows, as utf-8 or cp1252, got {encoding!r}"
         raise ValueError(message) from None
     return "utf-8-sig" if found.name == "utf-8" else found.name
+
+
+def limited_lines(text: TextIO) -> Iterator[str]:
+    """Yields the lines of a text, each as far as a line may be long; memory holds no more of it."""
+    while line := text.readline(LONGEST):
+        yield line
+        rest = line
+        while rest and len(rest) == LONGEST and rest[-1] not in "\r\n":
+            rest = text.readline(LONGEST)
+
+
+def line_fault(line: str, encoding: str) -> str | None:
+    """Returns why a line of `limited_lines` cannot be used, or None."""
+    if len(line) >= LONGEST:
+        return f"longer than {LONGEST:,} characters"
+    return fault(line, encoding)
 
 
 class _Raw(io.RawIOBase):
@@ -155,12 +169,9 @@ class TextFile:
                 self._bytes() as file,
                 io.TextIOWrapper(file, codec, errors="surrogateescape", newline="") as text,
             ):
-                while line := text.readline(LONGEST):
+                for line in limited_lines(text):
                     number += 1
                     yield number, line
-                    rest = line
-                    while rest and len(rest) == LONGEST and rest[-1] not in "\r\n":
-                        rest = text.readline(LONGEST)
         except UnicodeError as error:
             message = (
                 f"{self.path}: line {number + 1} or one after it is not {self.encoding}: {error}"
@@ -169,9 +180,7 @@ class TextFile:
 
     def fault(self, line: str) -> str | None:
         """Why a line cannot be used; None if it can."""
-        if len(line) >= LONGEST:
-            return f"longer than {LONGEST:,} characters"
-        return fault(line, self.encoding)
+        return line_fault(line, self.encoding)
 
     @contextlib.contextmanager
     def _bytes(self) -> Iterator[BinaryIO]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from gatedjax import export
 from gatedjax._json import to_json
+from gatedjax._limits import MOST_LENGTH, check_most
 from gatedjax._types import Json, Output, Params, Tree
 from gatedjax.data.batches._plan import pad_rows
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
@@ -233,7 +234,7 @@ class TrainedModel:
 
     def tokens(self, texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """The words of every text of an example, as far as they are used."""
-        return tuple(split_words(text)[: self.max_len] for text in texts)
+        return tuple(split_words(text, self.max_len) for text in texts)
 
     def read_tokens(self, examples: Sequence[tuple[tuple[str, ...], ...]]) -> list[Read]:
         """Runs the network over texts that are words already; no word is read as an unknown one."""
@@ -336,12 +337,15 @@ class TrainedModel:
                 classes=_classes(config["classes"]),
                 params={},
                 max_len=_positive(config["max_len"]),
-                report=json.loads(export.read_file(folder, REPORT)),
+                report=_object(json.loads(export.read_file(folder, REPORT))),
             )
             like = jax.eval_shape(made._init)
         except export.BadFile:  # says which file and what is wrong with it
             raise
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (
+            *(AttributeError, KeyError, TypeError, ValueError),
+            *(OverflowError, RecursionError),
+        ) as error:
             raise export.BadFile(f"{folder} is no model of this version: {error!r}") from error
         try:
             params, _ = export.load(folder, like)
@@ -390,9 +394,16 @@ def _classes(values: object) -> tuple[Label, ...]:
     return tuple(values)
 
 
+def _object(value: object) -> Json:
+    if not isinstance(value, dict):
+        raise ValueError(f"{REPORT} must hold an object, got {type(value).__name__}")
+    return value
+
+
 def _positive(value: object) -> int:
     if not isinstance(value, int) or value < 1:
         raise ValueError(f"wanted a number from 1 on, got {value!r}")
+    check_most("max_len", value, MOST_LENGTH)
     return value
 
 

@@ -1,5 +1,6 @@
 """Tables of labelled texts: the record of a line, the line set aside, and what decides between."""
 
+import collections
 import dataclasses
 import difflib
 import math
@@ -8,6 +9,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
+from gatedjax._limits import MOST_COLUMNS
 from gatedjax._terminal import printable
 
 Label = str | int | float | bool
@@ -214,7 +216,9 @@ def check_names(
       columns: those that are wanted.
       header: whether the names are the first line of a file, which may have no header.
     """
-    twice = sorted({name for name in names if name and names.count(name) > 1})
+    if len(names) > MOST_COLUMNS:
+        raise ValueError(f"{where}: at most {MOST_COLUMNS:,} columns are read, got {len(names):,}")
+    twice = sorted(name for name, n in collections.Counter(names).items() if name and n > 1)
     if twice:
         raise ValueError(f"{where}: columns must have different names, twice: {_quoted(twice)}")
     missing = [name for name in columns.wanted if name not in names]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from gatedjax._limits import MOST_LENGTH
 from gatedjax._types import Json
 from gatedjax.text._asides import Asides
 from gatedjax.text._corpus import split_words
@@ -73,11 +74,13 @@ def tag_sentences(
 
 def _words(sentence: str | Sequence[str]) -> tuple[str, ...] | Failure:
     if isinstance(sentence, str):
-        words = split_words(sentence)
+        words = split_words(sentence, MOST_LENGTH + 1)
     else:
         words = tuple(sentence)
         if not all(isinstance(word, str) for word in words):
             return Failure("a sentence must be a text or a list of words")
+    if len(words) > MOST_LENGTH:
+        return Failure(f"the sentence has more than {MOST_LENGTH:,} words")
     return words or Failure("the sentence has no word")
 
 

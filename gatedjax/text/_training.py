@@ -12,6 +12,14 @@ from typing import Any, cast, get_type_hints
 
 import numpy as np
 
+from gatedjax._limits import (
+    MOST_BATCH,
+    MOST_LENGTH,
+    MOST_SEED,
+    MOST_STEPS,
+    MOST_WORDS,
+    check_most,
+)
 from gatedjax._numbers import make_plain
 from gatedjax._types import Json
 from gatedjax._write import write_atomic
@@ -54,6 +62,14 @@ _EVALUATED = 128
 OPTIONS = "options"
 """Name, in the metadata of checkpoints, of the options that change the data or the network and
 that neither the texts nor the network's configuration tell."""
+_MOST = {
+    "max_len": MOST_LENGTH,
+    "min_count": MOST_WORDS,
+    "max_words": MOST_WORDS,
+    "num_steps": MOST_STEPS,
+    "batch_size": MOST_BATCH,
+    "seed": MOST_SEED,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,6 +130,9 @@ class Options:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         if self.seed < 0:
             raise ValueError(f"seed must be at least 0, got {self.seed}")
+        for name, most in _MOST.items():
+            if getattr(self, name) is not None:
+                check_most(name, getattr(self, name), most)
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise ValueError(f"minutes must be positive, got {self.minutes}")
         if not 0 < self.held_out < 1:

@@ -10,6 +10,7 @@ import tyro
 
 from gatedjax._cli import refusals, show_version
 from gatedjax._help import read as read_options
+from gatedjax._limits import MOST_TEXT_BYTES, check_most, read_limited
 from gatedjax._terminal import say, while_read
 from gatedjax.analysis._bleu import corpus_bleu
 from gatedjax.text._translator import Translator, translate_texts
@@ -66,10 +67,12 @@ def run(
     with refusals(called):
         references = None
         if options.references is not None:
-            references = lines_of(options.references.read_text("utf-8"))
+            references = lines_of(read_limited(options.references, MOST_TEXT_BYTES).decode())
         translator = read(options.folder, bpe=options.bpe, average=options.average)
         search = dataclasses.replace(translator.search, average=1, **changes)
-        texts = lines_of(lines.read())
+        text = lines.read(MOST_TEXT_BYTES + 1)
+        check_most("the characters of the input", len(text), MOST_TEXT_BYTES)
+        texts = lines_of(text)
         if references is not None and len(references) != len(texts):
             raise ValueError(
                 f"{options.references} has {len(references):,} lines, the input {len(texts):,}"

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from gatedjax._choices import check_choices
+from gatedjax._limits import MOST_BATCH, MOST_SEED, MOST_STEPS, check_most
 from gatedjax._numbers import make_plain
 from gatedjax.training._averages import EmaState as EmaState
 from gatedjax.training._averages import eval_params as eval_params
@@ -125,9 +126,12 @@ class TrainConfig:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            check_most(name, getattr(self, name), MOST_STEPS)
         for name in ("max_skipped", "profile_steps", "seed"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
+            check_most(name, getattr(self, name), MOST_SEED if name == "seed" else MOST_STEPS)
+        check_most("seeds", self.seeds, MOST_BATCH)
         if self.early_stop_patience is not None and self.early_stop_patience < 1:
             raise ValueError(
                 f"early_stop_patience must be at least 1 or None, got {self.early_stop_patience}"
@@ -202,6 +206,8 @@ def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
                 "decay_begin must be at least 0 and decay_every at least 1, got "
                 f"{config.decay_begin} and {config.decay_every}"
             )
+        check_most("decay_begin", config.decay_begin, MOST_STEPS)
+        check_most("decay_every", config.decay_every, MOST_STEPS)
     adaptive = config.name in ("adam", "adamw")
     if config.reset_moments and not (adaptive and config.schedule == "staircase"):
         raise ValueError(

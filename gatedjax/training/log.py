@@ -12,6 +12,7 @@ from typing import Any, TextIO
 import jax
 
 from gatedjax._json import to_json
+from gatedjax._limits import read_limited
 from gatedjax._numbers import json_number
 from gatedjax._version import __version__
 from gatedjax._write import write_atomic
@@ -42,8 +43,8 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path, *keys: str) -> Any:
     """Reads a file that a command wrote; a ValueError names one that is damaged or lacks a key."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        value = json.loads(read_limited(path).decode())
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error}); delete it to have it made again") from error
     missing = [key for key in keys if not isinstance(value, dict) or key not in value]
     if missing:

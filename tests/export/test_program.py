@@ -93,12 +93,12 @@ BODIES = {
     f"return %0 : {T}",
     "nested more than 200 deep": _deep(300),
     "than 200 deep": _call("f249") + f"return %0 : {T}",
-    "more than 1,000,000 operations": _call("f59") + f"return %0 : {T}",
+    "more than 100,000 operations": _call("f59") + f"return %0 : {T}",
 }
 MORE = {
     "than 200 deep": _functions(250, lambda i: _call(f"f{i - 1}" if i else "main2"))
     + f"func.func private @main2(%arg0: {T}) -> ({T}) {{ return %arg0 : {T} }}",
-    "more than 1,000,000 operations": _functions(60, _twice),
+    "more than 100,000 operations": _functions(60, _twice),
 }
 
 

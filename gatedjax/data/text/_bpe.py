@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gatedjax._limits import read_limited
 from gatedjax._missing import missing
 
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
@@ -157,11 +158,10 @@ class BytePairs:
           FileNotFoundError: if there is no such file.
           ValueError: if the file is no such vocabulary.
         """
-        text = Path(path).read_text("utf-8")
         try:
-            tokenizer = _library().Tokenizer.from_str(text)
+            tokenizer = _library().Tokenizer.from_str(read_limited(path).decode())
             return cls(tokenizer)
-        except ImportError:
+        except (ImportError, OSError):
             raise
         except Exception as error:  # the library raises no narrower class
             raise ValueError(f"{path}: not a BPE vocabulary of gatedjax: {error}") from error

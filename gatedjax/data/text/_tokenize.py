@@ -1,6 +1,7 @@
 """Splitting of raw text into the words that the GloVe vocabulary has."""
 
 import functools
+import itertools
 import re
 import sys
 import unicodedata
@@ -20,6 +21,9 @@ _TOKEN = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 
+# From so many characters on it is worth it to stop after the words that are wanted.
+_LONG = 10_000
+
 
 @functools.cache
 def _with_marks() -> re.Pattern[str]:
@@ -32,7 +36,7 @@ def _with_marks() -> re.Pattern[str]:
     return re.compile(pattern.replace(r"[^\w\s]", rf"[^\w\s][{marks}]*"), _TOKEN.flags)
 
 
-def tokenize(text: str, *, marks: bool = False) -> tuple[str, ...]:
+def tokenize(text: str, *, marks: bool = False, most: int | None = None) -> tuple[str, ...]:
     """Splits raw text into words and punctuation marks, in the way GloVe 6B was counted.
 
     `<br />` is a space. Clitics are split as in the Penn Treebank ("don't" -> "do n't", "it's" ->
@@ -44,6 +48,7 @@ def tokenize(text: str, *, marks: bool = False) -> tuple[str, ...]:
       marks: whether a mark, such as a vowel sign of Hindi or the accent of a decomposed letter,
         belongs to the word that it stands in; a letter and its accent then are the composed letter
         (NFC). GloVe was counted without, where a mark ends a word.
+      most: how many words are wanted at most; memory holds no more of them. None is all.
 
     >>> tokenize("It's well-made, isn't it?<br />Yes...")
     ('It', "'s", 'well', '-', 'made', ',', 'is', "n't", 'it', '?', 'Yes', '...')
@@ -54,7 +59,10 @@ def tokenize(text: str, *, marks: bool = False) -> tuple[str, ...]:
     token = _TOKEN
     if marks and not text.isascii():
         text, token = unicodedata.normalize("NFC", text), _with_marks()
-    words = token.findall(text)
+    if most is None or len(text) < _LONG:
+        words = token.findall(text)[:most]
+    else:
+        words = [match[0] for match in itertools.islice(token.finditer(text), most)]
     return tuple([sys.intern(_RUNS.get(w[:2], w)) if len(w) > 1 else w for w in words])
 
 

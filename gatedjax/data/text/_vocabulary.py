@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from gatedjax._limits import read_limited
 from gatedjax._write import write_atomic
 from gatedjax.data.files._source import Source
 
@@ -38,9 +39,9 @@ def read_words(path: str | Path) -> tuple[list[str], bool]:
       ValueError: if the file is not a vocabulary.
     """
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        data = json.loads(read_limited(path).decode())
         words, lowercase = data["words"], data["lowercase"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path}: not a vocabulary: {error!r}") from error
     valid = isinstance(words, list) and all(isinstance(word, str) for word in words)
     if not valid or not isinstance(lowercase, bool):

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._limits import MOST_WIDTH, check_most
 from gatedjax._types import Tree
 from gatedjax.models._checks import check_at_least, check_batch, check_rates
 from gatedjax.models._classification import word_vectors
@@ -81,6 +82,7 @@ class SSANConfig(SelectorConfig):
         super().__post_init__()
         check_at_least(self, 1, "num_layers", "hidden", "filter_size", "num_heads")
         check_at_least(self, 1, "max_length")
+        check_most("max_offset", self.max_offset, MOST_WIDTH)
         if self.block is not None:
             check_at_least(self, 1, "block")
         if self.hidden % self.num_heads:

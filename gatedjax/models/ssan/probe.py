@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._types import Options
+from gatedjax.models._checks import check_widths
 from gatedjax.models._types import Batch
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
 from gatedjax.models.ssan.selector import SelectorClassifierTask, loss_parameters
@@ -38,8 +39,7 @@ class SSANProbeConfig(SSANConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if any(width < 1 for width in self.head_hidden):
-            raise ValueError(f"head_hidden must be widths of at least 1, got {self.head_hidden}")
+        check_widths("head_hidden", self.head_hidden)
 
 
 @struct.dataclass

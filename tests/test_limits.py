@@ -1,0 +1,271 @@
+"""What is absurdly large is refused in one line that states the limit."""
+
+import io
+import json
+import os
+import sys
+import time
+import tracemalloc
+
+import pytest
+
+from gatedjax import _limits
+from gatedjax.__main__ import main
+from gatedjax._cli import refusals
+from gatedjax._limits import MOST_COLUMNS, MOST_JSON_BYTES, MOST_LENGTH, read_limited
+from gatedjax.data import Vocabulary
+from gatedjax.export import BadFile, read_config
+from gatedjax.models import AGTConfig, GANetConfig, GAReaderConfig, RAUConfig, SSANConfig
+from gatedjax.models.ssan.probe import SSANProbeConfig
+from gatedjax.text import _corpus, _lines, _tagging
+from gatedjax.text._corpus import split_words
+from gatedjax.text._formats import _parse
+from gatedjax.text._model import TrainedModel
+from gatedjax.text._read import open_table
+from gatedjax.text._training import Options
+from gatedjax.text._translator import SearchConfig
+from gatedjax.training import OptimizerConfig, TrainConfig
+from gatedjax.training.config import make_optimizer
+from gatedjax.training.log import read_json
+from tests.conftest import ROOT
+from tests.explore._models import model
+
+HUGE = 10**30
+CONFIGS = {
+    "hidden": (GANetConfig, {"hidden": HUGE}),
+    "num_layers": (GANetConfig, {"num_layers": 10**9}),
+    "test_samples": (GANetConfig, {"test_samples": HUGE}),
+    "temperature_steps": (GANetConfig, {"temperature_steps": HUGE}),
+    "attention_hidden": (AGTConfig, {"attention_hidden": HUGE}),
+    "head_hidden": (AGTConfig, {"head_hidden": (4, HUGE)}),
+    "the layers of head_hidden": (SSANProbeConfig, {"head_hidden": (4,) * 2000}),
+    "embedding_dim": (RAUConfig, {"embedding_dim": HUGE}),
+    "hops": (GAReaderConfig, {"hops": 10**9}),
+    "max_length": (SSANConfig, {"max_length": HUGE}),
+    "max_offset": (SSANConfig, {"relative": "learned", "max_offset": 10**9}),
+    "beam_size": (SearchConfig, {"beam_size": HUGE}),
+    "num_steps": (TrainConfig, {"num_steps": HUGE}),
+    "seed": (TrainConfig, {"seed": 2**32}),
+    "seeds": (TrainConfig, {"seeds": HUGE}),
+    "accumulate": (TrainConfig, {"accumulate": HUGE}),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_configurations_state_their_limits(name):
+    kind, options = CONFIGS[name]
+    with pytest.raises(
+        ValueError, match=rf"^{name} must be (at most|widths from 1 to) [\d,]+, got"
+    ):
+        kind(**options)
+
+
+@pytest.mark.parametrize(
+    "name", ["max_len", "min_count", "max_words", "num_steps", "batch_size", "seed"]
+)
+def test_options_of_training_state_their_limits(name):
+    with pytest.raises(ValueError, match=rf"^{name} must be at most [\d,]+, got"):
+        Options(**{name: HUGE}).check("text")
+
+
+def test_optimizers_state_their_limits():
+    with pytest.raises(ValueError, match="decay_every must be at most"):
+        make_optimizer(OptimizerConfig(schedule="staircase", decay_every=HUGE), 10)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--draws", HUGE), ("--samples", HUGE), ("--texts", HUGE), ("--seed", HUGE), ("--seed", -1)],
+)
+def test_gates_report_states_its_limits(option, value, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["gates", "report", "--toy", f"{option}={value}"])
+    said = capsys.readouterr()
+    assert (stop.value.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert said.err.startswith(f"error: {option} must be at ")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), MemoryError("7 GiB"), OverflowError("too large")])
+def test_commands_end_in_one_line_where_no_limit_was_met(error, capsys):
+    with pytest.raises(SystemExit) as stop, refusals({}):
+        raise error
+    said = capsys.readouterr().err
+    assert (stop.value.code, said.count("\n")) == (2, 1)
+    assert (str(error) or "MemoryError: a size is too large") in said
+
+
+# model folders ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model without digests, as somebody may have put it together."""
+    made = model().save(tmp_path_factory.mktemp("model") / "model", overwrite=False)
+    (made / "SHA256SUMS").unlink()
+    return made
+
+
+def changed(folder, **changes):
+    path = folder / "config.json"
+    before = path.read_text()
+    config = json.loads(before)
+    path.write_text(json.dumps({**config, **changes, "model": config["model"] | changes["model"]}))
+    return path, before
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": {"num_layers": 10**9}}, "num_layers must be at most 1,000"),
+        ({"model": {"hidden": HUGE}}, "hidden must be at most 65,536"),
+        ({"model": {}, "max_len": HUGE}, "max_len must be at most 1,048,576"),
+    ],
+)
+def test_folders_with_absurd_sizes_are_refused_at_once(folder, changes, message):
+    path, before = changed(folder, **changes)
+    try:
+        with pytest.raises(BadFile, match=message):
+            TrainedModel.load(folder, ("text",))
+    finally:
+        path.write_text(before)
+
+
+@pytest.mark.parametrize("name", ["report.json", "vocabulary.json", "config.json"])
+def test_files_of_a_folder_have_a_largest_size(folder, name):
+    before = (folder / name).read_bytes()
+    try:
+        os.truncate(folder / name, MOST_JSON_BYTES + 1)
+        with pytest.raises(BadFile, match=rf"{name}: at most 134,217,728 bytes are read"):
+            TrainedModel.load(folder, ("text",))
+    finally:
+        (folder / name).write_bytes(before)
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"a":' * 100_000, "[1]", "3"])
+@pytest.mark.parametrize("name", ["report.json", "vocabulary.json"])
+def test_files_that_are_no_objects_or_too_deep_are_refused(folder, name, content):
+    before = (folder / name).read_bytes()
+    try:
+        (folder / name).write_text(content)
+        with pytest.raises(BadFile, match="is no model of this version"):
+            TrainedModel.load(folder, ("text",))
+    finally:
+        (folder / name).write_bytes(before)
+
+
+def test_files_of_runs_have_a_largest_size(tmp_path):
+    path = tmp_path / "config.json"
+    path.touch()
+    os.truncate(path, MOST_JSON_BYTES + 1)
+    with pytest.raises(ValueError, match="at most 134,217,728 bytes are read"):
+        read_json(path)
+    with pytest.raises(ValueError, match="at most 134,217,728 bytes are read"):
+        Vocabulary.load(path)
+    with pytest.raises(BadFile, match="at most 134,217,728 bytes are read"):
+        read_config(tmp_path)
+    with pytest.raises(ValueError, match="at most 10 bytes are read"):
+        read_limited("/dev/zero", 10)
+    path.write_bytes(b"0123456789")
+    assert read_limited(path, 10) == b"0123456789"
+
+
+# texts --------------------------------------------------------------------------------------------
+
+
+def test_repeated_names_are_found_in_linear_time():
+    names = ", ".join(f'"n{i}": 0' for i in range(50_000))
+    began = time.process_time()
+    found = _parse('{"text": "a", ' + names + ', "n49999": 1}')
+    assert found == "not JSON that can be read: the name 'n49999' is there twice"
+    # a minute by counting each of them
+    assert time.process_time() - began < 2
+
+
+def test_tables_have_a_largest_number_of_columns(tmp_path):
+    path = tmp_path / "wide.csv"
+    for count in (MOST_COLUMNS, MOST_COLUMNS + 1):
+        names = ["text", "label", *(f"n{i}" for i in range(count - 2))]
+        path.write_text(",".join(names) + "\n" + ",".join("x" * count) + "\n")
+        if count == MOST_COLUMNS:
+            began = time.process_time()
+            assert len(list(open_table(path))) == 1
+            assert time.process_time() - began < 2
+        else:
+            with pytest.raises(ValueError, match="at most 10,000 columns are read, got 10,001"):
+                open_table(path)
+
+
+def test_a_line_of_standard_input_is_read_as_far_as_a_line_may_be_long(monkeypatch):
+    from gatedjax._commands.predict import _piped
+
+    asked = []
+
+    class Stream(io.TextIOWrapper):
+        def readline(self, size=-1):
+            asked.append(size)
+            return super().readline(size)
+
+        def __next__(self):
+            raise AssertionError("a whole line is read")
+
+    monkeypatch.setattr(_lines, "LONGEST", 20)
+    lines = "short\n" + "x" * 1000 + "\nlast"
+    monkeypatch.setattr(sys, "stdin", Stream(io.BytesIO(lines.encode())))
+    assert list(_piped("utf-8")) == [
+        (["short"], ""),
+        (None, "longer than 20 characters"),
+        (["last"], ""),
+    ]
+    assert set(asked) == {20}
+
+
+@pytest.mark.parametrize("text", ["It's a   film -- isn't it?\t", "é " * 9, "", "x" * 30])
+@pytest.mark.parametrize("most", [0, 1, 3, 100])
+def test_the_first_words_are_those_of_the_whole_text(text, most):
+    for long in (text, text * 4000):
+        assert split_words(long, most) == split_words(long)[:most]
+
+
+def test_long_texts_are_not_split_beyond_what_a_model_reads():
+    made = model(max_len=5)
+    text = "a dull film " * 300_000
+    made.tokens([text])
+    tracemalloc.start()
+    try:
+        assert made.tokens([text]) == (("a", "dull", "film", "a", "dull"),)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # the text itself is copied once or twice; its words would have ten times its size
+    assert peak < 3 * len(text)
+
+
+def test_texts_to_learn_from_are_read_as_far_as_a_model_may_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(_corpus, "MOST_LENGTH", 3)
+    table = open_table([("a b c d e", "x"), ("f", "y")])
+    read = _corpus.read_corpus(table, tmp_path, "train", _corpus.Numbers(lowercase=True))
+    assert [len(row) for row in read.texts[0]] == [3, 1]
+
+
+def test_the_docs_state_the_limits():
+    page = (ROOT / "docs" / "own_text.md").read_text(encoding="utf-8")
+    for name in (
+        *("CHARACTERS", "COLUMNS", "LENGTH", "WORDS", "WIDTH", "LAYERS", "BATCH", "SEED"),
+        "JSON_BYTES",
+    ):
+        assert f" {getattr(_limits, f'MOST_{name}'):,} " in page, name
+
+
+def test_sentences_to_tag_have_a_largest_number_of_words(monkeypatch):
+    monkeypatch.setattr(_tagging, "MOST_LENGTH", 3)
+    assert _tagging._words("a b c") == ("a", "b", "c")
+    failure = _tagging._words("a b c d")
+    assert failure.error == "the sentence has more than 3 words"
+    assert _tagging._words(["a"] * 4).error == failure.error
+
+
+def test_limits_are_in_one_place():
+    values = {name for name in vars(_limits) if name.startswith("MOST_")}
+    assert {"MOST_WIDTH", "MOST_LAYERS", "MOST_BATCH", "MOST_SEED", "MOST_DRAWS"} <= values
+    assert _limits.MOST_CHARACTERS == _lines.LONGEST
+    assert MOST_LENGTH == _tagging.MOST_LENGTH
