@@ -8,7 +8,14 @@ import optax
 import pytest
 from optax import contrib
 
-from gatedjax.training import eval_params, fit, load_params, make_parallel, params_ema
+from gatedjax.training import (
+    CheckpointMismatch,
+    eval_params,
+    fit,
+    load_params,
+    make_parallel,
+    params_ema,
+)
 from tests._slow import slow_but
 from tests.training._plane import (
     CONFIG,
@@ -89,6 +96,10 @@ def test_the_parameters_to_evaluate_can_be_given(tmp_path):
     result = fit(Plane(), Data(), EVALUATION, CONFIG, tmp_path / "run", eval_params=half)
     wanted = mean_error(half(result.state.params, None))
     assert result.history[-1]["loss"] == pytest.approx(wanted, rel=1e-5)
+    other = lambda params, opt_state: jax.tree.map(lambda p: p / 3, params)  # noqa: E731
+    for changed in (other, None):
+        with pytest.raises(CheckpointMismatch, match="eval_params: saved 'program"):
+            fit(Plane(), Data(), EVALUATION, CONFIG, tmp_path / "run", eval_params=changed)
     for wrong in (lambda params, state: {"w": params["w"]}, lambda params, state: state.ema):
         with pytest.raises((TypeError, ValueError), match="eval_params"):
             fit(Plane(), Data(), None, CONFIG, tmp_path / "no", eval_params=wrong)
