@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from gatedjax.training._transforms import is_masked
+
 
 class EmaState(NamedTuple):
     """State of `params_ema`.
@@ -99,9 +101,7 @@ def _move(node: Any, params: Any, point: Any) -> Any:
 
     def own(tree: Any) -> Any:
         """Returns the parameters of the last step that the tree does not leave alone."""
-        return jax.tree.map(
-            lambda x, p: x if _is_masked(x) else p, tree, params, is_leaf=_is_masked
-        )
+        return jax.tree.map(lambda x, p: x if is_masked(x) else p, tree, params, is_leaf=is_masked)
 
     if isinstance(node, EmaState):
         found = node.ema
@@ -115,16 +115,12 @@ def _move(node: Any, params: Any, point: Any) -> Any:
         found = jax.tree.map(keep, node.cache, own(node.cache))
 
     def rounded(x: Any, p: Any) -> Any:
-        if _is_masked(x):
+        if is_masked(x):
             return p
         return x if x.dtype == p.dtype else x.astype(p.dtype)
 
-    moved = jax.tree.map(rounded, found, point, is_leaf=_is_masked)
+    moved = jax.tree.map(rounded, found, point, is_leaf=is_masked)
     # an average that needs no change is returned as it is
     pairs = jax.tree.leaves(moved), jax.tree.leaves(found)
     is_whole = len(pairs[0]) == len(pairs[1])
     return found if is_whole and all(x is y for x, y in zip(*pairs, strict=True)) else moved
-
-
-def _is_masked(leaf: Any) -> bool:
-    return isinstance(leaf, optax.MaskedNode)

@@ -42,7 +42,26 @@ def train_all_but(
             raise ValueError(f"frozen must be among {sorted(names)}, got {missing}")
         return tree
 
-    return optax.partition({"trained": tx, "frozen": optax.set_to_zero()}, labels)
+    groups = {"trained": tx, "frozen": optax.set_to_zero()}
+    parts = optax.partition(groups, labels, mask_compatible_extra_args=True)
+
+    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+        if whole := extra.get("value_fn"):
+            # it is called with the trained parameters alone
+            extra["value_fn"] = lambda trained: whole(fill_masked(trained, params))
+        return parts.update(updates, state, params, **extra)
+
+    return optax.GradientTransformationExtraArgs(parts.init, update)
+
+
+def is_masked(leaf: Any) -> bool:
+    """Returns whether Optax has put this in the place of an array that it leaves alone."""
+    return isinstance(leaf, optax.MaskedNode)
+
+
+def fill_masked(tree: Any, params: Any) -> Any:
+    """Returns the tree with parameters where Optax has left them out."""
+    return jax.tree.map(lambda x, p: p if is_masked(x) else x, tree, params, is_leaf=is_masked)
 
 
 class ResetState(NamedTuple):

@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +83,17 @@ def program_of(tx: optax.GradientTransformation, params: Any) -> str:
         tx, grads, state, params, value=loss(params), grad=grads, value_fn=loss
     )
     programs = [jax.jit(tx.init).lower(params), jax.jit(update).lower(params, state, params)]
+    return f"optax program {_digest(programs)}"
+
+
+def eval_params_digest(function: Callable[..., Any], params: Any, opt_state: Any) -> str:
+    """Returns a digest of the program of a function for `fit(eval_params=...)`."""
+    return f"program {_digest([jax.jit(function).lower(params, opt_state)])}"
+
+
+def _digest(programs: list[Any]) -> str:
     text = "".join(program.as_text() for program in programs)
-    return f"optax program {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:

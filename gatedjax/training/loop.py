@@ -39,7 +39,7 @@ from gatedjax.training._workdir import Line, Params, Profile, Workdir
 from gatedjax.training.config import TO_ZERO, TrainConfig, make_optimizer
 from gatedjax.training.distributed import largest
 from gatedjax.training.evaluation import run_evaluation
-from gatedjax.training.identity import identity
+from gatedjax.training.identity import eval_params_digest, identity
 from gatedjax.training.metrics import Metrics, from_json, to_json
 from gatedjax.training.parallel import Parallel, make_parallel
 from gatedjax.training.progress import summary
@@ -416,16 +416,18 @@ def _begin(
     make = jax.jit(lambda key: init_state(task, tx, key, first))
     seed_key = jax.random.key(config.seed)
     like = make.eval_shape(seed_key)  # traced here, for the call below too
+    check_arrays(like)
     program = None if optimizer is None else optimizer_program(tx, like.params)
     if any(map(is_key, jax.tree.leaves(like.opt_state))):
         tx = keys_as_data(tx)
         make = jax.jit(lambda key, tx=tx: init_state(task, tx, key, first))
         like = make.eval_shape(seed_key)
-    check_arrays(like)
     unreached = check_outputs(task, like, first, evaluation, config.best_metric)
     point = eval_params or find_eval_params
     check_eval_params(point, like)
     settings, rows = identity(metadata, config, program), len(first["weight"])
+    if eval_params is not None:
+        settings["eval_params"] = eval_params_digest(point, like.params, like.opt_state)
     digests = run_digests(task, like, first, evaluation, eval_data)
     shared = shared_by(settings, digests)
     if work.several:
@@ -495,7 +497,7 @@ def fit(
         One that asks for `value=`, `grad=` or `value_fn=` gets them, see `make_train_step`.
       eval_params: from (params, opt_state) to the parameters that are evaluated and kept as the
         best ones (default: `gatedjax.training.eval_params`, which finds moving averages and
-        schedule-free optimizers of Optax by itself).
+        schedule-free optimizers of Optax by itself). A checkpoint knows it by a digest, too.
       raise_on_signal: raise `StoppedBySignal` in place of returning, so that the program does not
         go on after Ctrl-C or SIGTERM as if the run had ended.
       stop_when: asked after every step with the number of steps so far; True makes it the last one:
