@@ -23,6 +23,7 @@ from gatedjax.functional._compact import _running_count, _slots_of
 from gatedjax.functional._devices import run_core
 from gatedjax.functional._dot_product import scaled_dot_product
 from gatedjax.functional._pairs import both_allow, causal_pairs, pair_mask_of
+from gatedjax.functional._relaxations import opened
 from gatedjax.functional._selective import Empty, weighted_values
 from gatedjax.functional._types import Tree
 
@@ -274,7 +275,10 @@ def _of_block(
     programs.append(lambda: _gathered(query, key, value, selected, options.eps))
     needed = jnp.max(running[:, -1])
     chosen = jnp.sum(needed > jnp.asarray(options.slots, jnp.int32), dtype=jnp.int32)
-    return lax.switch(chosen, programs), record
+    output = lax.switch(chosen, programs)
+    # a comparison with NaN selects nothing, without a word
+    lost = jnp.isnan(logits) if allowed is None else jnp.isnan(logits) & allowed
+    return output * jnp.where(jnp.any(lost, axis=-1)[..., None], jnp.nan, 1.0), record
 
 
 def _selected(logits: Array, allowed: Array | None, positions: Array, empty: Empty) -> Array:
@@ -298,7 +302,7 @@ def _sums(logits: Array, allowed: Array | None) -> dict[str, Array]:
     size = jnp.abs(logits)
     probability = jax.nn.sigmoid(logits)
     parts = {
-        "counts": logits > 0,
+        "counts": opened(logits),
         "keys": jnp.ones_like(logits),
         "entropies": jax.nn.softplus(logits) - logits * probability,
         "log_probs": jax.nn.log_sigmoid(size),  # of the likelier choice

@@ -34,6 +34,7 @@ from gatedjax._choices import check_choices
 from gatedjax._types import Options, Output, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._devices import on_rows
+from gatedjax.functional._relaxations import opened
 from gatedjax.functional._tracing import is_traced
 from gatedjax.gates import Estimator, expectation
 from gatedjax.gates._expectation import check_estimator, noise_rows
@@ -726,7 +727,7 @@ def _unpacked(values: Tree, slots: Array, kept: Bool[Array, "*B T"]) -> Tree:
 
 
 def _draw(encoded: _Encoded, noise: Float[Array, "*S B T"]) -> Float[Array, "*S B T"]:
-    return (_like(encoded.gate_logits, noise) + noise > 0).astype(jnp.float32)
+    return opened(_like(encoded.gate_logits, noise) + noise).astype(jnp.float32)
 
 
 def _first_draw(output: Output) -> Tree:
