@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 PAGES = [
     ("training", 7),
     ("recurrence", 3),
-    ("masks", 1),
+    ("masks", 2),
     ("selective_attention", 2),
     ("ga_net", 1),
     ("rau", 1),
@@ -22,7 +22,7 @@ PAGES = [
     pytest.param("start", 2, marks=pytest.mark.slow),
     ("ga_reader", 1),
     ("agt", 1),
-    ("gates", 4),
+    ("gates", 5),
     pytest.param("ssan", 2, marks=pytest.mark.slow),
     pytest.param("parallel", 1, marks=pytest.mark.slow),
     pytest.param("export", 4, marks=pytest.mark.slow),

@@ -21,6 +21,15 @@ def test_example_runs_as_pasted_and_prints_what_the_readme_says(capsys):
     assert capsys.readouterr().out.strip() == "(2, 8) (2, 5)"
 
 
+def test_the_example_of_test_time_runs_after_the_first_one():
+    scope: dict = {}
+    for example in _blocks()[:2]:
+        exec(compile(example, "README.md", "exec"), scope)
+    states, scores, logits, lengths, _ = scope["args"]
+    pooled = scope["attend_at_test"](states, scores, logits - 1, lengths)
+    assert float(abs(pooled - 1).max()) < 1e-6  # though no gate is open by its sign
+
+
 def test_the_example_of_gates_prints_what_the_readme_says(capsys):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     ((code, said),) = re.findall(

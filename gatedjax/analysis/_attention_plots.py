@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from gatedjax._terminal import clean
 from gatedjax.analysis._attention_mass import DistanceCounts
 from gatedjax.analysis._curves import plot_lines
-from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
+from gatedjax.analysis._figure import INK, PALETTE, largest_of, new_figure, save, style
 from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _shade_bar, _sheet
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _maps(words: list[str], maps: dict[str, np.ndarray], title: str, marked: set
     top = above + 0.17 * name_rows + 0.06 + longest
     height = top + side + _FOOT
     page = _sheet(figure, (width, height), _MARGIN, heading)
-    highest = max(max(values.max() for values in maps.values()), 1e-6)
+    highest = largest_of(*maps.values())
     shades = cm.ScalarMappable(colors.Normalize(0, highest), "Blues")
     cell = side / len(words)
     weight_of = lambda i: "bold" if i in marked else "normal"  # noqa: E731

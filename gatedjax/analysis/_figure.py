@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gatedjax._missing import missing
 from gatedjax._write import write_atomic
 
@@ -100,3 +102,8 @@ def _rendered(figure: "Figure", kind: str, dpi: int) -> bytes:
     with style():
         figure.savefig(buffer, format=kind, dpi=dpi, metadata=undated)
     return buffer.getvalue()
+
+
+def largest_of(*arrays: np.ndarray) -> float:
+    """Returns the largest number of the arrays, or 1 where none is above 0: the end of a scale."""
+    return max((float(array.max(initial=0)) for array in arrays), default=0.0) or 1.0

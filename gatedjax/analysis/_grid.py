@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from gatedjax._terminal import clean
 from gatedjax._types import Options
-from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
+from gatedjax.analysis._figure import INK, PALETTE, largest_of, new_figure, save, style
 from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _shade_bar, _sheet
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _draw(
             look = {"weight": "bold", "color": PALETTE[1]}
         axes.text(left - 0.07, top + (n + 0.5) * _CELL, name, fontsize=_SIZE, ha="right",
                   va="center", **look)  # fmt: skip
-    scale = colors.Normalize(0, max([1e-6, *(float(grid.max(initial=0)) for grid in grids)]))
+    scale = colors.Normalize(0, largest_of(*grids))
     shades = cm.ScalarMappable(scale, "Blues")
     heading_y = top - 0.14 if not grids else _MARGIN + (0.22 * len(heading) + 0.1 if heading else 0)
     heading_y += 0.1 if grids else 0.0
@@ -164,7 +164,7 @@ def _bars(axes: "Axes", corner: tuple[float, float], weights: np.ndarray, bold: 
     from matplotlib.patches import Rectangle
 
     x, y = corner
-    longest = max(float(weights.max()), 1e-6)
+    longest = largest_of(weights)
     axes.plot((x, x), (y, y + _CELL * len(weights)), color=INK, linewidth=0.8, zorder=4)
     for n, weight in enumerate(weights):
         length = _BAR * weight / longest

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from gatedjax._terminal import clean
 from gatedjax._types import Options
-from gatedjax.analysis._figure import INK, new_figure, save, style
+from gatedjax.analysis._figure import INK, largest_of, new_figure, save, style
 from gatedjax.analysis._text import aligned
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
     height = footer + 0.62
     axes = _sheet(figure, (width, height), _MARGIN, heading)
 
-    scale = colors.Normalize(0, max(max(row.weights.max() for row in rows), 1e-6))
+    scale = colors.Normalize(0, largest_of(*(row.weights for row in rows)))
     shades = cm.ScalarMappable(scale, "Blues")
     y = top
     for group, first, past, words, sizes in lines:

@@ -88,7 +88,8 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: flo
         )
     area = lambda y: 0.5 * np.diff(x) @ (y[1:] + y[:-1])  # noqa: E731
     whole = area(other - other[-1])
-    positive = whole > 1e-12
+    # relative, because a metric may have any unit; the rest of a flat curve is rounding
+    positive = whole > 1e-12 * np.max(np.abs(other), axis=0) * (x[-1] - x[0])
     values = np.where(positive, area(other - one) / np.where(positive, whole, 1), np.nan)
     count, mean = len(values), float(values.mean())
     if count == 1:

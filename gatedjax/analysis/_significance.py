@@ -191,6 +191,10 @@ def paired_bootstrap(
     samples whose difference is as far from the observed one as that is from 0, with the observed
     sample counted in: (1 + #{|d* - d| >= |d|}) / (1 + samples).
 
+    The result does not depend on the unit of the scores: differences below 1e-12 of the largest
+    score count as 0, being rounding errors, and means count as equal within 1e-9 of the largest
+    difference.
+
     A bootstrap knows no more than its examples: of fewer than some 20 the interval is too short and
     the p-value too small (of one example it is 1 / (1 + samples)); of those take `mcnemar`.
 
@@ -219,7 +223,10 @@ def paired_bootstrap(
         raise ValueError(f"samples must be at least 1, got {samples}")
     if not 0 < level < 1:
         raise ValueError(f"level must be inside (0, 1), got {level}")
-    sums, sizes = _of_groups(a - b, groups)
+    # Scores are divided by the power of 2 that the largest of them needs, which is exact, because
+    # the tolerances below are those of scores of size 1.
+    exponent = _exponent(a, b)
+    sums, sizes = _of_groups(np.ldexp(a, -exponent) - np.ldexp(b, -exponent), groups)
     # Samples only see how often each difference was drawn, and there are few different ones. They
     # are rounded far below any score's meaning, so that 1/3 - 1/3 in two orders is one value.
     kinds, counts = np.unique(
@@ -235,12 +242,14 @@ def paired_bootstrap(
         times = rng.multinomial(total, counts / total, size=min(chunk, samples - start))
         drawn.append((times @ values) / (times @ sizes))
     differences = np.concatenate(drawn)
-    # a tie must count as one whatever the rounding of the mean
-    extreme = np.abs(differences - observed) >= abs(observed) - 1e-9
+    # A tie must count as a tie whatever the rounding of the mean, which grows with the differences.
+    tolerance = 1e-9 * np.max(np.abs(values / sizes))
+    extreme = np.abs(differences - observed) >= abs(observed) - tolerance
     tail = 50 * (1 - level)
     low, high = np.percentile(differences, [tail, 100 - tail])
     p_value = (1 + int(extreme.sum())) / (1 + samples)
-    return Bootstrap(observed, float(low), float(high), p_value)
+    observed, low, high = (float(np.ldexp(x, exponent)) for x in (observed, low, high))
+    return Bootstrap(observed, low, high, p_value)
 
 
 def least_p_value(differences: np.ndarray) -> float:
@@ -250,6 +259,12 @@ def least_p_value(differences: np.ndarray) -> float:
     sign being as likely as the other.
     """
     return min(1.0, 2.0 ** (1.0 - np.count_nonzero(differences)))
+
+
+def _exponent(*arrays: np.ndarray) -> int:
+    """The least e with |x| <= 2^e for every number x of the arrays; 0 if all are 0."""
+    mantissa, exponent = math.frexp(max(float(np.max(np.abs(array))) for array in arrays))
+    return exponent - (mantissa == 0.5)
 
 
 def _of_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:

@@ -64,6 +64,7 @@ from gatedjax.functional._relaxations import gate_penalty as gate_penalty
 from gatedjax.functional._relaxations import gumbel_noise as gumbel_noise
 from gatedjax.functional._relaxations import gumbel_sigmoid as gumbel_sigmoid
 from gatedjax.functional._relaxations import gumbel_softmax as gumbel_softmax
+from gatedjax.functional._relaxations import hard_gates as hard_gates
 from gatedjax.functional._relaxations import log_gumbel_sigmoid as log_gumbel_sigmoid
 from gatedjax.functional._relaxations import logistic_noise as logistic_noise
 from gatedjax.functional._relaxations import sample_gates as sample_gates

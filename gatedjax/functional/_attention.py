@@ -2,10 +2,11 @@
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._checks import (
     check_floating,
+    check_mask,
     check_positive,
     check_same_shape,
     check_shape,
@@ -16,16 +17,21 @@ from gatedjax.functional._softmax import length_mask, masked_softmax
 
 
 def attention_pool(
-    states: Float[Array, "*B T D"], weights: Float[Array, "*B T"]
+    states: Float[Array, "*B T D"],
+    weights: Float[Array, "*B T"],
+    mask: Bool[Array, "*B T"] | None = None,
 ) -> Float[Array, "*B D"]:
     """The weighted sum of states: c = sum_t alpha_t h_t.
 
     Args:
-      states: h; padded states must be finite (the recurrences here return 0 there).
-      weights: alpha; 0 at padding.
+      states: h.
+      weights: alpha; without a mask 0 at padding.
+      mask: True at real positions (an axis may be 1 to broadcast). What stands elsewhere in states
+        and weights, NaN included, has no effect on values or gradients. None takes the positions
+        where states are NaN or infinite and weights exactly 0 for padding.
 
     Returns:
-      c in the dtype of states, summed in float32 or wider.
+      c in the dtype of states, summed in float32 or wider; 0 for a row without a real position.
 
     Reference: Xue et al. 2020 (GA-Net), eq. 3.
     """
@@ -35,10 +41,23 @@ def attention_pool(
             f"weights must have shape {jnp.shape(states)[:-1]}, the leading axes of states "
             f"{jnp.shape(states)}, got {jnp.shape(weights)}"
         )
+    check_mask(mask, jnp.shape(weights))
+    states, weights = jnp.asarray(states), jnp.asarray(weights)
+    if mask is None:
+        # finite states stay whatever their weight, because the gradient of a closed gate needs them
+        real = (weights != 0)[..., None] | jnp.isfinite(states)
+    else:
+        real = jnp.asarray(mask)[..., None]
+        weights = jnp.where(mask, weights, jnp.zeros_like(weights))
+    return weighted_sum(jnp.where(real, states, jnp.zeros_like(states)), weights)
+
+
+def weighted_sum(states: Array, weights: Array) -> Array:
+    """Returns `attention_pool` of states that are finite at padding."""
     pooled = jnp.einsum(
         "...t,...td->...d", weights, states, preferred_element_type=wide_dtype(states, weights)
     )
-    return pooled.astype(jnp.result_type(states))
+    return pooled.astype(states.dtype)
 
 
 def local_attention_weights(
@@ -58,7 +77,8 @@ def local_attention_weights(
       position: p, real-valued and 0-based; the gradient flows through the Gaussian.
       half_width: D > 0, half of the window in tokens. The token nearest to p that is inside the
         sequence always belongs to the window.
-      lengths: number of real tokens per row.
+      lengths: number of real tokens per row (see `length_mask`); what stands behind them in scores,
+        NaN included, has no effect.
       renormalise: divide by the sum, so that the weights add up to 1.
 
     Returns:
@@ -79,7 +99,9 @@ def local_attention_weights(
         )
     dtype = wide_dtype(scores, position)
     mask = length_mask(lengths, jnp.shape(scores)[-1])
-    centre = jnp.asarray(position, dtype)[..., None]
+    # a row without a token has no position, and what stands there may be NaN
+    position = jnp.where(jnp.asarray(lengths) > 0, jnp.asarray(position, dtype), 0)
+    centre = position[..., None]
     steps = lax.broadcasted_iota(dtype, mask.shape, mask.ndim - 1)
     inside_length = jnp.minimum(wide_integers(lengths), mask.shape[-1])
     last = jnp.maximum(inside_length.astype(dtype) - 1, 0)[..., None]

@@ -18,8 +18,18 @@ def check_floating(**arrays: ArrayLike) -> None:
 
 
 def check_integers(**arrays: ArrayLike) -> None:
-    """Raises TypeError unless every array has an integer dtype."""
+    """Raises unless every array has an integer dtype, and numbers that JAX does not cut off.
+
+    Without `jax_enable_x64` JAX keeps the lower half of a 64-bit integer, so that 2^32 + 1 is 1.
+    """
     _check_dtype(jnp.integer, "integers", arrays)
+    for name, array in arrays.items():
+        dtype = jnp.result_type(array)
+        if getattr(array, "dtype", np.int64) != dtype and known(array):
+            values, limits = np.asarray(array), jnp.iinfo(dtype)
+            bad = values[(values < limits.min) | (values > limits.max)]
+            if bad.size:
+                raise ValueError(f"{name} must fit into {dtype}, got {bad[0]}")
 
 
 def dtype_of(name: str, array: ArrayLike, what: str) -> np.dtype:
@@ -120,6 +130,24 @@ def check_not_negative(
         raise ValueError(f"{name} must not be negative, got {bad.min()}{hint}")
 
 
+def check_not_positive(
+    values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = ""
+) -> None:
+    """Raises ValueError if a value that is known now, and real by the mask, is above 0."""
+    bad = _known_and_real(values, mask, lambda numbers: numbers > 0)
+    if bad.size:
+        raise ValueError(f"{name} must not be positive, got {bad.max()}{hint}")
+
+
+def check_lengths(lengths: ArrayLike, size: int) -> None:
+    """Raises unless lengths are integers, and those that are known now are in [0, size]."""
+    check_integers(lengths=lengths)
+    most = size if isinstance(size, int) else math.inf  # jax.export may leave the size open
+    bad = _known_and_real(lengths, None, lambda numbers: (numbers < 0) | (numbers > most))
+    if bad.size:
+        raise ValueError(f"lengths must be in [0, {size}], got {bad[0]}")
+
+
 def check_hard(values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = "") -> None:
     """Raises ValueError if a value that is known now, and real by the mask, is not 0 or 1."""
     bad = _known_and_real(values, mask, lambda numbers: (numbers != 0) & (numbers != 1))
@@ -134,8 +162,14 @@ def _known_and_real(
     if not known(values, mask):
         return np.zeros(0)
     values = np.asarray(values)
-    found = which(values) & (True if mask is None else np.asarray(mask))
+    with np.errstate(invalid="ignore"):  # bfloat16 warns where NaN is compared
+        found = which(values) & (True if mask is None else np.asarray(mask))
     return np.broadcast_to(values, found.shape)[found]
+
+
+def listed_as_array(values: ArrayLike) -> ArrayLike:
+    """Returns a list or tuple as a NumPy array, whose integers JAX has not cut off yet."""
+    return np.asarray(values) if isinstance(values, list | tuple) else values
 
 
 def wide_integers(integers: ArrayLike) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._attention import attention_pool
+from gatedjax.functional._attention import weighted_sum
 from gatedjax.functional._checks import (
     check_choice,
     check_floating,
@@ -108,10 +108,11 @@ def compact_attention_pool(
 
     Args:
       score_fn: maps states [*B, K, D] to scores [*B, K], token by token; K is capacity, or T where
-        the dense form runs. A slot without a token holds the row's first; its score has no effect.
-      states: h; closed and padded tokens have no effect but must be finite (as in
-        `attention_pool`).
-      gates: hard gates; open is True or > 0.
+        the dense form runs. A slot without a token holds the row's first open one, or zeros
+        where none is open; its score has no effect.
+      states: h; closed tokens have no effect but must be finite. What stands where the mask is
+        False, NaN included, has no effect.
+      gates: hard gates; open is True or > 0. A row with a gate of NaN at a real token gives NaN.
       capacity: slots per row (see `plan_capacity`); T or more runs the dense form.
       mask: True at real tokens; None means all.
       overflow: what to do with a row that has more open tokens than slots. "dense" scores the
@@ -135,10 +136,14 @@ def compact_attention_pool(
     states = jnp.asarray(states)
 
     def dense() -> tuple[Array, Array]:
-        return _pool_where(score_fn, states, is_open)
+        real = states if mask is None else jnp.where(mask[..., None], states, 0)
+        return _pool_where(score_fn, real, is_open)
 
     def compact() -> tuple[Array, Array]:
-        gathered = jnp.take_along_axis(states, indices[..., None], axis=-2, mode="clip")
+        # a slot without a token must not hold padding, whose score and derivatives may be NaN
+        index = jnp.where(valid, indices, indices[..., :1])
+        gathered = jnp.take_along_axis(states, index[..., None], axis=-2, mode="clip")
+        gathered = jnp.where(valid[..., :1, None], gathered, jnp.zeros_like(gathered))
         pooled, slot_weights = _pool_where(score_fn, gathered, valid)
         # Back to token order by reading, not by scattering: token t sits in the slot of its rank.
         slot = jnp.clip(running - 1, 0, capacity - 1)
@@ -147,13 +152,18 @@ def compact_attention_pool(
 
     if capacity == size:
         pooled, weights = dense()
-        return CompactPool(pooled, weights, jnp.zeros(is_open.shape[:-1], jnp.int32))
-    running = _running_count(is_open)
-    indices, valid, excess = _slots_of(running, capacity)
-    if overflow == "truncate":
-        pooled, weights = compact()
+        excess = jnp.zeros(is_open.shape[:-1], jnp.int32)
     else:
-        pooled, weights = lax.cond(jnp.any(excess > 0), dense, compact)
+        running = _running_count(is_open)
+        indices, valid, excess = _slots_of(running, capacity)
+        if overflow == "truncate":
+            pooled, weights = compact()
+        else:
+            pooled, weights = lax.cond(jnp.any(excess > 0), dense, compact)
+    if jnp.issubdtype(jnp.result_type(gates), jnp.floating):
+        # a gate of NaN is not open, but where a network diverged must be seen
+        lost = jnp.any(_open_set(jnp.isnan(gates), mask), axis=-1)[..., None]
+        pooled, weights = (x * jnp.where(lost, jnp.nan, 1.0) for x in (pooled, weights))
     return CompactPool(pooled, weights, excess)
 
 
@@ -166,7 +176,7 @@ def _pool_where(score_fn: ScoreFunction, states: Array, keep: Array) -> tuple[Ar
     message = f"score_fn must map states {states.shape} to scores {keep.shape}"
     check_that(jnp.shape(scores) == keep.shape, message, scores)
     weights = masked_softmax(scores, keep)
-    return attention_pool(states, weights), weights
+    return weighted_sum(states, weights), weights
 
 
 def _running_count(is_open: Array) -> Array:

@@ -11,6 +11,7 @@ from gatedjax.functional._checks import (
     check_mask,
     check_shape,
     check_that,
+    listed_as_array,
     wide_integers,
 )
 from gatedjax.functional._tracing import known
@@ -45,9 +46,10 @@ def linear_cross_entropy(
     Raises:
       ValueError: also if a target that is known and counts is outside [0, V).
     """
+    targets = listed_as_array(targets)
+    check_integers(targets=targets)
     states, kernel, bias, targets = map(jnp.asarray, (states, kernel, bias, targets))
     check_floating(states=states, kernel=kernel, bias=bias)
-    check_integers(targets=targets)
     fits = kernel.ndim == 2 and states.ndim > 0 and states.shape[-1] == kernel.shape[0]
     check_that(fits, "kernel must be [H, V] for states [..., H]", kernel, states)
     if kernel.shape[1] == 0:

@@ -14,6 +14,7 @@ from gatedjax.functional._checks import (
     check_integers,
     check_mask,
     check_that,
+    listed_as_array,
     wide_dtype,
     wide_integers,
 )
@@ -100,7 +101,7 @@ def pointer_sum_indexed(
     Memory: [*B, K, P] floats, twice with gradients.
     """
     logits = _checked(logits, aggregation)
-    positions = jnp.asarray(positions)
+    positions = listed_as_array(positions)
     check_integers(positions=positions)
     positions = wide_integers(positions)
     lead, size = logits.shape[:-1], logits.shape[-1]

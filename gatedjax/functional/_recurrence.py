@@ -204,7 +204,7 @@ def step_mask(shape: tuple[int, ...], mask: ArrayLike, lengths: ArrayLike) -> Ar
             raise ValueError("mask and lengths say the same: give one of them and leave the other")
         check_integers(lengths=lengths)
         check_shape(shape[:1], lengths=lengths)
-        return length_mask(jnp.asarray(lengths), shape[-1])
+        return length_mask(lengths, shape[-1])
     if mask is None:
         return None
     if (dtype := dtype_of("mask", mask, "bool")) != jnp.bool_:

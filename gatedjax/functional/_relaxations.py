@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from gatedjax.functional._checks import (
     check_axis,
+    check_choice,
     check_floating,
     check_mask,
     check_positive,
@@ -69,6 +70,15 @@ def _straight_through(hard: Array, soft: Array) -> Array:
 @_straight_through.defjvp
 def _straight_through_jvp(primals, tangents):
     return _straight_through(*primals), tangents[1]
+
+
+def opened(perturbed: Array) -> Array:
+    """Returns the hard gates [x > 0] as numbers without a gradient; NaN stays NaN.
+
+    The one rule for hard gates of this library, so that a network that diverged is seen.
+    """
+    perturbed = lax.stop_gradient(perturbed)
+    return jnp.where(jnp.isnan(perturbed), perturbed, (perturbed > 0).astype(perturbed.dtype))
 
 
 @jax.custom_jvp
@@ -132,11 +142,11 @@ def gumbel_sigmoid(
     check_positive(temperature=temperature)
     dtype = wide_dtype(logits, noise)
     perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
-    soft = tempered(jax.nn.sigmoid, perturbed, temperature, perturbed > 0)
+    soft = tempered(jax.nn.sigmoid, perturbed, temperature, opened(perturbed))
     soft = soft.astype(jnp.result_type(logits))
     if not straight_through:
         return soft
-    return _straight_through((perturbed > 0).astype(soft.dtype), soft)
+    return _straight_through(opened(perturbed).astype(soft.dtype), soft)
 
 
 def log_gumbel_sigmoid(
@@ -166,8 +176,7 @@ def log_gumbel_sigmoid(
     check_positive(temperature=temperature)
     dtype = wide_dtype(logits, noise)
     perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
-    limit = jnp.where(perturbed > 0, 0, -jnp.inf)
-    return tempered(jax.nn.log_sigmoid, perturbed, temperature, limit)
+    return tempered(jax.nn.log_sigmoid, perturbed, temperature, jnp.log(opened(perturbed)))
 
 
 def gumbel_softmax(
@@ -204,6 +213,8 @@ def gumbel_softmax(
         return perturbed.astype(jnp.result_type(logits))
     winner = jnp.argmax(perturbed, axis=axis, keepdims=True)
     hard = lax.broadcasted_iota(winner.dtype, perturbed.shape, axis) == winner
+    lost = jnp.any(jnp.isnan(perturbed), axis=axis, keepdims=True)  # NaN has no largest
+    hard = jnp.where(lost, jnp.nan, hard.astype(dtype))
     relax = functools.partial(jax.nn.softmax, axis=axis)
     soft = tempered(relax, perturbed, temperature, hard).astype(jnp.result_type(logits))
     return _straight_through(hard.astype(soft.dtype), soft) if straight_through else soft
@@ -215,32 +226,35 @@ def sample_gates(logits: Float[Array, "..."], key: Key[Array, ""]) -> Float[Arra
     The draw that `gumbel_sigmoid` relaxes: with the same key it is its limit at tau -> 0.
 
     Args:
-      logits: a, log-odds of an open gate, in nats; -inf is closed, and so is NaN.
+      logits: a, log-odds of an open gate, in nats; -inf is closed.
       key: a PRNG key.
 
     Returns:
-      Gates in {0, 1}, in the dtype of logits; no gradient.
+      Gates in {0, 1}, in the dtype of logits; no gradient. The gate of a NaN is NaN.
 
     Reference: Xue et al. 2020 (GA-Net), eq. 5.
     """
     check_floating(logits=logits)
     noise = logistic_noise(key, jnp.shape(logits))
-    return (jnp.asarray(logits, wide_dtype(logits)) + noise > 0).astype(jnp.result_type(logits))
+    perturbed = jnp.asarray(logits, wide_dtype(logits)) + noise
+    return opened(perturbed).astype(jnp.result_type(logits))
 
 
 def threshold_gates(logits: Float[Array, "..."]) -> Float[Array, "..."]:
     """Opens the gates that are more likely open than closed: g = [a > 0]; ties close.
 
+    It may leave a row without an open gate; `hard_gates` has a rule for such rows.
+
     Args:
       logits: a, log-odds of an open gate, in nats.
 
     Returns:
-      Gates in {0, 1}, in the dtype of logits; no gradient.
+      Gates in {0, 1}, in the dtype of logits; no gradient. The gate of a NaN is NaN.
 
     Reference: Xue et al. 2020 (GA-Net), eq. 6 without noise.
     """
     check_floating(logits=logits)
-    return (jnp.asarray(logits) > 0).astype(jnp.result_type(logits))
+    return opened(jnp.asarray(logits))
 
 
 def ensure_open(
@@ -257,14 +271,16 @@ def ensure_open(
 
     Returns:
       The gates, 0 at padding, and a bool per row: was it closed. A row without real positions
-      stays closed and does not count as closed.
+      stays closed and does not count as closed. In a closed row a NaN among the logits gives a
+      gate of NaN.
 
     Reference: decision of this library (the paper's eq. 2 is 0/0 there).
     """
     check_same_shape(gates=gates, logits=logits, mask=mask)
     check_mask(mask, jnp.shape(gates))
     gates = jnp.where(mask, gates, 0)
-    closed = jnp.logical_and(~jnp.any(gates > 0, axis=-1), jnp.any(mask, axis=-1))
+    # not closed where a gate is NaN, which is to be seen
+    closed = jnp.logical_and(jnp.all(gates <= 0, axis=-1), jnp.any(mask, axis=-1))
     if gates.shape[-1] == 0:  # of no gate there is no likeliest
         return gates, closed
     # A valid logit may itself be -inf (probability 0): two keys, validity before size.
@@ -273,7 +289,62 @@ def ensure_open(
     best = jnp.argmax(candidates, axis=-1, keepdims=True)
     positions = lax.broadcasted_iota(best.dtype, gates.shape, gates.ndim - 1)
     forced = jnp.logical_and(positions == best, closed[..., None])
-    return jnp.where(forced, jnp.ones_like(gates), gates), closed
+    likeliest = jnp.ones_like(gates)
+    if jnp.issubdtype(gates.dtype, jnp.floating):
+        # NaN is the largest number to argmax, and must not open a gate
+        likeliest = jnp.where(jnp.isnan(logits), jnp.nan, likeliest)
+    return jnp.where(forced, likeliest, gates), closed
+
+
+def hard_gates(
+    logits: Float[Array, "*B T"],
+    mask: Bool[Array, "*B T"] | None,
+    *,
+    key: Key[Array, ""] | None = None,
+    empty: Literal["max_gate", "zero", "soft"] = "max_gate",
+) -> Float[Array, "*B T"]:
+    """Makes the test-time gates of a network that was trained with relaxed gates.
+
+        g_t = [a_t > 0],  or with a key  g_t ~ Bernoulli(sigmoid(a_t)),  at real positions
+
+    A row of which no gate opens would attend to nothing, which training with relaxed gates never
+    shows a network: its weights sum to 1 however small its gates are. `empty` is the rule for such
+    rows. `gated_softmax` takes the gates.
+
+        >>> hard_gates(jnp.array([[2.0, -1.0], [-3.0, -1.0]]), None)
+        Array([[1., 0.],
+               [0., 1.]], dtype=float32)
+
+    Args:
+      logits: a, log-odds of an open gate, in nats, such as a `GatePredictor` gives. What stands at
+        masked positions, NaN included, has no effect.
+      mask: True at real positions; None means all.
+      key: draws the gates, as `sample_gates` does. None opens the gates that are more likely open
+        than closed; ties close. For draws that depend neither on the batch nor on its padding, map
+        over keys of the examples: `jax.vmap(hard_gates)(logits, mask, key=keys)`.
+      empty: what a row without an open gate has: its likeliest gate opens ("max_gate", the first of
+        equal ones; see `ensure_open`), all stay closed ("zero"), or its gates are their open
+        probabilities sigmoid(a) ("soft").
+
+    Returns:
+      Gates in the dtype of logits, 0 at padding, without a gradient: 0 or 1, and in the rows of
+      "soft" between. A row without a real position is 0. The gate of a NaN is NaN.
+
+    Reference: Xue et al. 2020 (GA-Net), eqs. 5 and 6; the rules for rows without an open gate are
+      decisions of this library (the paper's eq. 2 is 0/0 there).
+    """
+    check_choice(Literal["max_gate", "zero", "soft"], empty=empty)
+    check_floating(logits=logits)
+    logits = lax.stop_gradient(jnp.asarray(logits))
+    if mask is None:
+        mask = jnp.ones(logits.shape, bool)
+    gates = threshold_gates(logits) if key is None else sample_gates(logits, key)
+    with_one_open, closed = ensure_open(gates, logits, mask)
+    if empty == "max_gate":
+        return with_one_open
+    if empty == "soft":
+        gates = jnp.where(closed[..., None], jax.nn.sigmoid(logits), gates)
+    return jnp.where(mask, gates, jnp.zeros_like(gates))
 
 
 def gate_penalty(

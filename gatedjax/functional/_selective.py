@@ -14,6 +14,7 @@ from gatedjax.functional._checks import (
     check_hard,
     check_mask,
     check_not_negative,
+    check_not_positive,
     check_shape,
     check_that,
     wide_dtype,
@@ -29,7 +30,7 @@ Empty = Literal["zero", "self", "all"]
 def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
     """Weights over the last axis; a score of -inf marks a key that is no key."""
     # what has no part in the derivative: without it inference is a softmax of what is selected
-    among = jnp.where(gates > 0, scores, -jnp.inf)
+    among = _selected(scores, gates)
     top = jnp.max(among, axis=-1, keepdims=True)
     weights = jnp.exp(among - jnp.where(jnp.isneginf(top), 0, top))
     total = jnp.sum(weights, axis=-1, keepdims=True) + eps
@@ -37,9 +38,15 @@ def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
     return weights / jnp.where(jnp.isneginf(top), 1, total)
 
 
+def _selected(scores: Array, gates: Array) -> Array:
+    """Scores of the selected keys, -inf elsewhere, and NaN where a score or a gate is NaN."""
+    left_out = jnp.where(jnp.isnan(scores + gates), jnp.nan, -jnp.inf)
+    return jnp.where(gates > 0, scores, left_out)
+
+
 def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Array, Array]:
     """Weights, and their derivative with respect to the gate of the same key as if alone."""
-    among = jnp.max(jnp.where(gates > 0, scores, -jnp.inf), axis=-1, keepdims=True)
+    among = jnp.max(_selected(scores, gates), axis=-1, keepdims=True)
     any_key = jnp.max(scores, axis=-1, keepdims=True)
     some = ~jnp.isneginf(among)
     shift = jnp.where(some, among, jnp.where(jnp.isneginf(any_key), 0, any_key))
@@ -84,7 +91,9 @@ def selective_weights(
 
     Args:
       scores: e, in nats.
-      gates: A >= 0; any axis may be 1 to broadcast.
+      gates: A >= 0; any axis may be 1 to broadcast. Under `jit`, where no value is known, a
+        negative gate counts as closed without `hard`. Logarithms of gates are for
+        `relaxed_gated_softmax`.
       mask: True at real keys, same rank as scores (an axis may be 1 to broadcast). What stands
         elsewhere, NaN included, has no effect.
       hard: the form above, for gates in {0, 1}; False for gates in [0, 1], without cap and eps.
@@ -124,7 +133,8 @@ def selective_weights(
     for name, value in {"cap": cap, "eps": eps}.items():
         if not value >= 0:
             raise ValueError(f"{name} must not be negative, got {value}")
-    check_not_negative(gates, mask, name="gates", hint="; are they logarithms of gates?")
+    hint = "; logarithms of gates are for `relaxed_gated_softmax` or `relaxed_selective_attention`"
+    check_not_negative(gates, mask, name="gates", hint=hint)
     if hard:
         check_hard(gates, mask, name="gates", hint="; soft gates are for hard=False")
     dtype = wide_dtype(scores, gates)
@@ -147,7 +157,7 @@ def selective_weights(
 
 def _filled(gates: Array, keep: Array | None, empty: Empty, positions: Array | None) -> Array:
     """Gates in which the rows that were all closed are not."""
-    none = ~jnp.any(gates > 0, axis=-1, keepdims=True)
+    none = jnp.all(gates <= 0, axis=-1, keepdims=True)  # not where a gate is NaN
     if empty == "self":
         if positions is None:
             positions = jnp.arange(gates.shape[-2])
@@ -184,7 +194,8 @@ def selective_attention(
     Args:
       query, key, value: of every head (axis -3, which may be absent).
       gates: A, from `gumbel_sigmoid`, `threshold_gates` or any other source; an axis may be 1, for
-        instance that of the heads where they share one selection.
+        instance that of the heads where they share one selection. Logarithms of gates are for
+        `relaxed_selective_attention`; under `jit` see `selective_weights`.
       mask: True at real keys: the leading axes without that of the heads, or with it.
       pair_mask: True where a query may see a key, without the axis of the heads, or with it (an
         axis may be 1). Unlike padding, what may not be seen must be finite.
@@ -222,11 +233,15 @@ def relaxed_selective_attention(
 
     Args:
       query, key, value, mask, pair_mask, causal: as in `selective_attention`.
-      log_gates: log A <= 0 (see `log_gumbel_sigmoid`); an axis may be 1 to broadcast.
+      log_gates: log A <= 0 (see `log_gumbel_sigmoid`); an axis may be 1 to broadcast. Gates
+        themselves are for `selective_attention`; under `jit` see `relaxed_gated_softmax`.
 
     Returns:
       (output, weights) as in `selective_attention`; however small the gates of a query are, its
       weights sum to 1.
+
+    Raises:
+      ValueError: also if a logarithm that is known is positive.
 
     Reference: Geng et al. 2020 (SSAN), eq. 5.
     """
@@ -235,6 +250,8 @@ def relaxed_selective_attention(
     check_broadcasts(scores.shape, log_gates=log_gates)
     log_gates = jnp.broadcast_to(log_gates, scores.shape)
     allowed = both_allow(key_mask, pair_mask_of(pair_mask, causal, scores.shape))
+    hint = "; gates themselves are for `selective_attention`"
+    check_not_positive(log_gates, allowed, name="log_gates", hint=hint)
     weights = relaxed_gated_softmax(scores, log_gates, allowed)
     return weighted_values(weights, value), weights
 

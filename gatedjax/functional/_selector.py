@@ -18,7 +18,7 @@ from gatedjax.functional._checks import (
 )
 from gatedjax.functional._export import exportable
 from gatedjax.functional._pairs import pair_mask_of
-from gatedjax.functional._relaxations import _straight_through, tempered
+from gatedjax.functional._relaxations import _straight_through, opened, tempered
 
 
 def uniform_sigmoid(
@@ -54,10 +54,10 @@ def uniform_sigmoid(
         soft = _uniform_sigmoid(a, u, float(temperature))
     else:
         noise = jnp.log(u) - jnp.log1p(-u)
-        soft = tempered(jax.nn.sigmoid, a + noise, temperature, a + noise > 0)
+        soft = tempered(jax.nn.sigmoid, a + noise, temperature, opened(a + noise))
     if not straight_through:
         return soft.astype(kind)
-    return _straight_through((_odds_against(a, u) < 1).astype(kind), soft.astype(kind))
+    return _straight_through(opened(1 - _odds_against(a, u)).astype(kind), soft.astype(kind))
 
 
 def _odds_against(a: Array, u: Array) -> Array:
@@ -139,7 +139,8 @@ def selection_statistics(
     """
     check_floating(counts=counts)
     selected = _mean_over_queries(counts, mask)
-    none = _mean_over_queries((counts == 0).astype(selected.dtype), mask)
+    none = jnp.where(jnp.isnan(counts), counts, counts == 0)
+    none = _mean_over_queries(none.astype(selected.dtype), mask)
     rate = selected / _keys_of_a_query(counts, mask, keys)
     return SelectionStatistics(rate=rate, empty=none, selected=selected)
 
@@ -184,8 +185,9 @@ def selection_log_prob(
     check_floating(logits=logits, gates=gates)
     check_same_shape(logits=logits, gates=gates)
     a = _zero_elsewhere(jnp.asarray(logits, wide_dtype(logits)), mask, pair_mask)
-    is_open = jax.lax.stop_gradient(gates) > 0
-    return _sum_over_keys(jax.nn.log_sigmoid(jnp.where(is_open, a, -a)), mask, pair_mask)
+    gates = jax.lax.stop_gradient(gates)
+    signed = jnp.where(jnp.isnan(gates), jnp.nan, jnp.where(gates > 0, a, -a))
+    return _sum_over_keys(jax.nn.log_sigmoid(signed), mask, pair_mask)
 
 
 def mean_over_pairs(
@@ -208,7 +210,7 @@ def _keys_of_a_query(like: Array, mask: Array | None, keys: Array | None) -> Arr
         return jnp.maximum(_lengths(like, mask), 1)
     check_broadcasts(like.shape, keys=keys)
     means = _mean_over_queries(jnp.broadcast_to(keys, like.shape), mask)
-    return jnp.where(means > 0, means, 1)
+    return jnp.where(means <= 0, 1, means)
 
 
 def _sum_over_keys(values: Array, mask: Array | None, pair_mask: Array | None) -> Array:

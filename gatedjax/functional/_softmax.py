@@ -13,9 +13,12 @@ from jaxtyping import Array, Bool, Float, Int
 from gatedjax.functional._checks import (
     check_axis,
     check_floating,
+    check_lengths,
     check_mask,
     check_not_negative,
+    check_not_positive,
     check_same_shape,
+    listed_as_array,
     wide_dtype,
     wide_integers,
 )
@@ -29,17 +32,21 @@ def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
     """True at the positions before each length: mask[..., t] = t < lengths[...].
 
     Args:
-      lengths: number of real positions per row; 0 is legal, more than size means all.
+      lengths: number of real positions per row, in [0, size]. Under `jit`, where no value is
+        known, less than 0 counts as 0 and more than size as size, after JAX has cut 64-bit integers
+        to 32 bits.
       size: padded length T; `jax.export` may leave it open.
+
+    Raises:
+      ValueError: also if a length that is known is outside [0, size].
     """
-    lengths = jnp.asarray(lengths)
-    if not jnp.issubdtype(lengths.dtype, jnp.integer):
-        raise TypeError(f"lengths must be integers, got dtype {lengths.dtype}")
     # jax.export may leave the size open
     if not isinstance(size, int | np.integer) and not is_symbolic_dim(size):
         raise TypeError(f"size must be an int known while tracing, got {type(size).__name__}")
     if size < 0:
         raise ValueError(f"size must not be negative, got {size}")
+    lengths = listed_as_array(lengths)
+    check_lengths(lengths, size)
     lengths = wide_integers(lengths)
     positions = lax.broadcasted_iota(lengths.dtype, (*lengths.shape, size), lengths.ndim)
     return positions < lengths[..., None]
@@ -80,7 +87,9 @@ def _gated_parts(scores: Array, gates: Array, axis: int) -> tuple[Array, Array]:
     """Weights alpha = g exp(e - lse) and ratios r = exp(e - lse), lse = log sum g exp(e)."""
     is_open = gates > 0
     log_gates = jnp.log(jnp.where(is_open, gates, 1))
-    joint = jnp.where(is_open, scores + log_gates, -jnp.inf)
+    # a closed gate hides no NaN: where a network diverged must be seen
+    closed = jnp.where(jnp.isnan(scores + gates), jnp.nan, -jnp.inf)
+    joint = jnp.where(is_open, scores + log_gates, closed)
     top = jnp.max(joint, axis=axis, keepdims=True, initial=-jnp.inf)
     alive = ~jnp.isneginf(top)
     shift = jnp.where(alive, top, 0)
@@ -121,7 +130,7 @@ def gated_softmax(
       scores: e, unnormalised attention, in nats.
       gates: g >= 0 of the same shape. For soft gates from a relaxation prefer
         `relaxed_gated_softmax`, which takes log g. Under `jit`, where no value is known, a
-        negative gate counts as closed.
+        negative gate counts as closed: logarithms of gates close every gate.
       mask: True at real positions, same rank as scores (axes of size 1 broadcast); the gate of any
         other position counts as 0.
       axis: the axis that is normalised.
@@ -159,17 +168,23 @@ def relaxed_gated_softmax(
 ) -> Float[Array, "..."]:
     """Softmax weighted by soft gates given as logarithms: softmax(e + log g).
 
-    It is what GA-Net trains with; `gated_softmax` takes the gates themselves.
+    GA-Net trains with this function; `gated_softmax` takes the gates themselves.
 
     Args:
       scores: e, unnormalised attention, in nats.
-      log_gates: log g <= 0 of the same shape (see `log_gumbel_sigmoid`); -inf is closed.
-      mask: True at real positions, same rank as scores (axes of size 1 broadcast).
+      log_gates: log g <= 0 of the same shape (see `log_gumbel_sigmoid`); -inf is closed. Under
+        `jit`, where no value is known, a positive one counts as the logarithm of a gate above 1:
+        gates in place of their logarithms give a softmax in which no gate is closed.
+      mask: True at real positions, same rank as scores (axes of size 1 broadcast). What stands
+        elsewhere, NaN included, has no effect.
       axis: the axis that is normalised.
 
     Returns:
       Weights in the dtype of scores; they sum to 1 for every row with an open gate, however
       small the gates are, because no gate is ever exponentiated on its own.
+
+    Raises:
+      ValueError: also if a logarithm that is known is positive.
 
     Reference: Xue et al. 2020 (GA-Net), eq. 9.
     Deviation: takes log g where the paper has g, so that a gate too small for float32 still has
@@ -177,6 +192,10 @@ def relaxed_gated_softmax(
     """
     check_floating(scores=scores, log_gates=log_gates)
     check_same_shape(scores=scores, log_gates=log_gates)
+    check_mask(mask, jnp.shape(scores))
+    axis = check_axis(axis, jnp.ndim(scores))
+    hint = "; gates themselves are for `gated_softmax`"
+    check_not_positive(log_gates, mask, name="log_gates", hint=hint)
     dtype = wide_dtype(scores, log_gates)
     joint = jnp.asarray(scores, dtype) + jnp.asarray(log_gates, dtype)
     return masked_softmax(joint, mask, axis).astype(jnp.result_type(scores))

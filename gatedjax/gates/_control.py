@@ -48,6 +48,20 @@ def _estimate(
     return attached(value, logits, (value - kept) * score(held, gates) + slope)
 
 
+def _finite(critic: Critic) -> Critic:
+    """The critic, given 0 in place of infinite numbers where it is not finite at these.
+
+    Any function of z is a control variate, so the estimate stays unbiased.
+    """
+
+    def careful(z: Float[Array, " n"]) -> Float[Array, ""]:
+        value, slope = jax.value_and_grad(critic)(jax.lax.stop_gradient(z))
+        fits = jnp.isfinite(value) & jnp.all(jnp.isfinite(slope))
+        return critic(jnp.where(jnp.isinf(z) & ~fits, 0, z))
+
+    return careful
+
+
 @dataclasses.dataclass(frozen=True)
 class Relax:
     """REINFORCE with a free-form control variate.
@@ -60,7 +74,8 @@ class Relax:
     gradient, which has the slope of the variance.
 
     Attributes:
-      critic: c(z) -> scalar, of perturbed logits z [n], which are infinite where a logit is.
+      critic: c(z) -> scalar, of perturbed logits z [n], which are infinite where a logit is, as at
+        masked gates. Where c or its slope is not finite for that reason, it gets 0 there instead.
 
     Reference: Grathwohl et al. 2018, "Backpropagation through the Void", eq. 8-10.
     """
@@ -82,7 +97,7 @@ class Relax:
         self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
     ) -> Float[Array, ""]:
         """f(b)."""
-        return _estimate(objective, self.critic, logits, noise)
+        return _estimate(objective, _finite(self.critic), logits, noise)
 
 
 @dataclasses.dataclass(frozen=True)

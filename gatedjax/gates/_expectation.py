@@ -111,7 +111,7 @@ def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, 
     Returns:
       A function of logits [n], a key and args. Its mask is True at real gates; a masked gate is
       closed, has the gradient 0, and changes no draw of the gates before it. The result is float32
-      or wider.
+      or wider; a real logit of NaN makes it, and the gradient of that logit, NaN.
 
     Raises:
       ValueError: if the estimator is none, or the loss returns no scalar, or has no derivative
@@ -140,6 +140,8 @@ def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, 
         wide = logits.astype(wide_dtype(logits))
         estimate = estimator.surrogate(objective, wide, noise_rows(key, estimator.rows, n))
         check_that(jnp.ndim(estimate) == 0, "surrogate must return a scalar", estimate)
-        return estimate
+        # a loss that compares its gates would hide a logit of NaN; added, it leaves the gradient
+        lost = jnp.any(jnp.isnan(jax.lax.stop_gradient(logits)))
+        return estimate + jnp.where(lost, jnp.nan, 0.0)
 
     return expected

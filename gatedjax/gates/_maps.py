@@ -50,7 +50,7 @@ def sparsemax(
 
     Args:
       scores: z; -inf at a real position closes it. What stands at masked positions, NaN included,
-        has no effect.
+        has no effect; a real NaN, or +inf, gives a row of NaN, values and gradients.
       mask: True at positions that count, same rank as scores (axes of size 1 broadcast).
       axis: the axis that is normalised.
 
@@ -136,7 +136,7 @@ def budget(
 
     Args:
       scores: z, as in `sparsemax`. What is beyond a quarter of the largest number of the dtype
-        (8.5e37 in float32), +inf included, counts as that.
+        (8.5e37 in float32), +inf included, counts as that; a real NaN gives a row of NaN.
       k: in [0, n], not necessarily whole; a number, or an array like scores with size 1 along axis
         (axes of size 1 broadcast). A row with fewer real positions opens them all. A traced one
         outside of [0, n] counts as the nearer end.
@@ -201,7 +201,7 @@ def soft_top_k(
         return _summing_to(LAPLACE, z, keep, k, tau, scores, axis)
     cold = tau < _COLD
     soft = _summing_to(LAPLACE, z, keep, k, jnp.where(cold, 1, tau), scores, axis)
-    hard = _restored(_best(z, keep, jnp.round(k)), scores, axis)
+    hard = _restored(_hard(z, keep, jnp.round(k)), scores, axis)
     return jnp.where(cold, hard, soft)
 
 
@@ -237,7 +237,7 @@ def hard_top_k(
     soft = soft_top_k(scores, k, temperature, mask, axis)
     axis = _checked(scores, mask, axis)
     z, keep = _rows(scores, mask, axis)
-    hard = _restored(_best(lax.stop_gradient(z), keep, _counts(k, scores, axis)), scores, axis)
+    hard = _restored(_hard(z, keep, _counts(k, scores, axis)), scores, axis)
     return _straight_through(hard, soft)
 
 
@@ -287,13 +287,16 @@ def _top(z: Array, keep: Array) -> Array:
 def _on_simplex(
     family: Family, scores: ArrayLike, mask: ArrayLike, axis: int, a: Array | None
 ) -> Array:
-    z, keep = _rows(scores, mask, axis)
+    given, keep = _rows(scores, mask, axis)
+    # no gate is nearest to a score of +inf, as with softmax
+    lost = _lost(jnp.where(jnp.isposinf(given), jnp.nan, given), keep, a)
+    z = jnp.where(lost, 0, given)
     lowest = jnp.finfo(z.dtype).min
     u = jnp.where(keep, jnp.maximum(z - _top(z, keep), lowest), 0)
     one = jnp.any(keep, axis=-1, keepdims=True).astype(z.dtype)
     low, high = family.bracket(u, keep, one, a)
     theta = threshold(family, u, keep, one, (low, high, low), a)
-    return _restored(gates(family, u, keep, theta, a), scores, axis)
+    return _restored(_seen(gates(family, u, keep, theta, a), given, lost), scores, axis)
 
 
 def _summing_to(
@@ -306,6 +309,8 @@ def _summing_to(
     axis: int,
 ) -> Array:
     """phi((z - theta) / tau) that sums to k, or all 1 where no more than k positions are real."""
+    given, lost = z, _lost(z, keep, k, tau)
+    z = jnp.where(lost, 0, z)
     count = jnp.sum(keep, axis=-1, keepdims=True, dtype=z.dtype)
     between = (k > 0) & (k < count)
     # A sum of many gates near 1 rounds away those that are closed. Both families have
@@ -333,7 +338,8 @@ def _summing_to(
     rest = (low - first - room, high - first + room, start)
     soft = gates(family, u, keep, threshold(family, u, keep, total, rest, tau), tau)
     soft = jnp.where(most & keep, 1 - soft, soft)
-    return _restored(jnp.where(between, soft, keep & (k > 0)), scores, axis)
+    soft = jnp.where(between, soft, keep & (k > 0))
+    return _restored(_seen(soft, given, lost), scores, axis)
 
 
 def _nearest(z: Array, keep: Array, theta: Array) -> Array:
@@ -342,6 +348,28 @@ def _nearest(z: Array, keep: Array, theta: Array) -> Array:
     below = jnp.max(z, axis=-1, keepdims=True, where=keep & (z <= theta), initial=-jnp.inf)
     nearest = jnp.where(above - theta < theta - below, above, below)
     return jnp.where(jnp.isinf(nearest), theta, nearest)
+
+
+def _lost(z: Array, keep: Array, *others: Array | None) -> Array:
+    """True at the real positions of the rows that have a NaN, among real scores or the others."""
+    lost = jnp.any(keep & jnp.isnan(z), axis=-1, keepdims=True)
+    for other in others:
+        lost = lost if other is None else lost | jnp.isnan(other)
+    return keep & lost
+
+
+def _seen(gates: Array, z: Array, lost: Array) -> Array:
+    """The gates, NaN and with gradients of NaN where lost.
+
+    A comparison with NaN is False, by which the search would close gates without a word.
+    """
+    return (gates + jnp.where(lost, z, 0)) * jnp.where(lost, jnp.nan, 1.0)
+
+
+def _hard(z: Array, keep: Array, k: Array) -> Array:
+    """`_best` as numbers without a gradient, NaN in the rows that have one."""
+    z, k = lax.stop_gradient((z, k))
+    return jnp.where(_lost(z, keep, k), jnp.nan, _best(z, keep, k).astype(z.dtype))
 
 
 def _best(z: Array, keep: Array, k: Array) -> Array:

@@ -7,13 +7,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from gatedjax.functional._relaxations import opened
 from gatedjax.gates._objective import Objective
 from gatedjax.gates._slopes import attached
 
 
 def drawn(logits: Float[Array, " n"], noise: Float[Array, "*k n"]) -> Float[Array, "*k n"]:
-    """b = [a + L > 0], as `functional.sample_gates` draws."""
-    return (jnp.broadcast_to(logits, noise.shape) + noise > 0).astype(logits.dtype)
+    """b = [a + L > 0], as `functional.sample_gates` draws; NaN for a logit of NaN."""
+    return opened(jnp.broadcast_to(logits, noise.shape) + noise).astype(logits.dtype)
 
 
 def score(logits: Float[Array, " n"], gates: Float[Array, " n"]) -> Float[Array, " n"]:
@@ -141,8 +142,8 @@ class ARM(_Antithetic):
     def weights(
         self, logits: Float[Array, " n"], noise: Float[Array, " n"], pair: Float[Array, "2 n"]
     ) -> Float[Array, " n"]:
-        """u - 1/2 = tanh(L / 2) / 2."""
-        return jnp.tanh(noise.astype(logits.dtype) / 2) / 2
+        """u - 1/2 = tanh(L / 2) / 2; NaN for a logit of NaN, which L does not know."""
+        return jnp.where(jnp.isnan(logits), logits, jnp.tanh(noise.astype(logits.dtype) / 2) / 2)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,6 +23,7 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._removed import removed_from
 from gatedjax._types import Options, Output
+from gatedjax.functional._relaxations import opened
 from gatedjax.models import _ga_net_input as on_input
 from gatedjax.models._checks import check_batch
 from gatedjax.models._classification import word_vectors
@@ -51,7 +52,7 @@ def draw_gates(
     logits: Float[Array, "B T"], noise: Float[Array, "*S B T"]
 ) -> Float[Array, "*S B T"]:
     """Draws g_t ~ Bernoulli(sigmoid(a_t)) (eqs. 5 and 6): 1 where a + L > 0."""
-    return (like(logits, noise) + noise > 0).astype(jnp.float32)
+    return opened(like(logits, noise) + noise).astype(jnp.float32)
 
 
 def relaxed_gates(

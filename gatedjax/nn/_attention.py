@@ -69,12 +69,16 @@ class AttentionPool(nn.Module):
 
         Args:
           states: h.
-          mask: True at real positions.
-          gates: hard gates, or None.
-          log_gates: logarithms of soft gates, or None. At most one of the two is given.
+          mask: True at real positions. What stands elsewhere, NaN included, has no effect.
+          gates: hard gates, or None: in evaluation those of `functional.hard_gates`, which leaves
+            no row without an open gate.
+          log_gates: logarithms of soft gates, or None: in training those of
+            `functional.log_gumbel_sigmoid`. At most one of the two is given.
         """
         if gates is not None and log_gates is not None:
             raise ValueError("give gates or log_gates, not both")
+        if mask is not None:  # the derivatives of the scores meet padding, too
+            states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
         scores = TokenScore(self.score, dtype=self.dtype, param_dtype=self.param_dtype)(states)
         if gates is not None:
             weights = F.gated_softmax(scores, gates, mask)
@@ -112,7 +116,8 @@ class GatePredictor(nn.Module):
     def __call__(self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"]) -> Float[Array, "B T"]:
         """Returns gate logits in float32 or wider; -inf (closed) at padding.
 
-        What stands at padding, NaN included, has no effect.
+        What stands at padding, NaN included, has no effect. `functional.log_gumbel_sigmoid` takes
+        the logits in training, `functional.hard_gates` at test time.
         """
         xs = jnp.where(mask[..., None], xs, jnp.zeros_like(xs))
         types: Options = {"dtype": self.dtype, "param_dtype": self.param_dtype}

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from gatedjax.functional._checks import wide_integers
+from gatedjax.functional._checks import check_integers, wide_integers
 from gatedjax.functional._devices import on_rows, take_rows
 from gatedjax.functional._types import Carry, Dtype
 from gatedjax.nn._types import Initializer
@@ -44,8 +44,7 @@ class WordEmbedding(nn.Module):
     @nn.compact
     def __call__(self, tokens: Int[Array, "*B"]) -> Float[Array, "*B E"]:
         """Returns the vectors of tokens."""
-        if not jnp.issubdtype(tokens.dtype, jnp.integer):
-            raise TypeError(f"tokens must be integers, got dtype {tokens.dtype}")
+        check_integers(tokens=tokens)
         tokens = wide_integers(tokens)
         shape = (self.num_embeddings, self.features)
         if self.initial is not None and self.initial.shape != shape:

@@ -53,6 +53,15 @@ def png_size(path):
     return int.from_bytes(header[:4], "big"), int.from_bytes(header[4:], "big")
 
 
+def test_heatmap_shades_small_weights_as_it_shades_large_ones():
+    def shades(unit):
+        figure = analysis.plot_heatmap([("gradient", WORDS, WEIGHTS * unit, None)])
+        return [cell.get_facecolor() for cell in boxes(figure)[:9]]
+
+    np.testing.assert_allclose(shades(1e-9), shades(1.0), atol=1e-2)
+    assert len(set(shades(1e-9))) > 3
+
+
 def test_heatmap_marks_open_and_closed_gates():
     figure = analysis.plot_heatmap(rows())
     cells = boxes(figure)[:18]

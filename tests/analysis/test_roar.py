@@ -124,6 +124,11 @@ def test_racu_of_known_curves():
     assert analysis.racu(x, (1, 0, 0), random).mean == pytest.approx(0.5)
     assert analysis.racu(x, (1, 1, 0), random).mean == pytest.approx(-0.5)
     assert np.isnan(analysis.racu(x, random, (0.5, 0.5, 0.5)).mean)
+    # the metric may have any unit, and rounding errors are no curve
+    for unit in (1e-12, 1e12):
+        small = np.array(random) * unit
+        assert analysis.racu(x, (unit, 0, 0), small).mean == pytest.approx(0.5)
+        assert np.isnan(analysis.racu(x, small, np.array([0.1 + 0.2, 0.3, 0.3]) * unit).mean)
     # shares need not be evenly apart: the same lines, cut elsewhere
     cut = analysis.racu((0, 0.25, 0.5, 1), (1, 0.5, 0, 0), (1, 0.75, 0.5, 0))
     assert cut.mean == pytest.approx(0.5)

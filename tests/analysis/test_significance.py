@@ -244,3 +244,42 @@ def test_holm_refuses_what_are_no_p_values_and_takes_none():
             analysis.holm(wrong)
     with pytest.raises(ValueError, match=r"p_values must have shape \[m\], got \(1, 1\)"):
         analysis.holm([[0.5]])
+
+
+UNITS = 10.0 ** np.arange(-12, 13, 3)
+
+
+@pytest.mark.parametrize("kind", ["normal", "thirds", "grouped"])
+def test_bootstrap_does_not_depend_on_the_unit_of_the_scores(kind, np_rng):
+    a, b = np_rng.normal(0.2, 1, (2, 200))
+    groups = None
+    if kind == "thirds":  # many ties, which no rounding may break
+        a, b = np_rng.integers(0, 4, (2, 200)) / 3
+        a[:20] += 1 / 3
+    if kind == "grouped":
+        groups = np.arange(200) // 3
+    found = [
+        analysis.paired_bootstrap(a * unit, b * unit, groups=groups, samples=500) for unit in UNITS
+    ]
+    assert 0.002 < found[4].p_value < 0.9
+    assert {one.p_value for one in found} == {found[4].p_value}
+    scaled = np.array([one[:3] for one in found]) / UNITS[:, None]
+    np.testing.assert_allclose(scaled, np.broadcast_to(found[4][:3], scaled.shape), rtol=1e-9)
+
+
+def test_bootstrap_of_numbers_near_the_ends_of_floats():
+    for unit in (2.0**1000, 5e-324):  # 2^-1074, the least of all, is not normal
+        got = analysis.paired_bootstrap(np.full(9, unit), np.zeros(9), samples=99)
+        assert got == (unit, unit, unit, 0.01)
+
+
+def test_bootstrap_takes_rounding_errors_for_equal_scores():
+    for unit in (1e-9, 1.0, 1e9):
+        left, right = np.full(50, (0.1 + 0.2) * unit), np.full(50, 0.3 * unit)
+        assert analysis.paired_bootstrap(left, right, samples=99) == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_bootstrap_sees_small_differences_of_large_scores(np_rng):
+    noise = np_rng.normal(1, 1, 100)
+    small = analysis.paired_bootstrap(1 + 1e-9 * noise, np.ones(100), samples=500)
+    assert small.p_value == analysis.paired_bootstrap(noise, np.zeros(100), samples=500).p_value

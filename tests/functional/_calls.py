@@ -121,7 +121,7 @@ def calls() -> dict[str, Call]:
 
     found_calls = {
         "attention_pool": Call(
-            plainly(F.attention_pool), {"states": sequence["xs"], "weights": scores}
+            plainly(F.attention_pool), {"states": sequence["xs"], "weights": scores, "mask": mask}
         ),
         "local_attention_weights": Call(
             plainly(F.local_attention_weights, half_width=1.5),
@@ -166,8 +166,10 @@ def calls() -> dict[str, Call]:
         ),
         "open_indices": Call(plainly(F.open_indices, capacity=2), {"gates": gates, "mask": mask}),
         "linear_cross_entropy": Call(
-            lambda shared, rows: F.linear_cross_entropy(rows["h"], *shared, rows["y"]),
-            {"h": sequence["xs"], "y": rng.integers(0, 6, (ROWS, STEPS), np.int32)},
+            lambda shared, rows: F.linear_cross_entropy(
+                rows["h"], *shared, rows["y"], mask=rows["mask"]
+            ),
+            {"h": sequence["xs"], "y": rng.integers(0, 6, (ROWS, STEPS), np.int32), "mask": mask},
             (normal(WIDTH, 6), normal(6)),
         ),
         "gated_attention": Call(
@@ -246,6 +248,7 @@ def calls() -> dict[str, Call]:
         "ensure_open": Call(
             plainly(F.ensure_open), {"gates": 0 * gates, "logits": scores, "mask": mask}
         ),
+        "hard_gates": Call(plainly(F.hard_gates, empty="soft"), {"logits": scores, "mask": mask}),
         "gate_penalty": Call(plainly(F.gate_penalty), {"gates": gates, "mask": mask}),
         "gumbel_noise": Call(lambda key, _: F.gumbel_noise(wrap(key), (3,)), {}, key),
         "logistic_noise": Call(lambda key, _: F.logistic_noise(wrap(key), (3,)), {}, key),

@@ -8,6 +8,7 @@ import pytest
 from gatedjax import functional as F
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._tracing import is_traced, known
+from gatedjax.gates import hard_top_k
 from tests.conftest import ROOT
 from tests.functional._calls import calls
 
@@ -42,6 +43,61 @@ def test_logarithms_of_gates_are_refused_where_gates_are_wanted():
     mask = np.broadcast_to(np.arange(3) < 2, (2, 3))
     np.testing.assert_array_equal(F.gated_softmax(scores, padded, mask), want)
     np.testing.assert_array_equal(jax.jit(F.gated_softmax)(scores, padded), want)
+
+
+def test_gates_are_refused_where_their_logarithms_are_wanted():
+    scores, gates = np.zeros((2, 3), np.float32), np.float32([[1, 0, 0.5]] * 2)
+    message = r"log_gates must not be positive, got 1\.0; gates themselves are for `{}`"
+    with pytest.raises(ValueError, match=message.format("gated_softmax")):
+        F.relaxed_gated_softmax(scores, gates)
+    heads = np.ones((2, 1, 3, 4), np.float32)
+    with pytest.raises(ValueError, match=message.format("selective_attention")):
+        F.relaxed_selective_attention(heads, heads, heads, gates[:, None, None])
+    with pytest.raises(
+        ValueError, match=r"gates must not be negative.*relaxed_selective_attention"
+    ):
+        F.selective_attention(heads, heads, heads, gates[:, None, None] - 2)
+    # padding may hold anything; a traced logarithm above 0 is that of a gate above 1
+    mask = np.array([[False, True, False]] * 2)
+    np.testing.assert_array_equal(F.relaxed_gated_softmax(scores, gates, mask), mask)
+    want = np.exp(gates) / np.exp(gates).sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(jax.jit(F.relaxed_gated_softmax)(scores, gates), want, rtol=1e-6)
+    for one, other in {
+        "gated_softmax": "relaxed_gated_softmax",
+        "selective_attention": "relaxed_selective_attention",
+    }.items():
+        assert f"`{other}`" in getattr(F, one).__doc__
+        assert f"`{one}`" in getattr(F, other).__doc__
+
+
+@pytest.mark.parametrize(
+    "name", ["lstm", "gru", "rau feature_proj", "bidirectional", "masked_scan"]
+)
+@pytest.mark.parametrize("wrong", [np.array([5, 3, 0, 6]), np.array([5, -1, 0, 4])])
+def test_lengths_that_are_known_and_outside_of_the_sequence_are_refused(name, wrong):
+    call = CALLS[name]
+    rows = {key: value for key, value in call.rows.items() if key != "mask"}
+    with pytest.raises(ValueError, match=r"lengths must be in \[0, 5\], got (6|-1)"):
+        call.function(call.shared, rows | {"lengths": wrong})
+
+
+def test_integers_that_jax_would_cut_off_are_refused_by_name():
+    big, scores = np.int64(2**32 + 1), np.zeros((2, 3), np.float32)
+    h, kernel, bias, _ = cross_entropy_arguments()
+    rows = CALLS["pointer_sum_indexed"].rows
+    wrong = {
+        "targets": lambda: F.linear_cross_entropy(h, kernel, bias, np.full((2, 3), big)),
+        "positions": lambda: F.pointer_sum_indexed(rows["logits"], np.full((4, 3, 2), big)),
+        "queries": lambda: F.relative_bias(np.ones((1, 3), np.float32), big[None], np.arange(2)),
+        "classes": lambda: F.attention_statistics(
+            np.ones((1, 1, 3, 3), np.float32), classes=np.full((1, 3), big), num_classes=2
+        ),
+        "k": lambda: hard_top_k(scores, np.full((2, 1), big)),
+        "lengths": lambda: F.local_attention_weights(scores, scores[:, 0], 1.0, np.full(2, big)),
+    }
+    for name, call in wrong.items():
+        with pytest.raises(ValueError, match=f"{name} must fit into int32, got 4294967297"):
+            call()
 
 
 def test_soft_gates_are_refused_where_hard_ones_are_wanted():

@@ -14,13 +14,14 @@ from gatedjax.functional._relaxations import (
     gumbel_noise,
     gumbel_sigmoid,
     gumbel_softmax,
+    hard_gates,
     log_gumbel_sigmoid,
     logistic_noise,
     sample_gates,
     score_function_loss,
     threshold_gates,
 )
-from gatedjax.functional._softmax import relaxed_gated_softmax
+from gatedjax.functional._softmax import gated_softmax, relaxed_gated_softmax
 from tests.functional.passes import complex_step
 from tests.functional.rau_oracle import sigmoid
 from tests.tolerances import BF16, F32, F64
@@ -419,6 +420,68 @@ X, INTS, M = np.ones((2, 3), np.float32), np.ones((2, 3), np.int32), np.ones((2,
 RELAXATIONS = [gumbel_sigmoid, log_gumbel_sigmoid, gumbel_softmax]
 
 
+def test_hard_gates_equal_the_rule_row_by_row_for_every_kind_of_empty_row(np_rng):
+    logits = np_rng.normal(0, 1.5, (6, 5)).astype(np.float32)
+    logits[0], logits[1], logits[2, 1:3] = -np.inf, -2.0, 0.0
+    lengths = np.array([5, 5, 4, 3, 0, 5])
+    mask = np.arange(5) < lengths[:, None]
+    logits[~mask] = np_rng.choice([np.nan, np.inf, 9.0], np.sum(~mask))
+    key = jax.random.key(3)
+
+    @jax.jit
+    def run(logits):
+        found = {}
+        for empty in ("max_gate", "zero", "soft"):
+            for name, given in {"threshold": None, "sample": key}.items():
+                make = lambda a, e=empty, k=given: hard_gates(a, mask, key=k, empty=e)  # noqa: E731
+                gates = make(logits)
+                # what they are for: a row with a gate that is open has weights that sum to 1
+                weights = gated_softmax(jnp.zeros_like(logits), gates, mask)
+                slope = jax.grad(lambda a, make=make: jnp.sum(make(a)))(logits)
+                found[empty, name] = gates, jnp.sum(weights, axis=-1), slope
+        return found, sample_gates(logits, key)
+
+    found, drawn = jax.tree.map(np.asarray, run(logits))
+    for (empty, name), (gates, total, slope) in found.items():
+        plain = np.where(mask, logits > 0 if name == "threshold" else drawn, 0)
+        for row, length in enumerate(lengths):
+            want = plain[row].astype(float)
+            if length and not want.any():
+                a = logits[row, :length].astype(float)
+                if empty == "max_gate":
+                    want[np.argmax(a)] = 1
+                if empty == "soft":
+                    want[:length] = 1 / (1 + np.exp(-a))
+            np.testing.assert_allclose(gates[row], want, **F32)
+            # probabilities of 0 are a row without an open gate, too
+            np.testing.assert_allclose(total[row], bool(want.any()), **F32)
+        np.testing.assert_array_equal(slope, 0)
+    assert np.any(found["zero", "threshold"][0][:4].sum(axis=-1) == 0)
+    assert np.any(found["zero", "sample"][0] != found["zero", "threshold"][0])
+
+
+def test_hard_gates_take_any_leading_axes_and_map_over_keys_of_examples():
+    logits = np.linspace(-2, 1, 12, dtype=np.float32).reshape(2, 6).astype(jnp.bfloat16)
+    keys = jax.random.split(jax.random.key(0), 2)
+
+    @jax.jit
+    def run(logits, keys):
+        wide = jnp.pad(logits, ((0, 0), (0, 2)), constant_values=9)
+        mask = jnp.arange(8) < 6
+        return (
+            jax.vmap(lambda a, key: hard_gates(a, None, key=key))(logits, keys),
+            jax.vmap(lambda a, key: hard_gates(a, mask, key=key))(wide, keys),
+            hard_gates(logits, None),
+            hard_gates(logits.reshape(2, 1, 6), None).reshape(2, 6),
+        )
+
+    drawn, padded, one, other = run(logits, keys)
+    assert one.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(padded[:, :6], drawn)
+    np.testing.assert_array_equal(padded[:, 6:], 0)
+    np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("relax", RELAXATIONS)
 @pytest.mark.parametrize("tau", [0.0, -1.0, np.nan, np.inf])
 def test_temperature_must_be_positive_and_finite(relax, tau):
@@ -445,6 +508,10 @@ BAD = [
     (lambda: ensure_open(X, X, INTS), TypeError, "mask must be bool.*int32"),
     (lambda: ensure_open(X, X[:1], M), ValueError, r"logits \(1, 3\)"),
     (lambda: ensure_open(X, X, M[0]), ValueError, r"mask \(3,\)"),
+    (lambda: hard_gates(INTS, M), TypeError, "logits.*int32"),
+    (lambda: hard_gates(X, X), TypeError, "mask must be bool.*float32"),
+    (lambda: hard_gates(X, M[0]), ValueError, r"mask \(3,\)"),
+    (lambda: hard_gates(X, M, empty="zeros"), ValueError, "empty.*'max_gate'.*got 'zeros'"),
     (lambda: gate_penalty(INTS), TypeError, "gates.*int32"),
     (lambda: gate_penalty(X, X), TypeError, "mask must be bool.*float32"),
     (lambda: gate_penalty(X, M[:, :2]), ValueError, r"mask \(2, 2\)"),

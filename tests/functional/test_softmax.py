@@ -400,9 +400,10 @@ def test_length_mask_is_true_before_the_length(dtype):
     np.testing.assert_array_equal(got, want)
 
 
-def test_length_mask_clips_at_the_padded_size():
-    np.testing.assert_array_equal(length_mask(np.array([7, -1]), 2), [[True] * 2, [False] * 2])
-    assert jax.eval_shape(lambda: length_mask(np.array([3]), 0)).shape == (1, 0)
+def test_a_traced_length_counts_as_the_nearest_that_there_is():
+    got = jax.jit(length_mask, static_argnums=1)(np.array([7, -1]), 2)
+    np.testing.assert_array_equal(got, [[True] * 2, [False] * 2])
+    assert jax.eval_shape(lambda: length_mask(np.array([0]), 0)).shape == (1, 0)
     mapped = jax.jit(jax.vmap(lambda n: length_mask(n, 2)))(np.arange(2))
     np.testing.assert_array_equal(mapped, [[False, False], [True, False]])
 
@@ -430,6 +431,11 @@ BAD = [
     (lambda: length_mask(X[0], 3), TypeError, "lengths.*float32"),
     (lambda: length_mask(INTS[0], 3.0), TypeError, "size.*float"),
     (lambda: length_mask(INTS[0], -1), ValueError, "size.*-1"),
+    (lambda: length_mask(np.array([2, 4]), 3), ValueError, r"lengths must be in \[0, 3\], got 4"),
+    (lambda: length_mask(np.array([2, -1]), 3), ValueError, r"lengths.*\[0, 3\], got -1"),
+    (lambda: length_mask([2, 4], 3), ValueError, "lengths.*got 4"),
+    (lambda: length_mask(np.int64(2**32 + 1), 3), ValueError, "lengths must fit.*4294967297"),
+    (lambda: length_mask(np.array([200], np.uint8), 3), ValueError, "lengths.*got 200"),
 ]
 
 

@@ -177,6 +177,59 @@ def test_padding_changes_nothing_whatever_stands_there(name, np_rng):
 
 
 @NAMES
+def test_a_row_with_a_nan_is_nan_and_so_are_its_gradients(name, np_rng):
+    scores = np_rng.normal(size=(4, T)).astype(np.float32)
+    want, slopes = both(name, scores, MASK)
+    broken = scores.copy()
+    broken[2, 1], broken[2, 5], broken[0] = np.nan, np.nan, np.nan  # the last two are padding
+    value, gradient = both(name, broken, MASK)
+    for found, healthy in ((value, want), (gradient, slopes)):
+        assert np.isnan(found[2, MASK[2]]).all()
+        np.testing.assert_array_equal(found[2, ~MASK[2]], 0)
+        np.testing.assert_array_equal(found[[0, 1, 3]], healthy[[0, 1, 3]])
+
+
+def test_no_gate_of_the_simplex_is_nearest_to_infinity(np_rng):
+    scores = np_rng.normal(size=(4, T)).astype(np.float32)
+    scores[2, 1] = np.inf
+    for name in ("sparsemax", "entmax15", "entmax 1.2", "entmax 2.5"):
+        value, gradient = both(name, scores, MASK)
+        assert np.isnan(value[2, MASK[2]]).all()  # as of `masked_softmax`
+        assert np.isnan(gradient[2, MASK[2]]).any()
+        assert np.isfinite(value[[0, 1, 3]]).all()
+
+
+def test_hard_and_cold_top_k_and_traced_options_show_nan():
+    scores = np.array([[1, np.nan, 0.5], [1, 2, 0.5]], np.float32)
+    mask = np.array([[True] * 3, [True, True, False]])
+    per_row = np.array([[1], [np.nan]], np.float32)
+
+    @jax.jit
+    def run(scores, cold, per_row):
+        hard = lambda s: hard_top_k(s, 1, mask)  # noqa: E731
+        slopes = jax.grad(lambda s: jnp.sum(hard(s) ** 2))(scores)
+        cold = soft_top_k(scores, 1, cold, mask)
+        healthy = jnp.where(jnp.isnan(scores), 0, scores)
+        of_options = (
+            budget(healthy, per_row, mask),
+            soft_top_k(healthy, per_row, 1.0, mask),
+            entmax(healthy, 1.0 + per_row, mask),
+        )
+        return (hard(scores), cold), slopes, of_options
+
+    hard, slopes, of_options = jax.tree.map(np.asarray, run(scores, np.float32(0), per_row))
+    for gates in hard:
+        assert np.isnan(gates[0]).all()
+        np.testing.assert_array_equal(gates[1], [0, 1, 0])
+    assert np.isnan(slopes[0]).all()
+    assert np.isfinite(slopes[1]).all()
+    for gates in of_options:
+        assert np.isfinite(gates[0]).all()
+        assert np.isnan(gates[1, :2]).all()
+        assert gates[1, 2] == 0
+
+
+@NAMES
 def test_empty_rows_are_zero_with_zero_gradient(name):
     value, gradient = both(name, np.ones((4, T), np.float32), MASK)
     np.testing.assert_array_equal(value[0], 0.0)
