@@ -272,7 +272,7 @@ def statistics_in_blocks(
         weights = weights.astype(wide_dtype(weights))
         both = real_queries[:, 0, :, None] & real[:, None, :]
         weights = jnp.where(both[:, None], weights, 0)
-        of_query, of_key = _of_block(weights, positions, min(top, size))
+        of_query, of_key = _of_block(weights, positions, top)
         return jax.tree.map(jnp.add, sums, of_key), of_query
 
     steps = (
@@ -300,11 +300,10 @@ def _of_block(weights: Array, positions: Array, top: int) -> tuple[Tree, Tree]:
     apart = jnp.abs(positions[:, None] - keys[None, :]).astype(weights.dtype)
     logs = jnp.log(jnp.where(weights > 0, weights, 1))
     mass = jnp.sum(weights, axis=-1)
-    largest = mass if top == size else jnp.sum(lax.top_k(weights, top)[0], axis=-1)
     of_query = (
         -jnp.sum(weights * logs, axis=-1),
         jnp.sum(weights * apart[None, None], axis=-1),
-        largest,
+        _sum_of_largest(weights, mass, top),
         mass,
     )
     # W_i,i+r and, for r > 0, W_i,i-r: a gather has no collisions, where a sum by distance had some
@@ -316,3 +315,14 @@ def _of_block(weights: Array, positions: Array, top: int) -> tuple[Tree, Tree]:
         found = jnp.take_along_axis(weights, index, axis=-1)
         at_distance = at_distance + jnp.where(inside[None, None], found, 0)
     return of_query, (jnp.sum(weights, axis=2), jnp.sum(at_distance, axis=2))
+
+
+def _sum_of_largest(weights: Array, mass: Array, top: int) -> Array:
+    """Returns the sum of the `top` largest weights of every query, which is `mass` if all count."""
+    size = weights.shape[-1]
+    if not isinstance(size, int):
+        # `jax.export` has left the size open: with zeros behind them there are as many as `top`
+        weights = jnp.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, top)])
+    elif top >= size:
+        return mass
+    return jnp.sum(lax.top_k(weights, top)[0], axis=-1)

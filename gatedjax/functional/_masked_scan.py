@@ -104,7 +104,7 @@ def scan_steps(
             raise TypeError(f"step must return (carry, output), got {type(result).__name__}")
         new, y = result
         _check_like(carry, new, "the carry that step returns")
-        rows = len(jax.tree.leaves(x)[0])
+        rows = jax.tree.leaves(x)[0].shape[0]  # which `jax.export` may leave open
         for leaf in jax.tree.leaves(y):
             fits = jnp.shape(leaf)[:1] == (rows,)
             check_that(fits, f"the output that step returns must have {rows} rows", leaf)

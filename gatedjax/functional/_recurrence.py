@@ -15,6 +15,7 @@ from gatedjax.functional._checks import (
     check_shape,
     check_that,
     dtype_of,
+    wide_dtype,
 )
 from gatedjax.functional._devices import run_core
 from gatedjax.functional._softmax import length_mask
@@ -135,7 +136,7 @@ def form_for(
 
 def wide_of(dtype: Dtype) -> np.dtype:
     """Returns the dtype of carries and gates: float32, or float64 for float64 inputs."""
-    return jnp.promote_types(dtype, jnp.float32)
+    return wide_dtype(dtype)
 
 
 def check_weights(
@@ -277,7 +278,7 @@ def _goes_on(reverse: bool, resets: Array, mask: Array | None) -> Array:
         # The next real step, and in the last bit whether it starts a segment; from the last step
         # on there is none.
         none = jnp.iinfo(jnp.int32).max - 1
-        step = 2 * lax.broadcasted_iota(jnp.int32, starts.shape, 1) + starts
+        step = 2 * lax.broadcasted_iota(jnp.int32, starts.shape, 1) + starts.astype(jnp.int32)
         step = lax.cummin(jnp.where(real, step, none), axis=1, reverse=True)
         behind = jnp.concatenate(
             [step, jnp.full_like(step, none, shape=(step.shape[0], 1))], axis=1
@@ -379,7 +380,7 @@ def weight_gradient(inputs: Array, gates: Array, dtype: Dtype) -> Array:
 
 def apply_dropout(hidden: Array, dropout: Array | None) -> Array:
     """Returns hidden as the recurrent product sees it."""
-    return hidden if dropout is None else hidden * dropout
+    return hidden if dropout is None else hidden * jnp.asarray(dropout, hidden.dtype)
 
 
 def bidirectional(

@@ -14,6 +14,7 @@ from gatedjax.functional._checks import (
     check_positive,
     check_same_shape,
     check_that,
+    promoted,
     wide_dtype,
 )
 from gatedjax.functional._export import exportable
@@ -140,7 +141,7 @@ def selection_statistics(
     check_floating(counts=counts)
     selected = _mean_over_queries(counts, mask)
     none = _mean_over_queries((counts == 0).astype(selected.dtype), mask)
-    rate = selected / _keys_of_a_query(counts, mask, keys)
+    rate = jnp.divide(*promoted(selected, _keys_of_a_query(counts, mask, keys)))
     return SelectionStatistics(rate=rate, empty=none, selected=selected)
 
 
@@ -198,7 +199,8 @@ def mean_over_pairs(
 
     Arguments as for `selection_statistics`, with sums for counts.
     """
-    per_head = _mean_over_queries(sums, mask) / _keys_of_a_query(sums, mask, keys)
+    means, counts = _mean_over_queries(sums, mask), _keys_of_a_query(sums, mask, keys)
+    per_head = jnp.divide(*promoted(means, counts))
     return jnp.mean(per_head, axis=1)
 
 
@@ -232,7 +234,8 @@ def _mean_over_queries(values: Array, mask: Array | None) -> Array:
     values = jnp.asarray(values, wide_dtype(values))
     if mask is not None:
         values = jnp.where(mask[:, None, :], values, 0)
-    return jnp.sum(values, axis=-1) / jnp.maximum(_lengths(values, mask), 1)
+    lengths = jnp.maximum(_lengths(values, mask), 1)
+    return jnp.divide(*promoted(jnp.sum(values, axis=-1), lengths))
 
 
 def _lengths(values: Array, mask: Array | None) -> Array:

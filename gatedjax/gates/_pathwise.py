@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gatedjax.functional import gumbel_sigmoid
-from gatedjax.functional._checks import check_positive
+from gatedjax.functional._checks import check_positive, promoted
 from gatedjax.gates._objective import Objective
 from gatedjax.gates._slopes import sloped
 
@@ -103,7 +103,9 @@ class StraightThrough(_Pathwise):
         """The hard gates with the slope p (1 - p)."""
         p = jax.nn.sigmoid(logits)
         return sloped(
-            (logits + noise > 0).astype(logits.dtype), logits, p * jax.nn.sigmoid(-logits)
+            (jnp.add(*promoted(logits, noise)) > 0).astype(logits.dtype),
+            logits,
+            p * jax.nn.sigmoid(-logits),
         )
 
 
@@ -123,7 +125,7 @@ class ReinMax(_Pathwise):
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """The hard gates with half the slope of the probability of the other value."""
-        hard = (logits + noise > 0).astype(logits.dtype)
+        hard = (jnp.add(*promoted(logits, noise)) > 0).astype(logits.dtype)
         return sloped(hard, logits, jax.nn.sigmoid(jnp.where(hard > 0, -logits, logits)) / 2)
 
 

@@ -7,13 +7,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from gatedjax.functional._checks import promoted
 from gatedjax.gates._objective import Objective
 from gatedjax.gates._slopes import attached
 
 
 def drawn(logits: Float[Array, " n"], noise: Float[Array, "*k n"]) -> Float[Array, "*k n"]:
     """b = [a + L > 0], as `functional.sample_gates` draws."""
-    return (jnp.broadcast_to(logits, noise.shape) + noise > 0).astype(logits.dtype)
+    perturbed = jnp.add(*promoted(jnp.broadcast_to(logits, noise.shape), noise))
+    return (perturbed > 0).astype(logits.dtype)
 
 
 def score(logits: Float[Array, " n"], gates: Float[Array, " n"]) -> Float[Array, " n"]:
@@ -56,7 +58,8 @@ class Reinforce(ByValues):
         """f(b)."""
         gates = drawn(logits, noise[0])
         value = objective(gates)
-        return attached(value, logits, (value - self.baseline) * score(logits, gates))
+        advantage = jnp.subtract(*promoted(value, self.baseline))
+        return attached(value, logits, advantage * score(logits, gates))
 
 
 @dataclasses.dataclass(frozen=True)

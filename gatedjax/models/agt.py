@@ -20,6 +20,7 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._choices import check_choices
 from gatedjax._types import Options
+from gatedjax.functional._export import exportable
 from gatedjax.models._checks import (
     check_at_least,
     check_batch,
@@ -99,6 +100,7 @@ class AGTConfig:
             raise ValueError("attend_raw must be False for system='average': it has no attention")
 
 
+@exportable
 @struct.dataclass
 class AGTOutput:
     """What one pass computed; "average" has logits alone.

@@ -32,8 +32,9 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._choices import check_choices
 from gatedjax._types import Options, Output, Params, Tree
-from gatedjax.functional._checks import check_positive
+from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._devices import on_rows
+from gatedjax.functional._export import exportable
 from gatedjax.functional._tracing import is_traced
 from gatedjax.gates import Estimator, expectation
 from gatedjax.gates._expectation import check_estimator, noise_rows
@@ -180,6 +181,7 @@ class GANetConfig:
         return self.estimator or by_relaxation
 
 
+@exportable
 @struct.dataclass
 class GANetOutput:
     """What one pass computed. Gate fields are None for the baselines.
@@ -568,7 +570,7 @@ class GANet(nn.Module):
         estimator: Any = named(name, temperature=temperature)
         if not hasattr(estimator, "gates"):  # by values of the loss, of which this is one
             return self._hard(encoded, _draw(encoded, noise), batch, train=True)
-        wide = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+        wide = logits.astype(wide_dtype(logits))
         gates = jnp.where(encoded.mask, estimator.gates(wide, noise), 0)
         if self.config.gates_on == "input":
             return self._gated(encoded, gates, batch, train=True)
@@ -695,7 +697,7 @@ class GANet(nn.Module):
             keys = self._keys(batch, "dropout")
             pooled = F.example_dropout(pooled, self.config.pool_dropout, keys)
         logits = self.classifier(pooled)
-        return logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+        return logits.astype(wide_dtype(logits))
 
 
 def _like(array: Array, other: Array) -> Array:

@@ -21,6 +21,7 @@ from gatedjax._choices import check_choices
 from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._devices import take_rows
+from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_rates
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._cloze import ClozeBatch, ClozeTask
@@ -106,6 +107,7 @@ class GAReaderConfig:
         return options
 
 
+@exportable
 @struct.dataclass
 class GAReaderOutput:
     """What one pass computed.

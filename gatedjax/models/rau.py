@@ -20,6 +20,7 @@ from gatedjax import nn as gnn
 from gatedjax._choices import check_choices
 from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_positive
+from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch, check_finite, check_rates
 from gatedjax.models._classification import ClassifierTask, word_vectors
 from gatedjax.models._types import Batch
@@ -100,6 +101,7 @@ class RAUConfig:
             raise ValueError("reset_after must be False for cell='lstm': it has no reset gate")
 
 
+@exportable
 @struct.dataclass
 class RAUOutput:
     """What one pass computed.

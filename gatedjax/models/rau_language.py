@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax._types import Params, Tree
 from gatedjax.functional._devices import rows_like, take_rows
+from gatedjax.functional._export import exportable
 from gatedjax.functional._types import Carry, Dtype
 from gatedjax.models._checks import check_batch
 from gatedjax.models._classification import frozen_embeddings
@@ -27,6 +28,7 @@ from gatedjax.nn._keys import example_keys, folded
 from gatedjax.training import Ratio
 
 
+@exportable
 @struct.dataclass
 class RAULanguageOutput:
     """What one window computed.

@@ -15,6 +15,7 @@ from gatedjax._types import Options, Tree
 from gatedjax.functional._attention_statistics import check_statistics, statistics_in_blocks
 from gatedjax.functional._blocks import block_positions, join_queries, split_queries
 from gatedjax.functional._checks import check_choice, check_mask, check_shape, check_that
+from gatedjax.functional._export import exportable
 from gatedjax.functional._pairs import both_allow, causal_pairs, pair_mask_of
 from gatedjax.functional._selective import Empty, attention_scores, weighted_values
 from gatedjax.functional._skipping import skipping_attention
@@ -59,6 +60,7 @@ def local_start(key: Array, shape: tuple[int, int], dtype: Dtype = jnp.float32) 
 unit_scaling = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform")
 
 
+@exportable
 @struct.dataclass
 class Selection:
     """What one attention layer did. Fields of the selector are None where there is none.

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._types import Options
+from gatedjax.functional._export import exportable
 from gatedjax.models._types import Batch
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
 from gatedjax.models.ssan.selector import SelectorClassifierTask, loss_parameters
@@ -42,6 +43,7 @@ class SSANProbeConfig(SSANConfig):
             raise ValueError(f"head_hidden must be widths of at least 1, got {self.head_hidden}")
 
 
+@exportable
 @struct.dataclass
 class SSANOutput:
     """What one pass computed.

@@ -20,6 +20,7 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._types import Options, Output, Params, Tree
 from gatedjax.functional._devices import take_rows
+from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch, check_rates
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder, SSANEncoderOutput
@@ -69,6 +70,7 @@ class SSANTranslatorConfig(SSANConfig):
         check_rates(self, "label_smoothing")
 
 
+@exportable
 @struct.dataclass
 class SSANTranslatorOutput:
     """What one pass over source and target computed.
