@@ -14,7 +14,6 @@ from gatedjax.functional._checks import (
     check_choice,
     check_floating,
     check_integers,
-    check_mask,
     check_same_shape,
     check_shape,
     check_that,
@@ -24,7 +23,7 @@ from gatedjax.functional._checks import (
 from gatedjax.functional._devices import run_core, vary_together
 from gatedjax.functional._dot_product import scaled_dot_product
 from gatedjax.functional._export import exportable
-from gatedjax.functional._pairs import both_allow, causal_pairs, pair_mask_of
+from gatedjax.functional._pairs import both_allow, causal_pairs, check_key_mask, pair_mask_of
 from gatedjax.functional._relaxations import threshold_gates
 from gatedjax.functional._selective import Empty, selective_weights
 from gatedjax.functional._softmax import masked_softmax
@@ -160,7 +159,7 @@ def check_statistics(
     block: int = 1,
 ) -> tuple[Array | None, Array | None]:
     """Checks these arguments; returns the mask with all its axes, and the classes."""
-    check_mask(mask, shape)
+    check_key_mask(mask, shape)
     if block < 1:
         raise ValueError(f"block must be at least 1, got {block}")
     if top < 1:

@@ -50,7 +50,7 @@ def masked_scan(
       mask: True at real steps; None means all.
       lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       resets: True at the first step of each segment of a row, see `lstm`; None means one segment.
-      reset_to: the carry a segment starts with; None means initial.
+      reset_to: the carry a segment starts with; None means initial. Without resets it has no part.
       reverse: run from the last step to the first; outputs stay in the order of xs.
 
     Returns:

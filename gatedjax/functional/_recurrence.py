@@ -154,14 +154,18 @@ def check_weights(
     if not isinstance(weights, kind):
         raise TypeError(f"weights must be {kind.__name__}, got {type(weights).__name__}")
     named = {name: value for name, value in weights._asdict().items() if value is not None}
-    check_floating(xs=xs, **named)
     rank = len(xs_axes.split())
+    inputs = "xs" if rank == 3 else "x"  # of one step
+    check_floating(**{inputs: xs}, **named)
     if jnp.ndim(xs) != rank:
-        raise ValueError(f"xs must have {rank} axes [{xs_axes}], got shape {jnp.shape(xs)}")
+        raise ValueError(f"{inputs} must have {rank} axes [{xs_axes}], got shape {jnp.shape(xs)}")
     shape = jnp.shape(weights.recurrent)
     if len(shape) != 2:
         raise ValueError(f"recurrent must have 2 axes [H, {num_gates}H], got shape {shape}")
     features, hidden = jnp.shape(xs)[-1], shape[0]
+    kernel = jnp.shape(weights.input)
+    if len(kernel) == 2 and kernel[1] == num_gates * hidden:
+        check_width(kernel[0], "weights.input", **{inputs: xs})
     shapes = {
         "recurrent": (hidden, num_gates * hidden),
         "input": (features, num_gates * hidden),
@@ -175,6 +179,16 @@ def check_weights(
             jnp.shape(value) == shapes[name], f"{name} must have shape {shapes[name]} {of}", value
         )
     return features, hidden
+
+
+def check_width(width: int, source: str, **inputs: ArrayLike) -> None:
+    """Raises ValueError unless inputs have the width [..., D] that their weights are for."""
+    for name, array in inputs.items():
+        if (got := jnp.shape(array))[-1] != width:
+            raise ValueError(
+                f"{name} must have width D = {width}, the rows of {source}, got width {got[-1]} in "
+                f"shape {got}"
+            )
 
 
 def check_recurrent_bias(bias: Array | None, reset_after: bool) -> None:
@@ -255,9 +269,9 @@ def restarts(
 
     check raises unless a carry, called by a name, is one of the recurrence.
     """
-    if resets is None:
-        if reset_to is not None:
-            raise ValueError("reset_to must be None without resets")
+    if reset_to is not None:
+        check("reset_to", reset_to)
+    if resets is None:  # one segment, which starts with initial
         return Restarts(None, jax.tree.map(lambda _: None, initial))
     if (dtype := dtype_of("resets", resets, "bool")) != jnp.bool_:
         raise TypeError(f"resets must be bool, got dtype {dtype}")
@@ -266,7 +280,6 @@ def restarts(
     goes_on = run_core(_goes_on, (reverse,), (resets, mask), (resets,))
     if reset_to is None:
         return Restarts(goes_on, initial)
-    check("reset_to", reset_to)
     fresh = jax.tree.map(lambda new, like: jnp.asarray(new, like.dtype), reset_to, initial)
     return Restarts(goes_on, fresh)
 

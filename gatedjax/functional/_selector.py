@@ -18,7 +18,7 @@ from gatedjax.functional._checks import (
     wide_dtype,
 )
 from gatedjax.functional._export import exportable
-from gatedjax.functional._pairs import pair_mask_of
+from gatedjax.functional._pairs import check_key_mask, pair_mask_of
 from gatedjax.functional._relaxations import _straight_through, tempered
 
 
@@ -220,7 +220,7 @@ def _sum_over_keys(values: Array, mask: Array | None, pair_mask: Array | None) -
 def _zero_elsewhere(values: Array, mask: Array | None, pair_mask: Array | None) -> Array:
     """Values of pairs, 0 at those that do not count."""
     check_that(values.ndim == 4, "expected one value per pair [B, M, Q, N]", values)
-    check_mask(mask, (values.shape[0], values.shape[-1]))
+    check_key_mask(mask, (values.shape[0], values.shape[-1]))
     if mask is not None:
         values = jnp.where(mask[:, None, None, :], values, 0)
     if (pairs := pair_mask_of(pair_mask, False, values.shape)) is not None:

@@ -100,8 +100,7 @@ class RAULanguageModel(nn.Module):
 
         What stands beyond a row's length has no part in it: 0 there.
         """
-        if "targets" not in batch:
-            raise ValueError(f"batch needs targets, got {sorted(batch)}")
+        check_batch(batch, tokens="B T", lengths="B", targets="B T")
         states, carry = self._read(batch, carry, train)
         kernel = self.kernel.astype(states.dtype)
         targets = batch["targets"]

@@ -16,7 +16,7 @@ from gatedjax.functional._attention_statistics import check_statistics, statisti
 from gatedjax.functional._blocks import block_positions, join_queries, split_queries
 from gatedjax.functional._checks import check_choice, check_mask, check_shape, check_that
 from gatedjax.functional._export import exportable
-from gatedjax.functional._pairs import both_allow, causal_pairs, pair_mask_of
+from gatedjax.functional._pairs import both_allow, causal_pairs, check_key_mask, pair_mask_of
 from gatedjax.functional._selective import Empty, attention_scores, weighted_values
 from gatedjax.functional._skipping import skipping_attention
 from gatedjax.functional._types import Dtype
@@ -296,7 +296,7 @@ class SelectiveSelfAttention(nn.Module):
         if self.features is None:
             raise ValueError("source_cache needs features, got None")
         check_that(source.ndim == 3, "source must be [B, N, D]", source)
-        check_mask(source_mask, source.shape[:2], "source_mask")
+        check_key_mask(source_mask, source.shape[:2], "source_mask")
         heads = self._heads(self._clean(source, source_mask), self.features, "key")
         shape = source.shape[:2]
         real = (
@@ -381,7 +381,7 @@ class SelectiveSelfAttention(nn.Module):
     ) -> int:
         """Checks the module and its arguments; returns D."""
         check_that(inputs.ndim == 3, "inputs must be [B, N, D]", inputs)
-        check_mask(mask, inputs.shape[:2])
+        check_key_mask(mask, inputs.shape[:2])
         features = self.features or inputs.shape[-1]
         if self.num_heads < 1 or features % self.num_heads:
             raise ValueError(f"num_heads must divide {features} features, got {self.num_heads}")
@@ -410,7 +410,7 @@ class SelectiveSelfAttention(nn.Module):
         else:
             fits = source.ndim == 3 and source.shape[0] == rows
             check_that(fits, f"source must be [{rows}, N, D]", source)
-            check_mask(source_mask, source.shape[:2], "source_mask")
+            check_key_mask(source_mask, source.shape[:2], "source_mask")
         return features
 
     def _clean(self, inputs: Array, mask: Array | None) -> Array:

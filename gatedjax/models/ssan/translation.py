@@ -152,13 +152,8 @@ class SSANTranslator(nn.Module):
         Raises:
           ValueError: also if a text is longer than the table of learned positions.
         """
-        check_batch(batch, targets="B T", target_lengths="B")
+        check_batch(batch, tokens="B N", lengths="B", targets="B T", target_lengths="B")
         targets, lengths = batch["targets"], batch["target_lengths"]
-        if targets.shape[0] != batch["tokens"].shape[0]:
-            raise ValueError(
-                "batch needs as many targets as tokens, got "
-                f"{targets.shape[0]} and {batch['tokens'].shape[0]}"
-            )
         encoded = self.encode(batch, train=train)
         before = jnp.pad(targets, ((0, 0), (1, 0)), constant_values=START)[:, :-1]
         states = self._placed(self._embed(before))
