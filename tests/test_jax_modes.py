@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from jax import export
 
+from gatedjax import functional as F
 from gatedjax import gates
 from gatedjax.functional._checks import promoted, wide_dtype
 from gatedjax.gates._maps import _best
@@ -236,6 +237,35 @@ def test_exported_programs_with_open_shapes_give_the_same_values_and_gradients()
     shared, rows = ({name: pair[i] for name, pair in shapes.items()} for i in (0, 1))
     data = export.export(function)(shared, rows).serialize()
     assert_same(export.deserialize(data).call(*arguments), want)
+
+
+def of_open_widths(d, h, n):
+    """Functions, and arguments whose features have open widths."""
+
+    def shaped(*shape):
+        return jax.ShapeDtypeStruct(shape, np.float32)
+
+    heads = (shaped(2, 3, n, d),) * 3
+    return {
+        "selective_attention": (F.selective_attention, *heads, shaped(2, 3, n, n)),
+        "lstm": (
+            lambda xs, *weights: F.lstm(F.LSTMWeights(*weights), xs),
+            *(shaped(2, n, d), shaped(d, 4 * h), shaped(h, 4 * h), shaped(4 * h)),
+        ),
+        "gru": (
+            lambda xs, *weights: F.gru(F.GRUWeights(*weights), xs, reset_after=True),
+            *(shaped(2, n, d), shaped(d, 3 * h), shaped(h, 3 * h), shaped(3 * h)),
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", of_open_widths(1, 1, 1))
+def test_widths_of_features_may_be_open(name):
+    function, *arguments = of_open_widths(*export.symbolic_shape("d, h, n"))[name]
+    written = export.export(jax.jit(function))(*arguments)
+    rng = np.random.default_rng(0)
+    given = [rng.random(x.shape, np.float32) for x in of_open_widths(4, 5, 3)[name][1:]]
+    assert_same(written.call(*given), jax.jit(function)(*given))
 
 
 def test_patterns_of_an_open_number_of_gates_are_refused_by_name():

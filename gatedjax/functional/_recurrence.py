@@ -125,12 +125,13 @@ def form_for(
     """
     if (backend or jax.default_backend()) != "cpu":
         return _OTHER
-    if reset_after_gradient and hidden <= 256:
+    # jax.export may leave sizes open: one program then serves all of them
+    is_number = isinstance(batch, int) and isinstance(hidden, int)
+    width = hidden if isinstance(hidden, int) else _WIDE
+    if reset_after_gradient and width <= 256:
         return _BATCH_MAJOR_HOISTED
-    # jax.export may leave the batch open: one program then serves every size
-    is_number = isinstance(batch, int)
     form = _BATCH_MAJOR if is_number and batch >= hidden else _FEATURE_MAJOR
-    hoisted = hidden > _WIDE or (reset_before and not form.feature_major)
+    hoisted = width > _WIDE or (reset_before and not form.feature_major)
     return form._replace(hoist_input=hoisted)
 
 
@@ -338,7 +339,7 @@ class GateSums:
     def __init__(
         self, form: Form, kernel: Array, recurrent: Array, bias: Array, cut: int | None = None
     ) -> None:
-        columns = len(bias)
+        columns = bias.shape[0]
         cut = columns if cut is None else cut
         self.form, self.wide, self.kernel = form, bias.dtype, form.turn(kernel)
         self.bias = form.spread(bias)

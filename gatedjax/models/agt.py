@@ -173,7 +173,7 @@ class AGT(nn.Module):
         sites = self.config.dropout_sites if train and rate > 0 else ()
         keys: Any = None
         if sites:
-            keys = example_keys(self, "dropout", batch.get("example_id"), len(tokens))
+            keys = example_keys(self, "dropout", batch.get("example_id"), tokens.shape[0])
         if self.config.system == "average":
             if "words" in sites:
                 vectors = F.example_dropout(vectors, rate, keys)

@@ -528,7 +528,7 @@ class GANet(nn.Module):
             raise ValueError(f"system {self.config.system!r} has no gates")
 
     def _keys(self, batch: Batch, stream: str) -> Array:
-        return example_keys(self, stream, batch.get("example_id"), len(batch["tokens"]))
+        return example_keys(self, stream, batch.get("example_id"), batch["tokens"].shape[0])
 
     def _noise(self, encoded: _Encoded, batch: Batch) -> Float[Array, "S B T"]:
         """Noise of every draw; draw s of an example is the same in any batch."""
@@ -882,7 +882,7 @@ class GANetTask:
 
         Rows are run together where the patterns are known before any value of the loss is.
         """
-        rows = {"example_id": jnp.arange(len(batch["tokens"]), dtype=jnp.int32), **batch}
+        rows = {"example_id": jnp.arange(batch["tokens"].shape[0], dtype=jnp.int32), **batch}
         started: Output = self.model.apply(
             {"params": params}, rows, rngs=rngs, method=GANet.to_estimate
         )

@@ -212,7 +212,9 @@ class GAReader(nn.Module):
         noisy = train and (c.dropout > 0 or c.embed_dropout > 0)
         keys: Any = None
         if noisy:
-            keys = example_keys(self, "dropout", batch.get("example_id"), len(batch["document"]))
+            keys = example_keys(
+                self, "dropout", batch.get("example_id"), batch["document"].shape[0]
+            )
         xs, query = self._vectors(batch, keys)
         attention: list[Array] = []
         for number, hop in enumerate(self.hop[:-1]):

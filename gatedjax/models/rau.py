@@ -189,7 +189,7 @@ class RAUClassifier(nn.Module):
         weights = None
         keys = None
         if train and (config.embedding_dropout > 0 or config.state_dropout > 0):
-            keys = example_keys(self, "dropout", batch.get("example_id"), len(xs))
+            keys = example_keys(self, "dropout", batch.get("example_id"), xs.shape[0])
         if keys is not None and self.vocab_size is not None:
             xs = F.example_dropout(xs, config.embedding_dropout, keys)
         carries, states = self.recurrent(

@@ -113,7 +113,7 @@ class RAULanguageModel(nn.Module):
         tokens, lengths = batch["tokens"], batch["lengths"]
         if not jnp.issubdtype(tokens.dtype, jnp.integer):
             raise ValueError(f"tokens must be an integer array, got dtype {tokens.dtype}")
-        begin = self.recurrent.initial_carry(len(tokens))
+        begin = self.recurrent.initial_carry(tokens.shape[0])
         if carry is None:
             carry = begin
         elif "reset" in batch:
@@ -130,7 +130,7 @@ class RAULanguageModel(nn.Module):
         xs = take_rows(table, tokens)
         keys = None
         if train and (config.embedding_dropout > 0 or config.state_dropout > 0):
-            keys = example_keys(self, "dropout", batch.get("example_id"), len(tokens))
+            keys = example_keys(self, "dropout", batch.get("example_id"), tokens.shape[0])
             xs = F.example_dropout(xs, config.embedding_dropout, keys)
         carry, states = self.recurrent(
             xs,
@@ -169,7 +169,7 @@ class RAULanguageTask:
 
     def init_carry(self, batch: Batch) -> Tree:
         """Returns the state at the beginning of a text."""
-        return recurrent_layers(self.model.config).initial_carry(len(batch["tokens"]))
+        return recurrent_layers(self.model.config).initial_carry(batch["tokens"].shape[0])
 
     def loss(
         self, params: Params, batch: Batch, rngs: dict[str, Array], carry: Carry

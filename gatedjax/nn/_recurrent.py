@@ -216,7 +216,7 @@ class _Recurrent(nn.Module):
         noisy = not deterministic and (self.dropout > 0 or self.recurrent_dropout > 0)
         carries = []
         for layer in range(self.num_layers):
-            keys = example_keys(self, "dropout", example_id, len(xs)) if noisy else None
+            keys = example_keys(self, "dropout", example_id, xs.shape[0]) if noisy else None
             if keys is not None and layer > 0:
                 xs = F.example_dropout(xs, self.dropout, keys)
             starts = [None if its is None else its[layer] for its in (initial, reset_to)]
