@@ -45,7 +45,9 @@ def _estimate(
         return critic(a + noise[0]) - kept, kept
 
     slope, kept = jax.grad(difference, has_aux=True)(held)
-    return attached(value, logits, (value - kept) * score(held, gates) + slope)
+    advantage = jnp.subtract(*promoted(value, kept))
+    weighted = jnp.multiply(*promoted(advantage, score(held, gates)))
+    return attached(value, logits, jnp.add(*promoted(weighted, slope)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,6 +18,11 @@ def drawn(logits: Float[Array, " n"], noise: Float[Array, "*k n"]) -> Float[Arra
     return (perturbed > 0).astype(logits.dtype)
 
 
+def _times(values: Array, weights: Array) -> Array:
+    """The product of values of the loss, whose dtype is its own, and of weights."""
+    return jnp.multiply(*promoted(values, weights))
+
+
 def score(logits: Float[Array, " n"], gates: Float[Array, " n"]) -> Float[Array, " n"]:
     """The gradient of log P(b): b - p, without its cancellation."""
     return jnp.where(gates > 0, jax.nn.sigmoid(-logits), -jax.nn.sigmoid(logits))
@@ -59,7 +64,7 @@ class Reinforce(ByValues):
         gates = drawn(logits, noise[0])
         value = objective(gates)
         advantage = jnp.subtract(*promoted(value, self.baseline))
-        return attached(value, logits, advantage * score(logits, gates))
+        return attached(value, logits, _times(advantage, score(logits, gates)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +104,7 @@ class LeaveOneOut(ByValues):
         values = objective.values(gates)
         mean = jnp.mean(values)
         scores = jax.vmap(score, in_axes=(None, 0))(logits, gates)
-        gradient = jnp.sum((values - mean)[:, None] * scores, axis=0) / (self.k - 1)
+        gradient = jnp.sum(_times((values - mean)[:, None], scores), axis=0) / (self.k - 1)
         return attached(mean, logits, gradient)
 
 
@@ -126,7 +131,7 @@ class _Antithetic(ByValues):
         pair = drawn(logits, jnp.concatenate([noise, -noise]))
         values = objective.values(pair)
         weights = self.weights(logits, noise[0], pair)
-        return attached(jnp.mean(values), logits, (values[0] - values[1]) * weights)
+        return attached(jnp.mean(values), logits, _times(values[0] - values[1], weights))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,4 +202,4 @@ class LocalExpectation(ByValues):
         value, others = objective(gates), objective.held.values(jnp.where(flip, 1 - rows, rows))
         difference = jnp.where(gates > 0, value - others, others - value)
         slope = jax.nn.sigmoid(logits) * jax.nn.sigmoid(-logits)
-        return attached(value, logits, difference * slope)
+        return attached(value, logits, _times(difference, slope))
