@@ -135,7 +135,8 @@ def put_together(flat: Mapping[str, np.ndarray], kinds: Mapping[str, str]) -> Tr
                 return parts
             if kind not in ("list", "tuple") or set(parts) != set(map(str, range(len(parts)))):
                 raise ValueError(f"{name!r} must be a {kind}, got the parts {sorted(parts)}")
-            return _PLAIN[kind](parts[str(i)] for i in range(len(parts)))
+            ordered = [parts[str(i)] for i in range(len(parts))]
+            return ordered if kind == "list" else tuple(ordered)
         if kind is None or node is None:
             return node
         return _number(name, kind, node)
