@@ -47,7 +47,7 @@ def save(
 
     Args:
       folder: where to; parents are made. A link is followed and stays.
-      params: nested dicts of arrays.
+      params: a tree of arrays, see `save_params`.
       config: what is needed to build the model again, as JSON can hold it; dataclasses in it
         become dicts.
       card: what people should know of the model; None writes a card that says only what is known.
@@ -100,7 +100,7 @@ def load(folder: str | Path, like: Tree = None) -> tuple[dict[str, Tree], dict[s
         must have; compared before any array is read.
 
     Returns:
-      (params, config): nested dicts of NumPy arrays, and what config.json holds.
+      (params, config): the parameters as of `load_params`, and what config.json holds.
 
     Raises:
       FileNotFoundError: if the folder or one of the two files is missing.

@@ -103,17 +103,16 @@ def unflatten(flat: Mapping[str, Tree]) -> dict[str, Tree]:
     return tree
 
 
-def host_arrays(params: Params, what: str = "params") -> dict[str, np.ndarray]:
+def host_arrays(flat: Mapping[str, Tree], what: str = "params") -> dict[str, np.ndarray]:
     """Flat NumPy arrays, each contiguous: `safetensors` writes memory and ignores strides.
 
     Raises:
-      TypeError: also for PRNG keys, which have no dtype that a file can hold.
+      TypeError: for PRNG keys, which have no dtype that a file can hold.
     """
-    flat = flatten(params, what)
     for name, value in flat.items():
         if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
             raise TypeError(f"{what} must hold plain arrays, got {value.dtype} at {name!r}")
-    values = jax.device_get(flat)
+    values = jax.device_get(dict(flat))
     return {name: np.require(value, requirements="C") for name, value in values.items()}
 
 

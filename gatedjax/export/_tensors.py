@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax._types import Params, Tree
+from gatedjax._types import Tree
 from gatedjax._write import write_atomic
-from gatedjax.export._names import (
-    Leaf,
-    check_same,
-    flatten,
-    host_arrays,
-    leaves,
-    name_fault,
-    unflatten,
+from gatedjax.export._names import Leaf, check_same, host_arrays, name_fault, unflatten
+from gatedjax.export._structure import (
+    check_kinds,
+    put_like,
+    put_together,
+    read_kinds,
+    take_apart,
+    written,
 )
 
 # What the format itself allows; a header this long would describe a million arrays.
@@ -50,29 +50,34 @@ class BadFile(ValueError):
     """A file is damaged, or is not what its name says."""
 
 
-def save_params(path: str | Path, params: Params) -> Path:
+def save_params(path: str | Path, params: Tree) -> Path:
     """Writes parameters to a `safetensors` file, which appears whole or not at all.
 
     Args:
       path: the file; one that exists is replaced.
-      params: nested dicts of arrays; their names in the file are dotted ("backbone.kernel").
+      params: a tree of arrays and numbers of Python, in dicts with string keys, lists, tuples,
+        named tuples, dataclasses and other containers that JAX maps over; parts may be None or
+        empty. Names in the file are dotted ("backbone.kernel", "layers.0.kernel"), and what they do
+        not tell of the containers stands in its metadata.
 
     Raises:
-      TypeError: if params is not nested dicts of arrays of a dtype that the format has.
-      ValueError: if a name would not come back as it is.
+      TypeError: for a leaf that is neither an array nor a number, a key that is no string, or a
+        dtype that the format does not have, such as that of PRNG keys; the message names it.
+      ValueError: if a name would not come back as it is, or there is no array.
     """
     from safetensors.numpy import save
 
     path = Path(path)
-    flat = host_arrays(params)
+    leaves, kinds = take_apart(params)
+    flat = host_arrays(leaves)
     for name, value in flat.items():
         if value.dtype.name not in _DTYPES.values():
             raise TypeError(f"params[{name!r}] has dtype {value.dtype}, which no file can hold")
-    write_atomic(path, save(flat, metadata={"format": "flax"}))
+    write_atomic(path, save(flat, metadata={"format": "flax"} | written(kinds)))
     return path
 
 
-def load_params(path: str | Path, like: Tree = None) -> dict[str, Tree]:
+def load_params(path: str | Path, like: Tree = None) -> Tree:
     """Reads parameters from a `safetensors` file.
 
     Args:
@@ -81,32 +86,43 @@ def load_params(path: str | Path, like: Tree = None) -> dict[str, Tree]:
         have; compared before any array is read.
 
     Returns:
-      Nested dicts of NumPy arrays.
+      NumPy arrays in the containers of `like`, or without it in the dicts, lists and tuples that
+      were saved. Other mappings than dicts come back as dicts.
 
     Raises:
       FileNotFoundError: if there is no file.
       BadFile: if the file is damaged, or is no `safetensors` file.
       ParamsMismatch: if it differs from like.
+      ValueError: without like, for a file with a named tuple, a dataclass or another class, which
+        is never made from what a file says.
     """
-    stated = None if like is None else leaves(like, "like")
+    wanted = None if like is None else take_apart(like, "like")[0]
     path = Path(path)
-    header = read_header(path)
+    header, metadata = _read_header(path)
     try:
         unflatten(header)
+        kinds = read_kinds(metadata)
     except ValueError as error:
         raise BadFile(f"{path}: {error}") from None
-    if stated is not None:
+    if wanted is not None:
+        stated = {name: Leaf(str(x.dtype), tuple(x.shape)) for name, x in wanted.items()}
         check_same(header, stated, str(path))
-    return unflatten(_read(path))
+        return put_like(like, _read(path), "like")
+    check_kinds(kinds, str(path))
+    arrays = _read(path)
+    try:
+        return put_together(arrays, kinds)
+    except ValueError as error:
+        raise BadFile(f"{path} is damaged: {error}") from None
 
 
-def check_finite(params: Mapping[str, Tree], where: str | Path) -> None:
+def check_finite(params: Tree, where: str | Path) -> None:
     """Refuses parameters with which every prediction would be meaningless.
 
     Raises:
       BadFile: naming `where` and the first parameter that has NaN or an infinity.
     """
-    for name, value in flatten(params).items():
+    for name, value in take_apart(params)[0].items():
         array = np.asarray(value)
         if array.dtype.kind not in "biu" and not np.isfinite(array).all():
             count = array.size - np.count_nonzero(np.isfinite(array))
@@ -139,6 +155,11 @@ def read_header(path: Path) -> dict[str, Leaf]:
       FileNotFoundError: if there is no file.
       BadFile: unless the header is well formed and describes exactly the bytes that follow it.
     """
+    return _read_header(path)[0]
+
+
+def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
+    """`read_header`, and the metadata of the file."""
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}")
     with path.open("rb") as file:
@@ -166,7 +187,7 @@ def read_header(path: Path) -> dict[str, Leaf]:
     if not isinstance(metadata, dict):
         raise BadFile(f"{path} is damaged: __metadata__ must be an object, got {_short(metadata)}")
     try:
-        return _check_entries(entries, size - 8 - length)
+        return _check_entries(entries, size - 8 - length), metadata
     except ValueError as error:
         raise BadFile(f"{path} is damaged: {error}") from None
 

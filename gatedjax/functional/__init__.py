@@ -3,6 +3,9 @@
 Imports JAX only. Masks are bool with True = real, batch first, time second; rows without real
 positions give zeros and finite gradients; softmax, noise and sums are float32 or wider.
 
+All functions also work under `jax.disable_jit`, under `jax.numpy_dtype_promotion("strict")`, and in
+programs of `jax.export` that leave sizes open.
+
 Arguments are checked while tracing: TypeError for a wrong type or dtype, ValueError for a shape
 that does not fit or a value that an option cannot have. The message names the argument, what is
 wanted and what came. A section "Raises" tells only what a function adds to that.

@@ -106,6 +106,8 @@ def local_attention_weights(
     inside_length = jnp.minimum(wide_integers(lengths), mask.shape[-1])
     last = jnp.maximum(inside_length.astype(dtype) - 1, 0)[..., None]
     nearest = jnp.round(jnp.clip(lax.stop_gradient(centre), 0, last))
+    if not isinstance(half_width, int | float):  # a number keeps its digits in what follows
+        half_width = jnp.asarray(half_width, dtype)
     inside = (jnp.abs(steps - centre) <= half_width) | (steps == nearest)
     softmax = masked_softmax(jnp.asarray(scores, dtype), mask & inside)
     log_gaussian = -((steps - centre) ** 2) / (2 * (half_width / 2) ** 2)

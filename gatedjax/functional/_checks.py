@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any, get_args
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -178,6 +179,22 @@ def wide_integers(integers: ArrayLike) -> Array:
     return integers.astype(jnp.int32) if integers.dtype.itemsize < 4 else integers
 
 
+def promoted(*arrays: ArrayLike) -> tuple[Array, ...]:
+    """Casts arrays to their common dtype, the one that JAX promotes them to.
+
+    Without this the operators of two dtypes raise an error under
+    `jax.numpy_dtype_promotion("strict")`.
+    """
+    with jax.numpy_dtype_promotion("standard"):
+        dtype = jnp.result_type(*arrays)
+    return tuple(jnp.asarray(array, dtype) for array in arrays)
+
+
 def wide_dtype(*arrays: ArrayLike) -> np.dtype:
-    """The dtype for softmax, noise and sums: at least float32, float64 where it was given."""
-    return jnp.promote_types(jnp.result_type(*arrays), jnp.float32)
+    """The dtype for softmax, noise and sums: at least float32, float64 where it was given.
+
+    Also under `jax.numpy_dtype_promotion("strict")`, where JAX itself names no common dtype:
+    arrays are cast to this one, so that nothing is promoted.
+    """
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.promote_types(jnp.result_type(*arrays), jnp.float32)

@@ -77,7 +77,8 @@ def open_indices(
 
     Args:
       gates: hard gates; open is True or > 0 (NaN is closed).
-      capacity: K, how many open tokens a row may have; more than T means T.
+      capacity: K, how many open tokens a row may have; more than T means T, unless `jax.export`
+        leaves T open.
       mask: True at real tokens; None means all.
 
     Returns:
@@ -191,12 +192,16 @@ def _slots(running: Array, capacity: int) -> tuple[Array, Array, Array]:
     """Slot k holds the token at which the running count of open tokens first reaches k + 1.
 
     The count is sorted, so the token is found by bisection. On the CPU (B 32, T 1000) this takes
-    0.4 ms, a scatter by rank 0.6, top_k 1.0, a stable sort 3.5.
+    0.4 ms, a scatter by rank 0.6, top_k 1.0, a stable sort 3.5. A size that `jax.export` leaves
+    open gives no number of bisections: every rank is then compared with every count.
     """
     *leading, size = running.shape
     ranks = jnp.arange(1, capacity + 1, dtype=jnp.int32)
     flat = running.reshape(math.prod(leading), size)
-    indices = jax.vmap(lambda row: jnp.searchsorted(row, ranks, method="scan_unrolled"))(flat)
+    if isinstance(size, int):
+        indices = jax.vmap(lambda row: jnp.searchsorted(row, ranks, method="scan_unrolled"))(flat)
+    else:
+        indices = jnp.sum(flat[:, None, :] < ranks[None, :, None], axis=-1)
     count = running[..., -1] if size else jnp.zeros(leading, jnp.int32)
     slots = lax.broadcasted_iota(jnp.int32, (*leading, capacity), len(leading))
     valid = slots < count[..., None]
@@ -215,11 +220,11 @@ def _open_set(gates: ArrayLike, mask: ArrayLike) -> Array:
 
 
 def _check_capacity(capacity: SupportsIndex, size: int) -> int:
-    """Returns capacity, at most size."""
+    """Returns capacity, at most size where that is known and not left open by `jax.export`."""
     kind = type(capacity)
     if is_traced(capacity) or kind is bool or not hasattr(capacity, "__index__"):
         raise TypeError(f"capacity must be an int known while tracing, got {kind.__name__}")
     capacity = capacity.__index__()
     if capacity <= 0:
         raise ValueError(f"capacity must be positive, got {capacity}")
-    return min(capacity, size)
+    return min(capacity, size) if isinstance(size, int) else capacity

@@ -12,6 +12,7 @@ from gatedjax.functional._checks import (
     check_shape,
     check_that,
     listed_as_array,
+    wide_dtype,
     wide_integers,
 )
 from gatedjax.functional._tracing import known
@@ -85,7 +86,7 @@ def _nll(states: Array, kernel: Array, bias: Array, targets: Array) -> Array:
     # A backward pass of its own, from stored exponentials, was no faster: 1.10 of this one at N
     # 400, H 200, V 10,000 (medians of 25 turns on 2 idle cores of an AMD EPYC); the three products
     # alone take 0.9 of it.
-    wide = jnp.promote_types(states.dtype, jnp.float32)
+    wide = wide_dtype(states)
     logits = jnp.matmul(states, kernel, preferred_element_type=wide) + bias.astype(wide)[None]
     valid = (targets >= 0) & (targets < kernel.shape[1])
     of_target = jnp.take_along_axis(logits, jnp.where(valid, targets, 0)[:, None], axis=-1)[:, 0]

@@ -1,5 +1,7 @@
 """The scores of dot-product attention."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -27,6 +29,9 @@ def scaled_dot_product(
     fits = key.shape[:-2] == query.shape[:-2] and key.shape[-1:] == query.shape[-1:]
     message = f"key must be [..., N, H] with the other axes of query {query.shape}"
     check_that(fits and key.ndim == query.ndim > 1, message, key)
-    query = query * jnp.asarray(query.shape[-1] ** -0.5, query.dtype)
+    width: Any = query.shape[-1]
+    if not isinstance(width, int):  # `jax.export` leaves it open
+        width = jnp.asarray(width, wide_dtype(query))
+    query = query * jnp.asarray(width**-0.5, query.dtype)
     wide = wide_dtype(query, key)
     return jnp.einsum("...qd,...kd->...qk", query, key, preferred_element_type=wide)

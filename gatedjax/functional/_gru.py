@@ -146,7 +146,7 @@ def gru(
       lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       initial: the carry before the first step; None means zeros.
       resets: True at the first step of each segment of a row, see `lstm`; None means one segment.
-      reset_to: the carry a segment starts with; None means initial.
+      reset_to: the carry a segment starts with; None means initial. Without resets it has no part.
       reverse: run from the last step to the first; outputs stay in the order of xs.
       reset_after: apply the reset gate after the recurrent product, see `gru_step`.
       recurrent_dropout_mask: multiplies the hidden state that enters the recurrent products, the

@@ -7,7 +7,13 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from gatedjax.functional._checks import check_floating, check_shape, check_that, wide_dtype
+from gatedjax.functional._checks import (
+    check_floating,
+    check_shape,
+    check_that,
+    promoted,
+    wide_dtype,
+)
 from gatedjax.functional._devices import run_core
 from gatedjax.functional._export import exportable
 
@@ -25,7 +31,9 @@ def highway_mix(
     Reference: Srivastava, Greff and Schmidhuber 2015, "Highway Networks", eq. 3.
     """
     check_floating(candidate=candidate, carry=carry, gate=gate)
-    return gate * candidate + (1 - gate) * carry
+    opened = jnp.multiply(*promoted(gate, candidate))
+    kept = jnp.multiply(*promoted(1 - gate, carry))
+    return jnp.add(*promoted(opened, kept))
 
 
 @exportable

@@ -123,7 +123,7 @@ def lstm(
       initial: the carry before the first step; None means zeros.
       resets: True at the first step of each segment of a row, see below; None means one segment.
       reset_to: the carry a segment starts with; None means initial. Zeros are meant where initial
-        is the state of the chunk before.
+        is the state of the chunk before. Without resets it has no part.
       reverse: run from the last step to the first; outputs stay in the order of xs.
       recurrent_dropout_mask: multiplies the hidden state that enters the recurrent product, the
         same at every step (variational dropout), with the scale 1 / keep already in it.

@@ -50,7 +50,7 @@ def masked_scan(
       mask: True at real steps; None means all.
       lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       resets: True at the first step of each segment of a row, see `lstm`; None means one segment.
-      reset_to: the carry a segment starts with; None means initial.
+      reset_to: the carry a segment starts with; None means initial. Without resets it has no part.
       reverse: run from the last step to the first; outputs stay in the order of xs.
 
     Returns:
@@ -104,7 +104,7 @@ def scan_steps(
             raise TypeError(f"step must return (carry, output), got {type(result).__name__}")
         new, y = result
         _check_like(carry, new, "the carry that step returns")
-        rows = len(jax.tree.leaves(x)[0])
+        rows = jax.tree.leaves(x)[0].shape[0]  # which `jax.export` may leave open
         for leaf in jax.tree.leaves(y):
             fits = jnp.shape(leaf)[:1] == (rows,)
             check_that(fits, f"the output that step returns must have {rows} rows", leaf)

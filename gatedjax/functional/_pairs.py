@@ -10,6 +10,7 @@ from gatedjax.functional._checks import check_floating, check_mask, check_shape,
 from gatedjax.functional._devices import rows_like
 from gatedjax.functional._export import exportable
 from gatedjax.functional._tracing import known
+from gatedjax.functional._types import ArrayLike
 
 
 def causal_pairs(positions: Int[Array, " Q"], size: int) -> Bool[Array, "Q N"]:
@@ -44,6 +45,21 @@ def pair_mask_of(
         )
         allowed = before if allowed is None else allowed & before
     return allowed
+
+
+def check_key_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") -> None:
+    """Raises unless a mask of real keys fits; for a mask of pairs it names the argument of those.
+
+    A mask of Flax's attention, [B, 1, Q, N] of bool or float32, is one of pairs.
+    """
+    got = () if mask is None else jnp.shape(mask)
+    fits = len(got) == len(shape) and all(g in (1, s) for g, s in zip(got, shape, strict=True))
+    if len(got) > 2 and not fits:
+        raise ValueError(
+            f"{name} must have shape {shape}, True at real tokens, got {got}; a mask of pairs "
+            "[B, 1, Q, N], True where a query may see a key, is the argument pair_mask"
+        )
+    check_mask(mask, shape, name)
 
 
 def both_allow(mask: Array | None, pairs: Array | None) -> Array | None:

@@ -70,7 +70,7 @@ def rau(
       lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       initial: the carry before the first step; None means zeros (of time_causal: no step yet).
       resets: True at the first step of each segment of a row, see `lstm`; None means one segment.
-      reset_to: the carry a segment starts with; None means initial.
+      reset_to: the carry a segment starts with; None means initial. Without resets it has no part.
       reverse: run from the last step to the first; outputs stay in the order of xs.
       attention: the form of the attention, see `rau_step`. matrix keeps [B, H, D + H] per step
         and is meant for small sizes.

@@ -15,6 +15,7 @@ from gatedjax.functional._checks import (
     check_shape,
     check_that,
     dtype_of,
+    wide_dtype,
 )
 from gatedjax.functional._devices import run_core
 from gatedjax.functional._softmax import length_mask
@@ -120,18 +121,19 @@ def form_for(
     """
     if (backend or jax.default_backend()) != "cpu":
         return _OTHER
-    if reset_after_gradient and hidden <= 256:
+    # jax.export may leave sizes open: one program then serves all of them
+    is_number = isinstance(batch, int) and isinstance(hidden, int)
+    width = hidden if isinstance(hidden, int) else _WIDE
+    if reset_after_gradient and width <= 256:
         return _BATCH_MAJOR_HOISTED
-    # jax.export may leave the batch open: one program then serves every size
-    is_number = isinstance(batch, int)
     form = _BATCH_MAJOR if is_number and batch >= hidden else _FEATURE_MAJOR
-    hoisted = hidden > _WIDE or (reset_before and not form.feature_major)
+    hoisted = width > _WIDE or (reset_before and not form.feature_major)
     return form._replace(hoist_input=hoisted)
 
 
 def wide_of(dtype: Dtype) -> np.dtype:
     """Returns the dtype of carries and gates: float32, or float64 for float64 inputs."""
-    return jnp.promote_types(dtype, jnp.float32)
+    return wide_dtype(dtype)
 
 
 def check_weights(
@@ -149,14 +151,18 @@ def check_weights(
     if not isinstance(weights, kind):
         raise TypeError(f"weights must be {kind.__name__}, got {type(weights).__name__}")
     named = {name: value for name, value in weights._asdict().items() if value is not None}
-    check_floating(xs=xs, **named)
     rank = len(xs_axes.split())
+    inputs = "xs" if rank == 3 else "x"  # of one step
+    check_floating(**{inputs: xs}, **named)
     if jnp.ndim(xs) != rank:
-        raise ValueError(f"xs must have {rank} axes [{xs_axes}], got shape {jnp.shape(xs)}")
+        raise ValueError(f"{inputs} must have {rank} axes [{xs_axes}], got shape {jnp.shape(xs)}")
     shape = jnp.shape(weights.recurrent)
     if len(shape) != 2:
         raise ValueError(f"recurrent must have 2 axes [H, {num_gates}H], got shape {shape}")
     features, hidden = jnp.shape(xs)[-1], shape[0]
+    kernel = jnp.shape(weights.input)
+    if len(kernel) == 2 and kernel[1] == num_gates * hidden:
+        check_width(kernel[0], "weights.input", **{inputs: xs})
     shapes = {
         "recurrent": (hidden, num_gates * hidden),
         "input": (features, num_gates * hidden),
@@ -170,6 +176,16 @@ def check_weights(
             jnp.shape(value) == shapes[name], f"{name} must have shape {shapes[name]} {of}", value
         )
     return features, hidden
+
+
+def check_width(width: int, source: str, **inputs: ArrayLike) -> None:
+    """Raises ValueError unless inputs have the width [..., D] that their weights are for."""
+    for name, array in inputs.items():
+        if (got := jnp.shape(array))[-1] != width:
+            raise ValueError(
+                f"{name} must have width D = {width}, the rows of {source}, got width {got[-1]} in "
+                f"shape {got}"
+            )
 
 
 def check_recurrent_bias(bias: Array | None, reset_after: bool) -> None:
@@ -250,9 +266,9 @@ def restarts(
 
     check raises unless a carry, called by a name, is one of the recurrence.
     """
-    if resets is None:
-        if reset_to is not None:
-            raise ValueError("reset_to must be None without resets")
+    if reset_to is not None:
+        check("reset_to", reset_to)
+    if resets is None:  # one segment, which starts with initial
         return Restarts(None, jax.tree.map(lambda _: None, initial))
     if (dtype := dtype_of("resets", resets, "bool")) != jnp.bool_:
         raise TypeError(f"resets must be bool, got dtype {dtype}")
@@ -261,7 +277,6 @@ def restarts(
     goes_on = run_core(_goes_on, (reverse,), (resets, mask), (resets,))
     if reset_to is None:
         return Restarts(goes_on, initial)
-    check("reset_to", reset_to)
     fresh = jax.tree.map(lambda new, like: jnp.asarray(new, like.dtype), reset_to, initial)
     return Restarts(goes_on, fresh)
 
@@ -273,7 +288,7 @@ def _goes_on(reverse: bool, resets: Array, mask: Array | None) -> Array:
         # The next real step, and in the last bit whether it starts a segment; from the last step
         # on there is none.
         none = jnp.iinfo(jnp.int32).max - 1
-        step = 2 * lax.broadcasted_iota(jnp.int32, starts.shape, 1) + starts
+        step = 2 * lax.broadcasted_iota(jnp.int32, starts.shape, 1) + starts.astype(jnp.int32)
         step = lax.cummin(jnp.where(real, step, none), axis=1, reverse=True)
         behind = jnp.concatenate(
             [step, jnp.full_like(step, none, shape=(step.shape[0], 1))], axis=1
@@ -333,7 +348,7 @@ class GateSums:
     def __init__(
         self, form: Form, kernel: Array, recurrent: Array, bias: Array, cut: int | None = None
     ) -> None:
-        columns = len(bias)
+        columns = bias.shape[0]
         cut = columns if cut is None else cut
         self.form, self.wide, self.kernel = form, bias.dtype, form.turn(kernel)
         self.bias = form.spread(bias)
@@ -388,7 +403,7 @@ def weight_gradient(inputs: Array, gates: Array, dtype: Dtype) -> Array:
 
 def apply_dropout(hidden: Array, dropout: Array | None) -> Array:
     """Returns hidden as the recurrent product sees it."""
-    return hidden if dropout is None else hidden * dropout
+    return hidden if dropout is None else hidden * jnp.asarray(dropout, hidden.dtype)
 
 
 def bidirectional(

@@ -16,6 +16,7 @@ from gatedjax.functional._checks import (
     check_mask,
     check_positive,
     check_same_shape,
+    promoted,
     wide_dtype,
 )
 from gatedjax.functional._tracing import is_traced
@@ -81,22 +82,24 @@ def opened(perturbed: Array) -> Array:
     return jnp.where(jnp.isnan(perturbed), perturbed, (perturbed > 0).astype(perturbed.dtype))
 
 
-@jax.custom_jvp
 def scaled(perturbed: Array, temperature: Any) -> Array:
-    """perturbed / tau; where that is infinite, as at padding, without a derivative by tau.
+    """perturbed / tau; where that is infinite, as at padding, without a derivative by tau."""
+    return _scaled(*promoted(perturbed, temperature))
 
-    By `jax.custom_jvp`: a `where` around the quotient, as compiled, changed its last bit.
-    """
+
+@jax.custom_jvp
+def _scaled(perturbed: Array, temperature: Array) -> Array:
+    """By `jax.custom_jvp`: a `where` around the quotient, as compiled, changed its last bit."""
     return perturbed / temperature
 
 
-@scaled.defjvp
+@_scaled.defjvp
 def _scaled_jvp(primals, tangents):
     perturbed, temperature = primals
     # -perturbed / tau^2 is infinite there, and NaN times the cotangent, which is 0
     finite = jnp.where(jnp.isinf(perturbed), 0, perturbed)
     change = jax.jvp(jnp.divide, (finite, temperature), tangents)[1]
-    return scaled(perturbed, temperature), change
+    return _scaled(perturbed, temperature), change
 
 
 def tempered(
@@ -235,8 +238,8 @@ def sample_gates(logits: Float[Array, "..."], key: Key[Array, ""]) -> Float[Arra
     Reference: Xue et al. 2020 (GA-Net), eq. 5.
     """
     check_floating(logits=logits)
-    noise = logistic_noise(key, jnp.shape(logits))
-    perturbed = jnp.asarray(logits, wide_dtype(logits)) + noise
+    noise = logistic_noise(key, jnp.shape(logits)).astype(wide_dtype(logits))
+    perturbed = jnp.asarray(logits, noise.dtype) + noise
     return opened(perturbed).astype(jnp.result_type(logits))
 
 
@@ -396,4 +399,5 @@ def score_function_loss(
     check_same_shape(log_prob=log_prob, reward=reward)
     if jnp.ndim(baseline):
         check_same_shape(reward=reward, baseline=baseline)
-    return -lax.stop_gradient(reward - baseline) * log_prob
+    advantage = jnp.subtract(*promoted(reward, baseline))
+    return jnp.multiply(*promoted(-lax.stop_gradient(advantage), log_prob))

@@ -20,7 +20,7 @@ from gatedjax.functional._checks import (
     wide_dtype,
 )
 from gatedjax.functional._dot_product import scaled_dot_product
-from gatedjax.functional._pairs import both_allow, pair_mask_of
+from gatedjax.functional._pairs import both_allow, check_key_mask, pair_mask_of
 from gatedjax.functional._softmax import gated_softmax, masked_softmax, relaxed_gated_softmax
 
 Empty = Literal["zero", "self", "all"]
@@ -279,7 +279,7 @@ def _key_mask(mask: Array, shape: tuple[int, ...]) -> Array:
     mask = jnp.asarray(mask)
     if mask.ndim == len(shape) - 2 and mask.ndim > 0:
         mask = mask[..., None, :]
-    check_mask(mask, shape[:-1])
+    check_key_mask(mask, shape[:-1])
     return mask[..., None, :]
 
 

@@ -14,10 +14,11 @@ from gatedjax.functional._checks import (
     check_positive,
     check_same_shape,
     check_that,
+    promoted,
     wide_dtype,
 )
 from gatedjax.functional._export import exportable
-from gatedjax.functional._pairs import pair_mask_of
+from gatedjax.functional._pairs import check_key_mask, pair_mask_of
 from gatedjax.functional._relaxations import _straight_through, opened, tempered
 
 
@@ -139,9 +140,9 @@ def selection_statistics(
     """
     check_floating(counts=counts)
     selected = _mean_over_queries(counts, mask)
-    none = jnp.where(jnp.isnan(counts), counts, counts == 0)
+    none = jnp.where(jnp.isnan(counts), counts, (counts == 0).astype(counts.dtype))
     none = _mean_over_queries(none.astype(selected.dtype), mask)
-    rate = selected / _keys_of_a_query(counts, mask, keys)
+    rate = jnp.divide(*promoted(selected, _keys_of_a_query(counts, mask, keys)))
     return SelectionStatistics(rate=rate, empty=none, selected=selected)
 
 
@@ -200,7 +201,8 @@ def mean_over_pairs(
 
     Arguments as for `selection_statistics`, with sums for counts.
     """
-    per_head = _mean_over_queries(sums, mask) / _keys_of_a_query(sums, mask, keys)
+    means, counts = _mean_over_queries(sums, mask), _keys_of_a_query(sums, mask, keys)
+    per_head = jnp.divide(*promoted(means, counts))
     return jnp.mean(per_head, axis=1)
 
 
@@ -220,7 +222,7 @@ def _sum_over_keys(values: Array, mask: Array | None, pair_mask: Array | None) -
 def _zero_elsewhere(values: Array, mask: Array | None, pair_mask: Array | None) -> Array:
     """Values of pairs, 0 at those that do not count."""
     check_that(values.ndim == 4, "expected one value per pair [B, M, Q, N]", values)
-    check_mask(mask, (values.shape[0], values.shape[-1]))
+    check_key_mask(mask, (values.shape[0], values.shape[-1]))
     if mask is not None:
         values = jnp.where(mask[:, None, None, :], values, 0)
     if (pairs := pair_mask_of(pair_mask, False, values.shape)) is not None:
@@ -234,7 +236,8 @@ def _mean_over_queries(values: Array, mask: Array | None) -> Array:
     values = jnp.asarray(values, wide_dtype(values))
     if mask is not None:
         values = jnp.where(mask[:, None, :], values, 0)
-    return jnp.sum(values, axis=-1) / jnp.maximum(_lengths(values, mask), 1)
+    lengths = jnp.maximum(_lengths(values, mask), 1)
+    return jnp.divide(*promoted(jnp.sum(values, axis=-1), lengths))
 
 
 def _lengths(values: Array, mask: Array | None) -> Array:

@@ -3,7 +3,9 @@
 `expectation` turns a loss of gates and an estimator into a function whose gradient is the estimate,
 `enumerate` computes what is exactly true of up to 20 gates, and `report` measures estimators
 against it. Functions in, functions out; everything but `report` composes under `jit`, `grad` and
-`vmap`. Gates are [n], logits their log-odds in nats; masks are bool with True = real.
+`vmap`, and works under strict dtype promotion and in programs of `jax.export` with an open number
+of rows. Gates are [n], logits their log-odds in nats; masks are bool with True = real. The number n
+may be open, too, except where all 2^n patterns are enumerated.
 
 | estimator | unbiased | evaluations | needs the derivative of the loss |
 |---|---|---|---|

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from gatedjax.functional._checks import check_positive
+from gatedjax.functional._checks import check_positive, promoted
 from gatedjax.functional._relaxations import scaled
 from gatedjax.gates._objective import Objective
 from gatedjax.gates._score import drawn, score
@@ -45,7 +45,9 @@ def _estimate(
         return critic(a + noise[0]) - kept, kept
 
     slope, kept = jax.grad(difference, has_aux=True)(held)
-    return attached(value, logits, (value - kept) * score(held, gates) + slope)
+    advantage = jnp.subtract(*promoted(value, kept))
+    weighted = jnp.multiply(*promoted(advantage, score(held, gates)))
+    return attached(value, logits, jnp.add(*promoted(weighted, slope)))
 
 
 def _finite(critic: Critic) -> Critic:
@@ -134,6 +136,7 @@ class Rebar:
         """f(b)."""
 
         def critic(perturbed):
-            return self.eta * objective.held(jax.nn.sigmoid(scaled(perturbed, self.tau)))
+            relaxed = objective.held(jax.nn.sigmoid(scaled(perturbed, self.tau)))
+            return jnp.multiply(*promoted(self.eta, relaxed))
 
         return _estimate(objective, critic, logits, noise)

@@ -11,13 +11,15 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from gatedjax.functional import gumbel_sigmoid, logistic_noise, threshold_gates
 from gatedjax.functional._checks import check_positive, wide_dtype
+from gatedjax.functional._export import exportable
 from gatedjax.functional._tracing import known
 from gatedjax.functional._types import ArrayLike
-from gatedjax.gates._exact import all_losses, check_size, contract, pattern, places
+from gatedjax.gates._exact import all_losses, check_known, check_size, contract, pattern, places
 from gatedjax.gates._expectation import check_row
 from gatedjax.gates._objective import Loss, Objective
 
 
+@exportable
 class Truth(NamedTuple):
     """What is exactly true of a loss f over gates b_i ~ Bernoulli(sigmoid(a_i)).
 
@@ -140,13 +142,15 @@ def enumerate(
       pattern gives an expectation that is not, either.
 
     Raises:
-      ValueError: for more than 20 gates without chunks, for a loss that is no scalar, and for one
-        that is NaN or infinite at a pattern, which is named.
+      ValueError: for more than 20 gates without chunks, for a number of gates that `jax.export`
+        leaves open (the number of rows of a `vmap` may be open), for a loss that is no scalar, and
+        for one that is NaN or infinite at a pattern, which is named.
     """
     check_positive(temperature=temperature, draws=draws)
     check_row(logits, mask)
     logits = jnp.asarray(logits)
     n = logits.shape[0]
+    check_known(n)
     real: ArrayLike = np.ones(n, bool) if mask is None else mask
     bits = int(np.sum(np.asarray(real))) if known(real) else n
     chunks = check_size(bits, chunks, wide_dtype(logits).itemsize)
@@ -196,6 +200,7 @@ class Enumerate:
     ) -> Float[Array, ""]:
         """E f(b)."""
         bits = logits.shape[0]
+        check_known(bits)
         chunks = check_size(bits, self.chunks, logits.dtype.itemsize)
         # a gate with the logit -inf is closed in every pattern: what is there may be no number
         where = places(jnp.ones(bits, bool), bits)._replace(real=logits > -jnp.inf)

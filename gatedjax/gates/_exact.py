@@ -47,7 +47,16 @@ def places(mask: Bool[Array, " n"], bits: int) -> Places:
 
 def pattern(code: Int[Array, ""], where: Places) -> Bool[Array, " n"]:
     """The gates of a code; False at gates that take no part."""
-    return ((code >> where.rank) & 1).astype(bool) & where.real
+    return ((code >> where.rank.astype(code.dtype)) & 1).astype(bool) & where.real
+
+
+def check_known(n: object) -> None:
+    """Raises ValueError for a number of gates that `jax.export` leaves open."""
+    if not isinstance(n, int):
+        raise ValueError(
+            f"logits must have a number n of gates that is known while tracing, got shape ({n},): "
+            "2^n patterns are enumerated; jax.export may leave the number of rows open (vmap)"
+        )
 
 
 def check_size(bits: int, chunks: int | None, itemsize: int = 4) -> int:

@@ -30,6 +30,7 @@ from gatedjax.gates._thresholds import (
     SPARSEMAX,
     Family,
     gates,
+    length_of,
     search,
     threshold,
 )
@@ -274,7 +275,9 @@ def _per_row(name: str, value: ArrayLike, scores: ArrayLike, axis: int) -> Array
 def _counts(k: ArrayLike, scores: ArrayLike, axis: int) -> Array:
     """k per row; refused if it is known to be outside of [0, n]."""
     size = jnp.shape(scores)[axis]
-    if known(k) and not np.all((np.asarray(k) >= 0) & (np.asarray(k) <= size)):
+    # of a size that `jax.export` leaves open nothing is known: there k counts as the nearer end
+    most = size if isinstance(size, int) else np.inf
+    if known(k) and not np.all((np.asarray(k) >= 0) & (np.asarray(k) <= most)):
         raise ValueError(f"k must be in [0, {size}], got {k}")
     return _per_row("k", k, scores, axis)
 
@@ -315,7 +318,8 @@ def _summing_to(
     between = (k > 0) & (k < count)
     # A sum of many gates near 1 rounds away those that are closed. Both families have
     # 1 - phi(u) = phi(c - u): what is closed of long rows is summed to n - k instead.
-    most = (2 * k > count) & (z.shape[-1] > _LONG)
+    length = length_of(z)
+    most = (2 * k > count) & (length > _LONG)
     # XLA may form a / 2 + b / 2 as (a + b) / 2, which overflows for the largest numbers, and did on
     # a GPU.
     end = float(jnp.finfo(z.dtype).max) / 4
@@ -328,17 +332,19 @@ def _summing_to(
     rows, fixed, scale = lax.stop_gradient((z, total, tau))
     low, high = family.bracket(rows, keep, fixed, scale)
     mean = jnp.sum(jnp.where(keep, rows / jnp.maximum(count, 1), 0), axis=-1, keepdims=True)
-    near = _ROUGH / max(z.shape[-1], 1)
+    near = _ROUGH / length
     rough = search(family, rows, keep, fixed, (low, high, mean), scale, near)
     first = _nearest(rows, keep, rough)
     u = jnp.where(keep, z - first, 0)
     # the bounds again, where the scores are so large that rounding took the room around them
-    room = (1 if scale is None else scale) * (2 + math.log(1 + z.shape[-1]))
+    log = math.log(1 + length) if isinstance(length, int) else jnp.log(1 + length)
+    room = (1 if scale is None else scale) * (2 + log)
     start = jnp.where(jnp.abs(rough - first) < room, rough - first, 0)
     rest = (low - first - room, high - first + room, start)
     soft = gates(family, u, keep, threshold(family, u, keep, total, rest, tau), tau)
     soft = jnp.where(most & keep, 1 - soft, soft)
-    soft = jnp.where(between, soft, keep & (k > 0))
+    ends = (keep & (k > 0)).astype(soft.dtype)
+    soft = jnp.where(between, soft, ends)
     return _restored(_seen(soft, given, lost), scores, axis)
 
 
@@ -388,7 +394,7 @@ def _best(z: Array, keep: Array, k: Array) -> Array:
         return jnp.sum(order >= bound, axis=-1, keepdims=True, dtype=z.dtype)
 
     def set_bit(place: Array, bound: Array) -> Array:
-        tried = bound | (sign >> place.astype(unsigned))
+        tried = bound | (sign >> jnp.asarray(place, unsigned))
         return jnp.where(reach(tried) >= k, tried, bound)
 
     # 0, sharded and varying over devices as the rows are

@@ -226,7 +226,11 @@ def _read(
         log_p = jax.nn.log_softmax(output.logits)
         loss = -jnp.take_along_axis(log_p, of_all[..., None], axis=-1)[..., 0]
         right = jnp.argmax(output.logits, axis=-1) == of_all
-        found: Tree = (loss, right.astype(loss.dtype), jnp.sum(output.gates, -1) / lengths[None])
+        found: Tree = (
+            loss,
+            right.astype(loss.dtype),
+            jnp.sum(output.gates, -1) / lengths[None].astype(output.gates.dtype),
+        )
         return ModeValues(*found)
 
     held = Held(

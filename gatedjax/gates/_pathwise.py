@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gatedjax.functional import gumbel_sigmoid
-from gatedjax.functional._checks import check_positive
+from gatedjax.functional._checks import check_positive, promoted
 from gatedjax.functional._relaxations import opened
 from gatedjax.gates._objective import Objective
 from gatedjax.gates._slopes import sloped
@@ -109,7 +109,7 @@ class StraightThrough(_Pathwise):
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """The hard gates with the slope p (1 - p)."""
         p = jax.nn.sigmoid(logits)
-        hard = opened(logits + noise).astype(logits.dtype)
+        hard = opened(jnp.add(*promoted(logits, noise))).astype(logits.dtype)
         return sloped(hard, logits, p * jax.nn.sigmoid(-logits))
 
 
@@ -131,7 +131,7 @@ class ReinMax(_Pathwise):
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """The hard gates with half the slope of the probability of the other value."""
-        hard = opened(logits + noise).astype(logits.dtype)
+        hard = opened(jnp.add(*promoted(logits, noise))).astype(logits.dtype)
         return sloped(hard, logits, jax.nn.sigmoid(jnp.where(hard > 0, -logits, logits)) / 2)
 
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from gatedjax.functional._checks import promoted
 from gatedjax.functional._relaxations import opened
 from gatedjax.gates._objective import Objective
 from gatedjax.gates._slopes import attached
@@ -14,7 +15,13 @@ from gatedjax.gates._slopes import attached
 
 def drawn(logits: Float[Array, " n"], noise: Float[Array, "*k n"]) -> Float[Array, "*k n"]:
     """b = [a + L > 0], as `functional.sample_gates` draws; NaN for a logit of NaN."""
-    return opened(jnp.broadcast_to(logits, noise.shape) + noise).astype(logits.dtype)
+    perturbed = jnp.add(*promoted(jnp.broadcast_to(logits, noise.shape), noise))
+    return opened(perturbed).astype(logits.dtype)
+
+
+def _times(values: Array, weights: Array) -> Array:
+    """The product of values of the loss, whose dtype is its own, and of weights."""
+    return jnp.multiply(*promoted(values, weights))
 
 
 def score(logits: Float[Array, " n"], gates: Float[Array, " n"]) -> Float[Array, " n"]:
@@ -57,7 +64,8 @@ class Reinforce(ByValues):
         """f(b)."""
         gates = drawn(logits, noise[0])
         value = objective(gates)
-        return attached(value, logits, (value - self.baseline) * score(logits, gates))
+        advantage = jnp.subtract(*promoted(value, self.baseline))
+        return attached(value, logits, _times(advantage, score(logits, gates)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +105,7 @@ class LeaveOneOut(ByValues):
         values = objective.values(gates)
         mean = jnp.mean(values)
         scores = jax.vmap(score, in_axes=(None, 0))(logits, gates)
-        gradient = jnp.sum((values - mean)[:, None] * scores, axis=0) / (self.k - 1)
+        gradient = jnp.sum(_times((values - mean)[:, None], scores), axis=0) / (self.k - 1)
         return attached(mean, logits, gradient)
 
 
@@ -124,7 +132,7 @@ class _Antithetic(ByValues):
         pair = drawn(logits, jnp.concatenate([noise, -noise]))
         values = objective.values(pair)
         weights = self.weights(logits, noise[0], pair)
-        return attached(jnp.mean(values), logits, (values[0] - values[1]) * weights)
+        return attached(jnp.mean(values), logits, _times(values[0] - values[1], weights))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,4 +203,4 @@ class LocalExpectation(ByValues):
         value, others = objective(gates), objective.held.values(jnp.where(flip, 1 - rows, rows))
         difference = jnp.where(gates > 0, value - others, others - value)
         slope = jax.nn.sigmoid(logits) * jax.nn.sigmoid(-logits)
-        return attached(value, logits, difference * slope)
+        return attached(value, logits, _times(difference, slope))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from gatedjax.functional import gumbel_sigmoid
-from gatedjax.functional._checks import check_positive
+from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._types import ArrayLike
 from gatedjax.gates._expectation import cut
 from gatedjax.gates._pathwise import _Pathwise
@@ -48,7 +48,7 @@ class _Stretched(_Pathwise):
           mask: True at real gates; others do not count.
         """
         logits = cut(logits, mask)
-        wide = jnp.promote_types(logits.dtype, jnp.float32)
+        wide = wide_dtype(logits)
         open_ = self.open_probability(logits.astype(wide))
         return jnp.sum(jnp.where(logits == -jnp.inf, 0, open_))
 

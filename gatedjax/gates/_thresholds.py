@@ -13,7 +13,7 @@ It is made of the same differentiable parts, so that it can be differentiated ag
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +42,16 @@ class Family(NamedTuple):
     """Newton's step is excess(sum phi, total, a) / sum phi'."""
     bracket: Callable[[Array, Array, Array, Array | None], tuple[Array, Array]]
     """Where theta must be, from the scores, which of them are real, the total, and a."""
+
+
+def length_of(rows: Array) -> Any:
+    """Returns how many positions a row has, at least 1; an array where `jax.export` leaves it open.
+
+    An open length has no value while tracing, so that Python can neither compare it nor take a root
+    of it.
+    """
+    size = rows.shape[-1]
+    return max(size, 1) if isinstance(size, int) else jnp.maximum(jnp.asarray(size, rows.dtype), 1)
 
 
 def _linear(u: Array, a: Array | None) -> Parts:
@@ -112,7 +122,7 @@ def _power_excess(found: Array, total: Array, a: Array | None) -> Array:
 def _from_top(u: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
     """The best score is 0: one gate of 1 at theta = 0, all 1/n at theta <= log n."""
     del keep, a
-    return jnp.zeros_like(total), jnp.full_like(total, 1 + jnp.log(1.0 + u.shape[-1]))
+    return jnp.zeros_like(total), jnp.full_like(total, 1 + jnp.log(1.0 + length_of(u)))
 
 
 def _around(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
@@ -147,7 +157,7 @@ def search(
     total: Float[Array, "*B 1"],
     bounds: Bounds,
     a: Array | None = None,
-    tolerance: float | None = None,
+    tolerance: float | Array | None = None,
 ) -> Float[Array, "*B 1"]:
     """theta with sum phi(u - theta) = total over the real positions; not differentiable.
 
@@ -157,7 +167,7 @@ def search(
     """
     u = jnp.where(keep, u, -jnp.inf)
     if tolerance is None:
-        tolerance = 16 * float(jnp.finfo(u.dtype).eps) * max(u.shape[-1], 1) ** 0.5
+        tolerance = 16 * float(jnp.finfo(u.dtype).eps) * length_of(u) ** 0.5
     near = tolerance * jnp.maximum(total, 1)
 
     def step(state: _State) -> _State:

@@ -44,14 +44,28 @@ def check_finite(config: object, *names: str) -> None:
             raise ValueError(f"{name} must be finite, got {getattr(config, name)}")
 
 
+def check_dict(batch: object, **axes: str) -> None:
+    """Raises TypeError unless the batch is a dict; an array alone is told its place in it."""
+    if not isinstance(batch, Mapping):
+        shape = getattr(batch, "shape", None)
+        got = type(batch).__name__ if shape is None else f"an array of shape {shape}"
+        wanted = ", ".join(f'"{name}": [{its.replace(" ", ", ")}]' for name, its in axes.items())
+        raise TypeError(f"batch must be a dict of arrays {{{wanted}}}, got {got}")
+
+
 def check_batch(batch: Mapping[str, Array], **axes: str) -> None:
     """Raises unless the batch has arrays with these axes, such as tokens="B N", lengths="B".
 
     Axes of one name are of one size.
     """
+    check_dict(batch, **axes)
     if missing := sorted(axes.keys() - batch.keys()):
         raise ValueError(f"batch needs {', '.join(missing)}, got {sorted(batch)}")
     sizes: dict[str, int] = {}
+    for name in axes:
+        if not hasattr(batch[name], "shape"):
+            kind = type(batch[name]).__name__
+            raise TypeError(f"batch[{name!r}] must be an array [{axes[name]}], got {kind}")
     shapes = [batch[name].shape for name in axes]
     for letters, shape in zip(map(str.split, axes.values()), shapes, strict=True):
         pairs = list(zip(letters, shape, strict=False))

@@ -10,6 +10,7 @@ from gatedjax import functional as F
 from gatedjax._types import Output, Params
 from gatedjax.functional._checks import check_shape
 from gatedjax.functional._tracing import known
+from gatedjax.models._checks import check_dict
 from gatedjax.models._classification import ClassifierTask
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.training import Ratio
@@ -42,6 +43,7 @@ class ClozeBatch:
           ValueError: also if a cloze that is known is outside its query.
         """
         axes = _TEXTS | (_WORDS if characters else {})
+        check_dict(batch, **axes)
         flags = {"candidate_mask": "B C"}
         if "occurrence" in batch:
             flags |= {"occurrence": "B N C"}

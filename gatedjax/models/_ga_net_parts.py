@@ -10,6 +10,8 @@ from jaxtyping import Array, Bool, Float, Key
 
 from gatedjax import functional as F
 from gatedjax._types import Output, Tree
+from gatedjax.functional._checks import wide_dtype
+from gatedjax.functional._export import exportable
 from gatedjax.functional._types import Carry
 from gatedjax.gates._named import named
 from gatedjax.models._ga_net_config import GANetConfig
@@ -17,6 +19,7 @@ from gatedjax.models._types import Batch
 from gatedjax.nn._keys import example_keys
 
 
+@exportable
 @struct.dataclass
 class GANetOutput:
     """What one pass computed. Gate fields are None for the baselines.
@@ -92,7 +95,7 @@ def estimated_gates(
     estimator: Any = named(name, temperature=temperature)
     if not hasattr(estimator, "gates"):
         return Gates(drawn, hard=True)
-    wide = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+    wide = logits.astype(wide_dtype(logits))
     values = jnp.where(encoded.mask, estimator.gates(wide, noise), 0)
     return Gates(values, hard=config.gates_on == "attention")
 
@@ -144,7 +147,7 @@ def open_one(
 
 def keys_of(module: nn.Module, batch: Batch, stream: str) -> Key[Array, " B"]:
     """Returns the PRNG key of every example of a stream."""
-    return example_keys(module, stream, batch.get("example_id"), len(batch["tokens"]))
+    return example_keys(module, stream, batch.get("example_id"), batch["tokens"].shape[0])
 
 
 def like(array: Array, other: Array) -> Array:

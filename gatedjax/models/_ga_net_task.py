@@ -170,7 +170,7 @@ class GANetTask:
 
         Rows are run together where the patterns are known before any value of the loss is.
         """
-        rows = {"example_id": jnp.arange(len(batch["tokens"]), dtype=jnp.int32), **batch}
+        rows = {"example_id": jnp.arange(batch["tokens"].shape[0], dtype=jnp.int32), **batch}
         started: Output = self.model.apply(
             {"params": params}, rows, rngs=rngs, method=GANet.to_estimate
         )

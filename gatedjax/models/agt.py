@@ -21,6 +21,7 @@ from gatedjax import nn as gnn
 from gatedjax._choices import check_choices
 from gatedjax._numbers import make_plain
 from gatedjax._types import Options
+from gatedjax.functional._export import exportable
 from gatedjax.models._checks import (
     check_at_least,
     check_batch,
@@ -101,6 +102,7 @@ class AGTConfig:
             raise ValueError("attend_raw must be False for system='average': it has no attention")
 
 
+@exportable
 @struct.dataclass
 class AGTOutput:
     """What one pass computed; "average" has logits alone.
@@ -173,7 +175,7 @@ class AGT(nn.Module):
         sites = self.config.dropout_sites if train and rate > 0 else ()
         keys: Any = None
         if sites:
-            keys = example_keys(self, "dropout", batch.get("example_id"), len(tokens))
+            keys = example_keys(self, "dropout", batch.get("example_id"), tokens.shape[0])
         if self.config.system == "average":
             if "words" in sites:
                 vectors = F.example_dropout(vectors, rate, keys)

@@ -23,6 +23,7 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._removed import removed_from
 from gatedjax._types import Options, Output
+from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._relaxations import opened
 from gatedjax.models import _ga_net_input as on_input
 from gatedjax.models._checks import check_batch
@@ -198,7 +199,7 @@ class GANet(nn.Module):
             keys = keys_of(self, batch, "dropout")
             features = F.example_dropout(features, self.config.pool_dropout, keys)
         logits = self.classifier(features)
-        return logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+        return logits.astype(wide_dtype(logits))
 
     def attend_without_gates(
         self, encoded: Encoded, batch: Batch, *, train: bool = False

@@ -22,6 +22,7 @@ from gatedjax._numbers import make_plain
 from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._devices import take_rows
+from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_rates
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._cloze import ClozeBatch, ClozeTask
@@ -108,6 +109,7 @@ class GAReaderConfig:
         return options
 
 
+@exportable
 @struct.dataclass
 class GAReaderOutput:
     """What one pass computed.
@@ -212,7 +214,9 @@ class GAReader(nn.Module):
         noisy = train and (c.dropout > 0 or c.embed_dropout > 0)
         keys: Any = None
         if noisy:
-            keys = example_keys(self, "dropout", batch.get("example_id"), len(batch["document"]))
+            keys = example_keys(
+                self, "dropout", batch.get("example_id"), batch["document"].shape[0]
+            )
         xs, query = self._vectors(batch, keys)
         attention: list[Array] = []
         for number, hop in enumerate(self.hop[:-1]):

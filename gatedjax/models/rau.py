@@ -21,6 +21,7 @@ from gatedjax._choices import check_choices
 from gatedjax._numbers import make_plain
 from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_positive
+from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch, check_finite, check_rates
 from gatedjax.models._classification import ClassifierTask, word_vectors
 from gatedjax.models._types import Batch
@@ -102,6 +103,7 @@ class RAUConfig:
             raise ValueError("reset_after must be False for cell='lstm': it has no reset gate")
 
 
+@exportable
 @struct.dataclass
 class RAUOutput:
     """What one pass computed.
@@ -189,7 +191,7 @@ class RAUClassifier(nn.Module):
         weights = None
         keys = None
         if train and (config.embedding_dropout > 0 or config.state_dropout > 0):
-            keys = example_keys(self, "dropout", batch.get("example_id"), len(xs))
+            keys = example_keys(self, "dropout", batch.get("example_id"), xs.shape[0])
         if keys is not None and self.vocab_size is not None:
             xs = F.example_dropout(xs, config.embedding_dropout, keys)
         carries, states = self.recurrent(

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax._types import Params, Tree
 from gatedjax.functional._devices import rows_like, take_rows
+from gatedjax.functional._export import exportable
 from gatedjax.functional._types import Carry, Dtype
 from gatedjax.models._checks import check_batch
 from gatedjax.models._classification import frozen_embeddings
@@ -27,6 +28,7 @@ from gatedjax.nn._keys import example_keys, folded
 from gatedjax.training import Ratio
 
 
+@exportable
 @struct.dataclass
 class RAULanguageOutput:
     """What one window computed.
@@ -98,8 +100,7 @@ class RAULanguageModel(nn.Module):
 
         What stands beyond a row's length has no part in it: 0 there.
         """
-        if "targets" not in batch:
-            raise ValueError(f"batch needs targets, got {sorted(batch)}")
+        check_batch(batch, tokens="B T", lengths="B", targets="B T")
         states, carry = self._read(batch, carry, train)
         kernel = self.kernel.astype(states.dtype)
         targets = batch["targets"]
@@ -112,7 +113,7 @@ class RAULanguageModel(nn.Module):
         tokens, lengths = batch["tokens"], batch["lengths"]
         if not jnp.issubdtype(tokens.dtype, jnp.integer):
             raise ValueError(f"tokens must be an integer array, got dtype {tokens.dtype}")
-        begin = self.recurrent.initial_carry(len(tokens))
+        begin = self.recurrent.initial_carry(tokens.shape[0])
         if carry is None:
             carry = begin
         elif "reset" in batch:
@@ -129,7 +130,7 @@ class RAULanguageModel(nn.Module):
         xs = take_rows(table, tokens)
         keys = None
         if train and (config.embedding_dropout > 0 or config.state_dropout > 0):
-            keys = example_keys(self, "dropout", batch.get("example_id"), len(tokens))
+            keys = example_keys(self, "dropout", batch.get("example_id"), tokens.shape[0])
             xs = F.example_dropout(xs, config.embedding_dropout, keys)
         carry, states = self.recurrent(
             xs,
@@ -168,7 +169,7 @@ class RAULanguageTask:
 
     def init_carry(self, batch: Batch) -> Tree:
         """Returns the state at the beginning of a text."""
-        return recurrent_layers(self.model.config).initial_carry(len(batch["tokens"]))
+        return recurrent_layers(self.model.config).initial_carry(batch["tokens"].shape[0])
 
     def loss(
         self, params: Params, batch: Batch, rngs: dict[str, Array], carry: Carry

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax._types import Options
-from gatedjax.functional._checks import check_mask
+from gatedjax.functional._checks import check_mask, wide_dtype
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._recurrent import LSTM
 from gatedjax.nn._types import Initializer
@@ -42,7 +42,7 @@ class TokenScore(nn.Module):
             1, use_bias=False, kernel_init=nn.initializers.glorot_uniform(),
             dtype=self.dtype, param_dtype=self.param_dtype,
         )(jnp.tanh(states))  # fmt: skip
-        return score[..., 0].astype(jnp.promote_types(score.dtype, jnp.float32))
+        return score[..., 0].astype(wide_dtype(score))
 
 
 class AttentionPool(nn.Module):
@@ -136,7 +136,7 @@ class GatePredictor(nn.Module):
             name="gate",
             **types,
         )(hidden)[..., 0]
-        logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+        logits = logits.astype(wide_dtype(logits))
         return jnp.where(mask, logits, -jnp.inf)
 
     def _self_attention(self, xs: Array, mask: Array, types: Options) -> Array:
@@ -165,7 +165,7 @@ class LocalPosition(nn.Module):
         types: Options = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         hidden = jnp.tanh(nn.Dense(last.shape[-1], use_bias=False, **types)(last))
         share = nn.Dense(1, use_bias=False, **types)(hidden)[..., 0]
-        share = share.astype(jnp.promote_types(share.dtype, jnp.float32))
+        share = share.astype(wide_dtype(share))
         # in this order, for unsigned lengths of 0
         return (jnp.maximum(lengths, 1) - 1) * nn.sigmoid(share)
 

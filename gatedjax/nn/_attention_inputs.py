@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from gatedjax import functional as F
-from gatedjax.functional._checks import check_mask, check_shape, check_that
+from gatedjax.functional._checks import check_shape, check_that
+from gatedjax.functional._pairs import check_key_mask
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._relative import check_relative
 from gatedjax.nn._selection import check_selector
@@ -26,7 +27,7 @@ def check_attention(
       D, the width of its projections.
     """
     check_that(inputs.ndim == 3, "inputs must be [B, N, D]", inputs)
-    check_mask(mask, inputs.shape[:2])
+    check_key_mask(mask, inputs.shape[:2])
     features = module.features or inputs.shape[-1]
     if module.num_heads < 1 or features % module.num_heads:
         raise ValueError(f"num_heads must divide {features} features, got {module.num_heads}")
@@ -53,7 +54,7 @@ def check_attention(
     else:
         fits = source.ndim == 3 and source.shape[0] == rows
         check_that(fits, f"source must be [{rows}, N, D]", source)
-        check_mask(source_mask, source.shape[:2], "source_mask")
+        check_key_mask(source_mask, source.shape[:2], "source_mask")
     return features
 
 

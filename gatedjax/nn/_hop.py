@@ -7,10 +7,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
+from gatedjax.functional._export import exportable
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._recurrent import GRU
 
 
+@exportable
 class HopOutput(NamedTuple):
     """What a hop computed.
 

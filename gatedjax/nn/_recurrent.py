@@ -15,7 +15,7 @@ from gatedjax._types import Options, Tree
 from gatedjax.functional._checks import check_positive, check_rate
 from gatedjax.functional._devices import rows_like
 from gatedjax.functional._rau_step import initial_state
-from gatedjax.functional._recurrence import step_mask
+from gatedjax.functional._recurrence import check_width, step_mask
 from gatedjax.functional._types import Carry, Dtype
 from gatedjax.nn._keys import example_keys, folded
 from gatedjax.nn._types import Initializer
@@ -160,6 +160,9 @@ class _Recurrent(nn.Module):
             options["recurrent_dropout_mask"] = F.example_dropout(
                 ones, self.recurrent_dropout, its_keys
             )
+        kernel = f"{name}_input"
+        if self.has_variable("params", kernel):  # Flax would name the parameter, which is right
+            check_width(self.get_variable("params", kernel).shape[0], f"params[{kernel!r}]", xs=xs)
         # as they are: the functions cast what they multiply, and biases and gradients stay wide
         return self._unroll()(self._weights(name, xs.shape[-1]), xs, mask, **options)
 
@@ -186,7 +189,8 @@ class _Recurrent(nn.Module):
             directions if bidirectional); None is zeros.
           resets: True at the first step of each segment of a row, for all layers and directions:
             segments do not see each other (see `functional.lstm`).
-          reset_to: the carries that segments start with, as initial; None is initial.
+          reset_to: the carries that segments start with, as initial; None is initial. They have no
+            part without resets.
           deterministic: True turns dropout off; otherwise a "dropout" stream is needed.
           example_id: keys the dropout bits to the example; None takes the row number.
 
@@ -210,7 +214,7 @@ class _Recurrent(nn.Module):
         noisy = not deterministic and (self.dropout > 0 or self.recurrent_dropout > 0)
         carries = []
         for layer in range(self.num_layers):
-            keys = example_keys(self, "dropout", example_id, len(xs)) if noisy else None
+            keys = example_keys(self, "dropout", example_id, xs.shape[0]) if noisy else None
             if keys is not None and layer > 0:
                 xs = F.example_dropout(xs, self.dropout, keys)
             starts = [None if its is None else its[layer] for its in (initial, reset_to)]

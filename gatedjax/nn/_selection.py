@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax._types import Options
+from gatedjax.functional._export import exportable
 from gatedjax.gates._named import ALIASES, EstimatorName, named
 from gatedjax.gates._score import ByValues, Reinforce, score
 
@@ -25,6 +26,7 @@ NOT_OF_PAIRS = {
 """The estimators that cannot train selections of pairs, and why."""
 
 
+@exportable
 @struct.dataclass
 class Selection:
     """What one attention layer did. Fields of the selector are None where there is none.

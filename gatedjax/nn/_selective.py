@@ -11,8 +11,8 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
 from gatedjax._types import Options, Tree
-from gatedjax.functional._checks import check_mask, check_that
-from gatedjax.functional._pairs import both_allow, causal_pairs, pair_mask_of
+from gatedjax.functional._checks import check_that
+from gatedjax.functional._pairs import both_allow, causal_pairs, check_key_mask, pair_mask_of
 from gatedjax.functional._selective import Empty, attention_scores, weighted_values
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._attention_inputs import check_attention, heads_of, zero_padding
@@ -212,7 +212,7 @@ class SelectiveSelfAttention(nn.Module):
         if self.features is None:
             raise ValueError("source_cache needs features, got None")
         check_that(source.ndim == 3, "source must be [B, N, D]", source)
-        check_mask(source_mask, source.shape[:2], "source_mask")
+        check_key_mask(source_mask, source.shape[:2], "source_mask")
         heads = self._heads(zero_padding(self.dtype, source, source_mask), self.features, "key")
         shape = source.shape[:2]
         real = (

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
+from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._types import Initializer
 
@@ -106,7 +107,7 @@ class AttentionGatedTransform(nn.Module):
     def _gated(self, selected: Float[Array, "*B S D"]) -> tuple[Array, Array]:
         layers, width = selected.shape[-2] - 1, selected.shape[-1]
         if not layers:  # an array without elements would be no parameter
-            states = selected.astype(jnp.promote_types(selected.dtype, jnp.float32))
+            states = selected.astype(wide_dtype(selected))
             return states, states[..., :0, :]
         square, kind = (layers, width, width), self.param_dtype
         # f reads [y; s]: both halves of its kernel have the fans of the whole

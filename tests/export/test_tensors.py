@@ -3,13 +3,18 @@
 import json
 import pickle
 import time
+from typing import Any, NamedTuple
 
+import flax
 import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+import optax
 import pytest
+from flax import struct
 
+from gatedjax import functional as F
 from gatedjax.export import BadFile, ParamsMismatch, load_params, save_params
 
 
@@ -36,6 +41,89 @@ def test_params_come_back_with_their_dtypes(tmp_path, np_rng):
     _assert_same(got, params)
     assert got["dense"]["bias"].dtype == ml_dtypes.bfloat16
     assert [path.name for path in tmp_path.iterdir()] == ["p.safetensors"]
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@struct.dataclass
+class Node:
+    weight: Any
+    inner: Any
+    name: str = struct.field(pytree_node=False, default="node")
+
+
+def trees():
+    half, numbers = jnp.arange(3, dtype=jnp.bfloat16), np.arange(4, dtype=np.int8)
+    many = [np.full(1, i, np.uint8) for i in range(12)]
+    return {
+        "list": [half, numbers],
+        "tuple": (half, [numbers, (np.float32(2.5),)]),
+        "dict of lists": {"a": many, "b": {"c": (numbers,)}},
+        "numbers": {"a": 1.5, "b": [7, True, -0.0, float("inf")], "c": np.float16(0.5)},
+        "nothing": {"a": None, "b": [None, half], "c": {}, "d": [], "e": ((), numbers)},
+    }
+
+
+@pytest.mark.parametrize("name", trees())
+def test_a_tree_of_python_s_own_containers_comes_back(name, tmp_path):
+    tree = trees()[name]
+    path = save_params(tmp_path / "p.safetensors", tree)
+    for like in (None, tree):
+        got = load_params(path, like)
+        _assert_same(jax.tree.map(np.asarray, got), jax.tree.map(np.asarray, tree))
+        numbers = [(x, type(x)) for x in jax.tree.leaves(tree) if isinstance(x, float | int)]
+        found = [(x, type(x)) for x in jax.tree.leaves(got) if isinstance(x, float | int)]
+        assert found == numbers
+
+
+def test_a_tree_with_classes_comes_back_into_one_like_it(tmp_path):
+    half = jnp.arange(3, dtype=jnp.bfloat16)
+    gru = F.GRUWeights(*(np.ones((2, 6), np.float32) * i for i in range(3)))
+    optimizer = optax.adam(1e-2).init({"w": half})
+    tree = {
+        "pair": Pair([half], {"x": np.float16(2)}),
+        "node": Node(half, Pair(None, half), name="kept"),
+        "cell": gru,
+        "optimizer": optimizer,
+        "frozen": flax.core.freeze({"a": half}),
+    }
+    path = save_params(tmp_path / "p.safetensors", tree)
+    with pytest.raises(ValueError, match=r"holds a .*GRUWeights at 'cell', .*pass like="):
+        load_params(path)
+    want = tree | {"frozen": {"a": half}}  # every mapping comes back as a dict
+    _assert_same(load_params(path, tree), want)
+    _assert_same(load_params(path, jax.eval_shape(lambda: tree)), want)
+    assert load_params(path, tree)["node"].name == "kept"
+    with pytest.raises(ParamsMismatch, match=r"pair\.second\.x: wanted float32\[\], got float16"):
+        load_params(path, tree | {"pair": Pair([half], {"x": np.float32(2)})})
+    with pytest.raises(
+        ParamsMismatch, match=r"cell\.recurrent_bias: wanted float32\[2\], got noth"
+    ):
+        load_params(path, tree | {"cell": gru._replace(recurrent_bias=np.ones(2, np.float32))})
+
+
+@pytest.mark.parametrize(
+    ("kinds", "match"),
+    [
+        ("[", "not JSON"),
+        ("[]", "object of names and kinds"),
+        ('{"a": 1}', "object of names and kinds"),
+        ('{"../a": "list"}', "of its structure"),
+        ('{"": "list"}', "'' must be a list, got the parts"),
+        ('{"a": "tuple"}', "'a' must be a tuple, got float32"),
+        ('{"a": "int"}', "'a' must be a int, got float32"),
+        ('{"b": "float"}', "'b' must be a float, got the parts"),
+        ('{"a.x": "list"}', "is an array and also holds"),
+    ],
+)
+def test_a_structure_that_contradicts_the_arrays_is_refused(kinds, match, tmp_path):
+    header = {"a": _entry(), "__metadata__": {"gatedjax.structure": kinds}}
+    (tmp_path / "p.safetensors").write_bytes(_file(header))
+    with pytest.raises(BadFile, match=match):
+        load_params(tmp_path / "p.safetensors")
 
 
 def test_bfloat16_keeps_every_bit(tmp_path):
@@ -78,18 +166,22 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("params", "error", "match"),
     [
-        ([np.ones(2)], TypeError, "params must be nested dicts of arrays, got list"),
-        ({"a": [np.ones(2)]}, TypeError, "got list at 'a'"),
-        ({"a": 1.0}, TypeError, "got float at 'a'"),
+        (np.ones(2), TypeError, "params must be a dict, list, tuple or dataclass .* got ndarray"),
+        ({"a": ["x"]}, TypeError, r"got str at 'a\.0'"),
+        ((np.ones(2), 1j), TypeError, "got complex at '1'"),
+        ({"a": 2**70}, TypeError, "'a'.*object, which no file can hold"),
+        ({"a": ml_dtypes.float8_e4m3(1)}, TypeError, "'a'.*float8_e4m3, which no file can hold"),
+        ({"a": [Pair(np.ones(2), None), {0: np.ones(1)}]}, TypeError, r"got 0 below 'a\.1'"),
         ({"a": {0: np.ones(2)}}, TypeError, "str keys, got 0 below 'a'"),
         ({"a.b": np.ones(2)}, ValueError, "keys without dots, got 'a.b'"),
-        ({"a": {}}, ValueError, "empty dict"),
+        ({"a": {}}, ValueError, "at least one array, got an empty dict"),
+        ([(), None], ValueError, "at least one array, got an empty list"),
         ({"": np.ones(2)}, ValueError, "empty part"),
         ({"../up": np.ones(2)}, ValueError, "dots"),
         ({"a/b": np.ones(2)}, ValueError, "looks like a path"),
         ({"a\n": np.ones(2)}, ValueError, "cannot be printed"),
         ({"a": np.array(["x"])}, TypeError, "which no file can hold"),
-        ({"a": jax.random.key(0)}, TypeError, "plain arrays"),
+        ({"a": (jax.random.key(0),)}, TypeError, r"plain arrays, got key<fry> at 'a\.0'"),
     ],
 )
 def test_what_would_not_come_back_is_refused(tmp_path, params, error, match):

@@ -101,6 +101,7 @@ def calls() -> dict[str, Call]:
     cells = {"initial": F.LSTMState(normal(ROWS, HIDDEN), normal(ROWS, HIDDEN))}
     step = {"x": normal(ROWS, WIDTH), "recurrent_dropout_mask": dropout}
     found = {"logits": scores, "document_mask": mask}
+    sized = {"ids": ids, "mask": mask}
 
     def plainly(function: Callable[..., Any], **options: Any) -> Callable[[Any, Any], Any]:
         """shared are the first arguments, rows the others."""
@@ -115,6 +116,10 @@ def calls() -> dict[str, Call]:
 
     def wrap(data: Any) -> Any:
         return jax.random.wrap_key_data(jnp.asarray(data))
+
+    def size(rows: dict[str, Any]) -> int:
+        """T, which a program may leave open."""
+        return rows["mask"].shape[1]
 
     def score(kernel: Any, states: Any) -> Any:
         return jnp.tanh(states) @ kernel
@@ -135,7 +140,8 @@ def calls() -> dict[str, Call]:
         ),
         "relative_bias": Call(
             lambda table, rows: (
-                rows["scores"] + F.relative_bias(table, jnp.arange(STEPS), jnp.arange(STEPS))[None]
+                rows["scores"].astype(table.dtype)
+                + F.relative_bias(table, *2 * [jnp.arange(rows["scores"].shape[-1])])[None]
             ),
             {"scores": pairs},
             normal(2, 5),
@@ -144,12 +150,16 @@ def calls() -> dict[str, Call]:
             plainly(F.byte_dropout, rate=0.5),
             {"inputs": scores, "draws": rng.integers(0, 256, scores.shape, np.uint8)},
         ),
-        "feature_bytes": Call(keyed(lambda k, _: F.feature_bytes(k, STEPS, 3)), {"ids": ids}, key),
+        "feature_bytes": Call(keyed(lambda k, rows: F.feature_bytes(k, size(rows), 3)), sized, key),
         "pair_bytes": Call(
-            keyed(lambda k, _: F.pair_bytes(k, 3, jnp.arange(2), STEPS)), {"ids": ids}, key
+            keyed(lambda k, rows: F.pair_bytes(k, 3, jnp.arange(size(rows)), size(rows))),
+            sized,
+            key,
         ),
         "pair_uniform": Call(
-            keyed(lambda k, _: F.pair_uniform(k, 3, jnp.arange(2), STEPS)), {"ids": ids}, key
+            keyed(lambda k, rows: F.pair_uniform(k, 3, jnp.arange(size(rows)), size(rows))),
+            sized,
+            key,
         ),
         "pair_dropout": Call(
             keyed(lambda k, rows: F.pair_dropout(rows["weights"], 0.5, k)),
@@ -205,13 +215,16 @@ def calls() -> dict[str, Call]:
             plainly(F.highway_mix), {"candidate": scores, "carry": scores + 1, "gate": gates}
         ),
         "lstm": Call(of_weights(F.lstm), started | cells | {"resets": begun["resets"]}, lstm),
+        "lstm of lengths": Call(
+            of_weights(F.lstm), {"xs": sequence["xs"], "lengths": lengths}, lstm
+        ),
         "lstm_step": Call(of_weights(F.lstm_step), {**step, "carry": cells["initial"]}, lstm),
         "bidirectional": Call(
             lambda weights, rows: F.bidirectional(F.lstm, *weights, **rows), sequence, (lstm, lstm)
         ),
         "masked_scan": Call(
             lambda weights, rows: F.masked_scan(
-                lambda h, x: 2 * (F.gru_step(weights, h, x),), **rows
+                lambda h, x: 2 * (F.gru_step(weights, h, x).astype(h.dtype),), **rows
             ),
             {**sequence, "initial": normal(ROWS, HIDDEN), **begun},
             gru,
@@ -231,7 +244,7 @@ def calls() -> dict[str, Call]:
         "example_keys": Call(
             keyed(lambda k, _: jax.random.key_data(k).astype(jnp.float32)), {"ids": ids}, key
         ),
-        "example_noise": Call(keyed(lambda k, _: F.example_noise(k, STEPS)), {"ids": ids}, key),
+        "example_noise": Call(keyed(lambda k, rows: F.example_noise(k, size(rows))), sized, key),
         "example_dropout": Call(
             keyed(lambda k, rows: F.example_dropout(rows["inputs"], 0.5, k)),
             {"ids": ids, "inputs": scores},
@@ -340,7 +353,10 @@ def calls() -> dict[str, Call]:
             {"scores": scores, "log_gates": -np.exp(scores), "mask": mask},
         ),
         "masked_softmax": Call(plainly(F.masked_softmax), {"scores": scores, "mask": mask}),
-        "length_mask": Call(plainly(F.length_mask, size=STEPS), {"lengths": lengths}),
+        "length_mask": Call(
+            lambda _, rows: F.length_mask(rows["lengths"], rows["scores"].shape[1]),
+            {"lengths": lengths, "scores": mask},
+        ),
     }
     for attention, weights in rau_weights.items():
         options = {"attention": attention}

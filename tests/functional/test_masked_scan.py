@@ -186,7 +186,7 @@ ROWS, STEPS = np.zeros((B, 2), np.float32), np.zeros((B, T, 2), np.float32)
         ((plain, ROWS[:1], STEPS), {}, ValueError, r"initial must have 3 rows, got \(1, 2\)"),
         ((plain, 0.0, STEPS), {}, ValueError, r"initial must have 3 rows, got \(\)"),
         ((plain, ROWS, STEPS, ROWS), {}, TypeError, "mask must be bool"),
-        ((plain, ROWS, STEPS), {"reset_to": ROWS}, ValueError, "reset_to must be None without"),
+        ((plain, ROWS, STEPS), {"reset_to": ROWS[:, :1]}, ValueError, "reset_to must have shape"),
         (
             (plain, ROWS, STEPS),
             {"resets": RESETS, "reset_to": (ROWS,)},

@@ -89,9 +89,6 @@ def test_integers_that_jax_would_cut_off_are_refused_by_name():
         "targets": lambda: F.linear_cross_entropy(h, kernel, bias, np.full((2, 3), big)),
         "positions": lambda: F.pointer_sum_indexed(rows["logits"], np.full((4, 3, 2), big)),
         "queries": lambda: F.relative_bias(np.ones((1, 3), np.float32), big[None], np.arange(2)),
-        "classes": lambda: F.attention_statistics(
-            np.ones((1, 1, 3, 3), np.float32), classes=np.full((1, 3), big), num_classes=2
-        ),
         "k": lambda: hard_top_k(scores, np.full((2, 1), big)),
         "lengths": lambda: F.local_attention_weights(scores, scores[:, 0], 1.0, np.full(2, big)),
     }

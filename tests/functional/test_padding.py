@@ -15,7 +15,6 @@ GARBAGE = (np.nan, np.inf, -np.inf, 1e30)
 # of every function with a mask: the axes of its arguments that have padding
 PADDED = {
     "attention_pool": {"states": (1,), "weights": (1,)},
-    "attention_statistics": {"weights": (2, 3)},
     "bidirectional": {"xs": (1,)},
     "compact_attention_pool": {"states": (1,), "gates": (1,)},
     "ensure_open": {"gates": (1,), "logits": (1,)},
@@ -44,11 +43,7 @@ PADDED = {
     "selective_attention": {"key": (2,), "value": (2,), "gates": (3,)},
     "selective_attention of pairs": {"key": (2,), "value": (2,), "gates": (3,)},
     "selective_weights": {"scores": (3,), "gates": (3,)},
-    "skipping_selective_attention": {"key": (2,), "value": (2,), "selector_key": (2,)},
     "source_to_token": {"states": (1,), "logits": (1,)},
-    "streamed_attention_statistics": dict.fromkeys(
-        ("query", "key", "selector_query", "selector_key"), (2,)
-    ),
 } | {name: {"xs": (1,)} for name in CALLS if name.startswith(("rau ", "rau_attention "))}
 # compiled with every run of the tests, the others with the slow ones
 QUICK = ("attention_pool", "compact_attention_pool", "hard_gates", "local_attention_weights")
@@ -204,9 +199,6 @@ def seen(tau):
         "compact_attention_pool": F.compact_attention_pool(
             lambda states: states[..., 0], HEALTHY[..., None], jnp.asarray(HARD), capacity=2
         ).pooled,
-        "skipping_selective_attention": F.skipping_selective_attention(
-            *(HEALTHY[:, None, :, None],) * 3, *(LOGITS[:, None, :, None],) * 2
-        ),
         "selection_log_prob": F.selection_log_prob(HEALTHY[:, None, None], HARD[:, None, None]),
         "selection_statistics": F.selection_statistics(HARD[:, None])._asdict(),
         "mean_over_pairs": F.mean_over_pairs(HEALTHY[:, None], keys=keys * LOGITS[:, None]),

@@ -610,6 +610,7 @@ def wrong(cell, case):
         "xs rank": ((weights, xs[0]), {}),
         "xs width": ((weights, xs[..., 1:]), {}),
         "xs integer": ((weights, np.ones((B, T, D), np.int32)), {}),
+        "input": ((weights._replace(input=np.ones((D, H), np.float32)), xs), {}),
         "recurrent": ((weights._replace(recurrent=np.ones((H, H), np.float32)), xs), {}),
         "recurrent rank": ((weights._replace(recurrent=np.ones(H, np.float32)), xs), {}),
         "bias": ((weights._replace(bias=np.ones(H + 1, np.float32)), xs), {}),
@@ -624,7 +625,12 @@ def wrong(cell, case):
     ("case", "error", "message"),
     [
         ("xs rank", ValueError, r"xs must have 3 axes \[B T D\], got shape \(6, 4\)"),
-        ("xs width", ValueError, r"input must have shape \(3, \d+\) .* got \(4, \d+\)"),
+        (
+            "xs width",
+            ValueError,
+            r"xs must have width D = 4, .* weights\.input, got width 3 in",
+        ),
+        ("input", ValueError, r"input must have shape \(4, \d+\) .* got \(4, 5\)"),
         ("xs integer", TypeError, "xs must be floating point, got dtype int32"),
         ("recurrent", ValueError, r"recurrent must have shape \(5, \d+\) .* got \(5, 5\)"),
         ("recurrent rank", ValueError, r"recurrent must have 2 axes .* got shape \(5,\)"),
@@ -672,3 +678,13 @@ def test_step_names_the_carry_of_the_wrong_shape(name, state, np_rng):
     arguments = cell.weights(np_rng), cell.carry(np_rng, rows=B + 1), XS[:, 0]
     with pytest.raises(ValueError, match=rf"{state} must have shape \(3, 5\), got \(4, 5\)"):
         jax.eval_shape(cell.step, *arguments)
+
+
+@pytest.mark.parametrize("step", [lstm_step, gru_step, rau_step])
+def test_a_wrong_width_of_one_step_is_named(step, np_rng):
+    cell = CELLS[step.__name__.removesuffix("_step")]
+    weights, carry = cell.weights(np_rng), cell.carry(np_rng)
+    with pytest.raises(ValueError, match=r"x must have width D = 4, .* width 3 in shape \(3, 3\)"):
+        jax.eval_shape(step, weights, carry, XS[:, 0, 1:])
+    with pytest.raises(ValueError, match=r"x must have 2 axes \[B D\], got shape \(3, 6, 4\)"):
+        jax.eval_shape(step, weights, carry, XS)

@@ -233,7 +233,7 @@ XS = np.ones((B, T, 4), np.float32)
         ({"resets": [[True]]}, TypeError, "resets must be an array of bool, got list"),
         ({"lengths": [6, 5, 4]}, TypeError, "lengths must be an array of integers, got list"),
         ({"resets": RESETS[0]}, ValueError, r"resets must have shape \(3, 6\), got \(6,\)"),
-        ({"reset_to": np.ones((B, H))}, ValueError, "reset_to must be None without resets"),
+        ({"reset_to": np.ones((B, T))}, ValueError, r"reset_to must have shape \(3, 5\), got"),
         (
             {"resets": RESETS, "reset_to": np.ones((B, T))},
             ValueError,
@@ -244,3 +244,13 @@ XS = np.ones((B, T, 4), np.float32)
 def test_resets_that_do_not_fit_are_refused(options, error, message, np_rng):
     with pytest.raises(error, match=message):
         F.gru(CELLS["gru"].weights(np_rng), XS, **options)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "rau"])
+def test_a_carry_for_segments_has_no_part_without_resets(name, np_rng):
+    """A caller can hand on both, whether there are resets or not."""
+    cell = CELLS[name]
+    weights, carry = cell.weights(np_rng), cell.carry(np_rng)
+    run = jax.jit(lambda fresh: cell.unroll(weights, XS, MASK, reset_to=fresh))
+    want = jax.jit(lambda: cell.unroll(weights, XS, MASK))()
+    jax.tree.map(np.testing.assert_array_equal, run(carry), want)

@@ -58,6 +58,22 @@ def test_every_task_has_a_loss_here():
     assert {type(case.task).__name__ for case in LOSSES.values()} | {"ClozeTask"} == tasks
 
 
+@pytest.mark.parametrize("name", NETWORKS)
+def test_an_array_in_place_of_the_batch_is_told_its_place(name):
+    case = LOSSES[name]
+    model, (first, array) = case.task.model, next(iter(texts_of(case.batch).items()))
+    init = functools.partial(jax.eval_shape, model.init, jax.random.key(0))
+    with pytest.raises(TypeError, match=rf'batch must be a dict .*"{first}".*, got an array of sh'):
+        init(array)
+    with pytest.raises(TypeError, match=r"batch must be a dict of arrays .*, got list"):
+        init([array])
+
+
+def texts_of(batch):
+    """The arrays that the network reads first."""
+    return {name: batch[name] for name in ("tokens", "rows", "document") if name in batch}
+
+
 @pytest.mark.parametrize("mode", slow_but(MODES, "explicit"))
 @pytest.mark.parametrize("name", slow_but(LOSSES, *NETWORKS))
 def test_loss_gradient_and_evaluation_are_traced(name, mode):

@@ -200,17 +200,17 @@ def test_reinforce_reaches_the_selector_and_its_baseline(np_rng):
         (lambda m, p, b: translate(m, p, b, length_penalty=-0.1), "length_penalty must be"),
         (
             lambda m, p, b: m.apply({"params": p}, {n: b[n] for n in ("tokens", "lengths")}),
-            "batch needs target_lengths, targets",
+            "batch needs target_lengths, targets, got",
         ),
         (
             lambda m, p, b: m.apply({"params": p}, b | {"target_lengths": np.ones(3, int)}),
-            r"targets \[B, T\] and target_lengths \[B\]",
+            r"target_lengths \[B\] and targets \[B, T\], got .*\(3,\)",
         ),
         (
             lambda m, p, b: m.apply(
                 {"params": p}, b | {"tokens": b["tokens"][:1], "lengths": b["lengths"][:1]}
             ),
-            "as many targets as tokens, got 2 and 1",
+            r"targets \[B, T\].*, got \(1, 4\), \(1,\), \(2, ",
         ),
     ],
 )

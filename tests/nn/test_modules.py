@@ -505,3 +505,12 @@ def test_attention_gated_transform_names_the_bad_field(options, message, rng):
     module = gnn.AttentionGatedTransform(**options)
     with pytest.raises(ValueError, match=message):
         jax.eval_shape(module.init, rng, normal(1, 2, 3))
+
+
+@pytest.mark.parametrize("module", [gnn.LSTM(4), gnn.GRU(4), gnn.RAU(4)])
+def test_a_wrong_width_of_inputs_is_named(module):
+    xs = normal(2, 5, 3)
+    like = jax.eval_shape(module.init, jax.random.key(0), xs)
+    want = r"xs must have width D = 3, the rows of params\['layer_0_input'\], got width 2 in shape"
+    with pytest.raises(ValueError, match=want):
+        jax.eval_shape(module.apply, like, xs[..., :2])

@@ -353,10 +353,11 @@ def test_source_to_token_pools_what_its_scores_say(inputs):
     ("mask", "error", "message"),
     [
         (np.ones(N, bool), ValueError, r"mask must have shape \(3, 5\).*got \(5,\)"),
-        (np.ones((B, 1, N, N), bool), ValueError, r"mask must have shape \(3, 5\).*got \(3, 1"),
+        (np.ones((B, 1, N, N), bool), ValueError, r"\(3, 5\).*got \(3, 1.* argument pair_mask"),
+        (np.ones((B, N, N), bool), ValueError, r"mask must have shape .* argument pair_mask"),
         (np.ones((B, N), np.float32), TypeError, "mask must be bool"),
     ],
-    ids=["no rows", "of pairs", "of floats"],
+    ids=["no rows", "of pairs", "of pairs without heads", "of floats"],
 )
 def test_a_mask_that_does_not_fit_is_refused_by_name(mask, error, message):
     module = gnn.SelectiveSelfAttention(M)

@@ -330,3 +330,35 @@ def test_decoding_needs_a_causal_module_and_a_cache_of_its_kind():
         jax.eval_shape(functools.partial(module.apply, method="source_cache"), variables, ARRAY)
     with refuse(match="features and a size of at least 1 are needed"):
         gnn.SelectiveSelfAttention(M).initial_cache(B, N)
+
+
+def flax_mask(size):
+    """What `flax.linen.make_attention_mask` makes: [B, 1, Q, N] of float32."""
+    return np.ones((B, 1, N, size), np.float32)
+
+
+HEADS = np.ones((B, M, N, 4), np.float32)
+SCORES = np.ones((B, M, N, N), np.float32)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda mask: F.selective_attention(HEADS, HEADS, HEADS, SCORES, mask=mask),
+        lambda mask: F.relaxed_selective_attention(HEADS, HEADS, HEADS, -SCORES, mask=mask),
+        lambda mask: F.selection_counts(SCORES, mask),
+        lambda mask: F.selection_entropy(SCORES, mask),
+        lambda mask: F.selection_log_prob(SCORES, SCORES, mask),
+    ],
+)
+@pytest.mark.parametrize("mask", [flax_mask(N), flax_mask(N) > 0])
+def test_a_mask_of_flax_s_attention_is_told_its_argument(call, mask):
+    with pytest.raises(ValueError, match=r"mask must have shape \(3, .*5\).* argument pair_mask"):
+        jax.eval_shape(call, mask)
+
+
+def test_a_mask_of_pairs_of_another_sequence_is_told_its_argument():
+    module = gnn.SelectiveSelfAttention(M)
+    call = functools.partial(jax.eval_shape, module.init, jax.random.key(0))
+    with pytest.raises(ValueError, match=r"source_mask must have shape \(3, 4\).* pair_mask"):
+        call(np.ones((B, N, D)), source=np.ones((B, S, D)), source_mask=flax_mask(S))

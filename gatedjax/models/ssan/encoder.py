@@ -19,6 +19,7 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._limits import MOST_WIDTH, check_most
 from gatedjax._types import Tree
+from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch, check_rates
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._schedule import schedule
@@ -115,6 +116,7 @@ class SSANConfig(SelectorConfig):
         }
 
 
+@exportable
 @struct.dataclass
 class SSANEncoderOutput:
     """What one pass computed.

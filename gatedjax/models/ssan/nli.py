@@ -19,6 +19,7 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._types import Options
 from gatedjax.functional._checks import check_positive
+from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch, check_rates
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._schedule import schedule
@@ -82,6 +83,7 @@ class SSANNLIConfig(SelectorConfig):
             raise ValueError(f"num_heads must be 1 for t2t='multi_dim', got {self.num_heads}")
 
 
+@exportable
 @struct.dataclass
 class SSANNLIOutput:
     """What one pass computed.

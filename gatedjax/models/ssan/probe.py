@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._types import Options
+from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_widths
 from gatedjax.models._types import Batch
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
@@ -42,6 +43,7 @@ class SSANProbeConfig(SSANConfig):
         check_widths("head_hidden", self.head_hidden)
 
 
+@exportable
 @struct.dataclass
 class SSANOutput:
     """What one pass computed.

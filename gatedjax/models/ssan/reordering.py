@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax._types import Options
+from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_batch
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
@@ -40,6 +41,7 @@ class WordReorderingConfig(SSANConfig):
     """Train the head alone, on an encoder that is kept as it is."""
 
 
+@exportable
 @struct.dataclass
 class WordReorderingOutput(SSANOutput):
     """What one pass computed, as an `SSANOutput`.

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax.functional._devices import take_rows
+from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_batch, check_rates
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._types import Batch, Metrics, Predictions
@@ -61,6 +62,7 @@ class SSANTaggerConfig(SSANConfig):
             raise ValueError("positions must be 'sinusoidal' or 'none', got 'learned'")
 
 
+@exportable
 @struct.dataclass
 class SSANTaggerOutput:
     """What one pass computed.

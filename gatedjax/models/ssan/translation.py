@@ -20,6 +20,7 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._types import Options, Output, Params, Tree
 from gatedjax.functional._devices import take_rows
+from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch, check_rates
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder, SSANEncoderOutput
@@ -69,6 +70,7 @@ class SSANTranslatorConfig(SSANConfig):
         check_rates(self, "label_smoothing")
 
 
+@exportable
 @struct.dataclass
 class SSANTranslatorOutput:
     """What one pass over source and target computed.
@@ -150,13 +152,8 @@ class SSANTranslator(nn.Module):
         Raises:
           ValueError: also if a text is longer than the table of learned positions.
         """
-        check_batch(batch, targets="B T", target_lengths="B")
+        check_batch(batch, tokens="B N", lengths="B", targets="B T", target_lengths="B")
         targets, lengths = batch["targets"], batch["target_lengths"]
-        if targets.shape[0] != batch["tokens"].shape[0]:
-            raise ValueError(
-                "batch needs as many targets as tokens, got "
-                f"{targets.shape[0]} and {batch['tokens'].shape[0]}"
-            )
         encoded = self.encode(batch, train=train)
         before = jnp.pad(targets, ((0, 0), (1, 0)), constant_values=START)[:, :-1]
         states = self._placed(self._embed(before))

@@ -1,0 +1,196 @@
+"""Trees of any containers under flat dotted names, with what the names alone do not tell."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from gatedjax._types import Tree
+from gatedjax.export._names import name_fault, unflatten
+
+_NUMBERS = (bool, int, float)
+_PLAIN = {kind.__name__: kind for kind in (list, tuple, dict, type(None), *_NUMBERS)}
+_KEY = "gatedjax.structure"
+
+
+def take_apart(tree: Tree, what: str = "params") -> tuple[dict[str, Tree], dict[str, str]]:
+    """Returns the leaves of a tree by dotted names, and the kinds of what is no dict or array.
+
+    A name joins keys of dicts, positions in lists and tuples, and names of fields by dots.
+
+    Args:
+      tree: dicts with string keys, lists, tuples, dataclasses and whatever else JAX maps over; its
+        leaves are arrays or numbers of Python.
+      what: the argument's name, for messages.
+
+    Returns:
+      (leaves, kinds): kinds has "list", "tuple", "float" and so on by the name of the node, "" for
+      the tree itself, and the name of the class of any other container. A tree of nested dicts of
+      arrays has none.
+
+    Raises:
+      TypeError: for a leaf that is no array and no number, or a key that is no string.
+      ValueError: for a name that could not be given back, or a tree without a leaf.
+    """
+    if _parts(tree, what, "") is None:
+        kind = type(tree).__name__
+        raise TypeError(f"{what} must be a dict, list, tuple or dataclass of arrays, got {kind}")
+    flat: dict[str, Tree] = {}
+    kinds: dict[str, str] = {}
+    _collect(tree, "", flat, kinds, what)
+    if not flat:
+        kind = type(tree).__name__
+        raise ValueError(f"{what} must hold at least one array, got an empty {kind}")
+    return flat, kinds
+
+
+def _collect(
+    node: Tree, name: str, flat: dict[str, Tree], kinds: dict[str, str], what: str
+) -> None:
+    parts = _parts(node, what, name)
+    if parts is None and type(node) not in _NUMBERS:
+        if not (hasattr(node, "dtype") and hasattr(node, "shape")):
+            kind = type(node).__name__
+            raise TypeError(f"{what} must have arrays as leaves, got {kind} at {name!r}")
+        flat[name] = node
+        return
+    is_dict = isinstance(node, Mapping)
+    if not is_dict or not parts:
+        kinds[name] = "dict" if is_dict else _kind(node)
+    if parts is None:
+        flat[name] = np.asarray(node)
+        return
+    for key, child in parts:
+        inner = f"{name}.{key}" if name else key
+        if "." in key:
+            raise ValueError(f"{what} must have keys without dots, got {key!r} below {name!r}")
+        if fault := name_fault(inner):
+            raise ValueError(f"{what} has the name {inner!r}, which {fault}")
+        if inner in flat or inner in kinds:
+            raise ValueError(f"{what} has two parts of the name {inner!r}")
+        _collect(child, inner, flat, kinds, what)
+
+
+def _kind(node: Tree) -> str:
+    kind = type(node)
+    return kind.__name__ if kind in _PLAIN.values() else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _parts(node: Tree, what: str, name: str) -> list[tuple[str, Tree]] | None:
+    """The parts of a container and their names; None for a leaf."""
+    if isinstance(node, Mapping):
+        for key in node:
+            if not isinstance(key, str):
+                raise TypeError(f"{what} must have str keys, got {key!r} below {name!r}")
+        return list(node.items())
+    pairs, _ = _one_level(node)
+    if any(not path for path, _ in pairs):
+        return None
+    return [(_key_name(path[0]), child) for path, child in pairs]
+
+
+def _one_level(node: Tree) -> tuple[list[tuple[Any, Tree]], Any]:
+    return jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda part: part is not node)
+
+
+def _key_name(key: Any) -> str:
+    """The key of a dict, the position in a list, or the name of a field."""
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)
+
+
+def check_kinds(kinds: Mapping[str, str], where: str) -> None:
+    """Raises ValueError if a container was of a class that is not one of Python's own."""
+    for name, kind in kinds.items():
+        if kind not in _PLAIN:
+            at = f" at {name!r}" if name else ""
+            raise ValueError(
+                f"{where} holds a {kind[:200]}{at}, and no class is made from what a file says: "
+                "pass like=, a tree of the same structure"
+            )
+
+
+def put_together(flat: Mapping[str, np.ndarray], kinds: Mapping[str, str]) -> Tree:
+    """The inverse of `take_apart`, from what a file holds, without classes.
+
+    Raises:
+      ValueError: if the names and the kinds contradict each other.
+    """
+    holders = {prefix for name in (*flat, *kinds) for prefix in _prefixes(name)}
+    empty: dict[str, Tree] = {}
+    for name, kind in kinds.items():
+        if name and name not in flat and name not in holders:
+            empty[name] = None if kind == "NoneType" else {}
+    tree = unflatten({**flat, **empty})
+
+    def build(name: str, node: Tree) -> Tree:
+        kind = kinds.get(name)
+        if isinstance(node, dict):
+            parts = {k: build(f"{name}.{k}" if name else k, v) for k, v in node.items()}
+            if kind in (None, "dict"):
+                return parts
+            if kind not in ("list", "tuple") or set(parts) != set(map(str, range(len(parts)))):
+                raise ValueError(f"{name!r} must be a {kind}, got the parts {sorted(parts)}")
+            ordered = [parts[str(i)] for i in range(len(parts))]
+            return ordered if kind == "list" else tuple(ordered)
+        if kind is None or node is None:
+            return node
+        return _number(name, kind, node)
+
+    return build("", tree)
+
+
+def _prefixes(name: str) -> list[str]:
+    """The names of the containers that a part stands in."""
+    return [name[:i] for i, letter in enumerate(name) if letter == "."]
+
+
+def _number(name: str, kind: str, array: np.ndarray) -> Tree:
+    """The number of Python that an array of shape () was made of."""
+    number = array.item() if array.shape == () else array
+    if type(number).__name__ != kind:
+        raise ValueError(f"{name!r} must be a {kind}, got {array.dtype}{list(array.shape)}")
+    return number
+
+
+def put_like(like: Tree, flat: Mapping[str, np.ndarray], what: str) -> Tree:
+    """The arrays by their names in the containers of another tree; dicts become plain ones."""
+
+    def build(name: str, node: Tree) -> Tree:
+        parts = _parts(node, what, name)
+        if parts is None:
+            is_number = type(node) in _NUMBERS
+            return _number(name, _kind(node), flat[name]) if is_number else flat[name]
+        built = {key: build(f"{name}.{key}" if name else key, child) for key, child in parts}
+        if isinstance(node, Mapping):
+            return built
+        return jax.tree.unflatten(_one_level(node)[1], list(built.values()))
+
+    return build("", like)
+
+
+def written(kinds: Mapping[str, str]) -> dict[str, str]:
+    """Kinds as the metadata of a file; nothing for nested dicts of arrays."""
+    return {_KEY: json.dumps(kinds, sort_keys=True)} if kinds else {}
+
+
+def read_kinds(metadata: Mapping[str, str]) -> dict[str, str]:
+    """The kinds that `written` wrote.
+
+    Raises:
+      ValueError: if the metadata hold something else.
+    """
+    try:
+        kinds = json.loads(metadata.get(_KEY, "{}"))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"its structure is not JSON ({error})") from None
+    if not isinstance(kinds, dict) or not all(isinstance(kind, str) for kind in kinds.values()):
+        raise ValueError("its structure must be an object of names and kinds")
+    for name in filter(None, kinds):
+        if fault := name_fault(name):
+            raise ValueError(f"the name {name[:200]!r} of its structure {fault}")
+    return kinds
