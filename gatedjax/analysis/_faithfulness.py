@@ -489,7 +489,7 @@ def _compared(rationales: Mapping[str, Rationale], samples: int) -> tuple[Compar
         other = getattr(rationales[name], measure)
         test = paired_bootstrap(values, other, samples=samples)
         # a bootstrap of few texts is sure of what it cannot know
-        p_value = max(test.p_value, least_p_value(values - other))
+        p_value = max(test.p_value, least_p_value(values, other))
         found.append((measure, name, test._replace(p_value=p_value)))
     corrected = holm([test.p_value for *_, test in found])
     return tuple(

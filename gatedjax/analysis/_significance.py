@@ -8,6 +8,8 @@ from numpy.typing import ArrayLike
 
 # draws held in memory at once
 _CHUNK = 2_000_000
+# digits behind the point of a difference, for scores of size 1; the rest is rounding
+_DIGITS = 12
 
 
 class McNemar(NamedTuple):
@@ -223,14 +225,12 @@ def paired_bootstrap(
         raise ValueError(f"samples must be at least 1, got {samples}")
     if not 0 < level < 1:
         raise ValueError(f"level must be inside (0, 1), got {level}")
-    # Scores are divided by the power of 2 that the largest of them needs, which is exact, because
-    # the tolerances below are those of scores of size 1.
-    exponent = _exponent(a, b)
-    sums, sizes = _of_groups(np.ldexp(a, -exponent) - np.ldexp(b, -exponent), groups)
+    scaled, exponent = _scaled_difference(a, b)
+    sums, sizes = _of_groups(scaled, groups)
     # Samples only see how often each difference was drawn, and there are few different ones. They
     # are rounded far below any score's meaning, so that 1/3 - 1/3 in two orders is one value.
     kinds, counts = np.unique(
-        np.column_stack([np.round(sums, 12), sizes]), axis=0, return_counts=True
+        np.column_stack([np.round(sums, _DIGITS), sizes]), axis=0, return_counts=True
     )
     values, sizes = np.ascontiguousarray(kinds.T)
     observed = float(values @ counts / a.size)
@@ -252,19 +252,24 @@ def paired_bootstrap(
     return Bootstrap(observed, low, high, p_value)
 
 
-def least_p_value(differences: np.ndarray) -> float:
-    """The least p-value that an exact two-sided test of paired differences can have: 2^(1 - m).
+def least_p_value(scores_a: np.ndarray, scores_b: np.ndarray) -> float:
+    """Returns the least p-value that an exact two-sided test of paired scores can have: 2^(1 - m).
 
-    It is the probability that the signs of the m differences which are not 0 are all the same, each
-    sign being as likely as the other.
+    It is the probability that the signs of the m differences which are not 0, rounding errors
+    aside, are all the same, each sign being as likely as the other.
     """
-    return min(1.0, 2.0 ** (1.0 - np.count_nonzero(differences)))
+    scaled, _ = _scaled_difference(scores_a, scores_b)
+    return min(1.0, 2.0 ** (1.0 - np.count_nonzero(np.round(scaled, _DIGITS))))
 
 
-def _exponent(*arrays: np.ndarray) -> int:
-    """The least e with |x| <= 2^e for every number x of the arrays; 0 if all are 0."""
-    mantissa, exponent = math.frexp(max(float(np.max(np.abs(array))) for array in arrays))
-    return exponent - (mantissa == 0.5)
+def _scaled_difference(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
+    """Returns (a - b) / 2^e and e, the least with |x| <= 2^e for every score x; 0 if all are 0.
+
+    The division is exact. It lets tolerances be those of scores of size 1.
+    """
+    mantissa, exponent = math.frexp(max(float(np.max(np.abs(array))) for array in (a, b)))
+    exponent -= mantissa == 0.5
+    return np.ldexp(a, -exponent) - np.ldexp(b, -exponent), exponent
 
 
 def _of_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from gatedjax import analysis
+from gatedjax.analysis._significance import least_p_value
 
 
 def pair(only_a, only_b, both=3, neither=2):
@@ -283,3 +284,10 @@ def test_bootstrap_sees_small_differences_of_large_scores(np_rng):
     noise = np_rng.normal(1, 1, 100)
     small = analysis.paired_bootstrap(1 + 1e-9 * noise, np.ones(100), samples=500)
     assert small.p_value == analysis.paired_bootstrap(noise, np.zeros(100), samples=500).p_value
+
+
+def test_the_least_p_value_counts_no_rounding_errors():
+    for unit in (1e-9, 1.0, 1e9):
+        left, right = np.full(50, (0.1 + 0.2) * unit), np.full(50, 0.3 * unit)
+        right[:3] = 0.1 * unit
+        assert least_p_value(left, right) == 0.25
