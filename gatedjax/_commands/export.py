@@ -12,6 +12,7 @@ from pathlib import Path
 import jax
 
 from gatedjax._cli import program, reason
+from gatedjax._limits import read_limited
 from gatedjax._terminal import say
 from gatedjax._types import Tree
 from gatedjax.export import ModelCard, save
@@ -51,8 +52,8 @@ def _results(workdir: Path, best_step: int) -> dict[str, Tree]:
     if not path.is_file():
         return {}
     try:
-        results = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        results = json.loads(read_limited(path).decode())
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON: {error}") from None
     return results if isinstance(results, dict) and results.get("best_step") == best_step else {}
 

@@ -106,7 +106,8 @@ def test_the_token_is_not_on_the_command_line_of_the_browser(place, stopped, cap
         return True
 
     def serve(self, *args):
-        while not seen:
+        end = time.monotonic() + 5
+        while not seen and time.monotonic() < end:
             time.sleep(0.01)
         raise KeyboardInterrupt
 
@@ -143,7 +144,7 @@ def test_a_run_stands_beside_its_soft_one(place, stopped, capsys):
     assert explore(place / "ganet", "--against", place / "run", "--no-browser") == 0
 
 
-def test_runs_whose_parameters_are_not_finite_are_refused(tmp_path, capsys, monkeypatch):
+def test_runs_whose_parameters_are_not_finite_are_refused(tmp_path, stopped, capsys, monkeypatch):
     made = model()
     bias = np.full_like(made.params["classifier"]["bias"], np.nan)
     broken = {**made.params, "classifier": {**made.params["classifier"], "bias": bias}}
