@@ -9,6 +9,10 @@ def missing(need: str, package: str) -> str:
 
     Args:
       need: who needs it, with the verb, as "plots need".
-      package: its name on the Python Package Index.
+      package: its name on the Python Package Index, or several names with spaces between them.
     """
-    return f"{need} {package}: pip install {package}"
+    return f"{need} {' and '.join(package.split())}: pip install {package}"
+
+
+TFDS = "tensorflow-datasets array-record importlib_resources"
+"""The packages that read a prepared data set; the last is a requirement that TFDS forgets."""

@@ -1,6 +1,7 @@
 """What the library promises about itself as a whole."""
 
 import ast
+import configparser
 import importlib
 import re
 import shutil
@@ -74,6 +75,66 @@ def test_nobody_is_told_to_install_gatedjax_from_an_index():
         if (match := _FROM_AN_INDEX.search(path.read_text(encoding="utf-8")))
     ]
     assert not found
+
+
+_WITHOUT_OPTIONAL = """
+import importlib, importlib.abc, pkgutil, sys
+
+optional = set(sys.argv[1:])
+
+class Blocked(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in optional:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+import gatedjax
+from gatedjax import data
+
+for module in pkgutil.walk_packages(gatedjax.__path__, "gatedjax."):
+    try:
+        importlib.import_module(module.name)
+    except ImportError as error:
+        print(module.name, error)
+train = data.load("polarity", "train")
+batches = data.Batches(data.encode(train, data.Vocabulary.build([train])), batch_size=4)
+assert [b["example_id"].tolist() for b in batches.iterate(3, 5)] == [
+    batches[step]["example_id"].tolist() for step in (3, 4)
+]
+try:
+    data.load("imdb_reviews", "train", data_dir="nowhere")
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_the_library_needs_nothing_optional_and_names_what_is_missing():
+    required = {re.split(r"[^\w-]", line)[0] for line in _install_requires()}
+    assert len(required) == 11
+    optional = [
+        *("tensorflow_datasets", "grain", "array_record", "importlib_resources", "pyarrow"),
+        *("chex", "matplotlib", "sklearn", "flatbuffers", "tokenizers", "sacrebleu", "seqeval"),
+        *("torch", "gensim", "anywidget", "pandas", "polars", "datasets", "PIL", "tensorboardX"),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_OPTIONAL, *optional],
+        capture_output=True, text=True, env=environment(),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    need = "tensorflow-datasets and array-record and importlib_resources: pip install "
+    need += "tensorflow-datasets array-record importlib_resources"
+    assert done.stdout.splitlines() == [
+        f"gatedjax.data.builders the builders of data sets need {need}",
+        f"gatedjax.data.tfds._builders the builders of data sets need {need}",
+        f"data set 'imdb_reviews' needs {need}",
+    ]
+
+
+def _install_requires():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    lines = config["options"]["install_requires"].splitlines()
+    return [line for line in map(str.strip, lines) if line and not line.startswith("#")]
 
 
 # they compare values or exchange them between processes, or write sizes and hashes alone

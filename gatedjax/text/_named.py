@@ -5,7 +5,7 @@ import dataclasses
 import io
 from collections.abc import Iterable, Iterator, Sequence
 
-from gatedjax._missing import missing
+from gatedjax._missing import TFDS, missing
 from gatedjax.data import load, names
 from gatedjax.data.files._source import Source
 from gatedjax.text._memory import InRows, class_name, dataset_form
@@ -101,7 +101,7 @@ def _tfds(shown: str, name: str, split: str) -> Form:
     try:
         import tensorflow_datasets as tfds
     except ImportError:
-        raise ValueError(missing(f"{shown} needs", "tensorflow-datasets")) from None
+        raise ValueError(missing(f"{shown} needs", TFDS)) from None
     try:
         builder = tfds.builder(name, file_format="array_record")
         if not builder.is_prepared():

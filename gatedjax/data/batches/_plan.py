@@ -48,7 +48,9 @@ class StepBatches(abc.ABC):
     def iterate(
         self, start_step: int = 0, stop_step: int | None = None, *, num_threads: int = 2
     ) -> Iterator[Batch]:
-        """Yields the batches from a step on, made ahead of use by Grain; equal to indexing.
+        """Yields the batches from a step on, equal to indexing; Grain makes them ahead of use.
+
+        Where Grain is not installed, each batch is made when it is asked for.
 
         Args:
           start_step: the first.
@@ -65,9 +67,12 @@ class StepBatches(abc.ABC):
         return self._iterate(start_step, stop, num_threads)
 
     def _iterate(self, start: int, stop: int, num_threads: int) -> Iterator[Batch]:
-        import grain
-
         if start >= stop:
+            return
+        try:
+            import grain
+        except ImportError:  # each batch is then made when it is asked for
+            yield from (self[step] for step in range(start, stop))
             return
         options = grain.ReadOptions(
             num_threads=num_threads, prefetch_buffer_size=4 * num_threads if num_threads else 0

@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import tensorflow_datasets as tfds
 
+from gatedjax._missing import TFDS, missing
 from gatedjax.data.files._paths import AnyPath
 from gatedjax.data.sets._all import SETS
 from gatedjax.data.sets._declaration import DataSet, Record
+
+try:
+    import tensorflow_datasets as tfds
+except ImportError as error:
+    raise ImportError(missing("the builders of data sets need", TFDS)) from error
 
 
 class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gatedjax._missing import missing
+from gatedjax._missing import TFDS, missing
 from gatedjax.data.files._lines import Row, Rows
 from gatedjax.data.files._source import Quarantined
 from gatedjax.data.sets._all import SETS
@@ -28,8 +28,10 @@ def builder_of(name: str, data_dir: str | Path | None) -> "DatasetBuilder":
     place = None if data_dir is None else str(Path(data_dir).expanduser())
     declared = SETS[name]
     if declared.tfds is None:
-        import tensorflow_datasets as tfds
-
+        try:
+            import tensorflow_datasets as tfds
+        except ImportError as error:
+            raise ImportError(missing(f"data set {name!r} needs", TFDS)) from error
         return tfds.builder(name, data_dir=place, file_format="array_record")
     from gatedjax.data.tfds._builders import BUILDERS
 
