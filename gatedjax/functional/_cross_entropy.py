@@ -1,5 +1,7 @@
 """Cross-entropy of a large softmax, as a language model has it, with its linear layer."""
 
+from typing import cast
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -48,6 +50,10 @@ def linear_cross_entropy(
       ValueError: also if a target that is known and counts is outside [0, V).
     """
     targets = listed_as_array(targets)
+    if mask is not None and known(targets, mask) and np.shape(mask) == np.shape(targets):
+        # before the check of their size, because nothing at a masked position counts
+        counts, values = np.asarray(mask), np.asarray(targets)
+        targets = cast(Array, np.where(counts, values, 0))
     check_integers(targets=targets)
     states, kernel, bias, targets = map(jnp.asarray, (states, kernel, bias, targets))
     check_floating(states=states, kernel=kernel, bias=bias)

@@ -77,6 +77,7 @@ class AttentionPool(nn.Module):
         """
         if gates is not None and log_gates is not None:
             raise ValueError("give gates or log_gates, not both")
+        check_mask(mask, states.shape[:-1])
         if mask is not None:  # the derivatives of the scores meet padding, too
             states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
         scores = TokenScore(self.score, dtype=self.dtype, param_dtype=self.param_dtype)(states)
@@ -119,6 +120,7 @@ class GatePredictor(nn.Module):
         What stands at padding, NaN included, has no effect. `functional.log_gumbel_sigmoid` takes
         the logits in training, `functional.hard_gates` at test time.
         """
+        check_mask(mask, xs.shape[:-1])
         xs = jnp.where(mask[..., None], xs, jnp.zeros_like(xs))
         types: Options = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         if self.kind == "lstm":

@@ -14,6 +14,8 @@ from gatedjax.text._table import Label, read_label
 
 # controls, and characters without a width: spaces, marks of direction, byte order marks
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
+# further characters that a font may show as nothing: the soft hyphen, and the joiners
+_UNSEEN = re.compile(f"{CONTROL.pattern[:-1]}\u00ad\u200c\u200d]")
 _TRUTHS = {True: ("True", "true", "TRUE"), False: ("False", "false", "FALSE")}
 
 
@@ -111,7 +113,7 @@ class Classes:
 def _looks(label: Label) -> tuple[str, ...]:
     """Returns the texts that a reader may see where the label is printed."""
     if isinstance(label, str):
-        return (CONTROL.sub("", " ".join(label.split())),)
+        return (_UNSEEN.sub("", " ".join(label.split())),)
     if isinstance(label, bool):
         return _TRUTHS[label]
     if label == int(label):

@@ -43,6 +43,8 @@ _LENGTH = "number of batches"
 # Constants of more elements are hashed as bytes, because their text is several times as large.
 _IN_TEXT = 4096
 # A run may continue on another number of devices, also where its loss constrains a sharding.
+_SYMBOL = re.compile(r'@("[^"]*"|[\w$.-]+)')
+_FUNCTION = re.compile(rf"func\.func (?:public |private )?{_SYMBOL.pattern}")
 _NUM_DEVICES = re.compile(r"sdy\.mesh @.*|mhlo\.num_partitions = \d+")
 
 
@@ -88,6 +90,9 @@ def program_digest(function: Callable[..., Any], *arguments: Any) -> str:
         traced = jax.jit(program).trace(*arguments)
         module: Any = traced.lower().compiler_ir()
     text = _NUM_DEVICES.sub("", module.operation.get_asm(large_elements_limit=_IN_TEXT))
+    # functions by their order, because a helper may get another name
+    numbers = {name: f"@{i}" for i, name in enumerate(_FUNCTION.findall(text))}
+    text = _SYMBOL.sub(lambda symbol: numbers.get(symbol[1], symbol[0]), text)
     digest = hashlib.sha256(text.encode())
     for constant in _constants(traced.jaxpr, set()):
         digest.update(_array_digest(constant).encode())

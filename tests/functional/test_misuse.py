@@ -95,6 +95,15 @@ def test_integers_that_jax_would_cut_off_are_refused_by_name():
     for name, call in wrong.items():
         with pytest.raises(ValueError, match=f"{name} must fit into int32, got 4294967297"):
             call()
+    # nothing counts at a masked position
+    targets, mask = np.full((2, 3), big), np.arange(6).reshape(2, 3) > 0
+    with pytest.raises(ValueError, match="targets must fit into int32"):
+        F.linear_cross_entropy(h, kernel, bias, targets, mask=mask)
+    targets[mask] = 1
+    found = F.linear_cross_entropy(h, kernel, bias, targets, mask=mask)
+    np.testing.assert_array_equal(
+        found, F.linear_cross_entropy(h, kernel, bias, np.where(mask, targets, 0), mask=mask)
+    )
 
 
 def test_soft_gates_are_refused_where_hard_ones_are_wanted():

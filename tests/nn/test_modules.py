@@ -511,3 +511,18 @@ def test_a_wrong_width_of_inputs_is_named(module):
     want = r"xs must have width D = 3, the rows of params\['layer_0_input'\], got width 2 in shape"
     with pytest.raises(ValueError, match=want):
         jax.eval_shape(module.apply, like, xs[..., :2])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda xs, mask: gnn.AttentionPool("mlp1").init(jax.random.key(0), xs, mask),
+        lambda xs, mask: gnn.GatePredictor("fnn", 3).init(jax.random.key(0), xs, mask),
+        lambda xs, mask: gnn.GatePredictor("lstm", 3).init(jax.random.key(0), xs, mask),
+        lambda xs, mask: gnn.GatePredictor("att", 3).init(jax.random.key(0), xs, mask),
+    ],
+)
+@pytest.mark.parametrize("shape", [(2, 1, 1, 5), (2, 1, 5), (5,), (2, 4)])
+def test_a_mask_of_another_shape_is_refused_and_mixes_no_texts(call, shape):
+    with pytest.raises(ValueError, match=r"mask must have shape \(2, 5\)"):
+        jax.eval_shape(call, np.ones((2, 5, 4), np.float32), np.ones(shape, bool))

@@ -101,6 +101,7 @@ ALIKE = [
     (("false", np.bool_(False)), "False (bool)", "'false' (str)"),
     (("new york", "new\u00a0york"), r"'new\xa0york' (str)", "'new york' (str)"),
     (("pos", "p\u200bos"), r"'p\u200bos' (str)", "'pos' (str)"),
+    (("pos", "p\u00ados"), r"'p\xados' (str)", "'pos' (str)"),
 ]
 
 

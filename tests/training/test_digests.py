@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+import types
 from collections import ChainMap
 
 import jax
@@ -281,6 +282,19 @@ def test_digests_compile_nothing_and_follow_the_lowered_program():
     with jax.disable_jit():
         assert digest(Biased())["loss"] == digest(Biased())["loss"]
     assert counts.total() == before
+
+
+def test_the_name_of_a_jitted_helper_is_no_part_of_a_program():
+    def double(x):
+        return 2 * x
+
+    def of(name, helper=double):
+        renamed = types.FunctionType(helper.__code__, {}, name)
+        jitted = jax.jit(renamed)
+        return digests.program_digest(lambda x: jitted(x) + jitted(x + 1), np.float32(1))
+
+    assert of("double") == of("twice")
+    assert of("double") != of("double", lambda x: 3 * x)
 
 
 @pytest.mark.parametrize("hoisted", [False, True])
