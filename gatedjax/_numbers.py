@@ -7,6 +7,8 @@ from typing import Any, get_args, get_type_hints
 import jax
 import numpy as np
 
+from gatedjax.functional._tracing import is_traced
+
 
 def plain(value: Any) -> Any:
     """Returns a number or text of NumPy or JAX as Python's; another value is returned as it is.
@@ -18,7 +20,7 @@ def plain(value: Any) -> Any:
         return value.item()
     if isinstance(value, tuple) and type(value) is tuple:
         return tuple(map(plain, value))
-    is_array = isinstance(value, np.ndarray | jax.Array) and not isinstance(value, jax.core.Tracer)
+    is_array = isinstance(value, np.ndarray | jax.Array) and not is_traced(value)
     if is_array and value.ndim < 2:
         return tuple(value.tolist()) if value.ndim else value.item()
     return value

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from gatedjax._json import to_json
 from gatedjax._types import Tree
 from gatedjax.export._names import name_fault, unflatten
 
@@ -175,7 +176,7 @@ def put_like(like: Tree, flat: Mapping[str, np.ndarray], what: str) -> Tree:
 
 def written(kinds: Mapping[str, str]) -> dict[str, str]:
     """Kinds as the metadata of a file; nothing for nested dicts of arrays."""
-    return {_KEY: json.dumps(kinds, sort_keys=True)} if kinds else {}
+    return {_KEY: to_json(kinds, sort_keys=True)} if kinds else {}
 
 
 def read_kinds(metadata: Mapping[str, str]) -> dict[str, str]:
