@@ -27,11 +27,15 @@ def _run(options: argparse.Namespace) -> None:
     from gatedjax.text._explanation import explain_texts
     from gatedjax.text._model import TrainedModel
     from gatedjax.text._show import html_page
+    from gatedjax.text._table import fault
 
     check_place(options.html)
     model = TrainedModel.load(options.model, ("text", "pair"))
     if len(options.texts) % model.inputs:
         raise ValueError(f"wanted premise and hypothesis in turns, got {len(options.texts)} texts")
+    for number, text in enumerate(options.texts, 1):
+        if why := fault(text, "utf-8"):
+            raise ValueError(f"text {number}: {why}")
     found = [explain_texts(model, texts) for texts in in_turns(options.texts, model.inputs)]
     if options.html is not None:
         page = html_page(found, f"What {options.model.name} rests on")

@@ -64,6 +64,7 @@ def _lines(options: argparse.Namespace, kind: str) -> Iterable[Line]:
     """What is to be predicted, one item for every line."""
     from gatedjax.text._model import check_inputs
     from gatedjax.text._read import Aside, Columns, open_table
+    from gatedjax.text._table import fault
     from gatedjax.text._training import COLUMNS
 
     inputs = COLUMNS[kind].inputs
@@ -71,7 +72,10 @@ def _lines(options: argparse.Namespace, kind: str) -> Iterable[Line]:
         count = len(inputs)
         if len(options.texts) % count:
             raise ValueError(f"wanted {' and '.join(inputs)} in turns, got {len(options.texts)}")
-        return [(part, "") for part in in_turns(options.texts, count)]
+        turns = list(in_turns(options.texts, count))
+        faults = [filter(None, (fault(x, "utf-8") for x in part)) for part in turns]
+        whys = [next(found, "") for found in faults]
+        return [(None if why else part, why) for part, why in zip(turns, whys, strict=True)]
     if options.file is not None:
         columns = Columns(tuple(options.text or inputs), None)
         check_inputs(columns, kind)

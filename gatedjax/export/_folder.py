@@ -82,7 +82,8 @@ def save(
         card = card or ModelCard(name=folder.name)
         leaves = read_header(partial / PARAMS)
         readme = render_card(card, json.loads(text), leaves, digests, folder.name)
-        _write(partial / CARD, readme.encode())
+        # the name of a data file may hold bytes that are no characters
+        _write(partial / CARD, readme.encode(errors="backslashreplace"))
         sums = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
         _write(partial / DIGESTS, sums.encode())
         # again, because somebody may have put a file there meanwhile

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Literal
 
 from gatedjax._choices import check_choices
+from gatedjax._limits import MOST_LENGTH, check_most
 from gatedjax._numbers import make_plain
 from gatedjax.functional._checks import check_positive
 from gatedjax.gates._named import EstimatorName
@@ -106,6 +107,7 @@ class GANetConfig:
         check_at_least(self, 2, "estimator_draws")
         check_schedule(self)
         check_positive(temperature=self.temperature, local_half_width=self.local_half_width)
+        check_most("local_half_width", self.local_half_width, MOST_LENGTH)
         if not 0 <= self.penalty < float("inf"):
             raise ValueError(f"penalty must be at least 0 and finite, got {self.penalty}")
         check_rates(self, "embedding_dropout", "layer_dropout")

@@ -319,7 +319,10 @@ def check_trainable(corpus: Corpus, *, split: bool) -> None:
     """
     what, user = ("tag", "tagger") if corpus.tagged else ("class", "classifier")
     if len(corpus.classes) < 2:
-        raise ValueError(f"{corpus.name} has one {what}, {corpus.classes[0]!r}: a {user} needs two")
+        aside = f" ({corpus.aside:,} could not be used)" if corpus.aside else ""
+        raise ValueError(
+            f"{corpus.name} has one {what}, {corpus.classes[0]!r}{aside}: a {user} needs two"
+        )
     if split and corpus.tagged:
         if len(corpus) < 2:
             raise ValueError(

@@ -14,8 +14,10 @@ from gatedjax.text._table import Label, read_label
 
 # controls, and characters without a width: spaces, marks of direction, byte order marks
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
-# further characters that a font may show as nothing: the soft hyphen, and the joiners
-_UNSEEN = re.compile(f"{CONTROL.pattern[:-1]}\u00ad\u200c\u200d]")
+# further characters that a font may show as nothing: the soft hyphen, joiners and variants
+_UNSEEN = re.compile(
+    f"{CONTROL.pattern[:-1]}\u00ad\u034f\u061c\u180b-\u180e\u200c\u200d\ufe00-\ufe0f]"
+)
 _TRUTHS = {True: ("True", "true", "TRUE"), False: ("False", "false", "FALSE")}
 
 

@@ -24,7 +24,12 @@ _BINARY = {
     b"PAR1": "a Parquet file: give it as a pandas or polars frame",
     b"SQLite": "a database",
 }
-_WIDE = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_WIDE = {  # UTF-32 first, because its mark begins with that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 _CONTROL = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
 
 
@@ -151,7 +156,9 @@ class TextFile:
         bad = len(start) - len(start.translate(None, _CONTROL))
         if bad > 8 and bad * 20 > len(start) and not wide:  # a text may have one by mistake
             hint = (
-                " (UTF-16 has such: --encoding utf-16)" if start.count(0) * 5 > len(start) else ""
+                " (UTF-16 has such: --encoding utf-16-le or utf-16-be)"
+                if start.count(0) * 5 > len(start)
+                else ""
             )
             raise ValueError(
                 f"{self.path}: not a text file: {bad:,} of its first {len(start):,} bytes are "

@@ -115,6 +115,8 @@ def _remove_inside(folder: Path, inside: re.Pattern[str]) -> None:
         if not inside.fullmatch(path.name):
             continue
         if path.is_dir() and not path.is_symlink():
+            if path.name.isdigit():  # half removed, it would be taken for a damaged checkpoint
+                path = path.rename(path.with_name(f"{path.name}.removed"))
             shutil.rmtree(path, ignore_errors=True)
         else:
             _remove(path)

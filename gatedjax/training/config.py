@@ -126,7 +126,8 @@ class TrainConfig:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-            check_most(name, getattr(self, name), MOST_STEPS)
+            most = MOST_BATCH if name == "accumulate" else MOST_STEPS
+            check_most(name, getattr(self, name), most)
         for name in ("max_skipped", "profile_steps", "seed"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")

@@ -1,5 +1,6 @@
 """A model in a folder: whole or absent, checked when read, with a card that says how to load it."""
 
+import dataclasses
 import hashlib
 import os
 import re
@@ -39,6 +40,13 @@ def test_params_and_config_come_back(tmp_path):
         "model.safetensors",
     ]
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
+def test_a_card_may_name_a_file_whose_name_is_no_text(tmp_path):
+    card = dataclasses.replace(CARD, data="caf\udce9.csv: 40 texts")
+    folder = export.save(tmp_path / "model", PARAMS, config={}, card=card)
+    assert r"caf\udce9.csv: 40 texts" in (folder / "README.md").read_text(encoding="utf-8")
+    export.load(folder)
 
 
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])

@@ -126,6 +126,10 @@ def test_standard_input_is_read_line_by_line(here, capsys, monkeypatch):
     assert main(["predict", "model", "dull film", "warm", "bright"]) == 0
     again = jsonl(capsys.readouterr().out)
     assert [found[0], found[2], found[4]] == again
+    # the same rule for bytes that the shell hands over
+    assert main(["predict", "model", "dull film", "caf\udce9"]) == 0
+    assert jsonl(capsys.readouterr().out)[1] == {"error": "not utf-8: byte 0xe9"}
+    assert "text 1: not utf-8: byte 0xe9" in refused(["explain", "model", "caf\udce9"], capsys)
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "txt"])

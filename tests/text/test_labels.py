@@ -102,6 +102,7 @@ ALIKE = [
     (("new york", "new\u00a0york"), r"'new\xa0york' (str)", "'new york' (str)"),
     (("pos", "p\u200bos"), r"'p\u200bos' (str)", "'pos' (str)"),
     (("pos", "p\u00ados"), r"'p\xados' (str)", "'pos' (str)"),
+    (("\u2764", "\u2764\ufe0f"), r"'\u2764\ufe0f' (str)", r"'\u2764' (str)"),
 ]
 
 

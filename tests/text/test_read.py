@@ -135,7 +135,13 @@ def test_encodings(write):
     assert read(wide, encoding="utf-16") == [(2, "café", "pos")]
     assert "not utf-8 but utf-16: --encoding utf-16" in refused(wide)
     bare = write("text,label\ncafé,pos\n".encode("utf-16-le"), "bare.csv")
-    assert "control characters (UTF-16 has such: --encoding utf-16)" in refused(bare)
+    assert "control characters (UTF-16 has such: --encoding utf-16-le or utf-16-be)" in refused(
+        bare
+    )
+    assert read(bare, encoding="utf-16-le") == [(2, "café", "pos")]
+    widest = write("text,label\ncafé,pos\n".encode("utf-32"), "widest.csv")
+    assert "not utf-8 but utf-32: --encoding utf-32" in refused(widest)
+    assert read(widest, encoding="utf-32") == [(2, "café", "pos")]
     cut = write("text,label\ncafé,pos\n".encode("utf-16") + b"x", "cut.csv")
     assert "is not utf-16: " in refused(cut, encoding="utf-16")
     header = write("tëxt,label\na,b\n".encode("cp1252"), "header.csv")

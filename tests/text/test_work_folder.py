@@ -3,7 +3,7 @@
 import pytest
 
 from gatedjax.text._work_folder import WorkFolder
-from gatedjax.training import WorkdirBusy
+from gatedjax.training import WorkdirBusy, _remove
 from gatedjax.training._remove import LOCK, TRAIN_LOCK, check_workdir, mark_run, remove_run
 from gatedjax.training.lock import WorkdirLock
 
@@ -26,6 +26,19 @@ def test_a_run_is_removed_whole(tmp_path):
     write_run(tmp_path / "run")
     assert remove_run(tmp_path / "run") == []
     assert names(tmp_path) == []
+    assert remove_run(tmp_path / "run") == []
+
+
+def test_a_removal_that_is_killed_leaves_no_checkpoint_by_halves(tmp_path, monkeypatch):
+    def killed(path, **options):
+        raise KeyboardInterrupt
+
+    write_run(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(_remove.shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            remove_run(tmp_path / "run")
+    assert "3" not in names(tmp_path / "run" / "checkpoints")
     assert remove_run(tmp_path / "run") == []
 
 
