@@ -14,8 +14,9 @@ from jax import export
 
 PACKAGES = ("functional", "gates", "nn", "models")
 PARTS = {
-    *("Form", "Options", "Recurrence", "Restarts"),  # of the recurrences
+    *("Form", "Options", "Restarts"),  # of the recurrences
     *("Family", "Held", "Places", "Sample"),  # of gates
+    "Drawn",  # of a selection
     "LayerBytes",  # of the random bits of a network
 }
 """Tuples inside of a computation, which no public function takes or returns."""

@@ -41,6 +41,7 @@ class GANetOutput:
     closed: Array | None = None
 
 
+@exportable
 @struct.dataclass
 class Encoded:
     """The arrays of a batch that do not depend on the gates, so that every gate mode shares them.
@@ -63,6 +64,7 @@ class Encoded:
     words: Any = None
 
 
+@exportable
 class Gates(NamedTuple):
     """The gates of one pass, or of S draws at once.
 
