@@ -2,11 +2,13 @@
 
 import contextlib
 import io
+import itertools
+import os
 import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import tyro
@@ -40,9 +42,39 @@ def read(kind: type[C], args: Sequence[str], **more: Any) -> C:
         if text.count("\n") > LINES:
             say(shortened(text))
             sys.exit(0)
+    args = ["--help" if one == ALL else one for one in args]
     with while_read(sys.stdout):
-        made: C = tyro.cli(kind, args=["--help" if one == ALL else one for one in args], **more)
+        errors = io.StringIO()
+        try:
+            with contextlib.redirect_stderr(errors):
+                made: C = tyro.cli(kind, args=args, **more)
+        except SystemExit:
+            if "Value error" in errors.getvalue().partition("\n")[0]:
+                say(f"error: {_value_error(kind, args, more)}", file=sys.stderr)
+                errors = io.StringIO()
+            raise
+        finally:
+            sys.stderr.write(errors.getvalue())
     return made
+
+
+def _value_error(kind: type, args: Sequence[str], more: Mapping[str, Any]) -> str:
+    """Returns the message in the frame that tyro draws around a wrong value, on one line."""
+    errors, width = io.StringIO(), os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "100000"  # a frame would break numbers apart
+    try:
+        with contextlib.redirect_stderr(errors), contextlib.suppress(SystemExit):
+            tyro.cli(kind, args=args, **more)
+    finally:
+        del os.environ["COLUMNS"]
+        if width is not None:
+            os.environ["COLUMNS"] = width
+    # title, message and the rest; the frame is drawn in ASCII where standard output is not UTF-8
+    lines = [line.strip("│╭╮╰╯─- ") for line in _plain(errors.getvalue())]
+    begun = itertools.dropwhile(lambda line: line in ("", "Value error"), lines)
+    message = " ".join(itertools.takewhile(bool, begun))
+    # the name of a group of options is not what anybody typed
+    return re.sub(r"^Error parsing (?:(--\S+: )|[^:]*: )", r"\1", message)
 
 
 def _plain(text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import os
 import re
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 
 from gatedjax import _help
 from gatedjax.__main__ import main
+from gatedjax._commands import train
 from gatedjax._terminal import UNREAD
 from gatedjax.training import TrainConfig
 from tests._streams import unread
@@ -109,3 +111,20 @@ def test_options_are_read_and_a_help_behind_two_dashes_is_none():
     assert _help.read(Few, ["--count", "4"]) == Few(count=4)
     with pytest.raises(SystemExit, match="2"):
         _help.read(Few, ["--", "--help"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model.hidden", "1000000000"], "hidden must be at most 65,536, got 1,000,000,000"),
+        (["--train.seed", str(2**70)], f"seed must be at most 4,294,967,295, got {2**70:,}"),
+        (["--train.seed", "x"], "--train.seed: invalid literal for int() with base 10: 'x'"),
+    ],
+)
+def test_a_wrong_value_is_one_line(options, message, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    with pytest.raises(SystemExit) as stop:
+        train.main(["texts.csv", "--out", "model", *options])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == f"error: {message}\n"
+    assert os.environ["COLUMNS"] == "60"
