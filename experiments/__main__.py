@@ -6,7 +6,7 @@ import sys
 
 from experiments.core.papers import BENCHMARKS, PAPERS
 from gatedjax import __version__
-from gatedjax._terminal import say
+from gatedjax._utils.terminal import say
 
 
 def usage() -> str:

@@ -5,8 +5,8 @@ import importlib
 import sys
 
 from gatedjax import __version__
-from gatedjax._cli import program
-from gatedjax._terminal import say, while_read
+from gatedjax._utils.cli import program
+from gatedjax._utils.terminal import say, while_read
 
 COMMANDS = {
     "answer": "ask a trained reader about a document",

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from gatedjax import models, training
-from gatedjax._choices import check_choices, choices_of
+from gatedjax._utils.choices import check_choices, choices_of
 
 CONFIGS = {
     name: getattr(module, name)

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from gatedjax import _help
 from gatedjax.__main__ import main
 from gatedjax._commands import train
-from gatedjax._terminal import UNREAD
+from gatedjax._utils import help as _help
+from gatedjax._utils.terminal import UNREAD
 from gatedjax.training import TrainConfig
 from tests._streams import unread
 

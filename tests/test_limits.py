@@ -9,10 +9,10 @@ import tracemalloc
 
 import pytest
 
-from gatedjax import _limits
 from gatedjax.__main__ import main
-from gatedjax._cli import refusals
-from gatedjax._limits import MOST_COLUMNS, MOST_JSON_BYTES, MOST_LENGTH, read_limited
+from gatedjax._utils import limits as _limits
+from gatedjax._utils.cli import refusals
+from gatedjax._utils.limits import MOST_COLUMNS, MOST_JSON_BYTES, MOST_LENGTH, read_limited
 from gatedjax.data import Vocabulary
 from gatedjax.export import BadFile, read_config
 from gatedjax.models import AGTConfig, GANetConfig, GAReaderConfig, RAUConfig, SSANConfig

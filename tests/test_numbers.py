@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from gatedjax import export, functional, models, training
-from gatedjax._numbers import make_plain, plain
+from gatedjax._utils.numbers import make_plain, plain
 from gatedjax.text import PairClassifier, Tagger, TextClassifier, _estimator
 from gatedjax.text._training import Options
 from gatedjax.text._translator import SearchConfig

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import gatedjax
-from gatedjax._json import to_json
-from gatedjax._removed import REMOVED
+from gatedjax._utils.json import to_json
+from gatedjax._utils.removed import REMOVED
 from tests._programs import environment
 from tests.conftest import ROOT
 from tests.lower_bounds import constraints, requirements
@@ -40,7 +40,7 @@ def test_functional_imports_no_flax_and_no_other_part():
             assert not name.startswith(("flax", "optax")), (path, name)
             if name.startswith("gatedjax."):
                 # the table of removed names imports nothing
-                own = ("gatedjax.functional", "gatedjax._removed")
+                own = ("gatedjax.functional", "gatedjax._utils.removed")
                 assert name.startswith(own), (path, name)
 
 

@@ -16,7 +16,7 @@ from experiments.core import cli, command
 from experiments.core.columns import print_time
 from gatedjax import data
 from gatedjax._commands._lines import lines_to
-from gatedjax._terminal import UNREAD, new_console, printable, say, while_read
+from gatedjax._utils.terminal import UNREAD, new_console, printable, say, while_read
 from gatedjax.data.files import _source
 from gatedjax.training import CheckpointDamaged, CheckpointMismatch
 from gatedjax.training.progress import ProgressView
@@ -175,10 +175,10 @@ def test_nothing_else_prints():
     found = []
     for path in sorted([*ROOT.glob("gatedjax/**/*.py"), *ROOT.glob("experiments/**/*.py")]):
         name = path.relative_to(ROOT).as_posix()
-        if name == "gatedjax/_terminal.py":
+        if name == "gatedjax/_utils/terminal.py":
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             called = node.func if isinstance(node, ast.Call) else None
             if isinstance(called, ast.Name) and called.id in ("print", "Console"):
                 found.append(f"{name}:{node.lineno}: {called.id}")
-    assert not found, "print with gatedjax._terminal.say and new_console"
+    assert not found, "print with gatedjax._utils.terminal.say and new_console"

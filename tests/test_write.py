@@ -10,9 +10,10 @@ import threading
 import numpy as np
 import pytest
 
-from gatedjax import _write, export
+from gatedjax import export
 from gatedjax._commands._lines import lines_to
-from gatedjax._write import check_place, new_folder, write_atomic
+from gatedjax._utils import write as _write
+from gatedjax._utils.write import check_place, new_folder, write_atomic
 from gatedjax.training.log import write_text
 from tests._programs import environment
 
@@ -100,7 +101,7 @@ def test_a_folder_is_refused_before_the_work(tmp_path, write):
 
 def test_what_standard_output_leads_to_is_not_replaced(tmp_path):
     program = (
-        "from pathlib import Path; from gatedjax._write import write_atomic; print('before');"
+        "from pathlib import Path; from gatedjax._utils.write import write_atomic; print('before');"
         "write_atomic(Path('/dev/stdout'), b'content\\n'); print('after')"
     )
     command = [sys.executable, "-c", program]
@@ -115,7 +116,7 @@ def test_what_standard_output_leads_to_is_not_replaced(tmp_path):
 KILLED = """
 import errno, os, signal, sys
 from pathlib import Path
-from gatedjax import _write
+from gatedjax._utils import write as _write
 
 IN_TURNS = sys.argv[1] == "in turns"
 NAMES = ("a", "b")

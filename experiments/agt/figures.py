@@ -12,7 +12,7 @@ from experiments.core.kinds import Records
 from experiments.core.paper import Job
 from experiments.core.records import NOT_RUN, Record, Store
 from gatedjax import analysis
-from gatedjax._terminal import say
+from gatedjax._utils.terminal import say
 
 NO_PHRASES = 0.02
 """Share of longer runs below which the lengths of runs are not drawn: bars of one word alone."""

@@ -19,9 +19,9 @@ from experiments.core.config import Files
 from experiments.core.kinds import Json
 from experiments.core.text import SPLITS
 from gatedjax import data as gdata
-from gatedjax._missing import missing
-from gatedjax._terminal import say
-from gatedjax._write import write_atomic
+from gatedjax._utils.missing import missing
+from gatedjax._utils.terminal import say
+from gatedjax._utils.write import write_atomic
 from gatedjax.data.text._tokenize import treebank_tokens
 
 SPREAD = 0.5

@@ -20,7 +20,7 @@ from experiments.benchmarks import _recurrence_peers as peers
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Records
 from experiments.core.records import RESULTS, read_json, write_json
-from gatedjax._terminal import new_console, say
+from gatedjax._utils.terminal import new_console, say
 
 PATH = RESULTS / "benchmarks" / "ratios.json"
 TOLERANCE = 1.10

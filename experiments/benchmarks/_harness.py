@@ -21,8 +21,8 @@ from rich.table import Table
 from experiments.core.cli import read
 from experiments.core.curves import hardware
 from experiments.core.kinds import Json
-from gatedjax._json import to_json
-from gatedjax._write import write_atomic
+from gatedjax._utils.json import to_json
+from gatedjax._utils.write import write_atomic
 
 R = TypeVar("R")
 Times = dict[str, list[float]]

@@ -22,8 +22,8 @@ from rich.table import Table
 from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Params, Records
-from gatedjax._cpu import keep_freed_memory
-from gatedjax._terminal import new_console
+from gatedjax._utils.cpu import keep_freed_memory
+from gatedjax._utils.terminal import new_console
 from gatedjax.models import AGT, AGTConfig, AGTTask
 from gatedjax.models._types import Batch, Metrics
 from gatedjax.training import TrainState, lazy_rows, make_train_step, table_lookups

@@ -22,7 +22,7 @@ from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Records
 from gatedjax import functional as F
-from gatedjax._terminal import new_console
+from gatedjax._utils.terminal import new_console
 
 Score = Literal["mlp1", "zhou"]
 

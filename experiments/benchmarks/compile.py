@@ -26,7 +26,7 @@ from experiments.benchmarks import _harness, ga_reader
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Array, Batch, Json, Records
 from gatedjax import analysis, models
-from gatedjax._terminal import new_console
+from gatedjax._utils.terminal import new_console
 from gatedjax.models._classification import ClassifierTask
 from gatedjax.training import init_state, make_train_step
 

@@ -25,9 +25,9 @@ from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Params, Records
 from gatedjax import functional as F
-from gatedjax._cpu import keep_freed_memory
-from gatedjax._terminal import new_console
-from gatedjax._types import Output
+from gatedjax._utils.cpu import keep_freed_memory
+from gatedjax._utils.terminal import new_console
+from gatedjax._utils.types import Output
 from gatedjax.models import GANet, GANetConfig
 from gatedjax.models._types import Batch
 

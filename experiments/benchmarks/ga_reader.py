@@ -21,7 +21,7 @@ from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Array, Batch, Json
 from experiments.core.records import read_json
-from gatedjax._terminal import new_console
+from gatedjax._utils.terminal import new_console
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask, ga_reader_optimizer
 from gatedjax.training import init_state, make_optimizer, make_train_step
 

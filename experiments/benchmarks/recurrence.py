@@ -24,7 +24,7 @@ from experiments.benchmarks._harness import markdown_table, replace_section, scr
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Records
 from experiments.core.records import read_json
-from gatedjax._terminal import new_console
+from gatedjax._utils.terminal import new_console
 
 SIZES = ("32,231,100", "32,400,128", "32,1000,256", "20,35,650", "128,28,128")
 

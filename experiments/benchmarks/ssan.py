@@ -22,7 +22,7 @@ from experiments.core.kinds import Json, Records
 from gatedjax import analysis
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._terminal import new_console
+from gatedjax._utils.terminal import new_console
 
 COMMAND = "python -m experiments.benchmarks.ssan --docs"
 TRAINING_LIMIT, INFERENCE_LIMIT = 1.8, 1.5

@@ -21,8 +21,8 @@ from experiments.core.config import at_least_1
 from experiments.core.kinds import Batch, Params
 from gatedjax import data as gdata
 from gatedjax import training
-from gatedjax._cpu import usable_cores
-from gatedjax._terminal import new_console
+from gatedjax._utils.cpu import usable_cores
+from gatedjax._utils.terminal import new_console
 from gatedjax.models import GANet, GANetConfig, GANetTask
 
 Parallel = Literal["sharding", "single"]

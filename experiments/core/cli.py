@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from experiments.core.kinds import Config
 from experiments.core.papers import PAPERS, owners
-from gatedjax import _cli
-from gatedjax._cli import fail as fail
-from gatedjax._cli import show_version as show_version
-from gatedjax._help import read
+from gatedjax._utils import cli as _cli
+from gatedjax._utils.cli import fail as fail
+from gatedjax._utils.cli import show_version as show_version
+from gatedjax._utils.help import read
 
 C = TypeVar("C")
 

@@ -23,8 +23,8 @@ from experiments.core.records import (
     read_json,
     saved_record,
 )
-from gatedjax._cpu import prepare_cpu
-from gatedjax._terminal import new_console, say
+from gatedjax._utils.cpu import prepare_cpu
+from gatedjax._utils.terminal import new_console, say
 from gatedjax.training import NonFiniteError
 from gatedjax.training._remove import remove_run
 from gatedjax.training.distributed import initialize, is_main

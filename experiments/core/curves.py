@@ -13,7 +13,7 @@ import numpy as np
 from experiments.core.kinds import Batches, Json, Params, Record, Records, Task
 from experiments.core.origins import origin_of
 from gatedjax import analysis
-from gatedjax._cpu import usable_cores
+from gatedjax._utils.cpu import usable_cores
 from gatedjax.training import FitResult, eval_params, evaluate
 from gatedjax.training.log import processor, source, versions
 from gatedjax.training.parallel import Parallel

@@ -15,7 +15,7 @@ from typing import Any
 
 from experiments.core.plan import OPTIONS, Task, last_step
 from experiments.core.records import read_json
-from gatedjax._terminal import printable
+from gatedjax._utils.terminal import printable
 
 GRACE = 120.0
 """Seconds that a run has to save itself after SIGTERM; a step or a compilation may be under way."""

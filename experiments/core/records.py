@@ -12,7 +12,7 @@ from experiments.core.kinds import Array, Config, Fields, Json, Record, Records
 from experiments.core.origins import NOT_RUN as NOT_RUN
 from experiments.core.origins import origin_of, substitute_of
 from gatedjax import analysis
-from gatedjax._terminal import say
+from gatedjax._utils.terminal import say
 from gatedjax.training import TrainConfig
 from gatedjax.training.identity import as_json as jsonable
 from gatedjax.training.log import read_json as read_json

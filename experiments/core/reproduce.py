@@ -30,8 +30,8 @@ from experiments.core.plan import (
 from experiments.core.pool import Ended, Pool, Worker, measured_rate
 from experiments.core.records import RESULTS, read_json, write_json
 from experiments.core.verify import verify
-from gatedjax._cpu import usable_cores
-from gatedjax._terminal import new_console, say
+from gatedjax._utils.cpu import usable_cores
+from gatedjax._utils.terminal import new_console, say
 from gatedjax.training.lock import WorkdirLock
 
 WORDS = {**cli.TABLE_OPTIONS, "another workdir": "another folder (--results DIR)"}

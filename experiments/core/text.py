@@ -15,7 +15,7 @@ import numpy as np
 from experiments.core.kinds import Config, Fields, Json, Records
 from experiments.core.origins import joined
 from gatedjax import data as gdata
-from gatedjax._terminal import say
+from gatedjax._utils.terminal import say
 from gatedjax.text._folders import CLASSES, VOCABULARY
 from gatedjax.training import CheckpointStore
 from gatedjax.training.distributed import is_main

@@ -18,8 +18,8 @@ from experiments.core.papers import PAPERS
 from experiments.core.plan import kind_of, paper_named
 from experiments.core.records import NO_FIELD, differences, read_json
 from gatedjax import training as gtraining
-from gatedjax._cpu import prepare_cpu
-from gatedjax._terminal import new_console, say
+from gatedjax._utils.cpu import prepare_cpu
+from gatedjax._utils.terminal import new_console, say
 
 TOLERANCE = 1e-3
 """Relative: how far losses of the first steps may be from those of another kind of machine."""

@@ -20,8 +20,8 @@ from experiments.ga_net.figures import Inspected, inspect
 from experiments.ga_net.paper import PAPER, operations
 from gatedjax import analysis
 from gatedjax import data as gdata
-from gatedjax._cpu import prepare_cpu
-from gatedjax._terminal import clean, new_console
+from gatedjax._utils.cpu import prepare_cpu
+from gatedjax._utils.terminal import clean, new_console
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

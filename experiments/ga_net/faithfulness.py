@@ -18,7 +18,7 @@ from experiments.ga_net import reported
 from experiments.ga_net.experiment import texts_of, whole
 from gatedjax import analysis
 from gatedjax import data as gdata
-from gatedjax._terminal import say
+from gatedjax._utils.terminal import say
 
 VARIANTS = {
     "ganet_density": "GA-Net, density .2",

@@ -17,7 +17,7 @@ from experiments.ga_net import reported
 from experiments.ga_net.experiment import SOURCES, texts_of
 from gatedjax import analysis
 from gatedjax import data as gdata
-from gatedjax._terminal import new_console, say
+from gatedjax._utils.terminal import new_console, say
 
 
 def count(job: Job) -> None:

@@ -28,7 +28,7 @@ from experiments.ga_net.config import SystemName
 from experiments.ga_net.experiment import texts_of
 from gatedjax import analysis
 from gatedjax import data as gdata
-from gatedjax._terminal import say
+from gatedjax._utils.terminal import say
 
 Measure = Literal["gates", "attention", "gradient", "random"]
 MEASURES: tuple[Measure, ...] = get_args(Measure)

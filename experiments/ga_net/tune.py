@@ -15,8 +15,8 @@ from experiments.core.records import RESULTS, read_json, write_json, write_text
 from experiments.ga_net.config import PRESETS, SWEPT, Config, DataName, SystemName, swept
 from experiments.ga_net.paper import PAPER
 from gatedjax import analysis
-from gatedjax._cpu import prepare_cpu
-from gatedjax._terminal import say
+from gatedjax._utils.cpu import prepare_cpu
+from gatedjax._utils.terminal import say
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from experiments.ga_reader.experiment import source_of
 from experiments.ga_reader.statistics import one_sided_texts, reached
 from gatedjax import analysis
 from gatedjax import data as gdata
-from gatedjax._terminal import say
+from gatedjax._utils.terminal import say
 from gatedjax.text._folders import VOCABULARY
 from gatedjax.text._reader import Reader, Reading
 from gatedjax.text._reader_figure import draw

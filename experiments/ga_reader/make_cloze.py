@@ -18,7 +18,7 @@ import tyro
 from experiments.core.cli import check_folder, read, refusals, show_version
 from experiments.core.records import write_json, write_text
 from experiments.ga_reader import books
-from gatedjax._terminal import say
+from gatedjax._utils.terminal import say
 
 CONTEXT, CANDIDATES = 20, 10
 PARTS = {"train": "train", "valid": "valid_2000ex", "test": "test_2500ex"}

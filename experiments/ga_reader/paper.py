@@ -32,7 +32,7 @@ from experiments.ga_reader import figures, reported, statistics
 from experiments.ga_reader.config import START, Config, base_of, feature_of
 from experiments.ga_reader.experiment import experiment
 from gatedjax import analysis
-from gatedjax._terminal import say
+from gatedjax._utils.terminal import say
 
 
 def reader(name: str, title: str, *, feature: bool = False, **network: Any) -> Variant:

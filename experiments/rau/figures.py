@@ -19,7 +19,7 @@ from experiments.rau import reported
 from experiments.rau.config import PRESETS, PTB_ROW, TRAIN_EXAMPLES, CellName, Config
 from experiments.rau.experiment import count_parameters
 from gatedjax import analysis
-from gatedjax._terminal import say
+from gatedjax._utils.terminal import say
 from gatedjax.models import RAUClassifier, RAUConfig
 
 CURVES = {

@@ -19,7 +19,7 @@ from experiments.rau import figures, reported
 from experiments.rau.config import START, CellName
 from experiments.rau.experiment import experiment
 from experiments.rau.figures import at, at_rate, matched_width, rate_of, table2, table4
-from gatedjax._terminal import say
+from gatedjax._utils.terminal import say
 from gatedjax.functional import RAUAttention
 
 LANGUAGE = reported.LANGUAGE

@@ -22,7 +22,7 @@ from experiments.ssan.experiment import experiment
 from experiments.ssan.sentences import sentences
 from gatedjax import analysis
 from gatedjax import data as gdata
-from gatedjax._terminal import say
+from gatedjax._utils.terminal import say
 from gatedjax.analysis import trees
 
 Numbers = Json

@@ -9,7 +9,7 @@ from experiments.core import config
 from experiments.core.cli import option_value
 from experiments.core.kinds import Json
 from gatedjax import models
-from gatedjax._terminal import say
+from gatedjax._utils.terminal import say
 from gatedjax.text._translator import SearchConfig as SearchConfig
 from gatedjax.training import OptimizerConfig, TrainConfig
 

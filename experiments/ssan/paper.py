@@ -62,7 +62,7 @@ from experiments.ssan.config import (
 from experiments.ssan.experiment import experiment, system_of
 from experiments.ssan.sentences import sentence_of_each
 from gatedjax import analysis
-from gatedjax._terminal import say
+from gatedjax._utils.terminal import say
 
 Mode = Literal["st", "soft", "expect", "reinforce"]
 LAYERS = {n: f"ssan_layer{n}" for n in reported.LAYERS}

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gatedjax._terminal import clean, say
+from gatedjax._utils.terminal import clean, say
 from gatedjax.analysis import render_table
 from gatedjax.data.account._check import Report
 from gatedjax.data.account._compare import QUANTILES

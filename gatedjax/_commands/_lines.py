@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gatedjax._json import to_json
-from gatedjax._terminal import say
-from gatedjax._write import open_atomic
+from gatedjax._utils.json import to_json
+from gatedjax._utils.terminal import say
+from gatedjax._utils.write import open_atomic
 
 Write = Callable[[Any], object]
 

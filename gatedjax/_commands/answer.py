@@ -1,6 +1,6 @@
 """`gatedjax answer FOLDER`: one's own question to a trained reader."""
 
-from gatedjax._cli import program
+from gatedjax._utils.cli import program
 from gatedjax.text._answer import AnswerOptions, run
 from gatedjax.text._reader import Reader
 

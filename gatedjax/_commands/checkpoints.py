@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from gatedjax._cli import program, reason
-from gatedjax._terminal import clean, say
-from gatedjax._types import Tree
+from gatedjax._utils.cli import program, reason
+from gatedjax._utils.terminal import clean, say
+from gatedjax._utils.types import Tree
 from gatedjax.analysis import render_table
 from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
 from gatedjax.training.identity import describe, flatten

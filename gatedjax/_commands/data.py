@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from gatedjax._cli import program, reason
-from gatedjax._missing import missing
-from gatedjax._terminal import say
+from gatedjax._utils.cli import program, reason
+from gatedjax._utils.missing import missing
+from gatedjax._utils.terminal import say
 
 if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetBuilder

@@ -4,11 +4,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gatedjax._cli import RAW_FILES, program, refusals
-from gatedjax._json import to_json
-from gatedjax._terminal import say
-from gatedjax._types import Json
-from gatedjax._write import check_place, write_atomic
+from gatedjax._utils.cli import RAW_FILES, program, refusals
+from gatedjax._utils.json import to_json
+from gatedjax._utils.terminal import say
+from gatedjax._utils.types import Json
+from gatedjax._utils.write import check_place, write_atomic
 
 _ARGUMENTS = {
     "columns.inputs must": "--text must",

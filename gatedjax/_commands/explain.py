@@ -3,10 +3,10 @@
 import argparse
 from pathlib import Path
 
-from gatedjax._cli import program, refusals
 from gatedjax._commands._lines import in_turns, say_json
-from gatedjax._terminal import say
-from gatedjax._write import check_place, write_atomic
+from gatedjax._utils.cli import program, refusals
+from gatedjax._utils.terminal import say
+from gatedjax._utils.write import check_place, write_atomic
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gatedjax._cli import program, refusals
-from gatedjax._terminal import say
-from gatedjax._write import check_place, write_atomic
+from gatedjax._utils.cli import program, refusals
+from gatedjax._utils.terminal import say
+from gatedjax._utils.write import check_place, write_atomic
 
 _SECONDS = 0.5
 """Ctrl-C waits so long for each thing that is being computed."""

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import jax
 
-from gatedjax._cli import program, reason
-from gatedjax._limits import read_limited
-from gatedjax._terminal import say
-from gatedjax._types import Tree
+from gatedjax._utils.cli import program, reason
+from gatedjax._utils.limits import read_limited
+from gatedjax._utils.terminal import say
+from gatedjax._utils.types import Tree
 from gatedjax.export import ModelCard, save
 from gatedjax.export._folder import check_target
 from gatedjax.export._kinds import facts_of

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gatedjax._cli import program, refusals
-from gatedjax._json import to_json
-from gatedjax._limits import MOST_DRAWS, MOST_SEED, check_most
-from gatedjax._terminal import say
-from gatedjax._write import write_atomic
+from gatedjax._utils.cli import program, refusals
+from gatedjax._utils.json import to_json
+from gatedjax._utils.limits import MOST_DRAWS, MOST_SEED, check_most
+from gatedjax._utils.terminal import say
+from gatedjax._utils.write import write_atomic
 
 STEM = "gates_report"
 """Of the files that are written."""

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gatedjax._cli import program, refusals
 from gatedjax._commands._lines import in_turns, lines_to
-from gatedjax._terminal import say
-from gatedjax._write import check_place
+from gatedjax._utils.cli import program, refusals
+from gatedjax._utils.terminal import say
+from gatedjax._utils.write import check_place
 
 _SECONDS = 1.0
 """Between two messages of progress."""

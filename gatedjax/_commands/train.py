@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from gatedjax._cli import RAW_FILES, check_devices, program, refusals
-from gatedjax._cpu import prepare_cpu
-from gatedjax._help import read
-from gatedjax._terminal import say
+from gatedjax._utils.cli import RAW_FILES, check_devices, program, refusals
+from gatedjax._utils.cpu import prepare_cpu
+from gatedjax._utils.help import read
+from gatedjax._utils.terminal import say
 from gatedjax.export import ModelCard
 from gatedjax.export._folder import check_target
 from gatedjax.text._asides import MAX_ASIDE, check_share

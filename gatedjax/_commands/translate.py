@@ -2,7 +2,7 @@
 
 import sys
 
-from gatedjax._cli import program
+from gatedjax._utils.cli import program
 from gatedjax.text._translate import TranslateOptions, run
 from gatedjax.text._translator import open_translator
 

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gatedjax._cli import program, reason
-from gatedjax._terminal import say
-from gatedjax._types import Tree
+from gatedjax._utils.cli import program, reason
+from gatedjax._utils.terminal import say
+from gatedjax._utils.types import Tree
 from gatedjax.training._verify import DIGESTS, KILL_AT, RESUMES
 
 DESCRIPTION = """Runs COMMAND once unbroken, and once more with SIGKILL at random steps, half of

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from gatedjax._missing import missing
+from gatedjax._utils.missing import missing
 
 
 class Scored(NamedTuple):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gatedjax._terminal import clean
-from gatedjax._types import Options
+from gatedjax._utils.terminal import clean
+from gatedjax._utils.types import Options
 from gatedjax.analysis._figure import DASHES, MARKERS, PALETTE, new_figure, save, style
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gatedjax._types import Params
+from gatedjax._utils.types import Params
 from gatedjax.analysis._significance import holm, least_p_value, paired_bootstrap
 from gatedjax.analysis._text import render_table
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gatedjax._missing import missing
-from gatedjax._write import write_atomic
+from gatedjax._utils.missing import missing
+from gatedjax._utils.write import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gatedjax._terminal import clean
-from gatedjax._types import Options
+from gatedjax._utils.terminal import clean
+from gatedjax._utils.types import Options
 from gatedjax.analysis._figure import INK, PALETTE, largest_of, new_figure, save, style
 from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _shade_bar, _sheet
 

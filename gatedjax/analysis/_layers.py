@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gatedjax._terminal import clean
+from gatedjax._utils.terminal import clean
 from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
 from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _shade_bar, _sheet
 from gatedjax.analysis._phrase_statistics import LayerHistogram, _of_lengths

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gatedjax._identity import ByIdentity
-from gatedjax._types import Params, Tree
+from gatedjax._utils.identity import ByIdentity
+from gatedjax._utils.types import Params, Tree
 
 Found = dict[str, np.ndarray]
 

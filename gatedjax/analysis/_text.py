@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gatedjax._terminal import clean
-from gatedjax._write import write_atomic
+from gatedjax._utils.terminal import clean
+from gatedjax._utils.write import write_atomic
 
 if TYPE_CHECKING:
     from rich.text import Text

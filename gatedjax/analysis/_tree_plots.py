@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gatedjax._terminal import clean
-from gatedjax._types import Options
+from gatedjax._utils.terminal import clean
+from gatedjax._utils.types import Options
 from gatedjax.analysis._figure import PALETTE, new_figure, save, style
 from gatedjax.analysis._heatmap import Ruler, _cut, _fold, _ruler, _sheet
 from gatedjax.analysis._trees import Span, SpanTree

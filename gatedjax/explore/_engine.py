@@ -19,7 +19,7 @@ from typing import Any, get_args
 import jax
 import numpy as np
 
-from gatedjax._types import Json, Output, Params, Tree
+from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax.explore._state import HARD, Mode, State, check_state
 from gatedjax.explore._views import EDGES, LONGEST, floats, grids, padded, view_of
 from gatedjax.models import GANet

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax._json import to_json
-from gatedjax._types import Json
+from gatedjax._utils.json import to_json
+from gatedjax._utils.types import Json
 from gatedjax.explore._engine import Explorer, Programs
 from gatedjax.explore._server import page_file
 from gatedjax.text._corpus import split_words

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax._types import Json, Tree
+from gatedjax._utils.types import Json, Tree
 from gatedjax.explore._engine import Explorer, Programs, padded
 from gatedjax.text._corpus import split_words
 from gatedjax.text._labels import Classes

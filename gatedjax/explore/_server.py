@@ -18,8 +18,8 @@ from importlib import resources
 from socketserver import TCPServer
 from typing import Any
 
-from gatedjax._json import to_json
-from gatedjax._types import Json
+from gatedjax._utils.json import to_json
+from gatedjax._utils.types import Json
 
 MOST_BYTES = 1 << 20
 """Of a request's body."""

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gatedjax._types import Json
+from gatedjax._utils.types import Json
 from gatedjax.explore._engine import Explorer
 from gatedjax.explore._sentences import Sentences
 

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from gatedjax import functional as F
-from gatedjax._types import Json, Output, Params, Tree
+from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax.data.batches._cloze import ClozeBatches, ClozeShape
 from gatedjax.data.batches._encode_cloze import encode_cloze, wrapped
 from gatedjax.data.sets._cloze import PLACEHOLDER

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gatedjax._missing import missing
-from gatedjax._types import Json
+from gatedjax._utils.missing import missing
+from gatedjax._utils.types import Json
 from gatedjax.explore._engine import Explorer
 from gatedjax.explore._server import page_file
 from gatedjax.explore._session import Session

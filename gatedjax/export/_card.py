@@ -5,8 +5,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from gatedjax._json import to_json
-from gatedjax._types import Tree
+from gatedjax._utils.json import to_json
+from gatedjax._utils.types import Tree
 from gatedjax._version import __version__
 from gatedjax.analysis import render_table
 

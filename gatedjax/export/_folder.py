@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gatedjax._limits import read_limited
-from gatedjax._numbers import json_number
-from gatedjax._types import Params, Tree
-from gatedjax._write import new_folder, recover
+from gatedjax._utils.limits import read_limited
+from gatedjax._utils.numbers import json_number
+from gatedjax._utils.types import Params, Tree
+from gatedjax._utils.write import new_folder, recover
 from gatedjax.export._card import ModelCard, render_card
 from gatedjax.export._inference import load_inference
 from gatedjax.export._program import MOST_BYTES

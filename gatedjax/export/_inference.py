@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax import export
 
-from gatedjax._types import Output, Params, Tree
+from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.export._names import check_same, flatten, leaves, unflatten
 from gatedjax.export._program import MOST_BYTES, fault_in_child, program_fault
 from gatedjax.export._tensors import BadFile

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal, get_args
 
-from gatedjax._types import Tree
+from gatedjax._utils.types import Tree
 from gatedjax._version import __version__
 
 FORMAT = 1

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from gatedjax._types import Params, Tree
+from gatedjax._utils.types import Params, Tree
 
 # Deeper trees end in a RecursionError somewhere, or worse.
 MAX_DEPTH = 100

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from gatedjax._json import to_json
-from gatedjax._types import Tree
+from gatedjax._utils.json import to_json
+from gatedjax._utils.types import Tree
 from gatedjax.export._names import name_fault, unflatten
 
 _NUMBERS = (bool, int, float)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax._types import Tree
-from gatedjax._write import write_atomic
+from gatedjax._utils.types import Tree
+from gatedjax._utils.write import write_atomic
 from gatedjax.export._names import Leaf, check_same, host_arrays, name_fault, unflatten
 from gatedjax.export._structure import (
     check_kinds,

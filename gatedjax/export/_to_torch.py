@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gatedjax._types import Tree
+from gatedjax._utils.types import Tree
 from gatedjax.export._torch import Block, as_array
 from gatedjax.functional import GRUWeights, LSTMWeights
 

@@ -13,7 +13,7 @@ wanted and what came. A section "Raises" tells only what a function adds to that
 
 import typing as _typing
 
-from gatedjax._removed import removed_from as _removed_from
+from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.functional._attention import attention_pool as attention_pool
 from gatedjax.functional._attention import local_attention_weights as local_attention_weights
 from gatedjax.functional._bits import byte_dropout as byte_dropout

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 from numpy.typing import ArrayLike
 
-from gatedjax._types import Json, Params, Tree
+from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.gates._control import Rebar
 from gatedjax.gates._exact import LARGEST
 from gatedjax.gates._expectation import Estimator

@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 from numpy.typing import ArrayLike
 
-from gatedjax._identity import ByIdentity
-from gatedjax._types import Json, Params, Tree
+from gatedjax._utils.identity import ByIdentity
+from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.gates._exact import LARGEST
 from gatedjax.gates._patterns import LOWER, Held, TextTruth, text_truth

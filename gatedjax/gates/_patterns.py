@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax._types import Params
+from gatedjax._utils.types import Params
 from gatedjax.functional._checks import wide_dtype
 
 LOWER = 10

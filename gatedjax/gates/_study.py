@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gatedjax._types import Json
+from gatedjax._utils.types import Json
 from gatedjax.analysis import _figure, render_table
 from gatedjax.gates._measure import Measured
 from gatedjax.gates._modes import ModeRow

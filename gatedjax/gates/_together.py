@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
-from gatedjax._types import Tree
+from gatedjax._utils.types import Tree
 from gatedjax.functional._checks import wide_dtype
 from gatedjax.gates._expectation import Estimator, cut, noise_rows
 from gatedjax.gates._objective import Objective

@@ -6,7 +6,7 @@ configuration that no run could use; a section "Raises" tells only what is beyon
 
 import typing as _typing
 
-from gatedjax._removed import removed_from as _removed_from
+from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.models._cloze import ClozeTask as ClozeTask
 from gatedjax.models._ga_net_task import GANetTask as GANetTask
 from gatedjax.models.agt import AGT as AGT

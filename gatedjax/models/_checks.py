@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from jaxtyping import Array
 
-from gatedjax._limits import MOST_LAYERS, MOST_LENGTH, MOST_STEPS, MOST_WIDTH, check_most
+from gatedjax._utils.limits import MOST_LAYERS, MOST_LENGTH, MOST_STEPS, MOST_WIDTH, check_most
 from gatedjax.functional._checks import check_rate
 
 _MOST = {
@@ -16,7 +16,7 @@ _MOST = {
 
 
 def check_at_least(config: object, least: int, *names: str) -> None:
-    """Raises unless the fields are at least that, and at most what `gatedjax._limits` allows."""
+    """Raises unless each field is at least `least` and within the limits of `_utils.limits`."""
     for name in names:
         value = getattr(config, name)
         if value < least:

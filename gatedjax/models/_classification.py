@@ -9,7 +9,7 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from gatedjax import nn as gnn
-from gatedjax._types import Output, Params, Tree
+from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.training import Ratio
 

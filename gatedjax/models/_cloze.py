@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from gatedjax import functional as F
-from gatedjax._types import Output, Params
+from gatedjax._utils.types import Output, Params
 from gatedjax.functional._checks import check_shape
 from gatedjax.functional._tracing import known
 from gatedjax.models._checks import check_dict

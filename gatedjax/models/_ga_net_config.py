@@ -3,9 +3,9 @@
 import dataclasses
 from typing import Literal
 
-from gatedjax._choices import check_choices
-from gatedjax._limits import MOST_LENGTH, check_most
-from gatedjax._numbers import make_plain
+from gatedjax._utils.choices import check_choices
+from gatedjax._utils.limits import MOST_LENGTH, check_most
+from gatedjax._utils.numbers import make_plain
 from gatedjax.functional._checks import check_positive
 from gatedjax.gates._named import EstimatorName
 from gatedjax.models._checks import check_at_least, check_rates

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
-from gatedjax._types import Tree
+from gatedjax._utils.types import Tree
 from gatedjax.functional._devices import on_rows
 from gatedjax.models._ga_net_parts import (
     Encoded,

@@ -9,7 +9,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Key
 
 from gatedjax import functional as F
-from gatedjax._types import Output, Tree
+from gatedjax._utils.types import Output, Tree
 from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._export import exportable
 from gatedjax.functional._types import Carry

@@ -18,9 +18,9 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._choices import check_choices
-from gatedjax._numbers import make_plain
-from gatedjax._types import Options
+from gatedjax._utils.choices import check_choices
+from gatedjax._utils.numbers import make_plain
+from gatedjax._utils.types import Options
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import (
     check_at_least,

@@ -21,8 +21,8 @@ from jaxtyping import Array, Float, Key
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._removed import removed_from
-from gatedjax._types import Options, Output
+from gatedjax._utils.removed import removed_from
+from gatedjax._utils.types import Options, Output
 from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._relaxations import opened
 from gatedjax.models import _ga_net_input as on_input

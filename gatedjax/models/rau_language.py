@@ -16,7 +16,7 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
-from gatedjax._types import Params, Tree
+from gatedjax._utils.types import Params, Tree
 from gatedjax.functional._devices import rows_like, take_rows
 from gatedjax.functional._export import exportable
 from gatedjax.functional._types import Carry, Dtype

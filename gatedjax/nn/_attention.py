@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
-from gatedjax._types import Options
+from gatedjax._utils.types import Options
 from gatedjax.functional._checks import check_mask, wide_dtype
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._recurrent import LSTM

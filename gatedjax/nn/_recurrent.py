@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
-from gatedjax._types import Options, Tree
+from gatedjax._utils.types import Options, Tree
 from gatedjax.functional._checks import check_positive, check_rate
 from gatedjax.functional._devices import rows_like
 from gatedjax.functional._rau_step import initial_state

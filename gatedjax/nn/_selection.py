@@ -9,7 +9,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
-from gatedjax._types import Options
+from gatedjax._utils.types import Options
 from gatedjax.functional._export import exportable
 from gatedjax.gates._named import ALIASES, EstimatorName, named
 from gatedjax.gates._score import ByValues, Reinforce, score

@@ -9,10 +9,10 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from gatedjax._cli import refusals, show_version
-from gatedjax._help import read as read_options
-from gatedjax._limits import MOST_TEXT_BYTES, check_most, read_limited
-from gatedjax._terminal import new_console
+from gatedjax._utils.cli import refusals, show_version
+from gatedjax._utils.help import read as read_options
+from gatedjax._utils.limits import MOST_TEXT_BYTES, check_most, read_limited
+from gatedjax._utils.terminal import new_console
 from gatedjax.data.text._tokenize import treebank_tokens
 from gatedjax.text._reader import Reader, question
 from gatedjax.text._reader_figure import draw

@@ -8,7 +8,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from gatedjax._types import Json
+from gatedjax._utils.types import Json
 from gatedjax.text._asides import MAX_ASIDE
 from gatedjax.text._estimator import Estimator
 from gatedjax.text._evaluation import evaluate_model

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax._limits import MOST_LENGTH
+from gatedjax._utils.limits import MOST_LENGTH
 from gatedjax.data import stratified_split, tokenize
 from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
 from gatedjax.text._asides import Asides

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax._types import Json
+from gatedjax._utils.types import Json
 from gatedjax.text._asides import Asides
 from gatedjax.text._labels import Classes
 from gatedjax.text._leak import Sample, measure_leak

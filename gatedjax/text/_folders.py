@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from gatedjax import export
-from gatedjax._limits import read_limited
-from gatedjax._types import Json
-from gatedjax._write import recover
+from gatedjax._utils.limits import read_limited
+from gatedjax._utils.types import Json
+from gatedjax._utils.write import recover
 from gatedjax.export._folder import CONFIG, PARAMS
 from gatedjax.export._kinds import Kind, check_kind
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from gatedjax import data as gdata
 from gatedjax import export
-from gatedjax._types import Json, Params, Tree
+from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.data.batches._plan import pad_rows
 from gatedjax.export._kinds import check_kind
 from gatedjax.export._tensors import check_finite

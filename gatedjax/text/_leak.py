@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax._types import Json
+from gatedjax._utils.types import Json
 from gatedjax.data.batches._plan import pad_rows
 from gatedjax.text._model import LENGTHS, NAMES
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
-from gatedjax._limits import MOST_CHARACTERS as LONGEST
+from gatedjax._utils.limits import MOST_CHARACTERS as LONGEST
 from gatedjax.data.files._unpack import Counted, allowance
 from gatedjax.text._table import fault
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gatedjax._types import Json
+from gatedjax._utils.types import Json
 from gatedjax.analysis._scores import class_scores
 from gatedjax.analysis._text import render_table
 

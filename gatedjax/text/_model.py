@@ -13,9 +13,9 @@ import jax
 import numpy as np
 
 from gatedjax import export
-from gatedjax._json import to_json
-from gatedjax._limits import MOST_LENGTH, check_most
-from gatedjax._types import Json, Output, Params, Tree
+from gatedjax._utils.json import to_json
+from gatedjax._utils.limits import MOST_LENGTH, check_most
+from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax.data.batches._plan import pad_rows
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.export import ModelCard, ParamsMismatch

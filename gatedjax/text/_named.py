@@ -5,7 +5,7 @@ import dataclasses
 import io
 from collections.abc import Iterable, Iterator, Sequence
 
-from gatedjax._missing import TFDS, missing
+from gatedjax._utils.missing import TFDS, missing
 from gatedjax.data import load, names
 from gatedjax.data.files._source import Source
 from gatedjax.text._memory import InRows, class_name, dataset_form

@@ -11,7 +11,7 @@ import numpy as np
 
 from gatedjax import functional as F
 from gatedjax import models
-from gatedjax._types import Output, Params, Tree
+from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.data.text._vocabulary import Vocabulary
 from gatedjax.models._classification import class_metrics
 from gatedjax.text._shapes import ShapedVocabulary

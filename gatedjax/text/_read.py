@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from gatedjax._terminal import clean
+from gatedjax._utils.terminal import clean
 from gatedjax.text._delimited import Delimited
 from gatedjax.text._formats import FastText, Folder, JsonLines
 from gatedjax.text._lines import TextFile, check_encoding

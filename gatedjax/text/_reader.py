@@ -11,7 +11,7 @@ import numpy as np
 
 from gatedjax import data as gdata
 from gatedjax import export
-from gatedjax._types import Json, Params, Tree
+from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.data.batches._encode_cloze import wrapped
 from gatedjax.data.sets import _cloze
 from gatedjax.export._tensors import check_finite

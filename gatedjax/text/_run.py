@@ -6,7 +6,7 @@ from pathlib import Path
 import jax
 
 from gatedjax import export
-from gatedjax._types import Json
+from gatedjax._utils.types import Json
 from gatedjax.data import Vocabulary
 from gatedjax.export._tensors import check_finite
 from gatedjax.models import GANetConfig

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import Template
 
-from gatedjax._terminal import clean, printable
-from gatedjax._types import Json
+from gatedjax._utils.terminal import clean, printable
+from gatedjax._utils.types import Json
 from gatedjax.analysis._text import render_table
 
 Label = str | int | float | bool

@@ -9,8 +9,8 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from gatedjax._limits import MOST_COLUMNS
-from gatedjax._terminal import printable
+from gatedjax._utils.limits import MOST_COLUMNS
+from gatedjax._utils.terminal import printable
 
 Label = str | int | float | bool
 EMPTY = "empty line"

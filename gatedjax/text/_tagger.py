@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self, cast
 
-from gatedjax._types import Json
+from gatedjax._utils.types import Json
 from gatedjax.text._asides import MAX_ASIDE
 from gatedjax.text._estimator import Estimator
 from gatedjax.text._model import Failure

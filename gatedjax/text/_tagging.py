@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from gatedjax._limits import MOST_LENGTH
-from gatedjax._types import Json
+from gatedjax._utils.limits import MOST_LENGTH
+from gatedjax._utils.types import Json
 from gatedjax.text._asides import Asides
 from gatedjax.text._corpus import split_words
 from gatedjax.text._labels import Classes

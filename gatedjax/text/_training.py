@@ -12,7 +12,7 @@ from typing import Any, cast, get_type_hints
 
 import numpy as np
 
-from gatedjax._limits import (
+from gatedjax._utils.limits import (
     MOST_BATCH,
     MOST_LENGTH,
     MOST_SEED,
@@ -20,9 +20,9 @@ from gatedjax._limits import (
     MOST_WORDS,
     check_most,
 )
-from gatedjax._numbers import make_plain
-from gatedjax._types import Json
-from gatedjax._write import write_atomic
+from gatedjax._utils.numbers import make_plain
+from gatedjax._utils.types import Json
+from gatedjax._utils.write import write_atomic
 from gatedjax.data import SequenceBatches, load_embeddings, plan_buckets, random_embeddings
 from gatedjax.data.batches._sequences import real_rows
 from gatedjax.data.batches._steps import for_schedule

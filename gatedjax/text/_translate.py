@@ -8,10 +8,10 @@ from typing import Annotated, TextIO
 
 import tyro
 
-from gatedjax._cli import refusals, show_version
-from gatedjax._help import read as read_options
-from gatedjax._limits import MOST_TEXT_BYTES, check_most, read_limited
-from gatedjax._terminal import say, while_read
+from gatedjax._utils.cli import refusals, show_version
+from gatedjax._utils.help import read as read_options
+from gatedjax._utils.limits import MOST_TEXT_BYTES, check_most, read_limited
+from gatedjax._utils.terminal import say, while_read
 from gatedjax.analysis._bleu import corpus_bleu
 from gatedjax.text._translator import Translator, translate_texts
 

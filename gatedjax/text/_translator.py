@@ -10,8 +10,8 @@ import numpy as np
 
 from gatedjax import data as gdata
 from gatedjax import export
-from gatedjax._numbers import make_plain
-from gatedjax._types import Json, Params, Tree
+from gatedjax._utils.numbers import make_plain
+from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.data.batches._sequences import one_pass
 from gatedjax.export._tensors import check_finite
 from gatedjax.models import (

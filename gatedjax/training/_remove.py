@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from gatedjax._write import remove_leftovers
+from gatedjax._utils.write import remove_leftovers
 from gatedjax.training.lock import LOCK, WorkdirLock
 
 TRAIN_LOCK = ".train.lock"

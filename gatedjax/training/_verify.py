@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax._json import to_json
+from gatedjax._utils.json import to_json
 from gatedjax.training.identity import named_leaves
 from gatedjax.training.manifest import leaf_hash
 

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from gatedjax._choices import check_choices
-from gatedjax._limits import MOST_BATCH, MOST_SEED, MOST_STEPS, check_most
-from gatedjax._numbers import make_plain
+from gatedjax._utils.choices import check_choices
+from gatedjax._utils.limits import MOST_BATCH, MOST_SEED, MOST_STEPS, check_most
+from gatedjax._utils.numbers import make_plain
 from gatedjax.training._averages import EmaState as EmaState
 from gatedjax.training._averages import eval_params as eval_params
 from gatedjax.training._averages import params_ema as params_ema

@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from gatedjax._numbers import make_plain
-from gatedjax._terminal import say
+from gatedjax._utils.numbers import make_plain
+from gatedjax._utils.terminal import say
 
 EXIT_UNREACHABLE = 69
 """Exit status where the processes of a run did not find each other in time (EX_UNAVAILABLE)."""

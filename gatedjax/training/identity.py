@@ -11,8 +11,8 @@ import jax
 import numpy as np
 import optax
 
-from gatedjax._numbers import json_number
-from gatedjax._terminal import printable
+from gatedjax._utils.numbers import json_number
+from gatedjax._utils.terminal import printable
 from gatedjax.training._rows import LazyRows
 from gatedjax.training._transforms import call_update
 from gatedjax.training.config import TrainConfig

@@ -9,7 +9,7 @@ import warnings
 import weakref
 from pathlib import Path
 
-from gatedjax._json import to_json
+from gatedjax._utils.json import to_json
 
 LOCK = ".lock"
 _HELD: "weakref.WeakSet[WorkdirLock]" = weakref.WeakSet()

@@ -11,11 +11,11 @@ from typing import Any, TextIO
 
 import jax
 
-from gatedjax._json import to_json
-from gatedjax._limits import read_limited
-from gatedjax._numbers import json_number
+from gatedjax._utils.json import to_json
+from gatedjax._utils.limits import read_limited
+from gatedjax._utils.numbers import json_number
+from gatedjax._utils.write import write_atomic
 from gatedjax._version import __version__
-from gatedjax._write import write_atomic
 
 PACKAGES = (
     "jax",

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax._terminal import printable
+from gatedjax._utils.terminal import printable
 from gatedjax.training.identity import describe
 
 NAME = "manifest.json"

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 from jax.experimental import multihost_utils
 
-from gatedjax._filler import FILLER_ID
+from gatedjax._utils.filler import FILLER_ID
 from gatedjax.training.step import TrainState, make_train_step
 from gatedjax.training.task import AnyTask, Batch, Carry, call_evaluate
 

@@ -5,7 +5,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from gatedjax._terminal import new_console, say
+from gatedjax._utils.terminal import new_console, say
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -11,7 +11,7 @@ from tests._programs import environment
 
 STEP = """
 import resource, sys
-from gatedjax._cpu import keep_freed_memory
+from gatedjax._utils.cpu import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 import jax, jax.numpy as jnp
@@ -48,7 +48,7 @@ def test_freed_memory_is_kept():
 
 BOUND = """
 import os
-from gatedjax._cpu import prepare_cpu
+from gatedjax._utils.cpu import prepare_cpu
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
 prepare_cpu(None)
 import jax

@@ -18,8 +18,8 @@ import pytest
 import gatedjax.text._training as training_module
 from gatedjax import data, export
 from gatedjax.__main__ import main
-from gatedjax._cli import refusals
 from gatedjax._commands import train
+from gatedjax._utils.cli import refusals
 from gatedjax.data.tfds import _prepared
 from gatedjax.text import TextClassifier, _named
 from gatedjax.text._model import TrainedModel
@@ -339,7 +339,7 @@ KILLED = """
 import os, signal, sys
 from tests.text.test_commands import interrupted
 from gatedjax.__main__ import main
-from gatedjax._cli import refusals
+from gatedjax._utils.cli import refusals
 from gatedjax._commands import train
 with interrupted(int(sys.argv[1]), lambda: os.kill(os.getpid(), signal.SIGKILL)):
     main(sys.argv[2:])

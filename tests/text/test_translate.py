@@ -8,7 +8,7 @@ import pytest
 from experiments.ssan import translation
 from gatedjax import data, export
 from gatedjax.__main__ import main
-from gatedjax._terminal import UNREAD
+from gatedjax._utils.terminal import UNREAD
 from tests._programs import Plugin
 from tests._streams import unread
 from tests.text._runs import LINES, translator_run

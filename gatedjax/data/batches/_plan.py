@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from gatedjax._filler import FILLER_ID
+from gatedjax._utils.filler import FILLER_ID
 from gatedjax.data.batches._buckets import plan_buckets
 
 Batch = dict[str, np.ndarray]

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gatedjax._terminal import printable
+from gatedjax._utils.terminal import printable
 
 Example = dict[str, Any]
 """{"tokens": tuple of str, "label": int, "example_id": int} and extras of the data set."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gatedjax._missing import missing
+from gatedjax._utils.missing import missing
 from gatedjax.data.files import _idx
 from gatedjax.data.files._lines import LineError, Row, Rows
 from gatedjax.data.files._paths import find

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gatedjax._limits import read_limited
-from gatedjax._missing import missing
+from gatedjax._utils.limits import read_limited
+from gatedjax._utils.missing import missing
 
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 """Ids 0 to 3."""

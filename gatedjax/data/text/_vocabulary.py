@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from gatedjax._limits import read_limited
-from gatedjax._write import write_atomic
+from gatedjax._utils.limits import read_limited
+from gatedjax._utils.write import write_atomic
 from gatedjax.data.files._source import Source
 
 PAD, UNK = 0, 1

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gatedjax._missing import TFDS, missing
+from gatedjax._utils.missing import TFDS, missing
 from gatedjax.data.files._paths import AnyPath
 from gatedjax.data.sets._all import SETS
 from gatedjax.data.sets._declaration import DataSet, Record

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gatedjax._missing import TFDS, missing
+from gatedjax._utils.missing import TFDS, missing
 from gatedjax.data.files._lines import Row, Rows
 from gatedjax.data.files._source import Quarantined
 from gatedjax.data.sets._all import SETS

@@ -17,8 +17,8 @@ from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._limits import MOST_WIDTH, check_most
-from gatedjax._types import Tree
+from gatedjax._utils.limits import MOST_WIDTH, check_most
+from gatedjax._utils.types import Tree
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch, check_rates
 from gatedjax.models._classification import word_vectors

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._types import Options
+from gatedjax._utils.types import Options
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch, check_rates

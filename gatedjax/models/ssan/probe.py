@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._types import Options
+from gatedjax._utils.types import Options
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_widths
 from gatedjax.models._types import Batch

@@ -16,7 +16,7 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
-from gatedjax._types import Options
+from gatedjax._utils.types import Options
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_batch
 from gatedjax.models._types import Batch, Metrics, Predictions

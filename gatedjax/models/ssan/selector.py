@@ -10,9 +10,9 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._choices import check_choices
-from gatedjax._numbers import make_plain
-from gatedjax._types import Output, Params, Tree
+from gatedjax._utils.choices import check_choices
+from gatedjax._utils.numbers import make_plain
+from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._selective import Empty
 from gatedjax.gates._named import ALIASES, EstimatorName, named

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
-from gatedjax._types import Options
+from gatedjax._utils.types import Options
 from gatedjax.functional._pairs import causal_pairs, put
 from gatedjax.functional._types import Dtype
 from gatedjax.models.transformer.encoder import FeedForward, LayerBytes, Norm

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._types import Options, Tree
+from gatedjax._utils.types import Options, Tree
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._keys import example_keys
 from gatedjax.nn._selective import unit_scaling

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from gatedjax._types import Tree
+from gatedjax._utils.types import Tree
 from gatedjax.functional._export import exportable
 
 Step = Callable[[Int[Array, "B K"], Tree, Int[Array, ""]], tuple[Float[Array, "B K V"], Tree]]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import tyro
 
-from gatedjax._terminal import say, while_read
+from gatedjax._utils.terminal import say, while_read
 
 C = TypeVar("C")
 LINES = 60

@@ -1,0 +1,1 @@
+"""Helpers that every package may use: files, terminals, limits, numbers and messages."""
