@@ -7,8 +7,8 @@ All functions also work under `jax.disable_jit`, under `jax.numpy_dtype_promotio
 programs of `jax.export` that leave sizes open.
 
 Arguments are checked while tracing: TypeError for a wrong type or dtype, ValueError for a shape
-that does not fit or a value that an option cannot have. The message names the argument, what is
-wanted and what came. A section "Raises" tells only what a function adds to that.
+that does not fit or a value that an option cannot have. The message names the argument, the
+expected value and the given one. A section "Raises" lists only the errors beyond these.
 """
 
 import typing as _typing

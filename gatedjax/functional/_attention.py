@@ -21,13 +21,17 @@ def attention_pool(
     weights: Float[Array, "*B T"],
     mask: Bool[Array, "*B T"] | None = None,
 ) -> Float[Array, "*B D"]:
-    """The weighted sum of states: c = sum_t alpha_t h_t.
+    """Sums states by their weights: c = sum_t alpha_t h_t.
+
+        >>> states = jnp.array([[1.0, 2.0], [3.0, 4.0]])
+        >>> print(attention_pool(states, jnp.array([0.5, 0.5])))
+        [2. 3.]
 
     Args:
       states: h.
       weights: alpha; without a mask 0 at padding.
-      mask: True at real positions (an axis may be 1 to broadcast). What stands elsewhere in states
-        and weights, NaN included, has no effect on values or gradients. None takes the positions
+      mask: True at real positions (an axis may be 1 to broadcast). States and weights at the other
+        positions, NaN included, have no effect on values or gradients. None takes the positions
         where states are NaN or infinite and weights exactly 0 for padding.
 
     Returns:
@@ -44,7 +48,7 @@ def attention_pool(
     check_mask(mask, jnp.shape(weights))
     states, weights = jnp.asarray(states), jnp.asarray(weights)
     if mask is None:
-        # finite states stay whatever their weight, because the gradient of a closed gate needs them
+        # Finite states stay also at weight 0, because the gradient of a closed gate needs them.
         real = (weights != 0)[..., None] | jnp.isfinite(states)
     else:
         real = jnp.asarray(mask)[..., None]
@@ -68,17 +72,22 @@ def local_attention_weights(
     *,
     renormalise: bool = False,
 ) -> Float[Array, "*B T"]:
-    """Attention inside a window around a predicted position, under a Gaussian.
+    """Computes attention inside a window around a predicted position, under a Gaussian.
 
     alpha_t = softmax_{|t - p| <= D}(e)_t * exp(-(t - p)^2 / (2 s^2)),  s = D / 2.
+
+        >>> scores, lengths = jnp.zeros((1, 5)), jnp.array([4])
+        >>> weights = local_attention_weights(scores, jnp.array([1.0]), 2.0, lengths)
+        >>> print((weights > 0).astype(int), weights[0, 1])
+        [[1 1 1 1 0]] 0.25
 
     Args:
       scores: e, unnormalised attention, in nats.
       position: p, real-valued and 0-based; the gradient flows through the Gaussian.
       half_width: D > 0, half of the window in tokens. The token nearest to p that is inside the
         sequence always belongs to the window.
-      lengths: number of real tokens per row (see `length_mask`); what stands behind them in scores,
-        NaN included, has no effect.
+      lengths: number of real tokens per row (see `length_mask`). Scores behind them, NaN included,
+        have no effect.
       renormalise: divide by the sum, so that the weights add up to 1.
 
     Returns:
@@ -99,7 +108,7 @@ def local_attention_weights(
         )
     dtype = wide_dtype(scores, position)
     mask = length_mask(lengths, jnp.shape(scores)[-1])
-    # a row without a token has no position, and what stands there may be NaN
+    # A row without tokens has no position; the given one may be NaN.
     position = jnp.where(jnp.asarray(lengths) > 0, jnp.asarray(position, dtype), 0)
     centre = position[..., None]
     steps = lax.broadcasted_iota(dtype, mask.shape, mask.ndim - 1)

@@ -1,8 +1,8 @@
 """Random bits of pairs and of features, many from one block of the generator.
 
-A block of threefry is 64 bits of (key, counter): the key is that of the example, the counter names
-the pair, so a pair has its bits in any batch, padding or block of queries. `jax.random` spends a
-block on every draw; here two heads share one for their noise, and eight for their dropout.
+A block of threefry is 64 bits of (key, counter). The key belongs to the example and the counter to
+the pair, so a pair has the same bits in any batch, padding or block of queries. `jax.random` spends
+a block on each draw; here two heads share a block for their noise, and eight for their dropout.
 """
 
 import jax
@@ -13,15 +13,15 @@ from gatedjax.functional._checks import check_rate, check_shape
 
 _TINY = 1e-7
 _QUERIES = 1 << 20
-"""More queries than a text has: counters are group of heads * this + query."""
+"""The counter of a row is group of heads * _QUERIES + query; texts have fewer tokens than this."""
 
 
 def _words(keys: Key[Array, " B"], rows: Int[Array, " R"], size: int) -> tuple[Array, Array]:
-    """Two words of 32 bits for every example, row and column [B, R, N]."""
+    """Draws two words of 32 bits for each example, row and column [B, R, N]."""
     shape = (keys.shape[0], rows.shape[0], size)
     typed = jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
     if typed and str(jax.random.key_impl(keys)) != "threefry2x32":
-        # another generator: a key per row, and twice the draws
+        # Another generator has no counters that we know: a key per row and twice the draws.
         per_row = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))(keys, rows)
         draw = jax.vmap(jax.vmap(lambda key: jax.random.bits(key, (2, size), jnp.uint32)))(per_row)
         return draw[:, :, 0], draw[:, :, 1]
@@ -41,11 +41,11 @@ def threefry(
     high: UInt[Array, "..."],
     low: UInt[Array, "..."],
 ) -> tuple[UInt[Array, "..."], UInt[Array, "..."]]:
-    """Threefry-2x32 with 20 rounds: the two words of 32 bits of a key and a counter.
+    """Computes Threefry-2x32 with 20 rounds: two words of 32 bits from a key and a counter.
 
-    The bits are those of JAX's own generator. Its program for CPUs is a loop over arrays; written
-    out, XLA makes one pass of it: 4.5 ms in place of 24 ms for a million blocks (one thread of an
-    AMD EPYC), and a quarter of the time to compile.
+    The bits are equal to those of `jax.random`. JAX's program for CPUs is a loop over arrays; these
+    unrolled rounds compile into one pass, which takes 4.5 ms instead of 24 ms for a million blocks
+    (one thread of an AMD EPYC) and a quarter of the time to compile.
 
     Reference: Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3".
     """
@@ -63,7 +63,7 @@ def threefry(
 def _pairs(
     keys: Key[Array, " B"], groups: int, queries: Int[Array, " Q"], size: int
 ) -> tuple[Array, Array]:
-    """Two words for every group of heads, query and key [B, G, Q, N]."""
+    """Draws two words for each group of heads, query and key [B, G, Q, N]."""
     rows = jnp.arange(groups)[:, None] * _QUERIES + queries[None, :]
     shape = (keys.shape[0], groups, queries.shape[0], size)
     high, low = _words(keys, rows.reshape(-1), size)
@@ -73,7 +73,11 @@ def _pairs(
 def pair_uniform(
     keys: Key[Array, " B"], heads: int, queries: Int[Array, " Q"], size: int
 ) -> Float[Array, "B M Q N"]:
-    """Draws uniform noise for every pair of a query and a key.
+    """Draws uniform noise for each pair of a query and a key.
+
+        >>> keys = jax.random.split(jax.random.key(0), 2)
+        >>> pair_uniform(keys, heads=3, queries=jnp.arange(4), size=5).shape
+        (2, 3, 4, 5)
 
     Args:
       keys: one key per example (see `example_keys`).
@@ -86,7 +90,7 @@ def pair_uniform(
     """
     both = jnp.stack(_pairs(keys, -(-heads // 2), queries, size), axis=2)
     bits = _merged(both)[:, :heads]
-    # 23 bits are a float32 in [1, 2) when they stand behind the exponent of 1
+    # 23 random bits behind the exponent of 1 are a float32 in [1, 2).
     one = jnp.uint32(0x3F800000)
     draws = jax.lax.bitcast_convert_type((bits >> 9) | one, jnp.float32) - 1.0
     return jnp.clip(draws, _TINY, 1.0 - _TINY)
@@ -95,7 +99,18 @@ def pair_uniform(
 def pair_bytes(
     keys: Key[Array, " B"], heads: int, queries: Int[Array, " Q"], size: int
 ) -> UInt[Array, "B M Q N"]:
-    """A random byte for every pair; arguments as for `pair_uniform`."""
+    """Draws a random byte for each pair of a query and a key.
+
+        >>> keys = jax.random.split(jax.random.key(0), 2)
+        >>> pair_bytes(keys, heads=3, queries=jnp.arange(4), size=5).dtype
+        dtype('uint8')
+
+    Args:
+      keys, heads, queries, size: as for `pair_uniform`.
+
+    Returns:
+      uint8 in [0, 256).
+    """
     words = _pairs(keys, -(-heads // 8), queries, size)
     parts = [(word >> shift).astype(jnp.uint8) for word in words for shift in (0, 8, 16, 24)]
     every = jnp.stack(parts, axis=2)
@@ -103,7 +118,7 @@ def pair_bytes(
 
 
 def _merged(groups: Array) -> Array:
-    """[B, G, H, Q, N] as [B, G H, Q, N]; no axis is inferred, for Q and N may be 0."""
+    """Reshapes [B, G, H, Q, N] to [B, G H, Q, N] without an inferred axis: Q and N may be 0."""
     rows, count, heads, queries, size = groups.shape
     return groups.reshape(rows, count * heads, queries, size)
 
@@ -114,13 +129,20 @@ def pair_dropout(
     keys: Key[Array, " B"],
     queries: Int[Array, " Q"] | None = None,
 ) -> Float[Array, "B M Q N"]:
-    """`byte_dropout` of attention weights, whose bytes are drawn here (see `pair_bytes`).
+    """Applies `byte_dropout` to attention weights, with bytes drawn by `pair_bytes`.
+
+        >>> keys = jax.random.split(jax.random.key(0), 2)
+        >>> pair_dropout(jnp.ones((2, 3, 4, 5)), 0.5, keys).shape
+        (2, 3, 4, 5)
 
     Args:
-      weights: of every pair.
+      weights: attention weights of each pair of a query and a key.
       rate: probability of a zero, in [0, 1); 0 returns weights unchanged.
       keys: one key per example.
-      queries: their positions; None is 0 .. Q-1.
+      queries: positions of the queries; None is 0 .. Q-1.
+
+    Returns:
+      The weights, 0 or divided by 1 - rate (rounded as in `byte_dropout`).
     """
     if queries is None:
         queries = jnp.arange(weights.shape[-2])
@@ -129,12 +151,19 @@ def pair_dropout(
 
 
 def feature_bytes(keys: Key[Array, " B"], size: int, features: int) -> UInt[Array, "B N F"]:
-    """A random byte for every feature of every position; a longer text continues a shorter one.
+    """Draws a random byte for each feature of each position.
+
+        >>> keys = jax.random.split(jax.random.key(0), 2)
+        >>> feature_bytes(keys, size=5, features=8).shape
+        (2, 5, 8)
 
     Args:
       keys: one key per example (see `example_keys`).
-      size: padded length N.
+      size: padded length N; the bytes of a longer text continue those of a shorter text.
       features: F.
+
+    Returns:
+      uint8 in [0, 256).
     """
     words = _words(keys, jnp.arange(size), -(-features // 8))
     parts = [(word >> shift).astype(jnp.uint8) for word in words for shift in (0, 8, 16, 24)]
@@ -145,14 +174,21 @@ def feature_bytes(keys: Key[Array, " B"], size: int, features: int) -> UInt[Arra
 def byte_dropout(
     inputs: Float[Array, "..."], rate: float, draws: UInt[Array, "..."]
 ) -> Float[Array, "..."]:
-    """Inverted dropout from random bytes; the rate is rounded to a multiple of 1/256.
+    """Applies inverted dropout from random bytes; the rate is rounded to a multiple of 1/256.
 
     y = x [byte >= t] / (1 - t / 256),  t = round(256 rate)
+
+        >>> draws = jnp.array([0, 127, 128, 255], jnp.uint8)
+        >>> print(byte_dropout(jnp.ones(4), 0.5, draws))
+        [0. 0. 2. 2.]
 
     Args:
       inputs: x.
       rate: probability of a zero, in [0, 1).
-      draws: a byte for every element.
+      draws: a byte for each element of inputs.
+
+    Returns:
+      y in the dtype of inputs.
     """
     check_rate(rate)
     check_shape(jnp.shape(inputs), draws=draws)

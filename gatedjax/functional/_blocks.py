@@ -1,11 +1,11 @@
-"""Queries in blocks, so that an array over pairs of a query and a key holds those of one block."""
+"""Splitting queries into blocks, so that arrays over query-key pairs stay small."""
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
 
 def split_queries(array: Array, block: int) -> Array:
-    """[B, M, N, ...] as [blocks, B, M, block, ...], with zeros after the last query."""
+    """Splits [B, M, N, ...] into [blocks, B, M, block, ...], with zeros after the last query."""
     size, (rows, heads) = array.shape[2], array.shape[:2]
     blocks = -(-size // block)
     spare = [(0, 0)] * array.ndim
@@ -22,6 +22,6 @@ def join_queries(array: Array, size: int) -> Array:
 
 
 def block_positions(size: int, block: int) -> Array:
-    """The positions of the queries of every block [blocks, block]."""
+    """Returns the positions of the queries in each block [blocks, block]."""
     blocks = -(-size // block)
     return jnp.arange(blocks * block).reshape(blocks, block)

@@ -1,4 +1,4 @@
-"""Checks made while tracing: they see shapes and dtypes, never values under `jit`."""
+"""Checks of arguments while tracing: of shapes and dtypes, and of values outside `jit`."""
 
 import math
 from collections.abc import Callable
@@ -14,14 +14,14 @@ from gatedjax.functional._types import ArrayLike
 
 
 def check_floating(**arrays: ArrayLike) -> None:
-    """Raises TypeError unless every array has a floating dtype."""
+    """Raises TypeError unless all arrays have a floating dtype."""
     _check_dtype(jnp.floating, "floating point", arrays)
 
 
 def check_integers(**arrays: ArrayLike) -> None:
-    """Raises unless every array has an integer dtype, and numbers that JAX does not cut off.
+    """Raises unless all arrays have an integer dtype and values that JAX represents exactly.
 
-    Without `jax_enable_x64` JAX keeps the lower half of a 64-bit integer, so that 2^32 + 1 is 1.
+    Without `jax_enable_x64` JAX keeps the lower half of a 64-bit integer, so 2^32 + 1 becomes 1.
     """
     _check_dtype(jnp.integer, "integers", arrays)
     for name, array in arrays.items():
@@ -34,7 +34,7 @@ def check_integers(**arrays: ArrayLike) -> None:
 
 
 def dtype_of(name: str, array: ArrayLike, what: str) -> np.dtype:
-    """The dtype of an array; raises TypeError, with what is wanted, for a list or another thing."""
+    """Returns the dtype of an array; raises TypeError for a list or another object."""
     try:
         return jnp.result_type(array)
     except (TypeError, ValueError) as error:
@@ -50,33 +50,33 @@ def _check_dtype(kind: type, what: str, arrays: dict[str, ArrayLike]) -> None:
 
 
 def check_that(fits: bool, message: str, *got: ArrayLike) -> None:
-    """Raises ValueError, with what is wanted and the shapes of what came, unless it fits."""
+    """Raises ValueError with the message and the shapes of the arrays `got`, unless `fits`."""
     if not fits:
         raise ValueError(f"{message}, got {' and '.join(str(jnp.shape(array)) for array in got)}")
 
 
 def check_shape(shape: tuple[int, ...], **arrays: ArrayLike) -> None:
-    """Raises ValueError unless every array that is not None has the shape."""
+    """Raises ValueError unless all arrays that are not None have the shape."""
     for name, array in arrays.items():
         fits = array is None or jnp.shape(array) == shape
         check_that(fits, f"{name} must have shape {shape}", array)
 
 
 def check_choice(literal: Any, **values: object) -> None:
-    """Raises ValueError unless every value is one of the `Literal`."""
+    """Raises ValueError unless all values belong to the `Literal`."""
     for name, value in values.items():
         if value not in get_args(literal):
             raise ValueError(f"{name} must be one of {get_args(literal)}, got {value!r}")
 
 
 def check_rate(rate: float, name: str = "rate") -> None:
-    """Raises ValueError unless the rate of a dropout is in [0, 1)."""
+    """Raises ValueError unless a dropout rate is in [0, 1)."""
     if not 0.0 <= rate < 1.0:
         raise ValueError(f"{name} must be in [0, 1), got {rate}")
 
 
 def check_same_shape(**arrays: ArrayLike) -> None:
-    """Raises ValueError unless all arrays that are not None have one shape."""
+    """Raises ValueError unless all arrays that are not None have the same shape."""
     shapes = {name: jnp.shape(array) for name, array in arrays.items() if array is not None}
     if len(set(shapes.values())) > 1:
         listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
@@ -94,7 +94,7 @@ def check_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") -> N
 
 
 def check_broadcasts(shape: tuple[int, ...], **arrays: ArrayLike) -> None:
-    """Raises ValueError unless every array broadcasts to shape without adding axes."""
+    """Raises ValueError unless all arrays broadcast to shape without adding axes."""
     for name, array in arrays.items():
         got = jnp.shape(array)
         fits = len(got) == len(shape) and all(g in (1, s) for g, s in zip(got, shape, strict=True))
@@ -109,14 +109,14 @@ def check_axis(axis: int, ndim: int, name: str = "axis") -> int:
 
 
 def check_positive(**numbers: ArrayLike) -> None:
-    """Raises ValueError unless every number that is known now is positive and finite.
+    """Raises ValueError unless all numbers that are known while tracing are positive and finite.
 
-    A traced value is not known while tracing and passes.
+    A traced number passes, because its value is not known.
     """
     for name, number in numbers.items():
         if is_traced(number):
             continue
-        # NumPy: a JAX call would itself be traced
+        # NumPy, because a call of JAX would be traced.
         values = np.ravel(np.asarray(number, np.float64)).tolist()
         if not all(math.isfinite(value) and value > 0 for value in values):
             raise ValueError(f"{name} must be positive and finite, got {number}")
@@ -125,7 +125,7 @@ def check_positive(**numbers: ArrayLike) -> None:
 def check_not_negative(
     values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = ""
 ) -> None:
-    """Raises ValueError if a value that is known now, and real by the mask, is below 0."""
+    """Raises ValueError if a known value at a real position is below 0."""
     bad = _known_and_real(values, mask, lambda numbers: numbers < 0)
     if bad.size:
         raise ValueError(f"{name} must not be negative, got {bad.min()}{hint}")
@@ -134,14 +134,14 @@ def check_not_negative(
 def check_not_positive(
     values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = ""
 ) -> None:
-    """Raises ValueError if a value that is known now, and real by the mask, is above 0."""
+    """Raises ValueError if a known value at a real position is above 0."""
     bad = _known_and_real(values, mask, lambda numbers: numbers > 0)
     if bad.size:
         raise ValueError(f"{name} must not be positive, got {bad.max()}{hint}")
 
 
 def check_lengths(lengths: ArrayLike, size: int) -> None:
-    """Raises unless lengths are integers, and those that are known now are in [0, size]."""
+    """Raises unless lengths are integers, in [0, size] if they are known."""
     check_integers(lengths=lengths)
     most = size if isinstance(size, int) else math.inf  # jax.export may leave the size open
     bad = _known_and_real(lengths, None, lambda numbers: (numbers < 0) | (numbers > most))
@@ -150,7 +150,7 @@ def check_lengths(lengths: ArrayLike, size: int) -> None:
 
 
 def check_hard(values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = "") -> None:
-    """Raises ValueError if a value that is known now, and real by the mask, is not 0 or 1."""
+    """Raises ValueError if a known value at a real position is not 0 or 1."""
     bad = _known_and_real(values, mask, lambda numbers: (numbers != 0) & (numbers != 1))
     if bad.size:
         raise ValueError(f"{name} must be 0 or 1, got {bad[0]}{hint}")
@@ -159,31 +159,30 @@ def check_hard(values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: st
 def _known_and_real(
     values: ArrayLike, mask: ArrayLike, which: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Those of the values that are known now and real by the mask; none if they are traced."""
+    """Returns the values at real positions for which `which` is True; none if they are traced."""
     if not known(values, mask):
         return np.zeros(0)
     values = np.asarray(values)
-    with np.errstate(invalid="ignore"):  # bfloat16 warns where NaN is compared
+    with np.errstate(invalid="ignore"):  # comparing a bfloat16 NaN warns
         found = which(values) & (True if mask is None else np.asarray(mask))
     return np.broadcast_to(values, found.shape)[found]
 
 
 def listed_as_array(values: ArrayLike) -> ArrayLike:
-    """Returns a list or tuple as a NumPy array, whose integers JAX has not cut off yet."""
+    """Converts a list or tuple to a NumPy array, which keeps 64-bit integers."""
     return np.asarray(values) if isinstance(values, list | tuple) else values
 
 
 def wide_integers(integers: ArrayLike) -> Array:
-    """Integers of at least 32 bits: the sizes they are compared with need not fit in int8."""
+    """Casts integers to at least 32 bits, because sizes compared with them need not fit in int8."""
     integers = jnp.asarray(integers)
     return integers.astype(jnp.int32) if integers.dtype.itemsize < 4 else integers
 
 
 def promoted(*arrays: ArrayLike) -> tuple[Array, ...]:
-    """Casts arrays to their common dtype, the one that JAX promotes them to.
+    """Casts arrays to their common dtype by the promotion rules of JAX.
 
-    Without this the operators of two dtypes raise an error under
-    `jax.numpy_dtype_promotion("strict")`.
+    Operators on two dtypes would raise an error under `jax.numpy_dtype_promotion("strict")`.
     """
     with jax.numpy_dtype_promotion("standard"):
         dtype = jnp.result_type(*arrays)
@@ -191,10 +190,10 @@ def promoted(*arrays: ArrayLike) -> tuple[Array, ...]:
 
 
 def wide_dtype(*arrays: ArrayLike) -> np.dtype:
-    """The dtype for softmax, noise and sums: at least float32, float64 where it was given.
+    """Returns the dtype for softmax, noise and sums: float32, or float64 if an array has it.
 
-    Also under `jax.numpy_dtype_promotion("strict")`, where JAX itself names no common dtype:
-    arrays are cast to this one, so that nothing is promoted.
+    It also works under `jax.numpy_dtype_promotion("strict")`, where `jnp.result_type` of two dtypes
+    fails.
     """
     with jax.numpy_dtype_promotion("standard"):
         return jnp.promote_types(jnp.result_type(*arrays), jnp.float32)

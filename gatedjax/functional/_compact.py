@@ -1,4 +1,4 @@
-"""Attention that scores only the open tokens: real sparsity at inference, with static shapes."""
+"""Attention that computes scores of the open tokens only, with static shapes, for inference."""
 
 import functools
 import math
@@ -30,12 +30,12 @@ ScoreFunction = Callable[[Float[Array, "*B K D"]], Float[Array, "*B K"]]
 
 @exportable
 class CompactPool(NamedTuple):
-    """What `compact_attention_pool` returns.
+    """The result of `compact_attention_pool`.
 
     Attributes:
       pooled: c [*B, D].
       weights: alpha [*B, T], 0 at closed and padded tokens.
-      overflow: int32 [*B], how many open tokens did not fit into the capacity.
+      overflow: int32 [*B], the number of open tokens that did not fit into the capacity.
     """
 
     pooled: Float[Array, "*B D"]
@@ -44,15 +44,18 @@ class CompactPool(NamedTuple):
 
 
 def plan_capacity(open_counts: ArrayLike, quantile: float = 1.0, multiple: int = 8) -> int:
-    """Chooses a static capacity from the numbers of open tokens seen in some data.
+    """Chooses a static capacity from the numbers of open tokens in some data.
 
-    Runs outside `jit`: the capacity sets the shape of compiled code.
+    Call it outside `jit`, because the capacity sets the shapes of compiled code.
+
+        >>> plan_capacity([3, 5, 9], quantile=1.0, multiple=8)
+        16
 
     Args:
       open_counts: open tokens per row, any shape.
-      quantile: share of the rows that shall fit, in [0, 1]; the others overflow.
-      multiple: the result is rounded up to a multiple of this, so that small changes of the data
-        do not compile again.
+      quantile: share of the rows that should fit, in [0, 1]; the remaining rows overflow.
+      multiple: the result is rounded up to a multiple of this number, so that small changes of the
+        data do not compile again.
 
     Returns:
       The capacity, at least multiple.
@@ -73,12 +76,16 @@ def open_indices(
     capacity: int,
     mask: Bool[Array, "*B T"] | None = None,
 ) -> tuple[Int[Array, "*B K"], Bool[Array, "*B K"], Int[Array, "*B"]]:
-    """Finds the open tokens of every row, in the order of the text.
+    """Finds the open tokens of each row, in the order of the text.
+
+        >>> indices, valid, overflow = open_indices(jnp.array([[0.0, 1.0, 0.0, 1.0]]), capacity=3)
+        >>> print(indices, valid, overflow)
+        [[1 3 0]] [[ True  True False]] [0]
 
     Args:
       gates: hard gates; open is True or > 0 (NaN is closed).
-      capacity: K, how many open tokens a row may have; more than T means T, unless `jax.export`
-        leaves T open.
+      capacity: K, the largest number of open tokens of a row; more than T means T, unless
+        `jax.export` leaves T open.
       mask: True at real tokens; None means all.
 
     Returns:
@@ -100,19 +107,24 @@ def compact_attention_pool(
     mask: Bool[Array, "*B T"] | None = None,
     overflow: Literal["dense", "truncate"] = "dense",
 ) -> CompactPool:
-    """Attention over the open tokens that never scores the closed ones.
+    """Pools the open tokens by attention without computing scores of the closed tokens.
 
     S = open valid tokens;  alpha = softmax_S(score_fn(h));  c = sum_{t in S} alpha_t h_t.
 
-    The open states are gathered into capacity slots, and scores, softmax and sum see only those.
-    While no row overflows this equals scoring all tokens and masking the closed ones.
+    The open states are gathered into `capacity` slots; scores, softmax and sum are computed for
+    these slots. While no row overflows the result equals masking the closed tokens.
+
+        >>> states, gates = jnp.ones((2, 16, 3)), jnp.zeros((2, 16)).at[:, :4].set(1.0)
+        >>> result = compact_attention_pool(lambda h: h.sum(-1), states, gates, capacity=8)
+        >>> print(result.weights[0, :5], result.overflow)
+        [0.25 0.25 0.25 0.25 0.  ] [0 0]
 
     Args:
-      score_fn: maps states [*B, K, D] to scores [*B, K], token by token; K is capacity, or T where
-        the dense form runs. A slot without a token holds the row's first open one, or zeros
-        where none is open; its score has no effect.
-      states: h; closed tokens have no effect but must be finite. What stands where the mask is
-        False, NaN included, has no effect.
+      score_fn: maps states [*B, K, D] to scores [*B, K], token by token; K is capacity, or T in the
+        dense form. A slot without a token holds the first open token of its row, or zeros if none
+        is open; its score has no effect.
+      states: h; closed tokens have no effect but must be finite. Values where the mask is False,
+        NaN included, have no effect.
       gates: hard gates; open is True or > 0. A row with a gate of NaN at a real token gives NaN.
       capacity: slots per row (see `plan_capacity`); T or more runs the dense form.
       mask: True at real tokens; None means all.
@@ -121,8 +133,8 @@ def compact_attention_pool(
         selected); "truncate" attends to the first open tokens that fit.
 
     Returns:
-      c in the dtype of states, alpha in that of the scores (computed in float32 or wider), and
-      per row the number of open tokens that did not fit, whatever was done about them. A row
+      c in the dtype of states, alpha in the dtype of the scores (computed in float32 or wider), and
+      per row the number of open tokens that did not fit, with both values of overflow. A row
       without open tokens gives zeros; call `ensure_open` first to avoid such rows. Gates get no
       gradient.
 
@@ -141,7 +153,7 @@ def compact_attention_pool(
         return _pool_where(score_fn, real, is_open)
 
     def compact() -> tuple[Array, Array]:
-        # a slot without a token must not hold padding, whose score and derivatives may be NaN
+        # A slot without a token must not hold padding, because its score may be NaN.
         index = jnp.where(valid, indices, indices[..., :1])
         gathered = jnp.take_along_axis(states, index[..., None], axis=-2, mode="clip")
         gathered = jnp.where(valid[..., :1, None], gathered, jnp.zeros_like(gathered))
@@ -162,16 +174,17 @@ def compact_attention_pool(
         else:
             pooled, weights = lax.cond(jnp.any(excess > 0), dense, compact)
     if jnp.issubdtype(jnp.result_type(gates), jnp.floating):
-        # a gate of NaN is not open, but where a network diverged must be seen
+        # A gate of NaN is not open, but makes its row NaN, so that divergence is noticed.
         lost = jnp.any(_open_set(jnp.isnan(gates), mask), axis=-1)[..., None]
         pooled, weights = (x * jnp.where(lost, jnp.nan, 1.0) for x in (pooled, weights))
     return CompactPool(pooled, weights, excess)
 
 
 def _pool_where(score_fn: ScoreFunction, states: Array, keep: Array) -> tuple[Array, Array]:
-    """The dense form: scores every given state, attends to those kept.
+    """Computes scores of all states and attends to those with keep=True.
 
-    States that are not kept are not zeroed: that copy of [B, T, D] took longer than the scores.
+    The other states are not set to zero, because that copy of [B, T, D] takes longer than the
+    scores.
     """
     scores = score_fn(states)
     message = f"score_fn must map states {states.shape} to scores {keep.shape}"
@@ -189,11 +202,12 @@ def _slots_of(running: Array, capacity: int) -> tuple[Array, Array, Array]:
 
 
 def _slots(running: Array, capacity: int) -> tuple[Array, Array, Array]:
-    """Slot k holds the token at which the running count of open tokens first reaches k + 1.
+    """Finds the token of each slot: slot k has the k-th open token.
 
-    The count is sorted, so the token is found by bisection. On the CPU (B 32, T 1000) this takes
-    0.4 ms, a scatter by rank 0.6, top_k 1.0, a stable sort 3.5. A size that `jax.export` leaves
-    open gives no number of bisections: every rank is then compared with every count.
+    The running count of open tokens is sorted, so bisection finds the first position that reaches
+    k + 1. On a CPU (B 32, T 1000) this takes 0.4 ms, a scatter by rank 0.6, top_k 1.0, a stable
+    sort 3.5. With a size that `jax.export` leaves open the number of bisections is not known, and
+    all ranks are compared with all counts.
     """
     *leading, size = running.shape
     ranks = jnp.arange(1, capacity + 1, dtype=jnp.int32)
@@ -220,7 +234,7 @@ def _open_set(gates: ArrayLike, mask: ArrayLike) -> Array:
 
 
 def _check_capacity(capacity: SupportsIndex, size: int) -> int:
-    """Returns capacity, at most size where that is known and not left open by `jax.export`."""
+    """Returns min(capacity, size), or capacity if `jax.export` leaves the size open."""
     kind = type(capacity)
     if is_traced(capacity) or kind is bool or not hasattr(capacity, "__index__"):
         raise TypeError(f"capacity must be an int known while tracing, got {kind.__name__}")

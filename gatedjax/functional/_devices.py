@@ -1,8 +1,8 @@
-"""What JAX's multi-device modes ask of a function; the only place that knows them.
+"""Support for the multi-device modes of JAX, all in this module.
 
-Under `jax.shard_map` an array is typed by the manual axes over which it varies; under a mesh with
-explicit axes (`jax.set_mesh`), by how it is sharded. Where JAX cannot derive the types of loops,
-gradients and gathers on its own, the functions here say them. Without a mesh they do nothing.
+The type of an array contains, under `jax.shard_map`, the manual axes over which it varies, and
+under a mesh with explicit axes (`jax.set_mesh`) its sharding. JAX cannot derive these types for
+some loops, gradients and gathers; the functions here set them. Without a mesh they do nothing.
 """
 
 import functools
@@ -18,7 +18,7 @@ from gatedjax.functional._types import Tree
 
 
 def _varying(array: Tree) -> frozenset[str]:
-    """The manual axes over which an array varies, or one of which only the type is known."""
+    """Returns the manual axes over which an array, or the array of a `ShapeDtypeStruct`, varies."""
     kind = array if isinstance(array, jax.ShapeDtypeStruct) else jax.typeof(array)
     manual = getattr(kind, "manual_axis_type", None)
     # JAX 0.10 calls them vma
@@ -26,14 +26,15 @@ def _varying(array: Tree) -> frozenset[str]:
 
 
 def vary_together(tree: Tree, others: Tree = ()) -> Tree:
-    """Casts every array of a tree to vary over the manual axes over which any of them does.
+    """Casts the arrays of a tree to vary over the union of their manual axes.
 
-    A loop keeps the type of its carry and a `custom_vjp` that of its arguments, so both need it.
-    The derivative of the cast sums over the devices what comes back to a replicated array.
+    Loops need this because their carry must keep its type, and `custom_vjp` because the cotangents
+    have the types of the arguments. The derivative of the cast sums the cotangent of a replicated
+    array over the devices.
 
     Args:
-      tree: what is cast.
-      others: arrays, or their types, whose axes count as well.
+      tree: the arrays that are cast.
+      others: arrays, or their types, that contribute axes to the union.
     """
     axes = {axis for leaf in jax.tree.leaves((tree, others)) for axis in _varying(leaf)}
     if not axes:
@@ -46,17 +47,17 @@ def vary_together(tree: Tree, others: Tree = ()) -> Tree:
 
 
 def has_manual_axes() -> bool:
-    """True inside `jax.shard_map`."""
+    """Returns True inside `jax.shard_map`."""
     return bool(jax.sharding.get_abstract_mesh().manual_axes)
 
 
 def has_explicit_axes() -> bool:
-    """True inside a mesh some of whose axes are explicit."""
+    """Returns True inside a mesh with explicit axes."""
     return AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
 
 
 def leading_spec(*arrays: Any, axes: int = 1) -> PartitionSpec:
-    """How the leading axes are sharded in the first of some arrays that shards any of them."""
+    """Returns the sharding of the leading axes in the first array that shards any of them."""
     for array in arrays:
         spec = tuple(jax.typeof(array).sharding.spec)[:axes]
         if any(part is not None for part in spec):
@@ -67,14 +68,15 @@ def leading_spec(*arrays: Any, axes: int = 1) -> PartitionSpec:
 def on_rows(
     function: Callable[..., Tree], *arguments: Tree, rows: Tree = None, axes: int = 1
 ) -> Tree:
-    """function(*arguments), with explicit axes left to the compiler meanwhile.
+    """Calls `function` with the explicit axes of the mesh made automatic.
 
-    The results are sharded along their leading axes as one of rows is, and nowhere else.
+    The results are sharded along their leading axes like the first sharded array in `rows`.
 
     Args:
-      function: closes over no array.
-      rows: arrays whose leading axes are those of all results, None among them; None is arguments.
-      axes: how many axes that is.
+      function: a function that closes over no array.
+      *arguments: its arguments.
+      rows: arrays that share their leading axes with all results; None means the arguments.
+      axes: the number of leading axes that are shared.
     """
     if not has_explicit_axes():
         return function(*arguments)
@@ -83,13 +85,13 @@ def on_rows(
 
 
 def compiled(*static: int) -> Callable[..., Tree]:
-    """Compiles a function of a module where it is called outside `jit`, once for every shape.
+    """Decorates a module-level function so that calls outside `jit` compile once per shape.
 
-    Inside `jit` it is as if nothing had been said. Without it, the loop of every call is another
-    one to JAX, whose body closes over the arrays of that call.
+    Inside `jit` the function is inlined. Without this decorator a loop in the function would
+    compile again in each call, because its body closes over the arrays of that call.
 
     Args:
-      static: the positions of arguments that are known while tracing, hashable.
+      *static: the positions of hashable arguments that are known while tracing.
     """
     return functools.partial(jax.jit, static_argnums=static, inline=True)
 
@@ -102,11 +104,11 @@ def _compiled(core: Callable[..., Tree], static: tuple[Any, ...], arguments: Tre
 def run_core(
     core: Callable[..., Tree], static: tuple[Any, ...], arguments: Tree, rows: Tree, axes: int = 1
 ) -> Tree:
-    """core(*static, *arguments) in every mode; a call outside `jit` compiles once.
+    """Calls core(*static, *arguments) in all modes of JAX; a call outside `jit` compiles once.
 
     Args:
-      core: a function of a module, for it is known by its identity.
-      static: what is known while tracing, hashable.
+      core: a module-level function, because the cache of compiled programs uses its identity.
+      static: hashable arguments that are known while tracing.
       arguments: trees of arrays.
       rows, axes: see `on_rows`.
     """
@@ -115,13 +117,13 @@ def run_core(
 
 
 def take_rows(table: jax.Array, index: jax.Array) -> jax.Array:
-    """table[index], as `jnp.take`; the result is sharded as index is."""
+    """Returns table[index], with the sharding of index."""
     take = functools.partial(jnp.take, axis=0)
     return on_rows(take, table, index, rows=index, axes=index.ndim)
 
 
 def rows_like(tree: Tree, *like: jax.Array) -> Tree:
-    """The arrays of a tree with their rows sharded as those of the first of like that are."""
+    """Shards the rows of all arrays in a tree like the first array in `like` that is sharded."""
     if not has_explicit_axes():
         return tree
     (rows,) = tuple(leading_spec(*like)) or (None,)

@@ -1,4 +1,4 @@
-"""The scores of dot-product attention."""
+"""Scores of dot-product attention."""
 
 from typing import Any
 
@@ -11,12 +11,15 @@ from gatedjax.functional._checks import check_floating, check_that, wide_dtype
 def scaled_dot_product(
     query: Float[Array, "*B Q H"], key: Float[Array, "*B N H"]
 ) -> Float[Array, "*B Q N"]:
-    """Scores of attention: e_ij = q_i . k_j / sqrt(H).
+    """Computes attention scores: e_ij = q_i . k_j / sqrt(H).
 
     The query is scaled, not the product, so that no half-precision sum grows with H.
 
+        >>> print(scaled_dot_product(jnp.ones((1, 4)), jnp.ones((2, 4))))
+        [[2. 2.]]
+
     Args:
-      query: q, one vector per query of every head.
+      query: q, one vector per query of each head.
       key: k, with the leading axes and the width of the queries.
 
     Returns:

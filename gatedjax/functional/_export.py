@@ -1,4 +1,4 @@
-"""Tuples and dataclasses that a program written by `jax.export` may take and return."""
+"""Registration of tuples and dataclasses as inputs and outputs of programs of `jax.export`."""
 
 from typing import TypeVar
 
@@ -8,17 +8,17 @@ T = TypeVar("T", bound=type)
 
 
 def exportable(kind: T) -> T:
-    """Lets `jax.export` write a named tuple, or a dataclass that is a tree, into a file.
+    """Registers a named tuple, or a dataclass that is a pytree, for serialization by `jax.export`.
 
-    It is written by a name that does not change. A module that is imported again leaves the first
-    registration as it is.
+    The serialized name is "gatedjax." and the name of the class. A second import of a module keeps
+    the first registration.
     """
     name = f"gatedjax.{kind.__name__}"
     try:
         if issubclass(kind, tuple):
             export.register_namedtuple_serialization(kind, serialized_name=name)
         else:
-            # every field is part of the tree, so that nothing beside the arrays is written
+            # All fields are children of the pytree, so there is no auxiliary data to write.
             export.register_pytree_node_serialization(
                 kind,
                 serialized_name=name,

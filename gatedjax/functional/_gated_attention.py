@@ -15,7 +15,7 @@ from gatedjax.functional._checks import (
 from gatedjax.functional._softmax import masked_softmax
 
 Gating = Literal["multiply", "sum", "concat"]
-"""How `gated_attention` joins a token with its view of the query."""
+"""The operations with which `gated_attention` joins a token and its view of the query."""
 
 
 def gated_attention(
@@ -25,22 +25,27 @@ def gated_attention(
     *,
     gating: Gating = "multiply",
 ) -> tuple[Float[Array, "*B N E"], Float[Array, "*B N Q"]]:
-    """Joins every document token with its own view of the query; there are no parameters.
+    """Joins each document token with its attention-weighted view of the query, without parameters.
 
         a_i = softmax_j(d_i . q_j),  v_i = sum_j a_ij q_j
         x_i = d_i * v_i ("multiply"), d_i + v_i ("sum") or [d_i; v_i] ("concat", E = 2D)
 
+        >>> document, query = jnp.ones((2, 5, 3)), jnp.ones((2, 4, 3))
+        >>> outputs, attention = gated_attention(document, query)
+        >>> outputs.shape, attention.shape
+        ((2, 5, 3), (2, 5, 4))
+
     Args:
       document: d.
-      query: q; with one axis less than document, one vector v that is the same for every token.
-      query_mask: True at real query tokens; None means all. What stands elsewhere, NaN included,
-        has no effect. None for a query of one vector.
+      query: q; with one axis less than document, a single vector v that all tokens share.
+      query_mask: True at real query tokens; None means all. Values at padding, NaN included, have
+        no effect. Must be None if the query is a single vector.
       gating: how d and v are joined.
 
     Returns:
       (x, a): x in the dtype of document, E = D unless "concat"; a in float32 or wider. a is exactly
-      0 at padding, and 1 with Q = 1 for a query of one vector. A row whose query is all padding has
-      a = 0 and v = 0, with a zero gradient.
+      0 at padding, and 1 with Q = 1 if the query is a single vector. A row whose query is all
+      padding has a = 0 and v = 0, with a zero gradient.
 
     Memory: a, and its softmax kept for the gradient, are [*B, N, Q] float32: 16.8 MB each at
     B 32, N 2048, Q 64.
@@ -74,7 +79,7 @@ def gated_attention(
 
 
 def _views(document: Array, query: Array, mask: Array | None) -> tuple[Array, Array]:
-    """v of every token, and a."""
+    """Returns the view v of each token and the attention a."""
     check_mask(mask, query.shape[:-1], "query_mask")
     if mask is not None:
         query = jnp.where(jnp.asarray(mask)[..., None], query, jnp.zeros_like(query))

@@ -1,4 +1,4 @@
-"""The gated recurrent unit: one step, and the masked scan with its own backward pass."""
+"""The gated recurrent unit: a step, and a masked scan with a custom backward pass."""
 
 import functools
 from typing import Any, NamedTuple
@@ -36,7 +36,14 @@ from gatedjax.functional._types import Tree
 
 @exportable
 class GRUWeights(NamedTuple):
-    """Kernels that multiply from the right; blocks of H columns in the order r, z, c."""
+    """Weights of a GRU; kernels multiply from the right, in blocks of H columns: r, z, c.
+
+    Attributes:
+      input: W [D, 3H].
+      recurrent: U [H, 3H].
+      bias: b [3H].
+      recurrent_bias: a second bias of c [H], for reset_after only; None means zeros.
+    """
 
     input: Float[Array, "D 3H"]
     recurrent: Float[Array, "H 3H"]
@@ -53,7 +60,7 @@ def gru_step(
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
     gradient_clip: float | None = None,
 ) -> Float[Array, "B H"]:
-    """One step of a gated recurrent unit; the equations `gru` is tested against.
+    """Computes a step of a gated recurrent unit.
 
     r = sigmoid(x W_r + (m h) U_r + b_r);  z = sigmoid(x W_z + (m h) U_z + b_z)
     c = tanh(x W_c + (r m h) U_c + b_c);   h' = (1 - z) h + z c
@@ -61,14 +68,19 @@ def gru_step(
     With reset_after the reset gate acts on the product instead, as in cuDNN:
     c = tanh(x W_c + b_c + r ((m h) U_c + recurrent_bias)).
 
+        >>> weights = GRUWeights(jnp.ones((3, 12)), jnp.ones((4, 12)), jnp.zeros(12))
+        >>> gru_step(weights, jnp.zeros((2, 4)), jnp.ones((2, 3))).shape
+        (2, 4)
+
     Args:
       weights: W, U and b; `recurrent_bias` (None means zeros) only with reset_after.
       hidden: h.
       x: inputs; the products are formed in its dtype.
-      reset_after: see above.
+      reset_after: apply the reset gate after the recurrent product.
       recurrent_dropout_mask: m, a multiplicative mask; None means all ones.
-      gradient_clip: clip the gradients of the sums inside r, z and c, on their way back to x, h
-        and the weights, elementwise to [-gradient_clip, gradient_clip]; None does not.
+      gradient_clip: clip the gradients of the sums inside r, z and c elementwise to
+        [-gradient_clip, gradient_clip], before they reach x, h and the weights; None means no
+        clipping.
 
     Returns:
       h' in float32, or in float64 for float64 inputs.
@@ -77,7 +89,7 @@ def gru_step(
       ValueError: also if recurrent_bias is given without reset_after.
 
     Reference: Cho et al. 2014.
-    Deviation: z weighs the candidate, where some texts weigh the old state with it.
+    Deviation: z multiplies the candidate; in some texts it multiplies the old state.
     """
     _, size = _check_weights(weights, x, "B D", reset_after)
     check_state("hidden", hidden, (jnp.shape(x)[0], size))
@@ -133,20 +145,25 @@ def gru(
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
     gradient_clip: float | None = None,
 ) -> tuple[Float[Array, "B H"], Float[Array, "B T H"]]:
-    """Runs `gru_step` over time with a backward pass of its own.
+    """Runs `gru_step` over time, with a custom backward pass.
 
-    The carry is held where the mask is False, which may be anywhere, so padding changes nothing
-    and the final carry is the state after the last real step of each row.
+    The carry stays unchanged where the mask is False, which may be at any step. Padding therefore
+    changes no result, and the final carry is the state after the last real step of each row.
+
+        >>> weights = GRUWeights(jnp.ones((3, 12)), jnp.ones((4, 12)), jnp.zeros(12))
+        >>> final, outputs = gru(weights, jnp.ones((2, 5, 3)), lengths=jnp.array([5, 2]))
+        >>> final.shape, outputs.shape
+        ((2, 4), (2, 5, 4))
 
     Args:
-      weights: the parameters; any floating dtype, gradients come back in it.
+      weights: the parameters, of any floating dtype; their gradients have the same dtype.
       xs: inputs; the products are formed in their dtype (bfloat16 saves time on accelerators),
         carries and gates in float32 (float64 for float64 inputs).
       mask: True at real steps; None means all.
       lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       initial: the carry before the first step; None means zeros.
       resets: True at the first step of each segment of a row, see `lstm`; None means one segment.
-      reset_to: the carry a segment starts with; None means initial. Without resets it has no part.
+      reset_to: the carry at the start of a segment; None means initial. Unused without resets.
       reverse: run from the last step to the first; outputs stay in the order of xs.
       reset_after: apply the reset gate after the recurrent product, see `gru_step`.
       recurrent_dropout_mask: multiplies the hidden state that enters the recurrent products, the
@@ -184,7 +201,7 @@ def gru(
 
 
 class _Kind(NamedTuple):
-    """What is known while tracing."""
+    """Options that are known while tracing."""
 
     reverse: bool
     reset_after: bool
@@ -212,7 +229,7 @@ def _forward(
     dropout: Array | None,
     begins: Restarts,
 ) -> tuple[tuple[Array, Array], tuple[Array, Tree]]:
-    """Returns (final carry, outputs) and what the backward pass needs besides the arguments."""
+    """Returns (final carry, outputs) and the residuals of the backward pass."""
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0], wide), size)
@@ -269,11 +286,11 @@ def _loop_back(
     cotangents: Tree,
     recurrent: Array,
 ) -> tuple[Array, tuple[Array, Tree], Array]:
-    """The steps backwards; `recurrent` is U in the dtype of the products.
+    """Runs the steps backwards; `recurrent` is U in the dtype of the products.
 
     Returns:
-      The state every step began with, the gradients of the initial carry and of that of restarts,
-      and those of the sums of every step.
+      The state before each step, the gradients of the initial carry and of the carry of restarts,
+      and the gradients of the sums of each step.
     """
     (_, xs, mask, initial, dropout, begins), (states, (r, z, candidate, inner)) = residuals
     final, outputs = cotangents

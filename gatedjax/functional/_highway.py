@@ -1,4 +1,4 @@
-"""Stacks of gated layers: plain highway layers, and layers driven by selection vectors."""
+"""Stacks of gated layers: plain highway layers, and layers with selection vectors as inputs."""
 
 from typing import NamedTuple
 
@@ -21,12 +21,18 @@ from gatedjax.functional._export import exportable
 def highway_mix(
     candidate: Float[Array, "..."], carry: Float[Array, "..."], gate: Float[Array, "..."]
 ) -> Float[Array, "..."]:
-    """What a gate lets through: gate * candidate + (1 - gate) * carry.
+    """Mixes two states by a gate: gate * candidate + (1 - gate) * carry.
+
+        >>> print(highway_mix(jnp.ones(2), jnp.zeros(2), jnp.array([0.25, 1.0])))
+        [0.25 1.  ]
 
     Args:
       candidate: f, chosen where the gate is 1.
       carry: y, kept where the gate is 0.
-      gate: T in [0, 1]. The three broadcast.
+      gate: T in [0, 1].
+
+    Returns:
+      The mix; the three arguments broadcast and are promoted to a common dtype.
 
     Reference: Srivastava, Greff and Schmidhuber 2015, "Highway Networks", eq. 3.
     """
@@ -38,11 +44,11 @@ def highway_mix(
 
 @exportable
 class GatedStackWeights(NamedTuple):
-    """Weights of the layers 1 .. L-1 that selection vectors drive; blocks T (gate), f (candidate).
+    """Weights of the layers 1 .. L-1 of `gated_stack`; blocks T (gate), f (candidate).
 
     Attributes:
       input: kernels that multiply s_l [L-1, D, 2D].
-      recurrent: kernels that multiply y_{l-1}, of f alone [L-1, D, D].
+      recurrent: kernels that multiply y_{l-1} in f [L-1, D, D].
       bias: [L-1, 2D].
     """
 
@@ -67,20 +73,27 @@ class HighwayWeights(NamedTuple):
 def gated_stack(
     selected: Float[Array, "*B L D"], weights: GatedStackWeights
 ) -> tuple[Float[Array, "*B L D"], Float[Array, "*B L-1 D"]]:
-    """Layers that compose what has been selected so far with the next selection vector.
+    """Applies layers that each combine the state so far with the next selection vector.
 
         y_0 = s_0;  T_l = sigmoid(s_l Wt_l + bt_l),  f_l = tanh([y_{l-1}; s_l] Wf_l + bf_l)
         y_l = T_l f_l + (1 - T_l) y_{l-1}
 
-    No product with s_l depends on y: those of all layers are formed at once, and only y times its
-    half of Wf is left to the scan over the layers, whose program does not grow with their number.
+    Products with s_l do not depend on y, so they are formed for all layers at once. A scan over the
+    layers computes the products of y with its half of Wf; its program does not grow with L.
+
+        >>> weights = GatedStackWeights(
+        ...     jnp.ones((3, 5, 10)), jnp.ones((3, 5, 5)), jnp.zeros((3, 10))
+        ... )
+        >>> states, gates = gated_stack(jnp.ones((2, 4, 5)), weights)
+        >>> states.shape, gates.shape
+        ((2, 4, 5), (2, 3, 5))
 
     Args:
-      selected: s of every layer (see `selection_vectors`).
-      weights: of the layers 1 .. L-1. Products are in the dtype of selected.
+      selected: s of each layer (see `selection_vectors`).
+      weights: the weights of the layers 1 .. L-1. Products are in the dtype of selected.
 
     Returns:
-      (states, gates): y of every layer and T of the layers 1 .. L-1, in float32 or wider.
+      (states, gates): y of each layer and T of the layers 1 .. L-1, in float32 or wider.
 
     Reference: Guo 2017, "A Deep Network with Visual Text Composition Behavior", eqs. 2 to 4 and 8.
     """
@@ -122,17 +135,22 @@ def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Ar
 def highway_stack(
     inputs: Float[Array, "*B D"], weights: HighwayWeights
 ) -> tuple[Float[Array, "*B L D"], Float[Array, "*B L D"]]:
-    """Highway layers, whose gate and candidate see the layer below and nothing else.
+    """Applies highway layers; gate and candidate depend on the layer below only.
 
         T_l = sigmoid(y_{l-1} Wt_l + bt_l),  f_l = tanh(y_{l-1} Wf_l + bf_l)
         y_l = T_l f_l + (1 - T_l) y_{l-1}
 
+        >>> weights = HighwayWeights(jnp.ones((3, 5, 10)), jnp.zeros((3, 10)))
+        >>> states, gates = highway_stack(jnp.ones((2, 5)), weights)
+        >>> states.shape, gates.shape
+        ((2, 3, 5), (2, 3, 5))
+
     Args:
       inputs: y before the first layer.
-      weights: of the L layers. Products are in the dtype of inputs.
+      weights: the weights of the L layers. Products are in the dtype of inputs.
 
     Returns:
-      (states, gates): y and T of every layer, in float32 or wider.
+      (states, gates): y and T of each layer, in float32 or wider.
 
     Reference: Srivastava, Greff and Schmidhuber 2015, "Highway Networks".
     """
@@ -161,7 +179,7 @@ def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array
 
 
 def _product(carry: Array, kernel: Array, dtype: jnp.dtype) -> Array:
-    """The carry, which stays wide, times a kernel in the dtype of the products."""
+    """Multiplies the carry and a kernel in `dtype`; the result has the dtype of the carry."""
     return jnp.einsum(
         "...d,de->...e",
         carry.astype(dtype),
@@ -171,6 +189,6 @@ def _product(carry: Array, kernel: Array, dtype: jnp.dtype) -> Array:
 
 
 def _per_layer(values: Array, like: Array) -> Array:
-    """[L, D] as [L, 1 .., D] in the dtype of the other."""
+    """Reshapes [L, D] to [L, 1 .., D] with the rank and the dtype of `like`."""
     shape = (values.shape[0], *(1,) * (like.ndim - 2), values.shape[1])
     return values.astype(like.dtype).reshape(shape)

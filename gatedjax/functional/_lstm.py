@@ -1,4 +1,4 @@
-"""The long short-term memory: one step, and the masked scan with its own backward pass."""
+"""The long short-term memory: a step, and a masked scan with a custom backward pass."""
 
 import functools
 from typing import NamedTuple
@@ -33,7 +33,13 @@ from gatedjax.functional._types import Carry, Tree
 
 @exportable
 class LSTMWeights(NamedTuple):
-    """Kernels that multiply from the right; blocks of H columns in the order i, f, g, o."""
+    """Weights of an LSTM; kernels multiply from the right, in blocks of H columns: i, f, g, o.
+
+    Attributes:
+      input: W [D, 4H].
+      recurrent: U [H, 4H].
+      bias: b [4H].
+    """
 
     input: Float[Array, "D 4H"]
     recurrent: Float[Array, "H 4H"]
@@ -42,7 +48,12 @@ class LSTMWeights(NamedTuple):
 
 @exportable
 class LSTMState(NamedTuple):
-    """The carry of an LSTM."""
+    """The carry of an LSTM.
+
+    Attributes:
+      hidden: h [B, H].
+      cell: c [B, H].
+    """
 
     hidden: Float[Array, "B H"]
     cell: Float[Array, "B H"]
@@ -55,10 +66,15 @@ def lstm_step(
     *,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
 ) -> LSTMState:
-    """One step of a long short-term memory; the equations `lstm` is tested against.
+    """Computes a step of a long short-term memory.
 
     [i, f, g, o] = x W + (m h) U + b
     c' = sigmoid(f) c + sigmoid(i) tanh(g);  h' = sigmoid(o) tanh(c')
+
+        >>> weights = LSTMWeights(jnp.ones((3, 16)), jnp.ones((4, 16)), jnp.zeros(16))
+        >>> carry = LSTMState(jnp.zeros((2, 4)), jnp.zeros((2, 4)))
+        >>> lstm_step(weights, carry, jnp.ones((2, 3))).hidden.shape
+        (2, 4)
 
     Args:
       weights: W, U and b.
@@ -109,21 +125,26 @@ def lstm(
     reverse: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
 ) -> tuple[LSTMState, Float[Array, "B T H"]]:
-    """Runs `lstm_step` over time with a backward pass of its own.
+    """Runs `lstm_step` over time, with a custom backward pass.
 
-    The carry is held where the mask is False, which may be anywhere, so padding changes nothing
-    and the final carry is the state after the last real step of each row.
+    The carry stays unchanged where the mask is False, which may be at any step. Padding therefore
+    changes no result, and the final carry is the state after the last real step of each row.
+
+        >>> weights = LSTMWeights(jnp.ones((3, 16)), jnp.ones((4, 16)), jnp.zeros(16))
+        >>> final, outputs = lstm(weights, jnp.ones((2, 5, 3)), lengths=jnp.array([5, 2]))
+        >>> final.hidden.shape, outputs.shape
+        ((2, 4), (2, 5, 4))
 
     Args:
-      weights: the parameters; any floating dtype, gradients come back in it.
+      weights: the parameters, of any floating dtype; their gradients have the same dtype.
       xs: inputs; the products are formed in their dtype (bfloat16 saves time on accelerators),
         carries and gates in float32 (float64 for float64 inputs).
       mask: True at real steps; None means all.
       lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       initial: the carry before the first step; None means zeros.
       resets: True at the first step of each segment of a row, see below; None means one segment.
-      reset_to: the carry a segment starts with; None means initial. Zeros are meant where initial
-        is the state of the chunk before. Without resets it has no part.
+      reset_to: the carry at the start of a segment; None means initial. Pass zeros if initial is
+        the final carry of the chunk before. Unused without resets.
       reverse: run from the last step to the first; outputs stay in the order of xs.
       recurrent_dropout_mask: multiplies the hidden state that enters the recurrent product, the
         same at every step (variational dropout), with the scale 1 / keep already in it.
@@ -132,12 +153,12 @@ def lstm(
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
       0 where the mask is False. A row without a real step returns its initial carry.
 
-    Resets keep the segments of a row apart. At a step that is True the carry is replaced by
-    reset_to before the step; with reverse=True after it, on the way to the last step of the segment
-    before. Packed sequences so give the outputs and the gradients of each run on its own from
-    reset_to, in both directions, but for the segment run first, with reverse=True the last of the
-    row: it starts from initial. The final carry is that of the segment run last. A reset at a
-    padded step does not count.
+    Resets separate the segments of a row. At a step with resets=True the carry is replaced by
+    reset_to before the step; with reverse=True after the step, before the last step of the previous
+    segment. Each segment of a packed row then has the outputs and gradients of a run from reset_to,
+    in both directions. Only the segment that runs first (with reverse=True the last of the row)
+    starts from initial. The final carry belongs to the segment that runs last. A reset at a padded
+    step has no effect.
 
     Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode
     alone (`jax.jvp`, `jax.jacfwd`) is not: scan `lstm_step` for it.
@@ -172,7 +193,7 @@ def _forward(
     dropout: Array | None,
     begins: Restarts,
 ) -> tuple[tuple[LSTMState, Array], tuple[Array, Tree]]:
-    """Returns (final carry, outputs) and what the backward pass needs besides the arguments."""
+    """Returns (final carry, outputs) and the residuals of the backward pass."""
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.hidden.dtype
     # sigmoid(a) = (1 + tanh(a / 2)) / 2: with halved columns one tanh serves all four gates.
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, 0.5], wide), size)

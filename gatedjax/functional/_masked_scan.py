@@ -1,4 +1,4 @@
-"""Any step over time under a mask; what recurrences without a loop of their own use."""
+"""A masked scan of any step function, for recurrences without a custom backward pass."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,25 +32,33 @@ def masked_scan(
     reset_to: Carry | None = None,
     reverse: bool = False,
 ) -> tuple[Carry, Tree]:
-    """`jax.lax.scan` of a batch whose rows differ in length: a recurrence of one's own.
+    """Scans a user-defined recurrence over a batch of rows with different lengths.
 
         (c_t, y_t) = step(c_{t-1}, x_t)   where step t of the row is real
         (c_t, y_t) = (c_{t-1}, 0)         elsewhere
 
-    Where padding stands, and what stands there, NaN included, changes no output, no final carry and
-    no gradient. JAX differentiates the loop, in every mode; `lstm`, `gru` and `rau` have a backward
-    pass of their own and are faster.
+    The positions and values of padding, NaN included, change no output, final carry or gradient.
+    JAX differentiates the loop, in forward and reverse mode; `lstm`, `gru` and `rau` have custom
+    backward passes and are faster.
+
+        >>> def cumulative_sum(carry, x):
+        ...     return carry + x, carry + x
+        >>> xs = jnp.array([[1.0, 2.0, 3.0], [1.0, 2.0, 9.0]])
+        >>> final, sums = masked_scan(cumulative_sum, jnp.zeros(2), xs, lengths=jnp.array([3, 2]))
+        >>> print(final, sums)
+        [6. 3.] [[1. 3. 6.]
+         [1. 3. 0.]]
 
     Args:
-      step: (carry [B, ...], x [B, ...]) to (carry, y [B, ...]), for all rows at once; it may close
-        over weights. At padding it is given zeros for x, where its values and derivatives must be
-        finite. Whatever is made of inputs before they are xs, a projection, meets padding as it is.
+      step: maps (carry [B, ...], x [B, ...]) to (carry, y [B, ...]), for all rows at once; it may
+        close over weights. At padding x is 0, where values and derivatives of the step must be
+        finite. Padding is set to zero in xs only, not in inputs from which xs were computed.
       initial: the carry before the first step: a tree of arrays [B, ...].
       xs: inputs: a tree of arrays [B, T, ...].
       mask: True at real steps; None means all.
       lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       resets: True at the first step of each segment of a row, see `lstm`; None means one segment.
-      reset_to: the carry a segment starts with; None means initial. Without resets it has no part.
+      reset_to: the carry at the start of a segment; None means initial. Unused without resets.
       reverse: run from the last step to the first; outputs stay in the order of xs.
 
     Returns:
@@ -77,7 +85,7 @@ def masked_scan(
 
     begins = restarts(resets, reset_to, initial, mask, shape, reverse, check)
     reached: Carry = ()
-    if has_manual_axes() and shape[1]:  # what the step closes over may vary as nothing else does
+    if has_manual_axes() and shape[1]:  # the step may close over arrays with further axes
         first = jax.tree.map(lambda x: x[:, 0], xs)
         reached = jax.eval_shape(lambda carry, x: step(carry, x)[0], initial, first)
     initial, xs, mask, begins = vary_together((initial, xs, mask, begins), reached)
@@ -93,7 +101,7 @@ def scan_steps(
     begins: Restarts,
     reverse: bool = False,
 ) -> tuple[Carry, Tree]:
-    """`masked_scan` of arguments that were checked; at padding its outputs are whatever."""
+    """Runs `masked_scan` without checks; its outputs at padding are not set to 0."""
 
     def body(carry: Carry, inputs: Tree) -> tuple[Carry, Tree]:
         x, real, goes_on = inputs
@@ -104,7 +112,7 @@ def scan_steps(
             raise TypeError(f"step must return (carry, output), got {type(result).__name__}")
         new, y = result
         _check_like(carry, new, "the carry that step returns")
-        rows = jax.tree.leaves(x)[0].shape[0]  # which `jax.export` may leave open
+        rows = jax.tree.leaves(x)[0].shape[0]  # not an int if `jax.export` leaves it open
         for leaf in jax.tree.leaves(y):
             fits = jnp.shape(leaf)[:1] == (rows,)
             check_that(fits, f"the output that step returns must have {rows} rows", leaf)
@@ -116,7 +124,7 @@ def scan_steps(
 
 
 def _chosen(rows: Array, new: Carry, old: Carry) -> Carry:
-    """The rows [B] of new where True, those of old elsewhere."""
+    """Selects the new carry in the rows [B] that are True, the old carry in the others."""
     return jax.tree.map(lambda n, o: jnp.where(spread(rows, n), n, o), new, old)
 
 
@@ -133,7 +141,7 @@ def _leading(xs: Tree) -> tuple[int, int]:
 
 
 def _check_like(wanted: Carry, given: Carry, name: str) -> None:
-    """Raises unless a carry has the structure, the shapes and the dtypes that are wanted."""
+    """Raises unless a carry has the structure, the shapes and the dtypes of `wanted`."""
     structure: Any = jax.tree.structure(wanted)
     if (found := jax.tree.structure(given)) != structure:
         raise TypeError(f"{name} must have the structure {structure}, got {found}")

@@ -1,4 +1,4 @@
-"""Attention with additive scores and a softmax of its own for every feature."""
+"""Multi-dimensional attention: additive scores, and a separate softmax per feature."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -9,15 +9,15 @@ from gatedjax.functional._checks import check_floating, check_positive, check_th
 def multi_dimensional_scores(
     query: Float[Array, "*B Q D"], key: Float[Array, "*B N D"], scale: float = 5.0
 ) -> Float[Array, "*B D Q N"]:
-    """Scores of every feature: e_ijd = c tanh((q_i + k_j)_d / c).
+    """Computes the scores of each feature: e_ijd = c tanh((q_i + k_j)_d / c).
 
     Args:
-      query: q; a bias of the scores belongs to it or to the key.
+      query: q; add a bias of the scores to it or to the key.
       key: k.
       scale: c > 0, which bounds the scores.
 
     Returns:
-      e in nats, in float32 or wider, features where other attentions have heads.
+      e in nats, in float32 or wider; the features take the place of heads.
 
     Reference: Shen et al. 2018 (DiSAN), token2token attention.
     """
@@ -34,7 +34,7 @@ def multi_dimensional_scores(
 def multi_dimensional_values(
     weights: Float[Array, "*B D Q N"], value: Float[Array, "*B N D"]
 ) -> Float[Array, "*B Q D"]:
-    """What the queries gather, every feature with weights of its own: o_id = sum_j W_ijd v_jd.
+    """Sums values with separate weights per feature: o_id = sum_j W_ijd v_jd.
 
     Returns:
       o in the dtype of value, summed in float32 or wider.

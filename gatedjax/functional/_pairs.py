@@ -1,4 +1,4 @@
-"""Which queries may see which keys: masks over pairs, causality, keys kept from step to step."""
+"""Masks over query-key pairs, causal masks, and the cache of keys and values for decoding."""
 
 from typing import NamedTuple
 
@@ -14,20 +14,23 @@ from gatedjax.functional._types import ArrayLike
 
 
 def causal_pairs(positions: Int[Array, " Q"], size: int) -> Bool[Array, "Q N"]:
-    """True where a key 0 .. N-1 is not after the query, whose position among them is given."""
+    """Returns True where the key, at 0 .. N-1, is not after the query, at `positions`."""
     return jnp.arange(size)[None, :] <= positions[:, None]
 
 
 def pair_mask_of(
     pair_mask: Array | None, causal: bool, shape: tuple[int, ...], positions: Array | None = None
 ) -> Array | None:
-    """The pairs that both allow, with the rank of scores [*B, M, Q, N]; None is all of them.
+    """Combines a pair mask and the causal mask; None means that all pairs are allowed.
 
     Args:
       pair_mask: [*B, Q, N], or with an axis of heads; any axis may be 1.
-      causal: keys after the query are not allowed.
-      shape: of the scores.
-      positions: of the queries among the keys; None asks for as many queries as keys.
+      causal: exclude keys after the query.
+      shape: shape of the scores, [*B, M, Q, N].
+      positions: positions of the queries among the keys; None requires as many queries as keys.
+
+    Returns:
+      A mask with the rank of the scores, or None.
     """
     allowed = None
     if pair_mask is not None:
@@ -48,9 +51,9 @@ def pair_mask_of(
 
 
 def check_key_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") -> None:
-    """Raises unless a mask of real keys fits; for a mask of pairs it names the argument of those.
+    """Raises unless a mask of real keys fits; for a mask of pairs the message names `pair_mask`.
 
-    A mask of Flax's attention, [B, 1, Q, N] of bool or float32, is one of pairs.
+    The masks of Flax's attention, [B, 1, Q, N] of bool or float32, are masks of pairs.
     """
     got = () if mask is None else jnp.shape(mask)
     fits = len(got) == len(shape) and all(g in (1, s) for g, s in zip(got, shape, strict=True))
@@ -63,26 +66,26 @@ def check_key_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") 
 
 
 def both_allow(mask: Array | None, pairs: Array | None) -> Array | None:
-    """What two masks of one rank both allow; None allows everything."""
+    """Returns the conjunction of two masks of the same rank; None allows all pairs."""
     if mask is None or pairs is None:
         return pairs if mask is None else mask
     return mask & pairs
 
 
 def put(places: Float[Array, "*B T H"], new: Float[Array, "*B n H"], position: Array) -> Array:
-    """Places with new from `position` on."""
+    """Writes `new` into `places` from `position` on."""
     return lax.dynamic_update_slice_in_dim(places, new.astype(places.dtype), position, axis=-2)
 
 
 @exportable
 class AttentionCache(NamedTuple):
-    """Keys and values of the tokens so far, with room for T of them.
+    """Keys and values of the tokens so far, with room for T tokens.
 
     Attributes:
-      key, value: of every head; what stands behind `position` means nothing.
-      mask: True at real tokens, False where there is none yet.
-      position: how many tokens there are, padding among them.
-      selector_key: keys of the selector; None without one.
+      key, value: keys and values of each head; entries from `position` on are unused.
+      mask: True at real tokens, False at unused entries.
+      position: the number of tokens so far, padding included.
+      selector_key: keys of the selector; None without a selector.
     """
 
     key: Float[Array, "B M T H"]
@@ -100,19 +103,28 @@ def append_to_cache(
     *,
     mask: Bool[Array, "B n"] | None = None,
 ) -> AttentionCache:
-    """The cache with n more tokens, as a loop over time carries it.
+    """Returns the cache with n more tokens, for a loop over time.
 
-    `selective_attention` of a query to (cache.key, cache.value) under cache.mask is then causal: it
-    sees the tokens so far.
+    `selective_attention` of a query to (cache.key, cache.value) under cache.mask is then causal,
+    because the cache holds the tokens so far.
+
+        >>> zeros = jnp.zeros((1, 2, 8, 4))
+        >>> cache = AttentionCache(zeros, zeros, jnp.zeros((1, 8), bool), jnp.array(0))
+        >>> cache = append_to_cache(cache, jnp.ones((1, 2, 1, 4)), jnp.ones((1, 2, 1, 4)))
+        >>> print(cache.position, cache.mask.astype(int))
+        1 [[1 0 0 0 0 0 0 0]]
 
     Args:
-      cache: of the tokens before.
-      key, value, selector_key: of the new ones, in the dtype of the cache or another.
+      cache: the cache of the tokens before.
+      key, value, selector_key: entries of the new tokens, in any floating dtype.
       mask: True at real tokens; None means all.
 
+    Returns:
+      The new cache.
+
     Raises:
-      ValueError: also if the cache is known to have no room. Where its position is traced, the
-        value that has no place becomes NaN, and so does what attends to it.
+      ValueError: also if the cache is known to have no room. If its position is traced, the values
+        of the surplus tokens, and all outputs that attend to them, become NaN.
     """
     check_floating(key=key, value=value)
     rows, count, size = cache.mask.shape[0], jnp.shape(key)[-2], cache.mask.shape[1]
@@ -126,7 +138,7 @@ def append_to_cache(
         raise ValueError(f"cache must have room for {count} more tokens, got {int(at)} of {size}")
     value = jnp.where(at + count <= size, jnp.asarray(value), jnp.nan)
     real = jnp.broadcast_to(jnp.ones((1, 1), bool) if mask is None else mask, (rows, count))
-    real = rows_like(real, cache.mask) | (at + count > size)  # what is lost must be seen
+    real = rows_like(real, cache.mask) | (at + count > size)  # NaN must reach the output
     selector = None
     if selector_key is not None and cache.selector_key is not None:
         selector = put(cache.selector_key, jnp.asarray(selector_key), at)

@@ -1,4 +1,4 @@
-"""Pointer sum: the attention of all places where a candidate stands, as its probability."""
+"""Pointer sum: a candidate's probability is the attention on all its occurrences."""
 
 import functools
 import math
@@ -21,7 +21,7 @@ from gatedjax.functional._checks import (
 from gatedjax.functional._devices import on_rows
 
 Aggregation = Literal["paper", "code"]
-"""What `pointer_sum` divides by: the equation of the paper, or the program of its authors."""
+"""The normalisation of `pointer_sum`: the paper's equation, or the program of its authors."""
 
 
 def pointer_sum(
@@ -32,31 +32,35 @@ def pointer_sum(
     *,
     aggregation: Aggregation = "paper",
 ) -> Float[Array, "*B K"]:
-    """Log-probabilities of candidates from the attention logits of the document, in log space.
+    """Computes log-probabilities of candidates from the attention logits of the document.
 
         s = softmax_i(e_i),  score_c = sum_i s_i [i belongs to c]
         "paper": Pr(c) = score_c / sum_c' score_c'
         "code":  Pr(c) = score_c / sum_i s_i [i belongs to any candidate]
 
-    They agree where no token belongs to two candidates; where one does, as a surname that two names
-    share, those of "code" sum to more than 1.
+    Both are equal if each token belongs to at most one candidate. If a token belongs to two, such
+    as a surname in two names, the probabilities of "code" sum to more than 1.
+
+        >>> occurrence = jnp.array([[True, False], [False, True], [True, False], [False, False]])
+        >>> print(jnp.exp(pointer_sum(jnp.zeros(4), occurrence)).round(2))
+        [0.66999996 0.32999998]
 
     Args:
       logits: e, in nats.
-      occurrence: whether token i belongs to candidate c.
-      document_mask: True at real tokens; None means all. What logits hold elsewhere, or at tokens
-        of no candidate, NaN included, has no effect.
+      occurrence: True if token i belongs to candidate c.
+      document_mask: True at real tokens; None means all. Logits at padding and at tokens of no
+        candidate, NaN included, have no effect.
       candidate_mask: True at real candidates; None means all.
-      aggregation: see above.
+      aggregation: the normalisation, see above.
 
     Returns:
-      log Pr(c) in float32 or wider. A candidate that is masked or does not occur has -inf, with a
-      zero gradient; if none occurs, all have.
+      log Pr(c) in float32 or wider. A candidate that is masked or does not occur has -inf and a
+      zero gradient.
 
     Memory: [*B, N, K] floats, twice with gradients; `pointer_sum_indexed` takes lists instead.
 
     Reference: Dhingra et al. 2017, "Gated-Attention Readers for Text Comprehension", eqs. 7 to 9,
-    after Kadlec et al. 2016; "code" is what its authors' program computes.
+    after Kadlec et al. 2016; "code" is the computation in the authors' program.
     """
     logits = _checked(logits, aggregation)
     shape = jnp.shape(occurrence)
@@ -85,18 +89,22 @@ def pointer_sum_indexed(
     *,
     aggregation: Aggregation = "paper",
 ) -> Float[Array, "*B K"]:
-    """`pointer_sum` from the places of each candidate instead of a flag for every token.
+    """Computes `pointer_sum` from the positions of each candidate instead of an occurrence mask.
+
+        >>> positions = jnp.array([[0, 2], [1, -1]])
+        >>> print(jnp.exp(pointer_sum_indexed(jnp.zeros(4), positions)).round(2))
+        [0.66999996 0.32999998]
 
     Args:
       logits: e, in nats.
-      positions: the tokens that belong to each candidate, each once, in any order. What is outside
-        0 .. N-1 is padding; -1 is customary.
+      positions: the tokens of each candidate, without repetition, in any order. Numbers outside
+        0 .. N-1, such as -1, are padding.
       document_mask: True at real tokens; None means all.
       candidate_mask: True at real candidates; None means all.
       aggregation: see `pointer_sum`.
 
     Returns:
-      As `pointer_sum`.
+      log Pr(c), as `pointer_sum` returns it.
 
     Memory: [*B, K, P] floats, twice with gradients.
     """
@@ -130,7 +138,7 @@ def pointer_sum_indexed(
 
 
 def _checked(logits: Array, aggregation: str) -> Array:
-    """The logits in float32 or wider."""
+    """Checks the arguments; returns the logits in float32 or wider."""
     check_choice(Aggregation, aggregation=aggregation)
     check_floating(logits=logits)
     check_that(jnp.ndim(logits) > 0, "logits must be [..., N]", logits)
@@ -140,9 +148,9 @@ def _checked(logits: Array, aggregation: str) -> Array:
 def _scores(
     values: Float[Array, "*B K P"], member: Bool[Array, "*B K P"]
 ) -> tuple[Float[Array, "*B K"], Float[Array, "*B"]]:
-    """Log-sum-exp of each candidate's logits less the row's largest, and that.
+    """Returns log-sum-exp of each candidate's logits minus the row's maximum, and the maximum.
 
-    What is near 0 keeps its digits then, however large the logits are.
+    Subtracting first keeps the digits of small results when logits are large.
     """
     member = member & ~jnp.isneginf(values)
     values = jnp.where(member, values, 0)
@@ -153,9 +161,9 @@ def _scores(
 
 
 def _log_sum_exp(values: Array, member: Array) -> Array:
-    """Over the members of the last axis: -inf, with a zero gradient, where there are none."""
+    """Computes log-sum-exp over the members; -inf with a zero gradient if there are none."""
     some = jnp.any(member, axis=-1)
-    # the inner `where` keeps other values out of the derivative, the outer out of the sum
+    # The inner `where` keeps other values out of the derivative, the outer out of the sum.
     values = jnp.where(member, values, 0)
     top = jnp.max(values, axis=-1, where=member, initial=-jnp.inf)
     top = lax.stop_gradient(jnp.where(some, top, 0))
@@ -176,17 +184,17 @@ def _over_tokens(scores: Array, logits: Array, used: Array, top: Array) -> Float
 
 
 def _less(scores: Float[Array, "*B K"], total: Float[Array, "*B"]) -> Float[Array, "*B K"]:
-    """scores - total where there is a score, else -inf."""
+    """Returns scores - total, and -inf where the score is -inf."""
     there = ~jnp.isneginf(scores)
     total = jnp.where(jnp.isneginf(total), 0, total)[..., None]
     return jnp.where(there, jnp.where(there, scores, 0) - total, -jnp.inf)
 
 
 def _marked(member: Array, places: Array, shape: tuple[int, ...]) -> Bool[Array, "*B N"]:
-    """True at the tokens that belong to a candidate."""
+    """Returns True at the tokens that belong to a candidate."""
     rows = math.prod(shape[:-1])
     flags = member.reshape(rows, -1).astype(jnp.int32)
     marks = jnp.zeros((rows, shape[-1]), jnp.int32)
-    # the largest: padding points at token 0 and must not take its mark away
+    # The maximum, because padding points at token 0 and must not clear its mark.
     marks = marks.at[jnp.arange(rows)[:, None], places.reshape(rows, -1)].max(flags)
     return (marks > 0).reshape(shape)

@@ -1,4 +1,4 @@
-"""Random draws keyed by example, so that no batch, bucket, padding or device changes them."""
+"""Random draws per example, independent of batch, bucket, padding and device."""
 
 import jax
 import jax.numpy as jnp
@@ -9,11 +9,14 @@ from gatedjax.functional._relaxations import logistic_noise
 
 
 def example_keys(key: Key[Array, ""], example_id: Int[Array, " B"]) -> Key[Array, " B"]:
-    """One key per example: fold_in(key, example_id).
+    """Returns a key per example: fold_in(key, example_id).
+
+        >>> example_keys(jax.random.key(0), jnp.array([7, 8, 9])).shape
+        (3,)
 
     Args:
-      key: the key of the step, itself fold_in(seed, step).
-      example_id: a number that belongs to the example, whatever batch it is in.
+      key: the key of the step, for example fold_in(seed, step).
+      example_id: a number that identifies the example in all batches.
 
     Returns:
       A typed key per example.
@@ -22,11 +25,15 @@ def example_keys(key: Key[Array, ""], example_id: Int[Array, " B"]) -> Key[Array
 
 
 def example_noise(keys: Key[Array, " B"], size: int) -> Float[Array, "B size"]:
-    """Logistic noise per example and position; a longer row continues a shorter one.
+    """Draws logistic noise per example and position.
+
+        >>> keys = example_keys(jax.random.key(0), jnp.array([7, 8]))
+        >>> print(jnp.array_equal(example_noise(keys, 5)[:, :3], example_noise(keys, 3)))
+        True
 
     Args:
       keys: one key per example (see `example_keys`).
-      size: padded length T.
+      size: padded length T; the noise of a longer row continues that of a shorter row.
 
     Returns:
       float32 noise.
@@ -37,9 +44,13 @@ def example_noise(keys: Key[Array, " B"], size: int) -> Float[Array, "B size"]:
 def example_dropout(
     inputs: Float[Array, "B ..."], rate: float, keys: Key[Array, " B"]
 ) -> Float[Array, "B ..."]:
-    """Inverted dropout with the bits of each example drawn from its own key.
+    """Applies inverted dropout, with the bits of each example drawn from its own key.
 
     y = x * keep / (1 - rate),  keep ~ Bernoulli(1 - rate).
+
+        >>> keys = example_keys(jax.random.key(0), jnp.array([7, 8]))
+        >>> example_dropout(jnp.ones((2, 5, 3)), 0.5, keys).shape
+        (2, 5, 3)
 
     Args:
       inputs: activations; axis 0 is the example, axis 1 (if any further) time.
@@ -47,7 +58,7 @@ def example_dropout(
       keys: one key per example (see `example_keys`).
 
     Returns:
-      Dropped-out activations in the dtype of inputs.
+      y in the dtype of inputs.
     """
     check_rate(rate)
     if rate == 0.0:

@@ -1,4 +1,4 @@
-"""The recurrent attention unit over time: the masked scan with its own backward pass."""
+"""The recurrent attention unit over time: a masked scan with a custom backward pass."""
 
 import functools
 
@@ -57,20 +57,26 @@ def rau(
     reset_after: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
 ) -> tuple[Float[Array, "B H"] | RAUTimeState, Float[Array, "B T H"]]:
-    """Runs `rau_step` over time; feature_proj and sigmoid have a backward pass of their own.
+    """Runs `rau_step` over time; feature_proj and sigmoid have a custom backward pass.
 
-    The carry is held where the mask is False, which may be anywhere, so padding changes nothing
-    and the final carry is the state after the last real step of each row.
+    The carry stays unchanged where the mask is False, which may be at any step. Padding therefore
+    changes no result, and the final carry is the state after the last real step of each row.
+
+        >>> weights = RAUWeights(jnp.ones((3, 20)), jnp.ones((4, 20)), jnp.zeros(20))
+        >>> final, outputs = rau(weights, jnp.ones((2, 5, 3)), lengths=jnp.array([5, 2]))
+        >>> final.shape, outputs.shape
+        ((2, 4), (2, 5, 4))
 
     Args:
-      weights: the parameters, see `rau_step`; any floating dtype, gradients come back in it.
+      weights: the parameters, see `rau_step`, of any floating dtype; their gradients have the same
+        dtype.
       xs: inputs; the products are formed in their dtype (bfloat16 saves time on accelerators),
         carries, gates and softmax in float32 (float64 for float64 inputs).
       mask: True at real steps; None means all.
       lengths: instead of mask, the number of real steps of each row (see `length_mask`).
-      initial: the carry before the first step; None means zeros (of time_causal: no step yet).
+      initial: the carry before the first step; None means zeros (for time_causal: no step yet).
       resets: True at the first step of each segment of a row, see `lstm`; None means one segment.
-      reset_to: the carry a segment starts with; None means initial. Without resets it has no part.
+      reset_to: the carry at the start of a segment; None means initial. Unused without resets.
       reverse: run from the last step to the first; outputs stay in the order of xs.
       attention: the form of the attention, see `rau_step`. matrix keeps [B, H, D + H] per step
         and is meant for small sizes.
@@ -119,7 +125,11 @@ def rau_attention(
     rescale: bool = False,
     reset_after: bool = False,
 ) -> Float[Array, "B T ..."]:
-    """The attention weights p of every step of `rau` from a zero state; for analysis.
+    """Returns the attention weights p of each step of `rau` from a zero state, for analysis.
+
+        >>> weights = RAUWeights(jnp.ones((3, 20)), jnp.ones((4, 20)), jnp.zeros(20))
+        >>> rau_attention(weights, jnp.ones((2, 5, 3))).shape
+        (2, 5, 4)
 
     Args:
       weights: the parameters, as for `rau`.
@@ -170,7 +180,7 @@ def _plain(
     dropout: Array | None,
     begins: Restarts,
 ) -> tuple[Tree, Array]:
-    """The scanned step, differentiated by JAX."""
+    """Scans the step; JAX differentiates it."""
 
     def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
         new = advance(options, weights, carry, x, dropout)
@@ -181,8 +191,9 @@ def _plain(
 
 
 # Below, the state is [H, B] or [B, H] inside the loops (see `form_for`), [B, H] outside. The blocks
-# that act on h itself, r, z, a and u, are kept side by side and the candidate's apart, in both
-# directions: 1.67 times a GRU of the same width where one block, sliced after the loop, takes 1.90.
+# that act on h (r, z, a and u) form one array and the candidate's block another, in both
+# directions: this takes 1.67 times a GRU of the same width; a joint array that is sliced after the
+# loop takes 1.90.
 # Figures: docs/recurrence.md, "How the forms were chosen".
 
 
@@ -201,7 +212,7 @@ def _together(early: Array, late: Array) -> Array:
 def _gate_sums(
     form: Form, options: Options, weights: RAUWeights, dtype: jnp.dtype, wide: jnp.dtype
 ) -> tuple[GateSums, Array]:
-    """The sums of all blocks, the candidate's last, and the bias of U_c h."""
+    """Returns the sums of all blocks, with the candidate's block last, and the bias of U_c h."""
     size = weights.recurrent.shape[0]
     # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
     logit = 0.5 if options.attention == "sigmoid" else 1.0
@@ -234,7 +245,7 @@ def _forward(
     dropout: Array | None,
     begins: Restarts,
 ) -> tuple[tuple[Array, Array], tuple[Array, Tree]]:
-    """Returns (final carry, outputs) and what the backward pass needs besides the arguments."""
+    """Returns (final carry, outputs) and the residuals of the backward pass."""
     size, dtype = weights.recurrent.shape[0], xs.dtype
     scale = size if options.rescale else 1
     sums, extra = _gate_sums(form, options, weights, dtype, initial.dtype)
@@ -292,11 +303,11 @@ def _loop_back(
     cotangents: Tree,
     blocks: tuple[Array, Array],
 ) -> tuple[Array, tuple[Array, Tree], tuple[Array, Array]]:
-    """The steps backwards; `blocks` are those of U, as of `_apart`.
+    """Runs the steps backwards; `blocks` are the blocks of U in the order of `_apart`.
 
     Returns:
-      The state every step began with, the gradients of the initial carry and of that of restarts,
-      and those of the sums of every step, as of `_apart`.
+      The state before each step, the gradients of the initial carry and of the carry of restarts,
+      and the gradients of the sums of each step in the order of `_apart`.
     """
     (_, xs, mask, initial, dropout, begins), (states, (*stored, inner)) = residuals
     final, outputs = cotangents

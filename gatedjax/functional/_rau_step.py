@@ -1,4 +1,4 @@
-"""The recurrent attention unit: weights, checks and one step of each form of its attention."""
+"""The recurrent attention unit: weights, checks, and a step with each form of its attention."""
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -28,10 +28,16 @@ RAUAttention = Literal[
 
 @exportable
 class RAUWeights(NamedTuple):
-    """Kernels that multiply from the right; blocks of H columns in the order r, z, c, a, u.
+    """Weights for the attention forms feature_proj, sigmoid and additive_relu.
 
-    For the attention forms feature_proj, sigmoid and additive_relu. As in all tuples of the RAU,
-    recurrent_bias (None means zeros) is used with reset_after only.
+    Kernels multiply from the right, in blocks of H columns: r, z, c, a, u. In all weights of the
+    RAU recurrent_bias (None means zeros) is used with reset_after only.
+
+    Attributes:
+      input: [D, 5H].
+      recurrent: [H, 5H].
+      bias: [5H].
+      recurrent_bias: [H].
     """
 
     input: Float[Array, "D 5H"]
@@ -42,10 +48,10 @@ class RAUWeights(NamedTuple):
 
 @exportable
 class RAUHiddenWeights(NamedTuple):
-    """Attention logits from a tanh layer of width K; blocks r, z, c, u.
+    """Weights with attention logits from a tanh layer of width K; blocks r, z, c, u.
 
-    S = H for the forms that `RAUWeights` serves; S = 1 for time_causal, where score_bias, which
-    cancels, may be None (zeros).
+    S = H for the attention forms of `RAUWeights`. S = 1 for time_causal, where score_bias cancels
+    and may be None (zeros).
     """
 
     input: Float[Array, "D 4H"]
@@ -60,7 +66,7 @@ class RAUHiddenWeights(NamedTuple):
 
 @exportable
 class RAUConcatWeights(NamedTuple):
-    """For the attention form concat: logits and weights over [x, h]; blocks r, z, c."""
+    """Weights for the attention form concat, with logits over [x, h]; blocks r, z, c."""
 
     input: Float[Array, "D 3H"]
     recurrent: Float[Array, "H 3H"]
@@ -74,7 +80,7 @@ class RAUConcatWeights(NamedTuple):
 
 @exportable
 class RAUMatrixWeights(NamedTuple):
-    """For the attention form matrix: a row of weights over [x, h] per unit; blocks r, z, c."""
+    """Weights for the attention form matrix, with logits over [x, h] per unit; blocks r, z, c."""
 
     input: Float[Array, "D 3H"]
     recurrent: Float[Array, "H 3H"]
@@ -92,7 +98,10 @@ AnyRAUWeights = RAUWeights | RAUHiddenWeights | RAUConcatWeights | RAUMatrixWeig
 class RAUTimeState(NamedTuple):
     """The carry of the attention form time_causal.
 
-    log_norm is log sum exp of the logits so far (-inf before the first), steps their number.
+    Attributes:
+      hidden: h [B, H].
+      log_norm: log sum exp of the logits so far [B, 1], -inf before the first step.
+      steps: the number of steps so far [B, 1].
     """
 
     hidden: Float[Array, "B H"]
@@ -101,7 +110,7 @@ class RAUTimeState(NamedTuple):
 
 
 def initial_state(attention: str, rows: int, size: int, dtype: Dtype) -> Tree:
-    """The carry of a form of the attention before the first step."""
+    """Returns the carry of an attention form before the first step."""
     hidden = jnp.zeros((rows, size), dtype)
     if attention != "time_causal":
         return hidden
@@ -127,7 +136,7 @@ def rau_step(
     reset_after: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
 ) -> Float[Array, "B H"] | RAUTimeState:
-    """One step of a recurrent attention unit; the equations `rau` is tested against.
+    """Computes a step of a recurrent attention unit.
 
     z and c are those of `gru_step`, and h' = (1 - z) h + z c / 2 + z s / 2. With u = [x, m h] and
     the affine maps A(u) = u W_a + b_a and V(u) = u W_u + b_u, the attention candidate s is
@@ -139,8 +148,12 @@ def rau_step(
     time_causal     tanh(p V(u)),  p = exp(a_t) / sum over s <= t of exp(a_s), a_t a scalar A(.)
     additive_relu   added to a whole GRU: h' = (1 - z) h + z c + softmax(A(u)) relu(V(u))
 
-    With `RAUHiddenWeights`, which time_causal needs and the forms of `RAUWeights` may have,
+    With `RAUHiddenWeights` (required by time_causal, optional for the forms of `RAUWeights`)
     A acts on tanh(u W_h + b_h) instead of u.
+
+        >>> weights = RAUWeights(jnp.ones((3, 20)), jnp.ones((4, 20)), jnp.zeros(20))
+        >>> rau_step(weights, jnp.zeros((2, 4)), jnp.ones((2, 3))).shape
+        (2, 4)
 
     Args:
       weights: `RAUWeights` or `RAUHiddenWeights`, for concat `RAUConcatWeights`, for matrix
@@ -182,14 +195,14 @@ def rau_step(
 def advance(
     options: Options, weights: Weights, carry: Carry, x: Array, dropout: Array | None
 ) -> Tree:
-    """`rau_step` without its checks."""
+    """Computes `rau_step` without its checks."""
     return advance_and_attend(options, weights, carry, x, dropout)[0]
 
 
 def advance_and_attend(
     options: Options, weights: Weights, carry: Carry, x: Array, dropout: Array | None
 ) -> tuple[Tree, Array]:
-    """`advance`, and the attention weights p of the step."""
+    """Returns the result of `advance` and the attention weights p of the step."""
     timed = isinstance(carry, RAUTimeState)
     h = carry.hidden if timed else carry
     fed, size = apply_dropout(h, dropout), h.shape[1]
@@ -209,27 +222,27 @@ def advance_and_attend(
 
 
 class _Inputs(NamedTuple):
-    """u = [x, m h] of a step, the width of h, and the dtype of products."""
+    """The inputs of a step: u = [x, m h], the width of h, and the dtype of products."""
 
     u: Array
     size: int
     dtype: jnp.dtype
 
     def affine(self, inputs: Array, kernel: Array, bias: Array | None) -> Array:
-        """inputs W + b."""
+        """Computes inputs W + b."""
         wide = self.u.dtype
         product = matmul(inputs.astype(self.dtype), jnp.asarray(kernel, self.dtype), wide)
         return product if bias is None else product + jnp.asarray(bias, wide)[None]
 
     def block(self, weights: Weights, index: int) -> Array:
-        """u W + b with a block of H columns."""
+        """Computes u W + b with a block of H columns."""
         columns = slice(index * self.size, (index + 1) * self.size)
         kernels = promoted(weights.input, weights.recurrent)
         parts = [kernel[:, columns] for kernel in kernels]
         return self.affine(self.u, jnp.concatenate(parts), weights.bias[columns])
 
     def logits_and_value(self, weights: Weights) -> tuple[Array, Array]:
-        """A(u) and V(u) of the forms with a value per feature."""
+        """Returns A(u) and V(u), for the forms with a value per feature."""
         if isinstance(weights, RAUWeights):
             return self.block(weights, 3), self.block(weights, 4)
         inner = jnp.tanh(self.affine(self.u, weights.hidden, weights.hidden_bias))
@@ -240,7 +253,7 @@ def _softmax(logits: Array, rescale: bool) -> Array:
     return jax.nn.softmax(logits, axis=-1) * (logits.shape[-1] if rescale else 1)
 
 
-# One function per form of the attention: (p, s), see `rau_step`.
+# A function per attention form, which returns (p, s); see `rau_step`.
 
 
 def _feature_proj(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
@@ -354,7 +367,7 @@ def _shapes_of(
 
 
 def check_carry(name: str, carry: Carry, shape: tuple[int, int], options: Options) -> None:
-    """Raises unless carry is what the attention form carries, of shape [B, H]."""
+    """Raises unless the carry has the type of the attention form and the shape [B, H]."""
     timed = options.attention == "time_causal"
     if timed != isinstance(carry, RAUTimeState):
         kind = "a RAUTimeState" if timed else "an array"

@@ -1,4 +1,4 @@
-"""What the recurrences share: the choice of form, argument checks, layout and both directions."""
+"""Shared parts of the recurrences: memory layout, argument checks, restarts, both directions."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -23,12 +23,13 @@ from gatedjax.functional._types import ArrayLike, Carry, Dtype, Tree, Weights
 
 
 class Form(NamedTuple):
-    """How a fast scan is laid out; every choice gives the same numbers up to rounding.
+    """The layout of a fast scan; all layouts give the same numbers up to rounding.
 
-    feature_major: states and gates are [H, B] inside the loop instead of [B, H].
-    hoist_input: form `x W` of all steps in one product before the loop instead of in its body,
-      where the batch-major form takes it and `h U` in one product of [x, h].
-    unroll: steps per iteration of the loop.
+    Attributes:
+      feature_major: states and gates are [H, B] inside the loop instead of [B, H].
+      hoist_input: form `x W` of all steps in one product before the loop. Otherwise the loop forms
+        it, in the batch-major layout together with `h U` as one product of [x, h].
+      unroll: steps per iteration of the loop.
     """
 
     feature_major: bool
@@ -37,7 +38,7 @@ class Form(NamedTuple):
 
     @property
     def axis(self) -> int:
-        """The axis of features inside the loop."""
+        """Returns the axis of features inside the loop."""
         return 0 if self.feature_major else 1
 
     def turn(self, x: Tree) -> Tree:
@@ -67,10 +68,11 @@ class Form(NamedTuple):
         return jnp.where(jnp.expand_dims(mask, self.axis), new, old)
 
     def split(self, goes_on: Array | None, change: Array, total: Tree) -> tuple[Array, Tree]:
-        """Divides the gradient of the state that a step began with (see `Restarts`).
+        """Divides the gradient of the state before a step (see `Restarts`).
 
         Returns:
-          That of the state after the step before, and total with that of the carry in its place.
+          (change, total): the gradient of the state after the previous step, and `total` plus the
+          gradient of the carry that replaced it.
         """
         if goes_on is None:
             return change, total
@@ -79,25 +81,25 @@ class Form(NamedTuple):
 
 
 class Restarts(NamedTuple):
-    """Which steps begin with a carry of their own.
+    """The steps that start a segment with a new carry.
 
     Attributes:
-      goes_on: False at the real steps that begin with `carry`, True at those that begin with the
-        state after the step run before; None is nowhere.
-      carry: what takes the place of that state; None for every part of it if that is nowhere.
+      goes_on: False at the real steps that start with `carry`, True at steps that continue from the
+        state after the previous step; None means that all steps continue.
+      carry: the carry at the start of a segment; its leaves are None if all steps continue.
     """
 
     goes_on: Array | None
     carry: Carry
 
 
-# The one place where a backend gets its form. On a CPU the feature-major one, for the products
-# [4H, K] [K, B] run faster in XLA's backend than [B, K] [K, 4H], and a gate is a block of rows;
-# batch-major from B = H on. x W is hoisted for wide states, whose W does not stay in the cache from
-# one step to the next, for a batch-major GRU that resets before the product, and for the gradients
-# of one that resets after it, batch-major too.
-# On a GPU launches are the time: few of them, so hoisted, and unrolled, so that several steps are
-# launched as one; batch-major, as inputs and outputs are. A TPU, not measured, has the same form.
+# The layout per backend. On a CPU feature-major is faster below B = H, because XLA computes
+# [4H, K] [K, B] faster than [B, K] [K, 4H] and a gate is a block of rows; from B = H on batch-major
+# is faster. x W is hoisted for wide states, because their W does not stay in the cache between
+# steps, for a batch-major GRU that resets before the product, and for the gradients of a GRU that
+# resets after it.
+# On a GPU the time is that of the launches. Hoisting and unrolling reduce their number; batch-major
+# is the layout of inputs and outputs. A TPU, where nothing was measured, uses the same layout.
 # Figures: docs/recurrence.md, "On a GPU" and "How the forms were chosen".
 _FEATURE_MAJOR = Form(feature_major=True, hoist_input=False, unroll=1)
 _BATCH_MAJOR = Form(feature_major=False, hoist_input=False, unroll=1)
@@ -116,12 +118,16 @@ def form_for(
 ) -> Form:
     """Returns the form of the fast scans for B, H and a backend (default: the one JAX runs on).
 
-    reset_before: of a GRU that resets before the product; batch-major it takes two of [x, h].
-    reset_after_gradient: of the pass with gradients of a GRU that resets after the product.
+    Args:
+      batch: B.
+      hidden: H.
+      backend: the name of a JAX backend.
+      reset_before: for a GRU that resets before the product, which needs two products of [x, h].
+      reset_after_gradient: for the gradients of a GRU that resets after the product.
     """
     if (backend or jax.default_backend()) != "cpu":
         return _OTHER
-    # jax.export may leave sizes open: one program then serves all of them
+    # Sizes that `jax.export` leaves open are no ints; the program must then serve all sizes.
     is_number = isinstance(batch, int) and isinstance(hidden, int)
     width = hidden if isinstance(hidden, int) else _WIDE
     if reset_after_gradient and width <= 256:
@@ -144,15 +150,15 @@ def check_weights(
     xs_axes: str,
     others: Callable[[int, int], dict[str, tuple[int, ...]]] = lambda *_: {},
 ) -> tuple[int, int]:
-    """Checks the kind, shapes and dtypes of weights against xs [..., D]; returns (D, H).
+    """Checks the class, shapes and dtypes of weights against xs [..., D]; returns (D, H).
 
-    others gives the shapes of the fields that only one recurrence has, from D and H.
+    `others` maps (D, H) to the shapes of further fields of the weights.
     """
     if not isinstance(weights, kind):
         raise TypeError(f"weights must be {kind.__name__}, got {type(weights).__name__}")
     named = {name: value for name, value in weights._asdict().items() if value is not None}
     rank = len(xs_axes.split())
-    inputs = "xs" if rank == 3 else "x"  # of one step
+    inputs = "xs" if rank == 3 else "x"  # an argument of a step function
     check_floating(**{inputs: xs}, **named)
     if jnp.ndim(xs) != rank:
         raise ValueError(f"{inputs} must have {rank} axes [{xs_axes}], got shape {jnp.shape(xs)}")
@@ -179,7 +185,7 @@ def check_weights(
 
 
 def check_width(width: int, source: str, **inputs: ArrayLike) -> None:
-    """Raises ValueError unless inputs have the width [..., D] that their weights are for."""
+    """Raises ValueError unless inputs [..., D] have the width of the weights."""
     for name, array in inputs.items():
         if (got := jnp.shape(array))[-1] != width:
             raise ValueError(
@@ -189,14 +195,14 @@ def check_width(width: int, source: str, **inputs: ArrayLike) -> None:
 
 
 def check_recurrent_bias(bias: Array | None, reset_after: bool) -> None:
-    """Raises ValueError for a bias that would not be used."""
+    """Raises ValueError if a recurrent bias is given without reset_after."""
     fits = bias is None or reset_after
     check_that(fits, "recurrent_bias must be None unless reset_after=True", bias)
 
 
 def check_state(name: str, value: ArrayLike, shape: tuple[int, ...]) -> None:
     """Raises unless value is a floating array of the given shape."""
-    if isinstance(value, tuple | list):  # the carry of another cell
+    if isinstance(value, tuple | list):  # such as the carry of another cell
         raise TypeError(f"{name} must be an array, got {type(value).__name__}")
     check_floating(**{name: value})
     check_shape(shape, **{name: value})
@@ -211,9 +217,9 @@ def dropout_mask(dropout: Array | None, shape: tuple[int, ...], wide: np.dtype) 
 
 
 def step_mask(shape: tuple[int, ...], mask: ArrayLike, lengths: ArrayLike) -> Array | None:
-    """Returns the mask [B, T] that `mask` or `lengths` says, of which one at most may be given.
+    """Returns the mask [B, T] from `mask` or `lengths`; at most one of them may be given.
 
-    The one rule of all recurrences; both None is all real.
+    None for both means that all steps are real. All recurrences use this function.
     """
     if lengths is not None:
         if mask is not None:
@@ -230,12 +236,12 @@ def step_mask(shape: tuple[int, ...], mask: ArrayLike, lengths: ArrayLike) -> Ar
 
 
 def spread(rows: Array, like: Array) -> Array:
-    """rows with axes of 1 behind it, as many axes as like."""
+    """Appends axes of size 1 to `rows` up to the rank of `like`."""
     return jnp.expand_dims(rows, tuple(range(rows.ndim, like.ndim)))
 
 
 def real_alone(tree: Tree, mask: Array | None) -> Tree:
-    """The arrays [B, T, ...] of a tree with zeros where the mask is False."""
+    """Sets the arrays [B, T, ...] of a tree to zero where the mask is False."""
     if mask is None:
         return tree
     return jax.tree.map(lambda x: jnp.where(spread(mask, x), x, jnp.zeros((), x.dtype)), tree)
@@ -246,7 +252,7 @@ def real_steps(
 ) -> tuple[Array, Array | None]:
     """Returns xs [B, T, D] with zeros at padding, and the mask of `step_mask`.
 
-    So what stands at padding, NaN included, has no part in values and gradients.
+    Values at padding, NaN included, then have no effect on values or gradients.
     """
     xs = jnp.asarray(xs)
     mask = step_mask(xs.shape[:2], mask, lengths)
@@ -262,13 +268,13 @@ def restarts(
     reverse: bool,
     check: Callable[[str, Carry], None],
 ) -> Restarts:
-    """Returns the restarts that `resets` [B, T] says, to `reset_to` or else to `initial`.
+    """Returns the restarts at `resets` [B, T], with the carry `reset_to`, else `initial`.
 
-    check raises unless a carry, called by a name, is one of the recurrence.
+    `check(name, carry)` raises unless the carry fits the recurrence.
     """
     if reset_to is not None:
         check("reset_to", reset_to)
-    if resets is None:  # one segment, which starts with initial
+    if resets is None:  # a single segment, which starts with initial
         return Restarts(None, jax.tree.map(lambda _: None, initial))
     if (dtype := dtype_of("resets", resets, "bool")) != jnp.bool_:
         raise TypeError(f"resets must be bool, got dtype {dtype}")
@@ -285,8 +291,7 @@ def _goes_on(reverse: bool, resets: Array, mask: Array | None) -> Array:
     real = jnp.ones_like(resets) if mask is None else mask
     starts = resets & real
     if reverse:
-        # The next real step, and in the last bit whether it starts a segment; from the last step
-        # on there is none.
+        # 2 * (next real step) + (1 if that step starts a segment), or `none` if there is none.
         none = jnp.iinfo(jnp.int32).max - 1
         step = 2 * lax.broadcasted_iota(jnp.int32, starts.shape, 1) + starts.astype(jnp.int32)
         step = lax.cummin(jnp.where(real, step, none), axis=1, reverse=True)
@@ -303,7 +308,7 @@ def time_major(x: Tree) -> Tree:
 
 
 def shifted(states: Array, initial: Array, reverse: bool) -> Array:
-    """Returns the state after the step run before each, from the states [T, B, H] after each."""
+    """Returns the state before each step from the states [T, B, H] after each step, no restarts."""
     if reverse:
         return jnp.concatenate([states, initial[None]])[1:]
     return jnp.concatenate([initial[None], states])[:-1]
@@ -312,7 +317,7 @@ def shifted(states: Array, initial: Array, reverse: bool) -> Array:
 def state_before(
     states: Array, initial: Array, reverse: bool, goes_on: Array | None, fresh: Array | None
 ) -> Array:
-    """Returns the state [T, B, H] that each step began with, from the states after each step.
+    """Returns the state [T, B, H] before each step, from the states after each step.
 
     goes_on [B, T] and fresh [B, H] are the fields of `Restarts`.
     """
@@ -338,11 +343,16 @@ def matmul_t(a: Array, b: Array, dtype: Dtype) -> Array:
 
 
 class GateSums:
-    """x W + s U + b inside a loop, in the layout of a form; late columns can be asked for apart.
+    """The sums x W + s U + b inside a loop, with access to early and late columns separately.
 
-    kernel [D, N] and recurrent [H, N] are of the dtype of the products, bias [N] of that of sums.
-    Columns are early before the cut and late from it on. They are cut here, outside the loop, which
-    would copy the weights at every step.
+    Columns before `cut` are early, the others are late. They are cut in the constructor, because
+    slices inside the loop would copy the weights at each step.
+
+    Args:
+      form: the layout.
+      kernel, recurrent: W [D, N] and U [H, N], in the dtype of the products.
+      bias: b [N], in the dtype of the sums.
+      cut: the number of early columns; None means all.
     """
 
     def __init__(
@@ -363,13 +373,13 @@ class GateSums:
         return tuple(self.form.part(turned, start, stop) for start, stop in self.spans)
 
     def steps(self, inputs: Array) -> Array:
-        """Returns the array [T, B, ...] that the loop runs over, from the inputs [T, B, D]."""
+        """Returns the array [T, B, ...] that is scanned, from the inputs [T, B, D]."""
         if self.form.hoist_input:
             return matmul(inputs, self.form.turn(self.kernel), self.wide)
         return inputs
 
     def read(self, step: Array) -> Array:
-        """Returns what the other methods take of one step."""
+        """Prepares the scanned array of a step for the methods `of_input` and `of_both`."""
         if self.is_joint:
             return step
         if self.form.hoist_input:
@@ -402,7 +412,7 @@ def weight_gradient(inputs: Array, gates: Array, dtype: Dtype) -> Array:
 
 
 def apply_dropout(hidden: Array, dropout: Array | None) -> Array:
-    """Returns hidden as the recurrent product sees it."""
+    """Returns the hidden state times the dropout mask, the input of the recurrent product."""
     return hidden if dropout is None else hidden * jnp.asarray(dropout, hidden.dtype)
 
 
@@ -418,20 +428,26 @@ def bidirectional(
 ) -> tuple[tuple[Carry, Carry], Float[Array, "B T 2H"]]:
     """Runs a recurrence in both directions over the same inputs.
 
+        >>> from gatedjax.functional import LSTMWeights, lstm
+        >>> weights = LSTMWeights(jnp.ones((3, 16)), jnp.ones((4, 16)), jnp.zeros(16))
+        >>> carries, outputs = bidirectional(lstm, weights, weights, jnp.ones((2, 5, 3)))
+        >>> outputs.shape
+        (2, 5, 8)
+
     Args:
       unroll: `lstm`, `gru`, `rau`, or a `functools.partial` of one.
       forward: weights of the direction from the first step to the last.
       backward: weights of the direction from the last step to the first.
       xs: inputs.
-      mask: True at real steps; both directions hold their carry elsewhere, so that the backward
-        one starts at the last real step of its row.
+      mask: True at real steps; None means all. The carry stays unchanged at padding, so the
+        backward direction starts at the last real step of its row.
       lengths: instead of mask, the number of real steps of each row.
       resets: True at the first step of each segment of a row, for both directions (see `lstm`).
 
     Returns:
       The final carries (forward, backward) and the outputs, forward then backward features.
     """
-    # an unroll of the caller's own may know neither lengths nor resets
+    # A user's `unroll` need not have the arguments lengths and resets.
     if lengths is not None:
         mask = step_mask(jnp.shape(xs)[:2], mask, lengths)
     options = {} if resets is None else {"resets": resets}

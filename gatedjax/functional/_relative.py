@@ -1,4 +1,4 @@
-"""A bias of attention scores by how far a key stands from its query."""
+"""A bias of attention scores by the offset between key and query."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -9,9 +9,13 @@ from gatedjax.functional._checks import check_floating, check_integers, check_th
 def relative_bias(
     table: Float[Array, "M O"], queries: Int[Array, " Q"], keys: Int[Array, " N"]
 ) -> Float[Array, "M Q N"]:
-    """A bias of attention scores for every head and offset, offsets beyond K counting as K.
+    """Returns a bias of attention scores per head and offset; offsets are clipped to [-K, K].
 
         b_mij = t_m,c(j - i),  c(o) = min(max(o, -K), K)
+
+        >>> table = jnp.array([[-1.0, 0.0, 1.0]])
+        >>> print(relative_bias(table, jnp.array([1]), jnp.arange(4)))
+        [[[-1.  0.  1.  1.]]]
 
     Args:
       table: t, with a column for each of the offsets -K .. K in this order: O = 2K + 1.
@@ -26,7 +30,7 @@ def relative_bias(
 
     Reference: Raffel et al. 2020 (T5), section 2.1, for a learned number per head and offset; Shaw
       et al. 2018, "Self-Attention with Relative Position Representations", for the clipping.
-    Deviation: every offset up to K has a number of its own, where T5 has buckets that widen.
+    Deviation: each offset up to K has its own number; T5 groups large offsets into buckets.
     """
     check_floating(table=table)
     check_integers(queries=queries, keys=keys)

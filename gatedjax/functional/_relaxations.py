@@ -33,6 +33,9 @@ def logistic_noise(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, 
 
     L = log u - log(1 - u),  u ~ Uniform(0, 1).
 
+        >>> logistic_noise(jax.random.key(0), (2, 3)).shape
+        (2, 3)
+
     Args:
       key: a PRNG key.
       shape: shape of the result. With the partitionable threefry (JAX's default) a longer last
@@ -50,6 +53,9 @@ def logistic_noise(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, 
 def gumbel_noise(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, "..."]:
     """Draws standard Gumbel noise, -log(-log u) with u ~ Uniform(0, 1).
 
+        >>> gumbel_noise(jax.random.key(0), (2, 3)).shape
+        (2, 3)
+
     Args:
       key: a PRNG key.
       shape: shape of the result.
@@ -63,7 +69,7 @@ def gumbel_noise(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, ".
 
 @jax.custom_jvp
 def _straight_through(hard: Array, soft: Array) -> Array:
-    """The value of hard with the derivative of soft, exact where `hard + soft - soft` rounds."""
+    """Returns `hard` with the derivative of `soft`; `hard + soft - soft` would round."""
     del soft
     return hard
 
@@ -76,27 +82,30 @@ def _straight_through_jvp(primals, tangents):
 def opened(perturbed: Array) -> Array:
     """Returns the hard gates [x > 0] as numbers without a gradient; NaN stays NaN.
 
-    The one rule for hard gates of this library, so that a network that diverged is seen.
+    All hard gates of this library come from here, so that a network that diverged is noticed.
     """
     perturbed = lax.stop_gradient(perturbed)
     return jnp.where(jnp.isnan(perturbed), perturbed, (perturbed > 0).astype(perturbed.dtype))
 
 
 def scaled(perturbed: Array, temperature: Any) -> Array:
-    """perturbed / tau; where that is infinite, as at padding, without a derivative by tau."""
+    """Returns perturbed / tau. Its derivative with respect to tau is 0 where it is infinite.
+
+    Log-odds are infinite at padding, for example.
+    """
     return _scaled(*promoted(perturbed, temperature))
 
 
 @jax.custom_jvp
 def _scaled(perturbed: Array, temperature: Array) -> Array:
-    """By `jax.custom_jvp`: a `where` around the quotient, as compiled, changed its last bit."""
+    """Divides. The derivative is custom, because a compiled `where` changed the last bit."""
     return perturbed / temperature
 
 
 @_scaled.defjvp
 def _scaled_jvp(primals, tangents):
     perturbed, temperature = primals
-    # -perturbed / tau^2 is infinite there, and NaN times the cotangent, which is 0
+    # -perturbed / tau^2 would be infinite there, and NaN after the product with a cotangent of 0.
     finite = jnp.where(jnp.isinf(perturbed), 0, perturbed)
     change = jax.jvp(jnp.divide, (finite, temperature), tangents)[1]
     return _scaled(perturbed, temperature), change
@@ -105,9 +114,9 @@ def _scaled_jvp(primals, tangents):
 def tempered(
     relax: Callable[[Array], Array], perturbed: Array, temperature: Any, limit: Array
 ) -> Array:
-    """relax(perturbed / tau), and its limit, with gradients of 0, for a traced tau of 0 or less.
+    """Returns relax(perturbed / tau), or `limit` for a traced tau of 0 or less.
 
-    A tau that is known is checked by the caller.
+    The limit has gradients of 0. The caller checks a tau that is known while tracing.
     """
     if not is_traced(temperature):
         return relax(scaled(perturbed, temperature))
@@ -128,11 +137,17 @@ def gumbel_sigmoid(
     Equal to the open component of a two-class Gumbel-softmax over (log p, log(1 - p)) with
     p = sigmoid(a), in the form that neither overflows nor takes the log of zero.
 
+        >>> logits = jnp.array([jnp.log(3), -jnp.log(3), -jnp.inf])
+        >>> print(gumbel_sigmoid(logits, jnp.zeros(3), temperature=1.0).round(2))
+        [0.75 0.25 0.  ]
+        >>> print(gumbel_sigmoid(logits, jnp.zeros(3), straight_through=True))
+        [1. 0. 0.]
+
     Args:
       logits: a, the log-odds that a gate is open, in nats; -inf closes it.
       noise: L, logistic noise of the same shape (see `logistic_noise`).
-      temperature: tau > 0. As tau -> 0 the gate approaches the Bernoulli draw [a + L > 0], which
-        it is, without a gradient, where a traced tau is 0 or less (or below 1e-15).
+      temperature: tau > 0. As tau -> 0 the gate approaches the Bernoulli draw [a + L > 0]. A
+        traced tau of 0 or less (or below 1e-15) returns that draw, without a gradient.
       straight_through: return that hard draw, with the gradient of the soft gate.
 
     Returns:
@@ -158,16 +173,19 @@ def log_gumbel_sigmoid(
     *,
     temperature: float | Float[Array, ""] = 1.0,
 ) -> Float[Array, "..."]:
-    """The logarithm of `gumbel_sigmoid`: log g = log_sigmoid((a + L) / tau).
+    """Returns the logarithm of `gumbel_sigmoid`: log g = log_sigmoid((a + L) / tau).
 
-    Linear in the tail, so a gate too small for float32 still has a value and a gradient. It is
-    what `relaxed_gated_softmax` takes.
+    It is linear in the tail, so a gate too small for float32 still has a value and a gradient.
+    `relaxed_gated_softmax` takes these logarithms.
+
+        >>> float(log_gumbel_sigmoid(jnp.array(-200.0), jnp.array(0.0)))
+        -200.0
 
     Args:
       logits: a, log-odds of an open gate, in nats.
       noise: logistic noise of the same shape.
-      temperature: tau > 0; a traced one as in `gumbel_sigmoid`: of 0 or less, the logarithm of the
-        hard draw, 0 or -inf, without a gradient.
+      temperature: tau > 0. A traced tau of 0 or less returns the logarithm of the hard draw, 0 or
+        -inf, without a gradient.
 
     Returns:
       log g <= 0, in float32 or wider.
@@ -192,6 +210,12 @@ def gumbel_softmax(
 ) -> Float[Array, "..."]:
     """Relaxes a categorical draw: softmax((logits + noise) / tau).
 
+        >>> logits = jnp.log(jnp.array([0.25, 0.25, 0.5]))
+        >>> print(gumbel_softmax(logits, jnp.zeros(3)).round(2))
+        [0.25 0.25 0.5 ]
+        >>> print(gumbel_softmax(logits, jnp.zeros(3), straight_through=True))
+        [0. 0. 1.]
+
     Args:
       logits: unnormalised log-probabilities, in nats.
       noise: Gumbel noise of the same shape (see `gumbel_noise`).
@@ -212,11 +236,12 @@ def gumbel_softmax(
     axis = check_axis(axis, jnp.ndim(logits))
     dtype = wide_dtype(logits, noise)
     perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
-    if perturbed.shape[axis] == 0:  # of no category there is no largest
+    if perturbed.shape[axis] == 0:  # argmax of an empty axis is an error
         return perturbed.astype(jnp.result_type(logits))
     winner = jnp.argmax(perturbed, axis=axis, keepdims=True)
     hard = lax.broadcasted_iota(winner.dtype, perturbed.shape, axis) == winner
-    lost = jnp.any(jnp.isnan(perturbed), axis=axis, keepdims=True)  # NaN has no largest
+    # argmax treats NaN as the largest number.
+    lost = jnp.any(jnp.isnan(perturbed), axis=axis, keepdims=True)
     hard = jnp.where(lost, jnp.nan, hard.astype(dtype))
     relax = functools.partial(jax.nn.softmax, axis=axis)
     soft = tempered(relax, perturbed, temperature, hard).astype(jnp.result_type(logits))
@@ -226,7 +251,10 @@ def gumbel_softmax(
 def sample_gates(logits: Float[Array, "..."], key: Key[Array, ""]) -> Float[Array, "..."]:
     """Draws hard gates g ~ Bernoulli(sigmoid(a)) as [a + L > 0].
 
-    The draw that `gumbel_sigmoid` relaxes: with the same key it is its limit at tau -> 0.
+    `gumbel_sigmoid` relaxes this draw: with the same key the draw is its limit at tau -> 0.
+
+        >>> print(sample_gates(jnp.array([9.0, -9.0, -jnp.inf]), jax.random.key(0)))
+        [1. 0. 0.]
 
     Args:
       logits: a, log-odds of an open gate, in nats; -inf is closed.
@@ -248,6 +276,9 @@ def threshold_gates(logits: Float[Array, "..."]) -> Float[Array, "..."]:
 
     It may leave a row without an open gate; `hard_gates` has a rule for such rows.
 
+        >>> print(threshold_gates(jnp.array([0.3, 0.0, -0.3])))
+        [1. 0. 0.]
+
     Args:
       logits: a, log-odds of an open gate, in nats.
 
@@ -265,7 +296,17 @@ def ensure_open(
     logits: Float[Array, "*B T"],
     mask: Bool[Array, "*B T"],
 ) -> tuple[Float[Array, "*B T"], Bool[Array, "*B"]]:
-    """Opens the likeliest valid gate of every row in which all valid gates are closed.
+    """Opens the likeliest valid gate of each row in which all valid gates are closed.
+
+        >>> gates = jnp.array([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+        >>> logits = jnp.array([[-3.0, -1.0, 5.0], [-3.0, 1.0, -2.0]])
+        >>> mask = jnp.array([[True, True, False], [True, True, True]])
+        >>> opened_gates, closed = ensure_open(gates, logits, mask)
+        >>> print(opened_gates)
+        [[0. 1. 0.]
+         [0. 1. 0.]]
+        >>> print(closed)
+        [ True False]
 
     Args:
       gates: hard gates.
@@ -273,18 +314,18 @@ def ensure_open(
       mask: True at real positions.
 
     Returns:
-      The gates, 0 at padding, and a bool per row: was it closed. A row without real positions
-      stays closed and does not count as closed. In a closed row a NaN among the logits gives a
-      gate of NaN.
+      (gates, closed): the gates, 0 at padding, and a bool per row that is True where all its gates
+      were closed. A row without real positions stays closed and has closed=False. In a closed row
+      a NaN among the logits gives a gate of NaN.
 
     Reference: decision of this library (the paper's eq. 2 is 0/0 there).
     """
     check_same_shape(gates=gates, logits=logits, mask=mask)
     check_mask(mask, jnp.shape(gates))
     gates = jnp.where(mask, gates, 0)
-    # not closed where a gate is NaN, which is to be seen
+    # A row with a gate of NaN is not closed, so that the NaN reaches the output.
     closed = jnp.logical_and(jnp.all(gates <= 0, axis=-1), jnp.any(mask, axis=-1))
-    if gates.shape[-1] == 0:  # of no gate there is no likeliest
+    if gates.shape[-1] == 0:  # argmax of an empty axis is an error
         return gates, closed
     # A valid logit may itself be -inf (probability 0): two keys, validity before size.
     lowest = jnp.finfo(jnp.result_type(logits)).min
@@ -294,7 +335,7 @@ def ensure_open(
     forced = jnp.logical_and(positions == best, closed[..., None])
     likeliest = jnp.ones_like(gates)
     if jnp.issubdtype(gates.dtype, jnp.floating):
-        # NaN is the largest number to argmax, and must not open a gate
+        # argmax treats NaN as the largest number, which must not open a gate.
         likeliest = jnp.where(jnp.isnan(logits), jnp.nan, likeliest)
     return jnp.where(forced, likeliest, gates), closed
 
@@ -310,24 +351,24 @@ def hard_gates(
 
         g_t = [a_t > 0],  or with a key  g_t ~ Bernoulli(sigmoid(a_t)),  at real positions
 
-    A row of which no gate opens would attend to nothing, which training with relaxed gates never
-    shows a network: its weights sum to 1 however small its gates are. `empty` is the rule for such
-    rows. `gated_softmax` takes the gates.
+    Relaxed gates never close completely, so a network in training always attends to something. With
+    hard gates all gates of a row may be closed; `empty` is the rule for such rows. Pass the gates
+    to `gated_softmax`.
 
         >>> hard_gates(jnp.array([[2.0, -1.0], [-3.0, -1.0]]), None)
         Array([[1., 0.],
                [0., 1.]], dtype=float32)
 
     Args:
-      logits: a, log-odds of an open gate, in nats, such as a `GatePredictor` gives. What stands at
-        masked positions, NaN included, has no effect.
+      logits: a, log-odds of an open gate, in nats, such as the output of a `GatePredictor`. Values
+        at masked positions, NaN included, have no effect.
       mask: True at real positions; None means all.
       key: draws the gates, as `sample_gates` does. None opens the gates that are more likely open
         than closed; ties close. For draws that depend neither on the batch nor on its padding, map
         over keys of the examples: `jax.vmap(hard_gates)(logits, mask, key=keys)`.
-      empty: what a row without an open gate has: its likeliest gate opens ("max_gate", the first of
-        equal ones; see `ensure_open`), all stay closed ("zero"), or its gates are their open
-        probabilities sigmoid(a) ("soft").
+      empty: the rule for a row without an open gate. Its likeliest gate opens ("max_gate", the
+        first of equal maxima; see `ensure_open`), all stay closed ("zero"), or its gates are the
+        open probabilities sigmoid(a) ("soft").
 
     Returns:
       Gates in the dtype of logits, 0 at padding, without a gradient: 0 or 1, and in the rows of
@@ -353,7 +394,11 @@ def hard_gates(
 def gate_penalty(
     gates: Float[Array, "*B T"], mask: Bool[Array, "*B T"] | None = None
 ) -> Float[Array, "*B"]:
-    """The mean gate over real positions: (1 / T) sum_t g_t with T the true length.
+    """Averages the gates over real positions: (1 / T) sum_t g_t with T the true length.
+
+        >>> mask = jnp.array([True, True, False])
+        >>> float(gate_penalty(jnp.array([1.0, 0.5, 1.0]), mask))
+        0.75
 
     Args:
       gates: soft or hard gates, or open probabilities.
@@ -364,7 +409,7 @@ def gate_penalty(
       padding is 0.
 
     Reference: Xue et al. 2020 (GA-Net), eq. 10, second term without lambda.
-    Deviation: T is the length of the example, never that of its padded batch.
+    Deviation: T is the length of the example, not the padded length of its batch.
     """
     check_floating(gates=gates)
     gates = jnp.asarray(gates, wide_dtype(gates))
@@ -382,9 +427,12 @@ def score_function_loss(
     reward: Float[Array, "*B"],
     baseline: Float[Array, "*B"] | float = 0.0,
 ) -> Float[Array, "*B"]:
-    """A surrogate whose gradient is the score-function (REINFORCE) estimate.
+    """Returns a surrogate loss with the score-function (REINFORCE) estimate as its gradient.
 
     loss = -(R - b) log pi, with R and b held constant; minimising it raises the expected reward.
+
+        >>> float(score_function_loss(jnp.array(-0.5), jnp.array(2.0), 1.0))
+        0.5
 
     Args:
       log_prob: log-probability of the sampled gates, in nats.
@@ -392,7 +440,7 @@ def score_function_loss(
       baseline: b, any value that does not depend on the sample; lowers the variance.
 
     Returns:
-      The surrogate per example; its value has no meaning of its own.
+      The surrogate per example. Only its gradient has a meaning, not its value.
 
     Reference: Williams 1992; the policy-gradient variants compared with GA-Net and SSAN.
     """

@@ -1,4 +1,4 @@
-"""Selection vectors: an attention of its own for every layer, over the same words."""
+"""Selection vectors: each layer has its own attention over the words."""
 
 import jax
 import jax.numpy as jnp
@@ -18,16 +18,21 @@ def selection_vectors(
     *,
     keys: Float[Array, "*B N K"] | None = None,
 ) -> tuple[Float[Array, "*B L D"], Float[Array, "*B L N"]]:
-    """What each layer selects from the words, all layers in one product.
+    """Computes the selection vectors of all layers in one product.
 
         m_ln = w_l . tanh(k_n W_l),  a_l = softmax_n(m_l),  s_l = sum_n a_ln b_n
+
+        >>> words, kernels, vectors = jnp.ones((2, 5, 3)), jnp.ones((4, 3, 6)), jnp.ones((4, 6))
+        >>> selected, attention = selection_vectors(words, kernels, vectors)
+        >>> selected.shape, attention.shape
+        ((2, 4, 3), (2, 4, 5))
 
     Args:
       words: b.
       kernels: W, one matrix per layer; with a first axis of 1, one matrix for all layers.
       vectors: w.
-      mask: True at real words; None means all. What stands elsewhere, NaN included, has no effect.
-      keys: k, what the attention looks at; None takes the words, so that K = D.
+      mask: True at real words; None means all. Values at padding, NaN included, have no effect.
+      keys: k, the inputs of the attention scores; None takes the words, so that K = D.
 
     Returns:
       (selected, attention): s in the dtype of words, a in float32 or wider. a is exactly 0 at
@@ -59,14 +64,14 @@ def selection_vectors(
     lead = words.ndim - 2
     scores = run_core(_scores, (), (keys, kernels, vectors), (keys,), axes=lead)
     attention = masked_softmax(jnp.swapaxes(scores, -1, -2), mask)
-    # every layer pools the same words: layers are rows of one product
+    # All layers pool the same words, so the layers are rows of one product.
     dtype = wide_dtype(words, attention)
     selected = jnp.einsum("...ln,...nd->...ld", attention, words, preferred_element_type=dtype)
     return selected.astype(words.dtype), attention
 
 
 def _scores(keys: Array, kernels: Array, vectors: Array) -> Float[Array, "*B N L"]:
-    """m in float32 or wider."""
+    """Returns the scores m in float32 or wider."""
     kernels, vectors = kernels.astype(keys.dtype), vectors.astype(keys.dtype)
     rows = keys.reshape(-1, keys.shape[-1])
     if kernels.shape[0] == 1:
@@ -77,11 +82,11 @@ def _scores(keys: Array, kernels: Array, vectors: Array) -> Float[Array, "*B N L
     return scores.reshape(*keys.shape[:-1], vectors.shape[0])
 
 
-# What is left beside the three large products is one pass of tanh and one of its derivative. A
-# derivative by JAX costs twice the products on this CPU, for XLA fuses the softmax into the
-# derivative of tanh, which it then computes for every element and for two products, and makes
-# arrays as large as the hidden layer of w and of the gradient of m. The barriers and the products
-# below leave it no such choice.
+# The cost is three large products, one pass of tanh and one of its derivative. The derivative that
+# JAX would form costs twice the products on a CPU, because XLA fuses the softmax into the
+# derivative of tanh, which it then computes once per element and product, and because it makes
+# arrays as large as the hidden layer of w and of the gradient of m. The barriers and products below
+# prevent both.
 @jax.custom_vjp
 def _layer_scores(
     rows: Float[Array, "R K"], kernels: Float[Array, "L K A"], vectors: Float[Array, "L A"]
@@ -111,7 +116,7 @@ def _backward(saved: tuple[Array, ...], change: Float[Array, "R L"]) -> tuple[Ar
     inner = change[:, :, None] * vectors.astype(wide)[None] * (1 - per_layer**2)
     inner = inner.astype(rows.dtype).reshape(activity.shape)
     inner = lax.optimization_barrier(inner)
-    # every layer's change with every layer's activity, of which the blocks l, l are wanted
+    # The product pairs all layers with all layers; only the blocks (l, l) are used.
     pairs = jnp.matmul(change.T.astype(rows.dtype), activity, preferred_element_type=wide)
     vectors_change = jnp.einsum("lla->la", pairs.reshape(layers, layers, hidden))
     kernels_change = (rows.T @ inner).reshape(-1, layers, hidden)

@@ -1,4 +1,4 @@
-"""Attention whose keys a selector has chosen, for every query a subset of its own."""
+"""Attention in which each query attends to the keys that a selector has chosen for it."""
 
 import functools
 from typing import Literal
@@ -28,31 +28,31 @@ Empty = Literal["zero", "self", "all"]
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3))
 def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
-    """Weights over the last axis; a score of -inf marks a key that is no key."""
-    # what has no part in the derivative: without it inference is a softmax of what is selected
+    """Computes the weights over the last axis; a score of -inf marks padding."""
+    # `cap` only affects the derivative, so the values are a plain softmax of the selected keys.
     among = _selected(scores, gates)
     top = jnp.max(among, axis=-1, keepdims=True)
     weights = jnp.exp(among - jnp.where(jnp.isneginf(top), 0, top))
     total = jnp.sum(weights, axis=-1, keepdims=True) + eps
-    # a query that selects nothing has 0 / 1, for eps may be 0
+    # A query without selected keys divides 0 by 1, because eps may be 0.
     return weights / jnp.where(jnp.isneginf(top), 1, total)
 
 
 def _selected(scores: Array, gates: Array) -> Array:
-    """Scores of the selected keys, -inf elsewhere, and NaN where a score or a gate is NaN."""
+    """Returns the scores of selected keys, else -inf; NaN where a score or a gate is NaN."""
     left_out = jnp.where(jnp.isnan(scores + gates), jnp.nan, -jnp.inf)
     return jnp.where(gates > 0, scores, left_out)
 
 
 def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Array, Array]:
-    """Weights, and their derivative with respect to the gate of the same key as if alone."""
+    """Returns weights, and their derivative by the gate of the same key at a constant sum."""
     among = jnp.max(_selected(scores, gates), axis=-1, keepdims=True)
     any_key = jnp.max(scores, axis=-1, keepdims=True)
     some = ~jnp.isneginf(among)
     shift = jnp.where(some, among, jnp.where(jnp.isneginf(any_key), 0, any_key))
     ratios = jnp.exp(jnp.minimum(scores - shift, cap))
     weights = ratios * gates
-    # with a key selected the sum is at least 1; without one, 1 bounds the derivative by 1
+    # With a selected key the sum is at least 1; without selected keys 1 bounds the derivative.
     total = jnp.where(some, jnp.sum(weights, axis=-1, keepdims=True), 1) + eps
     return weights / total, ratios / total
 
@@ -77,16 +77,20 @@ def selective_weights(
     renormalise: bool = True,
     positions: Int[Array, " Q"] | None = None,
 ) -> Float[Array, "*B Q N"]:
-    """Attention weights over the keys that each query has selected.
+    """Computes attention weights over the keys that each query has selected.
 
         W_ij = A_ij exp(e_ij) / sum_k A_ik exp(e_ik)
+
+        >>> gates = jnp.array([[1.0, 0.0, 1.0]])
+        >>> print(selective_weights(jnp.zeros((1, 3)), gates))
+        [[0.5 0.  0.5]]
 
     With `hard`, for A in {0, 1} under a straight-through gradient, m_i is the largest score among
     the selected keys (among all keys if there is none) and
 
         w_ij = A_ij exp(min(e_ij - m_i, cap)),  W_ij = w_ij / (sum_k w_ik + eps)
 
-    so that no score overflows and a key that was not selected still has the gradient
+    so that no score overflows and the gate of an unselected key still has the gradient
     dL/dA_ij = exp(min(e_ij - m_i, cap)) (g_ij - sum_k g_ik W_ik) / (sum_k w_ik + eps), g = dL/dW.
 
     Args:
@@ -94,16 +98,17 @@ def selective_weights(
       gates: A >= 0; any axis may be 1 to broadcast. Under `jit`, where no value is known, a
         negative gate counts as closed without `hard`. Logarithms of gates are for
         `relaxed_gated_softmax`.
-      mask: True at real keys, same rank as scores (an axis may be 1 to broadcast). What stands
-        elsewhere, NaN included, has no effect.
+      mask: True at real keys, same rank as scores (an axis may be 1 to broadcast). Values at
+        padding, NaN included, have no effect.
       hard: the form above, for gates in {0, 1}; False for gates in [0, 1], without cap and eps.
-      empty: what a query that selects nothing attends to: nothing ("zero"), the key of its own
-        position ("self", if real), or everything as if nothing had been asked ("all").
+      empty: the rule for a query without selected keys. It attends to no key ("zero"), to the key
+        at its own position ("self", if real), or to all keys ("all").
       cap: bounds the straight-through gradient of unselected keys by exp(cap); no effect on values.
-        To open a key moves W by 1 at most: 0 keeps gradients of that size, 10 allows 22,000.
-      eps: added to the sum of the hard form.
-      renormalise: False multiplies softmax(e) by the gates instead, with no second normalisation.
-      positions: of the queries among the keys, for "self"; None is 0 .. Q-1.
+        Opening a key changes W by at most 1: cap 0 keeps gradients of that size, cap 10 allows
+        22,000.
+      eps: a constant that is added to the sum of the hard form.
+      renormalise: False multiplies softmax(e) by the gates, without a second normalisation.
+      positions: positions of the queries among the keys, for "self"; None is 0 .. Q-1.
 
     Returns:
       Weights in the dtype of scores, computed in float32 or wider. 0 at padding; a row without
@@ -156,8 +161,8 @@ def selective_weights(
 
 
 def _filled(gates: Array, keep: Array | None, empty: Empty, positions: Array | None) -> Array:
-    """Gates in which the rows that were all closed are not."""
-    none = jnp.all(gates <= 0, axis=-1, keepdims=True)  # not where a gate is NaN
+    """Opens gates in rows that are all closed, by the rule `empty`."""
+    none = jnp.all(gates <= 0, axis=-1, keepdims=True)  # False in a row with a gate of NaN
     if empty == "self":
         if positions is None:
             positions = jnp.arange(gates.shape[-2])
@@ -184,22 +189,29 @@ def selective_attention(
     eps: float = 1e-6,
     renormalise: bool = True,
 ) -> tuple[Float[Array, "*B M Q D"], Float[Array, "*B M Q N"]]:
-    """Dot-product attention over the keys that each query has selected.
+    """Computes dot-product attention over the keys that each query has selected.
 
         e = query key^T / sqrt(H),  W_ij = A_ij exp(e_ij) / sum_k A_ik exp(e_ik),  o = W value
 
     With all gates 1 it is standard attention (to eps); see `selective_weights` for the stable
     forms and the gradients.
 
+        >>> query, key, value = jnp.ones((1, 2, 4)), jnp.ones((1, 3, 4)), jnp.ones((1, 3, 5))
+        >>> gates = jnp.array([[[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]])
+        >>> output, weights = selective_attention(query, key, value, gates)
+        >>> print(output.shape, weights[0])
+        (1, 2, 5) [[0.5 0.5 0. ]
+         [0.  0.  1. ]]
+
     Args:
-      query, key, value: of every head (axis -3, which may be absent).
-      gates: A, from `gumbel_sigmoid`, `threshold_gates` or any other source; an axis may be 1, for
-        instance that of the heads where they share one selection. Logarithms of gates are for
+      query, key, value: arrays with an optional axis of heads at axis -3.
+      gates: A, from `gumbel_sigmoid`, `threshold_gates` or another source; an axis may be 1, such
+        as the axis of heads if they share a selection. Logarithms of gates are for
         `relaxed_selective_attention`; under `jit` see `selective_weights`.
-      mask: True at real keys: the leading axes without that of the heads, or with it.
-      pair_mask: True where a query may see a key, without the axis of the heads, or with it (an
-        axis may be 1). Unlike padding, what may not be seen must be finite.
-      causal: queries, as many as keys, see no key after their own.
+      mask: True at real keys, with or without the axis of heads.
+      pair_mask: True where a query may see a key, with or without the axis of heads (an axis may
+        be 1). Unlike padding, keys that may not be seen must be finite.
+      causal: exclude keys after the query; requires as many queries as keys.
       hard, empty, cap, eps, renormalise: see `selective_weights`.
 
     Returns:
@@ -227,9 +239,15 @@ def relaxed_selective_attention(
     pair_mask: Bool[Array, "*B M Q N"] | None = None,
     causal: bool = False,
 ) -> tuple[Float[Array, "*B M Q D"], Float[Array, "*B M Q N"]]:
-    """Dot-product attention under soft gates given as logarithms.
+    """Computes dot-product attention under soft gates that are given as logarithms.
 
         e = query key^T / sqrt(H),  W = softmax(e + log A),  o = W value
+
+        >>> query, key, value = jnp.ones((1, 2, 4)), jnp.ones((1, 3, 4)), jnp.ones((1, 3, 5))
+        >>> log_gates = jnp.log(jnp.array([[[1.0, 0.5, 0.5]]]))
+        >>> output, weights = relaxed_selective_attention(query, key, value, log_gates)
+        >>> print(weights[0, 0])
+        [0.5  0.25 0.25]
 
     Args:
       query, key, value, mask, pair_mask, causal: as in `selective_attention`.
@@ -259,7 +277,7 @@ def relaxed_selective_attention(
 def attention_scores(
     query: Array, key: Array, value: Array, mask: Array | None
 ) -> tuple[Array, Array | None, Array]:
-    """Scores in float32 or wider, the mask with their rank, and values that are 0 at padding."""
+    """Returns scores in float32 or wider, the mask with their rank, and values, 0 at padding."""
     check_floating(query=query, key=key, value=value)
     query, key, value = jnp.asarray(query), jnp.asarray(key), jnp.asarray(value)
     fits = query.ndim > 1 and query.ndim == key.ndim == value.ndim
@@ -275,7 +293,7 @@ def attention_scores(
 
 
 def _key_mask(mask: Array, shape: tuple[int, ...]) -> Array:
-    """[*B, N] or [*B, M, N] as [..., 1, N]; axes that it lacks are those of the heads."""
+    """Reshapes a mask [*B, N] or [*B, M, N] to [..., 1, N], with an axis of heads."""
     mask = jnp.asarray(mask)
     if mask.ndim == len(shape) - 2 and mask.ndim > 0:
         mask = mask[..., None, :]
@@ -284,7 +302,7 @@ def _key_mask(mask: Array, shape: tuple[int, ...]) -> Array:
 
 
 def weighted_values(weights: Array, value: Array) -> Array:
-    """W value, summed in float32 or wider, in the dtype of value."""
+    """Computes W value, summed in float32 or wider, in the dtype of value."""
     wide = wide_dtype(value)
     output = jnp.einsum(
         "...qk,...kd->...qd", weights.astype(value.dtype), value, preferred_element_type=wide
@@ -297,14 +315,18 @@ def source_to_token(
     logits: Float[Array, "*B N D"],
     mask: Bool[Array, "*B N"] | None = None,
 ) -> Float[Array, "*B D"]:
-    """Pools tokens with a softmax of its own for every feature.
+    """Pools tokens with a separate softmax per feature.
 
         s_d = sum_n softmax_n(l_nd) h_nd
+
+        >>> states = jnp.array([[1.0, 2.0], [3.0, 4.0]])
+        >>> print(source_to_token(states, jnp.zeros((2, 2))))
+        [2. 3.]
 
     Args:
       states: h.
       logits: l, in nats.
-      mask: True at real tokens; what stands elsewhere, NaN included, has no effect.
+      mask: True at real tokens; values at padding, NaN included, have no effect.
 
     Returns:
       s in the dtype of states; 0 for a text without tokens.

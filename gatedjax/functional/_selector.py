@@ -1,4 +1,4 @@
-"""Gates for every pair of a query and a key: relaxations, and what was selected."""
+"""Gates of query-key pairs: a relaxation, and statistics of the selected pairs."""
 
 import functools
 from typing import NamedTuple
@@ -29,16 +29,22 @@ def uniform_sigmoid(
     temperature: float | Float[Array, ""] = 1.0,
     straight_through: bool = False,
 ) -> Float[Array, "..."]:
-    """`gumbel_sigmoid` from uniform draws, without the logarithms of the noise.
+    """Computes `gumbel_sigmoid` from uniform draws, without the logarithms of the noise.
 
         g = sigmoid((a + log u - log(1 - u)) / tau) = 1 / (1 + r^(1/tau)),  r = (1 - u) / (u exp(a))
 
-    At temperatures 1 and 0.5 no logarithm is taken at all.
+    Temperatures 1 and 0.5 need no logarithm.
+
+        >>> uniform = jnp.array([0.5, 0.75, 0.25])
+        >>> print(uniform_sigmoid(jnp.zeros(3), uniform))
+        [0.5  0.75 0.25]
+        >>> print(uniform_sigmoid(jnp.zeros(3), uniform, straight_through=True))
+        [0. 1. 0.]
 
     Args:
       logits: a, the log-odds that a gate is open, in nats.
       uniform: u in (0, 1), of the same shape.
-      temperature: tau > 0; a traced one of 0 or less as in `gumbel_sigmoid`.
+      temperature: tau > 0; for a traced tau of 0 or less see `gumbel_sigmoid`.
       straight_through: return the hard draw [r < 1], with the gradient of the soft gate.
 
     Returns:
@@ -62,7 +68,7 @@ def uniform_sigmoid(
 
 
 def _odds_against(a: Array, u: Array) -> Array:
-    """r = exp(-(a + L)); 0 or infinite where that is, never NaN."""
+    """Returns r = exp(-(a + L)), 0 or infinite for infinite a, not NaN."""
     return (1 - u) / u * jnp.exp(-a)
 
 
@@ -80,19 +86,19 @@ def _uniform_sigmoid(a: Array, u: Array, temperature: float) -> Array:
 def _uniform_sigmoid_jvp(temperature, primals, tangents):
     a, u = primals
     soft = _uniform_sigmoid(a, u, temperature)
-    # not by way of the odds, which overflow
+    # The derivative of the odds would overflow.
     slope = soft * (1 - soft) / temperature
     return soft, slope * (tangents[0] + tangents[1] / (u * (1 - u)))
 
 
 @exportable
 class SelectionStatistics(NamedTuple):
-    """What a selector did, over the real pairs of every example and head.
+    """Statistics of a selection over the real pairs of each example and head.
 
     Attributes:
-      rate: share of the pairs that were selected.
-      empty: share of the queries that selected nothing.
-      selected: mean number of keys that a query selected.
+      rate: share of the pairs that are selected.
+      empty: share of the queries without selected keys.
+      selected: mean number of selected keys per query.
     """
 
     rate: Array
@@ -106,10 +112,13 @@ def selection_counts(
     *,
     pair_mask: Bool[Array, "B M Q N"] | None = None,
 ) -> Float[Array, "B M Q"]:
-    """How many real keys every query has selected: sum_j A_ij.
+    """Counts the real keys that each query has selected: sum_j A_ij.
+
+        >>> print(selection_counts(jnp.array([[[[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]]])))
+        [[[2. 0.]]]
 
     Args:
-      gates: A, before any rule for queries that select nothing.
+      gates: A, before a rule for queries without selected keys is applied.
       mask: True at real keys.
       pair_mask: True at pairs that count, [B, Q, N] or with an axis of heads; an axis may be 1.
 
@@ -128,15 +137,19 @@ def selection_statistics(
 ) -> SelectionStatistics:
     """Averages `selection_counts` over real queries.
 
+        >>> statistics = selection_statistics(jnp.array([[[2.0, 0.0, 1.0, 1.0]]]))
+        >>> print(statistics.rate, statistics.empty, statistics.selected)
+        [[0.25]] [[0.25]] [[1.]]
+
     Args:
-      counts: selected keys of every query.
+      counts: the number of selected keys per query.
       mask: True at real queries.
-      keys: how many keys each query could select (the axis of heads may be 1); None means those of
-        the mask, of as many queries as keys.
+      keys: the number of keys that each query could select (the axis of heads may be 1). None
+        requires as many queries as keys and means the real positions of the mask.
 
     Returns:
-      [B, M] each, in float32 or wider; 0 for an example without real positions. Gradients flow
-      through rate and selected.
+      Three arrays [B, M] in float32 or wider; 0 for an example without real positions. Gradients
+      flow through rate and selected.
     """
     check_floating(counts=counts)
     selected = _mean_over_queries(counts, mask)
@@ -152,13 +165,19 @@ def selection_entropy(
     *,
     pair_mask: Bool[Array, "B M Q N"] | None = None,
 ) -> Float[Array, "B M Q"]:
-    """Entropy of what every query selects: sum_j H(sigmoid(a_ij)) over real keys, in nats.
+    """Computes the entropy of each query's selection: sum_j H(sigmoid(a_ij)) over real keys.
+
+        >>> print(jnp.exp(selection_entropy(jnp.zeros((1, 1, 1, 2)))).round(2))
+        [[[4.]]]
 
     Args:
-      logits: a, log-odds of a selection; infinite where it is certain. What stands at pairs that
-        do not count, NaN included, has no effect.
+      logits: a, log-odds of a selection; infinite for a certain selection. Values at pairs that do
+        not count, NaN included, have no effect.
       mask: True at real keys.
       pair_mask: as for `selection_counts`.
+
+    Returns:
+      The entropy in nats, in float32 or wider.
     """
     check_floating(logits=logits)
     a = _zero_elsewhere(jnp.asarray(logits, wide_dtype(logits)), mask, pair_mask)
@@ -175,13 +194,20 @@ def selection_log_prob(
     *,
     pair_mask: Bool[Array, "B M Q N"] | None = None,
 ) -> Float[Array, "B M Q"]:
-    """Log-probability of what every query selected: sum_j log p(A_ij) over real keys, in nats.
+    """Computes the log-probability of each query's selection: sum_j log p(A_ij) over real keys.
+
+        >>> gates = jnp.array([[[[1.0, 0.0]]]])
+        >>> print(jnp.exp(selection_log_prob(jnp.zeros((1, 1, 1, 2)), gates)).round(2))
+        [[[0.25]]]
 
     Args:
       logits: a, as for `selection_entropy`.
-      gates: A in {0, 1}, held constant.
+      gates: A in {0, 1}; they get no gradient.
       mask: True at real keys.
       pair_mask: as for `selection_counts`.
+
+    Returns:
+      The log-probability in nats, in float32 or wider.
     """
     check_floating(logits=logits, gates=gates)
     check_same_shape(logits=logits, gates=gates)
@@ -197,9 +223,17 @@ def mean_over_pairs(
     *,
     keys: Float[Array, "B M Q"] | None = None,
 ) -> Float[Array, " B"]:
-    """Mean over heads, real queries and the keys that count of sums over keys; 0 where none is.
+    """Averages sums over keys to a mean per pair, over heads, real queries and their keys.
 
-    Arguments as for `selection_statistics`, with sums for counts.
+        >>> print(mean_over_pairs(jnp.array([[[3.0, 1.0]]])))
+        [1.]
+
+    Args:
+      sums: sums over keys, per head and query.
+      mask, keys: as for `selection_statistics`.
+
+    Returns:
+      The mean of each example, in float32 or wider; 0 for an example without pairs.
     """
     means, counts = _mean_over_queries(sums, mask), _keys_of_a_query(sums, mask, keys)
     per_head = jnp.divide(*promoted(means, counts))
@@ -207,7 +241,7 @@ def mean_over_pairs(
 
 
 def _keys_of_a_query(like: Array, mask: Array | None, keys: Array | None) -> Array:
-    """How many keys count for a real query, on average [B, 1 or M]; 1 where there are none."""
+    """Returns the mean number of keys per real query [B, 1 or M]; 1 if it is 0."""
     if keys is None:
         return jnp.maximum(_lengths(like, mask), 1)
     check_broadcasts(like.shape, keys=keys)
@@ -220,7 +254,7 @@ def _sum_over_keys(values: Array, mask: Array | None, pair_mask: Array | None) -
 
 
 def _zero_elsewhere(values: Array, mask: Array | None, pair_mask: Array | None) -> Array:
-    """Values of pairs, 0 at those that do not count."""
+    """Sets the values of pairs that do not count to 0."""
     check_that(values.ndim == 4, "expected one value per pair [B, M, Q, N]", values)
     check_key_mask(mask, (values.shape[0], values.shape[-1]))
     if mask is not None:
@@ -241,7 +275,7 @@ def _mean_over_queries(values: Array, mask: Array | None) -> Array:
 
 
 def _lengths(values: Array, mask: Array | None) -> Array:
-    """Real positions [B, 1]."""
+    """Returns the number of real positions [B, 1]."""
     rows, _, size = values.shape
     if mask is None:
         return jnp.full((rows, 1), size, jnp.float32)

@@ -1,4 +1,4 @@
-"""Positions as sinusoids."""
+"""Sinusoidal position encodings."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,18 +10,24 @@ from gatedjax.functional._tracing import known
 def sinusoids(
     positions: Int[Array, " N"] | np.ndarray, width: int, dtype: jnp.dtype = jnp.float32
 ) -> Float[Array, "N D"]:
-    """Sinusoidal positions: p_t,d = sin(t r_d) for even d, cos(t r_d) for odd d.
+    """Computes sinusoidal positions: p_t,d = sin(t r_d) for even d, cos(t r_d) for odd d.
 
         r_d = 10000^(-2 floor(d / 2) / D)
 
+        >>> print(sinusoids(np.arange(3), 4).shape, sinusoids(np.arange(1), 4))
+        (3, 4) [[0. 1. 0. 1.]]
+
     Args:
-      positions: t, from 0. Known ones make a table that is a constant of the program, computed in
-        float64; of traced ones the angles are computed in float32.
+      positions: t, from 0. Known positions give a constant of the program, computed in float64;
+        for traced positions the angles are computed in float32.
       width: D.
-      dtype: of the result.
+      dtype: dtype of the result.
+
+    Returns:
+      p.
 
     Reference: Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
-    Deviation: none in the numbers; a sine and its cosine stand side by side.
+    Deviation: none in the numbers; sines and cosines alternate along the features.
     """
     feature = np.arange(width)
     rates = 10_000.0 ** (-2.0 * (feature // 2) / width)

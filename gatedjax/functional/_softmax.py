@@ -1,4 +1,4 @@
-"""Softmax over the real positions, and over the positions whose gates are open."""
+"""Softmax over the real positions, and over the positions with open gates."""
 
 import functools
 import math
@@ -29,7 +29,11 @@ _LARGEST_RATIO = math.exp(_MAX_EXPONENT - 1e-3)  # from here on a ratio is at it
 
 
 def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
-    """True at the positions before each length: mask[..., t] = t < lengths[...].
+    """Returns True at the positions before each length: mask[..., t] = t < lengths[...].
+
+        >>> print(length_mask(jnp.array([2, 0]), 3))
+        [[ True  True False]
+         [False False False]]
 
     Args:
       lengths: number of real positions per row, in [0, size]. Under `jit`, where no value is
@@ -37,10 +41,13 @@ def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
         to 32 bits.
       size: padded length T; `jax.export` may leave it open.
 
+    Returns:
+      The mask, with one axis more than lengths.
+
     Raises:
       ValueError: also if a length that is known is outside [0, size].
     """
-    # jax.export may leave the size open
+    # A size that `jax.export` leaves open is no int.
     if not isinstance(size, int | np.integer) and not is_symbolic_dim(size):
         raise TypeError(f"size must be an int known while tracing, got {type(size).__name__}")
     if size < 0:
@@ -55,17 +62,21 @@ def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
 def masked_softmax(
     scores: Float[Array, "..."], mask: Bool[Array, "..."] | None = None, axis: int = -1
 ) -> Float[Array, "..."]:
-    """Softmax over the positions where mask is True; exactly 0 elsewhere.
+    """Computes a softmax over the positions where mask is True; exactly 0 elsewhere.
+
+        >>> mask = jnp.array([True, True, False])
+        >>> print(masked_softmax(jnp.array([0.0, 0.0, 9.0]), mask))
+        [0.5 0.5 0. ]
 
     Args:
-      scores: unnormalised scores, in nats; -inf at a real position gives it weight 0. What
-        stands at masked positions, NaN included, has no effect.
+      scores: unnormalised scores, in nats; -inf at a real position gives it weight 0. Values at
+        masked positions, NaN included, have no effect.
       mask: True at positions that count, same rank as scores (axes of size 1 broadcast).
       axis: the axis that is normalised.
 
     Returns:
-      Weights in the dtype of scores, computed in float32 or wider. A row with nothing to
-      attend to is all 0, with a zero gradient.
+      Weights in the dtype of scores, computed in float32 or wider. A row without a real position
+      is all 0, with a zero gradient.
     """
     check_floating(scores=scores)
     check_mask(mask, jnp.shape(scores))
@@ -84,10 +95,10 @@ def masked_softmax(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _gated_parts(scores: Array, gates: Array, axis: int) -> tuple[Array, Array]:
-    """Weights alpha = g exp(e - lse) and ratios r = exp(e - lse), lse = log sum g exp(e)."""
+    """Returns alpha = g exp(e - lse) and ratios r = exp(e - lse), with lse = log sum g exp(e)."""
     is_open = gates > 0
     log_gates = jnp.log(jnp.where(is_open, gates, 1))
-    # a closed gate hides no NaN: where a network diverged must be seen
+    # A closed gate does not hide a NaN, so that a network that diverged is noticed.
     closed = jnp.where(jnp.isnan(scores + gates), jnp.nan, -jnp.inf)
     joint = jnp.where(is_open, scores + log_gates, closed)
     top = jnp.max(joint, axis=axis, keepdims=True, initial=-jnp.inf)
@@ -95,7 +106,7 @@ def _gated_parts(scores: Array, gates: Array, axis: int) -> tuple[Array, Array]:
     shift = jnp.where(alive, top, 0)
     unnormalised = jnp.exp(joint - shift)
     total = jnp.where(alive, jnp.sum(unnormalised, axis=axis, keepdims=True), 1)
-    # Never shift + log(total) in one number: at scores of 1e4 its rounding shows in the weights.
+    # shift + log(total) as one number would round away digits of the weights at scores of 1e4.
     weights = unnormalised / total
     ratios = jnp.exp(jnp.minimum(scores - shift - jnp.log(total), _MAX_EXPONENT))
     return weights, jnp.where(alive, ratios, 0)
@@ -106,8 +117,8 @@ def _gated_parts_jvp(axis, primals, tangents):
     scores, gates = primals
     d_scores, d_gates = tangents
     weights, ratios = _gated_parts(scores, gates, axis)
-    # d lse = sum_s (alpha_s de_s + r_s dg_s), d r_t = r_t (de_t - d lse); the derivative of the
-    # ratios is for derivatives of second order: no rule of JAX knows them at closed gates
+    # d lse = sum_s (alpha_s de_s + r_s dg_s), d r_t = r_t (de_t - d lse). Second-order derivatives
+    # need the derivative of the ratios, which JAX cannot derive at closed gates.
     direct = weights * d_scores + ratios * d_gates
     d_lse = jnp.sum(direct, axis=axis, keepdims=True)
     unbounded = jnp.where(ratios < _LARGEST_RATIO, ratios, 0)
@@ -120,11 +131,14 @@ def gated_softmax(
     mask: Bool[Array, "..."] | None = None,
     axis: int = -1,
 ) -> Float[Array, "..."]:
-    """Softmax weighted by gates: alpha_t = g_t exp(e_t) / sum_s g_s exp(e_s).
+    """Computes a softmax weighted by gates: alpha_t = g_t exp(e_t) / sum_s g_s exp(e_s).
 
     With gates in {0, 1} it is the softmax over the open set; with all gates open, the plain
-    softmax. A closed gate has weight 0 but still a gradient, exp(e_t) / sum_s g_s exp(e_s), which
-    is what a straight-through estimator needs; that ratio is bounded by exp(80) to stay finite.
+    softmax. A closed gate has weight 0 but still a gradient, exp(e_t) / sum_s g_s exp(e_s), because
+    a straight-through estimator needs it; that ratio is bounded by exp(80) to stay finite.
+
+        >>> print(gated_softmax(jnp.zeros(3), jnp.array([1.0, 0.0, 1.0])))
+        [0.5 0.  0.5]
 
     Args:
       scores: e, unnormalised attention, in nats.
@@ -166,22 +180,25 @@ def relaxed_gated_softmax(
     mask: Bool[Array, "..."] | None = None,
     axis: int = -1,
 ) -> Float[Array, "..."]:
-    """Softmax weighted by soft gates given as logarithms: softmax(e + log g).
+    """Computes a softmax weighted by soft gates that are given as logarithms: softmax(e + log g).
 
-    GA-Net trains with this function; `gated_softmax` takes the gates themselves.
+    GA-Net trains with this function; `gated_softmax` takes the gates instead of their logarithms.
+
+        >>> print(relaxed_gated_softmax(jnp.zeros(3), jnp.log(jnp.array([1.0, 0.5, 0.5]))))
+        [0.5  0.25 0.25]
 
     Args:
       scores: e, unnormalised attention, in nats.
       log_gates: log g <= 0 of the same shape (see `log_gumbel_sigmoid`); -inf is closed. Under
-        `jit`, where no value is known, a positive one counts as the logarithm of a gate above 1:
+        `jit`, where no value is known, a positive value counts as the logarithm of a gate above 1:
         gates in place of their logarithms give a softmax in which no gate is closed.
-      mask: True at real positions, same rank as scores (axes of size 1 broadcast). What stands
-        elsewhere, NaN included, has no effect.
+      mask: True at real positions, same rank as scores (axes of size 1 broadcast). Values at the
+        other positions, NaN included, have no effect.
       axis: the axis that is normalised.
 
     Returns:
-      Weights in the dtype of scores; they sum to 1 for every row with an open gate, however
-      small the gates are, because no gate is ever exponentiated on its own.
+      Weights in the dtype of scores. They sum to 1 in each row with an open gate, however small
+      its gates are, because a gate is only exponentiated together with its score.
 
     Raises:
       ValueError: also if a logarithm that is known is positive.

@@ -1,4 +1,4 @@
-"""Which values are known while tracing; the only place that names JAX's tracer."""
+"""Tests for values that are known while tracing; the only module that uses JAX's tracer class."""
 
 import jax
 
@@ -6,14 +6,14 @@ from gatedjax.functional._types import Tree
 
 
 def is_traced(value: Tree) -> bool:
-    """True for a value that JAX is tracing, whose numbers are not known yet."""
+    """Returns True for a value that JAX is tracing, whose numbers are not known."""
     return isinstance(value, jax.core.Tracer)
 
 
 def known(*values: Tree) -> bool:
-    """True if the numbers of every value can be read here and now.
+    """Returns True if the numbers of all values can be read.
 
-    Not those of traced arrays, nor of arrays of which another process holds a part.
+    Traced arrays, and arrays that are partly on the devices of another process, cannot be read.
     """
     leaves = jax.tree.leaves(values)
     return not any(

@@ -1,14 +1,14 @@
-"""Names for what the types of Python cannot say."""
+"""Type aliases for values that Python's type system cannot describe."""
 
 from typing import Any, TypeAlias
 
 Tree: TypeAlias = Any
-"""A tree of arrays, in containers that JAX knows, or one array."""
+"""A pytree of arrays, or a single array."""
 ArrayLike: TypeAlias = Any
-"""What JAX takes for an array. A check must not rely on what it is there to find out."""
+"""An array or a value that JAX converts to an array. Checks must not assume more than that."""
 Weights: TypeAlias = Any
 """The tuple of weights of a recurrence."""
 Carry: TypeAlias = Any
 """The state between two steps: an array or a tuple of arrays."""
 Dtype: TypeAlias = Any
-"""What JAX takes for a dtype: a type, a name or a dtype."""
+"""A value that JAX converts to a dtype: a type, a name or a dtype."""
