@@ -89,10 +89,10 @@ def pair_uniform(
       float32 from the open interval (0, 1).
     """
     both = jnp.stack(_pairs(keys, -(-heads // 2), queries, size), axis=2)
-    bits = _merged(both)[:, :heads]
+    bits = _merge_groups(both)[:, :heads]
     # 23 random bits behind the exponent of 1 are a float32 in [1, 2).
-    one = jnp.uint32(0x3F800000)
-    draws = jax.lax.bitcast_convert_type((bits >> 9) | one, jnp.float32) - 1.0
+    exponent = jnp.uint32(0x3F800000)
+    draws = jax.lax.bitcast_convert_type((bits >> 9) | exponent, jnp.float32) - 1.0
     return jnp.clip(draws, _TINY, 1.0 - _TINY)
 
 
@@ -114,10 +114,10 @@ def pair_bytes(
     words = _pairs(keys, -(-heads // 8), queries, size)
     parts = [(word >> shift).astype(jnp.uint8) for word in words for shift in (0, 8, 16, 24)]
     every = jnp.stack(parts, axis=2)
-    return _merged(every)[:, :heads]
+    return _merge_groups(every)[:, :heads]
 
 
-def _merged(groups: Array) -> Array:
+def _merge_groups(groups: Array) -> Array:
     """Reshapes [B, G, H, Q, N] to [B, G H, Q, N] without an inferred axis: Q and N may be 0."""
     rows, count, heads, queries, size = groups.shape
     return groups.reshape(rows, count * heads, queries, size)

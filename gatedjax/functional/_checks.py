@@ -33,20 +33,20 @@ def check_integers(**arrays: ArrayLike) -> None:
                 raise ValueError(f"{name} must fit into {dtype}, got {bad[0]}")
 
 
-def dtype_of(name: str, array: ArrayLike, what: str) -> np.dtype:
+def dtype_of(name: str, array: ArrayLike, wanted_kind: str) -> np.dtype:
     """Returns the dtype of an array; raises TypeError for a list or another object."""
     try:
         return jnp.result_type(array)
     except (TypeError, ValueError) as error:
         kind = type(array).__name__
-        raise TypeError(f"{name} must be an array of {what}, got {kind}") from error
+        raise TypeError(f"{name} must be an array of {wanted_kind}, got {kind}") from error
 
 
-def _check_dtype(kind: type, what: str, arrays: dict[str, ArrayLike]) -> None:
+def _check_dtype(kind: type, kind_name: str, arrays: dict[str, ArrayLike]) -> None:
     for name, array in arrays.items():
-        dtype = dtype_of(name, array, what)
+        dtype = dtype_of(name, array, kind_name)
         if not jnp.issubdtype(dtype, kind):
-            raise TypeError(f"{name} must be {what}, got dtype {dtype}")
+            raise TypeError(f"{name} must be {kind_name}, got dtype {dtype}")
 
 
 def check_that(fits: bool, message: str, *got: ArrayLike) -> None:
@@ -79,8 +79,8 @@ def check_same_shape(**arrays: ArrayLike) -> None:
     """Raises ValueError unless all arrays that are not None have the same shape."""
     shapes = {name: jnp.shape(array) for name, array in arrays.items() if array is not None}
     if len(set(shapes.values())) > 1:
-        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise ValueError(f"expected one common shape, got {listed}")
+        named_shapes = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"expected one common shape, got {named_shapes}")
 
 
 def check_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") -> None:
@@ -164,8 +164,8 @@ def _known_and_real(
         return np.zeros(0)
     values = np.asarray(values)
     with np.errstate(invalid="ignore"):  # comparing a bfloat16 NaN warns
-        found = which(values) & (True if mask is None else np.asarray(mask))
-    return np.broadcast_to(values, found.shape)[found]
+        selected = which(values) & (True if mask is None else np.asarray(mask))
+    return np.broadcast_to(values, selected.shape)[selected]
 
 
 def listed_as_array(values: ArrayLike) -> ArrayLike:

@@ -25,7 +25,7 @@ def _varying(array: Tree) -> frozenset[str]:
     return frozenset(getattr(kind, "vma", ()) if manual is None else manual.varying)
 
 
-def vary_together(tree: Tree, others: Tree = ()) -> Tree:
+def vary_together(tree: Tree, extra: Tree = ()) -> Tree:
     """Casts the arrays of a tree to vary over the union of their manual axes.
 
     Loops need this because their carry must keep its type, and `custom_vjp` because the cotangents
@@ -34,9 +34,9 @@ def vary_together(tree: Tree, others: Tree = ()) -> Tree:
 
     Args:
       tree: the arrays that are cast.
-      others: arrays, or their types, that contribute axes to the union.
+      extra: arrays, or their types, that contribute axes to the union.
     """
-    axes = {axis for leaf in jax.tree.leaves((tree, others)) for axis in _varying(leaf)}
+    axes = {axis for leaf in jax.tree.leaves((tree, extra)) for axis in _varying(leaf)}
     if not axes:
         return tree
 
@@ -129,7 +129,7 @@ def rows_like(tree: Tree, *like: jax.Array) -> Tree:
     (rows,) = tuple(leading_spec(*like)) or (None,)
 
     def place(leaf: Tree) -> Tree:
-        others = tuple(jax.typeof(leaf).sharding.spec)[1:]
-        return jax.sharding.reshard(leaf, PartitionSpec(rows, *others))
+        trailing = tuple(jax.typeof(leaf).sharding.spec)[1:]
+        return jax.sharding.reshard(leaf, PartitionSpec(rows, *trailing))
 
     return jax.tree.map(place, tree)

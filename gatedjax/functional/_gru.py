@@ -244,7 +244,7 @@ def _forward(
     drop, fresh = map(form.turn, (dropout, begins.carry))
 
     def body(h: Array, step: Tree) -> Tree:
-        x, keep, h = sums.read(step[0]), step[1], form.held(step[2], h, fresh)
+        x, keep, h = sums.prepare(step[0]), step[1], form.select(step[2], h, fresh)
         fed = apply_dropout(h, drop)
         both = sums.of_both(x, fed.astype(dtype))
         both = 0.5 * jnp.tanh(both) + 0.5
@@ -255,7 +255,7 @@ def _forward(
         else:
             inner = (r * fed).astype(dtype)
             candidate = jnp.tanh(sums.of_both(x, inner, late=True))
-        new = form.held(keep, h + z * (candidate - h), h)
+        new = form.select(keep, h + z * (candidate - h), h)
         stored = inner if kind.reset_after else form.turn(inner)
         return new, (form.turn(new), (r, z, candidate, stored))
 
@@ -309,7 +309,7 @@ def _loop_back(
         dh, total = carry
         dy, keep, goes_on, h, r, z, candidate, inner = step
         h = form.turn(h)
-        new = form.held(keep, dh + form.turn(dy).astype(wide), 0.0)
+        new = form.select(keep, dh + form.turn(dy).astype(wide), 0.0)
         dz = clip(new * (candidate - h) * z * (1 - z))
         dc = clip(new * z * (1 - candidate * candidate))
         if kind.reset_after:
@@ -325,15 +325,15 @@ def _loop_back(
             through = reset * r + form.product(early, both, wide)
         through = apply_dropout(through, drop) + new * (1 - z)
         if keep is not None:
-            through = through + form.held(keep, jnp.zeros_like(dh), dh)
+            through = through + form.select(keep, jnp.zeros_like(dh), dh)
         return form.split(goes_on, through, total), form.turn(gates)
 
     # `inner` is stored for the reset gate's gradient, or for that of U_c, which is formed below.
     start = form.turn(final), form.turn(jax.tree.map(jnp.zeros_like, fresh))
-    given = time_major(outputs), time_major(mask), time_major(begins.goes_on), before
+    scanned = time_major(outputs), time_major(mask), time_major(begins.goes_on), before
     saved = r, z, candidate, inner if kind.reset_after else None
     changes, gates = lax.scan(
-        body, start, (*given, *saved), reverse=not kind.reverse, unroll=form.unroll
+        body, start, (*scanned, *saved), reverse=not kind.reverse, unroll=form.unroll
     )
     return before, changes, gates
 

@@ -37,9 +37,9 @@ def highway_mix(
     Reference: Srivastava, Greff and Schmidhuber 2015, "Highway Networks", eq. 3.
     """
     check_floating(candidate=candidate, carry=carry, gate=gate)
-    opened = jnp.multiply(*promoted(gate, candidate))
-    kept = jnp.multiply(*promoted(1 - gate, carry))
-    return jnp.add(*promoted(opened, kept))
+    weighted_candidate = jnp.multiply(*promoted(gate, candidate))
+    weighted_carry = jnp.multiply(*promoted(1 - gate, carry))
+    return jnp.add(*promoted(weighted_candidate, weighted_carry))
 
 
 @exportable
@@ -121,8 +121,8 @@ def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Ar
     gates = jax.nn.sigmoid(drive[..., :width])
 
     def layer(carry: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-        kernel, gate, rest = inputs
-        candidate = jnp.tanh(_product(carry, kernel, dtype) + rest)
+        kernel, gate, input_sum = inputs
+        candidate = jnp.tanh(_product(carry, kernel, dtype) + input_sum)
         state = highway_mix(candidate, carry, gate)
         return state, state
 

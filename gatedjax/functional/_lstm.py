@@ -206,14 +206,14 @@ def _forward(
 
     def body(carry: tuple[Array, Array], step: Tree) -> Tree:
         x, keep, goes_on = step
-        h, c = form.held(goes_on, carry[0], fresh_h), form.held(goes_on, carry[1], fresh_c)
+        h, c = form.select(goes_on, carry[0], fresh_h), form.select(goes_on, carry[1], fresh_c)
         fed = apply_dropout(h, drop).astype(dtype)
-        t = jnp.tanh(sums.of_both(sums.read(x), fed))
+        t = jnp.tanh(sums.of_both(sums.prepare(x), fed))
         i, f, o = (0.5 * form.part(t, k * size, (k + 1) * size) + 0.5 for k in (0, 1, 3))
         g = form.part(t, 2 * size, 3 * size)
         new_c = f * c + i * g
         new_h = o * jnp.tanh(new_c)
-        new_h, new_c = form.held(keep, new_h, h), form.held(keep, new_c, c)
+        new_h, new_c = form.select(keep, new_h, h), form.select(keep, new_c, c)
         return (new_h, new_c), (form.turn(new_h), (c, i, f, g, o))
 
     (h, c), (states, saved) = lax.scan(
@@ -250,8 +250,8 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> T
         (dh, dc), (total_h, total_c) = carry
         dy, keep, goes_on, (c, i, f, g, o) = step
         tanh_c = jnp.tanh(f * c + i * g)
-        dh_new = form.held(keep, dh + form.turn(dy).astype(wide), 0.0)
-        dc_new = form.held(keep, dc, 0.0) + dh_new * o * (1 - tanh_c * tanh_c)
+        dh_new = form.select(keep, dh + form.turn(dy).astype(wide), 0.0)
+        dc_new = form.select(keep, dc, 0.0) + dh_new * o * (1 - tanh_c * tanh_c)
         blocks = (
             dc_new * g * i * (1 - i),
             dc_new * c * f * (1 - f),
@@ -261,9 +261,9 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> T
         gates = form.join(blocks).astype(dtype)
         through = apply_dropout(form.product(kernel, gates, wide), drop)
         if keep is not None:
-            through = through + form.held(keep, jnp.zeros_like(dh), dh)
+            through = through + form.select(keep, jnp.zeros_like(dh), dh)
         dh, total_h = form.split(goes_on, through, total_h)
-        dc, total_c = form.split(goes_on, form.held(keep, dc_new * f, dc), total_c)
+        dc, total_c = form.split(goes_on, form.select(keep, dc_new * f, dc), total_c)
         return ((dh, dc), (total_h, total_c)), form.turn(gates)
 
     totals = jax.tree.map(jnp.zeros_like, fresh)

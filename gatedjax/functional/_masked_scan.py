@@ -106,7 +106,7 @@ def scan_steps(
     def body(carry: Carry, inputs: Tree) -> tuple[Carry, Tree]:
         x, real, goes_on = inputs
         if goes_on is not None:
-            carry = _chosen(goes_on, carry, begins.carry)
+            carry = _select_rows(goes_on, carry, begins.carry)
         result = step(carry, x)
         if not (isinstance(result, tuple) and len(result) == 2):
             raise TypeError(f"step must return (carry, output), got {type(result).__name__}")
@@ -116,14 +116,14 @@ def scan_steps(
         for leaf in jax.tree.leaves(y):
             fits = jnp.shape(leaf)[:1] == (rows,)
             check_that(fits, f"the output that step returns must have {rows} rows", leaf)
-        return (new if real is None else _chosen(real, new, carry)), y
+        return (new if real is None else _select_rows(real, new, carry)), y
 
     steps = (jax.tree.map(time_major, xs), time_major(mask), time_major(begins.goes_on))
     carry, ys = lax.scan(body, initial, steps, reverse=reverse)
     return carry, jax.tree.map(time_major, ys)
 
 
-def _chosen(rows: Array, new: Carry, old: Carry) -> Carry:
+def _select_rows(rows: Array, new: Carry, old: Carry) -> Carry:
     """Selects the new carry in the rows [B] that are True, the old carry in the others."""
     return jax.tree.map(lambda n, o: jnp.where(spread(rows, n), n, o), new, old)
 
@@ -140,12 +140,12 @@ def _leading(xs: Tree) -> tuple[int, int]:
     return batch, steps
 
 
-def _check_like(wanted: Carry, given: Carry, name: str) -> None:
-    """Raises unless a carry has the structure, the shapes and the dtypes of `wanted`."""
-    structure: Any = jax.tree.structure(wanted)
-    if (found := jax.tree.structure(given)) != structure:
-        raise TypeError(f"{name} must have the structure {structure}, got {found}")
-    for old, new in zip(jax.tree.leaves(wanted), jax.tree.leaves(given), strict=True):
+def _check_like(expected: Carry, carry: Carry, name: str) -> None:
+    """Raises unless a carry has the structure, the shapes and the dtypes of `expected`."""
+    structure: Any = jax.tree.structure(expected)
+    if (got := jax.tree.structure(carry)) != structure:
+        raise TypeError(f"{name} must have the structure {structure}, got {got}")
+    for old, new in zip(jax.tree.leaves(expected), jax.tree.leaves(carry), strict=True):
         check_that(jnp.shape(new) == old.shape, f"{name} must have shape {old.shape}", new)
         if jnp.result_type(new) != old.dtype:
             dtype = jnp.result_type(new)

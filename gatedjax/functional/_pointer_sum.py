@@ -62,7 +62,7 @@ def pointer_sum(
     Reference: Dhingra et al. 2017, "Gated-Attention Readers for Text Comprehension", eqs. 7 to 9,
     after Kadlec et al. 2016; "code" is the computation in the authors' program.
     """
-    logits = _checked(logits, aggregation)
+    logits = _check_logits(logits, aggregation)
     shape = jnp.shape(occurrence)
     fits = len(shape) == logits.ndim + 1 and shape[:-1] == logits.shape
     check_that(fits, f"occurrence must be {(*logits.shape, 'K')}", occurrence)
@@ -108,7 +108,7 @@ def pointer_sum_indexed(
 
     Memory: [*B, K, P] floats, twice with gradients.
     """
-    logits = _checked(logits, aggregation)
+    logits = _check_logits(logits, aggregation)
     positions = listed_as_array(positions)
     check_integers(positions=positions)
     positions = wide_integers(positions)
@@ -132,12 +132,12 @@ def pointer_sum_indexed(
     scores, top = _scores(at_places(logits), member)
     if aggregation == "paper":
         return _over_candidates(scores)
-    mark = functools.partial(_marked, shape=logits.shape)
+    mark = functools.partial(_mark_tokens, shape=logits.shape)
     used = on_rows(mark, member, places, axes=len(lead))
     return _over_tokens(scores, logits, used, top)
 
 
-def _checked(logits: Array, aggregation: str) -> Array:
+def _check_logits(logits: Array, aggregation: str) -> Array:
     """Checks the arguments; returns the logits in float32 or wider."""
     check_choice(Aggregation, aggregation=aggregation)
     check_floating(logits=logits)
@@ -173,8 +173,8 @@ def _log_sum_exp(values: Array, member: Array) -> Array:
 
 
 def _over_candidates(scores: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
-    there = ~jnp.isneginf(scores)
-    return _less(scores, _log_sum_exp(scores, there))
+    occurs = ~jnp.isneginf(scores)
+    return _less(scores, _log_sum_exp(scores, occurs))
 
 
 def _over_tokens(scores: Array, logits: Array, used: Array, top: Array) -> Float[Array, "*B K"]:
@@ -185,12 +185,12 @@ def _over_tokens(scores: Array, logits: Array, used: Array, top: Array) -> Float
 
 def _less(scores: Float[Array, "*B K"], total: Float[Array, "*B"]) -> Float[Array, "*B K"]:
     """Returns scores - total, and -inf where the score is -inf."""
-    there = ~jnp.isneginf(scores)
+    occurs = ~jnp.isneginf(scores)
     total = jnp.where(jnp.isneginf(total), 0, total)[..., None]
-    return jnp.where(there, jnp.where(there, scores, 0) - total, -jnp.inf)
+    return jnp.where(occurs, jnp.where(occurs, scores, 0) - total, -jnp.inf)
 
 
-def _marked(member: Array, places: Array, shape: tuple[int, ...]) -> Bool[Array, "*B N"]:
+def _mark_tokens(member: Array, places: Array, shape: tuple[int, ...]) -> Bool[Array, "*B N"]:
     """Returns True at the tokens that belong to a candidate."""
     rows = math.prod(shape[:-1])
     flags = member.reshape(rows, -1).astype(jnp.int32)

@@ -197,14 +197,14 @@ def _plain(
 # Figures: docs/recurrence.md, "How the forms were chosen".
 
 
-def _apart(blocks: Array, size: int) -> tuple[Array, Array]:
+def _split_blocks(blocks: Array, size: int) -> tuple[Array, Array]:
     """Splits the last axis, blocks r, z, c, a, u, into (r, z, a, u) and c."""
     early = jnp.concatenate([blocks[..., : 2 * size], blocks[..., 3 * size :]], axis=-1)
     return early, blocks[..., 2 * size : 3 * size]
 
 
-def _together(early: Array, late: Array) -> Array:
-    """Undoes `_apart`."""
+def _join_blocks(early: Array, late: Array) -> Array:
+    """Undoes `_split_blocks`."""
     size = late.shape[-1]
     return jnp.concatenate([early[..., : 2 * size], late, early[..., 2 * size :]], axis=-1)
 
@@ -218,14 +218,14 @@ def _gate_sums(
     logit = 0.5 if options.attention == "sigmoid" else 1.0
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, logit, 1.0], wide), size)
 
-    def halved(kernel: Array) -> Array:
+    def halve(kernel: Array) -> Array:
         return (kernel.astype(wide) * half[None]).astype(dtype)
 
     kernel, recurrent, bias = (
-        jnp.concatenate(_apart(value, size), axis=-1)
+        jnp.concatenate(_split_blocks(value, size), axis=-1)
         for value in (
-            halved(weights.input),
-            halved(weights.recurrent),
+            halve(weights.input),
+            halve(weights.recurrent),
             weights.bias.astype(wide) * half,
         )
     )
@@ -252,7 +252,7 @@ def _forward(
     drop, fresh = map(form.turn, (dropout, begins.carry))
 
     def body(h: Array, step: Tree) -> Tree:
-        x, keep, h = sums.read(step[0]), step[1], form.held(step[2], h, fresh)
+        x, keep, h = sums.prepare(step[0]), step[1], form.select(step[2], h, fresh)
         fed = apply_dropout(h, drop)
         early = sums.of_both(x, fed.astype(dtype))
         both = 0.5 * jnp.tanh(form.part(early, 0, 2 * size)) + 0.5
@@ -271,7 +271,7 @@ def _forward(
             p = jnp.exp(logits - jnp.max(logits, axis=form.axis, keepdims=True))
             p = p * (scale / jnp.sum(p, axis=form.axis, keepdims=True))
         second = jnp.tanh(p * value)
-        new = form.held(keep, h + z * (0.5 * (candidate + second) - h), h)
+        new = form.select(keep, h + z * (0.5 * (candidate + second) - h), h)
         stored = inner if options.reset_after else form.turn(inner)
         return new, (form.turn(new), (r, z, candidate, p, value, stored))
 
@@ -303,11 +303,11 @@ def _loop_back(
     cotangents: Tree,
     blocks: tuple[Array, Array],
 ) -> tuple[Array, tuple[Array, Tree], tuple[Array, Array]]:
-    """Runs the steps backwards; `blocks` are the blocks of U in the order of `_apart`.
+    """Runs the steps backwards; `blocks` are the blocks of U in the order of `_split_blocks`.
 
     Returns:
       The state before each step, the gradients of the initial carry and of the carry of restarts,
-      and the gradients of the sums of each step in the order of `_apart`.
+      and the gradients of the sums of each step in the order of `_split_blocks`.
     """
     (_, xs, mask, initial, dropout, begins), (states, (*stored, inner)) = residuals
     final, outputs = cotangents
@@ -322,7 +322,7 @@ def _loop_back(
         dy, keep, goes_on, h, (r, z, candidate, p, value), inner = step
         h = form.turn(h)
         second = jnp.tanh(p * value)
-        new = form.held(keep, dh + form.turn(dy).astype(wide), 0.0)
+        new = form.select(keep, dh + form.turn(dy).astype(wide), 0.0)
         dz = new * (0.5 * (candidate + second) - h) * z * (1 - z)
         share = 0.5 * new * z
         dc = share * (1 - candidate * candidate)
@@ -343,16 +343,16 @@ def _loop_back(
         through = through + form.product(early_kernel, gates, wide)
         through = apply_dropout(through, drop) + new * (1 - z)
         if keep is not None:
-            through = through + form.held(keep, jnp.zeros_like(dh), dh)
+            through = through + form.select(keep, jnp.zeros_like(dh), dh)
         carry = form.split(goes_on, through, total)
         return carry, (form.turn(gates), form.turn(dc).astype(dtype))
 
     # `inner` is stored for the reset gate's gradient, or for that of U_c, which is formed below.
-    given = time_major(outputs), time_major(mask), time_major(begins.goes_on), before
+    scanned = time_major(outputs), time_major(mask), time_major(begins.goes_on), before
     saved = tuple(stored), inner if options.reset_after else None
     start = form.turn(final), form.turn(jax.tree.map(jnp.zeros_like, fresh))
     changes, gates = lax.scan(
-        body, start, (*given, *saved), reverse=not reverse, unroll=form.unroll
+        body, start, (*scanned, *saved), reverse=not reverse, unroll=form.unroll
     )
     return before, changes, gates
 
@@ -363,7 +363,7 @@ def _rau_bwd(
 ) -> Tree:
     (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
-    early, late = _apart(weights.recurrent.astype(dtype), size)
+    early, late = _split_blocks(weights.recurrent.astype(dtype), size)
     before, changes, gates = _loop_back(
         form, reverse, options, residuals, cotangents, (early, late)
     )
@@ -381,12 +381,12 @@ def _rau_bwd(
     if d_extra is not None:
         d_extra = jnp.sum(last, axis=(0, 1), dtype=wide).astype(d_extra.dtype)
     d_weights = RAUWeights(
-        _together(*d_input).astype(weights.input.dtype),
-        _together(*d_recurrent).astype(weights.recurrent.dtype),
-        _together(*d_bias).astype(weights.bias.dtype),
+        _join_blocks(*d_input).astype(weights.input.dtype),
+        _join_blocks(*d_recurrent).astype(weights.recurrent.dtype),
+        _join_blocks(*d_bias).astype(weights.bias.dtype),
         d_extra,
     )
-    kernels = _apart(weights.input.astype(dtype), size)
+    kernels = _split_blocks(weights.input.astype(dtype), size)
     d_steps = [matmul(part, kernel.T, wide) for part, kernel in zip(gates, kernels, strict=True)]
     d_dropout = None
     if dropout is not None:  # unused, as in training, it is removed by the compiler

@@ -61,7 +61,7 @@ class Form(NamedTuple):
         """Returns x times a turned kernel, accumulated and returned in dtype."""
         return matmul(kernel, x, dtype) if self.feature_major else matmul(x, kernel, dtype)
 
-    def held(self, mask: Array | None, new: Array, old: Array | float) -> Array:
+    def select(self, mask: Array | None, new: Array, old: Array | float) -> Array:
         """Returns new where mask [B] is True and old elsewhere."""
         if mask is None:
             return new
@@ -77,7 +77,7 @@ class Form(NamedTuple):
         if goes_on is None:
             return change, total
         zero = jnp.zeros_like(change)
-        return self.held(goes_on, change, zero), total + self.held(goes_on, zero, change)
+        return self.select(goes_on, change, zero), total + self.select(goes_on, zero, change)
 
 
 class Restarts(NamedTuple):
@@ -148,11 +148,11 @@ def check_weights(
     weights: Weights,
     xs: ArrayLike,
     xs_axes: str,
-    others: Callable[[int, int], dict[str, tuple[int, ...]]] = lambda *_: {},
+    more_shapes: Callable[[int, int], dict[str, tuple[int, ...]]] = lambda *_: {},
 ) -> tuple[int, int]:
     """Checks the class, shapes and dtypes of weights against xs [..., D]; returns (D, H).
 
-    `others` maps (D, H) to the shapes of further fields of the weights.
+    `more_shapes` maps (D, H) to the shapes of further fields of the weights.
     """
     if not isinstance(weights, kind):
         raise TypeError(f"weights must be {kind.__name__}, got {type(weights).__name__}")
@@ -174,7 +174,7 @@ def check_weights(
         "input": (features, num_gates * hidden),
         "bias": (num_gates * hidden,),
         "recurrent_bias": (hidden,),
-        **others(features, hidden),
+        **more_shapes(features, hidden),
     }
     for name, value in named.items():
         of = f"for inputs of width {features} and hidden width {hidden}"
@@ -307,7 +307,7 @@ def time_major(x: Tree) -> Tree:
     return None if x is None else jnp.swapaxes(x, 0, 1)
 
 
-def shifted(states: Array, initial: Array, reverse: bool) -> Array:
+def shift_states(states: Array, initial: Array, reverse: bool) -> Array:
     """Returns the state before each step from the states [T, B, H] after each step, no restarts."""
     if reverse:
         return jnp.concatenate([states, initial[None]])[1:]
@@ -321,7 +321,7 @@ def state_before(
 
     goes_on [B, T] and fresh [B, H] are the fields of `Restarts`.
     """
-    before = shifted(states, initial, reverse)
+    before = shift_states(states, initial, reverse)
     if goes_on is None or fresh is None:
         return before
     return jnp.where(time_major(goes_on)[..., None], before, fresh[None])
@@ -378,7 +378,7 @@ class GateSums:
             return matmul(inputs, self.form.turn(self.kernel), self.wide)
         return inputs
 
-    def read(self, step: Array) -> Array:
+    def prepare(self, step: Array) -> Array:
         """Prepares the scanned array of a step for the methods `of_input` and `of_both`."""
         if self.is_joint:
             return step

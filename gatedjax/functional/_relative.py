@@ -34,7 +34,7 @@ def relative_bias(
     """
     check_floating(table=table)
     check_integers(queries=queries, keys=keys)
-    table, queries, keys = (jnp.asarray(one) for one in (table, queries, keys))
+    table, queries, keys = map(jnp.asarray, (table, queries, keys))
     fits = table.ndim == 2 and table.shape[1] % 2 == 1
     check_that(fits, "table must be [heads, 2 K + 1], a column for each offset", table)
     for name, positions in {"queries": queries, "keys": keys}.items():

@@ -42,8 +42,8 @@ def selection_vectors(
 
     Reference: Guo 2017, "A Deep Network with Visual Text Composition Behavior", eqs. 5 to 7.
     """
-    given = {} if keys is None else {"keys": keys}
-    check_floating(words=words, kernels=kernels, vectors=vectors, **given)
+    optional = {} if keys is None else {"keys": keys}
+    check_floating(words=words, kernels=kernels, vectors=vectors, **optional)
     words, kernels, vectors = jnp.asarray(words), jnp.asarray(kernels), jnp.asarray(vectors)
     keys = words if keys is None else jnp.asarray(keys)
     check_that(words.ndim > 1, "words must be [..., N, D]", words)

@@ -30,7 +30,7 @@ Empty = Literal["zero", "self", "all"]
 def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
     """Computes the weights over the last axis; a score of -inf marks padding."""
     # `cap` only affects the derivative, so the values are a plain softmax of the selected keys.
-    among = _selected(scores, gates)
+    among = _selected_scores(scores, gates)
     top = jnp.max(among, axis=-1, keepdims=True)
     weights = jnp.exp(among - jnp.where(jnp.isneginf(top), 0, top))
     total = jnp.sum(weights, axis=-1, keepdims=True) + eps
@@ -38,7 +38,7 @@ def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
     return weights / jnp.where(jnp.isneginf(top), 1, total)
 
 
-def _selected(scores: Array, gates: Array) -> Array:
+def _selected_scores(scores: Array, gates: Array) -> Array:
     """Returns the scores of selected keys, else -inf; NaN where a score or a gate is NaN."""
     left_out = jnp.where(jnp.isnan(scores + gates), jnp.nan, -jnp.inf)
     return jnp.where(gates > 0, scores, left_out)
@@ -46,7 +46,7 @@ def _selected(scores: Array, gates: Array) -> Array:
 
 def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Array, Array]:
     """Returns weights, and their derivative by the gate of the same key at a constant sum."""
-    among = jnp.max(_selected(scores, gates), axis=-1, keepdims=True)
+    among = jnp.max(_selected_scores(scores, gates), axis=-1, keepdims=True)
     any_key = jnp.max(scores, axis=-1, keepdims=True)
     some = ~jnp.isneginf(among)
     shift = jnp.where(some, among, jnp.where(jnp.isneginf(any_key), 0, any_key))
@@ -148,7 +148,7 @@ def selective_weights(
     if keep is not None:
         e, a = jnp.where(keep, e, -jnp.inf), jnp.where(keep, a, 0)
     if empty != "zero":
-        a = _filled(a, keep, empty, positions)
+        a = _fill_closed(a, keep, empty, positions)
     if scores.shape[-1] == 0:
         weights = a
     elif not renormalise:
@@ -160,7 +160,7 @@ def selective_weights(
     return weights.astype(scores.dtype)
 
 
-def _filled(gates: Array, keep: Array | None, empty: Empty, positions: Array | None) -> Array:
+def _fill_closed(gates: Array, keep: Array | None, empty: Empty, positions: Array | None) -> Array:
     """Opens gates in rows that are all closed, by the rule `empty`."""
     none = jnp.all(gates <= 0, axis=-1, keepdims=True)  # False in a row with a gate of NaN
     if empty == "self":
@@ -168,10 +168,10 @@ def _filled(gates: Array, keep: Array | None, empty: Empty, positions: Array | N
             positions = jnp.arange(gates.shape[-2])
         itself = positions[:, None] == jnp.arange(gates.shape[-1])[None, :]
         none = none & itself.reshape((1,) * (gates.ndim - 2) + itself.shape)
-    opened = jnp.broadcast_to(none, gates.shape)
+    opens = jnp.broadcast_to(none, gates.shape)
     if keep is not None:
-        opened = opened & keep
-    return jnp.where(opened, jnp.ones_like(gates), gates)
+        opens = opens & keep
+    return jnp.where(opens, jnp.ones_like(gates), gates)
 
 
 def selective_attention(
