@@ -1,4 +1,4 @@
-"""The exact truth about a loss of few gates, by enumeration; as an oracle and as an estimator."""
+"""Exact moments and gradients of a loss over few gates, by enumeration of all patterns."""
 
 import dataclasses
 import functools
@@ -21,18 +21,18 @@ from gatedjax.gates._objective import Loss, Objective
 
 @exportable
 class Truth(NamedTuple):
-    """What is exactly true of a loss f over gates b_i ~ Bernoulli(sigmoid(a_i)).
+    """Exact properties of a loss f over gates b_i ~ Bernoulli(sigmoid(a_i)).
 
     Attributes:
       expectation: E f(b).
-      variance: of f(b).
-      gradient: of E f(b) with respect to the logits; 0 at masked gates.
+      variance: the variance of f(b).
+      gradient: the gradient of E f(b) with respect to the logits; 0 at masked gates.
       effects: E[f(b) | b_i = 1] - E[f(b) | b_i = 0]; 0 at masked gates.
-      best: the pattern of the smallest loss (of equal ones, the first by its code, gate 0 the
-        lowest bit), whatever its probability. In the dtype of the logits.
-      modes: the loss under each way to choose gates, all but "relaxed" exact: "sample" (the
-        expectation), "threshold" ([a > 0], the likeliest pattern), "best", "expected" (mean field:
-        the loss of the gates sigmoid(a)) and, where a key was given, "relaxed".
+      best: the pattern of the smallest loss, in the dtype of the logits. Among equal losses it has
+        the smallest code, in which gate 0 is the lowest bit.
+      modes: the loss of each gate mode: "sample" (the expectation), "threshold" ([a > 0], the
+        likeliest pattern), "best", "expected" (mean field: gates sigmoid(a)) and, with a key,
+        "relaxed". All but "relaxed" are exact.
     """
 
     expectation: Float[Array, ""]
@@ -44,7 +44,7 @@ class Truth(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """The truth, and the code of a pattern whose loss is not finite, or -1."""
+    """A `Truth`, and the code of a pattern with a loss that is not finite, or -1."""
 
     truth: Truth
     bad: Int[Array, ""]
@@ -68,7 +68,7 @@ def _exact(
     p, q, where = jax.nn.sigmoid(wide), jax.nn.sigmoid(-wide), places(mask, bits)
     losses = all_losses(objective, where, bits, chunks)
     probability = jnp.where(where.used, p[where.position], 0).astype(losses.dtype)
-    # a gate that takes no part has the rank of another: its share is cut by the mask
+    # A masked gate has the rank of another gate, so the mask sets its effect to 0.
     expectation, by_bit = jax.value_and_grad(contract, argnums=1)(losses, probability)
     effects = jnp.where(mask, by_bit[where.rank] if bits else 0, 0).astype(wide.dtype)
     best, finite = jnp.argmin(losses), jnp.isfinite(losses)
@@ -115,36 +115,40 @@ def enumerate(
     temperature: float | Float[Array, ""] = 0.5,
     draws: int = 1024,
 ) -> Truth:
-    """Evaluates a loss at all 2^n patterns of its gates: the truth that estimators estimate.
+    """Evaluates a loss at all 2^n patterns of its gates, for exact expectations and gradients.
 
         E f(b) = sum_b prod_i p_i^b_i (1 - p_i)^(1 - b_i) f(b),  p = sigmoid(a)
 
-    The loss is evaluated once per pattern; moments, effects and gradients come of those values in
-    two passes. Where the mask is known, masked gates are no gates: 2^(real ones) patterns. Compiled
-    once per loss (the same function object), shapes and number of gates, so what changes between
-    calls belongs in args. Composes under `jit` and `vmap`.
+    The loss is evaluated once per pattern; moments, effects and gradients follow from these values.
+    If the mask is known while tracing, only the real gates are enumerated. The program is compiled
+    once per loss (by the identity of the function), shapes and number of gates, so pass values that
+    change between calls in args. Composes under `jit` and `vmap`.
+
+        >>> truth = enumerate(lambda gates: gates[0] + 2 * gates[1], jnp.zeros(2))
+        >>> print(truth.expectation, truth.gradient, truth.best)
+        1.5 [0.25 0.5 ] [0. 0.]
 
     Args:
       loss: loss(gates, *args) -> scalar; gates [n] in the dtype of the logits.
-      logits: a, the log-odds of open gates; infinite ones are certain.
-      *args: what else the loss takes.
-      mask: True at real gates; others are closed in every pattern.
-      chunks: in how many equal parts, one after the other, the patterns are evaluated (rounded up
-        to a power of 2); None means parts of at most 4096. All losses are held at once. More than
-        20 gates are enumerated only where chunks is given, at most 30.
-      key: for the mode "relaxed", the mean loss of Gumbel-sigmoid gates over draws; None leaves it
-        out.
-      temperature: of that mode.
-      draws: of that mode.
+      logits: a, the log-odds of open gates; a gate with an infinite logit is certain.
+      *args: further arguments of the loss.
+      mask: True at real gates; the other gates are closed in all patterns.
+      chunks: the number of equal parts in which the patterns are evaluated one after the other
+        (rounded up to a power of 2); None means parts of at most 4096. The losses of all patterns
+        are in memory at once. More than 20 gates, at most 30, need an explicit number.
+      key: a PRNG key for the mode "relaxed", the mean loss of Gumbel-sigmoid gates; None leaves the
+        mode out.
+      temperature: the temperature of the mode "relaxed".
+      draws: the number of draws of the mode "relaxed".
 
     Returns:
-      The truth. Under `jit`, where no value can be checked, a loss that is not finite at one
-      pattern gives an expectation that is not, either.
+      The `Truth`. Under `jit`, where no value can be checked, a loss that is not finite at a
+      pattern makes the expectation not finite.
 
     Raises:
       ValueError: for more than 20 gates without chunks, for a number of gates that `jax.export`
-        leaves open (the number of rows of a `vmap` may be open), for a loss that is no scalar, and
-        for one that is NaN or infinite at a pattern, which is named.
+        leaves open (the number of rows of a `vmap` may be open), for a loss that is not a scalar,
+        and for a loss that is NaN or infinite at a pattern, which the message names.
     """
     check_positive(temperature=temperature, draws=draws)
     check_row(logits, mask)

@@ -35,32 +35,35 @@ from gatedjax.gates._thresholds import (
     threshold,
 )
 
-# How near to its total a sum of n gates is at a threshold that is found roughly, times n: off by
-# a whole gate the threshold would lie between two other scores.
+# The tolerance per gate of the rough search for a threshold. With an error of a whole gate the
+# threshold would lie between two other scores.
 _ROUGH = 0.05
-# Sums of rows up to here are within .001 of their total in float32.
+# Up to this length a sum of gates in float32 is within 0.001 of the exact sum.
 _LONG = 1024
 
 
 def sparsemax(
     scores: Float[Array, "..."], mask: Bool[Array, "..."] | None = None, axis: int = -1
 ) -> Float[Array, "..."]:
-    """The point of the simplex nearest to the scores: p_i = [z_i - tau]_+, sum p = 1.
+    """Projects scores onto the simplex: p_i = [z_i - tau]_+, sum p = 1.
 
-    The gradient is that of the mean over the open set S: dp_i = dz_i - mean_S dz for i in S.
+    With the open set S the derivative is dp_i = dz_i - mean_S dz for i in S.
+
+        >>> print(sparsemax(jnp.array([1.0, 0.5, -3.0])))
+        [0.75 0.25 0.  ]
 
     Args:
-      scores: z; -inf at a real position closes it. What stands at masked positions, NaN included,
-        has no effect; a real NaN, or +inf, gives a row of NaN, values and gradients.
+      scores: z; -inf at a real position closes it. Values at masked positions, NaN included, have
+        no effect; a NaN or +inf at a real position makes its row NaN, with gradients of NaN.
       mask: True at positions that count, same rank as scores (axes of size 1 broadcast).
       axis: the axis that is normalised.
 
     Returns:
-      Weights in the dtype of scores, computed in float32 or wider, exactly 0 outside S. A row with
-      no real position is all 0, with a zero gradient.
+      Weights in the dtype of scores, computed in float32 or wider, exactly 0 outside S. A row
+      without a real position is all 0, with a zero gradient.
 
     Reference: Martins & Astudillo 2016, eqs. 2, 3 and 9; Michelot 1986 (the algorithm).
-    Deviation: tau by Newton's steps, each the closed form of the support at hand, not by sorting.
+    Deviation: tau by Newton steps, each exact for the current support, instead of sorting.
     """
     return _on_simplex(SPARSEMAX, scores, mask, _checked(scores, mask, axis), None)
 
@@ -68,14 +71,21 @@ def sparsemax(
 def entmax15(
     scores: Float[Array, "..."], mask: Bool[Array, "..."] | None = None, axis: int = -1
 ) -> Float[Array, "..."]:
-    """Entmax with alpha = 1.5, between softmax and sparsemax: p_i = [z_i / 2 - tau]_+^2.
+    """Computes entmax with alpha = 1.5, between softmax and sparsemax: p_i = [z_i / 2 - tau]_+^2.
 
     With s_i = sqrt(p_i): dp_i = s_i (dz_i - sum_j s_j dz_j / sum_j s_j).
 
-    Args, Returns: as of `sparsemax`.
+        >>> print(entmax15(jnp.array([0.0, 0.0, -3.0])).round(2))
+        [0.5 0.5 0. ]
+
+    Args:
+      scores, mask, axis: as for `sparsemax`.
+
+    Returns:
+      Weights as from `sparsemax`.
 
     Reference: Peters et al. 2019, section 3.2 and proposition 2.
-    Deviation: tau by Newton's steps on the norm of [z / 2 - tau]_+, not by sorting.
+    Deviation: tau by Newton steps on the norm of [z / 2 - tau]_+, instead of sorting.
     """
     return _on_simplex(ENTMAX15, scores, mask, _checked(scores, mask, axis), None)
 
@@ -86,26 +96,30 @@ def entmax(
     mask: Bool[Array, "..."] | None = None,
     axis: int = -1,
 ) -> Float[Array, "..."]:
-    """The alpha-entmax: p_i = [(alpha - 1) z_i - tau]_+^(1 / (alpha - 1)), sum p = 1.
+    """Computes alpha-entmax: p_i = [(alpha - 1) z_i - tau]_+^(1 / (alpha - 1)), sum p = 1.
 
-    alpha = 1 is softmax, the limit, 2 is sparsemax. Computed as p_i = exp_alpha(z_i - theta) with
-    exp_alpha(u) = [1 + (alpha - 1) u]_+^(1 / (alpha - 1)), which is smooth in alpha at 1. With
-    s_i = p_i^(2 - alpha) on the support and h_i = d log exp_alpha(u) / d alpha at u_i,
+    The limit alpha = 1 is softmax, alpha = 2 is sparsemax. Computed as
+    p_i = exp_alpha(z_i - theta) with exp_alpha(u) = [1 + (alpha - 1) u]_+^(1 / (alpha - 1)), which is
+    smooth in alpha at 1. With s_i = p_i^(2 - alpha) on the support and h_i = d log exp_alpha(u) / d alpha at u_i,
     dp_i = s_i (dz_i - d theta) + p_i h_i d alpha, sum dp = 0.
 
+        >>> print(entmax(jnp.array([0.0, 0.0, -9.0]), 1.25).round(2))
+        [0.5 0.5 0. ]
+
     Args:
-      scores: z, as in `sparsemax`.
+      scores: z, as for `sparsemax`.
       alpha: at least 1; a number, or an array like scores with size 1 along axis (axes of size 1
-        broadcast). It has a gradient. A traced one below 1 counts as 1, with a zero gradient.
-      mask: as in `sparsemax`.
+        broadcast). It has a gradient. A traced alpha below 1 counts as 1, with a zero gradient.
+      mask: as for `sparsemax`.
       axis: the axis that is normalised.
 
     Returns:
-      As `sparsemax`. Above alpha = 2 the slope at the edge of the support is not bounded, and a
-      gate near that edge is as inexact as its score, to the power 1 / (alpha - 1).
+      Weights as from `sparsemax`. Above alpha = 2 the slope at the edge of the support is not
+      bounded: near that edge a rounding error e of a score is an error e^(1 / (alpha - 1)) of a
+      gate.
 
     Raises:
-      ValueError: also if an alpha that is known is below 1.
+      ValueError: also if a known alpha is below 1.
 
     Reference: Peters et al. 2019, eq. 10; Correia et al. 2019, proposition 1 (d p / d alpha).
     """
@@ -117,7 +131,7 @@ def entmax(
             return masked_softmax(scores, mask, axis)
         if alpha in (1.5, 2):
             return _on_simplex(ENTMAX15 if alpha == 1.5 else SPARSEMAX, scores, mask, axis, None)
-    # alpha - 1 before rounding to the dtype of the scores
+    # Subtract 1 before alpha is rounded to the dtype of the scores.
     a = _per_row("alpha", alpha - 1, scores, axis)
     return _on_simplex(ENTMAX, scores, mask, axis, jnp.where(a < 0, 0, a))
 
@@ -128,33 +142,36 @@ def budget(
     mask: Bool[Array, "..."] | None = None,
     axis: int = -1,
 ) -> Float[Array, "..."]:
-    """The point of the capped simplex nearest to the scores: k gates open in expectation.
+    """Projects scores onto the capped simplex, so that the gates of a row sum to k.
 
     g_i = min([z_i - tau]_+, 1), sum g = k.
-    Gates that are drawn as Bernoulli(g) open k positions in expectation. Gates are exactly 0 or 1
-    away from the threshold, and only those between, F, have a gradient:
+    Bernoulli(g) draws open k positions in expectation. Gates are exactly 0 or 1 away from the
+    threshold; the set F of gates between 0 and 1 has the derivative
     dg_i = dz_i - mean_F dz + dk / |F|. Scores of a larger scale give harder gates.
 
+        >>> print(budget(jnp.array([0.75, 0.25, -1.0]), 1))
+        [0.75 0.25 0.  ]
+
     Args:
-      scores: z, as in `sparsemax`. What is beyond a quarter of the largest number of the dtype
-        (8.5e37 in float32), +inf included, counts as that; a real NaN gives a row of NaN.
+      scores: z, as for `sparsemax`. Values beyond a quarter of the largest number of the dtype
+        (8.5e37 in float32), +inf included, are clipped to it; a real NaN makes its row NaN.
       k: in [0, n], not necessarily whole; a number, or an array like scores with size 1 along axis
-        (axes of size 1 broadcast). A row with fewer real positions opens them all. A traced one
-        outside of [0, n] counts as the nearer end.
-      mask: as in `sparsemax`.
+        (axes of size 1 broadcast). A row with fewer real positions opens them all. A traced k
+        outside [0, n] is clipped.
+      mask: as for `sparsemax`.
       axis: the axis that sums to k.
 
     Returns:
-      Gates in [0, 1] in the dtype of scores, computed in float32 or wider. A row with no real
+      Gates in [0, 1] in the dtype of scores, computed in float32 or wider. A row without a real
       position is all 0, with a zero gradient.
 
     Raises:
-      ValueError: also if a k that is known is outside of [0, n].
+      ValueError: also if a known k is outside [0, n].
 
     Reference: Wang & Lu 2015, "Projection onto the capped simplex"; as the budget of attention,
       Martins & Kreutzer 2017, "Learning what's easy" (constrained sparsemax).
-    Deviation: not the sigmoid with a threshold of Amos et al. 2019 (LML), which has no gate of
-      exactly 0 or 1; the threshold by Newton's steps, not by sorting.
+    Deviation: the threshold by Newton steps instead of sorting. The related LML layer of Amos et
+      al. 2019, a sigmoid with a threshold, has no gates of exactly 0 or 1.
     """
     axis = _checked(scores, mask, axis)
     k = _counts(k, scores, axis)
@@ -168,29 +185,35 @@ def soft_top_k(
     mask: Bool[Array, "..."] | None = None,
     axis: int = -1,
 ) -> Float[Array, "..."]:
-    """A smooth top-k that sums to k: g_i = F((z_i - theta) / tau), F the Laplace distribution's.
+    """Computes a smooth top-k whose gates sum to k: g_i = F((z_i - theta) / tau).
 
-    F(u) = exp(u) / 2 for u <= 0, 1 - exp(-u) / 2 above. With f_i = F'((z_i - theta) / tau),
+    F is the distribution function of the Laplace distribution: F(u) = exp(u) / 2 for
+    u <= 0, 1 - exp(-u) / 2 above. With f_i = F'((z_i - theta) / tau),
     dg_i = f_i / tau (dz_i - sum_j f_j dz_j / sum_j f_j) + f_i / sum_j f_j dk.
 
+        >>> gates = soft_top_k(jnp.array([3.0, 2.0, -1.0]), 2)
+        >>> print(bool(gates[0] > gates[1] > gates[2]), float(gates.sum().round(3)))
+        True 2.0
+
     Args:
-      scores: z, as in `budget`.
-      k: as in `budget`.
+      scores: z, as for `budget`.
+      k: as for `budget`.
       temperature: tau > 0, a number or an array of shape (). As tau -> 0 the gates approach
-        `hard_top_k`, or 1/2 each where two scores tie for the last place. They are it, without a
-        gradient, where a traced tau is 0 or less (or below 1e-15); k is then rounded.
-      mask: as in `sparsemax`.
+        `hard_top_k`, or 1/2 each where two scores tie for the last place. A traced tau of 0 or
+        less (or below 1e-15) returns the hard gates, without a gradient, for rounded k.
+      mask: as for `sparsemax`.
       axis: the axis that sums to k.
 
     Returns:
-      Gates in [0, 1] in the dtype of scores, computed in float32 or wider. A row with no real
-      position is all 0, with a zero gradient, as is one whose k is 0; k or fewer real ones are 1.
+      Gates in [0, 1] in the dtype of scores, computed in float32 or wider. A row with k = 0 or
+      without a real position is all 0, with a zero gradient. A row with at most k real positions
+      has gates of 1 there.
 
     Raises:
-      ValueError: also if a k that is known is outside of [0, n].
+      ValueError: also if a known k is outside [0, n].
 
     Reference: Struski et al. 2025, "LapSum", section 3.
-    Deviation: theta by Newton's steps, not by sorting.
+    Deviation: theta by Newton steps instead of sorting.
     """
     axis = _checked(scores, mask, axis)
     check_positive(temperature=temperature)
@@ -214,23 +237,26 @@ def hard_top_k(
     *,
     temperature: float | Float[Array, ""] = 1.0,
 ) -> Float[Array, "..."]:
-    """1 at the k best real positions, 0 elsewhere; the derivatives are those of `soft_top_k`.
+    """Opens the gates of the k best real positions, with the derivative of `soft_top_k`.
 
-    Of equal scores the first come first.
+    Among equal scores the first positions win.
+
+        >>> print(hard_top_k(jnp.array([3.0, 2.0, -1.0]), 2))
+        [1. 1. 0.]
 
     Args:
-      scores: z, as in `sparsemax`.
+      scores: z, as for `sparsemax`.
       k: an integer in [0, n], or integers like scores with size 1 along axis. A row with fewer
         real positions opens them all.
-      mask: as in `sparsemax`.
-      axis: the axis of which k positions are open.
-      temperature: that of the soft gates whose derivative it takes.
+      mask: as for `sparsemax`.
+      axis: the axis along which k positions open.
+      temperature: tau of `soft_top_k`, which gives the derivative.
 
     Returns:
       Gates, 0 or 1, in the dtype of scores.
 
     Raises:
-      ValueError: also if a k that is known is outside of [0, n].
+      ValueError: also if a known k is outside [0, n].
 
     Reference: Bengio et al. 2013 (straight-through); Struski et al. 2025 (the soft gates).
     """
@@ -243,14 +269,14 @@ def hard_top_k(
 
 
 def _checked(scores: ArrayLike, mask: ArrayLike, axis: int) -> int:
-    """The axis counted from the left; raises what is wrong with the three."""
+    """Checks the arguments; returns the axis counted from the left."""
     check_floating(scores=scores)
     check_mask(mask, jnp.shape(scores))
     return check_axis(axis, jnp.ndim(scores))
 
 
 def _rows(scores: ArrayLike, mask: ArrayLike, axis: int) -> tuple[Array, Array]:
-    """Scores in the wide dtype and what is real, the axis last."""
+    """Returns the scores in float32 or wider and the mask of finite ones, with the axis last."""
     z = jnp.asarray(scores, wide_dtype(scores))
     keep = ~jnp.isneginf(z)
     if mask is not None:
@@ -263,7 +289,7 @@ def _restored(rows: Array, scores: ArrayLike, axis: int) -> Array:
 
 
 def _per_row(name: str, value: ArrayLike, scores: ArrayLike, axis: int) -> Array:
-    """A number, or an array with one value per row and the axis last, in the wide dtype."""
+    """Returns a number, or an array with one value per row and the axis last, in the wide dtype."""
     if jnp.ndim(value) == 0:
         return jnp.asarray(value, wide_dtype(scores))
     shape = list(jnp.shape(scores))
@@ -273,9 +299,9 @@ def _per_row(name: str, value: ArrayLike, scores: ArrayLike, axis: int) -> Array
 
 
 def _counts(k: ArrayLike, scores: ArrayLike, axis: int) -> Array:
-    """k per row; refused if it is known to be outside of [0, n]."""
+    """Returns k per row; raises ValueError if a known k is outside [0, n]."""
     size = jnp.shape(scores)[axis]
-    # of a size that `jax.export` leaves open nothing is known: there k counts as the nearer end
+    # A size that `jax.export` leaves open is not known; k is then clipped at run time.
     most = size if isinstance(size, int) else np.inf
     if known(k) and not np.all((np.asarray(k) >= 0) & (np.asarray(k) <= most)):
         raise ValueError(f"k must be in [0, {size}], got {k}")
@@ -291,7 +317,7 @@ def _on_simplex(
     family: Family, scores: ArrayLike, mask: ArrayLike, axis: int, a: Array | None
 ) -> Array:
     given, keep = _rows(scores, mask, axis)
-    # no gate is nearest to a score of +inf, as with softmax
+    # A score of +inf has no projection; its row becomes NaN, as with softmax.
     lost = _lost(jnp.where(jnp.isposinf(given), jnp.nan, given), keep, a)
     z = jnp.where(lost, 0, given)
     lowest = jnp.finfo(z.dtype).min
@@ -311,24 +337,23 @@ def _summing_to(
     scores: ArrayLike,
     axis: int,
 ) -> Array:
-    """phi((z - theta) / tau) that sums to k, or all 1 where no more than k positions are real."""
+    """Returns phi((z - theta) / tau) with sum k; all 1 in rows with at most k real positions."""
     given, lost = z, _lost(z, keep, k, tau)
     z = jnp.where(lost, 0, z)
     count = jnp.sum(keep, axis=-1, keepdims=True, dtype=z.dtype)
     between = (k > 0) & (k < count)
-    # A sum of many gates near 1 rounds away those that are closed. Both families have
-    # 1 - phi(u) = phi(c - u): what is closed of long rows is summed to n - k instead.
+    # A sum of many gates near 1 rounds away the nearly closed gates. Both families satisfy
+    # 1 - phi(u) = phi(c - u), so for long rows 1 - g is made to sum to n - k instead.
     length = length_of(z)
     most = (2 * k > count) & (length > _LONG)
-    # XLA may form a / 2 + b / 2 as (a + b) / 2, which overflows for the largest numbers, and did on
-    # a GPU.
+    # The clip leaves room for a sum of two: on a GPU XLA computed a / 2 + b / 2 as (a + b) / 2.
     end = float(jnp.finfo(z.dtype).max) / 4
     z = jnp.clip(jnp.where(most, -z, z), -end, end)
     fewer = jnp.where(most, count - k, k)
     total = jnp.where(between, fewer, jnp.where(keep.any(-1, keepdims=True), count / 2, 0))
 
-    # Scores of 1e4 leave float32 few digits for a threshold: it is found roughly among them, and
-    # the rest of it among the differences from the score nearest to it, which there are exact.
+    # At scores of 1e4 float32 has few digits left for a threshold. A rough search is followed by a
+    # search among the differences from the nearest score, which are exact there.
     rows, fixed, scale = lax.stop_gradient((z, total, tau))
     low, high = family.bracket(rows, keep, fixed, scale)
     mean = jnp.sum(jnp.where(keep, rows / jnp.maximum(count, 1), 0), axis=-1, keepdims=True)
@@ -336,7 +361,7 @@ def _summing_to(
     rough = search(family, rows, keep, fixed, (low, high, mean), scale, near)
     first = _nearest(rows, keep, rough)
     u = jnp.where(keep, z - first, 0)
-    # the bounds again, where the scores are so large that rounding took the room around them
+    # Add a margin to the bounds, because rounding of large scores may have removed it.
     log = math.log(1 + length) if isinstance(length, int) else jnp.log(1 + length)
     room = (1 if scale is None else scale) * (2 + log)
     start = jnp.where(jnp.abs(rough - first) < room, rough - first, 0)
@@ -349,7 +374,7 @@ def _summing_to(
 
 
 def _nearest(z: Array, keep: Array, theta: Array) -> Array:
-    """The real score of each row that is nearest to theta; theta where there is none."""
+    """Returns the real score nearest to theta in each row; theta in rows without one."""
     above = jnp.min(z, axis=-1, keepdims=True, where=keep & (z >= theta), initial=jnp.inf)
     below = jnp.max(z, axis=-1, keepdims=True, where=keep & (z <= theta), initial=-jnp.inf)
     nearest = jnp.where(above - theta < theta - below, above, below)
@@ -357,7 +382,7 @@ def _nearest(z: Array, keep: Array, theta: Array) -> Array:
 
 
 def _lost(z: Array, keep: Array, *others: Array | None) -> Array:
-    """True at the real positions of the rows that have a NaN, among real scores or the others."""
+    """Returns True at the real positions of rows with a NaN in real scores or in `others`."""
     lost = jnp.any(keep & jnp.isnan(z), axis=-1, keepdims=True)
     for other in others:
         lost = lost if other is None else lost | jnp.isnan(other)
@@ -365,29 +390,30 @@ def _lost(z: Array, keep: Array, *others: Array | None) -> Array:
 
 
 def _seen(gates: Array, z: Array, lost: Array) -> Array:
-    """The gates, NaN and with gradients of NaN where lost.
+    """Returns the gates, with values and gradients of NaN where `lost` is True.
 
-    A comparison with NaN is False, by which the search would close gates without a word.
+    Without this a row with a NaN would get closed gates, because comparisons with NaN are False.
     """
     return (gates + jnp.where(lost, z, 0)) * jnp.where(lost, jnp.nan, 1.0)
 
 
 def _hard(z: Array, keep: Array, k: Array) -> Array:
-    """`_best` as numbers without a gradient, NaN in the rows that have one."""
+    """Returns `_best` as numbers without a gradient; rows with a NaN are NaN."""
     z, k = lax.stop_gradient((z, k))
     return jnp.where(_lost(z, keep, k), jnp.nan, _best(z, keep, k).astype(z.dtype))
 
 
 def _best(z: Array, keep: Array, k: Array) -> Array:
-    """True at the k best real positions of each row, the first of equals first.
+    """Returns True at the k best real positions of each row; the first of equal scores win.
 
-    The k-th largest is found bit by bit from the top, which XLA does faster than sorting on a CPU.
+    The k-th largest score is found bit by bit from the highest bit, which is faster under XLA on a
+    CPU than sorting.
     """
     bits = 8 * z.dtype.itemsize
     unsigned = jnp.dtype(f"uint{bits}")
     sign = jnp.array(1 << (bits - 1), unsigned)
     raw = lax.bitcast_convert_type(jnp.where(z == 0, 0, z), unsigned)
-    # the order of these integers is that of the numbers; 0 is below every one
+    # These integers are ordered like the numbers; 0 is below all of them.
     order = jnp.where(keep, jnp.where(raw >= sign, ~raw, raw | sign), 0)
 
     def reach(bound: Array) -> Array:
@@ -397,7 +423,7 @@ def _best(z: Array, keep: Array, k: Array) -> Array:
         tried = bound | (sign >> jnp.asarray(place, unsigned))
         return jnp.where(reach(tried) >= k, tried, bound)
 
-    # 0, sharded and varying over devices as the rows are
+    # A zero with the sharding of the rows.
     bound = jnp.sum(order * 0, axis=-1, keepdims=True, dtype=unsigned)
     bound = vary_together((bound, k))[0]
     bound = lax.fori_loop(0, bits, set_bit, bound)

@@ -1,9 +1,9 @@
-"""Values that carry a derivative of one's choice: the one rule by which a gradient is attached.
+"""Values with a given derivative, which gradient estimators return.
 
-By `jax.custom_jvp` and not by the trick `value + s - stop_gradient(s)`: the value is exact where
-the trick rounds, logits of -inf make no `inf - inf`, both modes of differentiation and `vmap` work,
-and the derivative is itself a traced value that may be differentiated again (a critic of `Relax` is
-trained through it). The rule ignores how the slope depends on anything, at the first derivative.
+The functions use `jax.custom_jvp` instead of `value + s - stop_gradient(s)`. The value is then
+exact, logits of -inf give no `inf - inf`, both modes of differentiation and `vmap` work, and the
+derivative is a traced value that can be differentiated again (the critic of `Relax` is trained
+through it). The first derivative treats the slope as a constant.
 """
 
 import jax
@@ -17,7 +17,7 @@ from gatedjax.functional._checks import check_floating, check_same_shape, check_
 def sloped(
     value: Float[Array, " n"], logits: Float[Array, " n"], slope: Float[Array, " n"]
 ) -> Float[Array, " n"]:
-    """The value, with the derivative `slope` with respect to the logits, one by one; no other."""
+    """Returns `value` with the elementwise derivative `slope` with respect to the logits only."""
     del logits, slope
     return value
 
@@ -33,19 +33,26 @@ def _sloped_jvp(primals, tangents):
 def attached(
     value: Float[Array, ""], logits: Float[Array, " n"], gradient: Float[Array, " n"]
 ) -> Float[Array, ""]:
-    """The value, with a derivative of one's choice with respect to the logits.
+    """Returns `value` with a given gradient with respect to the logits.
 
-    What an estimator of one's own (`Estimator.surrogate`) returns. Unlike the trick `value + s -
-    stop_gradient(s)` it keeps the value's bits and is finite where a logit is -inf.
+    Use it in the `surrogate` method of your own estimator. Unlike `value + s - stop_gradient(s)` it
+    keeps the bits of the value and is finite where a logit is -inf.
+
+        >>> loss = lambda a: attached(jnp.float32(3.0), a, jnp.array([1.0, 2.0]))
+        >>> print(loss(jnp.zeros(2)), jax.grad(loss)(jnp.zeros(2)))
+        3.0 [1. 2.]
 
     Args:
-      value: differentiable with respect to whatever else it depends on.
-      logits: what the gradient is with respect to.
-      gradient: how it depends on anything is left out, at the first derivative.
+      value: a scalar; its derivatives with respect to other inputs are kept.
+      logits: the logits [n].
+      gradient: the gradient [n]; the first derivative treats it as a constant.
+
+    Returns:
+      value.
 
     Raises:
-      ValueError: if the value is no scalar, or the gradient has another shape than the logits.
-      TypeError: if the value is no floating number.
+      ValueError: if the value is not a scalar, or the gradient has another shape than the logits.
+      TypeError: if the value is not a floating-point number.
     """
     check_that(jnp.ndim(value) == 0, "value must be a scalar", value)
     check_floating(value=value)

@@ -1,14 +1,14 @@
-"""The threshold that makes a row of gates sum to what it shall, and its exact derivative.
+"""The threshold at which a row of gates has a given sum, with its exact derivative.
 
-Every map of this package is g_i = phi(z_i - theta) with theta from sum_i phi(z_i - theta) = total.
-theta is found by Newton's steps inside a bracket. Where phi is piecewise linear a step solves the
-piece at hand, so that the search ends with the exact root after finitely many steps, as sorting
-does: it is Michelot's (1986) algorithm for the simplex. Sorting, the usual closed form, costs more
-than 26 bisections under XLA on a CPU (`python -m tests.gates.timing`).
+The maps of this package are g_i = phi(z_i - theta) with theta from sum_i phi(z_i - theta) = total.
+Newton steps inside a bracket find theta. For a piecewise linear phi each step solves the current
+piece exactly, so the search ends with the exact root after finitely many steps; on the simplex this
+is the algorithm of Michelot (1986). Sorting, the usual closed form, costs more than 26 bisections
+under XLA on a CPU (`python -m tests.gates.timing`).
 
-The derivative is that of the implicit function: with s_i = phi'(z_i - theta),
+The derivative comes from the implicit function theorem: with s_i = phi'(z_i - theta),
 d theta = (sum_i d phi_i - d total) / sum_i s_i, where d phi_i is the change at a fixed theta.
-It is made of the same differentiable parts, so that it can be differentiated again.
+It consists of differentiable functions, so that it can be differentiated again.
 """
 
 import functools
@@ -24,31 +24,30 @@ from gatedjax.functional._devices import vary_together
 
 Parts = tuple[Array, Array]
 Bounds = tuple[Array, Array, Array]
-"""Where theta must be: from, to, and where its search starts; nothing is differentiated by them."""
+"""Lower bound, upper bound and start of the search for theta; they have no derivative."""
 _State = tuple[Array, Array, Array, Array, Array]
 # |x| below which log(1 + x) / x comes from its series; ten terms are exact to float64 there.
 _NEAR = 0.02
-# From this step on every second one is a bisection, which bounds their number whatever phi is.
+# From this step on each second step is a bisection, which bounds the number of steps for any phi.
 _PATIENCE = 8
 _MOST_STEPS = 160
 
 
 class Family(NamedTuple):
-    """One phi, and what the search for its threshold needs."""
+    """A function phi, with the functions that the search for its threshold needs."""
 
     parts: Callable[[Array, Array | None], Parts]
-    """phi and phi' at u = z - theta; a is a parameter of some."""
+    """Maps (u, a) to phi(u) and phi'(u); a is a parameter that only some phi have."""
     excess: Callable[[Array, Array, Array | None], Array]
-    """Newton's step is excess(sum phi, total, a) / sum phi'."""
+    """The Newton step is excess(sum phi, total, a) / sum phi'."""
     bracket: Callable[[Array, Array, Array, Array | None], tuple[Array, Array]]
-    """Where theta must be, from the scores, which of them are real, the total, and a."""
+    """Maps (scores, mask of real scores, total, a) to the bounds of theta."""
 
 
 def length_of(rows: Array) -> Any:
-    """Returns how many positions a row has, at least 1; an array where `jax.export` leaves it open.
+    """Returns the length of a row, at least 1; an array if `jax.export` leaves the length open.
 
-    An open length has no value while tracing, so that Python can neither compare it nor take a root
-    of it.
+    An open length has no value while tracing, so Python can neither compare it nor take its root.
     """
     size = rows.shape[-1]
     return max(size, 1) if isinstance(size, int) else jnp.maximum(jnp.asarray(size, rows.dtype), 1)
@@ -67,7 +66,7 @@ def _square(u: Array, a: Array | None) -> Parts:
 
 
 def _log1p_ratio(x: Array) -> Array:
-    """log(1 + x) / x for x > -1, smooth through 0."""
+    """Computes log(1 + x) / x for x > -1, smooth through 0."""
     is_near = jnp.abs(x) < _NEAR
     near, far = jnp.where(is_near, x, 0), jnp.where(is_near, 1, x)
     series = jnp.zeros_like(x)
@@ -77,7 +76,7 @@ def _log1p_ratio(x: Array) -> Array:
 
 
 def _power(u: Array, a: Array | None) -> Parts:
-    """[1 + a u]_+^(1 / a) and its slope [1 + a u]_+^(1 / a - 1); exp(u) at a = 0."""
+    """Returns [1 + a u]_+^(1 / a) and its slope [1 + a u]_+^(1 / a - 1); exp(u) at a = 0."""
     assert a is not None
     is_open = a * u > -1
     u = jnp.where(is_open, u, 0)
@@ -92,10 +91,10 @@ def _clipped(u: Array, a: Array | None) -> Parts:
 
 
 def _laplace(u: Array, a: Array | None) -> Parts:
-    """The distribution function of Laplace's distribution of scale a, and its density."""
+    """Returns the distribution function and the density of the Laplace distribution of scale a."""
     assert a is not None
     above = u > 0
-    # not abs: its derivative at 0 is 0, and that of this function is not
+    # Not abs(u), because the derivative of abs at 0 is 0.
     tail = 0.5 * jnp.exp(jnp.where(above, -u, u) / a)
     return jnp.where(above, 1 - tail, tail), tail / a
 
@@ -111,7 +110,7 @@ def _square_excess(found: Array, total: Array, a: Array | None) -> Array:
 
 
 def _power_excess(found: Array, total: Array, a: Array | None) -> Array:
-    """That of Newton's step for (sum phi)^a = 1, convex in theta for a <= 1, linear at a = 0."""
+    """Returns the excess for (sum phi)^a = 1, convex in theta for a <= 1, linear at a = 0."""
     del total
     assert a is not None
     log = jnp.log(jnp.where(found > 0, found, 1))
@@ -120,7 +119,7 @@ def _power_excess(found: Array, total: Array, a: Array | None) -> Array:
 
 
 def _from_top(u: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
-    """The best score is 0: one gate of 1 at theta = 0, all 1/n at theta <= log n."""
+    """Returns bounds for scores with maximum 0: a gate of 1 at 0, gates <= 1/n at log n."""
     del keep, a
     return jnp.zeros_like(total), jnp.full_like(total, 1 + jnp.log(1.0 + length_of(u)))
 
@@ -134,7 +133,10 @@ def _around(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array
 
 
 def _beyond(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
-    """sum phi <= n/2 exp((high - theta) / a) and n - sum phi <= n/2 exp((theta - low) / a)."""
+    """Returns bounds from the tails of the Laplace distribution.
+
+    sum phi <= n/2 exp((high - theta) / a) and n - sum phi <= n/2 exp((theta - low) / a).
+    """
     assert a is not None
     low, high = _around(z, keep, total, a)
     count = jnp.sum(keep, axis=-1, keepdims=True, dtype=z.dtype)
@@ -159,11 +161,11 @@ def search(
     a: Array | None = None,
     tolerance: float | Array | None = None,
 ) -> Float[Array, "*B 1"]:
-    """theta with sum phi(u - theta) = total over the real positions; not differentiable.
+    """Finds theta with sum phi(u - theta) = total over the real positions; not differentiable.
 
-    A step that leaves the bounds, whose sum must be finite, is replaced by their middle. The
-    search ends when every sum is its total to rounding (or to a tolerance), or no number is left
-    between its bounds, with one step more from there.
+    A step that leaves the bounds (whose sum must be finite) is replaced by a bisection. The search
+    ends one step after all sums are equal to their totals up to rounding (or to a tolerance), or
+    after no number is left between the bounds.
     """
     u = jnp.where(keep, u, -jnp.inf)
     if tolerance is None:
@@ -200,7 +202,7 @@ def search(
 def threshold(
     family: Family, u: Array, keep: Array, total: Array, bounds: Bounds, a: Array | None
 ) -> Array:
-    """`search` with the derivative of the implicit function by u, total and a."""
+    """Runs `search`; differentiable with respect to u, total and a by the implicit function."""
     return search(family, u, keep, total, bounds, a)
 
 
@@ -216,11 +218,11 @@ def _threshold_jvp(family, primals, tangents):
     _, moved = jax.jvp(summed, (u, a), (d_u, d_a))
     slopes = jnp.where(keep, family.parts(jnp.where(keep, u - theta, 0), a)[1], 0)
     slope = jnp.sum(slopes, axis=-1, keepdims=True)
-    # where every gate is at an end of its range, none moves
+    # If all gates are at an end of their range, theta does not move.
     change = jnp.where(slope > 0, (moved - d_total) / jnp.where(slope > 0, slope, 1), 0)
     return theta, change
 
 
 def gates(family: Family, u: Array, keep: Array, theta: Array, a: Array | None) -> Array:
-    """phi(u - theta) at the real positions, 0 elsewhere."""
+    """Computes phi(u - theta) at the real positions; 0 elsewhere."""
     return jnp.where(keep, family.parts(jnp.where(keep, u - theta, 0), a)[0], 0)
