@@ -99,9 +99,10 @@ def entmax(
     """Computes alpha-entmax: p_i = [(alpha - 1) z_i - tau]_+^(1 / (alpha - 1)), sum p = 1.
 
     The limit alpha = 1 is softmax, alpha = 2 is sparsemax. Computed as
-    p_i = exp_alpha(z_i - theta) with exp_alpha(u) = [1 + (alpha - 1) u]_+^(1 / (alpha - 1)), which is
-    smooth in alpha at 1. With s_i = p_i^(2 - alpha) on the support and h_i = d log exp_alpha(u) / d alpha at u_i,
-    dp_i = s_i (dz_i - d theta) + p_i h_i d alpha, sum dp = 0.
+    p_i = exp_alpha(z_i - theta) with exp_alpha(u) = [1 + (alpha - 1) u]_+^(1 / (alpha - 1)), which
+    is smooth in alpha at 1. With s_i = p_i^(2 - alpha) on the support and
+    h_i = d log exp_alpha(u) / d alpha at u_i, dp_i = s_i (dz_i - d theta) + p_i h_i d alpha,
+    sum dp = 0.
 
         >>> print(entmax(jnp.array([0.0, 0.0, -9.0]), 1.25).round(2))
         [0.5 0.5 0. ]
