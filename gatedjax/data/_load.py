@@ -1,4 +1,4 @@
-"""`load`: a data set by name, from prepared TFDS files, from raw files, or made here."""
+"""`load`: a data set by name, from prepared TFDS files, from raw files, or generated."""
 
 import contextlib
 import contextvars
@@ -24,15 +24,14 @@ _LOOKING: contextvars.ContextVar[bool] = contextvars.ContextVar("looking", defau
 
 
 class Found(Exception):
-    """The files of a data set are there; see `looking`."""
+    """Raised by `load` inside `looking` if the files of the data set exist."""
 
 
 @contextlib.contextmanager
 def looking() -> Iterator[None]:
-    """Inside, `load` reads and downloads nothing: it raises Found, or says what is missing.
+    """Makes `load` check for files only: it raises `Found`, or an error for missing files.
 
-    A caller that would read many files learns so in milliseconds whether the first set that it
-    asks for is there.
+    A command that reads many files can check in milliseconds that its first data set exists.
     """
     token = _LOOKING.set(True)
     try:
@@ -42,7 +41,7 @@ def looking() -> Iterator[None]:
 
 
 def _look(declared: DataSet, data_dir: str | Path | None, manual_dir: str | Path | None) -> None:
-    """Raises FileNotFoundError unless every official part can be read without a network."""
+    """Raises FileNotFoundError unless all official parts can be read without a network."""
     prepared = _prepared.is_prepared(declared.name, data_dir)
     if manual_dir is None:
         if not prepared:
@@ -88,48 +87,52 @@ def load(
     unpack_limit: int | None = None,
     **options: Any,
 ) -> Source:
-    """Loads one split of a data set as a random-access source.
+    """Loads a split of a data set as a random-access source.
 
-    Sets: `polarity` (made here), `sst` (options granularity="fine"|"binary", level="sentence"|
+        >>> source = load("polarity", "test")
+        >>> len(source), source.info.class_names
+        (1000, ('negative', 'positive'))
+
+    Sets: `polarity` (generated), `sst` (options granularity="fine"|"binary", level="sentence"|
     "phrase"|"train_phrase"; `sst1` and `sst2` are its fine and binary form), `trec`,
     `imdb_reviews` (`imdb`), `ag_news_subset` (`ag_news`).
     Cloze questions: `cbt_ne`, `cbt_cn` (or `cbt` with the option kind="NE"|"CN"), `cnn_cloze`,
     `daily_mail_cloze` (`cnn_dm_cloze` with paper="cnn"|"daily_mail"), `wdw_strict`, `wdw_relaxed`
-    (`wdw` with kind="strict"|"relaxed") and `two_facts` (made here). Their examples have the
-    document as "tokens", "query", "candidates", "answer", and in "label" which candidate is the
-    answer (-1: none); `source.report.notes` counts absent answers and other oddities.
+    (`wdw` with kind="strict"|"relaxed") and `two_facts` (generated). Their examples have the
+    document as "tokens", "query", "candidates", "answer", and "label", the index of the answer
+    among the candidates (-1 if it is none); `source.report.notes` counts absent answers.
     Pairs of sentences: `snli`, `sick` ("hypothesis" is the second). Semantic roles: `conll_srl`, an
     example per predicate. Parallel text: `multi30k`, `kftt`, `iwslt14_en_ro`, `wmt14_en_de`
     ("target" is the translation of "text"; option source= the language that is translated). Trees:
     `ewt_trees`. Probes: `senteval_probing` (option task="bigram_shift"|"tree_depth"|
-    "top_constituents"|...; each is also a set of its own, `senteval_bigram_shift`), classes by the
-    labels of its training part; `word_reordering`, where "insert" and "original" are positions.
+    "top_constituents"|...; also by names such as `senteval_bigram_shift`), with the labels of the
+    training part as classes; `word_reordering`, where "insert" and "original" are positions.
     Running text: `ptb`, a `TokenStream` with the vocabulary of its training part. Images: `mnist`,
     `fashion_mnist` and scikit-learn's `digits` (no files needed), an `ImageSource`.
 
-    SST levels: "sentence"; "phrase" is every labelled span of any split, as often as it occurs;
-    "train_phrase" is every span of the training trees, sentences included, once per text and
-    label as in the common releases, while the other splits are sentences. `sst1_phrases` and
-    `sst2_phrases` have that level. The binary form drops neutral spans. `source.report.spans`
-    accounts for every span.
+    SST levels: "sentence"; "phrase" is all labelled spans, repetitions included; "train_phrase" is
+    all spans of the training trees, sentences included, without repetitions of text and label as in
+    the common releases, while the other splits are sentences. `sst1_phrases` and `sst2_phrases`
+    have that level. The binary form drops neutral spans. `source.report.spans` accounts for all
+    spans.
 
-    Where the text comes from: the raw files below `manual_dir` if it is given and has them
-    (nothing is written); else the TFDS set in `data_dir`, which is downloaded and prepared there
-    if it is missing. `sst`, `trec`, `ptb` and the cloze sets need no TensorFlow for that; CNN,
-    Daily Mail and Who-did-What cannot be downloaded by a program.
+    Sources of the text: the raw files below `manual_dir` if they exist there (no file is written);
+    else the TFDS set in `data_dir`, which is downloaded and prepared there if it is missing. `sst`,
+    `trec`, `ptb` and the cloze sets need no TensorFlow for that; CNN, Daily Mail and Who-did-What
+    cannot be downloaded by a program.
 
-    Splits: "train", "validation", "test". A set without an official validation part (all but
-    `sst`, `ptb`, the cloze sets and those made here) has a tenth of its official training part held
-    out (see `held_out`), the same in every run and in proportion to the classes; of `mnist` and
-    `fashion_mnist` it is the last 5,000 training images. "train_full" is the whole official part.
-    `digits` has no official parts: a fifth of it is for testing.
+    Splits: "train", "validation", "test". If a set has no official validation part (all but `sst`,
+    `ptb`, the cloze sets and generated sets), a tenth of the official training part is held out
+    (see `held_out`), the same in all runs and stratified by class; for `mnist` and `fashion_mnist`
+    it is the last 5,000 training images. "train_full" is the whole official training part.
+    `digits` has no official parts: a fifth is used for testing.
 
     `example_id` is the line in the official file (images: the position; IMDB: the review in order
     of file names; texts that TFDS prepares itself: the position there) plus 100,000,000 for an
     official validation part and 200,000,000 for test. SST phrases count 4,096 ids a line.
 
     Args:
-      name: of the data set.
+      name: the name of the data set.
       split: "train", "validation", "test" or "train_full".
       data_dir: TFDS folder (default: TFDS's own, ~/tensorflow_datasets).
       manual_dir: folder with the raw files as they are downloaded, plain or .gz, or its parent.
@@ -137,18 +140,18 @@ def load(
         setting lines aside in `source.quarantine` and naming the size in `source.info.substitute`.
       held_out: share of the official training part that is "validation"; None is a tenth. Only
         for texts without an official validation part.
-      unpack_limit: bytes that may come out of one .gz file or one member of an archive; None is
-        1 GiB, or what the environment variable GATEDJAX_UNPACK_LIMIT says ("8GiB"). All members of
-        an archive that are read together may have 32 times its own size, if that is more.
-      **options: of the data set.
+      unpack_limit: the largest number of bytes that a .gz file or a member of an archive may unpack
+        to; None is 1 GiB, or the value of the environment variable GATEDJAX_UNPACK_LIMIT ("8GiB").
+        The members of an archive together may unpack to 32 times its size, if that is more.
+      **options: the options of the data set.
 
     Returns:
-      The source. Its `report` accounts for every line.
+      The source. Its `report` accounts for all lines.
 
     Raises:
       ValueError: for an unknown name, split or option; for a file without a usable line, or that
         unpacks to more than the limit; under `strict`, for the first malformed line.
-      FileNotFoundError: if the data are not there; the message says where to get them.
+      FileNotFoundError: if the files do not exist; the message names their address.
     """
     name, options = configured(name, options)
     one_of("data set", name, names())
@@ -189,7 +192,7 @@ def load(
 
 
 def _substitute(declared: DataSet, part: str, rows: Rows) -> str | None:
-    """How the rows differ from the official ones; None if they do not."""
+    """Returns a description of how the rows differ from the official data, or None."""
     official = declared.official[part]
     if official is None or rows.lines == official:
         return rows.note
@@ -198,7 +201,7 @@ def _substitute(declared: DataSet, part: str, rows: Rows) -> str | None:
 
 
 def _check(declared: DataSet, part: str, rows: Rows, substitute: str | None, strict: bool) -> None:
-    """Refuses rows that cannot be used, and says what was set aside."""
+    """Raises ValueError for rows that cannot be used; logs the number of rows set aside."""
     name, unit, aside = declared.name, declared.unit, rows.quarantine
     if strict and (aside or substitute):
         first = aside[0] if aside else f"{name}, {part}: {substitute}"

@@ -1,10 +1,11 @@
-"""TFDS builders of the sets that TFDS does not have in this form.
+"""TFDS builders of the data sets that TFDS does not have in this form.
 
 `Sst`, `Trec`, `Ptb`; cloze questions: `CbtNe`, `CbtCn`, `CnnCloze`, `DailyMailCloze`, `WdwStrict`,
 `WdwRelaxed`; sentences: `Sick`, `ConllSrl`, `EwtTrees`, `SentevalProbing`, `WordReordering`;
 parallel text: `Multi30k`, `Kftt`, `Iwslt14EnRo`, `Wmt14EnDe`.
 
-They need no TensorFlow: files are array_record. `load` uses them; they also stand alone:
+They need no TensorFlow, because their files are array_record. `load` uses them; they can be used
+directly:
 
     builder = Sst(data_dir=..., file_format="array_record")
     builder.download_and_prepare()  # or with DownloadConfig(manual_dir=...)
@@ -24,5 +25,5 @@ if TYPE_CHECKING:
     def __getattr__(name: str) -> type[SetBuilder]: ...
 
 
-# each is made of the declaration of its set, which is the only place that knows of it
+# The builders are generated from the declarations of the data sets.
 globals().update({builder.__name__: builder for builder in _BUILDERS.values()})

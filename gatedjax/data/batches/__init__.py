@@ -1,1 +1,1 @@
-"""Examples as columns, and batches of them by step."""
+"""Encoded examples as columns, and batches of them by step."""

@@ -1,4 +1,4 @@
-"""Which padded lengths to compile for."""
+"""The choice of padded lengths."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -7,23 +7,27 @@ from numpy.typing import ArrayLike
 def plan_buckets(lengths: ArrayLike, max_buckets: int) -> tuple[int, ...]:
     """Chooses padded lengths that minimise the total of padded tokens.
 
-    Every text is padded to the smallest edge that holds it; each edge costs one compilation. Exact:
-    with the distinct lengths l_1 < ... < l_U and n_i texts up to l_i, the best total that covers
-    the first j lengths with k edges is
+    Each text is padded to the smallest edge that is long enough; each edge costs a compilation. The
+    result is optimal: with the distinct lengths l_1 < ... < l_U and n_i texts up to l_i, the least
+    total for the first j lengths with k edges is
 
         best(k, j) = min over i < j of best(k - 1, i) + (n_j - n_i) l_j,
 
-    so O(max_buckets U^2).
+    which takes O(max_buckets U^2).
+
+        >>> plan_buckets([3, 3, 4, 9], max_buckets=2)
+        (4, 9)
 
     Args:
       lengths: int [n], each at least 1.
-      max_buckets: most edges.
+      max_buckets: the largest number of edges.
 
     Returns:
-      Ascending edges, each a length that occurs; the last is the longest. No more than are of use.
+      Ascending edges, which are lengths of texts; the last is the longest. There are fewer than
+      max_buckets if more would not reduce the padding.
 
     Raises:
-      ValueError: if there is no length, one is below 1, or max_buckets < 1.
+      ValueError: if there are no lengths, a length is below 1, or max_buckets < 1.
     """
     lengths = np.asarray(lengths)
     if max_buckets < 1:

@@ -11,7 +11,7 @@ from gatedjax.data.batches._plan import Batch, PlannedBatches, check_sizes, pad_
 from gatedjax.data.text._characters import MAX_CHARACTERS
 
 DENSE_CELLS = 2**22
-"""Above this many cells of [B, N, K], batches list positions instead."""
+"""With more cells [B, N, K] than this, batches list positions instead of an occurrence mask."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,27 +25,28 @@ class ClozeShape:
     candidates: int
     """K."""
     positions: int
-    """P: most places of one candidate in one document."""
+    """P: the largest number of occurrences of a candidate in a document."""
     words: int
-    """W: most distinct words of one document and its query."""
+    """W: the largest number of distinct words in a document and its query."""
 
 
 def plan_cloze_shapes(
     parts: Sequence[EncodedCloze], *, max_shapes: int = 8, batch_size: int = 32
 ) -> tuple[ClozeShape, ...]:
-    """Chooses the shapes to compile for: few, and with little padding.
+    """Chooses few padded shapes with little padding.
 
-    Document lengths are cut in d buckets, and the query lengths of each in q, with d q at most
-    `max_shapes`; of all d the one with the fewest padded cells N + Q (the cost of the recurrent
-    layers, last batches included) is taken. Both cuts are the best there are (`plan_buckets`).
+    Document lengths are divided into d buckets and the query lengths of each bucket into q, with
+    d q at most `max_shapes`. The d with the fewest padded cells N + Q (the cost of the recurrent
+    layers, last batches included) is chosen. `plan_buckets` makes both divisions.
 
     Args:
-      parts: the questions, training first: its lengths decide. The last shapes hold the others too.
-      max_shapes: the compile budget.
+      parts: the parts of the data set, training first. The training lengths determine the shapes;
+        the last shapes are enlarged to fit the other parts.
+      max_shapes: the largest number of shapes, each of which costs a compilation.
       batch_size: rows of a training batch.
 
     Returns:
-      Shapes in the order of document, then query length; every question fits into one.
+      Shapes in the order of document, then query length; each question fits into a shape.
 
     Raises:
       ValueError: if max_shapes < 1, or there are no questions.
@@ -75,7 +76,7 @@ def plan_cloze_shapes(
 
 
 def _through(edges: tuple[int, ...], longest: int) -> tuple[int, ...]:
-    """The edges, the last of them long enough for the other parts too."""
+    """Returns the edges with the last increased to the longest length of all parts."""
     return (*edges[:-1], max(edges[-1], longest))
 
 
@@ -93,7 +94,7 @@ def _words(encoded: EncodedCloze, row: int) -> int:
 
 
 NEEDS = {"candidates": _candidates, "positions": _positions, "words": _words}
-"""What a question needs of the fields of its shape beside document and query."""
+"""Field of a shape -> the function that computes the size that a question needs there."""
 
 
 def _measured(
@@ -111,7 +112,7 @@ def _measured(
 
 
 def _buckets(encoded: EncodedCloze, shapes: Sequence[ClozeShape]) -> np.ndarray:
-    """The first shape that holds each question's document, and of those its query."""
+    """Returns the index of the smallest shape that fits each question."""
     sizes = np.array([(shape.document, shape.query) for shape in shapes])
     edges = np.unique(sizes[:, 0])
     documents, queries = encoded.document_lengths, encoded.query_lengths
@@ -134,34 +135,34 @@ def _buckets(encoded: EncodedCloze, shapes: Sequence[ClozeShape]) -> np.ndarray:
 class ClozeBatches(PlannedBatches):
     """Random access to batches of questions: a pure function of (seed, step).
 
-    A batch is a dict; B rows, filler rows have weight 0, example id -1 and length 0:
+    A batch is a dict with B rows; filler rows have weight 0, example id -1 and length 0:
 
     - document int32 [B, N], document_lengths [B]; query int32 [B, Q], query_lengths [B], with the
       begin and end markers; 0 is padding.
     - cloze int32 [B]: index of the placeholder in the query.
-    - occurrence bool [B, N, K], or where B N K is above `dense_cells`, candidate_positions int32
+    - occurrence bool [B, N, K], or if B N K is above `dense_cells`, candidate_positions int32
       [B, K, P], indices in the document padded with -1.
     - candidate_mask bool [B, K]; label int32 [B], -1 if the answer is no candidate.
     - weight f32 [B]; example_id int32 [B].
     - with characters: word_characters int32 [B, W, 10] and word_lengths [B, W], the distinct words
-      of each row's document and query; document_words [B, N] and query_words [B, Q], indices in the
-      row's own list.
+      of each row's document and query; document_words [B, N] and query_words [B, Q], indices into
+      these words.
 
-    Memory of the large ones: B N K bytes (dense) or 4 B K P; 44 B W with characters.
+    Memory of the large arrays: B N K bytes (dense) or 4 B K P; 44 B W with characters.
 
     Args:
       encoded: the questions.
       batch_size: B.
-      shapes: of the buckets; None plans them for these questions.
-      max_shapes: how many shapes to plan.
-      characters: (ids int32 [V, 10], lengths [V]) of every word; see `Characters.table`.
-      dense_cells: the largest dense array.
-      seed: of the order.
-      shuffle: False keeps the order of the questions within a bucket, in every epoch.
-      one_pass: whether the batches end after an epoch; see `eval`.
+      shapes: shapes of the buckets; None plans them for these questions.
+      max_shapes: the number of shapes to plan.
+      characters: (ids int32 [V, 10], lengths [V]) of the words; see `Characters.table`.
+      dense_cells: the largest size of the occurrence mask.
+      seed: seed of the order.
+      shuffle: False keeps the order of the questions within a bucket, in all epochs.
+      one_pass: True ends the batches after an epoch; see `eval`.
 
     Raises:
-      ValueError: for batch_size < 1, no questions, or a question that fits in no shape.
+      ValueError: for batch_size < 1, no questions, or a question that fits into no shape.
     """
 
     def __init__(
@@ -193,7 +194,7 @@ class ClozeBatches(PlannedBatches):
             shuffle=shuffle,
             one_pass=one_pass,
         )
-        if given:  # those that are planned hold what they were planned for
+        if given:  # planned shapes fit all questions
             self._check_shapes()
         documents, queries = encoded.document_lengths, encoded.query_lengths
         self._by_row = {
@@ -205,7 +206,7 @@ class ClozeBatches(PlannedBatches):
         }
         cells = [shape.document + shape.query for shape in self.shapes]
         self.padding_fraction = self._padding(int(documents.sum() + queries.sum()), cells)
-        """Share of the cells of documents and queries that hold no word, filler rows included."""
+        """Share of padding among the cells of documents and queries, filler rows included."""
 
     @classmethod
     def eval(
@@ -218,7 +219,7 @@ class ClozeBatches(PlannedBatches):
         characters: tuple[np.ndarray, np.ndarray] | None = None,
         dense_cells: int = DENSE_CELLS,
     ) -> "ClozeBatches":
-        """Makes one ordered pass: `len` steps, every question exactly once, bucket by bucket."""
+        """Makes an ordered pass: `len` steps, each question exactly once, bucket by bucket."""
         return cls(
             encoded,
             batch_size=batch_size,
@@ -248,7 +249,7 @@ class ClozeBatches(PlannedBatches):
         return batch | self._words(documents, queries, shape)
 
     def _check_shapes(self) -> None:
-        """Refuses a question for which the shape of its document and query has too little room."""
+        """Raises ValueError if a question is too large for the shape of its bucket."""
         for row, bucket in enumerate(self._bucket):
             shape = self.shapes[bucket]
             listed, spelt = not self._dense(shape), self.characters is not None
@@ -275,7 +276,7 @@ class ClozeBatches(PlannedBatches):
         positions = np.full((size, k, shape.positions), -1, np.int32)
         for line, row in zip(positions, rows, strict=False):
             where = self.encoded.occurrences[row]
-            # sorted by candidate: the place of each within its candidate
+            # Occurrences are sorted by candidate; number them within each candidate.
             counts = np.bincount(where[:, 0], minlength=k)
             within = np.arange(len(where)) - np.repeat(np.cumsum(counts) - counts, counts)
             line[where[:, 0], within] = where[:, 1]

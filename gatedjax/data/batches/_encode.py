@@ -1,4 +1,4 @@
-"""A source as columns: ids, lengths, labels."""
+"""Encoding of a source as columns: ids, lengths, labels."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ T = TypeVar("T")
 
 
 PER_TOKEN = ("decides", "is_predicate", "labels", "tags")
-"""Fields of the data sets here that have one value per token. Another sentence may be as long."""
+"""Fields with a value per token; they cannot be told by length, so they are listed here."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Encoded:
-    """An encoded source, in its order. Every text has at least one token."""
+    """An encoded source, in the order of the source. Each text has at least one token."""
 
     ids: list[np.ndarray]
-    """int32 ids of every text (views into one array)."""
+    """int32 ids of each text (views into a common array)."""
     lengths: np.ndarray
     """int32 [n]."""
     labels: np.ndarray
@@ -29,14 +29,14 @@ class Encoded:
     example_ids: np.ndarray
     """int32 [n]."""
     starts: np.ndarray
-    """int64 [n]: how many tokens were cut off on the left."""
+    """int64 [n]: the number of tokens that were truncated on the left."""
     source: Source
     per_token: tuple[str, ...] = PER_TOKEN
-    """Further fields of the examples that have one value per token."""
+    """Further fields of the examples with a value per token."""
 
     @property
     def info(self) -> SourceInfo:
-        """Name, split and classes."""
+        """The name, split and classes of the source."""
         return self.source.info
 
     def __len__(self) -> int:
@@ -47,12 +47,12 @@ class Encoded:
         return tuple(values[start : start + int(self.lengths[index])])
 
     def tokens(self, index: int) -> tuple[str, ...]:
-        """Returns the original words that the ids of a text stand for (`<unk>` if it has none)."""
+        """Returns the original words of a text, truncated like its ids (`<unk>` if it has none)."""
         words = self.source[index]["tokens"]
         return self._window(index, words) if words else (SPECIALS[UNK],)
 
     def extra(self, index: int, name: str) -> Any:
-        """Returns a further field of an example; those of `per_token` are cut as the tokens are."""
+        """Returns a further field of an example; fields in `per_token` are truncated like the ids."""
         example = self.source[index]
         if name not in example:
             raise KeyError(f"{self.info.name} has no {name!r}; it has {', '.join(sorted(example))}")
@@ -68,17 +68,23 @@ def encode(
     truncate_side: str = "right",
     per_token: tuple[str, ...] = PER_TOKEN,
 ) -> Encoded:
-    """Looks up every token of a source.
+    """Encodes the tokens of a source as ids.
+
+        >>> from gatedjax.data import load
+        >>> source = load("polarity", "test")
+        >>> encoded = encode(source, Vocabulary.build([source]), max_len=5)
+        >>> len(encoded), int(encoded.lengths.max())
+        (1000, 5)
 
     Args:
       source: examples with "tokens", "label" and "example_id".
-      vocabulary: gives the ids.
+      vocabulary: maps tokens to ids.
       max_len: keep at most this many tokens; None keeps all.
-      truncate_side: which end of a longer text is cut, "right" or "left".
-      per_token: further fields that have one value per token, which `Encoded.extra` cuts as well.
+      truncate_side: the end at which longer texts are truncated, "right" or "left".
+      per_token: further fields with a value per token, which `Encoded.extra` truncates too.
 
     Returns:
-      The columns. A text without tokens is one unknown word.
+      The columns. A text without tokens becomes a single unknown word.
 
     Raises:
       ValueError: for max_len < 1, another truncate_side, or a label outside the classes.

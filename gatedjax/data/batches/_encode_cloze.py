@@ -1,4 +1,4 @@
-"""Cloze questions as columns: ids, where the placeholder is, where each candidate occurs."""
+"""Encoding of cloze questions as columns: ids, placeholder, occurrences of the candidates."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -10,11 +10,11 @@ from gatedjax.data.sets._cloze import PLACEHOLDER
 from gatedjax.data.text._vocabulary import Vocabulary
 
 BEGIN, END = "@begin", "@end"
-"""Markers around a query (the authors' code), words as any other."""
+"""Markers around a query (as in the authors' code); they are ordinary words."""
 
 
 class _Words(Source):
-    """The document and the wrapped query of every question as one text, for counting words."""
+    """Questions whose tokens are those of document and query with markers, to count words."""
 
     def __iter__(self) -> Iterator[Example]:
         for example in super().__iter__():
@@ -22,7 +22,7 @@ class _Words(Source):
 
 
 def wrapped(example: Example) -> tuple[str, ...]:
-    """The query between its markers."""
+    """Returns the query between its markers."""
     return (BEGIN, *example["query"], END)
 
 
@@ -31,13 +31,16 @@ def cloze_vocabulary(
 ) -> Vocabulary:
     """Collects the words of documents and queries.
 
-    The paper's vocabulary covers training, validation and test questions: at test time every word
-    without a pretrained vector has a random vector of its own, so give all three.
+    The paper's vocabulary covers training, validation and test questions: at test time each word
+    without a pretrained vector has its own random vector. Pass all three sources.
 
     Args:
-      sources: of cloze questions.
+      sources: cloze questions.
       lowercase: fold case, as GloVe 6B does.
       max_size: keep at most this many ids.
+
+    Returns:
+      The vocabulary.
     """
     views = [_Words(source, source.info) for source in sources]
     return Vocabulary.build(views, lowercase=lowercase, max_size=max_size)
@@ -48,28 +51,28 @@ class EncodedCloze:
     """Encoded questions, in the order of their source."""
 
     documents: list[np.ndarray]
-    """int32 ids of every document (views into one array)."""
+    """int32 ids of each document (views into a common array)."""
     queries: list[np.ndarray]
-    """int32 ids of every query, markers included."""
+    """int32 ids of each query, markers included."""
     cloze: np.ndarray
-    """int32 [n]: index of the placeholder in the query, the begin marker counted."""
+    """int32 [n]: index of the placeholder in the query with markers."""
     candidates: np.ndarray
-    """int32 [n]: how many candidates."""
+    """int32 [n]: the number of candidates."""
     occurrences: list[np.ndarray]
-    """int32 [m, 2] of every question: (candidate, index in the document), by candidate."""
+    """int32 [m, 2] per question: (candidate, index in the document), sorted by candidate."""
     labels: np.ndarray
-    """int32 [n]: which candidate is the answer, -1 if none is."""
+    """int32 [n]: index of the candidate that is the answer, or -1."""
     example_ids: np.ndarray
     """int32 [n]."""
     cut: int
-    """How many documents were cut to max_doc_len."""
+    """The number of documents that were truncated to max_doc_len."""
     rows: np.ndarray
     """int64 [n]: positions in `source`."""
     source: Source
 
     @property
     def info(self) -> SourceInfo:
-        """Name, split and classes."""
+        """The name, split and classes of the source."""
         return self.source.info
 
     def __len__(self) -> int:
@@ -77,17 +80,17 @@ class EncodedCloze:
 
     @property
     def document_lengths(self) -> np.ndarray:
-        """int32 [n]."""
+        """The lengths of the documents, int32 [n]."""
         return np.array([len(ids) for ids in self.documents], np.int32)
 
     @property
     def query_lengths(self) -> np.ndarray:
-        """int32 [n], markers included."""
+        """The lengths of the queries with markers, int32 [n]."""
         return np.array([len(ids) for ids in self.queries], np.int32)
 
     @property
     def answerable(self) -> np.ndarray:
-        """bool [n]: whether the answer is a candidate that occurs in the (cut) document."""
+        """True where the answer is a candidate in the (truncated) document, bool [n]."""
         occurs = [
             label >= 0 and bool((where[:, 0] == label).any())
             for label, where in zip(self.labels, self.occurrences, strict=True)
@@ -95,11 +98,11 @@ class EncodedCloze:
         return np.array(occurs, bool)
 
     def example(self, index: int) -> Example:
-        """Returns the question as its source has it."""
+        """Returns a question in the form of its source."""
         return self.source[int(self.rows[index])]
 
     def take(self, rows: np.ndarray) -> "EncodedCloze":
-        """Returns some of the questions."""
+        """Returns the questions at the given rows."""
         return dataclasses.replace(
             self,
             documents=[self.documents[i] for i in rows],
@@ -113,7 +116,7 @@ class EncodedCloze:
         )
 
     def fraction(self, share: float, *, seed: int = 0) -> "EncodedCloze":
-        """Returns a random share of the questions; a smaller share of one seed is in a larger one.
+        """Returns a random share of the questions; with the same seed smaller shares are nested.
 
         Raises:
           ValueError: if `share` is not in (0, 1].
@@ -125,11 +128,11 @@ class EncodedCloze:
 
 
 def occurrences(document: Sequence[str], candidates: Sequence[tuple[str, ...]]) -> np.ndarray:
-    """Finds candidates in a document: every token that equals one of theirs, letter by letter.
+    """Finds the tokens of a document that are equal to a token of a candidate.
 
     Returns:
-      int32 [m, 2]: (candidate, index in the document), in that order. A token that two candidates
-      share is there for both.
+      int32 [m, 2]: (candidate, index in the document), sorted. A token that two candidates share
+      appears twice.
     """
     of_token: dict[str, list[int]] = {}
     for i, candidate in enumerate(candidates):
@@ -142,13 +145,22 @@ def occurrences(document: Sequence[str], candidates: Sequence[tuple[str, ...]]) 
 def encode_cloze(
     source: Source, vocabulary: Vocabulary, *, max_doc_len: int | None = None
 ) -> EncodedCloze:
-    """Looks up the tokens of questions and finds placeholder and candidates.
+    """Encodes cloze questions and finds their placeholder and candidates.
+
+        >>> from gatedjax.data import load
+        >>> questions = load("two_facts", "test")
+        >>> encoded = encode_cloze(questions, cloze_vocabulary([questions]))
+        >>> len(encoded), int(encoded.candidates[0])
+        (1000, 3)
 
     Args:
       source: examples of cloze questions; see `gatedjax.data.load`.
-      vocabulary: gives the ids; see `cloze_vocabulary`.
-      max_doc_len: keep at most this many tokens of a document, from its beginning; None keeps all.
-        An answer that occurs only in the rest then occurs no more (`EncodedCloze.answerable`).
+      vocabulary: maps tokens to ids; see `cloze_vocabulary`.
+      max_doc_len: keep at most this many tokens from the beginning of a document; None keeps all.
+        An answer that occurs only in the truncated part is lost (`EncodedCloze.answerable`).
+
+    Returns:
+      The columns.
 
     Raises:
       ValueError: for max_doc_len < 1, or a query without the placeholder.

@@ -7,7 +7,7 @@ from gatedjax.data.sets._images import ImageSource
 
 
 class ImageBatches(PlannedBatches):
-    """Random access to the batches of endless training, or (`ImageBatches.eval`) of one pass.
+    """Random access to the batches of endless training, or (`ImageBatches.eval`) of a pass.
 
     An image is a sequence: its rows from top to bottom. Each epoch permutes the images; the last
     batch is filled up with rows of weight 0 (black, length 0, label 0, example id -1). A batch is
@@ -19,10 +19,10 @@ class ImageBatches(PlannedBatches):
 
     Args:
       source: the images.
-      batch_size: images of a batch.
-      seed: of the order.
-      shuffle: False keeps the order of the source, in every epoch.
-      one_pass: whether the batches end after an epoch; see `eval`.
+      batch_size: images per batch.
+      seed: seed of the order.
+      shuffle: False keeps the order of the source, in all epochs.
+      one_pass: True ends the batches after an epoch; see `eval`.
 
     Raises:
       ValueError: for batch_size < 1 or no images.
@@ -50,11 +50,11 @@ class ImageBatches(PlannedBatches):
             mixed=False,
         )
         self.padding_fraction = self._padding(len(source), [1])
-        """Share of the images of an epoch that are filler."""
+        """Share of filler rows in an epoch."""
 
     @classmethod
     def eval(cls, source: ImageSource, *, batch_size: int) -> "ImageBatches":
-        """Makes one ordered pass: `len` steps, every image exactly once."""
+        """Makes an ordered pass: `len` steps, each image exactly once."""
         return cls(source, batch_size=batch_size, shuffle=False, one_pass=True)
 
     def __getitem__(self, step: int) -> Batch:

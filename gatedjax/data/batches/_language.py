@@ -8,33 +8,32 @@ from gatedjax.data.text._stream import TokenStream
 
 
 class LanguageModelBatches(StepBatches):
-    """Contiguous windows: the batch of a step goes on where the batch of the step before ended.
+    """Contiguous windows: each batch continues where the previous batch ended.
 
-    The n tokens of the stream are cut in `batch_size` rows of consecutive tokens, whose lengths
-    differ by one at most, and every row in windows of `num_steps`. The input of a token is the
-    token before it in the stream, also across rows and windows; of the first token it is the
-    end-of-sentence token. So an epoch predicts each of the n tokens exactly once. Every epoch has
-    the same batches in the same order; nothing is drawn.
+    The n tokens of the stream are divided into `batch_size` rows of consecutive tokens, whose
+    lengths differ by at most 1, and each row into windows of `num_steps`. The input at a token is
+    the previous token of the stream, also across rows and windows; at the first token it is the
+    end-of-sentence token. An epoch therefore predicts each of the n tokens exactly once. All epochs
+    have the same batches in the same order.
 
     A batch is a dict, B rows of T = `num_steps`:
 
-    - tokens, targets int32 [B, T]: what the model reads, and the token that follows. Cells beyond
-      the end of a row hold id 0, which is a word: `token_weight` tells.
+    - tokens, targets int32 [B, T]: the inputs and the tokens that follow. Cells beyond the end of
+      a row have id 0, which is also a word; `token_weight` is 0 there.
     - token_weight f32 [B, T]: 1 at the tokens to predict, else 0; lengths int32 [B] counts them.
     - reset bool [B]: True at the first window of an epoch, where the carried state is set to 0.
     - example_id int32 [B]: `stream.first_id` plus the position in the stream of the first target.
-      No two windows of an epoch share it, and a window has it in every epoch. -1 for a row that
-      is over before the last window is.
+      It identifies a window in all epochs. -1 for a row that ends before the last window.
     - weight f32 [B]: 1, or 0 for such a row.
 
-    Deviation: the usual reader (of TensorFlow's PTB tutorial) drops what does not fill the windows
-    and never predicts the first token of a row (n - 1 predictions at best).
+    Deviation: the usual reader (of TensorFlow's PTB tutorial) drops tokens that do not fill a
+    window and never predicts the first token of a row (at most n - 1 predictions).
 
     Args:
       stream: the tokens.
-      batch_size: rows of a batch.
-      num_steps: tokens of a window: how far gradients go back.
-      one_pass: whether the batches end after an epoch; see `eval`.
+      batch_size: rows per batch.
+      num_steps: tokens per window, the length over which gradients flow.
+      one_pass: True ends the batches after an epoch; see `eval`.
 
     Raises:
       ValueError: if batch_size or num_steps is below 1, or there are more rows than tokens.
@@ -59,19 +58,19 @@ class LanguageModelBatches(StepBatches):
         self._inputs = np.concatenate([np.array([stream.end_id], np.int32), stream.ids[:-1]])
         self.steps_per_epoch = -(-int(sizes[0]) // num_steps)
         self.tokens_per_epoch = stream.num_tokens
-        """Tokens that an epoch predicts: all."""
+        """The number of tokens that an epoch predicts: all tokens."""
         cells = self.steps_per_epoch * batch_size * num_steps
         self.padding_fraction = 1.0 - stream.num_tokens / cells
-        """Share of the cells of an epoch that hold no token."""
+        """Share of padding among the cells of an epoch."""
 
     @classmethod
     def eval(
         cls, stream: TokenStream, *, batch_size: int = 1, num_steps: int = 35
     ) -> "LanguageModelBatches":
-        """Makes one ordered pass: `len` steps, every token predicted exactly once.
+        """Makes an ordered pass: `len` steps, each token predicted exactly once.
 
-        With batch_size 1 every token is read after all that come before it, as the published
-        perplexities are measured; more rows are faster, and each starts from the zero state.
+        With batch_size 1 each token is predicted from all tokens before it, like in published
+        perplexities. More rows are faster, but each starts from the zero state.
         """
         return cls(stream, batch_size=batch_size, num_steps=num_steps, one_pass=True)
 

@@ -1,4 +1,4 @@
-"""The plan of all batches: which examples a step has, a pure function of (seed, step)."""
+"""The plan of batches: the examples of each step, a pure function of (seed, step)."""
 
 import abc
 import contextlib
@@ -17,7 +17,7 @@ Batch = dict[str, np.ndarray]
 
 
 class StepBatches(abc.ABC):
-    """Batches by step: endless training, or one pass of `steps_per_epoch` steps."""
+    """Batches by step: endless training, or a pass of `steps_per_epoch` steps."""
 
     steps_per_epoch: int
     one_pass: bool = False
@@ -30,11 +30,11 @@ class StepBatches(abc.ABC):
         return self.steps_per_epoch
 
     def epoch(self, step: int) -> int:
-        """Returns how many passes were complete before a step."""
+        """Returns the number of complete passes before a step."""
         return step // self.steps_per_epoch
 
     def _position(self, step: int) -> tuple[int, int]:
-        """The epoch of a step, and its place there."""
+        """Returns the epoch of a step and its index in the epoch."""
         step = operator.index(step)
         if step < 0 or (self.one_pass and step >= self.steps_per_epoch):
             end = f" and below {self.steps_per_epoch}" if self.one_pass else ""
@@ -42,23 +42,23 @@ class StepBatches(abc.ABC):
         return divmod(step, self.steps_per_epoch)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yields the batches of one epoch (the first)."""
+        """Yields the batches of the first epoch."""
         return (self[step] for step in range(self.steps_per_epoch))
 
     def iterate(
         self, start_step: int = 0, stop_step: int | None = None, *, num_threads: int = 2
     ) -> Iterator[Batch]:
-        """Yields the batches from a step on, equal to indexing; Grain makes them ahead of use.
+        """Yields the batches from a step on, equal to those by index.
 
-        Where Grain is not installed, each batch is made when it is asked for.
+        Grain prefetches batches if it is installed; otherwise each batch is made on request.
 
         Args:
-          start_step: the first.
-          stop_step: one after the last; None is the end of one pass, or never in training.
-          num_threads: threads that make batches ahead; 0 makes each when it is asked for.
+          start_step: the first step.
+          stop_step: the step after the last; None means the end of a pass, or no end in training.
+          num_threads: threads that prefetch batches; 0 makes each batch on request.
 
         Raises:
-          ValueError: if a step is negative or, in one pass, beyond its end.
+          ValueError: if a step is negative or beyond the end of a pass.
         """
         end = self.steps_per_epoch if self.one_pass else sys.maxsize
         stop = end if stop_step is None else stop_step
@@ -71,7 +71,7 @@ class StepBatches(abc.ABC):
             return
         try:
             import grain
-        except ImportError:  # each batch is then made when it is asked for
+        except ImportError:  # Grain only prefetches
             yield from (self[step] for step in range(start, stop))
             return
         options = grain.ReadOptions(
@@ -87,7 +87,7 @@ class StepBatches(abc.ABC):
 
 
 class _Range:
-    """The steps of a range as Grain's random-access source."""
+    """A range of steps as a random-access source of Grain."""
 
     def __init__(self, batches: StepBatches, start: int, stop: int) -> None:
         self._batches, self._start, self._count = batches, start, stop - start
@@ -103,18 +103,18 @@ class _Range:
 
 
 class PlannedBatches(StepBatches):
-    """Batches whose examples come from one bucket each, so that a bucket has one shape.
+    """Batches with examples of a single bucket each, so that a bucket has a single shape.
 
-    Each epoch permutes the examples, fills the batches of every bucket in that order and permutes
-    the batches; the sequence of shapes is the same for every seed. The last batch of a bucket may
+    Each epoch permutes the examples, fills the batches of each bucket in that order and permutes
+    the batches. The sequence of shapes does not depend on the seed. The last batch of a bucket may
     have fewer examples than rows.
 
     Args:
-      bucket: int [n], the bucket of every example.
-      rows_of: rows of a batch of every bucket; some buckets may be empty.
-      seed: of the order.
-      shuffle: False keeps the order of the examples within a bucket, in every epoch.
-      one_pass: whether the batches end after an epoch.
+      bucket: int [n], the bucket of each example.
+      rows_of: rows per batch in each bucket; a bucket may be empty.
+      seed: seed of the order.
+      shuffle: False keeps the order of the examples within a bucket, in all epochs.
+      one_pass: True ends the batches after an epoch.
       mixed: False keeps the batches in the order in which they were filled.
     """
 
@@ -131,14 +131,14 @@ class PlannedBatches(StepBatches):
         self.seed, self.shuffle, self.one_pass, self._mixed = seed, shuffle, one_pass, mixed
         self._bucket = bucket
         self.rows_of = tuple(rows_of)
-        """Examples of a batch of every bucket."""
+        """Rows per batch in each bucket."""
         counts = np.bincount(bucket, minlength=len(self.rows_of))
         self._per_bucket = -(-counts // np.array(self.rows_of))
         self.steps_per_epoch = int(self._per_bucket.sum())
         self._plan = functools.lru_cache(maxsize=2)(self._make_plan)
 
     def _make_plan(self, epoch: int) -> list[np.ndarray]:
-        """The row numbers of every batch of an epoch."""
+        """Returns the positions of the examples in each batch of an epoch."""
         order = np.arange(len(self._bucket))
         if self.shuffle:
             generator = np.random.default_rng(np.random.SeedSequence([self.seed, epoch]))
@@ -148,28 +148,28 @@ class PlannedBatches(StepBatches):
             rows = order[self._bucket[order] == bucket]
             plan += [rows[i : i + size] for i in range(0, len(rows), size)]
         if self.shuffle and self._mixed:
-            # The seed chooses the examples of every batch, not which bucket comes when: runs with
-            # other seeds have batches of one shape, and can be trained side by side.
+            # The order of the buckets does not depend on the seed, so that runs with different
+            # seeds have batches of equal shapes and can be trained side by side.
             shapes = np.random.default_rng(np.random.SeedSequence([epoch]))
             plan = [plan[i] for i in shapes.permutation(len(plan))]
         return plan
 
     def rows(self, step: int) -> np.ndarray:
-        """Returns which examples (positions) a batch holds, without filler rows.
+        """Returns the positions of the examples in a batch, without filler rows.
 
         Raises:
-          IndexError: if the step is negative, or beyond the end of one pass.
+          IndexError: if the step is negative or beyond the end of a pass.
         """
         epoch, within = self._position(step)
         return self._plan(epoch if self.shuffle else 0)[within]
 
     def _padding(self, real: int, cells: Sequence[int]) -> float:
-        """Share of the cells of an epoch that hold nothing; `cells` of a row of every bucket."""
+        """Returns the share of padding in an epoch; `cells` per row and bucket."""
         padded = int((self._per_bucket * np.array(self.rows_of) * np.array(cells)).sum())
         return 1.0 - real / padded
 
     def _columns(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> Batch:
-        """One int32 per row for every column, then filler; and which rows hold an example."""
+        """Returns the columns of a batch with filler rows, and "weight", 1 at real rows."""
         size = self.rows_of[self._bucket[rows[0]]]
         batch: Batch = {}
         for name, values in columns.items():
@@ -179,7 +179,7 @@ class PlannedBatches(StepBatches):
 
 
 def check_sizes(**sizes: int | None) -> None:
-    """Refuses sizes below 1."""
+    """Raises ValueError if a size is below 1."""
     for name, size in sizes.items():
         if size is not None and size < 1:
             raise ValueError(f"{name} must be at least 1, got {size}")
@@ -188,7 +188,7 @@ def check_sizes(**sizes: int | None) -> None:
 def checked_edges(
     edges: Sequence[int] | None, lengths: np.ndarray, max_buckets: int
 ) -> tuple[int, ...]:
-    """Padded lengths: the best ones, or those that were given, if they hold every text."""
+    """Returns planned padded lengths, or the given `edges` if they ascend and fit all texts."""
     if edges is None:
         return plan_buckets(lengths, max_buckets)
     edges = tuple(int(edge) for edge in edges)
@@ -201,7 +201,7 @@ def checked_edges(
 
 
 def pad_rows(rows: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
-    """Puts int32 arrays of any length into the rows of one array; what is left over is 0."""
+    """Copies int32 arrays of different lengths into the rows of an array of zeros."""
     full = np.zeros(shape, np.int32)
     for line, row in zip(full, rows, strict=False):
         line[: len(row)] = row

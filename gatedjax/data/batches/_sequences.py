@@ -9,34 +9,34 @@ from gatedjax.data.batches._plan import Batch, PlannedBatches, check_sizes, chec
 
 
 class SequenceBatches(PlannedBatches):
-    """Random access to the batches of endless training, or (`eval`) of one ordered pass.
+    """Random access to the batches of endless training, or (`eval`) of an ordered pass.
 
     Examples are grouped by their longest sequence, and all their sequences are padded to the edge
-    of the group. A batch holds `batch_size` examples, or as many as fill `max_tokens` cells of its
-    group: every group then has batches of its own number of rows, and about the same work. Order
-    and contents are a pure function of (seed, step), made as `Batches` makes them.
+    of the group. A batch has `batch_size` examples, or as many as fit into `max_tokens` cells; the
+    number of rows then differs between groups, at about the same cost per batch. Order and contents
+    are a pure function of (seed, step), as in `Batches`.
 
-    A batch is a dict: every sequence by its name int32 [B, T], 0 beyond its end; its length int32
-    [B] by the name that `lengths` gives it; the `columns` and example_id int32 [B]; weight f32 [B].
-    The last batch of a group is filled up with rows of weight 0, lengths 0 and example id -1.
+    A batch is a dict: each sequence by its name int32 [B, T], 0 beyond its end; its length int32
+    [B] by its name in `lengths`; the `columns` and example_id int32 [B]; weight f32 [B]. The last
+    batch of a group is filled up with rows of weight 0, lengths 0 and example id -1.
 
     Args:
-      sequences: name -> one array of ids per example.
+      sequences: name -> an array of ids per example.
       example_ids: int [n].
-      lengths: name in the batch -> the sequence whose length it is.
-      columns: name -> one number per example.
-      batch_size: examples of a batch; or
-      max_tokens: cells of a batch [B, T] (at least one example, and rows in multiples of 8 where
-        that many fit, so that they divide over devices).
-      bucket_edges: padded lengths, ascending; None plans the best ones.
-      max_buckets: how many to plan at most: each is compiled once.
-      seed: of the order.
-      shuffle: False keeps the order of the examples within every group.
-      one_pass: whether the batches end after an epoch.
+      lengths: name of a length in the batch -> name of its sequence.
+      columns: name -> a number per example.
+      batch_size: examples per batch; exclusive with max_tokens.
+      max_tokens: cells per batch [B, T]. A batch has at least one example; from 8 rows on their
+        number is a multiple of 8, so that they divide over devices.
+      bucket_edges: padded lengths, ascending; None plans them.
+      max_buckets: the largest number of planned edges, each of which costs a compilation.
+      seed: seed of the order.
+      shuffle: False keeps the order of the examples within each group.
+      one_pass: True ends the batches after an epoch.
 
     Raises:
-      ValueError: if there are no examples, the columns differ in length, not exactly one of
-        batch_size and max_tokens is given, or an edge is too small.
+      ValueError: if there are no examples, the columns differ in length, both or none of
+        batch_size and max_tokens are given, or an edge is too small.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class SequenceBatches(PlannedBatches):
         )
         real = sum(int(sizes.sum()) for sizes in every.values())
         self.padding_fraction = self._padding(real, [edge * len(every) for edge in self.edges])
-        """Share of the cells of an epoch that hold no id, filler rows included."""
+        """Share of padding among the cells of an epoch, filler rows included."""
 
     def eval(self) -> "SequenceBatches":
-        """Returns one ordered pass of these: `len` steps, every example exactly once.
+        """Returns an ordered pass of these batches: `len` steps, each example exactly once.
 
         Raises:
-          ValueError: if these are shuffled.
+          ValueError: if the batches are shuffled.
         """
         if self.shuffle:
             raise ValueError("shuffle must be False for one ordered pass")
@@ -111,7 +111,7 @@ def _rows(max_tokens: int, edge: int) -> int:
 
 
 def one_pass(ids: Sequence[np.ndarray], size: int) -> Iterator[tuple[Batch, list[tuple[int, int]]]]:
-    """Batches of sequences "tokens", each with (row, which sequence) of its real rows."""
+    """Yields batches of sequences "tokens", each with (row, index of the sequence) of real rows."""
     batches = SequenceBatches(
         {"tokens": ids},
         np.arange(len(ids)),
@@ -125,6 +125,6 @@ def one_pass(ids: Sequence[np.ndarray], size: int) -> Iterator[tuple[Batch, list
 
 
 def real_rows(batch: Batch) -> list[tuple[int, int]]:
-    """(row, example_id) of the rows that are no padding."""
+    """Returns (row, example_id) of the rows that are not filler."""
     rows = np.flatnonzero(batch["weight"] > 0)
     return [(int(row), int(batch["example_id"][row])) for row in rows]

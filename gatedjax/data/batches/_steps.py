@@ -1,4 +1,4 @@
-"""Batches that know the number of their step, for what changes by it."""
+"""Batches with the number of their step, for schedules inside a model."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ class WithStep:
     """Training batches with the number of their step as "step" [B].
 
     Args:
-      batches: what `fit` takes as training data: by step, with "weight" [B].
+      batches: training data for `fit`: batches by step, with "weight" [B].
     """
 
     def __init__(self, batches: Any) -> None:
@@ -21,7 +21,7 @@ class WithStep:
 
     @property
     def one_pass(self) -> bool:
-        """Whether the batches end after an epoch, as those of a list do."""
+        """True if the batches end after an epoch, like the batches of a list."""
         return isinstance(self.batches, list | tuple) or getattr(self.batches, "one_pass", False)
 
     def __len__(self) -> int:
@@ -31,7 +31,7 @@ class WithStep:
         return self._with(self.batches[step], step)
 
     def iterate(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
-        """Yields the batches from a step on, made ahead of use where the given ones are."""
+        """Yields the batches from a step on, prefetched if `batches` prefetches."""
         if hasattr(self.batches, "iterate"):
             for step, batch in enumerate(self.batches.iterate(start, stop), start):
                 yield self._with(batch, step)
@@ -48,6 +48,6 @@ class WithStep:
 
 
 def for_schedule(batches: Any, model: Any) -> Any:
-    """The batches, with the number of their step where a temperature of the model changes by it."""
+    """Returns the batches, with their step if the model has a schedule of the temperature."""
     changes = getattr(model, "final_temperature", None) is not None
     return WithStep(batches) if changes else batches

@@ -9,27 +9,28 @@ from gatedjax.data.batches._plan import Batch, PlannedBatches, check_sizes, chec
 
 
 class Batches(PlannedBatches):
-    """Random access to the batches of endless training, or (`Batches.eval`) of one ordered pass.
+    """Random access to the batches of endless training, or (`Batches.eval`) of an ordered pass.
 
-    Texts are grouped by length: each is padded to the smallest edge that holds it, so there are at
-    most `len(edges)` shapes. Each epoch permutes the texts, fills the batches of every bucket in
-    that order and permutes the batches; the sequence of shapes is the same for every seed. The last
-    batch of a bucket is filled up with rows of weight 0 (no tokens, length 0, label 0, example
+    Texts are grouped by length: each is padded to the smallest edge that is long enough, so there
+    are at most `len(edges)` shapes. Each epoch permutes the texts, fills the batches of each bucket
+    in that order and permutes the batches. The sequence of shapes does not depend on the seed. The
+    last batch of a bucket is filled up with rows of weight 0 (no tokens, length 0, label 0, example
     id -1).
 
     A batch is a dict: tokens int32 [B, T], lengths, label, example_id int32 [B], weight f32 [B].
 
     Args:
       encoded: the texts.
-      batch_size: rows of a batch.
-      bucket_edges: padded lengths, ascending; None plans the best ones for these texts.
-      max_buckets: how many edges to plan.
-      seed: of the order.
-      shuffle: False keeps the order of the texts within a bucket, in every epoch.
-      one_pass: whether the batches end after an epoch; see `eval`.
+      batch_size: rows per batch.
+      bucket_edges: padded lengths, ascending; None plans them for these texts.
+      max_buckets: the largest number of planned edges.
+      seed: seed of the order.
+      shuffle: False keeps the order of the texts within a bucket, in all epochs.
+      one_pass: True ends the batches after an epoch; see `eval`.
 
     Raises:
-      ValueError: for batch_size < 1, no texts, or edges that do not ascend or hold every text.
+      ValueError: for batch_size < 1, no texts, edges that do not ascend, or a text that is longer
+        than the last edge.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Batches(PlannedBatches):
             one_pass=one_pass,
         )
         self.padding_fraction = self._padding(int(encoded.lengths.sum()), self.edges)
-        """Share of the cells of an epoch that hold no word, filler rows included."""
+        """Share of padding among the cells of an epoch, filler rows included."""
 
     @classmethod
     def eval(
@@ -67,7 +68,7 @@ class Batches(PlannedBatches):
         bucket_edges: Sequence[int] | None = None,
         max_buckets: int = 4,
     ) -> "Batches":
-        """Makes one ordered pass: `len` steps, every text exactly once, bucket by bucket."""
+        """Makes an ordered pass: `len` steps, each text exactly once, bucket by bucket."""
         return cls(
             encoded,
             batch_size=batch_size,
