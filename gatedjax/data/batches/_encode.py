@@ -52,7 +52,7 @@ class Encoded:
         return self._window(index, words) if words else (SPECIALS[UNK],)
 
     def extra(self, index: int, name: str) -> Any:
-        """Returns a further field of an example; fields in `per_token` are truncated like the ids."""
+        """Returns a further field of an example; fields in `per_token` are truncated too."""
         example = self.source[index]
         if name not in example:
             raise KeyError(f"{self.info.name} has no {name!r}; it has {', '.join(sorted(example))}")
