@@ -1,1 +1,1 @@
-"""What became of every line, and what the texts look like."""
+"""Accounts of the lines and texts of data sets."""

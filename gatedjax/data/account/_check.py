@@ -1,4 +1,4 @@
-"""What became of every raw line of a data set, and what its texts look like."""
+"""The check of a data set: an account of all raw lines, and statistics of its texts."""
 
 import dataclasses
 import functools
@@ -25,21 +25,21 @@ from gatedjax.data.tfds import _prepared
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileAccount(ReadReport):
-    """What became of the lines of one raw file; or of the texts of one part, as `unit` says."""
+    """The account of the lines of a raw file, or of the texts of a part (see `unit`)."""
 
     part: str
     file: str
     official: int | None = None
     unit: str = "lines"
-    """What is counted."""
+    """The plural noun for the counted items."""
     missing: bool = False
-    """Whether the file is not there (`error` says where to get it)."""
+    """True if the file does not exist (`error` names its address)."""
     error: str | None = None
-    """Why the file could not be read at all."""
+    """The reason why the file could not be read, or None."""
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the account itself; None if every line is in it."""
+        """The fault of the account; None if it contains all lines."""
         total = self.used + sum(self.skipped.values()) + len(self.quarantine)
         if self.error is not None:
             return self.error
@@ -54,7 +54,7 @@ class FileAccount(ReadReport):
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """All that `check` found."""
+    """The report of `check`."""
 
     name: str
     origin: str
@@ -62,16 +62,16 @@ class Report:
     splits: tuple[SplitTexts, ...]
     overlaps: tuple[Overlap, ...]
     conflicting: int
-    """Distinct texts that have more than one label anywhere in the set."""
+    """The number of distinct texts with more than one label in the data set."""
 
     @property
     def quarantine(self) -> tuple[Quarantined, ...]:
-        """Every line that was set aside."""
+        """All lines that were set aside."""
         return tuple(q for file in self.files for q in file.quarantine)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why the account is not complete; empty if every line is in it."""
+        """The faults of the accounts; empty if they contain all lines."""
         return tuple(file.problem for file in self.files if file.problem is not None)
 
 
@@ -82,20 +82,20 @@ def check(
     data_dir: str | Path | None = None,
     examples: int = 3,
 ) -> Report:
-    """Reads every line of a data set and reports on it; downloads and writes nothing.
+    """Reads all lines of a data set and reports on them, without downloading or writing.
 
     Args:
-      name: any that `load` knows.
+      name: a name that `load` accepts.
       manual_dir: folder with the raw files.
       data_dir: TFDS folder, for a prepared set; used if manual_dir is not given or lacks the files.
-      examples: how many overlapping texts to name per pair of splits.
+      examples: the number of overlapping texts to list per pair of splits.
 
     Returns:
-      The report. A file that is missing or unreadable while others are there is in `problems`.
+      The report. If some files are missing or unreadable, they are in `problems`.
 
     Raises:
       ValueError: for an unknown name.
-      FileNotFoundError: if there is nothing to read.
+      FileNotFoundError: if there are no files to read.
     """
     declared, options = resolve(name)
     if isinstance(declared, Embedded):
@@ -128,7 +128,7 @@ def _of_id(places: Mapping[int, str], first: int, ids_per_row: int, example_id: 
 
 
 class _Reader:
-    """Raw files where manual_dir has any, else the prepared set."""
+    """Reads raw files if manual_dir has any, else the prepared set."""
 
     def __init__(
         self, declared: DataSet, manual_dir: str | Path | None, data_dir: str | Path | None
@@ -152,7 +152,7 @@ class _Reader:
     def _find(self, part: str) -> bool:
         try:
             return self._declared.files.find(self._folder, part)[0] is not None
-        except ValueError:  # a damaged archive is there; reading it says what is wrong
+        except ValueError:  # a damaged archive, whose fault `read` reports
             return True
 
     def _nothing(self, manual_dir: str | Path | None) -> None:
@@ -168,7 +168,7 @@ class _Reader:
         )
 
     def read(self, part: str) -> tuple[FileAccount, Rows]:
-        """Reads a part; what cannot be read is in the account."""
+        """Reads a part; the account contains the error if it cannot be read."""
         declared, shown = self._declared, f"{self._name}, {part}"
         rows, lines, missing, error = Rows((), ()), 0, False, None
         if not self._raw:
@@ -204,7 +204,7 @@ class _Reader:
         return account, rows if error is None else Rows((), ())
 
     def place(self, account: FileAccount, row: Row) -> str:
-        """Where a text is, for a reader of the report."""
+        """Returns the location of a text for the report."""
         if row.file:
             return row.file
         name = Path(account.file).name if self._raw else account.file
@@ -212,12 +212,12 @@ class _Reader:
 
 
 def _recount(path: AnyPath, rows: Rows, declared: DataSet) -> int:
-    """Counts the lines of a raw file once more, and checks that none stands for another."""
+    """Counts the lines of a raw file again, and checks that no line is counted twice."""
     if not declared.by_line:
         return declared.count(path)
     folder = isinstance(path, Path) and path.is_dir()
     if folder or any(row.file for row in rows.rows):
-        return rows.lines  # no line a text: the reader counted them before it read one
+        return rows.lines  # texts are not lines; the reader counted them before parsing
     places = [row.index + 1 for row in rows.rows] + [q.line for q in rows.quarantine]
     lines = declared.count(path)
     if sorted(places) != list(range(1, len(places) + 1)):

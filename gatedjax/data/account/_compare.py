@@ -1,4 +1,4 @@
-"""The texts of a data set as numbers: lengths, labels, repeats, and the overlap of its splits."""
+"""Statistics of the texts of a data set: lengths, labels, repetitions, overlap of splits."""
 
 import collections
 import dataclasses
@@ -14,51 +14,51 @@ QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 @dataclasses.dataclass(frozen=True)
 class SplitTexts:
-    """The texts of one split as numbers."""
+    """Statistics of the texts of a split."""
 
     split: str
     lengths: np.ndarray
-    """int [n], tokens of every text."""
+    """int [n], the number of tokens per text."""
     class_counts: dict[str, int]
     empty: int
     repeated: int
     """Texts that occurred earlier in the split."""
     conflicting: int
-    """Distinct texts of the split that have more than one label in it."""
+    """The number of distinct texts with more than one label in the split."""
 
     def length_quantiles(self) -> list[int]:
-        """Lengths at QUANTILES; each is the length of some text."""
+        """Returns the lengths at QUANTILES; each is the length of a text."""
         return [int(q) for q in np.quantile(self.lengths, QUANTILES, method="inverted_cdf")]
 
 
 @dataclasses.dataclass(frozen=True)
 class Overlap:
-    """Texts of `second` whose lower-cased tokens are those of a text of `first`."""
+    """Texts of split `second` with the same lower-cased tokens as a text of split `first`."""
 
     first: str
     second: str
     count: int
     total: int
     examples: tuple[tuple[str, str, str], ...]
-    """(where in first, where in second, the text)."""
+    """(location in first, location in second, the text)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """What is kept of a text."""
+    """The parts of a text that are compared and shown."""
 
     key: bytes
     """Digest of the lower-cased tokens: equal for equal texts."""
     label: int
     length: int
     place: str
-    """Where it is, for a reader."""
+    """Its location, for reports."""
     text: str
     """Its start."""
 
 
 def read_texts(examples: Sequence[Example], place: Callable[[int], str]) -> Iterator[Text]:
-    """Reduces examples to what is compared; `place` says where an example id is."""
+    """Reduces examples to `Text`s; `place` maps an example id to its location."""
     for index in range(len(examples)):
         example = examples[index]
         if "image" in example:
@@ -67,7 +67,7 @@ def read_texts(examples: Sequence[Example], place: Callable[[int], str]) -> Iter
         cloze = "query" in example  # one document may have several queries
         joined = " ".join((*example["query"], *example["tokens"]) if cloze else example["tokens"])
         joined = joined.lower()
-        # of long texts only the start is kept: it is all that is ever shown
+        # Reports show only the start of a text.
         yield Text(
             hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=16).digest(),
             example["status"] if cloze else example["label"],
@@ -78,7 +78,7 @@ def read_texts(examples: Sequence[Example], place: Callable[[int], str]) -> Iter
 
 
 def _image(example: Example, place: Callable[[int], str]) -> Text:
-    """An image as a text: its rows are the tokens, as `ImageBatches` has them."""
+    """Converts an image to a `Text`; its rows are the tokens, as in `ImageBatches`."""
     rows, columns = example["image"].shape
     key = hashlib.blake2b(example["image"].tobytes(), digest_size=16).digest()
     shown = f"{rows} x {columns} pixels"
@@ -88,13 +88,13 @@ def _image(example: Example, place: Callable[[int], str]) -> Text:
 def _labels(texts: Sequence[Text]) -> dict[bytes, set[int]]:
     labels = collections.defaultdict(set)
     for text in texts:
-        if text.length:  # texts without a word are counted as empty, not as each other's copies
+        if text.length:  # empty texts do not count as repetitions
             labels[text.key].add(text.label)
     return labels
 
 
 def conflicting(texts: Sequence[Text]) -> int:
-    """Returns how many distinct texts have more than one label."""
+    """Counts the distinct texts with more than one label."""
     return sum(len(labels) > 1 for labels in _labels(texts).values())
 
 
@@ -113,7 +113,7 @@ def describe(split: str, texts: Sequence[Text], classes: Sequence[str]) -> Split
 
 
 def compare(a: str, b: str, texts: Mapping[str, Sequence[Text]], examples: int) -> Overlap:
-    """Finds the texts of split `b` that are also in split `a`, and names the first few."""
+    """Finds the texts of split `b` that are also in split `a`, and lists the first `examples`."""
     first: dict[bytes, Text] = {}
     for text in texts[a]:
         if text.length:

@@ -10,7 +10,7 @@ from gatedjax.data.files._source import Source
 
 @dataclasses.dataclass(frozen=True)
 class DatasetStatistics:
-    """One row of a table of data sets."""
+    """A row of a table of data sets."""
 
     name: str
     split: str
@@ -20,7 +20,7 @@ class DatasetStatistics:
     num_classes: int
     class_counts: dict[str, int]
     vocabulary_size: int
-    """Distinct lower-cased words."""
+    """The number of distinct lower-cased words."""
 
 
 def dataset_statistics(source: Source) -> DatasetStatistics:
@@ -45,6 +45,6 @@ def dataset_statistics(source: Source) -> DatasetStatistics:
 
 
 def overlap(a: Source, b: Source) -> int:
-    """Returns how many examples of `b` have a text (lower-cased words) that also occurs in `a`."""
+    """Counts the examples of `b` whose text (lower-cased words) also occurs in `a`."""
     seen = {" ".join(example["tokens"]).lower() for example in a}
     return sum(" ".join(example["tokens"]).lower() in seen for example in b)

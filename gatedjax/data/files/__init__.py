@@ -1,1 +1,1 @@
-"""Raw files: limits on unpacking, archives, lines parsed or set aside, and what a set becomes."""
+"""Raw files: archives with limits on unpacking, lines that are parsed or set aside, sources."""

@@ -1,4 +1,4 @@
-"""Lines of raw files, every one of them parsed or set aside with a reason."""
+"""Lines of raw files, which are parsed or set aside with a reason."""
 
 import dataclasses
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from gatedjax.data.files._source import Quarantined
 
 
 class LineError(ValueError):
-    """Why a line cannot be used.
+    """Raised for a line that cannot be used.
 
     Args:
       reason: the message.
-      line: which line it is (from 1), where several lines are one example; 0 if that is not known.
+      line: the line number (from 1) if an example has several lines; 0 if it is not known.
     """
 
     def __init__(self, reason: str, line: int = 0) -> None:
@@ -29,37 +29,37 @@ class Row:
     label: int
     content: Any
     file: str = ""
-    """Where the text is, in sets that have not one text a line: its own file, or "file:line"."""
+    """The location of the text if texts are not lines: a file, or "file:line"."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """An official part of a data set: rows by index, lines set aside, and how many were read."""
+    """An official part of a data set: rows by index, lines set aside, and the number of lines."""
 
     rows: tuple[Row, ...]
     quarantine: tuple[Quarantined, ...]
     counted: int | None = None
-    """Lines as whoever read them counted them, before any was parsed; None if nobody did."""
+    """The number of lines that the reader counted before parsing; None if it did not count."""
     note: str | None = None
-    """Which text this is if it stands for the official one; None if it is that."""
+    """A description of the text if it replaces the official text, else None."""
 
     @property
     def lines(self) -> int:
-        """Number of lines read."""
+        """The number of lines that were read."""
         return self.accounted if self.counted is None else self.counted
 
     @property
     def accounted(self) -> int:
-        """Number of lines that are a row or were set aside; equals `lines`, or some were lost."""
+        """The number of rows and lines set aside; less than `lines` if lines were lost."""
         return len(self.rows) + len(self.quarantine)
 
     def first_aside(self) -> str:
-        """The first line that was set aside, as the end of a message."""
+        """Returns the first line that was set aside, as the end of a message."""
         return f", first {self.quarantine[0]}" if self.quarantine else ""
 
 
 def decode(data: bytes, encoding: str = "utf-8") -> str:
-    """Decodes a text, refusing what no text file should hold: broken UTF-8, NUL (LineError)."""
+    """Decodes a text; raises LineError for invalid UTF-8 and NUL characters."""
     if b"\0" in data:
         raise LineError("NUL character")
     try:
@@ -75,11 +75,11 @@ def read_lines(
 
     Args:
       path: the file, plain or .gz.
-      parse: line -> (label, content); raises LineError for a malformed one.
-      encoding: of the text.
+      parse: maps a line to (label, content); raises LineError for a malformed line.
+      encoding: encoding of the file.
 
     Returns:
-      All lines: parsed, or set aside with the reason.
+      All lines, parsed or set aside with the reason.
     """
     rows, quarantine = [], []
     lines = split_lines(path)
@@ -92,10 +92,10 @@ def read_lines(
 
 
 def checked(text: str) -> str:
-    """The text of a line, if it is one."""
+    """Returns the text of a line; raises LineError for an empty line or a carriage return."""
     if not text.strip():
         raise LineError("empty line")
     if "\r" in text:
-        # line ends of old Macs: all that follows would pass for the text of this line
+        # A carriage return ends lines in old Mac files, which would be read as a single line.
         raise LineError("carriage return inside the line")
     return text

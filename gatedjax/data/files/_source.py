@@ -1,4 +1,4 @@
-"""What `load` returns: examples by index, and an account of every line that was read."""
+"""Sources: examples by index, with an account of all lines that were read."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,51 +12,51 @@ Example = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class SourceInfo:
-    """Which data this is."""
+    """The name, split and classes of a source."""
 
     name: str
     split: str
     class_names: tuple[str, ...]
     """Class `i` is called `class_names[i]`."""
     substitute: str | None = None
-    """How the data differ from the official set; None if they do not."""
+    """A description of how the data differ from the official set; None if they are equal."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Quarantined:
-    """A line (for a folder of texts: a file) that was set aside, and why."""
+    """A line (in a folder of texts: a file) that was set aside, with the reason."""
 
     file: str
     line: int
-    """From 1; 0 where the whole file is meant."""
+    """The line number from 1; 0 stands for the whole file."""
     reason: str
 
     def __str__(self) -> str:
-        # a member of an archive may be called anything
+        # The name of a member of an archive may contain any character.
         return printable(f"{self.file}:{self.line}: {self.reason}")
 
 
 @dataclasses.dataclass(frozen=True)
 class SpanCounts:
-    """The account of the labelled spans of trees that were taken apart: found = used + skipped."""
+    """The account of labelled spans of trees: found = used + skipped."""
 
     found: int
-    """Spans of the well-formed trees, as their opening brackets count them."""
+    """The number of spans of the well-formed trees, counted by opening brackets."""
     used: int
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Spans left out on purpose: reason -> count."""
 
     @property
     def reconciles(self) -> bool:
-        """Whether every span is accounted for."""
+        """True if the account contains all spans."""
         return self.found == self.used + sum(self.skipped.values())
 
 
 @dataclasses.dataclass(frozen=True)
 class ReadReport:
-    """The account of the official part a source was read from: lines = used + set aside + skipped.
+    """The account of an official part of a data set: lines = used + set aside + skipped.
 
-    A split that is cut from the official training part carries the report of that whole part.
+    A split that is held out of the official training part has the report of the whole part.
     """
 
     lines: int
@@ -65,13 +65,13 @@ class ReadReport:
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Well-formed lines left out on purpose: reason -> count."""
     spans: SpanCounts | None = None
-    """What became of the spans, where the examples are spans of the lines."""
+    """The account of the spans, if the examples are spans of the lines."""
     notes: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Used lines that are out of the ordinary: what is -> count; a line may be in several."""
+    """Unusual lines that are used: reason -> count; a line may have several reasons."""
 
     @property
     def reconciles(self) -> bool:
-        """Whether every line, and every span, is accounted for."""
+        """True if the account contains all lines and spans."""
         lines = self.used + len(self.quarantine) + sum(self.skipped.values())
         return self.lines == lines and (self.spans is None or self.spans.reconciles)
 
@@ -80,9 +80,9 @@ class Source(Sequence[Example]):
     """A random-access sequence of examples.
 
     Args:
-      examples: any sequence of dicts with "tokens", "label" and "example_id".
+      examples: a sequence of dicts with "tokens", "label" and "example_id".
       info: name, split and classes.
-      report: what became of the lines; by default all were used.
+      report: the account of the lines; by default all were used.
     """
 
     def __init__(

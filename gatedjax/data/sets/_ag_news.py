@@ -20,8 +20,8 @@ _TAG = re.compile(r"<[^<>]{1,200}>")
 def clean(title: str, description: str) -> str:
     r"""Joins title and description and undoes the damage of the files.
 
-    There a backslash stands for a line break, and the "&" of an HTML entity became a space
-    ("Haiti #39;s"); tags that the entities spell are dropped.
+    In the files a backslash stands for a line break, and the "&" of an HTML entity became a space
+    ("Haiti #39;s"); HTML tags are dropped.
     """
     text = f"{title} {description}".replace("\\", " ")
     text = _NAMED.sub(r"&\1;", _ENTITY.sub(r"&#\1;", text))
@@ -29,7 +29,7 @@ def clean(title: str, description: str) -> str:
 
 
 def parse(line: str) -> tuple[int, str]:
-    """Parses one row: (class, text)."""
+    """Parses a row: (class, text)."""
     try:
         (row,) = csv.reader([line], strict=True)
     except csv.Error as error:

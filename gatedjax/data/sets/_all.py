@@ -1,4 +1,4 @@
-"""The data sets: the one place that lists them, and what their names mean."""
+"""The list of data sets, and the meaning of their names."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -47,18 +47,18 @@ def _groups(
 
 
 FAMILIES = _groups([(one.family, one.name) for one in SETS.values()])
-"""Name of several sets of one kind -> its option, and the set that each value means."""
+"""Name of a family of sets -> its option, and the set for each value of the option."""
 CONFIGS = _groups([(one.config, one.name) for one in SETS.values()])
-"""Name of a TFDS builder of several sets -> the option of `load`, and the set of each value."""
+"""Name of a TFDS builder with several sets -> the option of `load`, and the set for each value."""
 
 
 def names() -> tuple[str, ...]:
-    """Returns the names that `load` knows."""
+    """Returns the names of all data sets, aliases and families."""
     return tuple(sorted([*EMBEDDED, *SETS, *ALIASES, *FAMILIES]))
 
 
 def one_of(what: str, given: object, names: Sequence[str]) -> None:
-    """Refuses a name that is not known, with the nearest one that is."""
+    """Raises ValueError for an unknown name, with the most similar known name."""
     if given in names:
         return
     near = difflib.get_close_matches(str(given), names, n=1, cutoff=0.4)
@@ -67,7 +67,7 @@ def one_of(what: str, given: object, names: Sequence[str]) -> None:
 
 
 def resolve(name: str, options: Options | None = None) -> tuple[DataSet | Embedded, Options]:
-    """The set that a name means, and all of its options."""
+    """Returns the data set of a name, with the values of all its options."""
     one_of("data set", name, names())
     options = dict(options or {})
     if name in FAMILIES:
@@ -93,7 +93,7 @@ def resolve(name: str, options: Options | None = None) -> tuple[DataSet | Embedd
 
 
 def configured(name: str, options: dict[str, str]) -> tuple[str, dict[str, str]]:
-    """The set that the name of a TFDS builder and its option mean, and the other options."""
+    """Returns the data set of a TFDS builder and its option, with the remaining options."""
     if name not in CONFIGS:
         return name, options
     option, values = CONFIGS[name]
@@ -104,7 +104,7 @@ def configured(name: str, options: dict[str, str]) -> tuple[str, dict[str, str]]
 
 
 def not_there(declared: DataSet, part: str, folder: Path, looked_for: str) -> FileNotFoundError:
-    """The error for a raw file that is missing."""
+    """Returns the error for a missing raw file."""
     if not folder.is_dir():
         return FileNotFoundError(f"manual_dir {folder}: there is no such folder")
     return FileNotFoundError(

@@ -38,14 +38,14 @@ MADE_OF_BOOKS = {
     "build_report.json": "rebuilt from public-domain books by the published procedure",
     "make_cloze.json": "made of books in the way of the published procedure",
 }
-"""Accounts of who made questions of their own, which lie beside the files, and what they are."""
+"""Reports of rebuilt question files, in the same folder -> a description of the questions."""
 
 Block = list[tuple[int, bytes]]
 """The numbered lines of a question."""
 
 
 def _blocks(data: bytes) -> Iterator[Block]:
-    """Cuts a file in questions: at empty lines, and where a line 1 follows a query."""
+    """Divides a file into questions: at empty lines, and where a line 1 follows a query."""
     block: Block = []
     last = f"{SENTENCES + 1} ".encode()
     for number, line in enumerate(data.split(b"\n"), 1):
@@ -95,7 +95,7 @@ def _parse(block: Block) -> _cloze.Question:
 
 
 def read(path: AnyPath, part: str = "") -> Rows:
-    """Reads a file of questions; a row is a question, and what is counted are questions."""
+    """Reads a file of questions; a row is a question."""
     rows, quarantine = [], []
     blocks = list(_blocks(read_bytes(path)))
     for index, block in enumerate(blocks):
@@ -109,9 +109,9 @@ def read(path: AnyPath, part: str = "") -> Rows:
 
 
 def _made(path: AnyPath) -> str | None:
-    """What the questions are, if an account of their making lies beside the file."""
+    """Returns a description of rebuilt questions if their report is in the same folder."""
     if not isinstance(path, Path):
-        return None  # of the official archive
+        return None  # a member of the official archive
     beside = (text for name, text in MADE_OF_BOOKS.items() if path.with_name(name).is_file())
     return next(beside, None)
 

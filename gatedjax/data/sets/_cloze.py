@@ -1,15 +1,15 @@
 """Cloze questions: a document, a query with a placeholder, candidates, and the answer.
 
-A question is what the readers of all cloze files make of their text. The rules are the same for
-all (Dhingra et al. 2017 and its code leave them open or get them wrong):
+The readers of all cloze files make a `Question` by the same rules (Dhingra et al. 2017 and its code
+leave them open or contradict them):
 
 - A query without a placeholder, a document, query or answer without a word, and a question
-  without candidates are set aside. Of several placeholders the first counts.
-- Repeated candidates are one, the first: two equal strings cannot both be right.
-- A token of the document belongs to a candidate if it equals any of the candidate's tokens, letter
-  by letter; a shared surname belongs to both.
-- A question whose answer does not occur in the document, or is no candidate, stays: nothing can be
-  learnt from it, and it counts as wrong. `report.notes` counts these.
+  without candidates are set aside. If there are several placeholders, the first is used.
+- Repeated candidates are merged, because two equal strings cannot both be right.
+- A token of the document belongs to a candidate if it equals any of the candidate's tokens
+  exactly; a shared surname belongs to both candidates.
+- A question whose answer does not occur in the document, or is no candidate, stays. The model
+  cannot learn from it, and it counts as wrong. `report.notes` counts these questions.
 """
 
 import collections
@@ -26,7 +26,7 @@ from gatedjax.data.sets._declaration import DataSet, Record, TfdsForm, lazily
 PLACEHOLDER = "@placeholder"
 OCCURS, ABSENT, FOREIGN = 0, 1, 2
 CLASSES = ("answer occurs", "answer does not occur", "answer is no candidate")
-"""What becomes of the answers; the class of a question in `python -m gatedjax data check`."""
+"""The status of an answer; the class of a question in `python -m gatedjax data check`."""
 
 # not str.split: a no-break space is no border of tokens
 _SPACE = re.compile("[ \t]+")
@@ -41,16 +41,16 @@ class Question(NamedTuple):
     candidates: tuple[str, ...]
     """Without repeats."""
     repeated: int = 0
-    """How many candidates were repeats."""
+    """The number of repeated candidates."""
 
     @property
     def label(self) -> int:
-        """Which candidate is the answer; -1 if none is."""
+        """The index of the candidate that is the answer, or -1."""
         return self.candidates.index(self.answer) if self.answer in self.candidates else -1
 
     @property
     def status(self) -> int:
-        """OCCURS, ABSENT or FOREIGN."""
+        """The status of the answer: OCCURS, ABSENT or FOREIGN."""
         if self.answer not in self.candidates:
             return FOREIGN
         return (
@@ -74,7 +74,7 @@ def question(
     placeholder: str = PLACEHOLDER,
     lines: tuple[int, int, int, int] = (0, 0, 0, 0),
 ) -> Question:
-    """Makes a question of the fields of a file.
+    """Makes a question from the fields of a file.
 
     Args:
       document: tokens between spaces.
@@ -108,7 +108,7 @@ def question(
 
 
 def example(question: Question, example_id: int) -> Example:
-    """Makes the example of a question; "tokens" are those of the document."""
+    """Makes the example of a question; "tokens" are the tokens of the document."""
     return {
         "tokens": _split(question.document),
         "query": _split(question.query),
@@ -140,10 +140,10 @@ def _of_row(row: Row, example_id: int) -> Example:
 
 
 def cloze_set(*, description: str, **declared: Any) -> DataSet:
-    """A set of cloze questions; their classes are what becomes of the answer.
+    """Declares a set of cloze questions, whose classes are the status of the answer.
 
     Args:
-      description: of its TFDS form.
+      description: the description of its TFDS form.
       **declared: the other fields of `DataSet`.
     """
     return DataSet(
@@ -172,7 +172,7 @@ def cloze_set(*, description: str, **declared: Any) -> DataSet:
 
 
 def notes(rows: Rows) -> Mapping[str, int]:
-    """Counts the questions that are used and yet out of the ordinary; some may be so twice."""
+    """Counts the unusual questions by reason; a question may have several reasons."""
     counts: collections.Counter[str] = collections.Counter()
     for row in rows.rows:
         question: Question = row.content

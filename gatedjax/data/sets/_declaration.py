@@ -1,4 +1,4 @@
-"""A data set as one value: `load`, its TFDS builder and the check of its files follow from it."""
+"""Declarations of data sets, from which `load`, the TFDS builders and `data check` are derived."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ from gatedjax.data.files._source import (
 Options = Mapping[str, str]
 """Option of a data set -> value."""
 Record = Mapping[str, Any]
-"""An example as TFDS stores it."""
+"""An example in the form in which TFDS stores it."""
 Examples = Sequence[Example]
 ReadPart = Callable[[str], Rows]
 """Reads an official part."""
@@ -30,78 +30,78 @@ ReadPart = Callable[[str], Rows]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsForm:
-    """The TFDS form that gatedjax builds of a set, without TensorFlow: a record for every row."""
+    """The TFDS form of a data set that gatedjax builds without TensorFlow: a record per row."""
 
     description: str
     config_description: str = ""
-    """Of a set that is a configuration of one builder; see `DataSet.config`."""
+    """The description of a set that is a configuration of a builder; see `DataSet.config`."""
     features: Mapping[str, object]
     """Name -> `str`, `[str]` for several texts, the names of classes, or a NumPy type."""
     record: Callable[[Row], Record]
     row: Callable[[Record], tuple]
-    """What `record` made -> (label, content) or (label, content, file) of the row."""
+    """Maps a result of `record` to (label, content) or (label, content, file) of the row."""
     version: str = "1.0.0"
     registered: bool = True
-    """Whether `tfds.builder(name)` finds it; False where TFDS has another set of that name."""
+    """True if `tfds.builder(name)` finds it; False if TFDS has another set of that name."""
     complete: bool = True
-    """Whether all parts must be there; else any of them will do."""
+    """True if all parts must exist; False if any part is enough."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """All that the library knows of a data set with files."""
+    """The declaration of a data set with files."""
 
     name: str
     official: Mapping[str, int | None]
-    """Lines of every part; None where no number is published."""
+    """Lines per part; None if no number is published."""
     where: str
-    """Where the files come from, for messages."""
+    """The address of the files, for messages."""
     files: Places
     read: Callable[[Any, str], Rows]
-    """(file, part) -> its rows; `by_lines` makes one of a parser of lines."""
+    """Maps (file, part) to rows; `by_lines` makes such a function from a parser of lines."""
     examples: Callable[[Rows, int, Options], Examples]
-    """(rows, first id, options) -> examples; `each` and `lazily` make one from that of a row."""
+    """Maps (rows, first id, options) to examples; see `each` and `lazily`."""
     classes: tuple[str, ...] | Callable[[Options], tuple[str, ...]]
     tfds: TfdsForm | None = None
-    """None for a set that TFDS itself builds."""
+    """None for a set that TFDS builds."""
     tfds_rows: Callable[[Sequence[Record], str], Rows] | None = None
-    """Of such a set: (records, part) -> rows."""
+    """For a set that TFDS builds: maps (records, part) to rows."""
 
     aliases: Mapping[str, Options] = dataclasses.field(default_factory=dict)
-    """Other names of the set -> the options that they mean."""
+    """Other names of the set -> their options."""
     family: tuple[str, str, str] | None = None
-    """Name of several sets of one kind, its option, and the value that means this one; the first
-    set declared is the default."""
+    """Name of a family of sets, its option, and the value of the option for this set; the set that
+    is declared first is the default."""
     config: tuple[str, str, str] | None = None
-    """As `family`, of sets that are configurations of one TFDS builder; there is no default."""
+    """The same for sets that are configurations of a TFDS builder; there is no default."""
     options: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     """Option -> values, the default first."""
     of_part: Callable[[str, Options], Options] = lambda part, options: options
-    """(part, options) -> the options as they hold for that part."""
+    """Maps (part, options) to the options of that part."""
 
     unit: str = "lines"
-    """What a row is."""
+    """The plural noun for rows in messages."""
     count: Callable[[Any], int] = count_lines
-    """Counts the lines of a raw file in another way than `read`, to check it."""
+    """Counts the lines of a raw file independently of `read`, to check it."""
     by_line: bool = True
-    """Whether row i is line i + 1 of its file."""
+    """True if row i is line i + 1 of its file."""
     ids_per_row: Callable[[Options], int] = lambda options: 1
-    """How many example ids a row takes: id // this is the row."""
+    """The number of example ids per row: id // ids_per_row is the row."""
     skipped: Callable[[Rows, Options], dict[str, int]] = lambda rows, options: {}
-    """Well-formed lines that no example is made of: reason -> count."""
+    """Counts well-formed lines that give no example: reason -> count."""
     spans: Callable[[Rows, Examples, Options], SpanCounts | None] = lambda rows, examples, o: None
-    """(rows, examples, options) -> the account of examples that are spans of lines."""
+    """Maps (rows, examples, options) to the counts of examples that are spans of lines."""
     notes: Callable[[Rows], Mapping[str, int]] = lambda rows: {}
-    """Rows that are used and yet out of the ordinary: what is -> count."""
+    """Counts the unusual rows: reason -> count."""
     hold_out: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
-    """Labels of the official training part -> (train, validation); None: a stratified share."""
+    """Maps labels of the training part to (train, validation); None: a stratified split."""
     source: Callable[[Any, SourceInfo, ReadReport, ReadPart], Source] = (
         lambda examples, info, report, read_part: Source(examples, info, report)
     )
-    """(examples, info, report, reader of parts) -> what `load` returns."""
+    """Maps (examples, info, report, reader of parts) to the source that `load` returns."""
 
     def report(self, rows: Rows, piece: Rows, examples: Examples, options: Options) -> ReadReport:
-        """The account of an official part, and of the spans of the piece of it that is used."""
+        """Returns the report of an official part, with the spans of the piece that is used."""
         skipped = self.skipped(rows, options)
         return ReadReport(
             lines=rows.lines,
@@ -113,7 +113,7 @@ class DataSet:
         )
 
     def class_names(self, options: Options) -> tuple[str, ...]:
-        """The classes under some options."""
+        """Returns the names of the classes for given options."""
         return self.classes(options) if callable(self.classes) else self.classes
 
 
@@ -127,7 +127,7 @@ class Embedded:
     source: Callable[[str], Source]
     """Split -> source."""
     unit: str = "lines"
-    """What an example is, in reports."""
+    """The plural noun for examples in reports."""
 
 
 def generated(
@@ -138,7 +138,7 @@ def generated(
     *,
     unit: str = "lines",
 ) -> Embedded:
-    """A set whose examples are a function of (split, index); those of a split are made once."""
+    """Declares a set whose examples are a function of (split, index), cached per split."""
 
     @functools.cache
     def examples(split: str) -> tuple[Example, ...]:
@@ -153,30 +153,30 @@ def generated(
 
 
 ID_BASE = {"train": 0, "validation": 100_000_000, "test": 200_000_000}
-"""First example id of every part."""
+"""The first example id of each part."""
 
 
 def by_lines(
     parse: Callable[[str], tuple[int, Any]], encoding: str = "utf-8"
 ) -> Callable[[AnyPath, str], Rows]:
-    """Reads files of which every line is a row."""
+    """Returns a reader of files in which each line is a row."""
     return lambda path, part: read_lines(path, parse, encoding)
 
 
 def each(make: Callable[[Row, int], Example]) -> Callable[[Rows, int, Options], Examples]:
-    """Makes an example of every row, of the row and its id."""
+    """Returns a function that makes an example from each row and its id."""
     return lambda rows, base, options: [make(row, base + row.index) for row in rows.rows]
 
 
 def lazily(
     make: Callable[[Row, int], Example], *, once: bool = False
 ) -> Callable[[Rows, int, Options], Examples]:
-    """Makes examples when they are asked for; `once` keeps them."""
+    """Returns a function that makes examples on access; `once` caches them."""
     return lambda rows, base, options: RowExamples(rows, base, make, once=once)
 
 
 class RowExamples(Sequence[Example]):
-    """One example a row, made when it is asked for."""
+    """Examples of rows, made on access."""
 
     def __init__(
         self, rows: Rows, base: int, make: Callable[[Row, int], Example], *, once: bool = False
@@ -200,7 +200,7 @@ class RowExamples(Sequence[Example]):
 
 
 def numbered(records: Sequence[Record], content: Callable[[Record], Any], name: str) -> Rows:
-    """Rows of records that TFDS prepared itself, by their position there."""
+    """Converts records that TFDS prepared to rows, numbered by their position."""
     rows, quarantine = [], []
     for index, record in enumerate(records):
         try:

@@ -25,7 +25,7 @@ CHECKSUMS = {
     ("fashion_mnist", "train"): 0x2ED6E46A,
     ("fashion_mnist", "test"): 0x242BC73F,
 }
-"""CRC-32 of the official labels, one byte each, in the order of the files."""
+"""CRC-32 of the official labels as bytes, in the order of the files."""
 SIZE = (28, 28)
 DIGITS = tuple("0123456789")
 FASHION = (
@@ -36,7 +36,7 @@ FASHION = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Columns(Sequence[Example]):
-    """Images as examples, made when they are asked for."""
+    """Images as examples, made on access."""
 
     images: np.ndarray
     labels: np.ndarray
@@ -62,7 +62,7 @@ class ImageSource(Source):
       example_ids: int [n].
       scale: the value of white: 255, or 16 for scikit-learn's digits.
       info: name, split and classes.
-      report: what became of the images; by default all were used.
+      report: the counts of used and unused images; by default all were used.
 
     Raises:
       ValueError: if the counts differ.
@@ -110,7 +110,7 @@ def read(path: Path, part: str) -> Rows:
 
 
 def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) -> Rows:
-    """Pairs images with labels, and sets those aside whose label is not a class."""
+    """Pairs images with labels, and sets pairs with an unknown label aside."""
     rows, quarantine = [], []
     for index, (image, given) in enumerate(zip(images, labels, strict=True)):
         try:
@@ -124,13 +124,13 @@ def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) ->
 
 
 def hold_out(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Splits the official training part: the last twelfth (5,000 of 60,000) is for validation."""
+    """Holds out the last twelfth of the training part (5,000 of 60,000) for validation."""
     held = max(min(1, len(labels)), len(labels) // 12)
     return np.arange(len(labels) - held), np.arange(len(labels) - held, len(labels))
 
 
 def examples(rows: Rows, base: int, options: Options) -> Columns:
-    """Stacks rows."""
+    """Stacks rows into columns."""
     return Columns(
         np.array([row.content for row in rows.rows], np.uint8).reshape(-1, *SIZE),
         np.array([row.label for row in rows.rows], np.int32),
@@ -139,12 +139,12 @@ def examples(rows: Rows, base: int, options: Options) -> Columns:
 
 
 def source(columns: Columns, info: SourceInfo, report: ReadReport, _: object) -> ImageSource:
-    """Makes a source of what `examples` gave."""
+    """Makes a source from columns."""
     return ImageSource(columns.images, columns.labels, columns.example_ids, info, report)
 
 
 def stored(name: str, records: Sequence[Record], part: str) -> Rows:
-    """Puts the images of TFDS back in the order of the official files, from which splits are cut.
+    """Returns the images of TFDS in the order of the official files, on which the splits depend.
 
     TFDS stores examples by the hash of their key, which here is the position in the file.
     """
@@ -165,9 +165,9 @@ def stored(name: str, records: Sequence[Record], part: str) -> Rows:
 def digits(split: str) -> ImageSource:
     """Makes a split of scikit-learn's digits: 1,797 images of 8 x 8 pixels from 0 to 16.
 
-    They have no official parts. A fifth is for testing (359) and a tenth of the others for
-    validation (144 of 1,438), both in proportion to the classes, the same in every run. Ids count
-    in scikit-learn's order.
+    They have no official parts. A fifth is used for testing (359) and a tenth of the remaining
+    images for validation (144 of 1,438), both stratified by class, the same in all runs. Ids follow
+    scikit-learn's order.
     """
     try:
         from sklearn.datasets import load_digits

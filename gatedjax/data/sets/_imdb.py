@@ -1,4 +1,4 @@
-"""Large Movie Review set (Maas et al. 2011): one review a file, aclImdb/{train,test}/{neg,pos}."""
+"""Large Movie Review set (Maas et al. 2011): a review per file, aclImdb/{train,test}/{neg,pos}."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ _MEMBER = re.compile(r"(?:^|/)(train|test)/(neg|pos)/[^/]+$")
 
 @dataclasses.dataclass(frozen=True)
 class _Folders(Places):
-    """The archive or the unpacked folder, which hold both parts."""
+    """The archive or the unpacked folder, which contain both parts."""
 
     url: str | None = "https://ai.stanford.edu"
 
@@ -45,7 +45,7 @@ def _folder_files(path: Path) -> Iterator[File]:
     for part in ("train", "test"):
         folders = [path / part / label for label in CLASSES]
         missing = [folder for folder in folders if not folder.is_dir()]
-        if len(missing) == 1:  # none at all: only the other part is here
+        if len(missing) == 1:  # both missing: the folder has only the other part
             raise ValueError(f"{missing[0]}: this folder is missing, the other class is there")
         for folder in folders if not missing else ():
             yield from files_of(folder, f"{part}/{folder.name}/")
@@ -53,7 +53,7 @@ def _folder_files(path: Path) -> Iterator[File]:
 
 @functools.lru_cache(maxsize=1)
 def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, Rows]:
-    """Reads both parts in one pass; an archive is unpacked once for all splits."""
+    """Reads both parts in a single pass, so that an archive is unpacked once."""
     parts: dict[str, list[File]] = {"train": [], "test": []}
     for name, data in _tar.members(path, _is_listed) if path.is_file() else _folder_files(path):
         match = _MEMBER.search(name)

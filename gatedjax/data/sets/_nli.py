@@ -1,8 +1,8 @@
-"""Pairs of sentences of which the first entails the second, contradicts it, or neither.
+"""Pairs of sentences: the first entails the second, contradicts it, or neither.
 
 SICK (Marelli et al. 2014, SemEval): tab-separated columns under a header. SNLI (Bowman et al.
-2015): one JSON object a line; pairs whose annotators did not agree have the label "-" and are left
-out, as in all published results.
+2015): a JSON object per line; pairs without a majority label have the label "-" and are left out,
+as in all published results.
 """
 
 import json
@@ -35,7 +35,7 @@ _SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"
 
 
 def parse_sick(line: str) -> tuple[int, tuple[str, str] | None]:
-    """Parses one line: (class, (first sentence, second sentence)); the header has no sentences."""
+    """Parses a line: (class, (first sentence, second sentence)); the header has no sentences."""
     columns = line.split("\t")
     if tuple(columns) == _SICK_COLUMNS:
         return 0, None
@@ -50,7 +50,7 @@ def parse_sick(line: str) -> tuple[int, tuple[str, str] | None]:
 
 
 def parse_snli(line: str) -> tuple[int, tuple[str, str]]:
-    """Parses one line; the class of a pair without a gold label is `NO_LABEL`."""
+    """Parses a line; the class of a pair without a gold label is `NO_LABEL`."""
     try:
         data = json.loads(line)
         label, first, second = data["gold_label"], data["sentence1"], data["sentence2"]
@@ -66,14 +66,14 @@ def parse_snli(line: str) -> tuple[int, tuple[str, str]]:
 
 
 def read_sick(path: AnyPath, part: str) -> Rows:
-    """Reads a file of SICK; its header is not one of its lines."""
+    """Reads a file of SICK without its header."""
     rows = read_lines(path, parse_sick)
     pairs = tuple(row for row in rows.rows if row.content is not None)
     return Rows(pairs, rows.quarantine, counted=rows.lines - (len(rows.rows) - len(pairs)))
 
 
 def count_sick(path: AnyPath) -> int:
-    """Counts the lines below the header in another way than `read_sick`."""
+    """Counts the lines below the header, independently of `read_sick`."""
     header = read_bytes(path).startswith(_SICK_COLUMNS[0].encode())
     return count_lines(path) - header
 
@@ -83,13 +83,13 @@ def _sentences(record: Record) -> tuple[str, str]:
 
 
 def skipped(rows: Rows, options: Options) -> dict[str, int]:
-    """Pairs that are left out for having no gold label."""
+    """Counts the pairs that are left out because they have no gold label."""
     count = sum(row.label == NO_LABEL for row in rows.rows)
     return {"no gold label": count} if count else {}
 
 
 def examples(rows: Rows, base: int, options: Options) -> list[Example]:
-    """Makes examples of pairs: "tokens" is the first sentence, "hypothesis" the second."""
+    """Makes examples from pairs: "tokens" is the first sentence, "hypothesis" the second."""
     return [
         {
             "tokens": tokenize(row.content[0]),

@@ -1,4 +1,4 @@
-"""Parallel text: a file per language, line i of one is the translation of line i of the other."""
+"""Parallel text: two files in which lines of the same number are translations of each other."""
 
 import dataclasses
 import functools
@@ -22,24 +22,24 @@ from gatedjax.data.files._tar import TarPath
 from gatedjax.data.sets._declaration import DataSet, Examples, Options, RowExamples, TfdsForm
 
 CLASSES = ("sentence",)
-"""Pairs have no classes; as examples of a `Source` all have label 0."""
+"""Pairs have no classes, so all examples have label 0."""
 
 _SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>")
 
 
 @dataclasses.dataclass(frozen=True)
 class Corpus(Places):
-    """Where the files of a parallel corpus are; "{}" in a name stands for the language.
+    """The locations of the files of a parallel corpus; "{}" in a name stands for the language.
 
     Attributes:
-      languages: of the source and of the target.
-      files: part -> names, the first that is there is taken.
-      folders: below manual_dir, where the files may be; manual_dir itself is one of them.
-      official: lines of every part; None where no number is published.
+      languages: the source and the target language.
+      files: part -> names; the first existing name is used.
+      folders: folders below manual_dir that may contain the files; manual_dir may contain them too.
+      official: lines per part; None if no number is published.
       where: the address, for messages.
-      description: of its prepared form.
-      archive: file as downloaded that holds them, and the folder inside.
-      url: address to which a name is added (of the archive, if there is one), or None.
+      description: the description of its TFDS form.
+      archive: name of the downloaded archive, and the folder inside it.
+      url: the address to which the name of a file or of the archive is appended, or None.
     """
 
     languages: tuple[str, str]
@@ -76,7 +76,7 @@ class Corpus(Places):
         }  # fmt: skip
 
     def listed(self, part: str, file: str) -> str:
-        """The file of the source, whichever side was the reason."""
+        """Returns the name of the source file."""
         return self.files[part][0].format(self.languages[0])
 
     def _inside(self, archive: Path, part: str) -> PairPath:
@@ -109,7 +109,7 @@ CORPORA = {
         description="Kyoto Free Translation Task: English and Japanese, tokenised.",
         url="http://www.phontron.com/kftt/download/",
     ),
-    # the organisers' files, or those that somebody made of them
+    # the files of the organisers, or plain-text files made from them
     "iwslt14_en_ro": Corpus(
         languages=("en", "ro"),
         files={
@@ -139,9 +139,9 @@ CORPORA = {
 
 
 def _lines(path: Path | TarPath, kind: str) -> Iterator[tuple[int, str | LineError]]:
-    """(number of the line, text or why it is not one) of every line that holds a sentence.
+    """Yields (line number, text or the error) of each line with a sentence.
 
-    Files of the IWSLT organisers also hold lines of tags, which are no sentences.
+    Files of the IWSLT organisers also have lines of tags, which are skipped.
     """
     for number, line in enumerate(split_lines(path), start=1):
         if kind == "tags" and line.startswith(b"<"):
@@ -166,7 +166,7 @@ def _kind(path: Path | TarPath) -> str:
 
 
 def read(path: PairPath, part: str = "") -> Rows:
-    """Reads two files side by side; a pair of which one side cannot be used is set aside."""
+    """Reads two files in parallel; a pair with an unusable side is set aside."""
     sides = [list(_lines(side, _kind(side))) for side in (path.source, path.target)]
     if len(sides[0]) != len(sides[1]):
         raise ValueError(
@@ -182,14 +182,14 @@ def read(path: PairPath, part: str = "") -> Rows:
                 break  # a pair is set aside once
             texts.append(text)
         else:
-            # elsewhere the line is the index
+            # In plain files the line number follows from the index.
             place = "" if _kind(path.source) == "plain" else f"{path.source}:{source[0]}"
             rows.append(Row(index, 0, tuple(texts), file=place))
     return Rows(tuple(rows), tuple(quarantine), counted=len(sides[0]))
 
 
 def count(path: PairPath) -> int:
-    """Counts the pairs in another way than `read`: by the lines of the source."""
+    """Counts the pairs independently of `read`: by the lines of the source."""
     lines = read_bytes(path.source).splitlines(keepends=False)
     kind = _kind(path.source)
     if kind == "xml":
@@ -200,7 +200,7 @@ def count(path: PairPath) -> int:
 
 
 def _examples(rows: Rows, base: int, *, swap: bool = False) -> RowExamples:
-    """Examples of pairs, made when they are asked for: a corpus may have millions."""
+    """Returns examples that are made on access, because a corpus may have millions."""
     return RowExamples(rows, base, functools.partial(_example, swap=swap))
 
 
@@ -216,19 +216,19 @@ def _example(row: Row, example_id: int, *, swap: bool) -> Example:
 
 
 def load_parallel(source: str | Path, target: str | Path, *, base: int = 0) -> Source:
-    """Reads any two files of which line i is the translation of line i, plain or .gz.
+    """Reads two files with the same number of lines, plain or .gz, as a parallel corpus.
 
     Args:
-      source: what is translated.
-      target: its translation.
+      source: the file to translate from.
+      target: the file with the translation of each line.
       base: first example id.
 
     Returns:
-      The source, as `load` returns it for a parallel corpus.
+      A source like that of `load` for a parallel corpus.
 
     Raises:
       ValueError: if the files do not have the same number of lines, or no pair can be used.
-      FileNotFoundError: if there is no such file.
+      FileNotFoundError: if a file does not exist.
     """
     path = PairPath(Path(source), Path(target))
     rows = read(path)

@@ -1,4 +1,4 @@
-r"""`polarity`: an embedded sentiment corpus whose deciding words are known.
+r"""`polarity`: an embedded sentiment corpus with known deciding words.
 
 Grammar (| alternatives, [] optional, + and - the two classes, X either of them):
 
@@ -13,12 +13,12 @@ Grammar (| alternatives, [] optional, + and - the two classes, X either of them)
     ASIDE  -> after a ADJ(any) NOUN | unlike the ADJ(any) NOUN PP | PP
     TAIL   -> and we left PP | PP
 
-Polar adjectives in an ASIDE are distractors, and those of a clause that "but" or "although" sets
-aside are misleading, so counting words does not solve the task: about 40% of clauses are negated
-and about half of the sentences have a contrast. Classes are exactly balanced in every pair of
-examples. A sentence belongs to the split that a hash of its text names, so no text is in two.
+Polar adjectives in an ASIDE are distractors, and the adjectives of a clause that "but" or
+"although" concedes are misleading, so counting words does not solve the task: about 40% of clauses
+are negated and about half of the sentences have a contrast. Classes are exactly balanced in each
+pair of examples. A hash of the text determines the split, so no text is in two splits.
 
-Every example also has "decides" (bool per token: the polar adjectives that carry the verdict and
+Each example also has "decides" (bool per token: the polar adjectives that carry the verdict and
 the words that negate them) and "tree" (bracketed; its leaves are the tokens in order).
 """
 
@@ -66,13 +66,13 @@ _PLACE = (
 _PHRASE = tuple(tuple(p.split()) for p in _PLACE.split("|"))
 
 Leaf = tuple[str, bool]
-"""A word and whether it decides."""
+"""A word, and True if it decides the class."""
 Tree = tuple[str, list]
 """A symbol and its children: trees or leaves."""
 
 
 class _Draw:
-    """Choices of one sentence."""
+    """Random choices for a sentence."""
 
     def __init__(self, generator: np.random.Generator) -> None:
         self._generator = generator
@@ -163,13 +163,13 @@ def _bracketed(tree: Tree) -> str:
 
 
 def _home(words: Sequence[str]) -> str:
-    """The one split that a text may be in."""
+    """Returns the split that a text belongs to."""
     slot = hashlib.sha256(" ".join(words).encode()).digest()[0] % 8
     return {0: "validation", 1: "test"}.get(slot, "train")
 
 
 def make(split: str, index: int) -> Example:
-    """Makes example `index` of a split; a pure function of the two.
+    """Makes example `index` of a split, as a pure function of both.
 
     Args:
       split: "train", "validation" or "test".

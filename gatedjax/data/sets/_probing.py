@@ -1,6 +1,6 @@
-"""SentEval's probing tasks (Conneau et al. 2018): "split<TAB>label<TAB>sentence" in one file.
+"""SentEval's probing tasks (Conneau et al. 2018): a file of "split<TAB>label<TAB>sentence".
 
-The label set is that of the training lines. `bigram_shift` makes the lines of one task from any
+The training lines determine the set of labels. `bigram_shift` makes the lines of a task from any
 text.
 """
 
@@ -43,7 +43,7 @@ SHIFTED, KEPT = "I", "O"
 
 @dataclasses.dataclass(frozen=True)
 class _OneFile(Places):
-    """The file of a task, which holds all parts."""
+    """The file of a task, which contains all parts."""
 
     task: str
     url: str | None = URL
@@ -62,7 +62,7 @@ class _OneFile(Places):
 
 
 def _part(path: Path, part: str) -> PartPath:
-    """The lines of a part; a line of no part is one of "train", where it is set aside."""
+    """Returns the lines of a part; lines of no part belong to "train", where they are set aside."""
     others = tuple(f"{mark}\t".encode() for name, mark in MARKS.items() if name != "train")
     start = f"{MARKS[part]}\t".encode()
     if part == "train":
@@ -71,7 +71,7 @@ def _part(path: Path, part: str) -> PartPath:
 
 
 def parse(line: str) -> tuple[int, tuple[str, str]]:
-    """Parses one line: (0, (label, sentence)); classes are numbered when all labels are known."""
+    """Parses a line: (0, (label, sentence)); classes are numbered when all labels are known."""
     columns = line.split("\t")
     if len(columns) != 3:
         raise LineError(f"{len(columns)} columns; wanted split, label, sentence")
@@ -84,7 +84,7 @@ def parse(line: str) -> tuple[int, tuple[str, str]]:
 
 
 def _example(row: Row, example_id: int, classes: Sequence[str] = ()) -> Example:
-    """The example of a row; its "label" is -1 until the classes are known."""
+    """Makes the example of a row; its "label" is -1 until the classes are known."""
     name, sentence = row.content
     return {
         "tokens": tuple(sentence.split()),
@@ -95,7 +95,7 @@ def _example(row: Row, example_id: int, classes: Sequence[str] = ()) -> Example:
 
 
 def classes_of(rows: Iterable[Row]) -> tuple[str, ...]:
-    """The labels of lines, numbers by size and others by the alphabet."""
+    """Returns the sorted labels of lines, numbers in numeric order before other labels."""
     names = {row.content[0] for row in rows}
     return tuple(sorted(names, key=lambda n: (0, int(n), n) if n.isdigit() else (1, 0, n)))
 
@@ -103,7 +103,7 @@ def classes_of(rows: Iterable[Row]) -> tuple[str, ...]:
 def source(
     examples: RowExamples, info: SourceInfo, report: ReadReport, read_part: ReadPart
 ) -> Source:
-    """Numbers the classes by the labels of the training part, which must have them all."""
+    """Numbers the classes by the labels of the training part; other labels raise ValueError."""
     classes = classes_of(read_part("train").rows)
     for row in examples.rows.rows:
         label, example_id = row.content[0], examples.base + row.index
@@ -126,12 +126,12 @@ def _declared(task: str) -> DataSet:
         files=_OneFile(task),
         read=by_lines(parse),
         examples=lazily(_example),
-        classes=(),  # by the labels of the training part
+        classes=(),  # set in `source`
         source=source,
         tfds=TfdsForm(
             description="SentEval's probing tasks, one configuration each: sentences with a label.",
             config_description=f"SentEval's {task}.",
-            # labels of the validation and test part count by those of the training part
+            # The training part determines the numbers of the labels in all parts.
             features={"text": str, "label": str},
             record=lambda row: {"text": row.content[1], "label": row.content[0]},
             row=lambda record: (0, (record["label"].decode(), record["text"].decode())),
@@ -150,16 +150,20 @@ def bigram_shift(
     split: str = "train",
     base: int = 0,
 ) -> Source:
-    """Inverts two neighbouring words of every second sentence, as the BShift probe does.
+    """Swaps two neighbouring words in half of the sentences, like the BShift probe.
 
-    Which sentence, and where, is a function of the seed and the sentence's number. Never moved: the
-    first word, anything without a letter or digit, and two equal words. A sentence without such a
-    pair stays as it is.
+    The choice of sentences and positions is a function of the seed and the number of the sentence.
+    The first word, tokens without a letter or digit, and pairs of equal words are not swapped. A
+    sentence without a suitable pair stays unchanged.
+
+        >>> source = bigram_shift([["the", "cat", "sat", "down"]] * 4)
+        >>> sorted({" ".join(example["tokens"]) for example in source})
+        ['the cat sat down', 'the sat cat down']
 
     Args:
-      sentences: the words of every sentence.
-      seed: of the draws.
-      name, split: of the source.
+      sentences: the words of each sentence.
+      seed: seed of the draws.
+      name, split: name and split of the source.
       base: first example id.
 
     Returns:

@@ -1,7 +1,7 @@
 """Penn Treebank as a language-modelling text (Mikolov's preprocessed `ptb.{train,valid,test}.txt`).
 
 Lines of words between spaces, lower-cased, with `<unk>` for rare words and `N` for numbers. The
-end of a line is a token of its own, `<eos>`; with it the training part has 10,000 distinct tokens.
+end of a line is a token, `<eos>`; with it the training part has 10,000 distinct tokens.
 """
 
 import re
@@ -20,12 +20,12 @@ URL = f"http://www.fit.vutbr.cz/~imikolov/rnnlm/{ARCHIVE}"
 VOCABULARY_SIZE = 10_000
 
 _FOLDER = "simple-examples/data"
-# not str.split: a no-break space is no border of words
+# Not str.split, because a no-break space does not separate words.
 _SPACE = re.compile("[ \t]+")
 
 
 def parse(line: str) -> tuple[int, tuple[str, ...]]:
-    """Parses one line: (0, its words and `<eos>`)."""
+    """Parses a line: (0, its words and `<eos>`)."""
     words = tuple(word for word in _SPACE.split(line) if word)
     if EOS in words:
         raise LineError(f"the line has {EOS} as a word; the end of a line stands for it")
@@ -33,7 +33,7 @@ def parse(line: str) -> tuple[int, tuple[str, ...]]:
 
 
 def read(path: AnyPath, part: str = "") -> Rows:
-    """Reads a file of sentences; an empty one is refused."""
+    """Reads a file of sentences; raises ValueError for an empty file."""
     rows = read_lines(path, parse)
     if not rows.lines and not read_bytes(path):
         raise ValueError(f"{path}: the file is empty")
@@ -47,7 +47,7 @@ def _example(row: Row, example_id: int) -> Example:
 def stream(
     examples: Sequence[Example], info: SourceInfo, report: ReadReport, read_part: ReadPart
 ) -> Source:
-    """Makes a stream of a part; the training part has the words, which must be 10,000."""
+    """Makes the stream of a part, with the vocabulary of the training part (10,000 words)."""
     train = [_example(row, row.index) for row in read_part("train").rows]
     vocabulary = ClosedVocabulary.build([Source(train, info)])
     if len(vocabulary) != VOCABULARY_SIZE:
@@ -74,7 +74,7 @@ DECLARED = (
         ),
         read=read,
         examples=each(_example),
-        # sentences have none; as examples of a `Source` all have label 0
+        # Sentences have no classes, so all examples have label 0.
         classes=("sentence",),
         source=stream,
         tfds=TfdsForm(

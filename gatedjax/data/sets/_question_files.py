@@ -1,21 +1,21 @@
-"""Cloze questions of one file each: CNN and Daily Mail, and Who-did-What in the same form.
+"""Cloze questions with a file per question: CNN, Daily Mail, and Who-did-What in the same form.
 
 The files of CNN and Daily Mail (Hermann et al. 2015, anonymised) are
 
-    line 1      where the story is from
+    line 1      the address of the story
     line 3      the document
     line 5      the query, with @placeholder for the answer
     line 7      the answer
-    line 9 ...  a candidate a line: token(s):original text
+    line 9 ...  a candidate per line: token(s):original text
 
 with empty lines between, tokens separated by spaces. Who-did-What (Onishi et al. 2016) is
-distributed as XML that has to be joined with licensed newswire; it is read here in the same form,
-one file per question, which is also how the reader of Dhingra et al. 2017 takes it: document and
-candidates tokenised, candidates of one or more tokens ("barack obama:Barack Obama").
+distributed as XML that has to be joined with licensed newswire. It is read here in the same form, a
+file per question, like in the code of Dhingra et al. 2017: document and candidates are tokenised,
+and a candidate has one or more tokens ("barack obama:Barack Obama").
 
-Where they are, below manual_dir: cnn/questions, dailymail/questions, wdw (strict) or wdw_relaxed,
+Locations below manual_dir: cnn/questions, dailymail/questions, wdw (strict) or wdw_relaxed,
 each with the folders training, validation and test of .question files, plain or .gz. An archive
-cnn.tgz or dailymail.tgz of such a folder is read as it is.
+cnn.tgz or dailymail.tgz of such a folder is read without unpacking.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ PARTS = {"train": "training", "validation": "validation", "test": "test"}
 
 @dataclasses.dataclass(frozen=True)
 class _Folders(Places):
-    """The folders of a set, or the archive of all of them."""
+    """The folders of a data set, or an archive of them."""
 
     name: str
     url: str | None
@@ -69,13 +69,13 @@ class _Folders(Places):
         return None, looked_for
 
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
-        # they are behind forms and licences
+        # The files require forms and licences.
         raise FileNotFoundError(f"{self.name} cannot be downloaded by a program; see {self.url}")
 
 
 def parse(data: bytes) -> _cloze.Question:
     """Parses a question file."""
-    # not splitlines: a text may hold other characters that break lines
+    # Not splitlines, because a text may contain other line separators.
     text = decode(data.removeprefix(BOM)).replace("\r\n", "\n")
     lines = text.removesuffix("\n").split("\n")
     fields = {"document": 3, "query": 5, "answer": 7, "candidate": 9}
@@ -120,9 +120,9 @@ def _read(path: Path, part: str, _stamp: tuple[int, int]) -> Rows:
 
 
 def read(path: Path, part: str) -> Rows:
-    """Reads the folder of a part, or an archive; a row is a file, numbered in order of the names.
+    """Reads the folder of a part, or an archive; a row is a file, numbered in the order of names.
 
-    Everything is held in memory: about 4 GiB for the training part of Daily Mail.
+    All rows are in memory: about 4 GiB for the training part of Daily Mail.
     """
     return _read(path.resolve(), part, stamp(path))
 

@@ -1,7 +1,7 @@
-"""Word reordering detection (Yang et al. 2019): which word was moved, and where from.
+"""Word reordering detection (Yang et al. 2019): the moved word of a sentence and its old position.
 
-One token of a sentence was taken out and put back elsewhere. The labels are positions in the new
-sentence: "insert" is where the token now stands, "original" is the token that followed it before.
+A token of a sentence was removed and inserted elsewhere. The labels are positions in the new
+sentence: "insert" is the position of the moved token, "original" that of its former successor.
 Published files: sentences in NAME.x, "insert original" in line i of NAME.y.
 """
 
@@ -29,7 +29,7 @@ SHORTEST, LONGEST = 6, 49
 
 @dataclasses.dataclass(frozen=True)
 class _Pairs(Places):
-    """Sentences and labels, side by side."""
+    """Sentences and labels in two files."""
 
     url: str | None = None
 
@@ -43,10 +43,10 @@ class _Pairs(Places):
 
 
 def check(tokens: Sequence[str], insert: int, original: int) -> None:
-    """Refuses positions that no move has.
+    """Checks the positions of a move.
 
     Raises:
-      LineError: for a position outside the sentence, or an original place that is the new one.
+      LineError: for a position outside the sentence, or if the token was not moved.
     """
     size = len(tokens)
     for name, value in {"insert": insert, "original": original}.items():
@@ -65,7 +65,7 @@ def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
 
 
 def read(path: PairPath, part: str = "") -> Rows:
-    """Reads sentences and labels side by side; a pair that does not fit is set aside."""
+    """Reads sentences and labels; a pair that does not fit together is set aside."""
     sentences = read_lines(path.source, lambda line: (0, tuple(line.split())))
     labels = read_lines(path.target, parse_labels)
     if sentences.lines != labels.lines:
@@ -111,14 +111,17 @@ def _stored(record: Record) -> tuple[int, tuple[tuple[str, ...], int, int]]:
 
 
 def move_word(tokens: Sequence[str], out: int, into: int) -> tuple[tuple[str, ...], int, int]:
-    """Takes token `out` away and puts it back so that it stands at `into`.
+    """Moves a token from position `out` to position `into`.
+
+        >>> move_word(["a", "b", "c", "d"], out=0, into=2)
+        (('b', 'c', 'a', 'd'), 2, 0)
 
     Args:
       tokens: a sentence of n tokens.
       out, into: different numbers from 0 to n - 2.
 
     Returns:
-      The new sentence, and its labels insert and original.
+      (tokens, insert, original): the new sentence and its labels.
 
     Raises:
       ValueError: for other numbers.
@@ -133,7 +136,7 @@ def move_word(tokens: Sequence[str], out: int, into: int) -> tuple[tuple[str, ..
 
 
 def restore_word(tokens: Sequence[str], insert: int, original: int) -> tuple[str, ...]:
-    """Undoes `move_word`: puts token `insert` back in front of token `original`."""
+    """Undoes `move_word`: moves token `insert` back in front of token `original`."""
     words = list(tokens)
     word = words.pop(insert)
     words.insert(original if original < insert else original - 1, word)
@@ -149,18 +152,21 @@ def word_reordering(
     split: str = "train",
     base: int = 0,
 ) -> Source:
-    """Moves one token of every sentence, as the published generator does.
+    """Moves a token of each sentence, like the published generator.
 
     `out` and `into` are drawn uniformly from 0 .. n-2 until they differ; the draws are a function
-    of the seed, the sentence's number and the copy. Sentences of fewer than 6 or more than 49
+    of the seed, the number of the sentence and the copy. Sentences of fewer than 6 or more than 49
     tokens are left out.
 
     Args:
-      sentences: the tokens of every sentence.
-      seed: of the draws.
-      copies: moves of every sentence, each an example of its own.
-      name, split: of the source.
-      base: first example id; that of a move is base + number * copies + copy.
+      sentences: the tokens of each sentence.
+      seed: seed of the draws.
+      copies: the number of moves per sentence, each a separate example.
+      name, split: name and split of the source.
+      base: first example id; the id of a move is base + number * copies + copy.
+
+    Returns:
+      A source with "insert" and "original" in each example.
 
     Raises:
       ValueError: if copies is not positive.

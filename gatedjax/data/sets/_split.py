@@ -1,4 +1,4 @@
-"""Splits and their example ids, and the part of the training texts that is held out."""
+"""Names of splits, and the validation part that is held out of the training texts."""
 
 import numpy as np
 
@@ -8,11 +8,11 @@ from gatedjax.data.sets._declaration import DataSet
 SPLITS = ("train", "validation", "test", "train_full")
 HELD_OUT = 0.1
 SPLIT_SEED = 20_200_820
-"""Fixed, so that "validation" means the same examples in every run."""
+"""Fixed, so that "validation" has the same examples in all runs."""
 
 
 def hold_out(declared: DataSet, rows: Rows, fraction: float = HELD_OUT) -> tuple[Rows, Rows]:
-    """Cuts an official training part in (train, validation)."""
+    """Divides an official training part into (train, validation)."""
     labels = np.array([row.label for row in rows.rows], int)
     if declared.hold_out is None:
         parts = stratified_split(labels, fraction, seed=SPLIT_SEED)
@@ -25,18 +25,22 @@ def hold_out(declared: DataSet, rows: Rows, fraction: float = HELD_OUT) -> tuple
 def stratified_split(
     labels: np.ndarray, fraction: float = 0.1, *, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Splits indices in two so that every class is shared out in the same proportion.
+    """Splits indices in two parts with the same proportions of the classes.
 
-    The held-out part has round(n * fraction) examples; what rounding leaves over goes to the
-    classes with the largest remainders.
+    The held-out part has round(n * fraction) examples; after rounding down, the classes with the
+    largest remainders get an example more.
+
+        >>> train, validation = stratified_split(np.array([0, 0, 1, 1]), 0.5)
+        >>> len(train), len(validation)
+        (2, 2)
 
     Args:
       labels: int [n].
       fraction: share held out, in (0, 1).
-      seed: chooses which examples.
+      seed: seed of the choice of examples.
 
     Returns:
-      (kept, held out), both sorted: disjoint, and together all indices.
+      (train, held out): sorted, disjoint and complete indices.
 
     Raises:
       ValueError: if `fraction` is outside (0, 1).

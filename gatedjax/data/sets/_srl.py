@@ -1,9 +1,9 @@
-"""Semantic roles in CoNLL-2012 columns: one example per predicate.
+"""Semantic roles in CoNLL-2012 columns: an example per predicate.
 
-A word a line, white space between columns, an empty line after every sentence; lines that begin
-with "#" are the borders of documents. Columns: document, part, word number, word, part of speech,
-parse bit, predicate lemma, frameset, sense, speaker, named entity, one bracketed column for each
-predicate ("(ARG0*", "*", "*)", "(V*)"), coreference.
+A word per line, white space between columns, an empty line after each sentence; lines that begin
+with "#" separate documents. Columns: document, part, word number, word, part of speech, parse bit,
+predicate lemma, frameset, sense, speaker, named entity, a bracketed column for each predicate
+("(ARG0*", "*", "*)", "(V*)"), coreference.
 
 Reference: Pradhan et al. 2012 and 2013.
 """
@@ -39,13 +39,13 @@ _BIT = re.compile(r"(?:\(([^()*\s]+))?\*(\))?")
 
 
 class Predicate(NamedTuple):
-    """One predicate of a sentence.
+    """A predicate of a sentence.
 
     Attributes:
       first: its first word.
-      lemma: as the file gives it.
-      spans: (first word, word after the last, role) of every argument and of the predicate itself
-        (role "V"), from left to right.
+      lemma: its lemma in the file.
+      spans: (first word, word after the last, role) of each argument and of the predicate (role
+        "V"), from left to right.
     """
 
     first: int
@@ -55,14 +55,14 @@ class Predicate(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """A sentence as the columns have it."""
+    """The columns of a sentence."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
     parse: tuple[str, ...]
     predicates: tuple[Predicate, ...]
     text: str
-    """Its lines."""
+    """The lines of the sentence."""
 
 
 def spans_of(column: list[str]) -> tuple[tuple[int, int, str], ...]:
@@ -87,7 +87,7 @@ def spans_of(column: list[str]) -> tuple[tuple[int, int, str], ...]:
 
 
 def bio(spans: tuple[tuple[int, int, str], ...], size: int) -> tuple[str, ...]:
-    """Labels of the words: B- at the first word of a span, I- at its others, else O."""
+    """Returns BIO labels: B- at the first word of a span, I- at its other words, else O."""
     labels = ["O"] * size
     for first, past, role in spans:
         labels[first:past] = [f"B-{role}"] + [f"I-{role}"] * (past - first - 1)
@@ -131,7 +131,7 @@ def parse(lines: list[str]) -> Sentence:
 
 
 def _blocks(data: bytes) -> Iterator[tuple[int, list[bytes]]]:
-    """(number of the first line, lines) of every sentence; borders of documents are left out."""
+    """Yields (number of the first line, lines) of each sentence."""
     block: list[bytes] = []
     first = 1
     for number, line in enumerate([*data.split(b"\n"), b""], start=1):
@@ -146,7 +146,7 @@ def _blocks(data: bytes) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def _texts(path: AnyPath) -> Iterator[tuple[str, bytes]]:
-    """(name, content) of the file, or of every file of a folder."""
+    """Yields (name, content) of the file, or of each file of a folder."""
     if isinstance(path, Path) and path.is_dir():
         for file in sorted(path.rglob("*gold_conll*")):
             yield str(file), read_bytes(file)
@@ -172,7 +172,7 @@ def read(path: AnyPath, part: str = "") -> Rows:
 
 
 def count(path: AnyPath) -> int:
-    """Counts the sentences in another way than `read`: by the ends of runs of words."""
+    """Counts the sentences independently of `read`: by the ends of runs of words."""
     total = 0
     for _, data in _texts(path):
         words = [bool(line.strip()) and not line.startswith((b"#begin", b"#end"))
@@ -183,7 +183,7 @@ def count(path: AnyPath) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class _Places(Places):
-    """One file for each part, or a folder of many."""
+    """A file for each part, or a folder of files."""
 
     url: str | None = None
 
@@ -204,17 +204,17 @@ class _Places(Places):
 
 
 def skipped(rows: Rows, options: Options) -> dict[str, int]:
-    """Sentences without a predicate, of which there is no example."""
+    """Counts the sentences without a predicate, which give no example."""
     without = sum(not row.content.predicates for row in rows.rows)
     return {"no predicate": without} if without else {}
 
 
 def examples(rows: Rows, base: int, options: Options) -> list[Example]:
-    """Makes an example of every predicate.
+    """Makes an example from each predicate.
 
-    "labels" are the BIO labels of the words (the predicate's own are B-V, I-V), "predicate" its
-    first word, "is_predicate" 1 at its words, "spans" what the labels stand for, "tags" the parts
-    of speech.
+    "labels" are the BIO labels of the words (B-V, I-V at the predicate), "predicate" is its first
+    word, "is_predicate" is 1 at its words, "spans" are the labelled spans, "tags" the parts of
+    speech.
     """
     examples = []
     for row in rows.rows:
@@ -245,7 +245,7 @@ DECLARED = (
         files=_Places(),
         read=read,
         examples=examples,
-        # predicates have none; as examples of a `Source` all have label 0
+        # Predicates have no classes, so all examples have label 0.
         classes=("predicate",),
         skipped=skipped,
         count=count,

@@ -1,8 +1,8 @@
-"""Stanford Sentiment Treebank: bracketed trees with a class 0-4 at every node.
+"""Stanford Sentiment Treebank: bracketed trees with a class 0-4 at each node.
 
-Reference: Socher et al. 2013. SST-1 is the five classes; SST-2 merges 0 with 1 and 3 with 4 and
-leaves the neutral class out. Its models train on every labelled span of the training trees; the
-common releases hold each (text, label) once.
+Reference: Socher et al. 2013. SST-1 has the five classes; SST-2 merges 0 with 1 and 3 with 4 and
+leaves the neutral class out. Models are trained on all labelled spans of the training trees; the
+common releases contain each (text, label) once.
 """
 
 import collections
@@ -22,14 +22,14 @@ FILES = {"train": "train.txt", "validation": "dev.txt", "test": "test.txt"}
 ARCHIVE = "trainDevTestTrees_PTB.zip"
 URL = f"https://nlp.stanford.edu/sentiment/{ARCHIVE}"
 
-# a few words hold a no-break space ("9 1/2"), so not \s
+# Not \s, because a few words contain a no-break space ("9 1/2").
 _PIECE = re.compile(r"[()]|[^ \t()]+")
 _MAX_NODES = 4096
 """Phrase ids are line * _MAX_NODES + node."""
 
 LEVELS = ("sentence", "phrase", "train_phrase")
 _DISTINCT = "distinct"
-"""What the level "train_phrase" is in the training part; in the others it is "sentence"."""
+"""The level of the training part for "train_phrase"; the other parts have "sentence"."""
 
 Node = tuple[int, int, int, int, int]
 """(label, first word, word after the last, first character, character after the last).
@@ -45,7 +45,7 @@ def word(raw: str) -> str:
 
 
 def parse(line: str) -> tuple[int, Tree]:
-    """Parses one bracketed tree.
+    """Parses a bracketed tree.
 
     Returns:
       (label of the root, (the tree as text, words, nodes in order of their opening bracket)).
@@ -54,7 +54,7 @@ def parse(line: str) -> tuple[int, Tree]:
     words: list[str] = []
     nodes: list[list[int]] = []
     open_nodes: list[int] = []
-    state = "start"  # what came last: start, open, label, word, close
+    state = "start"  # the last piece: start, open, label, word, close
     for piece in _PIECE.finditer(line):
         text = piece.group()
         if text == "(":
@@ -83,7 +83,7 @@ def parse(line: str) -> tuple[int, Tree]:
             nodes[open_nodes[-1]][0] = int(text)
             state = "label"
         elif state == "label":
-            if not text.strip():  # other white space than that between words
+            if not text.strip():  # white space other than the separators
                 raise LineError("a node without words")
             words.append(word(text))
             state = "word"
@@ -98,19 +98,19 @@ def parse(line: str) -> tuple[int, Tree]:
 
 
 def of_part(part: str, options: Options) -> Options:
-    """Returns the options as they hold for one part."""
+    """Returns the options for a part."""
     if options["level"] != "train_phrase":
         return options
     return {**options, "level": _DISTINCT if part == "train" else "sentence"}
 
 
 def ids_per_line(level: str) -> int:
-    """Returns how many example ids a line takes: id // this is the line."""
+    """Returns the number of example ids per line: id // ids_per_line is the line."""
     return 1 if level == "sentence" else _MAX_NODES
 
 
 def neutral(rows: Rows, level: str) -> int:
-    """Returns how many trees the binary form leaves out: no node of theirs has a polarity."""
+    """Counts the trees without a polar node, which the binary form leaves out."""
 
     def left_out(row: Row) -> bool:
         nodes = row.content[2][:1] if level == "sentence" else row.content[2]
@@ -120,17 +120,17 @@ def neutral(rows: Rows, level: str) -> int:
 
 
 def skipped(rows: Rows, options: Options) -> dict[str, int]:
-    """Trees that are left out on purpose: reason -> count."""
+    """Counts the trees that are left out on purpose: reason -> count."""
     if options["granularity"] != "binary":
         return {}
     return {"neutral": neutral(rows, options["level"])}
 
 
 def examples(rows: Rows, *, base: int, granularity: str, level: str) -> list[Example]:
-    """Makes examples of trees.
+    """Makes examples from trees.
 
-    Levels: "sentence" (roots), "phrase" (every node, repeated phrases included) or "distinct"
-    (every node, but of equal words with equal labels only the first).
+    Levels: "sentence" (roots), "phrase" (all nodes, repeated phrases included) or "distinct" (all
+    nodes without repetitions of words and label).
     """
     examples = []
     seen: set[tuple[tuple[str, ...], int]] = set()
@@ -161,10 +161,10 @@ def examples(rows: Rows, *, base: int, granularity: str, level: str) -> list[Exa
 def spans(
     rows: Rows, examples: Sequence[Example], *, granularity: str, level: str
 ) -> SpanCounts | None:
-    """Accounts for the labelled spans of trees; None if only the sentences are asked for.
+    """Counts the labelled spans of trees; returns None for the level "sentence".
 
-    Nothing here is a difference of the other counts: spans are counted by their brackets (words
-    have none), neutral ones by their labels, repeated ones by their texts.
+    All counts are independent of each other: spans are counted by their brackets (words have none),
+    neutral spans by their labels, repeated spans by their texts.
     """
     if level == "sentence":
         return None

@@ -1,4 +1,4 @@
-"""The example of a text that is not split into words yet."""
+"""Examples of texts that have to be tokenised."""
 
 from gatedjax.data.files._lines import Row
 from gatedjax.data.files._source import Example
@@ -6,6 +6,6 @@ from gatedjax.data.text._tokenize import tokenize
 
 
 def text_example(row: Row, example_id: int) -> Example:
-    """Splits a text; it is kept beside its words."""
+    """Makes an example with the words and the original text of a row."""
     text: str = row.content
     return {"tokens": tokenize(text), "label": row.label, "example_id": example_id, "text": text}

@@ -12,12 +12,12 @@ URL = "https://cogcomp.seas.upenn.edu/Data/QA/QC/"
 
 
 def parse(line: str) -> tuple[int, tuple[str, str]]:
-    """Parses one question.
+    """Parses a question.
 
     Returns:
       (coarse class, (fine label, the question, words separated by spaces)).
     """
-    # any white space: a tab would else make the first word a part of the label
+    # Any white space separates, because a tab would join the first word to the label.
     label, text = (*line.strip().split(maxsplit=1), "")[:2]
     coarse, colon, fine = label.partition(":")
     if not colon or not fine:

@@ -1,7 +1,7 @@
-r"""Constituency trees in Penn brackets, one tree a line: `(TOP (S (NP (NN film)) (. .)))`.
+r"""Constituency trees in Penn brackets, a tree per line: `(TOP (S (NP (NN film)) (. .)))`.
 
-The English Web Treebank with its gold trees, as `ewt.{train,dev,test}.trees`. Every word stands
-in a node of its own, whose label is its part of speech.
+The English Web Treebank with its gold trees, as `ewt.{train,dev,test}.trees`. Each word is the
+only child of a node, whose label is its part of speech.
 """
 
 import re
@@ -17,13 +17,12 @@ _PIECE = re.compile(r"[()]|[^ \t()]+")
 
 
 class Tree(NamedTuple):
-    """A tree taken apart.
+    """A parsed tree.
 
     Attributes:
-      words: the words, brackets as themselves.
+      words: the words, with brackets unescaped.
       tags: their parts of speech.
-      constituents: (first word, word after the last, label) of every other node, from the top down
-        and from the left to the right.
+      constituents: (first word, word after the last, label) of the other nodes, in pre-order.
       text: the line.
     """
 
@@ -34,7 +33,7 @@ class Tree(NamedTuple):
 
 
 def parse(line: str) -> tuple[int, Tree]:
-    """Parses one tree: (0, the tree); a node without a label, as around Penn's trees, has ""."""
+    """Parses a tree: (0, the tree); a node without a label, such as Penn's outer node, has ""."""
     line = line.strip()
     words: list[str] = []
     tags: list[str] = []
@@ -105,7 +104,7 @@ DECLARED = (
         ),
         read=by_lines(parse),
         examples=each(_example),
-        # trees have none; as examples of a `Source` all have label 0
+        # Trees have no classes, so all examples have label 0.
         classes=("sentence",),
         tfds=TfdsForm(
             description="English Web Treebank: bracketed constituency trees.",

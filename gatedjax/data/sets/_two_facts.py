@@ -1,19 +1,19 @@
-"""`two_facts`: cloze questions made here, whose answers take two facts.
+"""`two_facts`: generated cloze questions whose answers need two facts.
 
-A document tells in random order where three things are, a sentence being a thing and its place. In
-validation and test each thing takes two facts, and no sentence has both the thing and its place:
+A document states in random order where three things are; a sentence is a thing and its place. In
+validation and test each thing needs two facts, and no sentence has both the thing and its place:
 
     key box .      (the key is in the box)
     box hall .     (the box is in the hall)
     key @placeholder  -> hall
 
-The candidates are the three places. Nothing but following the chain tells them apart: every place
-occurs once and every holder twice, the order of the sentences is random, things and places are
-drawn anew for every question, and the holders are the same three words in all of them. A reader
-that looks for what stands beside the words of the query finds a holder, which is no candidate.
+The candidates are the three places. Only following the chain distinguishes them: each place occurs
+once and each holder twice, the order of the sentences is random, things and places are drawn anew
+for each question, and the holders are the same three words in all questions. A reader that looks
+for the neighbours of the query's words finds a holder, which is no candidate.
 
-In training each of the things takes two facts or, as often, one: key hall . Such questions teach to
-find the thing that is asked for; they do not help with the second fact.
+In training half of the things need a single fact: key hall . Such questions teach a reader to find
+the thing of the query; they do not help with the second fact.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ from gatedjax.data.sets._declaration import ID_BASE, generated
 SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
 CHAINS = 3
 DIRECT = 0.5
-"""How often a thing of a training document takes one fact."""
+"""The probability that a thing of a training document needs a single fact."""
 _STREAM = {"train": 0, "validation": 1, "test": 2}
 _ROOT_SEED = 17_606
 
@@ -38,7 +38,7 @@ PLACES += ("library", "office", "pantry", "stable", "tower", "workshop")
 
 
 def make(split: str, index: int) -> Example:
-    """Makes question `index` of a split; a pure function of the two.
+    """Makes question `index` of a split, as a pure function of both.
 
     Args:
       split: "train", "validation" or "test".

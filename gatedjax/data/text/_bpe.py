@@ -11,30 +11,29 @@ from gatedjax._utils.missing import missing
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 """Ids 0 to 3."""
 _SPACE = "▁"
-# what "▁" of a text itself is inside: Unicode keeps this code point for such use, so no text has it
+# Replaces a "▁" in a text; a noncharacter of Unicode, which texts do not contain.
 _STAND_IN = "\ufdd0"
 
 
 class BytePairs:
-    """Texts as pieces of words, and back without loss of spaces.
+    """A byte-pair encoding of texts that keeps spaces.
 
-    A piece that begins a word begins with "▁"; punctuation is never joined to a word. Ids 0 to 3
-    are padding, unknown, and what stands before and after a text. A text is never read as one of
-    these: "<pad>" or "</s>" in it are characters like any others, and so is "▁". Characters that no
-    training text has are unknown, and `decode` leaves them out.
+    The first piece of a word begins with "▁"; punctuation is not joined to words. Ids 0 to 3 are
+    padding, unknown, begin and end of a text. "<pad>" or "</s>" in a text are ordinary characters,
+    and so is "▁". Characters outside the training texts are unknown, and `decode` drops them.
 
     Args:
-      tokenizer: of the library, with these four pieces first.
+      tokenizer: a tokenizer of the library `tokenizers` with `SPECIALS` as its first pieces.
 
     Raises:
-      ValueError: if it has others there.
+      ValueError: if its first pieces are not `SPECIALS`.
     """
 
     def __init__(self, tokenizer: Any) -> None:
         first = tuple(tokenizer.id_to_token(i) for i in range(len(SPECIALS)))
         if first != SPECIALS:
             raise ValueError(f"the first pieces must be {SPECIALS}, got {first}")
-        # the library does not save this: without it "<pad>" in a text would be padding
+        # Without this setting, which the library does not save, "<pad>" in a text is padding.
         tokenizer.encode_special_tokens = True
         self._tokenizer = tokenizer
 
@@ -43,15 +42,15 @@ class BytePairs:
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int) -> "BytePairs":
-        """Learns merges; of both languages' texts, where they share one vocabulary.
+        """Learns merges from texts; pass the texts of both languages for a shared vocabulary.
 
         Args:
-          texts: lines.
-          vocab_size: pieces in all, the four reserved ones included; fewer if the texts are small.
+          texts: lines of text.
+          vocab_size: the number of pieces, `SPECIALS` included; small texts give fewer.
 
         Raises:
           ImportError: if `tokenizers` is missing.
-          ValueError: if vocab_size leaves no room for a piece.
+          ValueError: if vocab_size is too small for a piece.
         """
         if vocab_size <= len(SPECIALS):
             raise ValueError(f"vocab_size must be above {len(SPECIALS)}, got {vocab_size}")
@@ -77,30 +76,30 @@ class BytePairs:
         return self._tokenizer.get_vocab_size()
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text, without what stands before and after."""
+        """Returns the ids of a text, without begin and end markers."""
         return self._tokenizer.encode(_inside(text), add_special_tokens=False).ids
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` of many texts at once."""
+        """Returns the ids of each text."""
         inside = list(map(_inside, texts))
         encodings = self._tokenizer.encode_batch(inside, add_special_tokens=False)
         return [one.ids for one in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of some ids; the reserved ones are left out."""
+        """Returns the text of ids, without `SPECIALS`."""
         text_ids = [int(i) for i in ids if int(i) >= len(SPECIALS)]
         return self._tokenizer.decode(text_ids).strip().replace(_STAND_IN, _SPACE)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The pieces of some ids.
+        """Returns the pieces of ids.
 
         Raises:
-          ValueError: if an id is not one of this vocabulary.
+          ValueError: if an id is not in the vocabulary.
         """
         return [piece.replace(_STAND_IN, _SPACE) for piece in self._pieces(ids)]
 
     def _pieces(self, ids: Iterable[int]) -> list[str]:
-        """The pieces as they are inside, where "▁" is never a character of a text."""
+        """Returns the pieces in internal form, in which "▁" only marks beginnings of words."""
         ids = list(ids)
         pieces = [self._tokenizer.id_to_token(int(i)) for i in ids]
         if None in pieces:
@@ -108,7 +107,7 @@ class BytePairs:
         return pieces
 
     def words(self, ids: Sequence[int]) -> list[int]:
-        """Which word, split at spaces, every piece belongs to, from 0."""
+        """Returns the number of the word (separated by spaces) of each piece, from 0."""
         number, numbers = -1, []
         for piece in self._pieces(ids):
             number += piece.startswith(_SPACE) or number < 0
@@ -118,11 +117,11 @@ class BytePairs:
     def encode_words(
         self, words: Sequence[str], glued: Sequence[bool] | None = None
     ) -> tuple[list[int], list[int]]:
-        """Ids of a text that is known as words, and the word that every id belongs to.
+        """Encodes a tokenised text; returns its ids and the word of each id.
 
         Args:
-          words: of the text.
-          glued: True at words that no space stands before, as most punctuation.
+          words: the words of the text.
+          glued: True at words without a space before them, such as most punctuation.
 
         Raises:
           ValueError: if glued has another length.
@@ -136,27 +135,27 @@ class BytePairs:
             text += piece
             owner += [number] * len(piece)
         encoded = self._tokenizer.encode(_inside(text), add_special_tokens=False)
-        # the end of a piece: its beginning may be the space before the word, or no character at all
+        # Use the end of a piece, because it may begin with the space before its word.
         places = [owner[max(end, 1) - 1] for _, end in encoded.offsets]
         return encoded.ids, places
 
     def digest(self) -> str:
-        """SHA-256 of everything that decides how a text is encoded, in hex."""
+        """Returns the SHA-256 of the tokenizer, in hex."""
         return hashlib.sha256(self._tokenizer.to_str().encode()).hexdigest()
 
     def save(self, path: str | Path) -> None:
-        """Writes JSON, so that a reader sees the old file or the whole new one."""
+        """Writes JSON atomically."""
         from gatedjax.data.text._vocabulary import write_whole
 
         write_whole(Path(path), self._tokenizer.to_str() + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> "BytePairs":
-        """Reads what `save` wrote.
+        """Reads a file of `save`.
 
         Raises:
-          FileNotFoundError: if there is no such file.
-          ValueError: if the file is no such vocabulary.
+          FileNotFoundError: if the file does not exist.
+          ValueError: if the file is not a vocabulary of `BytePairs`.
         """
         try:
             tokenizer = _library().Tokenizer.from_str(read_limited(path).decode())
@@ -171,7 +170,7 @@ class BytePairs:
 
 
 def _inside(text: str) -> str:
-    """A text as the library gets it; every character stays one character."""
+    """Returns the internal form of a text, with the same number of characters."""
     return text.replace(_STAND_IN, "\ufffd").replace(_SPACE, _STAND_IN)
 
 

@@ -1,3 +1,3 @@
-"""How treebanks write brackets that are words."""
+"""Escapes of brackets in treebanks."""
 
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}

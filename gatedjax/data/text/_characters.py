@@ -1,4 +1,4 @@
-"""Words as characters."""
+"""Spelling of words as ids of characters."""
 
 from collections.abc import Sequence
 
@@ -7,18 +7,18 @@ import numpy as np
 from gatedjax.data.text._vocabulary import PAD, Vocabulary
 
 MAX_CHARACTERS = 10
-"""Longer words are cut (Dhingra et al. 2017, the authors' code)."""
+"""Longer words are truncated (Dhingra et al. 2017, the authors' code)."""
 SPACE = 1
 
 
 class Characters:
-    """An alphabet: id 0 is padding, id 1 the space, which stands for any unknown character.
+    """An alphabet: id 0 is padding, id 1 the space and all unknown characters.
 
     Args:
       alphabet: the characters from id 2 on.
 
     Raises:
-      ValueError: if a character is repeated, is the space, or is no single character.
+      ValueError: if an entry is repeated, is the space, or is not a single character.
     """
 
     def __init__(self, alphabet: Sequence[str]) -> None:
@@ -53,6 +53,6 @@ class Characters:
         return ids, lengths
 
     def table(self, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-        """Spells every word of a vocabulary by its id; padding has no characters."""
+        """Spells the words of a vocabulary in the order of ids; padding has no characters."""
         ids, lengths = self.encode(("", *vocabulary.words[PAD + 1 :]))
         return ids, lengths

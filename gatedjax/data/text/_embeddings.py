@@ -1,5 +1,4 @@
-"""Word vectors: text files of GloVe, fastText and word2vec, and vectors made from the word itself
-where there is none."""
+"""Word vectors from text files of GloVe, fastText and word2vec, and random vectors per word."""
 
 import collections
 import dataclasses
@@ -27,16 +26,16 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclasses.dataclass(frozen=True)
 class Embeddings:
-    """Vectors of a vocabulary."""
+    """The word vectors of a vocabulary."""
 
     matrix: np.ndarray
     """float32 [V, dim]."""
     found: np.ndarray
-    """bool [V]: which words the file has."""
+    """bool [V]: True at words that the file contains."""
 
     @property
     def coverage(self) -> float:
-        """Share of the words (types, without the specials) that the file has."""
+        """The share of the words (types, without `SPECIALS`) that the file contains."""
         words = self.found[2:]
         return float(words.mean()) if len(words) else 0.0
 
@@ -51,9 +50,18 @@ def _check_dim(dim: int, std: float | None) -> None:
 def random_embeddings(
     vocabulary: Vocabulary, dim: int, seed: int = 0, *, std: float | None = None
 ) -> np.ndarray:
-    """Makes uniform(-0.25, 0.25) vectors, or with `std` normal ones; zeros for padding.
+    """Makes uniform(-0.25, 0.25) word vectors, or normal vectors with `std`; padding is zero.
 
-    A vector depends on (seed, word) only, not on the vocabulary or the word's place in it.
+    A vector depends only on (seed, word), not on the vocabulary.
+
+        >>> random_embeddings(Vocabulary(["good", "film"]), dim=3).shape
+        (4, 3)
+
+    Args:
+      vocabulary: the words.
+      dim: width of the vectors.
+      seed: seed of the vectors.
+      std: standard deviation of normal vectors; None means uniform vectors.
 
     Returns:
       float32 [V, dim].
@@ -70,13 +78,13 @@ def random_embeddings(
 
 
 def _word_vector(word: str, dim: int, seed: int, std: float | None) -> np.ndarray:
-    # bits of a hash: cheaper than a generator per word, and the same in every version of NumPy
+    # Bits of a hash are cheaper than a generator per word and do not depend on NumPy's version.
     size = dim if std is None else 2 * dim
     data = hashlib.shake_256(f"{seed}\0{word}".encode("utf-8", "surrogatepass")).digest(4 * size)
     uniform = np.frombuffer(data, "<u4") / 2.0**32
     if std is None:
         return (uniform * 2 - 1) * OOV_RANGE
-    # Box and Muller
+    # the Box-Muller transform
     radius = np.sqrt(-2 * np.log1p(-uniform[:dim]))
     return std * radius * np.cos(2 * np.pi * uniform[dim:])
 
@@ -92,27 +100,31 @@ def load_embeddings(
 ) -> Embeddings:
     """Reads the vectors of a vocabulary from a text file of GloVe, fastText or word2vec.
 
-    A line is a word and `dim` numbers, separated by single spaces; words with a space in them are
-    passed over. Above there may be the header of fastText and word2vec, the number of vectors and
-    their width, which must be right. The width of every line is checked; numbers are parsed only
-    in the first line and for words of the vocabulary. If a word comes twice, the first counts.
-    Words that the file lacks get the vectors of `random_embeddings`, padding gets zeros.
+    A line is a word and `dim` numbers, separated by single spaces; words that contain a space are
+    skipped. The header of fastText and word2vec (the number of vectors and their width) is checked
+    if there is one. The width of all lines is checked; numbers are parsed only in the first line
+    and for words of the vocabulary. If a word occurs twice, its first line is used. Words that are
+    not in the file get the vectors of `random_embeddings`, padding gets zeros.
 
     Args:
       path: the file, plain or .gz.
-      vocabulary: whose words are wanted.
+      vocabulary: the words to look up.
       dim: width of the vectors.
-      seed: of the vectors that the file lacks.
-      oov_std: those are normal with this standard deviation; None: uniform(-0.25, 0.25).
-      unpack_limit: bytes that may come out of a .gz file; None is 1 GiB (or what the environment
-        variable GATEDJAX_UNPACK_LIMIT says), and 32 times the size of the file if that is more.
+      seed: seed of the vectors of words that are not in the file.
+      oov_std: standard deviation of these vectors; None means uniform(-0.25, 0.25).
+      unpack_limit: the largest number of bytes that a .gz file may unpack to; None is 1 GiB (or the
+        value of the environment variable GATEDJAX_UNPACK_LIMIT), or 32 times the size of the file
+        if that is more.
+
+    Returns:
+      The vectors, and the words that the file contains.
 
     Raises:
-      FileNotFoundError: if there is no such file; the message says where to get one, and how to
-        do without.
-      ValueError: for a file without a line, a line of another width, another number of lines than
-        the header says, a value that is not a finite number, broken UTF-8, a truncated file, or one
-        that unpacks to more than the limit; the message names the line.
+      FileNotFoundError: if the file does not exist; the message names an address, and the
+        alternative without a file.
+      ValueError: for a file without lines, a line of another width, a wrong header, a value that is
+        not a finite number, invalid UTF-8, a truncated file, or a file that unpacks to more than
+        the limit; the message names the line.
     """
     _check_dim(dim, oov_std)
     path = Path(path).expanduser()
@@ -134,7 +146,7 @@ def load_embeddings(
         if spaces == dim:
             raw = line[: line.index(b" ")]
         elif _has_space(line, dim):
-            continue  # no token has one
+            continue  # tokens contain no space
         else:
             hint = "; truncated?" if spaces < dim and number > first else ""
             raise ValueError(f"{path}, line {number}: {spaces} values; wanted {dim}{hint}")
@@ -149,7 +161,7 @@ def load_embeddings(
             vector = np.array([float(v) for v in line[len(raw) + 1 :].split(b" ")])
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from error
-        if not (np.abs(vector) <= _LARGEST).all():  # nor is NaN
+        if not (np.abs(vector) <= _LARGEST).all():  # False for NaN too
             raise ValueError(f"{path}, line {number}: a value of {raw.decode()!r} is not finite")
         if is_wanted:
             matrix[index] = vector
@@ -163,16 +175,16 @@ def load_embeddings(
 
 
 def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
-    """Reads the width of the vectors of a file, and its first words, see `load_embeddings`.
+    """Reads the width of the vectors in a file and its first words; see `load_embeddings`.
 
-    The width is that of most of the first lines, because a word may have spaces in it.
+    The width is the most frequent width of the first lines, because a word may contain spaces.
 
     Args:
       path: the file, plain or .gz.
-      most: how many words are wanted.
+      most: the largest number of words to read.
 
     Raises:
-      FileNotFoundError, ValueError: as `load_embeddings`.
+      FileNotFoundError, ValueError: as in `load_embeddings`.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -194,7 +206,7 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
 
 
 def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
-    """Yields the numbered lines below the header, if there is one, whose counts are checked."""
+    """Yields the numbered lines below the header, if there is one, and checks its counts."""
     lines = _numbered(path, allowed)
     start = list(itertools.islice(lines, 2))
     header = _HEADER.fullmatch(start[0][1]) if start else None
@@ -221,18 +233,18 @@ def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _has_space(line: bytes, width: int) -> bool:
-    """Whether a line is a word with spaces in it and so many numbers, as some files have."""
+    """Returns True for a line whose word contains spaces, followed by `width` numbers."""
     return line.count(b" ") > width and not _is_number(line.rsplit(b" ", width)[0])
 
 
 def _width(line: bytes) -> int:
-    """How many numbers stand at the end of a line, behind its first word."""
+    """Counts the numbers at the end of a line, after its first word."""
     numbers = itertools.takewhile(_is_number, reversed(line.split(b" ")[1:]))
     return sum(1 for _ in numbers)
 
 
 def _numbered(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
-    """Yields (number from 1, line without its end); blank lines are left out."""
+    """Yields (number from 1, line without its end) of the lines that are not blank."""
     packed = path.suffix == ".gz"
     try:
         with gzip.open(path, "rb") if packed else path.open("rb") as file:
@@ -251,7 +263,7 @@ def _numbered(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_number(last_word_part: bytes) -> bool:
-    """Whether what stands before the last `dim` values ends in one more value."""
+    """Returns True if the text before the last `dim` values ends in a number."""
     try:
         float(last_word_part.rsplit(b" ", 1)[-1])
     except ValueError:

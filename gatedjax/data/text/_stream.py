@@ -1,4 +1,4 @@
-"""Running text for language models: a closed vocabulary and one array of token ids."""
+"""Running text for language models: a closed vocabulary and an array of token ids."""
 
 import collections
 from collections.abc import Iterable, Sequence
@@ -14,17 +14,17 @@ _UNKNOWN = SPECIALS[UNK]
 
 
 class ClosedVocabulary(Vocabulary):
-    """The words that a language model predicts, and nothing else: no id is set aside for padding.
+    """The words that a language model predicts, without an id for padding.
 
-    `<unk>` is a word like any other, with the id that its place gives it. A word that is not in
-    the vocabulary gets that id; where there is no `<unk>`, it is refused.
+    `<unk>` is an ordinary word. A word that is not in the vocabulary gets the id of `<unk>`, or an
+    error if the vocabulary has no `<unk>`.
 
     Args:
-      words: in the order of their ids, from 0 on.
-      lowercase: whether words are lower-cased before they are looked up.
+      words: the words in the order of their ids, from 0.
+      lowercase: True to lower-case words before they are looked up.
 
     Raises:
-      ValueError: if there is no word, or one occurs twice.
+      ValueError: if there are no words, or a word occurs twice.
     """
 
     def __init__(self, words: Sequence[str], *, lowercase: bool = False) -> None:
@@ -46,22 +46,25 @@ class ClosedVocabulary(Vocabulary):
         lowercase: bool = False,
         max_size: int | None = None,
     ) -> "ClosedVocabulary":
-        """Collects the words of sources, the most frequent first, equal counts alphabetically.
+        """Collects the words of sources by descending frequency, equal counts alphabetically.
 
         Args:
-          sources: each a sequence of examples with "tokens".
+          sources: sequences of examples with "tokens".
           min_count: drop words that occur less often.
           lowercase: fold case.
-          max_size: keep at most this many.
+          max_size: keep at most this many words.
+
+        Returns:
+          The vocabulary.
         """
         words = most_frequent(sources, min_count=min_count, lowercase=lowercase)
         return cls(words[:max_size], lowercase=lowercase)
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
-        """Returns the id of every token; unknown ones get the id of `<unk>`.
+        """Returns the ids of tokens; unknown tokens get the id of `<unk>`.
 
         Raises:
-          ValueError: for an unknown word where `<unk>` is not in the vocabulary.
+          ValueError: for an unknown token if `<unk>` is not in the vocabulary.
         """
         words = [token.lower() for token in tokens] if self.lowercase else tokens
         if _UNKNOWN in self._ids:
@@ -74,7 +77,7 @@ class ClosedVocabulary(Vocabulary):
 
     @classmethod
     def load(cls, path: str | Path) -> "ClosedVocabulary":
-        """Reads what `save` wrote.
+        """Reads a file of `save`.
 
         Raises:
           ValueError: if the file is not a closed vocabulary.
@@ -89,20 +92,21 @@ class ClosedVocabulary(Vocabulary):
 
 
 class TokenStream(Source):
-    """The sentences of a split, and all their tokens as one array.
+    """The sentences of a split, with all their tokens as an array.
 
-    Every sentence ends with its own end-of-sentence token, which is predicted as words are. As a
-    `Source` a stream is the sequence of its sentences.
+    Each sentence ends with an end-of-sentence token, which is predicted like a word. As a `Source`
+    a stream is the sequence of its sentences.
 
     Args:
       sentences: examples with "tokens" (`end` the last of each) and "example_id", in order.
       info: name and split.
-      report: what became of the lines; by default all were used.
-      vocabulary: gives the ids.
+      report: the counts of used and unused lines; by default all were used.
+      vocabulary: maps tokens to ids.
       end: the end-of-sentence token; the model reads it before the first word of the stream.
 
     Raises:
-      ValueError: if there is no sentence, one does not end with `end`, or the vocabulary lacks it.
+      ValueError: if there are no sentences, a sentence does not end with `end`, or `end` is not in
+        the vocabulary.
     """
 
     def __init__(
@@ -127,17 +131,17 @@ class TokenStream(Source):
             tokens += sentence["tokens"]
         self.vocabulary = vocabulary
         self.ids = np.array(vocabulary.encode(tokens), np.int32)
-        """int32 [n]."""
+        """The ids of all tokens, int32 [n]."""
         self.ids.setflags(write=False)
         self.end_id = vocabulary.encode([end])[0]
         self.unknown = sum(token not in vocabulary for token in tokens)
-        """How many tokens are not in the vocabulary; `<unk>` in the text is."""
+        """The number of tokens outside the vocabulary; `<unk>` in the text does not count."""
         self.first_id = int(sentences[0]["example_id"])
-        """Example ids of windows count from here: splits do not share them."""
+        """The first example id of windows, which differs between splits."""
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of the stream, end-of-sentence tokens included."""
+        """The number of tokens, end-of-sentence tokens included."""
         return len(self.ids)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Splitting of raw text into the words that the GloVe vocabulary has."""
+"""Tokenisation of raw text into the words of the GloVe vocabulary."""
 
 import functools
 import itertools
@@ -21,34 +21,37 @@ _TOKEN = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 
-# From so many characters on it is worth it to stop after the words that are wanted.
+# For longer texts it is faster to stop after `most` words than to find all of them.
 _LONG = 10_000
 
 
 @functools.cache
 def _with_marks() -> re.Pattern[str]:
-    """The same where a character keeps the marks that follow it; `re` has no class of them."""
+    """Returns _TOKEN with combining marks as parts of words; `re` has no class for marks."""
     marks = "".join(
         one for one in map(chr, range(0x300, 0x20000)) if unicodedata.category(one)[0] == "M"
     )
-    marks += "\u200c\u200d"  # which join the letters of a word, or do not
+    marks += "\u200c\u200d"  # joiners and non-joiners inside words
     pattern = _TOKEN.pattern.replace(r"[^\W_]+", rf"[^\W_](?:[^\W_]|[{marks}])*")
     return re.compile(pattern.replace(r"[^\w\s]", rf"[^\w\s][{marks}]*"), _TOKEN.flags)
 
 
 def tokenize(text: str, *, marks: bool = False, most: int | None = None) -> tuple[str, ...]:
-    """Splits raw text into words and punctuation marks, in the way GloVe 6B was counted.
+    """Splits raw text into words and punctuation marks, like the corpus of GloVe 6B.
 
     `<br />` is a space. Clitics are split as in the Penn Treebank ("don't" -> "do n't", "it's" ->
-    "it 's"), hyphens split words, runs of full stops become "..." and of hyphens "--". Case is kept
-    (the vocabulary lower-cases).
+    "it 's"), hyphens split words, runs of full stops become "..." and of hyphens "--". Case does
+    not change (the vocabulary lower-cases).
 
     Args:
       text: the text.
-      marks: whether a mark, such as a vowel sign of Hindi or the accent of a decomposed letter,
-        belongs to the word that it stands in; a letter and its accent then are the composed letter
-        (NFC). GloVe was counted without, where a mark ends a word.
-      most: how many words are wanted at most; memory holds no more of them. None is all.
+      marks: True to treat combining marks, such as a vowel sign of Hindi or the accent of a
+        decomposed letter, as parts of words, and to compose letters and accents (NFC). In the
+        corpus of GloVe a mark ends a word (False).
+      most: the largest number of words to return; None returns all.
+
+    Returns:
+      The words.
 
     >>> tokenize("It's well-made, isn't it?<br />Yes...")
     ('It', "'s", 'well', '-', 'made', ',', 'is', "n't", 'it', '?', 'Yes', '...')
@@ -87,16 +90,16 @@ _PLAIN = {"“": " `` ", "”": " '' ", "‘": " ` ", "’": "'", "—": " -- ",
 
 
 def treebank_tokens(text: str) -> list[str]:
-    """Splits text into tokens as in the Children's Book Test, roughly those of the Penn Treebank.
+    """Splits text into tokens like the Children's Book Test, close to the Penn Treebank.
 
-    Double quotes become `` and '', single ones that open become `, clitics are split off ("do n't",
-    "Heidi 's"), words with hyphens stay whole, titles keep their full stop. XXXXX stands for the
+    Double quotes become `` and '', opening single quotes become `, clitics are split off ("do n't",
+    "Heidi 's"), hyphenated words and titles with a full stop stay whole. XXXXX becomes the
     placeholder.
     """
     for fancy, plain in _PLAIN.items():
         text = text.replace(fancy, plain)
     text = re.sub(r"\bXXXXX\b", "@placeholder", text)
-    # an opening quote follows a space or a bracket; any other one closes
+    # A quote after a space or a bracket opens; other quotes close.
     text = _OPENING.sub(r"\1 `` ", text).replace('"', " '' ")
     text = _OPENING_SINGLE.sub(r"\1 ` ", text)
     text = _CLITIC.sub(r" '\1", _NOT.sub(" n't", text))

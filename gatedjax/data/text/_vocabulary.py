@@ -1,4 +1,4 @@
-"""Words to ids and back."""
+"""Vocabularies: words to ids and back."""
 
 import collections
 import hashlib
@@ -17,7 +17,7 @@ SPECIALS = ("<pad>", "<unk>")
 def most_frequent(
     sources: Iterable[Source], *, min_count: int, lowercase: bool, without: Sequence[str] = ()
 ) -> list[str]:
-    """The words of sources, the most frequent first, equal counts alphabetically."""
+    """Returns the words of sources by descending frequency, equal counts alphabetically."""
     counts: collections.Counter[str] = collections.Counter()
     for source in sources:
         for example in source:
@@ -33,7 +33,7 @@ def most_frequent(
 
 
 def read_words(path: str | Path) -> tuple[list[str], bool]:
-    """The words and the folding of what `Vocabulary.save` wrote.
+    """Returns the words and the case folding in a file of `Vocabulary.save`.
 
     Raises:
       ValueError: if the file is not a vocabulary.
@@ -50,14 +50,18 @@ def read_words(path: str | Path) -> tuple[list[str], bool]:
 
 
 class Vocabulary:
-    """An ordered set of words: id 0 is padding, id 1 any word that is not in it.
+    """An ordered set of words: id 0 is padding, id 1 stands for all unknown words.
+
+        >>> vocabulary = Vocabulary(["good", "film"])
+        >>> vocabulary.encode(["Good", "plot"]), vocabulary.decode([2, 1])
+        ([2, 1], ('good', '<unk>'))
 
     Args:
-      words: without the two specials, in the order of their ids from 2 on.
-      lowercase: whether words are lower-cased before they are looked up.
+      words: the words without `SPECIALS`, in the order of their ids from 2.
+      lowercase: True to lower-case words before they are looked up.
 
     Raises:
-      ValueError: if a word occurs twice or is a special.
+      ValueError: if a word occurs twice or is in `SPECIALS`.
     """
 
     def __init__(self, words: Sequence[str], *, lowercase: bool = True) -> None:
@@ -67,7 +71,7 @@ class Vocabulary:
         if len(self._ids) != len(self._words):
             twice = [w for w, n in collections.Counter(self._words).items() if n > 1]
             raise ValueError(f"words: {twice[0]!r} occurs more than once or is a special")
-        del self._ids[SPECIALS[PAD]]  # a word of a text is never padding
+        del self._ids[SPECIALS[PAD]]  # "<pad>" in a text is an unknown word
 
     @classmethod
     def build(
@@ -78,13 +82,16 @@ class Vocabulary:
         lowercase: bool = True,
         max_size: int | None = None,
     ) -> "Vocabulary":
-        """Collects the words of sources, the most frequent first, equal counts alphabetically.
+        """Collects the words of sources by descending frequency, equal counts alphabetically.
 
         Args:
-          sources: each a sequence of examples with "tokens".
+          sources: sequences of examples with "tokens".
           min_count: drop words that occur less often.
           lowercase: fold case.
-          max_size: keep at most this many ids, the two specials included.
+          max_size: keep at most this many ids, `SPECIALS` included.
+
+        Returns:
+          The vocabulary.
 
         Raises:
           ValueError: if min_count < 1 or max_size < 2.
@@ -100,7 +107,7 @@ class Vocabulary:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Every word by id, the specials included."""
+        """The words in the order of ids, `SPECIALS` included."""
         return self._words
 
     def __len__(self) -> int:
@@ -110,14 +117,14 @@ class Vocabulary:
         return (word.lower() if self.lowercase else word) in self._ids
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
-        """Returns the id of every token; unknown ones get 1."""
+        """Returns the ids of tokens; unknown tokens get 1."""
         get = self._ids.get
         if self.lowercase:
             return [get(token.lower(), UNK) for token in tokens]
         return [get(token, UNK) for token in tokens]
 
     def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
-        """Returns the word of every id, `<pad>` and `<unk>` included."""
+        """Returns the words of ids, `<pad>` and `<unk>` included."""
         return tuple(self._words[int(i)] for i in ids)
 
     def digest(self) -> str:
@@ -129,12 +136,12 @@ class Vocabulary:
         return json.dumps(content, ensure_ascii=True, allow_nan=False)
 
     def save(self, path: str | Path) -> None:
-        """Writes JSON, so that a reader sees the old file or the whole new one."""
+        """Writes JSON atomically."""
         write_whole(Path(path), self._json() + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
-        """Reads what `save` wrote.
+        """Reads a file of `save`.
 
         Raises:
           ValueError: if the file is not a vocabulary.
@@ -149,6 +156,6 @@ class Vocabulary:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a file so that a reader sees the old one or the whole new one."""
+    """Writes a text file atomically; creates its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text.encode())

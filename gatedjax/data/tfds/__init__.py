@@ -1,1 +1,1 @@
-"""Sets in TFDS form: their builders, and how they are prepared and opened."""
+"""Data sets in TFDS form: builders, preparation and reading."""

@@ -1,4 +1,4 @@
-"""TFDS builders of the sets that TFDS does not have in this form, each made of its declaration."""
+"""TFDS builders of data sets that TFDS does not have in this form, made from declarations."""
 
 import types
 from collections.abc import Iterator, Mapping
@@ -19,15 +19,15 @@ except ImportError as error:
 
 
 class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
-    """Writes the rows of a set part by part, and what was set aside into the metadata."""
+    """A builder that writes the rows of each part, and the lines set aside into the metadata."""
 
     MANUAL_DOWNLOAD_INSTRUCTIONS: ClassVar[None] = None
     SETS: ClassVar[Mapping[str, str]]
-    """Name of a configuration ("" where there are none) -> name of the set."""
+    """Name of a configuration ("" if there are none) -> name of the data set."""
 
     @property
     def declared(self) -> DataSet:
-        """The set."""
+        """The declaration of the data set."""
         config = self.builder_config
         return SETS[self.SETS["" if config is None else config.name]]
 
@@ -46,7 +46,7 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
     def _split_generators(
         self, dl_manager: tfds.download.DownloadManager
     ) -> dict[str, Iterator[tuple[int, Record]]]:
-        # not dl_manager.manual_dir: it makes the folder
+        # Not dl_manager.manual_dir, which creates the folder.
         manual = getattr(dl_manager, "_manual_dir", None)
         paths = {} if manual is None else self._manual(Path(manual))
         if not paths:
@@ -89,7 +89,7 @@ def _feature(kind: object) -> object:
 
 
 def _classes() -> dict[str, type[SetBuilder]]:
-    """Every builder by its name: one for a set, or for the sets that are its configurations."""
+    """Returns the builders by name; a builder has a data set, or several as configurations."""
     sets: dict[str, dict[str, DataSet]] = {}
     for declared in SETS.values():
         if declared.tfds is not None:
@@ -103,7 +103,7 @@ def builder_class(builder: str, members: Mapping[str, DataSet]) -> type[SetBuild
     assert form is not None
     body = {
         "__doc__": form.description,
-        # where TFDS and readers of its metadata find it
+        # TFDS writes this module into the metadata of prepared sets.
         "__module__": "gatedjax.data.builders",
         "VERSION": tfds.core.Version(form.version),
         "SETS": {config: declared.name for config, declared in members.items()},

@@ -1,4 +1,4 @@
-"""Sets in TFDS form: opened where they are prepared, prepared where they are not."""
+"""Preparation and reading of data sets in TFDS form."""
 
 import contextlib
 import io
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def is_prepared(name: str, data_dir: str | Path | None) -> bool:
-    """Whether the set lies in `data_dir` in a form that needs no TensorFlow to read."""
+    """Returns True if the set is prepared in `data_dir` in a form that needs no TensorFlow."""
     with contextlib.suppress(Exception):
         return builder_of(name, data_dir).is_prepared()
     return False
 
 
 def builder_of(name: str, data_dir: str | Path | None) -> "DatasetBuilder":
-    """Returns the TFDS builder of a set: ours, or TFDS's own where it has the set."""
+    """Returns the TFDS builder of a set, from gatedjax or from TFDS."""
     place = None if data_dir is None else str(Path(data_dir).expanduser())
     declared = SETS[name]
     if declared.tfds is None:
@@ -42,10 +42,10 @@ def builder_of(name: str, data_dir: str | Path | None) -> "DatasetBuilder":
 def prepare(
     name: str, *, data_dir: str | Path | None, manual_dir: str | Path | None = None
 ) -> "DatasetBuilder":
-    """Prepares a set unless it is prepared already, from manual_dir or else from its download.
+    """Prepares a set unless it is already prepared, from manual_dir or from its download.
 
-    TFDS writes beside the final folder and renames at the end, so a killed preparation leaves
-    nothing that looks prepared.
+    TFDS writes into a temporary folder and renames it at the end, so an interrupted preparation
+    leaves no folder that looks prepared.
     """
     builder = builder_of(name, data_dir)
     if builder.is_prepared():
@@ -61,7 +61,7 @@ def prepare(
         with contextlib.redirect_stdout(io.StringIO()):
             builder.download_and_prepare(download_config=config)
     except Exception as error:
-        # another process may have finished first
+        # Another process may have prepared the set in the meantime.
         if not builder.is_prepared():
             if manual_dir is not None:
                 raise ValueError(
@@ -74,7 +74,7 @@ def prepare(
 
 
 def read(name: str, part: str, *, data_dir: str | Path | None) -> Rows:
-    """Reads an official part of a set by index, downloading and preparing the set if need be."""
+    """Reads an official part of a set by index; downloads and prepares the set if necessary."""
     prepared = prepare(name, data_dir=data_dir)
     source = prepared.as_data_source(part)
     records: Sequence[Record] = source.__getitems__(list(range(len(source))))
@@ -93,7 +93,7 @@ def read(name: str, part: str, *, data_dir: str | Path | None) -> Rows:
 
 
 def _check_network(name: str, builder: "DatasetBuilder") -> None:
-    """Fails at once where nothing can be downloaded: TFDS tries for minutes."""
+    """Raises at once if there is no network, because TFDS retries for minutes."""
     host = SETS[name].files.url
     if host is None:
         raise FileNotFoundError("it has no download")
@@ -103,7 +103,7 @@ def _check_network(name: str, builder: "DatasetBuilder") -> None:
     folder = builder.name
     downloads = next(p for p in Path(builder.data_path).parents if p.name == folder).parent
     if (downloads / "downloads" / folder).is_dir():
-        return  # finished downloads may be all that it needs
+        return  # the finished downloads may suffice
     with requests.head(host, timeout=10):
         pass
 
