@@ -1,6 +1,6 @@
-"""Models in and out: parameters and their card, inference as a file, weights from and to PyTorch.
+"""Saving and loading models: parameters, model cards, inference programs, weights of PyTorch.
 
-Nothing here reads or writes a pickle.
+No function of this package reads or writes a pickle.
 """
 
 from gatedjax.export._card import ModelCard as ModelCard

@@ -1,4 +1,4 @@
-"""The model card: what a person should know before they use saved parameters."""
+"""Model cards: README.md files with the facts that users of saved parameters need."""
 
 import dataclasses
 import math
@@ -15,16 +15,20 @@ _UNSTATED = "Not stated."
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelCard:
-    """What the card says besides the configuration and the parameters themselves.
+    """The texts and results of a model card, without configuration and parameters.
+
+        >>> card = ModelCard(name="TREC, seed 0", metrics={"test accuracy": 0.91}, seeds=(0,))
+        >>> card.licence
+        ''
 
     Attributes:
       name: title of the card.
-      description: what the model is and what it is for.
-      data: what it was trained and evaluated on.
-      metrics: results by name, as in {"test accuracy": 0.91}.
+      description: a description of the model and its purpose.
+      data: the training and evaluation data.
+      metrics: results by name, for example {"test accuracy": 0.91}.
       seeds: seeds of the run or runs.
-      licence: of the parameters, as an SPDX identifier ("Apache-2.0").
-      limitations: where it should not be used.
+      licence: licence of the parameters, as an SPDX identifier ("Apache-2.0").
+      limitations: uses for which the model is not suitable.
     """
 
     name: str
@@ -36,7 +40,7 @@ class ModelCard:
     limitations: str = ""
 
     def __post_init__(self) -> None:
-        """Refuses fields that would break the card."""
+        """Raises ValueError for a name or licence that is not a line of text."""
         for name in ("name", "licence"):
             value = getattr(self, name)
             if not isinstance(value, str) or not value.isprintable():
@@ -52,18 +56,18 @@ def render_card(
     digests: Mapping[str, str],
     folder: str,
 ) -> str:
-    """The README.md of a folder, with the front matter that model hubs read.
+    """Returns the README.md of a folder, with the front matter that model hubs read.
 
     Args:
-      card: what the author says.
-      config: what JSON can hold.
-      leaves: dtype and shape of every array by name.
-      digests: SHA-256 of every file by its name.
+      card: the texts and results.
+      config: the configuration, of types that JSON supports.
+      leaves: dtype and shape of each array by name.
+      digests: SHA-256 of each file by name.
       folder: name of the folder, for the examples.
     """
     front = ["---", "library_name: gatedjax", "tags: [jax, flax]"]
     if card.licence:
-        # a JSON string is a YAML string, whatever it contains
+        # All JSON strings are valid YAML strings.
         front.append(f"license: {to_json(card.licence.lower())}")
     results = [(name, f"{value:.6g}") for name, value in card.metrics.items()]
     arrays = [(name, leaf.dtype, str(list(leaf.shape))) for name, leaf in leaves.items()]

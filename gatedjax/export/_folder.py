@@ -1,4 +1,4 @@
-"""A folder that holds a model: parameters, configuration, card, and perhaps its inference."""
+"""Model folders: parameters, configuration, model card, and optionally an inference program."""
 
 import dataclasses
 import hashlib
@@ -22,7 +22,7 @@ PARAMS, CONFIG, INFERENCE = "model.safetensors", "config.json", "model.jax_expor
 CARD, DIGESTS = "README.md", "SHA256SUMS"
 _LARGEST_SUMS = 1 << 20
 _FILES = {PARAMS, CONFIG, INFERENCE, CARD, DIGESTS}
-# plain on every system: no separator, no device, nothing hidden
+# Names that are valid on all systems: no separator, device or hidden file.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 
 
@@ -36,33 +36,41 @@ def save(
     files: Mapping[str, bytes] | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Saves a model to a folder, which appears whole or not at all.
+    """Saves a model to a folder, atomically.
 
-    Where a process is killed meanwhile, the folder is the old one or the new one, and the next
-    `save` removes what was left beside it.
+    If the process is killed, the folder is the old or the new folder, and the next `save` removes
+    temporary folders.
 
-    It holds model.safetensors, config.json, README.md (the card), SHA256SUMS and, if given,
-    model.jax_export and further files. The card may be edited later; the other files are checked
-    when read.
+    The folder contains model.safetensors, config.json, README.md (the card), SHA256SUMS and, if
+    given, model.jax_export and further files. You may edit the card; the digests of the other files
+    are checked when they are read.
+
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp(), "model")
+        >>> import numpy as np
+        >>> _ = save(folder, {"kernel": np.ones((2, 3))}, config={"hidden": 3})
+        >>> params, config = load(folder)
+        >>> params["kernel"].shape, config
+        ((2, 3), {'hidden': 3})
 
     Args:
-      folder: where to; parents are made. A link is followed and stays.
+      folder: the target; its parents are created. A link is followed and stays a link.
       params: a tree of arrays, see `save_params`.
-      config: what is needed to build the model again, as JSON can hold it; dataclasses in it
-        become dicts.
-      card: what people should know of the model; None writes a card that says only what is known.
-      inference: what `export_inference` returned.
+      config: the values that are needed to build the model, of types that JSON supports;
+        dataclasses become dicts.
+      card: the model card; None writes a card without texts.
+      inference: the result of `export_inference`.
       files: further files by name, such as the vocabulary; `read_file` reads them.
-      overwrite: replace a folder that an earlier call wrote.
+      overwrite: True to replace a folder of an earlier call.
 
     Returns:
       The folder.
 
     Raises:
-      FileExistsError: if folder exists and is not empty, and overwrite is False or it holds
-        anything but what `save` writes.
-      TypeError, ValueError: if params, config or files cannot be saved; so it is with parameters
-        that are NaN or infinite, which `load` would refuse.
+      FileExistsError: if folder exists and is not empty, and overwrite is False or it contains
+        files that `save` did not write.
+      TypeError, ValueError: if params, config or files cannot be saved, for example parameters that
+        are NaN or infinite, which `load` would reject.
     """
     folder = Path(folder).absolute()
     text = _config_text(config)
@@ -82,26 +90,26 @@ def save(
         card = card or ModelCard(name=folder.name)
         leaves = read_header(partial / PARAMS)
         readme = render_card(card, json.loads(text), leaves, digests, folder.name)
-        # the name of a data file may hold bytes that are no characters
+        # The name of a data file may contain bytes that are not characters.
         _write(partial / CARD, readme.encode(errors="backslashreplace"))
         sums = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
         _write(partial / DIGESTS, sums.encode())
-        # again, because somebody may have put a file there meanwhile
+        # Check again, because another process may have written to the folder.
         check_target(folder, overwrite, "overwrite=True")
     return folder
 
 
 def load(folder: str | Path, like: Tree = None) -> tuple[dict[str, Tree], dict[str, Tree]]:
-    """Reads what `save` wrote.
+    """Reads a folder of `save`.
 
     Args:
-      folder: where from. All files that are there must have the digests that SHA256SUMS states,
-        unless there is no SHA256SUMS.
-      like: parameters, or their `jax.eval_shape`, whose names, shapes and dtypes the saved ones
-        must have; compared before any array is read.
+      folder: the folder. All files must have the digests in SHA256SUMS, unless that file is
+        missing.
+      like: parameters, or their `jax.eval_shape`, with the names, shapes and dtypes that the saved
+        parameters must have; they are compared before an array is read.
 
     Returns:
-      (params, config): the parameters as of `load_params`, and what config.json holds.
+      (params, config): the parameters as from `load_params`, and the content of config.json.
 
     Raises:
       FileNotFoundError: if the folder or one of the two files is missing.
@@ -109,7 +117,7 @@ def load(folder: str | Path, like: Tree = None) -> tuple[dict[str, Tree], dict[s
       ParamsMismatch: if the parameters differ from like.
     """
     folder = _existing(folder)
-    # the header is checked first: it says better than a digest what is wrong with a file
+    # Check the header first, because its errors are more precise than a wrong digest.
     read_header(folder / PARAMS)
     _check_digests(folder, (PARAMS, CONFIG), rest=True)
     config = read_config(folder)
@@ -119,7 +127,7 @@ def load(folder: str | Path, like: Tree = None) -> tuple[dict[str, Tree], dict[s
 
 
 def read_config(folder: str | Path) -> dict[str, Tree]:
-    """Reads config.json of what `save` wrote, and no array.
+    """Reads config.json of a folder of `save`, without arrays.
 
     Args:
       folder: see `load`.
@@ -139,18 +147,18 @@ def read_config(folder: str | Path) -> dict[str, Tree]:
 
 
 def read_file(folder: str | Path, name: str) -> bytes:
-    """Reads one file of what `save` wrote.
+    """Reads a file of a folder of `save`.
 
     Args:
       folder: see `load`.
-      name: of the file, as it was given to `save`.
+      name: the name of the file, as it was passed to `save`.
 
     Returns:
-      Its content, which has the digest that SHA256SUMS states, unless there is no SHA256SUMS.
+      The content, whose digest is checked if SHA256SUMS exists.
 
     Raises:
-      FileNotFoundError, BadFile: as `load`.
-      ValueError: if name is not that of a file in the folder itself.
+      FileNotFoundError, BadFile: as in `load`.
+      ValueError: if name is not the name of a file in the folder.
     """
     if not _NAME.fullmatch(name):
         raise ValueError(f"name must be that of a file in the folder, got {name!r}")
@@ -167,17 +175,17 @@ def read_file(folder: str | Path, name: str) -> bytes:
 
 
 def load_predictor(folder: str | Path) -> Callable[[Mapping[str, Tree]], Any]:
-    """Reads the inference function of a folder with its parameters; needs no model code.
+    """Reads the inference function and the parameters of a folder, without the code of the model.
 
     Args:
-      folder: what `save` wrote with `inference`.
+      folder: a folder of `save` with `inference`.
 
     Returns:
-      A function from a batch (a dict of arrays) to outputs.
+      A function that maps a batch (a dict of arrays) to outputs.
 
     Raises:
-      FileNotFoundError, BadFile: as `load`.
-      ParamsMismatch: if the parameters are not those of the function.
+      FileNotFoundError, BadFile: as in `load`.
+      ParamsMismatch: if the parameters do not fit the function.
     """
     import jax
 
@@ -192,7 +200,7 @@ def load_predictor(folder: str | Path) -> Callable[[Mapping[str, Tree]], Any]:
     except ValueError as error:
         raise BadFile(str(error)) from None
     params = load(folder, inference.params_like)[0]
-    # once here, not at every call
+    # Copy the parameters to the device once, not in each call.
     params = jax.device_put(params)
     return lambda batch: inference(params, batch)
 
@@ -200,7 +208,7 @@ def load_predictor(folder: str | Path) -> Callable[[Mapping[str, Tree]], Any]:
 def _existing(folder: str | Path) -> Path:
     folder = Path(folder)
     if not folder.exists():
-        # a process may have been killed while it replaced the folder
+        # A process may have been killed while it replaced the folder.
         recover(Path(os.path.realpath(folder)))
     if not folder.is_dir():
         hint = ": load_params reads a single file" if folder.is_file() else ""
@@ -234,7 +242,7 @@ def _checked_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
             raise ValueError(
                 f"files: a name must be of letters, digits, '_', '-' and '.', got {name!r}"
             )
-        # some file systems take "Config.json" for config.json
+        # Some file systems ignore case.
         if name.lower() in taken:
             raise ValueError(f"files: the name {name!r} is taken")
         if not isinstance(content, bytes):
@@ -244,12 +252,12 @@ def _checked_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def check_target(folder: Path, overwrite: bool, option: str) -> None:
-    """Refuses a folder that `save` would not replace.
+    """Checks that `save` may write to a folder.
 
     Args:
       folder: see `save`.
       overwrite: see `save`.
-      option: what the caller is to give to replace the folder.
+      option: the option that allows to replace the folder, for the message.
 
     Raises:
       FileExistsError: see `save`.
@@ -283,7 +291,7 @@ def _sha256(path: Path) -> str:
 
 
 def _further(folder: Path) -> set[str]:
-    """The further files of a folder that `save` wrote, as long as they are as it wrote them."""
+    """Returns the names of further files that `save` wrote and that have not changed."""
     try:
         stated = _stated(folder / DIGESTS)
     except BadFile:
@@ -298,7 +306,7 @@ def _further(folder: Path) -> set[str]:
 
 
 def _check_digests(folder: Path, names: tuple[str, ...], *, rest: bool = False) -> None:
-    """Checks files that must be there and, with `rest`, all others that have a digest."""
+    """Checks the digests of required files and, with `rest`, of all other listed files."""
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         raise FileNotFoundError(f"{folder} lacks {', '.join(missing)}")
@@ -318,10 +326,10 @@ def _check_digest(folder: Path, name: str, stated: Mapping[str, str], digest: st
 
 
 def _stated(sums: Path) -> dict[str, str] | None:
-    """Digests by name; a file that is cut, or holds anything else, is damaged.
+    """Reads digests by name; raises BadFile for a truncated or malformed file.
 
-    None without the file: a folder put together by hand. Lines for files in other folders, which
-    `save` does not write, are passed.
+    Returns None if the file does not exist, for folders that were made by hand. Lines for files in
+    other folders, which `save` does not write, are skipped.
     """
     if not sums.is_file():
         return None
@@ -332,7 +340,7 @@ def _stated(sums: Path) -> dict[str, str] | None:
         raise BadFile(f"{sums} is damaged: it is empty")
     stated = {}
     for number, line in enumerate(text.splitlines(), 1):
-        # as sha256sum writes it: two spaces, or one and a star
+        # The format of sha256sum: two spaces, or a space and a star.
         match = re.fullmatch(r"([0-9a-f]{64}) [ *](.+)", line)
         if not match:
             raise BadFile(f"{sums} is damaged: line {number} is no digest and name")

@@ -1,7 +1,7 @@
-"""A model's inference as a file: StableHLO by `jax.export`, for any batch size.
+"""Inference functions as files: StableHLO by `jax.export`, for all batch sizes.
 
-Parameters stay an input, they are not copied into the file: it is tens of kilobytes, and serves
-every set of parameters of the same shapes, such as those of another seed.
+Parameters are an input of the program, not part of the file. The file has tens of kilobytes and
+works with all parameters of the same shapes, such as those of another seed.
 """
 
 import dataclasses
@@ -29,26 +29,32 @@ def export_inference(
     shapes: Mapping[str, str] | None = None,
     platforms: Sequence[str] = PLATFORMS,
 ) -> bytes:
-    """Serialises an inference function, which runs later without the code of the model.
+    """Serialises an inference function, which can run without the code of the model.
+
+        >>> params = {"w": np.ones((3, 2), np.float32)}
+        >>> batch = {"x": np.ones((4, 3), np.float32)}
+        >>> data = export_inference(lambda p, b: b["x"] @ p["w"], params, batch, platforms=("cpu",))
+        >>> load_inference(data)(params, {"x": np.ones((5, 3), np.float32)}).shape
+        (5, 2)
 
     Args:
       apply: a pure function of (params, batch), without noise.
       params: nested dicts of arrays or `jax.ShapeDtypeStruct`; only shapes and dtypes are used.
       example_batch: a dict of arrays; only shapes and dtypes are used.
-      batch: the name of the first axis of every array, whose size is left open; None fixes all
-        sizes to those of the example. An array without axes stays without.
-      shapes: shapes of single arrays in the notation of `jax.export.symbolic_shape`, as in
-        {"tokens": "b, t"}, which leaves the padded length open, too.
-      platforms: what to lower for; the file holds the program of each.
+      batch: the name of the first axis of all arrays, whose size is left open; None fixes all
+        sizes to those of the example. Arrays of shape () do not change.
+      shapes: shapes of some arrays in the notation of `jax.export.symbolic_shape`; for example
+        {"tokens": "b, t"} also leaves the padded length open.
+      platforms: the platforms to lower for; the file contains a program for each.
 
     Returns:
       The bytes of `jax.export.Exported.serialize`. Outputs become dicts and tuples of arrays:
       dataclasses and named tuples as dicts of the fields that are not None.
 
     Raises:
-      TypeError: if params or example_batch is no dict of arrays.
-      ValueError: if shapes names no array of the batch, platforms is empty, or apply has custom
-        calls (as `jnp.linalg` and kernels have), effects, or an array too large for a program.
+      TypeError: if params or example_batch is not a dict of arrays.
+      ValueError: if shapes names an array that is not in the batch, platforms is empty, or apply
+        has custom calls (like `jnp.linalg` and kernels), effects, or too large arrays.
     """
     specs = jax.tree.map(_spec, unflatten(flatten(params)))
     arrays = flatten(example_batch, "example_batch")
@@ -62,7 +68,7 @@ def export_inference(
         sizes = [str(size) for size in array.shape]
         if batch is not None and sizes:
             sizes[0] = batch
-        # a comma makes one size a shape of one axis
+        # The comma makes a single size a shape with an axis.
         text = (shapes or {}).get(name, "".join(f"{size}," for size in sizes))
         shape = export.symbolic_shape(text, scope=scope) if text else ()
         inputs[name] = jax.ShapeDtypeStruct(shape, _spec(array).dtype)
@@ -80,13 +86,13 @@ class Inference:
     """A loaded inference function: `inference(params, batch) -> outputs`.
 
     Attributes:
-      platforms: what it was lowered for.
+      platforms: the platforms it was lowered for.
       params_like: shapes and dtypes of the parameters.
       batch_like: shapes (open sizes by name) and dtypes of the batch.
     """
 
     def __init__(self, exported: export.Exported) -> None:
-        # jit: without it every call would lower the program again
+        # Without jit each call would lower the program again.
         self._call = jax.jit(exported.call)
         self.platforms: tuple[str, ...] = tuple(exported.platforms)
         specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
@@ -100,13 +106,16 @@ class Inference:
         """Runs the function.
 
         Args:
-          params: parameters as the exported ones.
-          batch: exactly the arrays of the exported batch, sizes that were left open free.
+          params: parameters with the exported names, shapes and dtypes.
+          batch: the arrays of the exported batch, with any value of the open sizes.
+
+        Returns:
+          The outputs.
 
         Raises:
-          TypeError: if batch is no dict of arrays.
+          TypeError: if batch is not a dict of arrays.
           ParamsMismatch: if params has other names, shapes or dtypes.
-          ValueError: if batch lacks an array, has another, or their sizes do not go together.
+          ValueError: if arrays of the batch are missing or unknown, or their sizes do not fit.
         """
         check_same(leaves(params, "params"), self._wanted, "params")
         arrays = flatten(batch, "batch")
@@ -120,27 +129,30 @@ class Inference:
 
     def _cast(self, name: str, array: Tree) -> Tree:
         dtype = self._inputs[name].dtype
-        # NumPy's integers are 64 bits wide unless told otherwise; other casts hide mistakes
+        # NumPy integers have 64 bits by default; casts to another kind would hide mistakes.
         if array.dtype.kind != np.dtype(dtype).kind:
             raise ValueError(f"batch[{name!r}] must have dtype {dtype}, got {array.dtype}")
         return array.astype(dtype)
 
 
 def load_inference(data: bytes) -> Inference:
-    """Reads what `export_inference` returned.
+    """Loads an inference function from the bytes of `export_inference`.
 
-    The bytes are a program that XLA compiles, not Python code. Before it is compiled, a process of
-    its own reads it, so that damaged bytes cannot end this one, and refuses what no pure
-    computation of a model has: every custom call but JAX's check of open sizes, infeed and
+    The bytes are a program that XLA compiles, not Python code. Before compilation a child process
+    reads it, so that damaged bytes cannot end the current process. It rejects operations that a
+    pure computation does not need: custom calls (except JAX's check of open sizes), infeed and
     outfeed, collectives, recursion, effects, and arrays of more than 2**31 elements. A program may
-    still run for ever or need more memory than there is: load only what you would run.
+    still run forever or exhaust the memory: load only programs that you trust.
 
     Args:
       data: the bytes.
 
+    Returns:
+      The function, see `Inference`.
+
     Raises:
       TypeError: if data is not bytes.
-      BadFile: if it is no exported function of (params, batch), or one that is refused.
+      BadFile: if it is not an exported function of (params, batch), or is rejected.
     """
     if not isinstance(data, bytes | bytearray):
         raise TypeError(f"data must be bytes, got {type(data).__name__}")
@@ -158,12 +170,12 @@ def load_inference(data: bytes) -> Inference:
     except (BadFile, ImportError):
         raise
     except Exception as error:
-        # the reader of the format checks nothing, so damage shows as any kind of error
+        # The deserializer checks no input, so damaged bytes can raise any error.
         raise BadFile(f"{wrong}: {error!r}") from error
 
 
 def _field_fault(exported: export.Exported) -> str | None:
-    """Returns what is unlike a file of `export_inference` around the program itself, or None."""
+    """Returns the fault in the fields around the program, or None."""
     lowest = export.minimum_supported_calling_convention_version
     highest = export.maximum_supported_calling_convention_version
     version = exported.calling_convention_version
@@ -183,7 +195,7 @@ def _spec(array: Tree) -> jax.ShapeDtypeStruct:
 
 
 def _plain(output: Output) -> Tree:
-    """Containers that any reader of the file knows."""
+    """Converts outputs to dicts and tuples, which readers need no class for."""
     if dataclasses.is_dataclass(output) and not isinstance(output, type):
         fields = {field.name: getattr(output, field.name) for field in dataclasses.fields(output)}
     elif isinstance(output, tuple) and hasattr(output, "_asdict"):

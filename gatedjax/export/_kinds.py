@@ -1,4 +1,4 @@
-"""What a model folder says of itself: the kind of its model, and the format of the folder."""
+"""The kind of model and the format version in config.json of a model folder."""
 
 import dataclasses
 from collections.abc import Collection, Mapping
@@ -9,9 +9,9 @@ from gatedjax._utils.types import Tree
 from gatedjax._version import __version__
 
 FORMAT = 1
-"""Of the folders that this version writes; it reads those up to it."""
+"""The format that this version writes; it reads all formats up to it."""
 KEY = "gatedjax"
-"""Where config.json has the facts."""
+"""The key of the kind and format in config.json."""
 Kind = Literal["text", "pair", "tags", "cloze", "translation", "run"]
 
 
@@ -32,7 +32,7 @@ _ABOUT: dict[Kind, _About] = {
 
 
 def facts_of(kind: Kind) -> dict[str, Tree]:
-    """What config.json of a folder has, for `check_kind` to read: {"gatedjax": {...}}."""
+    """Returns the entry of config.json that `check_kind` reads: {"gatedjax": {...}}."""
     if kind not in get_args(Kind):
         raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")
     return {KEY: {"kind": kind, "format": FORMAT}}
@@ -41,18 +41,18 @@ def facts_of(kind: Kind) -> dict[str, Tree]:
 def check_kind(
     config: Mapping[str, Tree], wanted: Kind | Collection[Kind], folder: str | Path
 ) -> Kind:
-    """Refuses the folder of a model of another kind, or of a newer version.
+    """Checks the kind of a model folder and its format version.
 
     Args:
-      config: what config.json of the folder holds.
+      config: the content of config.json.
       wanted: the kind, or the kinds, that the caller can use.
-      folder: for messages.
+      folder: the folder, for messages.
 
     Returns:
       The kind.
 
     Raises:
-      ValueError: naming what the folder holds and what reads it.
+      ValueError: for another kind or a newer format, with the command that reads the folder.
     """
     facts = config.get(KEY)
     if not isinstance(facts, dict) or "kind" not in facts:

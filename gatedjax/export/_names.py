@@ -1,4 +1,4 @@
-"""Nested parameters under flat dotted names, and how two sets of parameters differ."""
+"""Nested parameters as flat dotted names, and comparison of two sets of parameters."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,16 +8,16 @@ import numpy as np
 
 from gatedjax._utils.types import Params, Tree
 
-# Deeper trees end in a RecursionError somewhere, or worse.
+# Deeper trees would raise RecursionError.
 MAX_DEPTH = 100
 
 
 class ParamsMismatch(ValueError):
-    """Parameters have other names, shapes or dtypes than the ones they are meant for."""
+    """Raised if parameters do not have the expected names, shapes or dtypes."""
 
 
 class Leaf(NamedTuple):
-    """What is known of an array before it is read."""
+    """The dtype and shape of an array."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -27,10 +27,10 @@ class Leaf(NamedTuple):
 
 
 def name_fault(name: str) -> str | None:
-    """Says what is wrong with a dotted name, or None.
+    """Returns the fault of a dotted name, or None.
 
-    Names never become paths here; other readers of the file may be less careful, so ours neither
-    writes nor accepts names that would leave a folder.
+    gatedjax never uses names as paths. Other readers of the file might, so names that could leave a
+    folder are neither written nor accepted.
     """
     if not all(name.split(".")):
         return "has an empty part between its dots"
@@ -44,15 +44,15 @@ def name_fault(name: str) -> str | None:
 
 
 def flatten(params: Params, what: str = "params") -> dict[str, Tree]:
-    """Leaves of nested mappings by dotted name.
+    """Returns the leaves of nested mappings by dotted name.
 
     Args:
       params: nested mappings with string keys; the leaves have `dtype` and `shape`.
       what: the argument's name, for messages.
 
     Raises:
-      TypeError: for another container, another kind of key, or a leaf that is no array.
-      ValueError: for a key that the dotted form could not give back, or an empty mapping.
+      TypeError: for another container, a key that is not a string, or a leaf that is not an array.
+      ValueError: for a key that contains a dot, or an empty mapping.
     """
     if not isinstance(params, Mapping):
         raise TypeError(f"{what} must be nested dicts of arrays, got {type(params).__name__}")
@@ -84,7 +84,7 @@ def _collect(tree: Mapping[str, Tree], prefix: str, flat: dict[str, Tree], what:
 
 
 def unflatten(flat: Mapping[str, Tree]) -> dict[str, Tree]:
-    """The inverse of `flatten`.
+    """Builds nested dicts from dotted names, the inverse of `flatten`.
 
     Raises:
       ValueError: if a name is both an array and a prefix of another.
@@ -104,10 +104,10 @@ def unflatten(flat: Mapping[str, Tree]) -> dict[str, Tree]:
 
 
 def host_arrays(flat: Mapping[str, Tree], what: str = "params") -> dict[str, np.ndarray]:
-    """Flat NumPy arrays, each contiguous: `safetensors` writes memory and ignores strides.
+    """Copies arrays to contiguous NumPy arrays, because `safetensors` ignores strides.
 
     Raises:
-      TypeError: for PRNG keys, which have no dtype that a file can hold.
+      TypeError: for PRNG keys, whose dtype the file format does not support.
     """
     for name, value in flat.items():
         if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
@@ -117,13 +117,13 @@ def host_arrays(flat: Mapping[str, Tree], what: str = "params") -> dict[str, np.
 
 
 def leaves(params: Params, what: str) -> dict[str, Leaf]:
-    """Dtype and shape of every leaf; arrays and `jax.ShapeDtypeStruct` alike."""
+    """Returns dtype and shape of each leaf, an array or `jax.ShapeDtypeStruct`."""
     flat = flatten(params, what)
     return {name: Leaf(str(x.dtype), tuple(x.shape)) for name, x in flat.items()}
 
 
 def check_same(got: Mapping[str, Leaf], wanted: Mapping[str, Leaf], where: str) -> None:
-    """Raises ParamsMismatch with every leaf in which two sets of parameters differ."""
+    """Raises ParamsMismatch with all leaves that differ between two sets of parameters."""
     lines = [
         f"  {name}: wanted {wanted.get(name, 'nothing')}, got {got.get(name, 'nothing')}"
         for name in sorted(got.keys() | wanted.keys())

@@ -1,9 +1,9 @@
-"""The check of an exported program: it may compute, and do nothing else.
+"""Checks that an exported program is a pure computation.
 
-`jax.export` compiles whatever a file holds, and custom calls, recursion or absurd sizes end the
-process inside XLA, where Python cannot catch anything. A program is therefore checked before it is
-compiled. The reader of its bytes is not safe against damage either, so that `fault_in_child` reads
-them in a process of its own: this file, run as a script, which imports jaxlib alone.
+`jax.export` compiles any program in a file. Custom calls, recursion or absurd sizes end the process
+inside XLA, where Python cannot catch an error, so programs are checked before they are compiled.
+The reader of the bytes may crash on damaged files too. `fault_in_child` therefore runs this file as
+a script in a child process, which only imports jaxlib.
 """
 
 import functools
@@ -18,23 +18,23 @@ from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 MOST_BYTES = 1 << 28
 """The largest file: a program has tens of kilobytes, as parameters are its inputs."""
 MOST_ELEMENTS = 1 << 31
-"""The most elements of an array inside a program, as far as sizes are stated."""
+"""The largest number of elements of an array in a program, without open sizes."""
 MOST_OPERATIONS = 100_000
-"""The most operations of a program, those of a called function counted at every call."""
+"""The largest number of operations, counting a called function in each call."""
 MOST_LEVELS = 200
 """The deepest nesting of regions, and of calls."""
 SECONDS = 30
-"""How long the process that reads a program may take."""
+"""The time limit of the child process that reads a program."""
 CHECK_MEMORY = 4 << 30
-"""Bytes of memory that this process may have."""
+"""The memory limit of the child process in bytes."""
 
-# The only custom call in exports of this library, for any platform: JAX checks open sizes by it.
-# Of the others that JAX calls stable, many run code that the file brings, or crash on other shapes.
+# The only custom call in exports of this library, by which JAX checks open sizes. Many of the other
+# custom calls that JAX calls stable run code of the file, or crash on unexpected shapes.
 CUSTOM_CALLS = frozenset({"shape_assertion"})
-# Pure computations are allowed, and what states the sharding of an array.
+# Dialects of pure computations, and operations that state the sharding of an array.
 _DIALECTS = frozenset({"builtin", "func", "stablehlo", "chlo"})
 _SHARDING = frozenset({"sdy.mesh", "sdy.sharding_constraint"})
-# They wait for the host or for other devices, which never answer a program on one device.
+# Operations that wait for the host or other devices, which do not answer.
 _COMMUNICATION = frozenset(
     f"stablehlo.{name}"
     for name in (
@@ -47,10 +47,10 @@ _COMMUNICATION = frozenset(
 
 @functools.lru_cache(16)
 def fault_in_child(program: bytes) -> str | None:
-    """Returns what `program_fault` returns; a damaged program ends a child process, not this one.
+    """Runs `program_fault` in a child process, which a damaged program may end.
 
     Args:
-      program: bytes that may be anything.
+      program: untrusted bytes.
     """
     command = [sys.executable, "-P", __file__]
     try:
@@ -66,10 +66,10 @@ def fault_in_child(program: bytes) -> str | None:
 
 
 def program_fault(program: bytes) -> str | None:
-    """Returns why a program may not be compiled, or None.
+    """Returns the reason why a program may not be compiled, or None.
 
     Args:
-      program: a portable artifact of StableHLO, as `jax.export.Exported` has it.
+      program: a portable artifact of StableHLO, see `jax.export.Exported`.
     """
     with ir.Context() as context:
         for dialect in (stablehlo, chlo, sdy):
@@ -82,7 +82,7 @@ def program_fault(program: bytes) -> str | None:
 
 
 def _check_module(module: Any) -> None:
-    """Raises ValueError for an operation, a size or a call that no pure computation has."""
+    """Raises ValueError for an operation, a size or a call that is not allowed."""
     counts: dict[str, int] = {}
     calls: dict[str, list[str]] = {}
     for function in module.body.operations:
@@ -136,7 +136,7 @@ def _references(operation: Any) -> list[str]:
     """Returns the names of the functions that an operation refers to."""
     found = []
     attributes = operation.attributes
-    # by number, because an iterator gives names in some versions of jaxlib and pairs in others
+    # By index, because the iterator yields names in some versions of jaxlib, pairs in others.
     for value in (attributes[number].attr for number in range(len(attributes))):
         for one in value if isinstance(value, ir.ArrayAttr) else (value,):
             if isinstance(one, ir.FlatSymbolRefAttr):
@@ -145,7 +145,7 @@ def _references(operation: Any) -> list[str]:
 
 
 def _check_calls(counts: dict[str, int], calls: dict[str, list[str]]) -> None:
-    """Refuses recursion, and functions that are too large or too deep once calls are inlined."""
+    """Raises ValueError for recursion, and for functions that are too large when inlined."""
     sizes: dict[str, int] = {}
     levels: dict[str, int] = {}
     for start in counts:

@@ -1,4 +1,4 @@
-"""Trees of any containers under flat dotted names, with what the names alone do not tell."""
+"""Pytrees of arbitrary containers as flat dotted names and the kinds of their containers."""
 
 import json
 from collections.abc import Mapping
@@ -17,23 +17,22 @@ _KEY = "gatedjax.structure"
 
 
 def take_apart(tree: Tree, what: str = "params") -> tuple[dict[str, Tree], dict[str, str]]:
-    """Returns the leaves of a tree by dotted names, and the kinds of what is no dict or array.
+    """Returns the leaves of a tree by dotted names, and the kinds of its other nodes.
 
     A name joins keys of dicts, positions in lists and tuples, and names of fields by dots.
 
     Args:
-      tree: dicts with string keys, lists, tuples, dataclasses and whatever else JAX maps over; its
-        leaves are arrays or numbers of Python.
+      tree: dicts with string keys, lists, tuples, dataclasses and other pytrees; its leaves are
+        arrays or Python numbers.
       what: the argument's name, for messages.
 
     Returns:
-      (leaves, kinds): kinds has "list", "tuple", "float" and so on by the name of the node, "" for
-      the tree itself, and the name of the class of any other container. A tree of nested dicts of
-      arrays has none.
+      (leaves, kinds): kinds maps the name of a node ("" for the tree) to "list", "tuple", "float"
+      or the name of its class. Nested dicts of arrays have no kinds.
 
     Raises:
-      TypeError: for a leaf that is no array and no number, or a key that is no string.
-      ValueError: for a name that could not be given back, or a tree without a leaf.
+      TypeError: for a leaf that is neither an array nor a number, or a key that is not a string.
+      ValueError: for a name that cannot be restored, or a tree without leaves.
     """
     if _parts(tree, what, "") is None:
         kind = type(tree).__name__
@@ -80,7 +79,7 @@ def _kind(node: Tree) -> str:
 
 
 def _parts(node: Tree, what: str, name: str) -> list[tuple[str, Tree]] | None:
-    """The parts of a container and their names; None for a leaf."""
+    """Returns the children of a container with their names; None for a leaf."""
     if isinstance(node, Mapping):
         for key in node:
             if not isinstance(key, str):
@@ -97,7 +96,7 @@ def _one_level(node: Tree) -> tuple[list[tuple[Any, Tree]], Any]:
 
 
 def _key_name(key: Any) -> str:
-    """The key of a dict, the position in a list, or the name of a field."""
+    """Returns the key of a dict, the position in a list, or the name of a field."""
     for attribute in ("key", "idx", "name"):
         if hasattr(key, attribute):
             return str(getattr(key, attribute))
@@ -105,7 +104,7 @@ def _key_name(key: Any) -> str:
 
 
 def check_kinds(kinds: Mapping[str, str], where: str) -> None:
-    """Raises ValueError if a container was of a class that is not one of Python's own."""
+    """Raises ValueError for a container that is not a built-in type."""
     for name, kind in kinds.items():
         if kind not in _PLAIN:
             at = f" at {name!r}" if name else ""
@@ -116,7 +115,7 @@ def check_kinds(kinds: Mapping[str, str], where: str) -> None:
 
 
 def put_together(flat: Mapping[str, np.ndarray], kinds: Mapping[str, str]) -> Tree:
-    """The inverse of `take_apart`, from what a file holds, without classes.
+    """Builds a tree from leaves and kinds, the inverse of `take_apart` without classes.
 
     Raises:
       ValueError: if the names and the kinds contradict each other.
@@ -146,12 +145,12 @@ def put_together(flat: Mapping[str, np.ndarray], kinds: Mapping[str, str]) -> Tr
 
 
 def _prefixes(name: str) -> list[str]:
-    """The names of the containers that a part stands in."""
+    """Returns the names of the containers of a node."""
     return [name[:i] for i, letter in enumerate(name) if letter == "."]
 
 
 def _number(name: str, kind: str, array: np.ndarray) -> Tree:
-    """The number of Python that an array of shape () was made of."""
+    """Returns the Python number that was saved as an array of shape ()."""
     number = array.item() if array.shape == () else array
     if type(number).__name__ != kind:
         raise ValueError(f"{name!r} must be a {kind}, got {array.dtype}{list(array.shape)}")
@@ -159,7 +158,7 @@ def _number(name: str, kind: str, array: np.ndarray) -> Tree:
 
 
 def put_like(like: Tree, flat: Mapping[str, np.ndarray], what: str) -> Tree:
-    """The arrays by their names in the containers of another tree; dicts become plain ones."""
+    """Puts arrays into the containers of the tree `like`; mappings become dicts."""
 
     def build(name: str, node: Tree) -> Tree:
         parts = _parts(node, what, name)
@@ -175,15 +174,15 @@ def put_like(like: Tree, flat: Mapping[str, np.ndarray], what: str) -> Tree:
 
 
 def written(kinds: Mapping[str, str]) -> dict[str, str]:
-    """Kinds as the metadata of a file; nothing for nested dicts of arrays."""
+    """Returns kinds as metadata of a file; empty for nested dicts of arrays."""
     return {_KEY: to_json(kinds, sort_keys=True)} if kinds else {}
 
 
 def read_kinds(metadata: Mapping[str, str]) -> dict[str, str]:
-    """The kinds that `written` wrote.
+    """Reads the kinds from the metadata of a file.
 
     Raises:
-      ValueError: if the metadata hold something else.
+      ValueError: if they are malformed.
     """
     try:
         kinds = json.loads(metadata.get(_KEY, "{}"))

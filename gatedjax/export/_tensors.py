@@ -1,4 +1,4 @@
-"""Parameters in one `safetensors` file; nothing is read before its header has been checked."""
+"""Parameters in a `safetensors` file, whose header is checked before arrays are read."""
 
 import json
 import math
@@ -21,7 +21,7 @@ from gatedjax.export._structure import (
     written,
 )
 
-# What the format itself allows; a header this long would describe a million arrays.
+# The limit of the format; a header of this length describes a million arrays.
 HEADER_LIMIT = 100_000_000
 MAX_RANK = 64
 
@@ -47,23 +47,31 @@ _BYTES = {
 
 
 class BadFile(ValueError):
-    """A file is damaged, or is not what its name says."""
+    """Raised for a file that is damaged or has another format."""
 
 
 def save_params(path: str | Path, params: Tree) -> Path:
-    """Writes parameters to a `safetensors` file, which appears whole or not at all.
+    """Writes parameters to a `safetensors` file, atomically.
+
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "params.safetensors")
+        >>> _ = save_params(path, {"layer": {"kernel": np.ones((2, 3))}})
+        >>> load_params(path)["layer"]["kernel"].shape
+        (2, 3)
 
     Args:
-      path: the file; one that exists is replaced.
-      params: a tree of arrays and numbers of Python, in dicts with string keys, lists, tuples,
-        named tuples, dataclasses and other containers that JAX maps over; parts may be None or
-        empty. Names in the file are dotted ("backbone.kernel", "layers.0.kernel"), and what they do
-        not tell of the containers stands in its metadata.
+      path: the file; an existing file is replaced.
+      params: a tree of arrays and Python numbers, in dicts with string keys, lists, tuples, named
+        tuples, dataclasses and other pytrees; nodes may be None or empty. Names in the file are
+        dotted ("backbone.kernel", "layers.0.kernel"); its metadata describe the containers.
+
+    Returns:
+      The path.
 
     Raises:
-      TypeError: for a leaf that is neither an array nor a number, a key that is no string, or a
-        dtype that the format does not have, such as that of PRNG keys; the message names it.
-      ValueError: if a name would not come back as it is, or there is no array.
+      TypeError: for a leaf that is neither an array nor a number, a key that is not a string, or a
+        dtype that the format does not support, such as PRNG keys; the message names it.
+      ValueError: if a name cannot be restored, or there are no arrays.
     """
     from safetensors.numpy import save
 
@@ -82,19 +90,19 @@ def load_params(path: str | Path, like: Tree = None) -> Tree:
 
     Args:
       path: the file.
-      like: parameters, or their `jax.eval_shape`, whose names, shapes and dtypes the file must
-        have; compared before any array is read.
+      like: parameters, or their `jax.eval_shape`, with the names, shapes and dtypes that the file
+        must have; they are compared before an array is read.
 
     Returns:
       NumPy arrays in the containers of `like`, or without it in the dicts, lists and tuples that
-      were saved. Other mappings than dicts come back as dicts.
+      were saved. Other mappings become dicts.
 
     Raises:
-      FileNotFoundError: if there is no file.
-      BadFile: if the file is damaged, or is no `safetensors` file.
-      ParamsMismatch: if it differs from like.
-      ValueError: without like, for a file with a named tuple, a dataclass or another class, which
-        is never made from what a file says.
+      FileNotFoundError: if the file does not exist.
+      BadFile: if the file is damaged, or is not a `safetensors` file.
+      ParamsMismatch: if the file differs from like.
+      ValueError: without like, for a file with a named tuple, a dataclass or another class, because
+        files may not choose classes.
     """
     wanted = None if like is None else take_apart(like, "like")[0]
     path = Path(path)
@@ -117,10 +125,10 @@ def load_params(path: str | Path, like: Tree = None) -> Tree:
 
 
 def check_finite(params: Tree, where: str | Path) -> None:
-    """Refuses parameters with which every prediction would be meaningless.
+    """Checks that parameters are finite, because predictions would be meaningless otherwise.
 
     Raises:
-      BadFile: naming `where` and the first parameter that has NaN or an infinity.
+      BadFile: for the first parameter with NaN or infinite numbers; the message names `where`.
     """
     for name, value in take_apart(params)[0].items():
         array = np.asarray(value)
@@ -133,7 +141,7 @@ def check_finite(params: Tree, where: str | Path) -> None:
 
 
 def load_flat(path: str | Path) -> dict[str, np.ndarray]:
-    """As `load_params`, with the names as they are in the file: for files of other libraries."""
+    """Reads arrays by their names in the file, for files of other libraries."""
     read_header(Path(path))
     return _read(Path(path))
 
@@ -149,17 +157,17 @@ def _read(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_header(path: Path) -> dict[str, Leaf]:
-    """Dtype and shape of every array in a `safetensors` file.
+    """Reads dtype and shape of each array in a `safetensors` file.
 
     Raises:
-      FileNotFoundError: if there is no file.
+      FileNotFoundError: if the file does not exist.
       BadFile: unless the header is well formed and describes exactly the bytes that follow it.
     """
     return _read_header(path)[0]
 
 
 def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
-    """`read_header`, and the metadata of the file."""
+    """Returns the result of `read_header` and the metadata of the file."""
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}")
     with path.open("rb") as file:
@@ -208,7 +216,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Tree]:
 
 
 def _short(value: Tree) -> str:
-    """For messages: what a file says may be as long as its header."""
+    """Returns a shortened repr for messages."""
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
 
@@ -218,7 +226,7 @@ def _natural(value: Tree) -> bool:
 
 
 def _check_entries(entries: Mapping[str, Tree], data_size: int) -> dict[str, Leaf]:
-    """Raises ValueError unless the arrays cover the data, one after the other."""
+    """Raises ValueError unless the arrays cover the data without gaps and overlaps."""
     leaves_of: dict[str, Leaf] = {}
     places = []
     for name, entry in entries.items():

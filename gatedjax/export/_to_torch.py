@@ -1,4 +1,4 @@
-"""Our LSTM and GRU as weights of PyTorch's: the inverse of `lstm_from_torch`, `gru_from_torch`."""
+"""Conversion of LSTM and GRU weights to PyTorch, the inverse of `gatedjax.export._torch`."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,22 +21,26 @@ def lstm_to_torch(
 ) -> dict[str, np.ndarray]:
     """Converts weights into the state dict of a `torch.nn.LSTM`.
 
-    PyTorch adds two biases: ours becomes bias_ih, and bias_hh is 0. `lstm_from_torch` gives back
-    the same numbers, to the bit.
+    PyTorch adds two biases: the bias becomes bias_ih, and bias_hh is 0. `lstm_from_torch` restores
+    the same bits.
+
+        >>> weights = LSTMWeights(np.ones((3, 16)), np.ones((4, 16)), np.zeros(16))
+        >>> sorted(lstm_to_torch([weights]))
+        ['bias_hh_l0', 'bias_ih_l0', 'weight_hh_l0', 'weight_ih_l0']
 
     Args:
-      layers: one LSTMWeights per layer, or the pair (forward, backward), as `lstm_from_torch`
-        returns them; or the parameters of a `gatedjax.nn.LSTM`.
-      prefix: put before the names, as in "encoder.lstm."; the last dot may be left out.
+      layers: an LSTMWeights per layer, or a pair (forward, backward), like the result of
+        `lstm_from_torch`; or the parameters of a `gatedjax.nn.LSTM`.
+      prefix: prefix of the names, for example "encoder.lstm."; the last dot is optional.
 
     Returns:
-      NumPy arrays by name (weight_ih_l0, ..., weight_ih_l0_reverse, ...), in the order of PyTorch's
-      own; float32, or float64 where that was given. `torch.from_numpy` of each makes it what
-      `load_state_dict` takes.
+      NumPy arrays by name (weight_ih_l0, ..., weight_ih_l0_reverse, ...), in the order of PyTorch;
+      float32, or float64 for float64 weights. Apply `torch.from_numpy` to each before
+      `load_state_dict`.
 
     Raises:
-      ValueError: if the widths of layers do not follow each other, or their directions differ.
-      TypeError: if a layer is something else, or a value is no array of floating numbers.
+      ValueError: if the widths of consecutive layers do not fit, or their directions differ.
+      TypeError: if a layer has another type, or a value is not a floating-point array.
     """
 
     def convert(ours: Arrays) -> Block:
@@ -52,11 +56,15 @@ def gru_to_torch(
 ) -> dict[str, np.ndarray]:
     """Converts weights of a GRU with reset_after=True into the state dict of a `torch.nn.GRU`.
 
-    Arguments, result and errors are those of `lstm_to_torch`, with GRUWeights.
+    Args:
+      layers, prefix: as for `lstm_to_torch`, with GRUWeights.
+
+    Returns:
+      NumPy arrays by name, as from `lstm_to_torch`.
 
     Raises:
-      ValueError: also if a recurrent_bias is None, as it is in a GRU that resets before the
-        product: PyTorch has none such. If yours resets after it, give zeros.
+      ValueError: also if a recurrent_bias is None, because PyTorch has no GRU that resets before
+        the product. If yours resets after it, pass zeros.
     """
 
     def convert(ours: Arrays) -> Block:
@@ -66,7 +74,7 @@ def gru_to_torch(
                 "product. If yours does too (reset_after=True), give zeros for it"
             )
         size = len(ours["recurrent"])
-        # z weighs the candidate here, 1 - z there
+        # PyTorch multiplies the candidate by 1 - z instead of z.
         sign = np.repeat(np.array([1, -1, 1], ours["input"].dtype), size)
         bias, second = sign * ours["bias"], np.zeros_like(ours["bias"])
         second[2 * size :] = ours["recurrent_bias"]
@@ -111,7 +119,7 @@ def _state_dict(
 
 
 def _checked(name: str, weights: Any, kind: Kind, gates: int) -> Arrays:
-    """The weights by field, of the shapes that they must have; without those that are None."""
+    """Returns the weights by field, without None, after checking their shapes."""
     if not isinstance(weights, kind):
         raise TypeError(f"{name} must be {kind.__name__}, got {type(weights).__name__}")
     arrays = {
@@ -133,7 +141,7 @@ def _checked(name: str, weights: Any, kind: Kind, gates: int) -> Arrays:
 
 
 def _layers_of(params: Mapping[str, Tree], kind: Kind) -> list[Tree]:
-    """The inverse of `recurrent_params`."""
+    """Returns the layers of parameters, the inverse of `recurrent_params`."""
     blocks: dict[tuple[int, str], dict[str, Tree]] = {}
     fields = kind._fields
     for name, value in params.items():

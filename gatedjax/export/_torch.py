@@ -1,12 +1,13 @@
-"""Weights of PyTorch's `nn.LSTM` and `nn.GRU` as ours; PyTorch itself is not needed.
+"""Conversion of weights of PyTorch's `nn.LSTM` and `nn.GRU`, without importing PyTorch.
 
-Both keep a gate's kernel as [H, D] where ours is [D, H], and have two biases, of the input and of
-the recurrent product. The LSTM adds them, and its gates come in our order i, f, g, o. The GRU,
+PyTorch stores the kernel of a gate as [H, D], gatedjax as [D, H], and PyTorch has two biases, of
+the input and of the recurrent product. Its LSTM adds them and has the same order of gates, i, f, g,
+o. Its GRU,
 
     r, z = sigmoid(...);  n = tanh(W x + b + r (U h + b'));  h' = (1 - z) n + z h
 
-is our GRU with reset_after=True and 1 - z for z: sigmoid(-a) = 1 - sigmoid(a), so that block
-changes its sign.
+is the GRU of gatedjax with reset_after=True and 1 - z in place of z. Because
+sigmoid(-a) = 1 - sigmoid(a), the block of z changes its sign.
 """
 
 import re
@@ -28,7 +29,7 @@ _CELLS = {4: "an LSTM", 3: "a GRU"}
 
 
 class Block(NamedTuple):
-    """One layer and direction, as PyTorch has it."""
+    """The weights of a layer and direction in the layout of PyTorch."""
 
     input: np.ndarray
     recurrent: np.ndarray
@@ -43,15 +44,15 @@ def lstm_from_torch(
 
     Args:
       state_dict: arrays by name (weight_ih_l0, ...), or the path of a `safetensors` file.
-      prefix: what stands before the names, as in "encoder.lstm."; the last dot may be left out.
+      prefix: prefix of the names, for example "encoder.lstm."; the last dot is optional.
 
     Returns:
-      One LSTMWeights per layer, or the pair (forward, backward) if it is bidirectional; float32,
-      or float64 where that was given. Layers without biases get zeros.
+      An LSTMWeights per layer, or a pair (forward, backward) if it is bidirectional; float32, or
+      float64 for float64 weights. Layers without biases get zeros.
 
     Raises:
-      ValueError: if a name is missing or not known, a shape is wrong, or proj_size was used.
-      TypeError: if a value is no array of floating numbers.
+      ValueError: if a name is missing or unknown, a shape is wrong, or proj_size was used.
+      TypeError: if a value is not a floating-point array.
     """
 
     def convert(block: Block) -> LSTMWeights:
@@ -66,15 +67,19 @@ def gru_from_torch(
 ) -> tuple[GRUWeights | tuple[GRUWeights, GRUWeights], ...]:
     """Converts the state dict of a `torch.nn.GRU`, for use with reset_after=True.
 
-    Arguments, result and errors are those of `lstm_from_torch`, with GRUWeights.
+    Args:
+      state_dict, prefix: as for `lstm_from_torch`.
+
+    Returns:
+      GRUWeights per layer or pairs of them, as from `lstm_from_torch`.
     """
 
     def convert(block: Block) -> GRUWeights:
         size = block.recurrent.shape[1]
-        # 1 - z weighs the old state there, z weighs it here
+        # PyTorch multiplies the candidate by 1 - z instead of z.
         sign = np.repeat(np.array([1, -1, 1], block.input.dtype), size)
         bias = sign * block.input_bias
-        # r and z add their two biases, the candidate's second one stays inside the reset
+        # The two biases of r and z are added; the second bias of the candidate is reset.
         bias[: 2 * size] += (sign * block.recurrent_bias)[: 2 * size]
         recurrent_bias = block.recurrent_bias[2 * size :]
         arrays = (block.input.T * sign, block.recurrent.T * sign, bias, recurrent_bias)
@@ -86,10 +91,13 @@ def gru_from_torch(
 def recurrent_params(
     layers: Sequence[LSTMWeights | GRUWeights | tuple[Tree, Tree]],
 ) -> dict[str, Tree]:
-    """The parameters of `gatedjax.nn.LSTM` or `gatedjax.nn.GRU` that hold these weights.
+    """Converts weights to parameters of `gatedjax.nn.LSTM` or `gatedjax.nn.GRU`.
 
     Args:
-      layers: what `lstm_from_torch` or `gru_from_torch` returned. The GRU needs reset_after=True.
+      layers: the result of `lstm_from_torch` or `gru_from_torch`. The GRU needs reset_after=True.
+
+    Returns:
+      The parameters by name.
     """
     params: dict[str, Tree] = {}
     for number, layer in enumerate(layers):
@@ -104,12 +112,19 @@ def recurrent_params(
 def replace_params(
     params: Mapping[str, Tree], path: str, new: Mapping[str, Tree]
 ) -> dict[str, Tree]:
-    """Parameters with one module's replaced.
+    """Returns parameters in which the parameters of a module are replaced.
+
+        >>> params = {"encoder": {"w": np.zeros(2)}, "head": {"w": np.zeros(3)}}
+        >>> print(replace_params(params, "head", {"w": np.ones(3)})["head"]["w"])
+        [1. 1. 1.]
 
     Args:
-      params: the parameters of a model; they stay as they are.
-      path: the module's dotted name, as in "backbone"; "" for the model itself.
-      new: its parameters; names, shapes and dtypes must be those that it has.
+      params: the parameters of a model, which do not change.
+      path: the dotted name of the module, for example "backbone"; "" for the model.
+      new: the parameters of the module, with the same names, shapes and dtypes.
+
+    Returns:
+      The parameters.
 
     Raises:
       ValueError: if no module has that name.
@@ -172,7 +187,7 @@ def _convert(
 
 
 def _own_names(state_dict: Mapping[str, Tree], prefix: str) -> set[str]:
-    """The names of the module itself, not of its children; raises if one has no meaning here."""
+    """Returns the names of the module without its children; raises for an unknown name."""
     names = {name.removeprefix(prefix) for name in state_dict if name.startswith(prefix)}
     names = {name for name in names if "." not in name}
     if projected := sorted(name for name in names if name.startswith("weight_hr_l")):
@@ -187,14 +202,14 @@ def _own_names(state_dict: Mapping[str, Tree], prefix: str) -> set[str]:
 
 
 def as_array(name: str, value: Tree) -> np.ndarray:
-    """The value in float64 if it is, else in float32; name is for messages."""
+    """Converts a value to a float64 array if it has that dtype, else to float32."""
     try:
         array = np.asarray(value)
     except Exception as error:
         raise TypeError(f"{name} must become an array: {error}") from error
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise TypeError(f"{name} must be floating point, got dtype {array.dtype}")
-    # biases are added here: half precision would round them
+    # Biases are added later, and half precision would round them.
     return array.astype(np.float64 if array.dtype == np.float64 else np.float32)
 
 
