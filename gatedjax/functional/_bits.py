@@ -108,26 +108,6 @@ def _merged(groups: Array) -> Array:
     return groups.reshape(rows, count * heads, queries, size)
 
 
-def pair_dropout(
-    weights: Float[Array, "B M Q N"],
-    rate: float,
-    keys: Key[Array, " B"],
-    queries: Int[Array, " Q"] | None = None,
-) -> Float[Array, "B M Q N"]:
-    """`byte_dropout` of attention weights, whose bytes are drawn here (see `pair_bytes`).
-
-    Args:
-      weights: of every pair.
-      rate: probability of a zero, in [0, 1); 0 returns weights unchanged.
-      keys: one key per example.
-      queries: their positions; None is 0 .. Q-1.
-    """
-    if queries is None:
-        queries = jnp.arange(weights.shape[-2])
-    draws = pair_bytes(keys, weights.shape[-3], queries, weights.shape[-1])
-    return byte_dropout(weights, rate, draws)
-
-
 def feature_bytes(keys: Key[Array, " B"], size: int, features: int) -> UInt[Array, "B N F"]:
     """A random byte for every feature of every position; a longer text continues a shorter one.
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gatedjax import analysis
-from gatedjax.analysis import phrases
+from gatedjax.analysis import _phrases, phrases
 
 NAN = float("nan")
 
@@ -337,12 +337,12 @@ def test_first_words_are_those_above_the_threshold_in_the_first_layer():
 
 def test_a_trace_tells_words_and_phrases_layer_by_layer():
     first, second = phrases.trace(TOKENS[0], SELECTED[0])
-    assert first == phrases.Selection(0, (0, 3), ("Not", "not"), ())
-    assert second == phrases.Selection(
+    assert first == _phrases.Selection(0, (0, 3), ("Not", "not"), ())
+    assert second == _phrases.Selection(
         1, (0, 1, 2, 4), ("Not", "so", "much", "n't"), ("Not so much",)
     )
     assert phrases.trace(TOKENS[1], SELECTED[1])[1].words == ("A",)
-    assert phrases.trace((), np.zeros((1, 4), bool)) == [phrases.Selection(0, (), (), ())]
+    assert phrases.trace((), np.zeros((1, 4), bool)) == [_phrases.Selection(0, (), (), ())]
 
 
 def test_shuffled_words_keep_their_weights_and_lose_their_phrases(np_rng):

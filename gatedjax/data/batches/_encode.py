@@ -31,8 +31,6 @@ class Encoded:
     starts: np.ndarray
     """int64 [n]: how many tokens were cut off on the left."""
     source: Source
-    per_token: tuple[str, ...] = PER_TOKEN
-    """Further fields of the examples that have one value per token."""
 
     @property
     def info(self) -> SourceInfo:
@@ -52,12 +50,12 @@ class Encoded:
         return self._window(index, words) if words else (SPECIALS[UNK],)
 
     def extra(self, index: int, name: str) -> Any:
-        """Returns a further field of an example; those of `per_token` are cut as the tokens are."""
+        """Returns a further field of an example; those of `PER_TOKEN` are cut as the tokens are."""
         example = self.source[index]
         if name not in example:
             raise KeyError(f"{self.info.name} has no {name!r}; it has {', '.join(sorted(example))}")
         value = example[name]
-        return self._window(index, value) if name in self.per_token else value
+        return self._window(index, value) if name in PER_TOKEN else value
 
 
 def encode(
@@ -66,7 +64,6 @@ def encode(
     *,
     max_len: int | None = None,
     truncate_side: str = "right",
-    per_token: tuple[str, ...] = PER_TOKEN,
 ) -> Encoded:
     """Looks up every token of a source.
 
@@ -75,7 +72,6 @@ def encode(
       vocabulary: gives the ids.
       max_len: keep at most this many tokens; None keeps all.
       truncate_side: which end of a longer text is cut, "right" or "left".
-      per_token: further fields that have one value per token, which `Encoded.extra` cuts as well.
 
     Returns:
       The columns. A text without tokens is one unknown word.
@@ -106,4 +102,4 @@ def encode(
     ends = np.cumsum(lengths, dtype=np.int64)
     flat = np.concatenate(pieces) if pieces else np.empty(0, np.int32)
     ids = [flat[end - size : end] for end, size in zip(ends, lengths, strict=True)]
-    return Encoded(ids, lengths, labels, example_ids, starts, source, per_token)
+    return Encoded(ids, lengths, labels, example_ids, starts, source)
