@@ -10,7 +10,6 @@ from experiments.core.records import COLLAPSED, Records
 from experiments.ssan.roles import RoleCounts
 from gatedjax import analysis
 from gatedjax.analysis._bleu import bleu_metric
-from gatedjax.analysis._bleu import corpus_bleu as corpus_bleu
 
 SAMPLES = 1_000
 
