@@ -402,7 +402,10 @@ def described(package: str, name: str, module: types.ModuleType | None = None) -
     lines = _entry(package, name, module, [f":module: {package}"])
     for kind in received(getattr(module, name)):
         home = sys.modules[kind.__module__]
-        lines += _entry(package, kind.__name__, home, [f":module: {home.__name__}", ":no-index:"])
+        options = [f":module: {home.__name__}", ":no-index:"]
+        heading, *entry = _entry(package, kind.__name__, home, options)
+        where = f"For annotations: `from {home.__name__} import {kind.__name__}`."
+        lines += [heading, *entry[:3], where, "", *entry[3:]]
     return lines
 
 

@@ -58,8 +58,6 @@ class LanguageModelBatches(StepBatches):
         self._starts = self._ends - sizes
         self._inputs = np.concatenate([np.array([stream.end_id], np.int32), stream.ids[:-1]])
         self.steps_per_epoch = -(-int(sizes[0]) // num_steps)
-        self.tokens_per_epoch = stream.num_tokens
-        """Tokens that an epoch predicts: all."""
         cells = self.steps_per_epoch * batch_size * num_steps
         self.padding_fraction = 1.0 - stream.num_tokens / cells
         """Share of the cells of an epoch that hold no token."""
