@@ -103,12 +103,8 @@ REMOVED: dict[str, dict[str, str]] = {
             "selective_attention gives the same outputs. Skipping keys cost 9 to 15 times as much "
             "on a GPU and saved time only on a CPU, from 1,024 tokens on"
         ),
-        "pair_dropout": "example_dropout, or byte_dropout in gatedjax.functional._bits",
+        "pair_dropout": "byte_dropout takes the bytes that pair_bytes draws",
     }
-    | _inside(
-        "gatedjax.functional._bits", "byte_dropout", "feature_bytes", "pair_bytes", "pair_uniform"
-    )
-    | _inside("gatedjax.functional._compact", "open_indices")
     | _returned("gatedjax.functional._compact", CompactPool="compact_attention_pool")
     | _returned("gatedjax.functional._selector", SelectionStatistics="selection_statistics"),
     "gatedjax.gates": _returned("gatedjax.gates._enumerate", Truth="enumerate")

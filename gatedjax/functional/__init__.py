@@ -16,8 +16,13 @@ import typing as _typing
 from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.functional._attention import attention_pool as attention_pool
 from gatedjax.functional._attention import local_attention_weights as local_attention_weights
+from gatedjax.functional._bits import byte_dropout as byte_dropout
+from gatedjax.functional._bits import feature_bytes as feature_bytes
+from gatedjax.functional._bits import pair_bytes as pair_bytes
+from gatedjax.functional._bits import pair_uniform as pair_uniform
 from gatedjax.functional._clip import clip_gradient as clip_gradient
 from gatedjax.functional._compact import compact_attention_pool as compact_attention_pool
+from gatedjax.functional._compact import open_indices as open_indices
 from gatedjax.functional._compact import plan_capacity as plan_capacity
 from gatedjax.functional._cross_entropy import linear_cross_entropy as linear_cross_entropy
 from gatedjax.functional._dot_product import scaled_dot_product as scaled_dot_product

@@ -22,7 +22,6 @@ from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
 from gatedjax._utils.types import Tree
-from gatedjax.functional._compact import open_indices
 from gatedjax.functional._devices import on_rows
 from gatedjax.models._ga_net_parts import (
     Encoded,
@@ -91,7 +90,7 @@ def read_into_slots(
     """
     values, kept, closed = _words_read(net, encoded, gates)
     size = kept.shape[-1]
-    indices, valid, excess = open_indices(kept, min(capacity, size))
+    indices, valid, excess = F.open_indices(kept, min(capacity, size))
 
     def pooled(net: Any, words: Array, valid: Array) -> tuple[Array, Array]:
         words = jnp.where(valid[..., None], words, 0)

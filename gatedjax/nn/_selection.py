@@ -10,7 +10,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax._utils.types import Options
-from gatedjax.functional._bits import pair_uniform
 from gatedjax.functional._export import exportable
 from gatedjax.gates._named import ALIASES, EstimatorName, named
 from gatedjax.gates._score import ByValues, Reinforce, score
@@ -108,7 +107,7 @@ def draw_selection(
         return Drawn(jax.nn.sigmoid(logits), jax.nn.log_sigmoid(logits), hard=False)
     mirrored = "antithetic" in keys
     key = keys["antithetic" if mirrored else "gate"]
-    uniform = pair_uniform(key, logits.shape[1], positions, logits.shape[-1])
+    uniform = F.pair_uniform(key, logits.shape[1], positions, logits.shape[-1])
     uniform = 1 - uniform if mirrored else uniform
     if name == "st_gumbel":
         options: Options = {"temperature": temperature, "straight_through": True}

@@ -11,7 +11,6 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
 from gatedjax._utils.types import Options, Tree
-from gatedjax.functional._bits import byte_dropout, pair_bytes
 from gatedjax.functional._checks import check_that
 from gatedjax.functional._pairs import both_allow, causal_pairs, check_key_mask, pair_mask_of
 from gatedjax.functional._selective import Empty, attention_scores, weighted_values
@@ -349,9 +348,9 @@ class SelectiveSelfAttention(nn.Module):
         record["weights"] = self._shown(weights)
         if "dropout" in keys:
             heads_of, size = weights.shape[1], weights.shape[-1]
-            dropout_bytes = pair_bytes(keys["dropout"], heads_of, positions, size)
+            dropout_bytes = F.pair_bytes(keys["dropout"], heads_of, positions, size)
         if dropout_bytes is not None and not deterministic:
-            weights = byte_dropout(weights, self.dropout, dropout_bytes)
+            weights = F.byte_dropout(weights, self.dropout, dropout_bytes)
         return self._mixed(weights, value), record
 
     def _scores(

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from gatedjax import functional as F
-from gatedjax.functional import _bits, _compact
 
 ROWS, STEPS, WIDTH, HIDDEN, QUERY = 4, 5, 3, 4, 3
 
@@ -31,8 +30,6 @@ NOT_CALLED = {
     "plan_capacity": "runs on the host, before any program",
 }
 """Public names that have no call below, and why."""
-INNER = ("byte_dropout", "feature_bytes", "open_indices", "pair_bytes", "pair_uniform")
-"""Functions that modules and networks call, and that the package does not export."""
 
 
 class Call(NamedTuple):
@@ -148,19 +145,17 @@ def calls() -> dict[str, Call]:
             normal(2, 5),
         ),
         "byte_dropout": Call(
-            plainly(_bits.byte_dropout, rate=0.5),
+            plainly(F.byte_dropout, rate=0.5),
             {"inputs": scores, "draws": rng.integers(0, 256, scores.shape, np.uint8)},
         ),
-        "feature_bytes": Call(
-            keyed(lambda k, rows: _bits.feature_bytes(k, size(rows), 3)), sized, key
-        ),
+        "feature_bytes": Call(keyed(lambda k, rows: F.feature_bytes(k, size(rows), 3)), sized, key),
         "pair_bytes": Call(
-            keyed(lambda k, rows: _bits.pair_bytes(k, 3, jnp.arange(size(rows)), size(rows))),
+            keyed(lambda k, rows: F.pair_bytes(k, 3, jnp.arange(size(rows)), size(rows))),
             sized,
             key,
         ),
         "pair_uniform": Call(
-            keyed(lambda k, rows: _bits.pair_uniform(k, 3, jnp.arange(size(rows)), size(rows))),
+            keyed(lambda k, rows: F.pair_uniform(k, 3, jnp.arange(size(rows)), size(rows))),
             sized,
             key,
         ),
@@ -172,9 +167,7 @@ def calls() -> dict[str, Call]:
             {"states": sequence["xs"], "gates": gates, "mask": mask},
             normal(WIDTH),
         ),
-        "open_indices": Call(
-            plainly(_compact.open_indices, capacity=2), {"gates": gates, "mask": mask}
-        ),
+        "open_indices": Call(plainly(F.open_indices, capacity=2), {"gates": gates, "mask": mask}),
         "linear_cross_entropy": Call(
             lambda shared, rows: F.linear_cross_entropy(
                 rows["h"], *shared, rows["y"], mask=rows["mask"]

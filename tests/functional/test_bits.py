@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from gatedjax import functional as F
-from gatedjax.functional import _bits
 
 KEYS = F.example_keys(jax.random.key(3), jnp.array([4, 9]))
 
@@ -16,9 +15,9 @@ def test_no_two_features_and_no_two_heads_share_their_bits():
     def draws(keys):
         places = jnp.arange(6)
         return (
-            _bits.feature_bytes(keys, 6, 19),
-            _bits.pair_uniform(keys, 5, places, 6),
-            _bits.pair_bytes(keys, 19, places, 6),
+            F.feature_bytes(keys, 6, 19),
+            F.pair_uniform(keys, 5, places, 6),
+            F.pair_bytes(keys, 19, places, 6),
         )
 
     features, noise, heads = map(np.asarray, draws(KEYS))
@@ -31,7 +30,7 @@ def test_dropout_of_bytes_keeps_the_mean_and_what_it_keeps_is_scaled():
     draws = np.arange(256, dtype=np.uint8)
     x = np.full(256, 3.0, np.float32)
     for rate in (0.1, 0.25, 0.5, 0.999):
-        y = np.asarray(_bits.byte_dropout(x, rate, draws))
+        y = np.asarray(F.byte_dropout(x, rate, draws))
         dropped = min(round(256 * rate), 255)
         assert (y[:dropped] == 0).all()
         np.testing.assert_allclose(y[dropped:], 3 * 256 / (256 - dropped), rtol=1e-6)

@@ -10,7 +10,6 @@ import pytest
 from jax.extend.random import threefry2x32_p
 
 from gatedjax import functional as F
-from gatedjax.functional import _bits
 from gatedjax.functional._bits import threefry
 from tests.tolerances import F32, F64
 
@@ -24,7 +23,7 @@ IDS = np.array([7, 3, 7])
 
 @functools.partial(jax.jit, static_argnums=(2, 4))
 def draw(key, ids, heads, queries, size):
-    return _bits.pair_uniform(F.example_keys(key, ids), heads, queries, size)
+    return F.pair_uniform(F.example_keys(key, ids), heads, queries, size)
 
 
 # a temperature that is known has a derivative of its own
@@ -113,12 +112,12 @@ def test_extreme_logits_and_temperatures_stay_finite(value):
 
 @functools.partial(jax.jit, static_argnums=(2, 4))
 def pair_bytes(key, ids, salt, queries, size):
-    return _bits.pair_bytes(F.example_keys(key, ids), salt, queries, size)
+    return F.pair_bytes(F.example_keys(key, ids), salt, queries, size)
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def feature_bytes(key, ids, size, features):
-    return _bits.feature_bytes(F.example_keys(key, ids), size, features)
+    return F.feature_bytes(F.example_keys(key, ids), size, features)
 
 
 def test_bytes_belong_to_the_example_and_the_place(rng):
@@ -135,7 +134,7 @@ def test_bytes_belong_to_the_example_and_the_place(rng):
 
 @jax.jit
 def dropped(draws):
-    return [_bits.byte_dropout(jnp.ones(draws.shape), rate, draws) for rate in (0.25, 0.0, 0.1)]
+    return [F.byte_dropout(jnp.ones(draws.shape), rate, draws) for rate in (0.25, 0.0, 0.1)]
 
 
 def test_byte_dropout_keeps_the_mean_at_a_rate_of_so_many_256ths(rng):
@@ -149,9 +148,9 @@ def test_byte_dropout_keeps_the_mean_at_a_rate_of_so_many_256ths(rng):
         np.testing.assert_allclose(np.unique(tenth), [0, 256 / 230], rtol=1e-6)
     ones = np.ones((B, 3, 40, 40), np.float32)
     with pytest.raises(ValueError, match="rate"):
-        jax.eval_shape(lambda: _bits.byte_dropout(ones, 1.0, pairs))
+        jax.eval_shape(lambda: F.byte_dropout(ones, 1.0, pairs))
     with pytest.raises(ValueError, match="draws"):
-        jax.eval_shape(lambda: _bits.byte_dropout(ones, 0.5, pairs[:1]))
+        jax.eval_shape(lambda: F.byte_dropout(ones, 0.5, pairs[:1]))
 
 
 def test_threefry_is_that_of_jax_and_of_the_published_vectors(np_rng):

@@ -19,7 +19,6 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.limits import MOST_WIDTH, check_most
 from gatedjax._utils.types import Tree
-from gatedjax.functional._bits import byte_dropout
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch, check_rates
 from gatedjax.models._classification import word_vectors
@@ -220,7 +219,7 @@ def run_layers(
             features=c.hidden,
             hidden=c.filter_size,
         )
-        states = byte_dropout(states, c.dropout, first)
+        states = F.byte_dropout(states, c.dropout, first)
     temperature = schedule(c, batch.get("step")) if train and c.selective else None
     selections = []
     for layer in range(1, c.num_layers + 1):

@@ -19,7 +19,6 @@ from jaxtyping import Array, Bool, Float, Int
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.types import Options, Output, Params, Tree
-from gatedjax.functional._bits import byte_dropout
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch, check_rates
@@ -162,7 +161,7 @@ class SSANTranslator(nn.Module):
         drawn: Sequence[LayerBytes | None] = [None] * c.decoder_layers
         if train and max(c.dropout, c.attention_dropout, c.relu_dropout) > 0:
             first, drawn = self._draw(batch)
-            states = byte_dropout(states, c.dropout, first)
+            states = F.byte_dropout(states, c.dropout, first)
         mask = causal_mask(F.length_mask(lengths, targets.shape[1]))
         source_mask = self._source_mask(batch)
         for layer, layer_bytes in zip(self.decoder, drawn, strict=True):

@@ -9,7 +9,6 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
 from gatedjax._utils.types import Options
-from gatedjax.functional._bits import byte_dropout
 from gatedjax.functional._pairs import causal_pairs, put
 from gatedjax.functional._types import Dtype
 from gatedjax.models.transformer.encoder import FeedForward, LayerBytes, Norm
@@ -63,7 +62,7 @@ class DecoderAttention(nn.Module):
         query = jnp.swapaxes(self.query(queries), 1, 2)
         weights = F.masked_softmax(F.scaled_dot_product(query, key), mask)
         if drawn is not None:
-            weights = byte_dropout(weights, self.dropout, drawn)
+            weights = F.byte_dropout(weights, self.dropout, drawn)
         mixed = jnp.einsum("bmqk,bmkd->bmqd", weights.astype(value.dtype), value)
         return self.out(jnp.swapaxes(mixed, 1, 2))
 
@@ -175,7 +174,7 @@ class DecoderLayer(nn.Module):
     ) -> Array:
         change = sublayer(norm(inputs) if self.norm == "pre" else inputs)
         if drawn is not None:
-            change = byte_dropout(change, self.dropout, drawn)
+            change = F.byte_dropout(change, self.dropout, drawn)
         inputs = inputs + change
         return norm(inputs) if self.norm == "post" else inputs
 

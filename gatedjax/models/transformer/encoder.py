@@ -11,7 +11,6 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.types import Options, Tree
-from gatedjax.functional._bits import byte_dropout, feature_bytes, pair_bytes
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._keys import example_keys
 from gatedjax.nn._selective import unit_scaling
@@ -77,9 +76,9 @@ def draw_layer_bytes(
     rows, size = shape
     streams = [example_keys(module, "dropout", example_id, rows) for _ in range(1 + len(keys))]
     width = sublayers * features + hidden
-    flat = feature_bytes(streams[0], size, features + layers * width)
+    flat = F.feature_bytes(streams[0], size, features + layers * width)
     pairs = [
-        pair_bytes(stream, layers * heads, jnp.arange(size), count)
+        F.pair_bytes(stream, layers * heads, jnp.arange(size), count)
         for stream, count in zip(streams[1:], keys, strict=True)
     ]
     # drawn once, and not again for every layer that reads a part of them
@@ -121,7 +120,7 @@ class FeedForward(nn.Module):
         if deterministic or dropout_bytes is None:
             hidden = dropout_rows(self, hidden, self.dropout, example_id, deterministic)
         else:
-            hidden = byte_dropout(hidden, self.dropout, dropout_bytes)
+            hidden = F.byte_dropout(hidden, self.dropout, dropout_bytes)
         return nn.Dense(inputs.shape[-1], name="narrow", **types)(hidden)
 
 
@@ -188,7 +187,7 @@ class EncoderLayer(nn.Module):
             if drawn is None:
                 change = dropout_rows(self, change, self.dropout, example_id, deterministic)
             else:
-                change = byte_dropout(change, self.dropout, drawn.results[name == "attention"])
+                change = F.byte_dropout(change, self.dropout, drawn.results[name == "attention"])
             inputs = inputs + change
             if self.norm == "post":
                 inputs = norm(inputs)
