@@ -1,5 +1,6 @@
 """The site: every public name has its entry, links lead somewhere, docstrings become Markdown."""
 
+import importlib
 import importlib.util
 import re
 import subprocess
@@ -7,6 +8,7 @@ import sys
 
 import pytest
 
+from gatedjax._utils.removed import REMOVED
 from tests._programs import environment
 from tests.conftest import ROOT
 
@@ -35,7 +37,23 @@ def reference():
 
 def test_every_public_name_is_on_one_page_of_the_reference_with_its_docstring(reference):
     assert reference.faults() == []
-    assert sum(map(len, reference.public().values())) > 350
+    assert sum(map(len, reference.public().values())) > 300
+
+
+def test_classes_that_users_only_receive_stand_beside_what_returns_them(reference):
+    lines = "\n".join(reference.described("gatedjax.analysis", "distance_counts"))
+    _, entry = lines.split("{py:class} DistanceCounts(mass: np.ndarray")
+    assert "`from gatedjax.analysis._attention_mass import DistanceCounts`" in entry
+    assert "{py:method} shares() -> np.ndarray\n:no-index:" in entry
+    for package, names in REMOVED.items():
+        received = {
+            kind.__name__
+            for name in reference.public().get(package, ())
+            for kind in reference.received(getattr(importlib.import_module(package), name))
+        }
+        returned = {name for name, reason in names.items() if " returns it; " in reason}
+        # `for_schedule` returns batches of any kind
+        assert returned - {"WithStep"} <= received, package
 
 
 def test_a_name_that_lacks_is_found_and_so_is_one_that_is_none(reference, tmp_path):

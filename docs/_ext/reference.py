@@ -9,6 +9,7 @@ import importlib
 import inspect
 import itertools
 import re
+import sys
 import textwrap
 import types
 import typing
@@ -366,11 +367,52 @@ def members(item: type) -> Iterator[tuple[str, str, typing.Any]]:
                 yield "method", name, value
 
 
+def received(item: typing.Any) -> list[type]:
+    """Lists the classes that users get from a function or class and that no package exports."""
+    found: list[type] = []
+    waiting = [item]
+    for one in waiting:
+        scope = vars(sys.modules[one.__module__]) if hasattr(one, "__module__") else {}
+        for name in re.findall(r"[A-Z]\w+", _annotations(one)):
+            kind = scope.get(name)
+            ours = isinstance(kind, type) and kind.__module__.startswith("gatedjax")
+            if ours and kind not in found and kind is not one and not is_public(kind):
+                found.append(kind)
+                waiting.append(kind)
+    return found
+
+
+def is_public(kind: type) -> bool:
+    """Whether a package exports a class."""
+    packages = places().get(kind.__name__, ())
+    return any(getattr(importlib.import_module(one), kind.__name__) is kind for one in packages)
+
+
+def _annotations(item: typing.Any) -> str:
+    """The annotations of the results of a function, or of the fields and results of a class."""
+    if not isinstance(item, type):
+        return signature(item).rpartition(" -> ")[2]
+    results = [signature(value).rpartition(" -> ")[2] for _, _, value in members(item)]
+    return " ".join([constructor(item), *results])
+
+
 def described(package: str, name: str, module: types.ModuleType | None = None) -> list[str]:
-    """The entry of a public name: a directive of the Python domain and what it holds."""
-    item = getattr(module or importlib.import_module(package), name)
-    text = markdown(document(package, name), package)
-    place = f":module: {package}"
+    """The entry of a public name, and those of the classes that users get from it."""
+    module = module or importlib.import_module(package)
+    lines = _entry(package, name, module, [f":module: {package}"])
+    for kind in received(getattr(module, name)):
+        home = sys.modules[kind.__module__]
+        options = [f":module: {home.__name__}", ":no-index:"]
+        heading, *entry = _entry(package, kind.__name__, home, options)
+        where = f"For annotations: `from {home.__name__} import {kind.__name__}`."
+        lines += [heading, *entry[:3], where, "", *entry[3:]]
+    return lines
+
+
+def _entry(package: str, name: str, module: types.ModuleType, options: list[str]) -> list[str]:
+    """A directive of the Python domain and what it holds; names are looked up in `package`."""
+    item = getattr(module, name)
+    text = markdown(document(module.__name__, name), package)
     if isinstance(item, type):
         inner = list(text)
         own = {key: value for key, value in fields(item).items() if value[2]}
@@ -380,22 +422,23 @@ def described(package: str, name: str, module: types.ModuleType | None = None) -
                 inner.append(f"- `{key}`: {inline(' '.join(about.split()), package)}")
             inner.append("")
         for kind, key, value in members(item):
-            inner += _member(package, kind, key, value)
-        return [f"::::{{py:class}} {name}{constructor(item)}", place, "", *inner, "::::", ""]
+            inner += _member(package, kind, key, value, options[1:])
+        return [f"::::{{py:class}} {name}{constructor(item)}", *options, "", *inner, "::::", ""]
     if callable(item) and typing.get_origin(item) is None:
-        return [f"::::{{py:function}} {name}{signature(item)}", place, "", *text, "::::", ""]
+        return [f"::::{{py:function}} {name}{signature(item)}", *options, "", *text, "::::", ""]
     value = repr(item)
     shown = [f":value: {value}"] if len(value) < 200 and "\n" not in value else []
-    return [f"::::{{py:data}} {name}", place, *shown, "", *text, "::::", ""]
+    return [f"::::{{py:data}} {name}", *options, *shown, "", *text, "::::", ""]
 
 
-def _member(package: str, kind: str, name: str, value: typing.Any) -> list[str]:
+def _member(package: str, kind: str, name: str, value: typing.Any, more: list[str]) -> list[str]:
     text = markdown(value.__doc__, package)
     if kind == "property":
         node = definition(value)
         returns = getattr(node, "returns", None)
         options = [f":type: {ast.unparse(returns)}"] if returns is not None else []
+        options += more
         return [f":::{{py:property}} {name}", *options, "", *text, ":::", ""]
-    options = [f":{kind}:"] if kind != "method" else []
+    options = [f":{kind}:", *more] if kind != "method" else more
     called = signature(value, method=True)
     return [f":::{{py:method}} {name}{called}", *options, "", *text, ":::", ""]

@@ -11,6 +11,7 @@ from experiments.agt import reported
 from experiments.core.kinds import Array, Json, Params, Records
 from gatedjax import data as gdata
 from gatedjax.analysis import phrases
+from gatedjax.analysis._phrase_statistics import LayerHistogram
 from gatedjax.models import AGT
 
 MOST_FREQUENT = 50
@@ -53,7 +54,7 @@ def statistics(model: AGT, params: Params, test: gdata.Batches) -> Json:
     if model.config.system == "average":
         return {"layers": None, "first_words": None, "paper_words": None}
     forward, rng = _forward(model), np.random.default_rng(0)
-    histograms: dict[str, phrases.LayerHistogram] = {}
+    histograms: dict[str, LayerHistogram] = {}
     words: collections.Counter[str] = collections.Counter()
     gate_sum, gate_count = np.zeros(()), 0
     for step in range(len(test)):
@@ -84,7 +85,7 @@ def statistics(model: AGT, params: Params, test: gdata.Batches) -> Json:
     }
 
 
-def summary(histograms: dict[str, phrases.LayerHistogram], mean_gate: np.ndarray) -> Json:
+def summary(histograms: dict[str, LayerHistogram], mean_gate: np.ndarray) -> Json:
     """The distributions as lists, and one number per layer of each observation."""
     attention = histograms["attention"].probability
     means = {
@@ -106,20 +107,20 @@ def summary(histograms: dict[str, phrases.LayerHistogram], mean_gate: np.ndarray
     }
 
 
-def above_first(histogram: phrases.LayerHistogram) -> phrases.LayerHistogram:
+def above_first(histogram: LayerHistogram) -> LayerHistogram:
     """What is not in the first bin: of lengths, runs of two words and more."""
     counts = histogram.counts.copy()
     counts[:, :1] = 0
-    return phrases.LayerHistogram(counts, histogram.edges, histogram.open_end)
+    return LayerHistogram(counts, histogram.edges, histogram.open_end)
 
 
-def in_unit(counts: Array) -> phrases.LayerHistogram:
+def in_unit(counts: Array) -> LayerHistogram:
     """Counts of a record that are of values in [0, 1]."""
     array = np.asarray(counts, np.int64).reshape(-1, BINS)
-    return phrases.LayerHistogram(array, np.linspace(0.0, 1.0, BINS + 1))
+    return LayerHistogram(array, np.linspace(0.0, 1.0, BINS + 1))
 
 
-def of_lengths(counts: Array, longest: int | None = None) -> phrases.LayerHistogram:
+def of_lengths(counts: Array, longest: int | None = None) -> LayerHistogram:
     """Counts of a record that are of lengths; longer ones count as `longest`."""
     array = np.asarray(counts, np.int64)
     open_end = False
@@ -127,7 +128,7 @@ def of_lengths(counts: Array, longest: int | None = None) -> phrases.LayerHistog
         open_end = True
         rest = array[:, longest - 1 :].sum(1, keepdims=True)
         array = np.concatenate([array[:, : longest - 1], rest], axis=1)
-    return phrases.LayerHistogram(array, np.arange(array.shape[1] + 1) + 0.5, open_end)
+    return LayerHistogram(array, np.arange(array.shape[1] + 1) + 0.5, open_end)
 
 
 def find(encoded: gdata.Encoded, beginning: str) -> int | None:

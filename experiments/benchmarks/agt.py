@@ -26,8 +26,9 @@ from gatedjax._utils.cpu import keep_freed_memory
 from gatedjax._utils.terminal import new_console
 from gatedjax.models import AGT, AGTConfig, AGTTask
 from gatedjax.models._types import Batch, Metrics
-from gatedjax.training import TrainState, lazy_rows, make_train_step, table_lookups
+from gatedjax.training import TrainState, lazy_rows, make_train_step
 from gatedjax.training._rows import batch_rows, parameters_of, put_rows, take_rows, with_ids
+from gatedjax.training.task import table_lookups
 
 CONTESTANTS = ("products", "gradients", "step", "lazy_step", "fit_step", "fit_lazy_step")
 

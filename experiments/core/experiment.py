@@ -19,7 +19,6 @@ from gatedjax import analysis
 from gatedjax import training as gtraining
 from gatedjax.training import (
     FitResult,
-    Lane,
     Parallel,
     TrainConfig,
     eval_params,
@@ -29,6 +28,7 @@ from gatedjax.training import (
 )
 from gatedjax.training._remove import mark_run
 from gatedjax.training.distributed import is_main
+from gatedjax.training.lanes import Lane
 
 Predictions = dict[str, np.ndarray]
 

@@ -15,6 +15,7 @@ from experiments.core.records import Store, alive, count_each, read_json
 from experiments.core.text import SPLITS, load_splits
 from experiments.ga_net import reported
 from experiments.ga_net.experiment import SOURCES, texts_of
+from experiments.ga_net.statistics import dataset_statistics
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._utils.terminal import new_console, say
@@ -26,7 +27,7 @@ def count(job: Job) -> None:
     def counted(name: str) -> Json:
         sources = load_splits(SOURCES.get(name, name), job.options)
         parts = {
-            split: dataclasses.asdict(gdata.dataset_statistics(source))
+            split: dataclasses.asdict(dataset_statistics(source))
             for split, source in sources.items()
         }
         return {**parts, "substitute": sources["train"].info.substitute}

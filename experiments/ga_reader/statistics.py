@@ -21,6 +21,7 @@ from experiments.ga_reader import reported
 from experiments.ga_reader.config import PRESETS, feature_of
 from experiments.ga_reader.experiment import source_of
 from gatedjax import analysis
+from gatedjax.analysis._significance import McNemar, Proportion
 
 
 def reached(records: Records, part: str = "test", digits: int = 2) -> str:
@@ -28,7 +29,7 @@ def reached(records: Records, part: str = "test", digits: int = 2) -> str:
     return averaged(records, lambda record: 100 * record[part]["accuracy"], digits)
 
 
-def one_sided(first: Records, second: Records) -> list[analysis.McNemar]:
+def one_sided(first: Records, second: Records) -> list[McNemar]:
     """Exact McNemar tests of each seed that both have: is the first reader better?"""
     a, b = ({record["seed"]: record for record in records} for records in (first, second))
     tests = []
@@ -165,6 +166,6 @@ def proportions(store: Store) -> str:
     return analysis.render_table(headings, rows)
 
 
-def _shown(test: analysis.Proportion) -> tuple[str, str]:
+def _shown(test: Proportion) -> tuple[str, str]:
     p = f"{test.p_value:.5f}" if test.p_value >= 1e-5 else "<0.00001"
     return f"{test.z:.3f}", p

@@ -18,6 +18,7 @@ from experiments.core.text import load_splits
 from experiments.rau import reported
 from experiments.rau.config import PRESETS, PTB_ROW, TRAIN_EXAMPLES, CellName, Config
 from experiments.rau.experiment import count_parameters
+from experiments.rau.images import plot_images
 from gatedjax import analysis
 from gatedjax._utils.terminal import say
 from gatedjax.models import RAUClassifier, RAUConfig
@@ -49,7 +50,7 @@ def samples(job: Job) -> None:
     source = load_splits(name, job.options, ["test"])["test"]
     stem = job.options.runs / job.options.what
     title = f"{reported.NAMES[name]}: first test images"
-    analysis.plot_images(source.images, source.labels, source.info.class_names, stem, title=title)
+    plot_images(source.images, source.labels, source.info.class_names, stem, title=title)
     say(f"wrote {stem}.png and .svg")
 
 

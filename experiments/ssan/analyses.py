@@ -20,6 +20,7 @@ from experiments.ssan.attention import GLUED, Encoder, Words
 from experiments.ssan.config import BASE, FULL, bounded, local
 from experiments.ssan.experiment import experiment
 from experiments.ssan.sentences import sentences
+from experiments.ssan.tags import TAG_CLASSES, TagCounts, tag_counts
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
@@ -151,10 +152,9 @@ def brackets(job: Job, data: str) -> None:
     drop = [[tag in trees.PUNCTUATION for tag in example["tags"]] for example in examples]
 
     def scores(predicted: Sequence[trees.SpanTree]) -> list[float]:
-        counts = trees.BracketCounts()
-        for true, tree, out in zip(gold, predicted, drop, strict=True):
-            counts += trees.bracket_counts(true, tree, drop=out)
-        return [round(value, 6) for value in counts.value()]
+        pairs = zip(gold, predicted, drop, strict=True)
+        kept = [(true.without(out), tree.without(out)) for true, tree, out in pairs]
+        return [round(value, 6) for value in trees.bracket_scores(kept)]
 
     numbers: Numbers = {"gold": GOLD, "sentences": len(gold), "layer": job.options.layer}
     for variant, encoder in encoders(job, data).items():
@@ -205,10 +205,10 @@ def tag_shares(job: Job, data: str) -> None:
     examples, note = tagged_sentences(job, data)
     numbers: Numbers = {"note": note, "sentences": len(examples), "layer": job.options.layer}
     for variant, encoder in encoders(job, data).items():
-        counts = analysis.TagCounts(dict.fromkeys(analysis.TAG_CLASSES, 0.0))
+        counts = TagCounts(dict.fromkeys(TAG_CLASSES, 0.0))
         weights = _tagged_maps(job.options, encoder, examples)
         for one, example in zip(weights, examples, strict=True):
-            counts += analysis.tag_counts(one, example["tags"])
+            counts += tag_counts(one, example["tags"])
         numbers[variant] = {name: round(share, 6) for name, share in counts.shares().items()}
     _save(job, data, numbers)
 

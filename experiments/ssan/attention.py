@@ -7,12 +7,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from experiments.core.kinds import Batch, Params
 from experiments.ssan.config import ProbeConfig, ReorderingConfig, RunConfig, TranslationConfig
 from experiments.ssan.experiment import experiment
 from experiments.ssan.sentences import sentences
-from gatedjax import analysis
 from gatedjax.data.batches._sequences import one_pass
 from gatedjax.models import SSANTranslator
 from gatedjax.models.ssan.translation import STOP
@@ -84,7 +84,7 @@ def attention(
 ) -> list[np.ndarray]:
     """Attention [n, n] between the words of every sentence of n words, in evaluation mode.
 
-    What pieces of words attend to is merged (see `analysis.merge_pieces`); what goes to the end of
+    What pieces of words attend to is merged (see `merge_pieces`); what goes to the end of
     the sentence is left out. `glued` are words that no space stands before, which only networks of
     pieces look at; layers count from 1, heads from 0, None is the mean over heads.
     """
@@ -106,5 +106,33 @@ def attention(
         shown = weights.mean(axis=1) if head is None else weights[:, head]
         for row, index in rows:
             size = len(owners[index])
-            maps[index] = analysis.merge_pieces(shown[row, :size, :size], owners[index])
+            maps[index] = merge_pieces(shown[row, :size, :size], owners[index])
     return maps
+
+
+def merge_pieces(weights: ArrayLike, word: ArrayLike) -> np.ndarray:
+    """Attention between words out of attention between pieces.
+
+    A word attends with the mean of its pieces and receives the sum of what its pieces receive, so
+    that rows keep their sum.
+
+    Args:
+      weights: W [..., n, n] over pieces, without padding.
+      word: int [n], the word of every piece: from 0, not falling, none left out.
+
+    Returns:
+      W [..., N, N] over words.
+
+    Reference: spec of SSAN; the paper does not say how it goes from pieces to words.
+    """
+    weights, word = np.asarray(weights, np.float64), np.asarray(word, int)
+    n = len(word)
+    if weights.shape[-2:] != (n, n):
+        raise ValueError(f"weights must be [..., {n}, {n}] for {n} pieces, got {weights.shape}")
+    steps = np.diff(word)
+    if n and (word[0] != 0 or np.any((steps != 0) & (steps != 1))):
+        raise ValueError("word must number the words 0, 1, ... in order")
+    member = np.zeros((int(word[-1]) + 1 if n else 0, n))
+    member[word, np.arange(n)] = 1.0
+    mean = member / np.maximum(member.sum(axis=1, keepdims=True), 1.0)
+    return mean @ weights @ member.T

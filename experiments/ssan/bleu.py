@@ -7,9 +7,9 @@ import numpy as np
 
 from experiments.core.comparison import ONE_SEED, SEEDS_DISAGREE, compare, p_text, verdict
 from experiments.core.records import COLLAPSED, Records
+from experiments.ssan.roles import RoleCounts
 from gatedjax import analysis
 from gatedjax.analysis._bleu import bleu_metric
-from gatedjax.analysis._bleu import corpus_bleu as corpus_bleu
 
 SAMPLES = 1_000
 
@@ -26,7 +26,7 @@ def bleu_of(statistics: np.ndarray) -> float:
 def f1_of(counts: np.ndarray) -> float:
     """F1 in percent of summed (matched, predicted, gold)."""
     matched, predicted, gold = (int(x) for x in counts)
-    return 100 * analysis.RoleCounts(matched, predicted, gold).value().f1
+    return 100 * RoleCounts(matched, predicted, gold).value().f1
 
 
 def paired(

@@ -10,7 +10,7 @@ from experiments.core.cli import option_value
 from experiments.core.kinds import Json
 from gatedjax import models
 from gatedjax._utils.terminal import say
-from gatedjax.text._translator import SearchConfig as SearchConfig
+from gatedjax.text._translator import SearchConfig
 from gatedjax.training import OptimizerConfig, TrainConfig
 
 Corpus = Literal["multi30k", "iwslt14_en_ro", "kftt", "wmt14_en_de"]

@@ -13,6 +13,7 @@ from experiments.core.origins import joined
 from experiments.core.text import SPLITS, Texts, common_edges, in_batches, kept, read_texts
 from experiments.ssan import reported
 from experiments.ssan.config import ProbeConfig, ReorderingConfig, ReorderingData
+from experiments.ssan.groups import group_scores
 from gatedjax import analysis, models
 from gatedjax import data as gdata
 
@@ -138,7 +139,7 @@ def scores(predictions: Predictions, classes: tuple[str, ...]) -> Json:
         "f1_macro": by_class.macro,
     }
     if any(groups.values()):
-        grouped = analysis.group_scores(label, predicted, groups, len(classes))
+        grouped = group_scores(label, predicted, groups, len(classes))
         record["groups"] = {name: list(values) for name, values in grouped.items()}
     return record
 
@@ -147,6 +148,14 @@ def _of_files(files: gdata.Source, moved: gdata.Source) -> gdata.Source:
     """Reordered sentences, with what differs in the files that they were made of."""
     info = dataclasses.replace(moved.info, substitute=files.info.substitute)
     return gdata.Source(moved, info)
+
+
+def restore_word(tokens: Sequence[str], insert: int, original: int) -> tuple[str, ...]:
+    """Undoes the move of a word: puts token `insert` back in front of token `original`."""
+    words = list(tokens)
+    word = words.pop(insert)
+    words.insert(original if original < insert else original - 1, word)
+    return tuple(words)
 
 
 def reordered(config: ReorderingData) -> dict[str, gdata.Source]:
@@ -168,9 +177,7 @@ def reordered(config: ReorderingData) -> dict[str, gdata.Source]:
         }
     validation, test = load("word_reordering", config, SPLITS[1:]).values()
     size = int(TRAINED_SHARE * len(validation))
-    restored = [
-        gdata.restore_word(e["tokens"], e["insert"], e["original"]) for e in validation[:size]
-    ]
+    restored = [restore_word(e["tokens"], e["insert"], e["original"]) for e in validation[:size]]
     return {
         "train": _of_files(
             validation, gdata.word_reordering(restored, seed=SEED, copies=config.copies)

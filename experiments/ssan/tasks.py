@@ -21,8 +21,8 @@ from experiments.core.text import (
 )
 from experiments.ssan import reported
 from experiments.ssan.config import NLIConfig, NLIData, SRLConfig, SRLData
+from experiments.ssan.roles import RoleCounts, constrained_labels, role_counts
 from experiments.ssan.sentences import Split, load, sequence_batches, without_batches
-from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax.data.batches._sequences import real_rows
 from gatedjax.models import SSANNLI, SSANNLITask, SSANTagger, SSANTaggingTask
@@ -210,7 +210,7 @@ def arguments(
     the file, for paired tests.
     """
     by_id = {example["example_id"]: example for example in source}
-    counts: dict[str, dict[int, analysis.RoleCounts]] = {"greedy": {}, "constrained": {}}
+    counts: dict[str, dict[int, RoleCounts]] = {"greedy": {}, "constrained": {}}
     for batch in batches:
         logits = np.asarray(apply(batch))
         for row, number in real_rows(batch):
@@ -218,15 +218,15 @@ def arguments(
             scores = logits[row, : len(example["tokens"])]
             ways = {"greedy": np.argmax(scores, axis=1)}
             if config.data.constrained:
-                ways["constrained"] = analysis.constrained_labels(scores, labels)
+                ways["constrained"] = constrained_labels(scores, labels)
             for way, numbers in ways.items():
-                counts[way][example["example_id"]] = analysis.role_counts(
+                counts[way][example["example_id"]] = role_counts(
                     example["labels"], [labels[i] for i in numbers]
                 )
     record: Record = {}
     for way, by_example in counts.items():
         if by_example:
-            total = sum(by_example.values(), analysis.RoleCounts()).value()._asdict()
+            total = sum(by_example.values(), RoleCounts()).value()._asdict()
             record[f"{split}_roles_{way}"] = {k: round(v, 6) for k, v in total.items()}
     if split == "test":
         record["role_counts"] = [

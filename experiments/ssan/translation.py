@@ -13,11 +13,11 @@ from experiments.core.cli import RUN_OPTIONS
 from experiments.core.experiment import Experiment, best
 from experiments.core.kinds import Batch, Json, Record
 from experiments.core.origins import joined
-from experiments.ssan.bleu import corpus_bleu
 from experiments.ssan.config import TranslationConfig, TranslationData
 from experiments.ssan.sentences import Split, load, sequence_batches, without_batches
 from gatedjax import data as gdata
 from gatedjax import models
+from gatedjax.analysis._bleu import corpus_bleu
 from gatedjax.text import _translate
 from gatedjax.text._folders import BYTE_PAIRS
 from gatedjax.text._translator import (

@@ -2,11 +2,99 @@
 
 from collections.abc import Callable
 
+
+def _inside(module: str, *names: str) -> dict[str, str]:
+    """Returns the reason for names that are parts of one module."""
+    return dict.fromkeys(names, f"it is in {module}")
+
+
+def _beside(module: str, *names: str) -> dict[str, str]:
+    """Returns the reason for names that only the tables of one paper use."""
+    return dict.fromkeys(names, f"only one paper uses it, and it is in {module}")
+
+
+def _returned(module: str, **functions: str) -> dict[str, str]:
+    """Returns the reason for classes that users receive and do not make.
+
+    Args:
+      module: where the classes are, for annotations.
+      functions: for each class, the function or network that returns it.
+    """
+    return {
+        name: f"{function} returns it; for annotations it is in {module}"
+        for name, function in functions.items()
+    }
+
+
 _COUNTS = (
-    "gatedjax.analysis.distance_counts and tag_counts sum weights by distance and by class of word"
+    "gatedjax.analysis.distance_counts and experiments.ssan.tags.tag_counts sum weights by "
+    "distance and by class of word"
 )
+_DENSITY = "density returns the shares; add the sums of gates and lengths of parts yourself"
 # package -> name -> the reason, or what replaces the name
 REMOVED: dict[str, dict[str, str]] = {
+    "gatedjax.analysis": {
+        "DensityCounts": _DENSITY,
+        "density_ratios": _DENSITY,
+        "attention_flops_total": "pass the sum of the counts to attention_flops",
+        "word_of_piece": "number the words of the pieces yourself, from 0",
+    }
+    | _beside("experiments.ssan.roles", "RoleCounts", "RoleScores", "role_counts")
+    | _beside("experiments.ssan.roles", "constrained_labels")
+    | _beside("experiments.ssan.tags", "TAG_CLASSES", "TagCounts", "tag_class", "tag_counts")
+    | _beside("experiments.ssan.attention", "merge_pieces")
+    | _beside("experiments.ssan.groups", "group_scores")
+    | _beside("experiments.rau.images", "plot_images")
+    | _inside("gatedjax.analysis._faithfulness", "SHARES")
+    | _inside("gatedjax.analysis._flops", "bilstm_flops")
+    | _inside("gatedjax.analysis._roar", "mask_top")
+    | _returned("gatedjax.analysis._attention_mass", DistanceCounts="distance_counts")
+    | _returned(
+        "gatedjax.analysis._faithfulness",
+        Comparison="faithfulness",
+        Faithfulness="faithfulness",
+        Rationale="faithfulness",
+    )
+    | _returned("gatedjax.analysis._flops", FlopsReport="flops_report")
+    | _returned("gatedjax.analysis._gates", Density="density", TruthScores="gate_truth")
+    | _returned("gatedjax.analysis._roar", Racu="racu")
+    | _returned("gatedjax.analysis._scores", ClassScores="class_scores")
+    | _returned(
+        "gatedjax.analysis._significance",
+        McNemar="mcnemar",
+        Proportion="proportion_test",
+        Summary="summary",
+    ),
+    "gatedjax.analysis.phrases": _returned(
+        "gatedjax.analysis._phrases", Runs="runs", Selection="trace"
+    )
+    | _returned(
+        "gatedjax.analysis._phrase_statistics",
+        GateHistogram="gate_histogram",
+        LayerHistogram="weight_histogram",
+    ),
+    "gatedjax.analysis.trees": _returned(
+        "gatedjax.analysis._brackets",
+        BracketCounts="bracket_counts",
+        BracketScores="bracket_scores",
+    ),
+    "gatedjax.data": {
+        "load_parallel": (
+            "load reads parallel corpora out of manual_dir, and Source takes pairs of your own"
+        )
+    }
+    | _beside("experiments.ga_net.statistics", "DatasetStatistics", "dataset_statistics")
+    | _beside("experiments.ssan.sentences", "restore_word")
+    | _inside("gatedjax.data.sets._reordering", "move_word")
+    | _inside("gatedjax.data.sets._split", "stratified_split")
+    | _returned(
+        "gatedjax.data.files._source",
+        Quarantined="Source.quarantine",
+        ReadReport="Source.report",
+        SpanCounts="Source.report.spans",
+    )
+    | _returned("gatedjax.data.batches._steps", WithStep="for_schedule"),
+    "gatedjax.export": _returned("gatedjax.export._inference", Inference="load_inference"),
     "gatedjax.functional": {
         "AttentionStatistics": _COUNTS,
         "attention_statistics": _COUNTS,
@@ -15,12 +103,41 @@ REMOVED: dict[str, dict[str, str]] = {
             "selective_attention gives the same outputs. Skipping keys cost 9 to 15 times as much "
             "on a GPU and saved time only on a CPU, from 1,024 tokens on"
         ),
-    },
+        "pair_dropout": "byte_dropout takes the bytes that pair_bytes draws",
+    }
+    | _returned("gatedjax.functional._compact", CompactPool="compact_attention_pool")
+    | _returned("gatedjax.functional._selector", SelectionStatistics="selection_statistics"),
+    "gatedjax.gates": _returned("gatedjax.gates._enumerate", Truth="enumerate")
+    | _returned("gatedjax.gates._measure", Measure="measure", Measured="measure")
+    | _returned(
+        "gatedjax.gates._modes",
+        GateModes="gate_modes",
+        ModeRow="gate_modes",
+        ModeValues="gate_modes",
+    )
+    | _returned("gatedjax.gates._report", Report="report", Row="report"),
     "gatedjax.models.ga_net": {"GANetTask": "import it from gatedjax.models"},
     "gatedjax.models": {
         f"ssan_{name}": f"gatedjax.models.ssan.{name} has its contents"
         for name in ("nli", "probe", "reordering", "tagger", "translation")
-    },
+    }
+    | _inside("gatedjax.models._cloze", "ClozeTask")
+    | _returned("gatedjax.models.agt", AGTOutput="AGT")
+    | _returned("gatedjax.models.ga_net", GANetOutput="GANet")
+    | _returned("gatedjax.models.ga_reader", GAReaderOutput="GAReader")
+    | _returned("gatedjax.models.rau", RAUOutput="RAUClassifier")
+    | _returned("gatedjax.models.rau_language", RAULanguageOutput="RAULanguageModel")
+    | _returned("gatedjax.models.ssan.encoder", SSANEncoderOutput="SSANEncoder")
+    | _returned("gatedjax.models.ssan.nli", SSANNLIOutput="SSANNLI")
+    | _returned("gatedjax.models.ssan.probe", SSANOutput="SSANProbe")
+    | _returned("gatedjax.models.ssan.reordering", WordReorderingOutput="WordReorderingDetector")
+    | _returned("gatedjax.models.ssan.tagger", SSANTaggerOutput="SSANTagger")
+    | _returned("gatedjax.models.ssan.translation", SSANTranslatorOutput="SSANTranslator")
+    | _returned("gatedjax.models.transformer.search", Found="beam_search"),
+    "gatedjax.nn": _returned("gatedjax.nn._hop", HopOutput="GatedAttentionHop"),
+    "gatedjax.training": _inside("gatedjax.training.parallel", "pad_rows")
+    | _inside("gatedjax.training.task", "table_lookups")
+    | _returned("gatedjax.training.lanes", Lane="lanes_of"),
 }
 
 

@@ -13,62 +13,35 @@ is out of range or not finite, and for an option without such a value. The messa
 argument, what is wanted and what came. A section "Raises" tells only what a function adds to that.
 """
 
+import typing as _typing
+
+from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.analysis import phrases as phrases
 from gatedjax.analysis import trees as trees
-from gatedjax.analysis._attention_mass import TAG_CLASSES as TAG_CLASSES
-from gatedjax.analysis._attention_mass import DistanceCounts as DistanceCounts
-from gatedjax.analysis._attention_mass import TagCounts as TagCounts
 from gatedjax.analysis._attention_mass import distance_counts as distance_counts
-from gatedjax.analysis._attention_mass import merge_pieces as merge_pieces
-from gatedjax.analysis._attention_mass import tag_class as tag_class
-from gatedjax.analysis._attention_mass import tag_counts as tag_counts
-from gatedjax.analysis._attention_mass import word_of_piece as word_of_piece
 from gatedjax.analysis._attention_plots import plot_attention as plot_attention
 from gatedjax.analysis._attention_plots import plot_distances as plot_distances
 from gatedjax.analysis._curves import plot_learning_curves as plot_learning_curves
 from gatedjax.analysis._curves import plot_lines as plot_lines
 from gatedjax.analysis._curves import read_metrics as read_metrics
-from gatedjax.analysis._faithfulness import SHARES as SHARES
-from gatedjax.analysis._faithfulness import Comparison as Comparison
-from gatedjax.analysis._faithfulness import Faithfulness as Faithfulness
-from gatedjax.analysis._faithfulness import Rationale as Rationale
 from gatedjax.analysis._faithfulness import faithfulness as faithfulness
 from gatedjax.analysis._faithfulness import rationale_scores as rationale_scores
-from gatedjax.analysis._flops import FlopsReport as FlopsReport
 from gatedjax.analysis._flops import attention_flops as attention_flops
-from gatedjax.analysis._flops import attention_flops_total as attention_flops_total
 from gatedjax.analysis._flops import auxiliary_flops as auxiliary_flops
-from gatedjax.analysis._flops import bilstm_flops as bilstm_flops
 from gatedjax.analysis._flops import flops_report as flops_report
-from gatedjax.analysis._gates import Density as Density
-from gatedjax.analysis._gates import DensityCounts as DensityCounts
-from gatedjax.analysis._gates import TruthScores as TruthScores
 from gatedjax.analysis._gates import density as density
-from gatedjax.analysis._gates import density_ratios as density_ratios
 from gatedjax.analysis._gates import gate_truth as gate_truth
 from gatedjax.analysis._gates import pad as pad
 from gatedjax.analysis._grid import GridPanel as GridPanel
 from gatedjax.analysis._grid import plot_attention_grid as plot_attention_grid
 from gatedjax.analysis._heatmap import plot_heatmap as plot_heatmap
-from gatedjax.analysis._images import plot_images as plot_images
 from gatedjax.analysis._layers import plot_layer_histograms as plot_layer_histograms
 from gatedjax.analysis._layers import plot_word_layers as plot_word_layers
 from gatedjax.analysis._roar import ROAR_SHARES as ROAR_SHARES
-from gatedjax.analysis._roar import Racu as Racu
-from gatedjax.analysis._roar import mask_top as mask_top
 from gatedjax.analysis._roar import racu as racu
 from gatedjax.analysis._roar import roar as roar
-from gatedjax.analysis._roles import RoleCounts as RoleCounts
-from gatedjax.analysis._roles import RoleScores as RoleScores
-from gatedjax.analysis._roles import constrained_labels as constrained_labels
-from gatedjax.analysis._roles import role_counts as role_counts
-from gatedjax.analysis._scores import ClassScores as ClassScores
 from gatedjax.analysis._scores import class_scores as class_scores
-from gatedjax.analysis._scores import group_scores as group_scores
 from gatedjax.analysis._significance import Bootstrap as Bootstrap
-from gatedjax.analysis._significance import McNemar as McNemar
-from gatedjax.analysis._significance import Proportion as Proportion
-from gatedjax.analysis._significance import Summary as Summary
 from gatedjax.analysis._significance import holm as holm
 from gatedjax.analysis._significance import mcnemar as mcnemar
 from gatedjax.analysis._significance import paired_bootstrap as paired_bootstrap
@@ -79,3 +52,6 @@ from gatedjax.analysis._text import highlight_terminal as highlight_terminal
 from gatedjax.analysis._text import render_table as render_table
 from gatedjax.analysis._text import write_html as write_html
 from gatedjax.analysis._tree_plots import plot_trees as plot_trees
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _removed_from(__name__)

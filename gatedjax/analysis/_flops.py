@@ -72,25 +72,6 @@ def attention_flops(
     return attended * per_token
 
 
-def attention_flops_total(
-    counts: ArrayLike,
-    width: int,
-    *,
-    count: Count = "flops",
-    include_tanh: bool = False,
-    score: Score = "zhou",
-) -> int:
-    """Sums `attention_flops` over sentences.
-
-    Args:
-      counts: [N] attended tokens per sentence: lengths for soft attention, open gates for GA-Net.
-      width: D, width of the states.
-      count, include_tanh, score: as of `attention_flops`.
-    """
-    total = int(_counts("counts", counts).sum())
-    return attention_flops(total, width, count=count, include_tanh=include_tanh, score=score)
-
-
 def bilstm_flops(length: int, input_dim: int, hidden: int) -> int:
     """Operations of one bidirectional LSTM layer: 2 directions * length * 8H (E + H + 1).
 

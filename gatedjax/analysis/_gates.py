@@ -1,6 +1,5 @@
 """How many gates are open, and whether they are the right ones."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,35 +19,6 @@ class Density(NamedTuple):
     sentence: float
     token: float
     empty_rate: float
-
-
-@dataclasses.dataclass(frozen=True)
-class DensityCounts:
-    """Sums from which densities are made; those of parts of a data set can be added.
-
-    Attributes:
-      share: sum over rows of (sum of gates / length).
-      rows: rows that have tokens.
-      gates: sum of all gates.
-      tokens: number of tokens.
-      closed: rows that have tokens and no open gate.
-    """
-
-    share: float = 0.0
-    rows: int = 0
-    gates: float = 0.0
-    tokens: int = 0
-    closed: int = 0
-
-    def __add__(self, other: "DensityCounts") -> "DensityCounts":
-        mine, theirs = dataclasses.astuple(self), dataclasses.astuple(other)
-        return DensityCounts(*(a + b for a, b in zip(mine, theirs, strict=True)))
-
-    def value(self) -> Density:
-        """The densities; NaN without rows."""
-        if self.rows == 0:
-            return Density(float("nan"), float("nan"), float("nan"))
-        return Density(self.share / self.rows, self.gates / self.tokens, self.closed / self.rows)
 
 
 class TruthScores(NamedTuple):
@@ -90,26 +60,6 @@ def pad(rows: Sequence[Any], value: float = 0) -> np.ndarray:
     return out
 
 
-def density_ratios(gates: ArrayLike, lengths: ArrayLike) -> DensityCounts:
-    """Counts open gates, for data that come in parts: add the counts, then take `.value()`.
-
-    Args: as of `density`.
-    """
-    gates, real, lengths = _rows(gates, lengths, "gates")
-    gates = np.where(real, gates, 0).astype(np.float64)
-    if np.any(gates < 0) or not np.all(np.isfinite(gates)):
-        raise ValueError("gates must be finite and >= 0 at real tokens")
-    has_tokens = lengths > 0
-    sums = gates.sum(axis=-1)
-    return DensityCounts(
-        share=float((sums[has_tokens] / lengths[has_tokens]).sum()),
-        rows=int(has_tokens.sum()),
-        gates=float(sums.sum()),
-        tokens=int(lengths.sum()),
-        closed=int(np.sum(has_tokens & ~np.any(gates > 0, axis=-1))),
-    )
-
-
 def density(gates: ArrayLike, lengths: ArrayLike) -> Density:
     """The share of open gates.
 
@@ -120,9 +70,20 @@ def density(gates: ArrayLike, lengths: ArrayLike) -> Density:
       lengths: [N] number of real tokens; rows of length 0 do not count.
 
     Returns:
-      The densities and the rate of rows without an open gate.
+      The densities and the rate of rows without an open gate; NaN without rows that have tokens.
     """
-    return density_ratios(gates, lengths).value()
+    gates, real, lengths = _rows(gates, lengths, "gates")
+    gates = np.where(real, gates, 0).astype(np.float64)
+    if np.any(gates < 0) or not np.all(np.isfinite(gates)):
+        raise ValueError("gates must be finite and >= 0 at real tokens")
+    has_tokens = lengths > 0
+    rows = int(has_tokens.sum())
+    if rows == 0:
+        return Density(float("nan"), float("nan"), float("nan"))
+    sums = gates.sum(axis=-1)
+    share = float((sums[has_tokens] / lengths[has_tokens]).sum())
+    closed = int(np.sum(has_tokens & ~np.any(gates > 0, axis=-1)))
+    return Density(share / rows, float(sums.sum()) / int(lengths.sum()), closed / rows)
 
 
 def gate_truth(gates: ArrayLike, truth: ArrayLike, lengths: ArrayLike) -> TruthScores:

@@ -72,24 +72,21 @@ class GateHistogram(NamedTuple):
 
 
 def weight_histogram(
-    r: ArrayLike, mask: ArrayLike | None = None, *, bins: int = 20, layer_axis: int | None = 1
+    r: ArrayLike, mask: ArrayLike | None = None, *, bins: int = 20
 ) -> LayerHistogram:
     """The distribution of r over all real words, per layer.
 
     Args:
-      r: [*B, N] of `normalise`.
+      r: [B, L, N] of `normalise`, or [B, N], which has one layer. Axes between L and N are pooled.
       mask: as there.
       bins: of equal width in [0, 1].
-      layer_axis: which axis is that of the layers, 1 as in [B, L, N]; None pools all rows, as is
-        done with [B, N] in any case: the result then has one layer.
 
     Reference: Guo 2017 (AGT), figure 2 (top): spikes at 0 and 1.
     """
     values, real = _real(r, mask, "r")
     if np.any(real & ~((values >= 0) & (values <= 1))):
         raise ValueError("r must be in [0, 1] at real words; normalise makes it so")
-    layers, real_layers = _by_layer(values, layer_axis), _by_layer(real, layer_axis)
-    return _histogram(layers, real_layers, bins)
+    return _histogram(_by_layer(values), _by_layer(real), bins)
 
 
 def weight_mass(
@@ -98,7 +95,6 @@ def weight_mass(
     *,
     low: float,
     high: float,
-    layer_axis: int | None = 1,
 ) -> np.ndarray:
     """The share of real words with low <= r <= high, per layer: of [0, 0.05] or [0.95, 1], say.
 
@@ -107,14 +103,13 @@ def weight_mass(
       mask: as there.
       low: least r that counts.
       high: largest r that counts.
-      layer_axis: as of `weight_histogram`.
 
     Returns:
       float [L]; NaN without a real word.
     """
     values, real = _real(r, mask, "r")
-    inside = _by_layer((values >= low) & (values <= high) & real, layer_axis).sum((1, 2))
-    total = _by_layer(real, layer_axis).sum((1, 2))
+    inside = _by_layer((values >= low) & (values <= high) & real).sum((1, 2))
+    total = _by_layer(real).sum((1, 2))
     return np.where(total > 0, inside / np.maximum(total, 1), np.nan)
 
 
@@ -123,15 +118,13 @@ def phrase_length_histogram(
     *,
     min_length: int = 1,
     max_length: int | None = None,
-    layer_axis: int | None = 1,
 ) -> LayerHistogram:
     """The distribution of the lengths of runs, per layer.
 
     Args:
-      selected: bool [*B, N] of `select`.
+      selected: bool [B, L, N] of `select`, or [B, N], which has one layer.
       min_length: shorter runs do not count: 1 counts single words, 2 only phrases.
       max_length: longer runs count as this long; None goes up to the longest.
-      layer_axis: as of `weight_histogram`.
 
     Returns:
       The counts of the lengths 1, 2, ...; those below min_length are 0. On phrases see the caveat
@@ -139,7 +132,7 @@ def phrase_length_histogram(
 
     Reference: Guo 2017 (AGT), figure 2 (bottom).
     """
-    layer, length, num_layers = _lengths(selected, min_length, layer_axis)
+    layer, length, num_layers = _lengths(selected, min_length)
     open_end = max_length is not None
     if max_length is None:
         max_length = int(length.max(initial=min_length))
@@ -150,9 +143,7 @@ def phrase_length_histogram(
     return LayerHistogram(counts, np.arange(max_length + 1) + 0.5, open_end)
 
 
-def mean_phrase_length(
-    selected: ArrayLike, *, min_length: int = 1, layer_axis: int | None = 1
-) -> np.ndarray:
+def mean_phrase_length(selected: ArrayLike, *, min_length: int = 1) -> np.ndarray:
     """The mean length of runs, per layer.
 
     Args: as of `phrase_length_histogram`.
@@ -160,7 +151,7 @@ def mean_phrase_length(
     Returns:
       float [L]; NaN for a layer without a run that counts.
     """
-    layer, length, num_layers = _lengths(selected, min_length, layer_axis)
+    layer, length, num_layers = _lengths(selected, min_length)
     count = np.bincount(layer, minlength=num_layers)
     total = np.bincount(layer, length, minlength=num_layers)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
@@ -192,7 +183,7 @@ def gate_histogram(
     real = np.broadcast_to(counted[:, None, None], values.shape)
     if np.any(real & ~((values >= 0) & (values <= 1))):
         raise ValueError("gates must be in [0, 1]")
-    pooled = _histogram(_by_layer(values, 1), _by_layer(real, 1), bins)
+    pooled = _histogram(_by_layer(values), _by_layer(real), bins)
     means = np.where(real, values, np.nan).mean(-1)
     return GateHistogram(pooled, means)
 
@@ -213,29 +204,18 @@ def _of_lengths(edges: np.ndarray) -> bool:
     return bool(np.array_equal(edges, np.arange(len(edges)) + 0.5))
 
 
-def _lengths(
-    selected: ArrayLike, min_length: int, layer_axis: int | None
-) -> tuple[np.ndarray, np.ndarray, int]:
+def _lengths(selected: ArrayLike, min_length: int) -> tuple[np.ndarray, np.ndarray, int]:
     """(layer of every run, its length, number of layers)."""
     if min_length < 1:
         raise ValueError(f"min_length must be at least 1, got {min_length}")
-    layers = _by_layer(_selected(selected), layer_axis)
+    layers = _by_layer(_selected(selected))
     all_runs = runs(layers)
     counted = all_runs.length >= min_length
     return all_runs.row[counted, 0], all_runs.length[counted], len(layers)
 
 
-def _by_layer(values: np.ndarray, layer_axis: int | None) -> np.ndarray:
-    """[*B, N] as [L, rows, N]."""
-    if values.ndim <= 2 or layer_axis is None:
-        layers = values[None]
-    else:
-        axis = layer_axis + values.ndim if layer_axis < 0 else layer_axis
-        if not 0 <= axis < values.ndim - 1:
-            raise ValueError(
-                f"layer_axis must be an axis before the last of shape {values.shape}, "
-                f"got {layer_axis}"
-            )
-        layers = np.moveaxis(values, axis, 0)
+def _by_layer(values: np.ndarray) -> np.ndarray:
+    """Returns [B, L, ..., N] as [L, rows, N], and fewer axes as one layer."""
+    layers = np.moveaxis(values, 1, 0) if values.ndim > 2 else values[None]
     rows = int(np.prod(layers.shape[1:-1]))
     return layers.reshape(len(layers), rows, values.shape[-1])

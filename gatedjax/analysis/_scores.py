@@ -1,7 +1,6 @@
-"""F1 by class of a classifier, averaged in the ways that papers do, and over groups of classes."""
+"""F1 by class of a classifier, averaged in the ways that papers do."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -50,10 +49,10 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
     hits = np.bincount(label[label == predicted], minlength=num_classes).astype(float)
     support = np.bincount(label, minlength=num_classes)
     predictions = np.bincount(predicted, minlength=num_classes)
-    f1 = _ratio(2 * hits, support + predictions)
+    f1 = ratio(2 * hits, support + predictions)
     return ClassScores(
-        precision=_ratio(hits, predictions),
-        recall=_ratio(hits, support),
+        precision=ratio(hits, predictions),
+        recall=ratio(hits, support),
         f1=f1,
         support=support,
         accuracy=float(hits.sum() / len(label)),
@@ -62,39 +61,7 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
     )
 
 
-def group_scores(
-    label: np.ndarray, predicted: np.ndarray, groups: Mapping[str, Sequence[int]], num_classes: int
-) -> dict[str, tuple[float, float]]:
-    """F1 of groups of classes: (averaged by support, after merging the classes of every group).
-
-    Args:
-      label, predicted, num_classes: as for `class_scores`.
-      groups: name -> classes. A class of no group is one of its own when classes are merged.
-
-    Raises:
-      ValueError: also if a class is in two groups.
-    """
-    scores = class_scores(label, predicted, num_classes)
-    merged = np.arange(len(groups), len(groups) + num_classes)
-    for number, (name, members) in enumerate(groups.items()):
-        for member in members:
-            if merged[member] < len(groups):
-                raise ValueError(f"class {member} of group {name!r} is in another one too")
-            merged[member] = number
-    whole = class_scores(
-        merged[np.asarray(label)], merged[np.asarray(predicted)], len(groups) + num_classes
-    )
-    result = {}
-    for number, (name, members) in enumerate(groups.items()):
-        classes = np.asarray(members, int)
-        average = _ratio(
-            scores.f1[classes] @ scores.support[classes], scores.support[classes].sum()
-        )
-        result[name] = (float(average), float(whole.f1[number]))
-    return result
-
-
-def _ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
+def ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
     return np.where(bottom > 0, top / np.maximum(bottom, 1), 0.0)
 
 

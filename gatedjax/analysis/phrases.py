@@ -12,19 +12,21 @@ word order, as AGT's, makes a "phrase" only of what is adjacent in the text: see
 Reference: Guo 2017, A Deep Network with Visual Text Composition Behavior.
 """
 
-from gatedjax.analysis._phrase_statistics import GateHistogram as GateHistogram
-from gatedjax.analysis._phrase_statistics import LayerHistogram as LayerHistogram
+import typing as _typing
+
+from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.analysis._phrase_statistics import gate_histogram as gate_histogram
 from gatedjax.analysis._phrase_statistics import mean_phrase_length as mean_phrase_length
 from gatedjax.analysis._phrase_statistics import phrase_length_histogram as phrase_length_histogram
 from gatedjax.analysis._phrase_statistics import weight_histogram as weight_histogram
 from gatedjax.analysis._phrase_statistics import weight_mass as weight_mass
 from gatedjax.analysis._phrases import THRESHOLD as THRESHOLD
-from gatedjax.analysis._phrases import Runs as Runs
-from gatedjax.analysis._phrases import Selection as Selection
 from gatedjax.analysis._phrases import first_words as first_words
 from gatedjax.analysis._phrases import normalise as normalise
 from gatedjax.analysis._phrases import runs as runs
 from gatedjax.analysis._phrases import select as select
 from gatedjax.analysis._phrases import selected_words as selected_words
 from gatedjax.analysis._phrases import trace as trace
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _removed_from(__name__)

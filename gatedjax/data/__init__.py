@@ -13,10 +13,11 @@ Nothing here imports tensorflow_datasets or grain before a call that needs them;
 are in `gatedjax.data.builders`.
 """
 
+import typing as _typing
+
+from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.data._load import load as load
 from gatedjax.data._load import names as names
-from gatedjax.data.account._statistics import DatasetStatistics as DatasetStatistics
-from gatedjax.data.account._statistics import dataset_statistics as dataset_statistics
 from gatedjax.data.account._statistics import overlap as overlap
 from gatedjax.data.batches._buckets import plan_buckets as plan_buckets
 from gatedjax.data.batches._cloze import ClozeBatches as ClozeBatches
@@ -30,21 +31,13 @@ from gatedjax.data.batches._encode_cloze import encode_cloze as encode_cloze
 from gatedjax.data.batches._images import ImageBatches as ImageBatches
 from gatedjax.data.batches._language import LanguageModelBatches as LanguageModelBatches
 from gatedjax.data.batches._sequences import SequenceBatches as SequenceBatches
-from gatedjax.data.batches._steps import WithStep as WithStep
 from gatedjax.data.batches._steps import for_schedule as for_schedule
 from gatedjax.data.batches._texts import Batches as Batches
-from gatedjax.data.files._source import Quarantined as Quarantined
-from gatedjax.data.files._source import ReadReport as ReadReport
 from gatedjax.data.files._source import Source as Source
 from gatedjax.data.files._source import SourceInfo as SourceInfo
-from gatedjax.data.files._source import SpanCounts as SpanCounts
 from gatedjax.data.sets._images import ImageSource as ImageSource
-from gatedjax.data.sets._parallel import load_parallel as load_parallel
 from gatedjax.data.sets._probing import bigram_shift as bigram_shift
-from gatedjax.data.sets._reordering import move_word as move_word
-from gatedjax.data.sets._reordering import restore_word as restore_word
 from gatedjax.data.sets._reordering import word_reordering as word_reordering
-from gatedjax.data.sets._split import stratified_split as stratified_split
 from gatedjax.data.text._bpe import BytePairs as BytePairs
 from gatedjax.data.text._characters import Characters as Characters
 from gatedjax.data.text._embeddings import Embeddings as Embeddings
@@ -54,3 +47,6 @@ from gatedjax.data.text._stream import ClosedVocabulary as ClosedVocabulary
 from gatedjax.data.text._stream import TokenStream as TokenStream
 from gatedjax.data.text._tokenize import tokenize as tokenize
 from gatedjax.data.text._vocabulary import Vocabulary as Vocabulary
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _removed_from(__name__)

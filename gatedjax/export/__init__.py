@@ -3,13 +3,15 @@
 No function of this package reads or writes a pickle.
 """
 
+import typing as _typing
+
+from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.export._card import ModelCard as ModelCard
 from gatedjax.export._folder import load as load
 from gatedjax.export._folder import load_predictor as load_predictor
 from gatedjax.export._folder import read_config as read_config
 from gatedjax.export._folder import read_file as read_file
 from gatedjax.export._folder import save as save
-from gatedjax.export._inference import Inference as Inference
 from gatedjax.export._inference import export_inference as export_inference
 from gatedjax.export._inference import load_inference as load_inference
 from gatedjax.export._names import ParamsMismatch as ParamsMismatch
@@ -22,3 +24,6 @@ from gatedjax.export._torch import gru_from_torch as gru_from_torch
 from gatedjax.export._torch import lstm_from_torch as lstm_from_torch
 from gatedjax.export._torch import recurrent_params as recurrent_params
 from gatedjax.export._torch import replace_params as replace_params
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _removed_from(__name__)

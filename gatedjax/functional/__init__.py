@@ -19,10 +19,8 @@ from gatedjax.functional._attention import local_attention_weights as local_atte
 from gatedjax.functional._bits import byte_dropout as byte_dropout
 from gatedjax.functional._bits import feature_bytes as feature_bytes
 from gatedjax.functional._bits import pair_bytes as pair_bytes
-from gatedjax.functional._bits import pair_dropout as pair_dropout
 from gatedjax.functional._bits import pair_uniform as pair_uniform
 from gatedjax.functional._clip import clip_gradient as clip_gradient
-from gatedjax.functional._compact import CompactPool as CompactPool
 from gatedjax.functional._compact import compact_attention_pool as compact_attention_pool
 from gatedjax.functional._compact import open_indices as open_indices
 from gatedjax.functional._compact import plan_capacity as plan_capacity
@@ -80,7 +78,6 @@ from gatedjax.functional._selective import (
 from gatedjax.functional._selective import selective_attention as selective_attention
 from gatedjax.functional._selective import selective_weights as selective_weights
 from gatedjax.functional._selective import source_to_token as source_to_token
-from gatedjax.functional._selector import SelectionStatistics as SelectionStatistics
 from gatedjax.functional._selector import mean_over_pairs as mean_over_pairs
 from gatedjax.functional._selector import selection_counts as selection_counts
 from gatedjax.functional._selector import selection_entropy as selection_entropy

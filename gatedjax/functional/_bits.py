@@ -123,33 +123,6 @@ def _merge_groups(groups: Array) -> Array:
     return groups.reshape(rows, count * heads, queries, size)
 
 
-def pair_dropout(
-    weights: Float[Array, "B M Q N"],
-    rate: float,
-    keys: Key[Array, " B"],
-    queries: Int[Array, " Q"] | None = None,
-) -> Float[Array, "B M Q N"]:
-    """Applies `byte_dropout` to attention weights, with bytes drawn by `pair_bytes`.
-
-        >>> keys = jax.random.split(jax.random.key(0), 2)
-        >>> pair_dropout(jnp.ones((2, 3, 4, 5)), 0.5, keys).shape
-        (2, 3, 4, 5)
-
-    Args:
-      weights: attention weights of each pair of a query and a key.
-      rate: probability of a zero, in [0, 1); 0 returns weights unchanged.
-      keys: one key per example.
-      queries: positions of the queries; None is 0 .. Q-1.
-
-    Returns:
-      The weights, 0 or divided by 1 - rate (rounded as in `byte_dropout`).
-    """
-    if queries is None:
-        queries = jnp.arange(weights.shape[-2])
-    draws = pair_bytes(keys, weights.shape[-3], queries, weights.shape[-1])
-    return byte_dropout(weights, rate, draws)
-
-
 def feature_bytes(keys: Key[Array, " B"], size: int, features: int) -> UInt[Array, "B N F"]:
     """Draws a random byte for each feature of each position.
 

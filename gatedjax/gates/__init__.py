@@ -27,10 +27,12 @@ Maps from scores to gates without noise, with exact derivatives: `sparsemax`, `e
 `budget`, `soft_top_k`, `hard_top_k`; a row without a real position gives zeros.
 """
 
+import typing as _typing
+
+from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.gates._control import Rebar as Rebar
 from gatedjax.gates._control import Relax as Relax
 from gatedjax.gates._enumerate import Enumerate as Enumerate
-from gatedjax.gates._enumerate import Truth as Truth
 from gatedjax.gates._enumerate import enumerate as enumerate
 from gatedjax.gates._expectation import Estimator as Estimator
 from gatedjax.gates._expectation import expectation as expectation
@@ -40,12 +42,7 @@ from gatedjax.gates._maps import entmax15 as entmax15
 from gatedjax.gates._maps import hard_top_k as hard_top_k
 from gatedjax.gates._maps import soft_top_k as soft_top_k
 from gatedjax.gates._maps import sparsemax as sparsemax
-from gatedjax.gates._measure import Measure as Measure
-from gatedjax.gates._measure import Measured as Measured
 from gatedjax.gates._measure import measure as measure
-from gatedjax.gates._modes import GateModes as GateModes
-from gatedjax.gates._modes import ModeRow as ModeRow
-from gatedjax.gates._modes import ModeValues as ModeValues
 from gatedjax.gates._modes import gate_modes as gate_modes
 from gatedjax.gates._objective import Objective as Objective
 from gatedjax.gates._pathwise import MeanField as MeanField
@@ -53,8 +50,6 @@ from gatedjax.gates._pathwise import ReinMax as ReinMax
 from gatedjax.gates._pathwise import SoftGumbel as SoftGumbel
 from gatedjax.gates._pathwise import STGumbel as STGumbel
 from gatedjax.gates._pathwise import StraightThrough as StraightThrough
-from gatedjax.gates._report import Report as Report
-from gatedjax.gates._report import Row as Row
 from gatedjax.gates._report import report as report
 from gatedjax.gates._score import ARM as ARM
 from gatedjax.gates._score import DisARM as DisARM
@@ -67,3 +62,6 @@ from gatedjax.gates._stretched import HardKuma as HardKuma
 from gatedjax.gates._study import Study as Study
 from gatedjax.gates._study import plot_studies as plot_studies
 from gatedjax.gates._toys import toys as toys
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _removed_from(__name__)

@@ -3,6 +3,9 @@
 Errors are those of `gatedjax.functional`: a section "Raises" tells only what a module adds.
 """
 
+import typing as _typing
+
+from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.nn._attention import AttentionPool as AttentionPool
 from gatedjax.nn._attention import GatePredictor as GatePredictor
 from gatedjax.nn._attention import LocalPosition as LocalPosition
@@ -11,10 +14,12 @@ from gatedjax.nn._attention import TokenScore as TokenScore
 from gatedjax.nn._characters import CharacterEncoder as CharacterEncoder
 from gatedjax.nn._embedding import WordEmbedding as WordEmbedding
 from gatedjax.nn._hop import GatedAttentionHop as GatedAttentionHop
-from gatedjax.nn._hop import HopOutput as HopOutput
 from gatedjax.nn._recurrent import GRU as GRU
 from gatedjax.nn._recurrent import LSTM as LSTM
 from gatedjax.nn._recurrent import RAU as RAU
 from gatedjax.nn._selection import Selection as Selection
 from gatedjax.nn._selective import SelectiveSelfAttention as SelectiveSelfAttention
 from gatedjax.nn._transform import AttentionGatedTransform as AttentionGatedTransform
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _removed_from(__name__)

@@ -19,8 +19,8 @@ class WordEmbedding(nn.Module):
     """Looks up word vectors; the padding id 0 is always the zero vector.
 
     Beside a table of some rows alone stand their ids, the parameter "table_rows" (see
-    `training.table_lookups`): in order, each once. A word that is not among them gives NaN, as an
-    id outside of the vocabulary does, one below 0 too.
+    `training.task.table_lookups`): in order, each once. A word that is not among them gives NaN,
+    as an id outside of the vocabulary does, one below 0 too.
 
     Attributes:
       num_embeddings: size of the vocabulary, padding included.

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from gatedjax._utils.limits import MOST_LENGTH
-from gatedjax.data import stratified_split, tokenize
+from gatedjax.data import tokenize
+from gatedjax.data.sets._split import stratified_split
 from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
 from gatedjax.text._asides import Asides
 from gatedjax.text._labels import CONTROL, Classes

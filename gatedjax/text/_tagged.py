@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gatedjax._utils.types import Json
-from gatedjax.analysis._roles import chunks
+from gatedjax.analysis._chunks import chunks
 from gatedjax.text import _corpus
 from gatedjax.text._asides import Asides
 from gatedjax.text._corpus import Corpus, Numbers, Spool

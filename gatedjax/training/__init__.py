@@ -3,6 +3,9 @@
 Knows of a model only what `Task` says.
 """
 
+import typing as _typing
+
+from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.training._agreement import ProcessMismatch as ProcessMismatch
 from gatedjax.training._rows import LazyRows as LazyRows
 from gatedjax.training._rows import lazy_rows as lazy_rows
@@ -18,7 +21,6 @@ from gatedjax.training.config import params_ema as params_ema
 from gatedjax.training.distributed import DistributedConfig as DistributedConfig
 from gatedjax.training.distributed import initialize as initialize
 from gatedjax.training.evaluation import evaluate as evaluate
-from gatedjax.training.lanes import Lane as Lane
 from gatedjax.training.lanes import fit_lanes as fit_lanes
 from gatedjax.training.lanes import lanes_of as lanes_of
 from gatedjax.training.load import average_params as average_params
@@ -35,7 +37,6 @@ from gatedjax.training.metrics import merge as merge
 from gatedjax.training.metrics import to_floats as to_floats
 from gatedjax.training.parallel import Parallel as Parallel
 from gatedjax.training.parallel import make_parallel as make_parallel
-from gatedjax.training.parallel import pad_rows as pad_rows
 from gatedjax.training.replay import replay as replay
 from gatedjax.training.step import TrainState as TrainState
 from gatedjax.training.step import init_state as init_state
@@ -45,4 +46,6 @@ from gatedjax.training.task import ModelStateTask as ModelStateTask
 from gatedjax.training.task import StatefulTask as StatefulTask
 from gatedjax.training.task import Task as Task
 from gatedjax.training.task import frozen_parameters as frozen_parameters
-from gatedjax.training.task import table_lookups as table_lookups
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _removed_from(__name__)

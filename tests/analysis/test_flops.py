@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from gatedjax import analysis
+from gatedjax.analysis._flops import bilstm_flops
 
 
 def count_loop(attended, width):
@@ -36,7 +37,7 @@ def test_options_add_what_they_name():
 
 def test_totals_are_beyond_32_bits_and_are_python_integers():
     counts = np.full(25_000, 400, np.int32)
-    got = analysis.attention_flops_total(counts, 200)
+    got = analysis.flops_report(counts, counts, 200).soft
     assert got == 25_000 * 400 * 803
     assert got > 2**32
     assert type(got) is int
@@ -44,20 +45,16 @@ def test_totals_are_beyond_32_bits_and_are_python_integers():
     assert analysis.attention_flops(np.int32(2**30), np.int32(200)) == 2**30 * 803
 
 
-def test_total_of_no_sentence_is_zero():
-    assert analysis.attention_flops_total([], 10) == 0
-
-
 def test_bilstm_counts_two_directions_of_four_gates():
     # per direction and step: 4 gates of H rows over E + H inputs and a bias, two operations each
-    assert analysis.bilstm_flops(3, 5, 2) == 2 * 3 * (4 * 2) * (5 + 2 + 1) * 2
-    assert analysis.bilstm_flops(0, 5, 2) == 0
+    assert bilstm_flops(3, 5, 2) == 2 * 3 * (4 * 2) * (5 + 2 + 1) * 2
+    assert bilstm_flops(0, 5, 2) == 0
 
 
 def test_auxiliary_networks_by_hand():
     common = {"tokens": 3, "input_dim": 5, "hidden": 2}
     lstm = analysis.auxiliary_flops("lstm", **common)
-    assert lstm == analysis.bilstm_flops(3, 5, 2) + 3 * 2 * (2 * 2)
+    assert lstm == bilstm_flops(3, 5, 2) + 3 * 2 * (2 * 2)
     assert analysis.auxiliary_flops("fnn", **common) == 3 * (2 * 5 * 2 + 2 * 2)
     projections, pairs, readout = 3 * 3 * 2 * 5 * 2, 9 * (2 * 2 + 3 + 2 * 2), 3 * 2 * 2
     assert analysis.auxiliary_flops("att", **common) == projections + pairs + readout
@@ -101,10 +98,10 @@ BAD = [
     (lambda: analysis.attention_flops(1, 0), ValueError, "width.*0"),
     (lambda: analysis.attention_flops(1, 5, count="ops"), ValueError, "count.*'ops'"),
     (lambda: analysis.attention_flops(1, 5, score="dot"), ValueError, "score.*'dot'"),
-    (lambda: analysis.attention_flops_total([1.0], 5), ValueError, "counts.*float64"),
-    (lambda: analysis.attention_flops_total([[1]], 5), ValueError, r"counts.*\(1, 1\)"),
-    (lambda: analysis.attention_flops_total([-1], 5), ValueError, "counts.*-1"),
-    (lambda: analysis.bilstm_flops(1, 0, 5), ValueError, "input_dim"),
+    (lambda: analysis.flops_report([1.0], [1], 5), ValueError, "lengths.*float64"),
+    (lambda: analysis.flops_report([1], [[1]], 5), ValueError, r"attended.*\(1, 1\)"),
+    (lambda: analysis.flops_report([-1], [0], 5), ValueError, "lengths.*-1"),
+    (lambda: bilstm_flops(1, 0, 5), ValueError, "input_dim"),
     (
         lambda: analysis.auxiliary_flops("gru", tokens=1, input_dim=1, hidden=1),
         ValueError,

@@ -24,17 +24,6 @@ def test_density_of_soft_gates_is_their_mean():
     assert got.empty_rate == 0
 
 
-def test_density_counts_of_parts_add_up_to_the_whole(np_rng):
-    lengths = np_rng.integers(0, 9, size=20)
-    gates = np_rng.random((20, 8)) < 0.3
-    whole = analysis.density(gates, lengths)
-    parts = [analysis.density_ratios(gates[i : i + 7], lengths[i : i + 7]) for i in (0, 7, 14)]
-    total = sum(parts, start=analysis.DensityCounts())
-    assert total.value() == pytest.approx(whole)
-    assert total.tokens == lengths.sum()
-    assert total.rows == np.sum(lengths > 0)
-
-
 @pytest.mark.parametrize("shape", [(0, 0), (0, 5), (3, 4)])
 def test_density_of_nothing_is_nan(shape):
     got = analysis.density(np.ones(shape), np.zeros(shape[0], int))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gatedjax import analysis
-from gatedjax.analysis import phrases
+from gatedjax.analysis import _phrase_statistics, phrases
 
 mpl = pytest.importorskip("matplotlib")
 
@@ -20,7 +20,9 @@ R = np.array(
         [0.0, 0.2, 0.0, 0.0, 0.0, 1.0],
     ]
 )
-WEIGHTS = phrases.LayerHistogram(np.array([[8, 0, 2], [1, 1, 8], [0, 0, 0]]), np.linspace(0, 1, 4))
+WEIGHTS = _phrase_statistics.LayerHistogram(
+    np.array([[8, 0, 2], [1, 1, 8], [0, 0, 0]]), np.linspace(0, 1, 4)
+)
 LENGTHS = phrases.phrase_length_histogram(phrases.select(R)[None], max_length=3)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gatedjax import analysis
-from gatedjax.analysis import phrases
+from gatedjax.analysis import _phrases, phrases
 
 NAN = float("nan")
 
@@ -219,14 +219,8 @@ def test_a_layer_without_a_run_has_no_mean_and_no_probability():
 def test_layers_are_axis_one_of_three_and_everything_is_one_layer_of_two(np_rng):
     selected = np_rng.random((4, 3, 6)) < 0.5
     whole = phrases.phrase_length_histogram(selected, max_length=6)
-    pooled = phrases.phrase_length_histogram(selected, max_length=6, layer_axis=None)
-    np.testing.assert_array_equal(pooled.counts, whole.counts.sum(0, keepdims=True))
     flat = phrases.phrase_length_histogram(selected[:, 1], max_length=6)
     np.testing.assert_array_equal(flat.counts, whole.counts[1:2])
-    turned = phrases.phrase_length_histogram(
-        np.moveaxis(selected, 1, 0), max_length=6, layer_axis=0
-    )
-    np.testing.assert_array_equal(turned.counts, whole.counts)
     heads = np.stack([selected, selected], axis=2)  # [B, L, M, N]: heads are pooled
     np.testing.assert_array_equal(
         phrases.phrase_length_histogram(heads, max_length=6).counts, 2 * whole.counts
@@ -337,12 +331,12 @@ def test_first_words_are_those_above_the_threshold_in_the_first_layer():
 
 def test_a_trace_tells_words_and_phrases_layer_by_layer():
     first, second = phrases.trace(TOKENS[0], SELECTED[0])
-    assert first == phrases.Selection(0, (0, 3), ("Not", "not"), ())
-    assert second == phrases.Selection(
+    assert first == _phrases.Selection(0, (0, 3), ("Not", "not"), ())
+    assert second == _phrases.Selection(
         1, (0, 1, 2, 4), ("Not", "so", "much", "n't"), ("Not so much",)
     )
     assert phrases.trace(TOKENS[1], SELECTED[1])[1].words == ("A",)
-    assert phrases.trace((), np.zeros((1, 4), bool)) == [phrases.Selection(0, (), (), ())]
+    assert phrases.trace((), np.zeros((1, 4), bool)) == [_phrases.Selection(0, (), (), ())]
 
 
 def test_shuffled_words_keep_their_weights_and_lose_their_phrases(np_rng):
@@ -371,9 +365,6 @@ BAD = [
     (lambda: phrases.runs(True), ValueError, r"selected.*\(\)"),
     (lambda: phrases.weight_histogram(2 * ONES), ValueError, r"r must be in \[0, 1\]"),
     (lambda: phrases.weight_histogram(ONES, bins=0), ValueError, "bins.*0"),
-    (lambda: phrases.weight_histogram(ONES, layer_axis=2), ValueError, "layer_axis.*2"),
-    (lambda: phrases.weight_histogram(ONES, layer_axis=-1), ValueError, "layer_axis.*-1"),
-    (lambda: phrases.weight_histogram(ONES, layer_axis=7), ValueError, "layer_axis.*7"),
     (lambda: phrases.phrase_length_histogram(ONES), TypeError, "selected.*float64"),
     (lambda: phrases.phrase_length_histogram(CHOSEN, min_length=0), ValueError, "min_length.*0"),
     (

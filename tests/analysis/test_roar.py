@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from gatedjax import analysis
+from gatedjax.analysis import _roar
 
 LENGTHS = (4, 7, 1, 8, 0, 5)
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.8, 1.0)
@@ -32,7 +33,7 @@ def test_masked_words_are_those_of_a_loop(share, texts, np_rng):
     scores = np_rng.integers(0, 3, size=shape).astype(float)  # many ties
     scores[3, 2:4] = np.inf
     already = np_rng.random(shape) < 0.2
-    tokens, masked = analysis.mask_top(**texts, scores=scores, share=share, already=already)
+    tokens, masked = _roar.mask_top(**texts, scores=scores, share=share, already=already)
     for row, length in enumerate(LENGTHS):
         words = texts["tokens"][row, :length]
         chosen = masked_by_loop(words, scores[row], share, already[row])
@@ -43,10 +44,10 @@ def test_masked_words_are_those_of_a_loop(share, texts, np_rng):
 
 def test_no_share_masks_nothing_and_the_whole_everything(texts, np_rng):
     scores = np_rng.normal(size=texts["tokens"].shape)
-    tokens, masked = analysis.mask_top(**texts, scores=scores, share=0)
+    tokens, masked = _roar.mask_top(**texts, scores=scores, share=0)
     np.testing.assert_array_equal(tokens, texts["tokens"])
     assert not masked.any()
-    tokens, masked = analysis.mask_top(**texts, scores=scores, share=1, mask_id=5)
+    tokens, masked = _roar.mask_top(**texts, scores=scores, share=1, mask_id=5)
     np.testing.assert_array_equal(masked, texts["tokens"] > 0)
     np.testing.assert_array_equal(tokens, 5 * masked)
 
@@ -55,7 +56,7 @@ def test_masks_grow_whatever_the_scores_and_never_shrink(texts, np_rng):
     now, before = texts["tokens"], np.zeros(texts["tokens"].shape, bool)
     for share in (0.3, 0.3, 0.6, 0.2, 0.9):
         scores = np_rng.normal(size=now.shape)
-        now, masked = analysis.mask_top(
+        now, masked = _roar.mask_top(
             now, texts["lengths"], scores, share, already=before, mask_id=MASK
         )
         assert (masked >= before).all()
@@ -69,8 +70,8 @@ def test_padding_changes_nothing(texts, np_rng):
     scores = np_rng.normal(size=texts["tokens"].shape)
     wide = np.pad(scores, ((0, 0), (0, 3)), constant_values=np.nan)
     tokens = np.pad(texts["tokens"], ((0, 0), (0, 3)), constant_values=7)
-    got = analysis.mask_top(tokens, texts["lengths"], wide, 0.5)
-    for one, other in zip(got, analysis.mask_top(**texts, scores=scores, share=0.5), strict=True):
+    got = _roar.mask_top(tokens, texts["lengths"], wide, 0.5)
+    for one, other in zip(got, _roar.mask_top(**texts, scores=scores, share=0.5), strict=True):
         np.testing.assert_array_equal(one[:, :8], other)
         assert not one[:, 8:].any()
 
@@ -79,7 +80,7 @@ def test_a_count_that_is_whole_is_not_rounded_down():
     # 0.29 * 100 is 28.999999999999996
     tokens, lengths = np.full((1, 100), 2), np.array([100])
     for hundredth in range(101):
-        _, masked = analysis.mask_top(tokens, lengths, np.zeros((1, 100)), hundredth / 100)
+        _, masked = _roar.mask_top(tokens, lengths, np.zeros((1, 100)), hundredth / 100)
         assert masked.sum() == hundredth
         assert masked[0, :hundredth].all()
 
@@ -282,7 +283,7 @@ def test_what_does_not_fit_the_recursion_is_refused(change, message, texts):
 )
 def test_what_cannot_be_masked_is_refused(change, error, message, texts):
     with pytest.raises(error, match=message):
-        analysis.mask_top(**({**texts, "scores": np.zeros((6, 8)), "share": 0.5} | change))
+        _roar.mask_top(**({**texts, "scores": np.zeros((6, 8)), "share": 0.5} | change))
 
 
 @pytest.mark.parametrize(

@@ -31,19 +31,6 @@ def test_classes_that_nobody_has_or_predicts():
     assert found.macro == pytest.approx(2 / 9)
 
 
-def test_groups_are_averaged_by_support_and_merged():
-    label, predicted = np.array([0, 0, 0, 1, 2, 2]), np.array([0, 1, 2, 0, 2, 2])
-    groups = analysis.group_scores(label, predicted, {"a": (0, 1), "none": ()}, 3)
-    f1 = analysis.class_scores(label, predicted, 3).f1
-    average, merged = groups["a"]
-    assert average == pytest.approx((3 * f1[0] + f1[1]) / 4)
-    # merged: 3 of 4 are found, and nothing else is called so
-    assert merged == pytest.approx(2 * 3 / (4 + 3))
-    assert groups["none"] == (0.0, 0.0)
-    with pytest.raises(ValueError, match="group 'b'"):
-        analysis.group_scores(label, predicted, {"a": (0,), "b": (0,)}, 3)
-
-
 @pytest.mark.parametrize(
     ("label", "predicted", "message"),
     [

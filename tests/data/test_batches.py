@@ -73,8 +73,6 @@ def test_another_sentence_is_not_cut_though_it_be_as_long():
     encoded = data.encode(source, vocabulary, max_len=3)
     assert [encoded.extra(i, "hypothesis") for i in (0, 1)] == [spoken, spoken[:4]]
     assert (encoded.extra(0, "tags"), encoded.extra(0, "said")) == (words[:3], spoken)
-    named = data.encode(source, vocabulary, max_len=3, per_token=("said",))
-    assert (named.extra(0, "tags"), named.extra(0, "said")) == (words, spoken[:3])
 
 
 class Indexed:

@@ -86,9 +86,10 @@ def test_its_prepared_form_has_the_same_examples_and_account(raw, tmp_path, monk
 
 
 def test_sources_can_be_pickled(tmp_path):
-    for side, text in (("a", "one\ntwo\n"), ("b", "eins\nzwei\n")):
-        (tmp_path / side).write_text(text, encoding="utf-8")
-    pairs = data.load_parallel(tmp_path / "a", tmp_path / "b")
+    (tmp_path / "multi30k").mkdir()
+    for language, text in (("en", "one\ntwo\n"), ("de", "eins\nzwei\n")):
+        (tmp_path / "multi30k" / f"train.{language}").write_text(text, encoding="utf-8")
+    pairs = data.load("multi30k", "train", manual_dir=tmp_path)
     questions = data.load("two_facts", "test")
     for source in (pairs, questions):
         assert pickle.loads(pickle.dumps(source))[1] == source[1]

@@ -10,6 +10,7 @@ import zipfile
 import numpy as np
 import pytest
 
+from experiments.ga_net.statistics import dataset_statistics
 from gatedjax import data
 from gatedjax.data.sets import _ag_news, _split, _sst
 
@@ -272,18 +273,18 @@ def test_a_fixed_validation_part_has_no_other_share(name, tmp_path):
 @pytest.mark.parametrize("fraction", [0.1, 0.25])
 def test_stratified_split_shares_every_class_to_the_nearest_example(fraction, np_rng):
     labels = np_rng.integers(0, 5, 237)
-    kept, held = data.stratified_split(labels, fraction, seed=3)
+    kept, held = _split.stratified_split(labels, fraction, seed=3)
     assert sorted([*kept, *held]) == list(range(237))
     assert len(held) == round(237 * fraction)
     share = np.bincount(labels[held], minlength=5) - fraction * np.bincount(labels, minlength=5)
     assert np.abs(share).max() < 1
     with pytest.raises(ValueError, match="fraction"):
-        data.stratified_split(labels, 1.0)
+        _split.stratified_split(labels, 1.0)
 
 
 def test_statistics_and_overlap_count_by_hand(sst_dir):
     source = data.load("sst1", "test", manual_dir=sst_dir)
-    got = data.dataset_statistics(source)
+    got = dataset_statistics(source)
     assert (got.n, got.mean_length, got.max_length, got.vocabulary_size) == (2, 3.0, 4, 4)
     assert got.class_counts["positive"] == got.class_counts["neutral"] == 1
     other = data.Source([{"tokens": ("a", "FILM"), "label": 0, "example_id": 0}], source.info)
@@ -336,7 +337,7 @@ def test_sst_phrases_are_the_nodes_of_the_trees(shared_data):
 def test_trec_has_the_published_counts(shared_data):
     sizes = {s: len(data.load("trec", s, manual_dir=shared_data)) for s in _split.SPLITS}
     assert sizes == {"train": 4907, "validation": 545, "test": 500, "train_full": 5452}
-    classes = data.dataset_statistics(data.load("trec", "test", manual_dir=shared_data))
+    classes = dataset_statistics(data.load("trec", "test", manual_dir=shared_data))
     # ABBR, DESC, ENTY, HUM, LOC, NUM
     assert list(classes.class_counts.values()) == [9, 138, 94, 65, 81, 113]
 

@@ -9,6 +9,7 @@ import pytest
 from gatedjax import data
 from gatedjax.__main__ import main
 from gatedjax.data.account import _check
+from gatedjax.data.files import _source
 from gatedjax.data.sets import _sst
 from gatedjax.data.sets._all import SETS
 
@@ -46,7 +47,7 @@ def test_every_training_span_is_there_once_with_its_label(trees):
         ("not", 2),
         ("A film", 2),
     ]
-    assert source.report.spans == data.SpanCounts(17, 12, {"repeated": 5})
+    assert source.report.spans == _source.SpanCounts(17, 12, {"repeated": 5})
     assert source.report.reconciles
     assert source.info.class_names == _sst.FINE
     assert source[1]["tree"] == "(2 (2 A) (3 good))"
@@ -57,7 +58,7 @@ def test_every_training_span_is_there_once_with_its_label(trees):
 def test_repeated_spans_are_kept_on_request(trees):
     source = data.load("sst1", "train", manual_dir=trees, level="phrase")
     assert len(source) == 7 + 7 + 3
-    assert source.report.spans == data.SpanCounts(17, 17)
+    assert source.report.spans == _source.SpanCounts(17, 17)
     once = data.load("sst1", "train", manual_dir=trees, level="train_phrase")
     assert list(dict.fromkeys(pairs(source))) == pairs(once)
 
@@ -71,12 +72,12 @@ def test_binary_phrases_leave_out_neutral_spans_and_say_how_many(trees):
         ("film not good", 0),
         ("not good", 0),
     ]
-    assert source.report.spans == data.SpanCounts(17, 5, {"neutral": 11, "repeated": 1})
+    assert source.report.spans == _source.SpanCounts(17, 5, {"neutral": 11, "repeated": 1})
     assert source.report.skipped == {"neutral": 1}  # the tree without any polarity
     assert source.report.reconciles
     # no differently from the spans as they are, with the neutral ones taken out
     every = data.load("sst2", "train", manual_dir=trees, level="phrase")
-    assert every.report.spans == data.SpanCounts(17, 6, {"neutral": 11})
+    assert every.report.spans == _source.SpanCounts(17, 6, {"neutral": 11})
 
 
 @pytest.mark.parametrize("split", ["validation", "test"])
@@ -104,7 +105,7 @@ def test_trees_with_one_or_three_children_are_used_as_they_are(trees):
     (trees / "train.txt").write_text(lines, encoding="utf-8")
     source = data.load("sst1_phrases", "train", manual_dir=trees)
     assert pairs(source) == [("A good film", 3), ("A", 2), ("good", 3), ("film", 2), ("good", 4)]
-    assert source.report.spans == data.SpanCounts(8, 5, {"repeated": 3})
+    assert source.report.spans == _source.SpanCounts(8, 5, {"repeated": 3})
     assert source.quarantine == ()
 
 
@@ -132,7 +133,7 @@ def test_a_broken_tree_gives_no_phrase_and_is_named(trees):
     ]
     for quarantined, (_, reason) in zip(source.quarantine, BAD, strict=True):
         assert reason in quarantined.reason
-    assert source.report.spans == data.SpanCounts(14, 11, {"repeated": 3})
+    assert source.report.spans == _source.SpanCounts(14, 11, {"repeated": 3})
     assert (source.report.lines, source.report.used) == (12, 2)
     assert source.report.reconciles
     assert all(x["tokens"] for x in source)
@@ -148,7 +149,7 @@ def test_an_account_that_lost_a_span_is_refused(trees, monkeypatch):
         data.load("sst1_phrases", "train", manual_dir=trees)
     (problem,) = _check.check("sst1_phrases", manual_dir=trees).problems
     assert "train.txt: not every span is accounted for" in problem
-    assert not data.SpanCounts(3, 2).reconciles
+    assert not _source.SpanCounts(3, 2).reconciles
 
 
 @pytest.mark.parametrize(
@@ -232,7 +233,7 @@ def test_the_real_phrases_have_these_counts_and_are_those_of_another_parser(shar
     source = data.load("sst1_phrases", "train", manual_dir=shared_data, strict=True)
     counts = collections.Counter(x["label"] for x in source)
     assert [counts[i] for i in range(5)] == FINE
-    assert source.report.spans == data.SpanCounts(318_582, 159_274, {"repeated": 159_308})
+    assert source.report.spans == _source.SpanCounts(318_582, 159_274, {"repeated": 159_308})
     # two trees' words differ where one has an escape and another has not: none do
     escaped = {(" ".join(map(_sst.word, text.split(" "))), label) for text, label in distinct}
     assert set(pairs(source)) == escaped
@@ -245,7 +246,7 @@ def test_the_real_phrases_have_these_counts_and_are_those_of_another_parser(shar
     assert set(pairs(source)) == polar
     counts = collections.Counter(x["label"] for x in source)
     assert [counts[i] for i in range(2)] == BINARY
-    assert source.report.spans == data.SpanCounts(
+    assert source.report.spans == _source.SpanCounts(
         318_582, 77_616, {"neutral": 219_788, "repeated": 21_178}
     )
     assert source.report.skipped == {"neutral": 98}
@@ -267,4 +268,4 @@ def test_the_spans_of_the_real_validation_trees_are_those_of_another_parser(shar
     wanted = [(" ".join(map(_sst.word, text.split(" "))), k) for text, k in spans_by_hand(raw)]
     source = data.load("sst1", "validation", manual_dir=shared_data, level="phrase")
     assert collections.Counter(pairs(source)) == collections.Counter(wanted)
-    assert source.report.spans == data.SpanCounts(len(wanted), len(wanted))
+    assert source.report.spans == _source.SpanCounts(len(wanted), len(wanted))

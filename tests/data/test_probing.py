@@ -5,8 +5,10 @@ import gzip
 import numpy as np
 import pytest
 
+from experiments.ssan.sentences import restore_word
 from gatedjax import data
 from gatedjax.data.sets._probing import classes_of
+from gatedjax.data.sets._reordering import move_word
 from gatedjax.data.tfds import _prepared
 from tests.data._same import assert_same_set
 
@@ -129,16 +131,16 @@ def test_every_move_is_undone_by_its_labels():
         for into in range(6):
             if out == into:
                 with pytest.raises(ValueError, match="different numbers"):
-                    data.move_word(words, out, into)
+                    move_word(words, out, into)
                 continue
-            moved, insert, original = data.move_word(words, out, into)
+            moved, insert, original = move_word(words, out, into)
             # the labels by what they mean
             assert moved[insert] == words[out]
             assert moved[original] == words[out + 1]
             assert original not in (insert, insert + 1)
-            assert data.restore_word(moved, insert, original) == words
+            assert restore_word(moved, insert, original) == words
     with pytest.raises(ValueError, match="different numbers"):
-        data.move_word(words, 6, 0)
+        move_word(words, 6, 0)
 
 
 def test_generated_reorderings_restore_their_sentences_and_move_every_way():
@@ -146,7 +148,7 @@ def test_generated_reorderings_restore_their_sentences_and_move_every_way():
     made = data.word_reordering(sentences, seed=3, copies=4)
     used = [s for s in sentences if 6 <= len(s) <= 49]
     assert len(made) == 4 * len(used)
-    restored = [data.restore_word(e["tokens"], e["insert"], e["original"]) for e in made]
+    restored = [restore_word(e["tokens"], e["insert"], e["original"]) for e in made]
     assert restored == [s for s in used for _ in range(4)]
     ids = [e["example_id"] for e in made]
     assert len(set(ids)) == len(ids)

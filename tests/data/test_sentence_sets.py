@@ -227,8 +227,6 @@ def test_texts_of_different_length_are_an_error_that_names_both(raw):
     match = r"same number of lines, got 2 in .*train\.en and 1 in .*train\.de"
     with pytest.raises(ValueError, match=match):
         data.load("multi30k", "train", manual_dir=raw)
-    with pytest.raises(ValueError, match=match):
-        data.load_parallel(raw / "multi30k" / "train.en", raw / "multi30k" / "train.de")
     (raw / "multi30k" / "val.de").unlink()
     with pytest.raises(FileNotFoundError, match=r"val\.en is there, val\.de is not"):
         data.load("multi30k", "validation", manual_dir=raw)
@@ -248,14 +246,14 @@ def test_a_pair_with_an_empty_side_is_set_aside_once(raw):
     assert source.report.reconciles
 
 
-def test_a_line_separator_inside_a_sentence_does_not_shift_the_pairs(tmp_path):
-    (tmp_path / "a").write_text("one\u2028still one\ntwo\x0b\n", "utf-8")
-    (tmp_path / "b").write_text("eins\nzwei\n", "utf-8")
-    source = data.load_parallel(tmp_path / "a", tmp_path / "b")
+def test_a_line_separator_inside_a_sentence_does_not_shift_the_pairs(raw):
+    (raw / "multi30k" / "train.en").write_text("one\u2028still one\ntwo\x0b\n", "utf-8")
+    (raw / "multi30k" / "train.de").write_text("eins\nzwei\n", "utf-8")
+    source = data.load("multi30k", "train", manual_dir=raw)
     assert [x["target"] for x in source] == ["eins", "zwei"]
-    (tmp_path / "a").write_text("\n\n", "utf-8")
-    with pytest.raises(ValueError, match=r"no usable line, first .*a:1"):
-        data.load_parallel(tmp_path / "a", tmp_path / "b")
+    (raw / "multi30k" / "train.en").write_text("\n\n", "utf-8")
+    with pytest.raises(ValueError, match=r"no usable line, first .*train\.en:1"):
+        data.load("multi30k", "train", manual_dir=raw)
 
 
 def test_files_of_the_iwslt_organisers_lose_their_tags(tmp_path, capsys):

@@ -17,6 +17,7 @@ from experiments.ssan.paper import PAPER, VARIANTS, of_tasks, task_rows
 from experiments.ssan.sentences import scores, sentence_of_each
 from gatedjax import analysis
 from gatedjax import data as gdata
+from gatedjax.data.batches import _steps
 from tests.experiments._commands import refused
 
 TINY = ("--model.num-layers", "1", "--model.hidden", "8", "--model.filter-size", "8",
@@ -394,7 +395,7 @@ def test_scores_of_a_probe_have_groups_where_the_paper_has_them():
 def test_batches_know_their_step():
     source = gdata.bigram_shift([["a", "b", "c"]] * 6)
     encoded = gdata.encode(source, gdata.Vocabulary.build([source]))
-    batches = gdata.WithStep(gdata.Batches(encoded, batch_size=2))
+    batches = _steps.WithStep(gdata.Batches(encoded, batch_size=2))
     assert batches[7]["step"].tolist() == [7, 7]
     steps = [batch["step"][0] for batch in batches.iterate(2, 5)]
     assert steps == [2, 3, 4]

@@ -12,10 +12,12 @@ from experiments.core.config import changed
 from experiments.core.records import write_json
 from experiments.ssan import bleu, reported, tables, tasks, translation
 from experiments.ssan.__main__ import main
-from experiments.ssan.config import PRESETS, SearchConfig, SRLData, TranslationConfig
+from experiments.ssan.config import PRESETS, SRLData, TranslationConfig
 from experiments.ssan.experiment import experiment
 from experiments.ssan.paper import PAPER
 from gatedjax import data as gdata
+from gatedjax.analysis._bleu import corpus_bleu
+from gatedjax.text._translator import SearchConfig
 from tests.data.test_sentence_sets import HEADER, conll, row
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -254,12 +256,12 @@ def test_bleu_of_sums_is_that_of_the_corpus():
     pytest.importorskip("sacrebleu")
     found = ["the cat sat on the mat .", "a dog runs in the park", "no"]
     truth = ["the cat sat on a mat .", "a dog is running in the park", "yes"]
-    scored = bleu.corpus_bleu(found, truth)
+    scored = corpus_bleu(found, truth)
     assert bleu.bleu_of(np.sum(scored.statistics, axis=0)) == pytest.approx(scored.score)
     assert 0 < scored.score < 100
-    assert bleu.corpus_bleu(truth, truth).score == pytest.approx(100)
+    assert corpus_bleu(truth, truth).score == pytest.approx(100)
     with pytest.raises(ValueError, match="one translation per reference, got 2 and 3"):
-        bleu.corpus_bleu(found[:2], truth)
+        corpus_bleu(found[:2], truth)
 
 
 def test_paired_tests_see_a_difference_and_none_where_there_is_none(np_rng):

@@ -15,7 +15,6 @@ ROWS, STEPS, WIDTH, HIDDEN, QUERY = 4, 5, 3, 4, 3
 NOT_CALLED = {
     "Aggregation": "a type",
     "AttentionCache": "a tuple",
-    "CompactPool": "a tuple",
     "Gating": "a type",
     "GRUWeights": "a tuple",
     "GatedStackWeights": "a tuple",
@@ -28,7 +27,6 @@ NOT_CALLED = {
     "RAUMatrixWeights": "a tuple",
     "RAUTimeState": "a tuple",
     "RAUWeights": "a tuple",
-    "SelectionStatistics": "a tuple",
     "plan_capacity": "runs on the host, before any program",
 }
 """Public names that have no call below, and why."""
@@ -159,11 +157,6 @@ def calls() -> dict[str, Call]:
         "pair_uniform": Call(
             keyed(lambda k, rows: F.pair_uniform(k, 3, jnp.arange(size(rows)), size(rows))),
             sized,
-            key,
-        ),
-        "pair_dropout": Call(
-            keyed(lambda k, rows: F.pair_dropout(rows["weights"], 0.5, k)),
-            {"ids": ids, "weights": pairs},
             key,
         ),
         "clip_gradient": Call(plainly(F.clip_gradient, bound=0.1), {"x": scores}),

@@ -13,15 +13,7 @@ from tests.functional._calls import ROWS, STEPS, Call
 
 NOT_CALLED = {
     "Estimator": "a protocol",
-    "GateModes": "a result of the host",
-    "Measure": "a result of the host",
-    "Measured": "a result of the host",
-    "ModeRow": "a result of the host",
-    "ModeValues": "a result of the host",
-    "Report": "a result of the host",
-    "Row": "a result of the host",
     "Study": "a result of the host",
-    "Truth": "a tuple",
     "plot_studies": "draws a figure of a study",
 }
 """Public names that have no call below, and why."""

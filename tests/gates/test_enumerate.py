@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gatedjax import gates
+from gatedjax.gates import _enumerate
 from tests.gates import _oracles
 from tests.gates._cases import smooth
 from tests.tolerances import BF16, F32, F64
@@ -17,7 +18,7 @@ LOGITS = np.array([0.3, -1.2, 2.0, 0.1, -0.4])
 
 
 def check(found, want, **tolerance):
-    for name, value in zip(gates.Truth._fields[:5], want, strict=True):
+    for name, value in zip(_enumerate.Truth._fields[:5], want, strict=True):
         np.testing.assert_allclose(getattr(found, name), value, err_msg=name, **tolerance)
 
 

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from gatedjax import models
-from gatedjax.models.ssan.encoder import schedule
+from gatedjax.models.ssan.encoder import SSANEncoderOutput, schedule
 from gatedjax.models.ssan.selector import selector_terms
 from tests.models._passes import apply, evaluate, in_numpy
 from tests.models.learning import learn
@@ -197,7 +197,7 @@ def test_selector_terms_are_those_of_the_selections():
         "rate": rng.random((4, 2)), "empty": np.zeros((4, 2)), "selected": rng.random((4, 2)),
         "entropy": rng.random(4), "log_prob": -rng.random(4),
     }  # fmt: skip
-    given = models.SSANEncoderOutput(
+    given = SSANEncoderOutput(
         states=None,
         selections=(None, selection),
     )

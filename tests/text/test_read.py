@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gatedjax.data import Quarantined, ReadReport, Source, SourceInfo
+from gatedjax.data import Source, SourceInfo
+from gatedjax.data.files._source import Quarantined, ReadReport
 from gatedjax.text import _delimited, _lines, _named
 from gatedjax.text._read import (
     Aside,

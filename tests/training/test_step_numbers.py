@@ -13,10 +13,10 @@ from gatedjax.training import (
     init_state,
     make_optimizer,
     make_train_step,
-    pad_rows,
     step_rngs,
     to_floats,
 )
+from gatedjax.training.parallel import pad_rows
 from tests.tolerances import F32
 
 

@@ -31,8 +31,6 @@ class Encoded:
     starts: np.ndarray
     """int64 [n]: the number of tokens that were truncated on the left."""
     source: Source
-    per_token: tuple[str, ...] = PER_TOKEN
-    """Further fields of the examples with a value per token."""
 
     @property
     def info(self) -> SourceInfo:
@@ -52,12 +50,12 @@ class Encoded:
         return self._window(index, words) if words else (SPECIALS[UNK],)
 
     def extra(self, index: int, name: str) -> Any:
-        """Returns a further field of an example; fields in `per_token` are truncated too."""
+        """Returns a further field of an example; fields in `PER_TOKEN` are truncated too."""
         example = self.source[index]
         if name not in example:
             raise KeyError(f"{self.info.name} has no {name!r}; it has {', '.join(sorted(example))}")
         value = example[name]
-        return self._window(index, value) if name in self.per_token else value
+        return self._window(index, value) if name in PER_TOKEN else value
 
 
 def encode(
@@ -66,7 +64,6 @@ def encode(
     *,
     max_len: int | None = None,
     truncate_side: str = "right",
-    per_token: tuple[str, ...] = PER_TOKEN,
 ) -> Encoded:
     """Encodes the tokens of a source as ids.
 
@@ -81,7 +78,6 @@ def encode(
       vocabulary: maps tokens to ids.
       max_len: keep at most this many tokens; None keeps all.
       truncate_side: the end at which longer texts are truncated, "right" or "left".
-      per_token: further fields with a value per token, which `Encoded.extra` truncates too.
 
     Returns:
       The columns. A text without tokens becomes a single unknown word.
@@ -112,4 +108,4 @@ def encode(
     ends = np.cumsum(lengths, dtype=np.int64)
     flat = np.concatenate(pieces) if pieces else np.empty(0, np.int32)
     ids = [flat[end - size : end] for end, size in zip(ends, lengths, strict=True)]
-    return Encoded(ids, lengths, labels, example_ids, starts, source, per_token)
+    return Encoded(ids, lengths, labels, example_ids, starts, source)

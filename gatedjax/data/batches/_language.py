@@ -57,8 +57,6 @@ class LanguageModelBatches(StepBatches):
         self._starts = self._ends - sizes
         self._inputs = np.concatenate([np.array([stream.end_id], np.int32), stream.ids[:-1]])
         self.steps_per_epoch = -(-int(sizes[0]) // num_steps)
-        self.tokens_per_epoch = stream.num_tokens
-        """The number of tokens that an epoch predicts: all tokens."""
         cells = self.steps_per_epoch * batch_size * num_steps
         self.padding_fraction = 1.0 - stream.num_tokens / cells
         """Share of padding among the cells of an epoch."""

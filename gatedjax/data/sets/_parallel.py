@@ -17,7 +17,7 @@ from gatedjax.data.files._paths import (
     split_lines,
 )
 from gatedjax.data.files._places import Fetch, Places
-from gatedjax.data.files._source import Example, Quarantined, ReadReport, Source, SourceInfo
+from gatedjax.data.files._source import Example, Quarantined
 from gatedjax.data.files._tar import TarPath
 from gatedjax.data.sets._declaration import DataSet, Examples, Options, RowExamples, TfdsForm
 
@@ -213,30 +213,6 @@ def _example(row: Row, example_id: int, *, swap: bool) -> Example:
         "text": source,
         "target": target,
     }
-
-
-def load_parallel(source: str | Path, target: str | Path, *, base: int = 0) -> Source:
-    """Reads two files with the same number of lines, plain or .gz, as a parallel corpus.
-
-    Args:
-      source: the file to translate from.
-      target: the file with the translation of each line.
-      base: first example id.
-
-    Returns:
-      A source like that of `load` for a parallel corpus.
-
-    Raises:
-      ValueError: if the files do not have the same number of lines, or no pair can be used.
-      FileNotFoundError: if a file does not exist.
-    """
-    path = PairPath(Path(source), Path(target))
-    rows = read(path)
-    if not rows.rows:
-        raise ValueError(f"{source}, {target}: no usable line{rows.first_aside()}")
-    info = SourceInfo(Path(source).name, "test", CLASSES)
-    report = ReadReport(lines=rows.lines, used=len(rows.rows), quarantine=rows.quarantine)
-    return Source(_examples(rows, base), info, report)
 
 
 def _declared(name: str, corpus: Corpus) -> DataSet:

@@ -135,14 +135,6 @@ def move_word(tokens: Sequence[str], out: int, into: int) -> tuple[tuple[str, ..
     return tuple(words), into, out + 1 if out > into else out
 
 
-def restore_word(tokens: Sequence[str], insert: int, original: int) -> tuple[str, ...]:
-    """Undoes `move_word`: moves token `insert` back in front of token `original`."""
-    words = list(tokens)
-    word = words.pop(insert)
-    words.insert(original if original < insert else original - 1, word)
-    return tuple(words)
-
-
 def word_reordering(
     sentences: Iterable[Sequence[str]],
     *,

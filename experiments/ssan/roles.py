@@ -6,35 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gatedjax.analysis._chunks import chunks
 from gatedjax.analysis._scores import MatchCounts, MatchScores
 
 Argument = tuple[str, tuple[tuple[int, int], ...]]
 """A role and its spans (first word, word after the last); several if it goes on after a break."""
-
-
-def chunks(labels: Sequence[str]) -> list[tuple[int, int, str]]:
-    """The spans that BIO labels stand for, in order.
-
-    An I- that does not go on the span before it begins one of its own.
-
-    Args:
-      labels: "O", "B-X" and "I-X".
-
-    Raises:
-      ValueError: for any other label.
-    """
-    spans: list[tuple[int, int, str]] = []
-    current, first = None, 0
-    for place, label in enumerate([*labels, "O"]):
-        if label != "O" and label[:2] not in ("B-", "I-"):
-            raise ValueError(f"labels must be O, B-X or I-X, got {label!r}")
-        role = None if label == "O" else label[2:]
-        if current is not None and (role != current or label.startswith("B-")):
-            spans.append((first, place, current))
-            current = None
-        if role is not None and current is None:
-            current, first = role, place
-    return spans
 
 
 def arguments(labels: Sequence[str]) -> list[Argument]:

@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from gatedjax import analysis
-from gatedjax.analysis._roles import arguments, chunks
+from experiments.ssan import roles
+from experiments.ssan.roles import arguments
+from gatedjax.analysis._chunks import chunks
 
 
 def test_labels_become_spans_whatever_their_form():
@@ -31,21 +32,21 @@ def test_a_continued_argument_is_one_and_the_predicate_is_none():
 
 def test_scores_of_a_hand_made_example():
     gold = ["B-A0", "B-V", "B-A1", "I-A1", "O", "B-C-A1"]
-    assert analysis.role_counts(gold, gold) == analysis.RoleCounts(2, 2, 2)
+    assert roles.role_counts(gold, gold) == roles.RoleCounts(2, 2, 2)
     # the continuation is missing: the whole argument is wrong, the predicate counts for nothing
     ours = ["B-A0", "B-A1", "B-A1", "I-A1", "O", "O"]
-    counts = analysis.role_counts(gold, ours)
-    assert counts == analysis.RoleCounts(1, 3, 2)
+    counts = roles.role_counts(gold, ours)
+    assert counts == roles.RoleCounts(1, 3, 2)
     assert counts.value() == (1 / 3, 1 / 2, 2 / 5)
-    both = counts + analysis.role_counts(gold, gold)
+    both = counts + roles.role_counts(gold, gold)
     assert both.value().f1 == 2 * 3 / 9
-    nothing = analysis.role_counts(["B-V"], ["O"])
-    assert nothing == analysis.RoleCounts(0, 0, 0)
+    nothing = roles.role_counts(["B-V"], ["O"])
+    assert nothing == roles.RoleCounts(0, 0, 0)
     assert nothing.value() == (0.0, 0.0, 0.0)
     # two equal predictions are not both right
-    assert analysis.role_counts(["B-A0", "O"], ["B-A0", "B-A0"]).matched == 1
+    assert roles.role_counts(["B-A0", "O"], ["B-A0", "B-A0"]).matched == 1
     with pytest.raises(ValueError, match="one label per word, got 2 and 1"):
-        analysis.role_counts(["O", "O"], ["O"])
+        roles.role_counts(["O", "O"], ["O"])
 
 
 NAMES = ["I-A", "O", "B-A", "I-B", "B-B"]
@@ -65,11 +66,11 @@ def test_viterbi_finds_the_best_legal_sequence(np_rng):
             (c for c in itertools.product(range(5), repeat=4) if legal([NAMES[i] for i in c])),
             key=lambda c: sum(scores[i, label] for i, label in enumerate(c)),
         )
-        assert analysis.constrained_labels(scores, NAMES).tolist() == list(best)
+        assert roles.constrained_labels(scores, NAMES).tolist() == list(best)
     free = np.argmax(scores, axis=1)
     assert not legal([NAMES[i] for i in free]) or free.tolist() == list(best)
-    assert analysis.constrained_labels(np.zeros((0, 5)), NAMES).shape == (0,)
+    assert roles.constrained_labels(np.zeros((0, 5)), NAMES).shape == (0,)
     with pytest.raises(ValueError, match=r"scores must be \[N, 5\]"):
-        analysis.constrained_labels(scores[:, :4], NAMES)
+        roles.constrained_labels(scores[:, :4], NAMES)
     with pytest.raises(ValueError, match="may begin a sentence"):
-        analysis.constrained_labels(scores[:, :1], NAMES[:1])
+        roles.constrained_labels(scores[:, :1], NAMES[:1])

@@ -1,0 +1,38 @@
+"""F1 of groups of classes, as the probing tables report them."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gatedjax.analysis import class_scores
+from gatedjax.analysis._scores import ratio
+
+
+def group_scores(
+    label: np.ndarray, predicted: np.ndarray, groups: Mapping[str, Sequence[int]], num_classes: int
+) -> dict[str, tuple[float, float]]:
+    """F1 of groups of classes: (averaged by support, after merging the classes of every group).
+
+    Args:
+      label, predicted, num_classes: as for `class_scores`.
+      groups: name -> classes. A class of no group is one of its own when classes are merged.
+
+    Raises:
+      ValueError: also if a class is in two groups.
+    """
+    scores = class_scores(label, predicted, num_classes)
+    merged = np.arange(len(groups), len(groups) + num_classes)
+    for number, (name, members) in enumerate(groups.items()):
+        for member in members:
+            if merged[member] < len(groups):
+                raise ValueError(f"class {member} of group {name!r} is in another one too")
+            merged[member] = number
+    whole = class_scores(
+        merged[np.asarray(label)], merged[np.asarray(predicted)], len(groups) + num_classes
+    )
+    result = {}
+    for number, (name, members) in enumerate(groups.items()):
+        classes = np.asarray(members, int)
+        average = ratio(scores.f1[classes] @ scores.support[classes], scores.support[classes].sum())
+        result[name] = (float(average), float(whole.f1[number]))
+    return result
