@@ -3,15 +3,13 @@
 import codecs
 import contextlib
 import dataclasses
-import gzip
 import io
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
+from typing import BinaryIO, TextIO
 
 from gatedjax._utils.limits import MOST_CHARACTERS as LONGEST
-from gatedjax.data.files._unpack import Counted, allowance
+from gatedjax.data.files._unpack import allowance, gunzipped
 from gatedjax.text._table import fault
 
 _BINARY = {
@@ -21,7 +19,7 @@ _BINARY = {
     b"%PDF": "a PDF",
     b"PK\x03\x04": "a zip archive, as .xlsx is: export the sheet as .csv",
     b"\x1f\x8b": "packed by gzip: its name must end with .gz",
-    b"PAR1": "a Parquet file: give it as a pandas or polars frame",
+    b"PAR1": "a Parquet file: its name must end with .parquet",
     b"SQLite": "a database",
 }
 _WIDE = {  # UTF-32 first, because its mark begins with that of UTF-16
@@ -59,21 +57,6 @@ def line_fault(line: str, encoding: str) -> str | None:
     if len(line) >= LONGEST:
         return f"longer than {LONGEST:,} characters"
     return fault(line, encoding)
-
-
-class _Raw(io.RawIOBase):
-    """An unpacked stream that ends with TooLarge, as a file of Python's."""
-
-    def __init__(self, file: Counted) -> None:
-        self._file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
-        data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
 
 
 def suggest_encoding(path: Path, encoding: str) -> str:
@@ -195,11 +178,5 @@ class TextFile:
             if self.path.suffix.lower() != ".gz":
                 yield file
                 return
-            allowed = allowance(self.path.stat().st_size)
-            try:
-                with gzip.GzipFile(fileobj=file) as unpacked:
-                    counted = Counted(unpacked, self.path, allowed)
-                    yield cast(BinaryIO, io.BufferedReader(_Raw(counted)))
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                message = f"{self.path}: truncated or damaged compressed file: {error}"
-                raise ValueError(message) from error
+            with gunzipped(file, self.path, allowance(self.path)) as unpacked:
+                yield unpacked

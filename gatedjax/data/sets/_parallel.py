@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from gatedjax.data.files._archives import TarPath
 from gatedjax.data.files._lines import LineError, Row, Rows, checked, decode
 from gatedjax.data.files._paths import (
     AnyPath,
@@ -18,7 +19,6 @@ from gatedjax.data.files._paths import (
 )
 from gatedjax.data.files._places import Fetch, Places
 from gatedjax.data.files._source import Example, Quarantined, ReadReport, Source, SourceInfo
-from gatedjax.data.files._tar import TarPath
 from gatedjax.data.sets._declaration import DataSet, Examples, Options, RowExamples, TfdsForm
 
 CLASSES = ("sentence",)
