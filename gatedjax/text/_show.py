@@ -3,8 +3,8 @@
 import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from string import Template
 
+from gatedjax._utils.page import render_page
 from gatedjax._utils.terminal import clean, printable
 from gatedjax._utils.types import Json
 from gatedjax.analysis._text import render_table
@@ -166,7 +166,13 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
         + "if the word were not in the text."
     )
     articles = "\n".join(_article(e, i) for i, e in enumerate(explanations, 1))
-    return _PAGE.substitute(title=_escape(clean(title)), legend=" ".join(legend), articles=articles)
+    shown = printable(clean(title))
+    body = f"""<main>
+<h1>{_escape(shown)}</h1>
+<p class="legend">{" ".join(legend)}</p>
+{articles}
+</main>"""
+    return render_page(shown, body, _STYLE)
 
 
 def _article(e: Explanation, number: int) -> str:
@@ -322,16 +328,7 @@ def _escape(text: str) -> str:
     return html.escape(printable(text), quote=True)
 
 
-_PAGE = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
-style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
-<meta name="referrer" content="no-referrer">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title</title>
-<style>
+_STYLE = """
 :root { color-scheme: light dark; --back: #ffffff; --front: #1a1a1a; --closed: #595959;
   --shade: 0 114 178; --line: #0072b2; --other: #a33c00; --rule: #d5d5d5; }
 @media (prefers-color-scheme: dark) {
@@ -359,14 +356,4 @@ tbody th { font-weight: normal; overflow-wrap: anywhere; }
 .other { color: var(--other); font-weight: bold; }
 .bar { display: inline-block; margin-inline-start: 0.6em; height: 0.6em; vertical-align: baseline;
   width: calc(var(--a) * 6rem); background: var(--line); }
-</style>
-</head>
-<body>
-<main>
-<h1>$title</h1>
-<p class="legend">$legend</p>
-$articles
-</main>
-</body>
-</html>
-""")
+"""
