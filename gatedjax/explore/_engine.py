@@ -21,8 +21,9 @@ import numpy as np
 
 from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax.explore._state import HARD, Mode, State, check_state
-from gatedjax.explore._views import EDGES, LONGEST, floats, grids, padded, view_of
+from gatedjax.explore._views import LONGEST, floats, grids, view_of
 from gatedjax.models import GANet
+from gatedjax.text._buckets import COARSE, width_of
 from gatedjax.text._corpus import split_words
 from gatedjax.text._model import Read, TrainedModel, cut
 
@@ -115,7 +116,7 @@ class Explorer:
         words = split_words(state.text, LONGEST)
         return {"models": [one.layers(words) if words else None for one in self.programs]}
 
-    def warm_up(self, edges: Sequence[int] = EDGES[:2]) -> None:
+    def warm_up(self, edges: Sequence[int] = COARSE[:2]) -> None:
         """Compiles what texts of these padded lengths need, of all models at once."""
         # daemons: the end of a process does not wait for them
         threads = [
@@ -288,7 +289,7 @@ class Programs:
         if self.model.network not in LAYERED:
             return None
         tokens = tokens[: self.model.max_len]
-        edge = padded(len(tokens), self.model.max_len)
+        edge = width_of(len(tokens), self.model.max_len, COARSE)
         batch = self.model.batch([(tokens,)], edge)
         with self._lock(edge, True):
             found = jax.device_get(self._whole(self._params, batch))
@@ -319,7 +320,7 @@ class Programs:
     def _run_forced(
         self, tokens: tuple[str, ...], gates: Sequence[np.ndarray], soft: bool
     ) -> tuple[np.ndarray, ...]:
-        edge = padded(len(tokens), self.model.max_len)
+        edge = width_of(len(tokens), self.model.max_len, COARSE)
         rows = np.zeros((len(gates), 1, edge), np.float32)
         rows[:, 0, : len(tokens)] = gates
         batch = self.model.batch([(tokens,)], edge)
@@ -331,7 +332,7 @@ class Programs:
 
     def close(self, seconds: float) -> bool:
         """Takes every lock for good; whether it could."""
-        edges = {padded(n, self.model.max_len) for n in (*EDGES, LONGEST)}
+        edges = {width_of(n, self.model.max_len, COARSE) for n in COARSE}
         taken = [
             self._lock(edge, soft).acquire(timeout=seconds)
             for edge in edges
@@ -346,7 +347,7 @@ class Programs:
         return likely[0, : len(tokens)]
 
     def _read(self, tokens: tuple[str, ...]) -> Read:
-        edge = padded(len(tokens), self.model.max_len)
+        edge = width_of(len(tokens), self.model.max_len, COARSE)
         with self._lock(edge, False):
             out = self.model.run(self.model.batch([(tokens,)], edge))
         return cut((tokens,), out, 0)

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import inspect
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -12,31 +12,19 @@ from gatedjax._utils.types import Json
 from gatedjax.export import ModelCard
 from gatedjax.text._labels import array_of
 from gatedjax.text._model import TrainedModel
-from gatedjax.text._training import Data, Options, Say, train_model
+from gatedjax.text._options import Options, check_options
+from gatedjax.text._training import Data, train_model
 from gatedjax.text._work_folder import WorkFolder
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class Estimator:
-    """A model with parameters in the manner of scikit-learn: those of `Options`, by name."""
+class Estimator(Options):
+    """A model in the manner of scikit-learn, whose parameters are the fields of `Options`."""
 
     _kind: ClassVar[str]
 
-    model: str = "ganet"
-    _: dataclasses.KW_ONLY
-    embeddings: str | Path | None = None
-    minutes: float | None = None
-    num_steps: int | None = None
-    density: float | None = None
-    max_len: int = 400
-    min_count: int | None = None
-    max_words: int = 100_000
-    lowercase: bool = True
-    held_out: float = 0.1
-    batch_size: int | None = None
-    seed: int = 0
-    network: Mapping[str, object] | None = None
-    training: Mapping[str, object] | None = None
+    def __post_init__(self) -> None:
+        """Keeps the parameters as they were given, because `sklearn.clone` compares identities."""
 
     def get_params(self, deep: bool = True) -> Json:
         """The parameters of the constructor, as scikit-learn wants them.
@@ -88,31 +76,23 @@ class Estimator:
         made._take(trained)
         return made
 
-    def _train(
-        self,
-        table: Data,
-        validation: Data | None,
-        test: Data | None,
-        workdir: str | Path | None,
-        say: Say,
-        progress: bool,
-        max_aside: float,
-    ) -> None:
+    def _train(self, *tables: Data | None, workdir: str | Path | None = None, **more: Any) -> Self:
+        """Trains on the first of three tables; see `train_model`."""
         options = self.options
-        options.check(self._kind)
+        check_options(options, self._kind)
+        table, validation, test = tables
         with _folder(workdir) as folder:
             trained = train_model(
                 self._kind,
-                table,
+                table,  # type: ignore[arg-type]
                 options,
                 folder,
                 validation=validation,
                 test=test,
-                say=say,
-                progress=progress,
-                max_aside=max_aside,
+                **more,
             )
         self._take(trained)
+        return self
 
     def _take(self, trained: TrainedModel) -> None:
         self.model_ = trained

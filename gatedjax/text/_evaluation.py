@@ -9,10 +9,11 @@ import numpy as np
 
 from gatedjax._utils.types import Json
 from gatedjax.text._asides import Asides
+from gatedjax.text._buckets import Shape, sizes_of, width_of
 from gatedjax.text._labels import Classes
 from gatedjax.text._leak import Sample, measure_leak
 from gatedjax.text._metrics import classification_metrics
-from gatedjax.text._model import Failure, TrainedModel, check_inputs, edge_of, rows_of, sizes_of
+from gatedjax.text._model import Failure, TrainedModel, check_inputs
 from gatedjax.text._read import Aside, Table
 
 _CHUNK = 4096
@@ -52,7 +53,7 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
                 (record.inputs, classes.place(record.label, record.where, record.line), record)
             )
         used = []
-        edges: collections.Counter[int] = collections.Counter()
+        widths: collections.Counter[int] = collections.Counter()
         read = model.read([inputs for inputs, _, _ in texts])
         for (inputs, label, record), one in zip(texts, read, strict=True):
             if isinstance(one, Failure):
@@ -65,8 +66,8 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
             kept += one.density * size
             used.append(inputs)
             sample.add(one.tokens)
-            edges[edge_of(max(map(len, one.tokens)), model.max_len)] += 1
-        fullest |= edges  # the larger count of each padded length
+            widths[width_of(max(map(len, one.tokens)), model.max_len)] += 1
+        fullest |= widths  # the larger count of each width
         if model.entry.gated:
             for mode, right in _by_mode(model, used, labels[len(labels) - len(used) :]).items():
                 modes.setdefault(mode, []).append(right)
@@ -82,11 +83,11 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
         report["gate_modes"] = accuracy
         report["gate_gap"] = max(accuracy.values()) - min(accuracy.values())
 
-    def shape_of(size: int) -> tuple[int, int]:
+    def shape_of(size: int) -> Shape:
         """Returns the shape of the largest batch with texts of this size that was read above."""
-        edge = edge_of(size, model.max_len)
-        count = min(fullest[edge], rows_of(edge))
-        return next(rows for rows in sizes_of(edge) if rows >= count), edge
+        rows, width = model.shape_of(size)
+        count = min(fullest[width], rows)
+        return next(rows for rows in sizes_of(width) if rows >= count), width
 
     sampled = [tuple(map(model.ids, tokens)) for tokens in sample.texts()]
     leak = measure_leak(model.run, sampled, shape_of)
