@@ -4,6 +4,21 @@ import base64
 import hashlib
 import html
 
+MARKED_WORDS = """
+:root { color-scheme: light dark; --back: #ffffff; --front: #1a1a1a; --closed: #595959;
+  --shade: 0 114 178; --line: #0072b2; --other: #a33c00; --rule: #d5d5d5; }
+@media (prefers-color-scheme: dark) {
+  :root { --back: #14181d; --front: #f2f2f2; --closed: #a6a6a6; --shade: 86 180 233;
+    --line: #56b4e9; --other: #ffb37a; --rule: #3a4048; } }
+body { background: var(--back); color: var(--front); margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.4rem; line-height: 1.3; overflow-wrap: anywhere; }
+.text { overflow-wrap: anywhere; }
+.w { background: rgb(var(--shade) / calc(var(--a, 0) * 0.5)); border-radius: 0.2em;
+  padding: 0.1em 0.15em; }
+.closed { color: var(--closed); }
+"""
+"""The style of texts whose words are shaded by their attention, `--a`, or closed."""
+
 
 def render_page(
     title: str, body: str, style: str, *, script: str = "", css_class: str = "", lang: str = "en"

@@ -5,6 +5,7 @@ points lie evenly over density, and round ones.
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 
 from gatedjax._utils.types import Json, Tree
 from gatedjax.explore._engine import Explorer, Programs
-from gatedjax.text._buckets import COARSE, Shape, grouped, rows_of, width_of
+from gatedjax.text._buckets import COARSE, grouped, shape_of
 from gatedjax.text._corpus import split_words
 from gatedjax.text._labels import Classes
 from gatedjax.text._read import Label, Record, Table
@@ -250,11 +251,8 @@ def _batches(
 ) -> Iterator[tuple[list[int], Tree]]:
     """Yields (which texts, their padded batch), all of one size for a width."""
 
-    def shape_of(length: int) -> Shape:
-        width = width_of(length, programs.model.max_len, COARSE)
-        return rows_of(width), width
-
-    for numbers, (rows, width) in grouped(map(len, texts), shape_of):
+    shapes = functools.partial(shape_of, longest=programs.model.max_len, widths=COARSE)
+    for numbers, (rows, width) in grouped(map(len, texts), shapes):
         filled = [(texts[n],) for n in (numbers * rows)[:rows]]
         yield numbers, programs.model.batch(filled, width)
 

@@ -66,6 +66,18 @@ class View:
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
+    def about(self, name: str) -> Json:
+        """See `Explorer.about`."""
+        return {
+            "name": name,
+            "network": self.network,
+            "gated": False,
+            "layers": self.layered,
+            "pairs": False,
+            "classes": list(self.classes),
+            "max_len": self.max_len,
+        }
+
     def answer(self, state: State) -> Found:
         """See the head of this module."""
         raise NotImplementedError

@@ -49,6 +49,12 @@ def sizes_of(width: int) -> tuple[int, ...]:
     return tuple(sorted({1, 8, rows_of(width)}))
 
 
+def shape_of(length: int, longest: int, widths: Sequence[int] = FINE) -> Shape:
+    """Returns the shape of a full batch of texts of this length; see `width_of`."""
+    width = width_of(length, longest, widths)
+    return rows_of(width), width
+
+
 def training_widths(lengths: np.ndarray, longest: int) -> tuple[int, ...]:
     """Returns the widths that pad the training texts least: two, or four for many texts.
 
@@ -66,20 +72,20 @@ def training_size(texts: int) -> int:
 
 
 def grouped(
-    lengths: Iterable[int], shape_of: Callable[[int], Shape]
+    lengths: Iterable[int], shape: Callable[[int], Shape]
 ) -> Iterator[tuple[list[int], Shape]]:
     """Yields the numbers of the texts of every batch, and its shape, the narrowest first.
 
     Args:
       lengths: words of the texts.
-      shape_of: from the words of a text to the shape of a full batch of such texts.
+      shape: from the words of a text to the shape of a full batch of such texts.
     """
     groups: dict[Shape, list[int]] = {}
     for number, length in enumerate(lengths):
-        groups.setdefault(shape_of(length), []).append(number)
-    for shape, numbers in sorted(groups.items(), key=lambda group: group[0][::-1]):
-        for begin in range(0, len(numbers), shape[0]):
-            yield numbers[begin : begin + shape[0]], shape
+        groups.setdefault(shape(length), []).append(number)
+    for (rows, width), numbers in sorted(groups.items(), key=lambda group: group[0][::-1]):
+        for begin in range(0, len(numbers), rows):
+            yield numbers[begin : begin + rows], (rows, width)
 
 
 def padded(texts: Sequence[Sequence[np.ndarray]], shape: Shape) -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ from gatedjax.text._estimator import Estimator
 from gatedjax.text._evaluation import evaluate_model
 from gatedjax.text._explanation import explain_texts
 from gatedjax.text._labels import Classes, array_of
-from gatedjax.text._model import Failure, Prediction
+from gatedjax.text._model import Prediction, usable
 from gatedjax.text._options import with_arguments
 from gatedjax.text._read import Columns, Label, open_table
 from gatedjax.text._show import Explanation
@@ -142,12 +142,7 @@ class _Classifier(Estimator):
         Raises:
           ValueError: if a text has no word.
         """
-        found = []
-        for number, one in enumerate(self._fitted().predict(_listed(X, self._kind))):
-            if isinstance(one, Failure):
-                raise ValueError(f"text {number}: {one.error}")
-            found.append(one)
-        return Predictions(found)
+        return Predictions(usable(self._fitted().predict(_listed(X, self._kind))))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of every class [n, C], in the order of `classes_`."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import inspect
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +31,7 @@ class Estimator(Options):
         Args:
           deep: has no effect: no parameter has parameters.
         """
-        return {name: getattr(self, name) for name in _names(type(self))}
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def set_params(self, **params: Any) -> Self:
         """Sets parameters of the constructor.
@@ -40,7 +39,7 @@ class Estimator(Options):
         Raises:
           ValueError: for one that it does not have.
         """
-        known = _names(type(self))
+        known = [field.name for field in dataclasses.fields(self)]
         for name, value in params.items():
             if name not in known:
                 raise ValueError(
@@ -108,18 +107,9 @@ class Estimator(Options):
         return hasattr(self, "model_")
 
     def __repr__(self) -> str:
-        defaults = _defaults(type(self))
-        given = {k: v for k, v in self.get_params().items() if v != defaults[k]}
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in given.items())})"
-
-
-def _defaults(cls: type) -> Json:
-    parameters = inspect.signature(cls).parameters
-    return {name: one.default for name, one in parameters.items()}
-
-
-def _names(cls: type) -> list[str]:
-    return list(_defaults(cls))
+        fields = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
+        given = (f"{field.name}={value!r}" for field, value in fields if value != field.default)
+        return f"{type(self).__name__}({', '.join(given)})"
 
 
 def _not_fitted(message: str) -> Exception:

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import flax.linen as nn
 import jax
@@ -20,11 +20,12 @@ from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.export import ModelCard, ParamsMismatch
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.models import GANet
-from gatedjax.text._buckets import FINE, Shape, grouped, padded, rows_of, sizes_of, width_of
+from gatedjax.text._buckets import FINE, grouped, padded, shape_of, sizes_of, width_of
 from gatedjax.text._corpus import split_words
 from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, Network, Reading
 from gatedjax.text._read import Columns, Label
 
+T = TypeVar("T")
 VOCABULARY, REPORT = "vocabulary.json", "report.json"
 _POWERS = tuple(2**n for n in range(3, 16))
 
@@ -160,11 +161,6 @@ class TrainedModel:
         words = self.vocabulary.encode(tokens[: self.max_len]) or [UNK]
         return np.array(words, np.int32)
 
-    def shape_of(self, length: int) -> Shape:
-        """The shape of a full batch of texts of so many words."""
-        width = width_of(length, self.max_len)
-        return rows_of(width), width
-
     def run(self, batch: Mapping[str, np.ndarray]) -> Json:
         """What the network says of a padded batch, as NumPy arrays."""
         return jax.device_get(self._read(self._placed, batch))
@@ -180,8 +176,7 @@ class TrainedModel:
           examples: texts, as many each as the model reads.
           chunk: examples that are sorted into batches of one length together.
         """
-        iterator = iter(examples)
-        while part := list(itertools.islice(iterator, chunk)):
+        for part in chunks(examples, chunk):
             yield from self._read_chunk(part)
 
     def predict(self, examples: Iterable[Sequence[str]]) -> Iterator[Prediction | Failure]:
@@ -194,11 +189,7 @@ class TrainedModel:
         Raises:
           ValueError: if a text has no word.
         """
-        rows = []
-        for number, one in enumerate(self.read(examples)):
-            if isinstance(one, Failure):
-                raise ValueError(f"text {number}: {one.error}")
-            rows.append(one.probabilities)
+        rows = [one.probabilities for one in usable(self.read(examples))]
         return np.array(rows, np.float32).reshape(-1, len(self.classes))
 
     def _prediction(self, one: Read | Failure) -> Prediction | Failure:
@@ -248,7 +239,7 @@ class TrainedModel:
     ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
         """Yields (which examples, their padded batch), the shortest texts first."""
         lengths = (max(map(len, words)) for words in examples)
-        for numbers, (_, width) in grouped(lengths, self.shape_of):
+        for numbers, (_, width) in grouped(lengths, lambda n: shape_of(n, self.max_len)):
             yield numbers, self.batch([examples[i] for i in numbers], width)
 
     @functools.cached_property
@@ -345,6 +336,21 @@ class TrainedModel:
         example = (("a",),) * self.inputs
         batch = self.batch([example], FINE[0])
         return self.module.init(jax.random.key(0), batch)["params"]
+
+
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yields lists of so many items, the last one shorter."""
+    iterator = iter(items)
+    while part := list(itertools.islice(iterator, size)):
+        yield part
+
+
+def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
+    """Yields the results; raises ValueError, with the number of the text, for a failure."""
+    for number, one in enumerate(results):
+        if isinstance(one, Failure):
+            raise ValueError(f"{noun} {number}: {one.error}")
+        yield one
 
 
 def networks(kind: str) -> dict[str, Network]:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import jax
 
-from gatedjax._utils.types import Json
 from gatedjax.data import Vocabulary
 from gatedjax.models import GANetConfig
 from gatedjax.text._folders import CLASSES, VOCABULARY, described, open_folder
@@ -27,25 +26,22 @@ def load_run(folder: Path) -> TrainedModel:
     """
     found = open_folder(folder, "run", VOCABULARY, CLASSES)
     with described(folder):
-        made = _untrained(folder, found.config["config"])
+        settings = found.config["config"]
+        config, data = GANetConfig(**settings["model"]), settings["data"]
+        if data.get("truncate_side", "right") != "right" and data.get("max_len") is not None:
+            raise ValueError(f"{folder} reads the ends of long texts: only their beginnings can be")
+        made = TrainedModel(
+            kind="text",
+            network=config.system,
+            config=config,
+            vocabulary=Vocabulary.load(folder / VOCABULARY),
+            classes=tuple(read_json(folder / CLASSES)),
+            params={},
+            max_len=data.get("max_len") or _WORDS,
+        )
     return dataclasses.replace(made, params=found.params(jax.eval_shape(made._init)))
 
 
 def data_of(folder: Path) -> str:
     """The name of the data set of a run."""
     return str(read_json(folder / "config.json", "config")["config"].get("data", {}).get("name"))
-
-
-def _untrained(folder: Path, settings: Json) -> TrainedModel:
-    config, data = GANetConfig(**settings["model"]), settings["data"]
-    if data.get("truncate_side", "right") != "right" and data.get("max_len") is not None:
-        raise ValueError(f"{folder} reads the ends of long texts: only their beginnings can be")
-    return TrainedModel(
-        kind="text",
-        network=config.system,
-        config=config,
-        vocabulary=Vocabulary.load(folder / VOCABULARY),
-        classes=tuple(read_json(folder / CLASSES)),
-        params={},
-        max_len=data.get("max_len") or _WORDS,
-    )

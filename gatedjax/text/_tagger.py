@@ -8,7 +8,7 @@ from typing import Any, Self
 from gatedjax._utils.types import Json
 from gatedjax.text._asides import MAX_ASIDE
 from gatedjax.text._estimator import Estimator
-from gatedjax.text._model import Failure
+from gatedjax.text._model import usable
 from gatedjax.text._options import with_arguments
 from gatedjax.text._tagging import Tagging, evaluate_tags, tag_sentences
 from gatedjax.text._tags import open_sentences
@@ -93,12 +93,7 @@ class Tagger(Estimator):
         """
         if isinstance(X, str):
             raise TypeError("X must be a list of sentences, got one text")
-        found = []
-        for number, one in enumerate(tag_sentences(self._fitted(), X)):
-            if isinstance(one, Failure):
-                raise ValueError(f"sentence {number}: {one.error}")
-            found.append(one)
-        return found
+        return list(usable(tag_sentences(self._fitted(), X), "sentence"))
 
     def evaluate(
         self,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from gatedjax.data.files._archives import TarPath
+from gatedjax.data.files._archives import ArchivePath, TarPath
 from gatedjax.data.files._lines import LineError, Row, Rows, checked, decode
 from gatedjax.data.files._paths import (
     AnyPath,
@@ -138,7 +138,7 @@ CORPORA = {
 }
 
 
-def _lines(path: Path | TarPath, kind: str) -> Iterator[tuple[int, str | LineError]]:
+def _lines(path: Path | ArchivePath, kind: str) -> Iterator[tuple[int, str | LineError]]:
     """(number of the line, text or why it is not one) of every line that holds a sentence.
 
     Files of the IWSLT organisers also hold lines of tags, which are no sentences.
@@ -160,7 +160,7 @@ def _lines(path: Path | TarPath, kind: str) -> Iterator[tuple[int, str | LineErr
             yield number, error
 
 
-def _kind(path: Path | TarPath) -> str:
+def _kind(path: Path | ArchivePath) -> str:
     name = PurePosixPath(str(path)).name.removesuffix(".gz")
     return "xml" if name.endswith(".xml") else "tags" if ".tags." in name else "plain"
 
