@@ -74,7 +74,9 @@ def suggest_encoding(path: Path, encoding: str) -> str:
     try:
         codec = codecs.lookup(encoding).name
         fitting = [name for name in ("utf-8", "cp1252") if name != codec]
-        for _, line in TextFile(path, encoding).lines():
+        file = TextFile(path, encoding)
+        file.check()
+        for _, line in file.lines():
             if line.isascii():
                 continue
             escaped = "".join(c for c in line if "\udc80" <= c <= "\udcff")
@@ -85,7 +87,7 @@ def suggest_encoding(path: Path, encoding: str) -> str:
             raw = line.encode(codec, "surrogateescape")
             part = escaped.encode("ascii", "surrogateescape")
             fitting = [one for one in fitting if _fits(raw if one == "utf-8" else part, one)]
-    except (OSError, ValueError, LookupError):  # data in memory have no file and no encoding
+    except (OSError, ValueError, LookupError):  # data in memory or in Parquet have no encoding
         return ""
     if not bad or not fitting:
         return ""

@@ -112,7 +112,9 @@ class Options:
         _whole(1, MOST_WORDS),
     )
     max_words: int = _option(100_000, "Words that are known at most.", _whole(1, MOST_WORDS))
-    lowercase: bool = _option(True, "Fold case; a tagger does not, because capitals tell names.")
+    lowercase: bool = _option(
+        True, "Fold case; off by default for a tagger, because capitals tell names."
+    )
     held_out: float = _option(
         0.1,
         "Share of the training texts that chooses the best parameters, 20,000 texts at most.",

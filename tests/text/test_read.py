@@ -661,6 +661,7 @@ def test_files_and_tables_of_arrow(end, tmp_path, monkeypatch):
         assert read(path) == read(table) == wanted
         assert read(path, Columns(("text",), None))[::3] == [(1, "a", None), (4, " d", None)]
     assert infer_task(path) == "text"
+    assert _lines.suggest_encoding(path, "utf-8") == ""
     assert "there is no column 'x'; there are 'n', 'text', 'label'" in refused(
         path, Columns(("x",))
     )
